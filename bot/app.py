@@ -61,13 +61,13 @@ from bot.workflow.context import WorkflowContext
 from bot.workflow.dispatch import Dispatcher
 from bot.workflow.form_options import FormOptions
 from bot.workflow.rate_limit import RateLimits
-from connectors.command import Answer, Question
-from connectors.fleet import Fleet, Runner
+from connectors.command import NO_HOOKS, Answer, QueryCommand, RunHooks
+from connectors.errors import UnreachableError
+from connectors.fleet import CommandRunner, Fleet
 from connectors.inventory import Host, Inventory
 from connectors.permissions import list_trusted_owners
-from connectors.sessions import Cut, Sessions
-from connectors.trouble import Unreachable
-from runbooks import own_digests
+from connectors.ssh_pool import DroppedConnection, SshPool
+from runbooks import list_own_digests
 
 log = logging.getLogger(__name__)
 
@@ -79,31 +79,42 @@ _PER_HOST = 8
 _MOST_BESIDE = 64
 
 
-class Reach(Runner, Protocol):
+class Reach(CommandRunner, Protocol):
     """Reaches hosts, or not; see connectors.fleet.
 
-    open: how many connections stand. cuts: how many we hung up on, since their hosts flooded us.
+    open_count: connections that stand. drop_count: those that Keyturn closed on hosts that flooded
+    it.
     """
 
-    cuts: int
+    drop_count: int
 
     @property
-    def open(self) -> int: ...
+    def open_count(self) -> int: ...
 
-    def cut_lately(self) -> Sequence[Cut]: ...
+    def list_recent_drops(self) -> Sequence[DroppedConnection]: ...
 
 
 class Elsewhere:
     """Stands where the connections would: the workers of each site reach its hosts."""
 
-    open = 0
-    cuts = 0
+    open_count = 0
+    drop_count = 0
 
-    def cut_lately(self) -> Sequence[Cut]:
+    def list_recent_drops(self) -> Sequence[DroppedConnection]:
         return ()
 
-    def run(self, host: Host, command: Question, /, *, through: tuple[Host, ...] = ()) -> Answer:  # noqa: ARG002
-        raise Unreachable(f"{host.name} is reached by the workers of its site, and not from here")
+    def run(
+        self,
+        host: Host,
+        command: QueryCommand,  # noqa: ARG002 - no command is sent from here
+        /,
+        *,
+        through: tuple[Host, ...] = (),  # noqa: ARG002
+        hooks: RunHooks = NO_HOOKS,  # noqa: ARG002
+    ) -> Answer:
+        raise UnreachableError(
+            f"{host.name} is reached by the workers of its site, and not from here"
+        )
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -163,7 +174,7 @@ def build_foundation(
         point = checkpoints.newest(settings.witness) if settings.witness is not None else None
         if point is not None:
             verification.check_witness(tx, point)
-    reach = reach or Sessions(settings.policy, per_host=_PER_HOST)
+    reach = reach or SshPool(settings.policy, per_host=_PER_HOST)
     fleet = Fleet(Inventory(hosts={}), reach)
     contacts = ContactRecorder(database)
     fleet.on_contact = contacts.note
@@ -426,7 +437,7 @@ def build(
         tenure=tenure,
     )
     ground.house.open(settings.shown)
-    ground.house.note_own_runbooks(own_digests())
+    ground.house.note_own_runbooks(list_own_digests())
     database, workflow, admitted = ground.database, ground.workflow, ground.admitted
     secure = urlsplit(settings.address).scheme == "https"
     offering = FormOptions(ground.fleet, database, admitted)
@@ -435,7 +446,7 @@ def build(
     conditions: dict[str, Callable[[], Condition]] = {}
     if chat is not None:
         conditions["slack"] = chat.condition
-    conditions["ssh"] = lambda: reached(len(ground.reach.cut_lately()))
+    conditions["ssh"] = lambda: reached(len(ground.reach.list_recent_drops()))
     hooks = load_webhooks(settings, database, redactor)
     if hooks.subscriptions:
         conditions["subscriptions"] = partial(check_webhooks, database)
@@ -469,11 +480,11 @@ def build(
     )
     connections = Connections(Limits.of_process(settings.proxy_networks))
     gauges = Gauges(
-        lambda: ground.reach.open,
+        lambda: ground.reach.open_count,
         ground.house.unwitnessed,
         lambda: connections.open,
         connections.cut.copy,
-        lambda: ground.reach.cuts,
+        lambda: ground.reach.drop_count,
     )
     asgi.router.routes.append(Route("/metrics", endpoint(programs, gauges)))
     asgi.mount("/api/v1", api.build(programs))

@@ -17,7 +17,7 @@ from bot.model.redaction import Redactor
 from bot.observability import set_up_logging
 from bot.policy import NoPolicy, Policy, Problem
 from bot.settings import Settings
-from runbooks import own_digests
+from runbooks import list_own_digests
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def run_worker(settings: Settings, *, sites: Sequence[str], concurrency: int) ->
         )
         _check_sites(ground.policies.current(), served)
         ground.house.take_up()
-        ground.house.note_own_runbooks(own_digests())
+        ground.house.note_own_runbooks(list_own_digests())
         looks = max(2, concurrency * 3 // 4)
         url = settings.database_url
         crew = ProcrastinateWorker(

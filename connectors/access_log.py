@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from connectors.command import Hint, Query, Setting, Shell
+from connectors.errors import ParseError
 from connectors.script import Script
-from connectors.sudo import Fits, SudoRule, between
-from connectors.trouble import NotUnderstood
+from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
 # One pattern of file names, or several of them behind one another. The shell expands it.
 _FILES = Setting(
@@ -23,7 +23,7 @@ _FILES = Setting(
     pattern=r"(/[\w.*?-]+)+( (/[\w.*?-]+)+)*",
 )
 
-MOST_HOURS, MOST_ROWS = 48, 25
+MAX_HOURS, MAX_ROWS = 48, 25
 # Counts each address with its agent. A line counts if it is of one of the hours that are wanted.
 _COUNT = (
     'BEGIN { split(wanted, list, " "); for (each in list) hours[list[each]] = 1 } '
@@ -56,7 +56,7 @@ _SCRIPT = Script(
     'wanted=$(seq 0 $(($1 - 1)) | sed "s/.*/-& hours/" | date -f - +%d/%b/%Y:%H | tr "\\n" " "); '
     'zcat -f $files | LC_ALL=C awk -F\'"\' -v wanted="$wanted" -v most="$2" '
     f"'{_COUNT}'",
-    words=3,
+    argument_count=3,
 )
 _HINTS = (
     Hint(
@@ -69,58 +69,58 @@ _HINTS = (
 
 
 @dataclass(frozen=True)
-class Client:
+class AgentTraffic:
     """An address with an agent. busiest: in its busiest hour. refused: answered with 503."""
 
     address: str
     agent: str
     requests: int
-    busiest: int
-    refused: int
+    peak_requests: int
+    refused_requests: int
 
 
 @dataclass(frozen=True)
-class Traffic:
+class WebTraffic:
     """requests: all counted. odd: lines in another format. clients: the busiest first."""
 
     requests: int
-    odd: int
-    clients: tuple[Client, ...]
+    unparsed_lines: int
+    clients: tuple[AgentTraffic, ...]
 
 
-def traffic(*, hours: int, most: int) -> Query[Traffic]:
-    """Ask who asked for most in the hour that is going on and those before it."""
-    words = (_SCRIPT, str(hours), str(most), _FILES)
+def query_traffic(*, hours: int, max_rows: int) -> Query[WebTraffic]:
+    """Query who asked for most in the hour that is going on and those before it."""
+    words = (_SCRIPT, str(hours), str(max_rows), _FILES)
     return Query(Shell(words, root=True, hints=_HINTS, deadline=300), parse_traffic)
 
 
-def names_of(address: str) -> Query[tuple[str, ...]]:
-    """Ask what an address is called in the DNS; no name is an answer."""
+def query_names(address: str) -> Query[tuple[str, ...]]:
+    """Query what an address is called in the DNS; no name is an answer."""
     words = ("getent", "hosts", "--", address)
     return Query(Shell(words), parse_names, frozenset({0, 2}))
 
 
-def addresses_of(name: str) -> Query[tuple[str, ...]]:
-    """Ask which addresses a name has; none is an answer."""
+def query_addresses(name: str) -> Query[tuple[str, ...]]:
+    """Query which addresses a name has; none is an answer."""
     return Query(Shell(("getent", "ahosts", "--", name)), parse_addresses, frozenset({0, 2}))
 
 
-def parse_traffic(answer: str) -> Traffic:
+def parse_traffic(answer: str) -> WebTraffic:
     head, *lines = answer.splitlines() or [""]
     counts = re.fullmatch(r"(\d+)\t(\d+)", head, re.ASCII)
     if counts is None:
-        raise NotUnderstood(f"the host answered {answer[:200]!r} instead of its requests")
-    return Traffic(int(counts[1]), int(counts[2]), tuple(_client(line) for line in lines))
+        raise ParseError(f"the host answered {answer[:200]!r} instead of its requests")
+    return WebTraffic(int(counts[1]), int(counts[2]), tuple(_parse_client(line) for line in lines))
 
 
-def _client(line: str) -> Client:
+def _parse_client(line: str) -> AgentTraffic:
     # An agent may hold anything, tabs too.
     words = line.split("\t", 4)
     try:
         requests, busiest, refused = (int(word) for word in words[:3])
-        return Client(words[3], words[4], requests, busiest, refused)
+        return AgentTraffic(words[3], words[4], requests, busiest, refused)
     except (ValueError, IndexError):
-        raise NotUnderstood(f"the host counted {line[:160]!r}") from None
+        raise ParseError(f"the host counted {line[:160]!r}") from None
 
 
 def parse_names(answer: str) -> tuple[str, ...]:
@@ -134,11 +134,17 @@ def parse_addresses(answer: str) -> tuple[str, ...]:
     try:
         return tuple(dict.fromkeys(str(ip_address(each.partition("%")[0])) for each in found))
     except ValueError:
-        raise NotUnderstood(f"getent answered {answer[:200]!r} instead of addresses") from None
+        raise ParseError(f"getent answered {answer[:200]!r} instead of addresses") from None
 
 
 SUDO = (
     SudoRule(
-        *(_SCRIPT, Fits(between(1, MOST_HOURS)), Fits(between(1, MOST_ROWS)), _FILES), reads=True
+        *(
+            _SCRIPT,
+            WordPattern(make_range_pattern(1, MAX_HOURS)),
+            WordPattern(make_range_pattern(1, MAX_ROWS)),
+            _FILES,
+        ),
+        read_only=True,
     ),
 )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 # What browsers and our own monitoring call themselves. Who refuses a part of it refuses everybody.
-PEOPLE = (
+BROWSERS = (
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "
     "Chrome/131.0.0.0 Safari/537.36 Edg/131.0.0.0",
     "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:133.0) Gecko/20100101 Firefox/133.0",
@@ -13,22 +13,22 @@ PEOPLE = (
     "Pingdom.com_bot_version_1.4_(http://www.pingdom.com/)",
 )
 # A part of an agent's name as AgentName has it, once it is escaped; a blank stands first in sets.
-NAMED = r"[A-Za-z0-9]([ A-Za-z0-9_/-]|\\[.+]){2,78}[A-Za-z0-9]"
+AGENT_PATTERN = r"[A-Za-z0-9]([ A-Za-z0-9_/-]|\\[.+]){2,78}[A-Za-z0-9]"
 # Shell: stops where the line in $4 would refuse people. $3: add or remove.
-REFUSE_PEOPLE = (
+REFUSE_BROWSERS = (
     'name=${4#*\\"}; name=${name%\\"*}; '
-    f"if [ \"$3\" = add ] && printf '%s\\n' {' '.join(repr(each) for each in PEOPLE)} | "
+    f"if [ \"$3\" = add ] && printf '%s\\n' {' '.join(repr(each) for each in BROWSERS)} | "
     'grep -qiE -e "$name"; then echo "browsers or Pingdom call themselves so" >&2; exit 1; fi; '
 )
 
 
 @dataclass(frozen=True)
-class Agents:
+class AgentList:
     """What our file refuses. heeding: servers that include the file. servers: all there are.
 
     Agents are told in their order in the file, as people gave them.
     """
 
     refused: tuple[str, ...]
-    heeding: int
-    servers: int
+    including_count: int
+    server_count: int

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from connectors.command import Hint, Query, Shell
+from connectors.errors import ParseError
 from connectors.script import Script
-from connectors.sudo import Fits, SudoRule
-from connectors.trouble import NotUnderstood
+from connectors.sudo import SudoRule, WordPattern
 
 Malloc = Literal["jemalloc", "tcmalloc", "mimalloc", "musl", "glibc", "its own"]
 
@@ -33,7 +33,7 @@ _SCRIPT = Script(
     '"/proc/$pid/status" "/proc/$pid/maps") || continue; printf "pid %s\\n%s\\n" "$pid" "$told"; '
     "tr '\\0' '\\n' < \"/proc/$pid/environ\" | grep -E '^(LD_PRELOAD|MALLOC_[A-Z_]*)='; "
     "done; true",
-    words=1,
+    argument_count=1,
 )
 _HINTS = (
     Hint(
@@ -49,18 +49,18 @@ class Process:
 
     pid: int
     malloc: Malloc
-    memory: int
+    memory_bytes: int
     settings: tuple[str, ...]
 
 
-def processes(name: str) -> Query[tuple[Process, ...]]:
-    """Ask about every process of this name. The kernel keeps the first 15 characters of one."""
+def query_processes(name: str) -> Query[tuple[Process, ...]]:
+    """Query about every process of this name. The kernel keeps the first 15 characters of one."""
     # pgrep takes a pattern.
     exact = re.sub(r"[^A-Za-z0-9_:@-]", lambda found: f"[{found[0]}]", name[:15])
     shell = Shell(
         (_SCRIPT, exact),
         root=True,
-        trouble=r"Permission denied",
+        error_pattern=r"Permission denied",
         hints=_HINTS,
     )
     return Query(shell, parse_processes)
@@ -69,24 +69,24 @@ def processes(name: str) -> Query[tuple[Process, ...]]:
 def parse_processes(answer: str) -> tuple[Process, ...]:
     head, *blocks = re.split(r"(?m)^pid (?=\d+$)", answer)
     if head.strip():
-        raise NotUnderstood(f"the host answered {answer[:200]!r} instead of processes")
-    return tuple(_process(block.splitlines()) for block in blocks)
+        raise ParseError(f"the host answered {answer[:200]!r} instead of processes")
+    return tuple(_parse_process(block.splitlines()) for block in blocks)
 
 
-def _process(lines: list[str]) -> Process:
+def _parse_process(lines: list[str]) -> Process:
     maps = [line[4:] for line in lines if line.startswith("map ")]
     memory = next((re.fullmatch(r"VmRSS:\s+(\d+) kB", line) for line in lines[1:2]), None)
     if not maps or memory is None:
-        raise NotUnderstood(f"process {lines[0]} shows no memory: it ended just now, or is a task")
+        raise ParseError(f"process {lines[0]} shows no memory: it ended just now, or is a task")
     return Process(
         pid=int(lines[0]),
-        malloc=_malloc(maps),
-        memory=int(memory[1]) * 1024,
+        malloc=_find_malloc(maps),
+        memory_bytes=int(memory[1]) * 1024,
         settings=tuple(line for line in lines[2:] if not line.startswith("map ")),
     )
 
 
-def _malloc(maps: list[str]) -> Malloc:
+def _find_malloc(maps: list[str]) -> Malloc:
     names = [path.rsplit("/", 1)[-1] for path in maps]
     for malloc, pattern in _LIBRARIES:
         if any(re.match(pattern, name) for name in names):
@@ -94,5 +94,5 @@ def _malloc(maps: list[str]) -> Malloc:
     return "its own"
 
 
-_PROCESS = Fits(r"[A-Za-z0-9_]([A-Za-z0-9_:@-]|\[[.+]\]){0,14}")
-SUDO = (SudoRule(_SCRIPT, _PROCESS, reads=True),)
+_PROCESS = WordPattern(r"[A-Za-z0-9_]([A-Za-z0-9_:@-]|\[[.+]\]){0,14}")
+SUDO = (SudoRule(_SCRIPT, _PROCESS, read_only=True),)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from connectors.block_settings import VALUES
 from connectors.command import Hint, Query, Shell, quote_text
+from connectors.errors import CommandError, ParseError
 from connectors.script import Script
-from connectors.sudo import Fits, Several, SudoRule
-from connectors.trouble import CommandFailed, NotUnderstood
+from connectors.sudo import RepeatedPattern, SudoRule, WordPattern
 
 # What a kernel calls its devices holds no slash and no period, so no path leads out of /sys/block.
 DEVICE = r"[A-Za-z][A-Za-z0-9!_-]{0,63}"
@@ -56,7 +56,7 @@ _SET = Script(
 
 
 @dataclass(frozen=True)
-class Queue:
+class BlockQueue:
     """How the kernel orders and gathers the reads and writes of one device.
 
     scheduler: "none" where requests pass unordered. offered: what may be written now; modules
@@ -67,7 +67,7 @@ class Queue:
 
     device: str
     scheduler: str
-    offered: tuple[str, ...]
+    available_schedulers: tuple[str, ...]
     read_ahead_kb: int
     nr_requests: int | None
     rotational: bool
@@ -79,7 +79,7 @@ class Queue:
         """Milliseconds that bfq or cfq waits for the next request of the same process."""
         return self.tunables.get("slice_idle")
 
-    def value(self, setting: str) -> str:
+    def get_setting(self, setting: str) -> str:
         """Return what one file below `queue` says; "" if there is no such file."""
         if setting == "scheduler":
             return self.scheduler
@@ -89,38 +89,38 @@ class Queue:
         return "" if number is None else str(number)
 
 
-def queues(devices: Iterable[str]) -> Query[Mapping[str, Queue]]:
-    """Ask for the queues of these devices, by name. A device that is not there is an error."""
+def query_queues(devices: Iterable[str]) -> Query[Mapping[str, BlockQueue]]:
+    """Query the queues of these devices, by name. A device that is not there is an error."""
     named = tuple(devices)
-    files = [f"{_below(name)}/queue/{file}" for name in named for file in (*_QUEUE, "iosched")]
-    files += [f"{_below(name)}/{file}" for name in named for file in _IDENTITIES]
+    files = [f"{_make_path(name)}/queue/{file}" for name in named for file in (*_QUEUE, "iosched")]
+    files += [f"{_make_path(name)}/{file}" for name in named for file in _IDENTITIES]
     # Many of the files are not there for many devices: status 2, and the others are told.
     shell = Shell(("grep", "-r", "-s", "-H", "^", "--", *files))
     return Query(shell, lambda answer: parse_queues(answer, named), frozenset({0, 1, 2}))
 
 
-def parse_queues(answer: str, devices: Iterable[str]) -> Mapping[str, Queue]:
+def parse_queues(answer: str, devices: Iterable[str]) -> Mapping[str, BlockQueue]:
     """Read `FILE:VALUE` lines, one for each file."""
     told: dict[str, dict[str, str]] = {}
     for line in answer.splitlines():
         match = _LINE.fullmatch(line)
         if match is None:
-            raise NotUnderstood(f"this is no value of a block device: {line[:200]!r}")
+            raise ParseError(f"this is no value of a block device: {line[:200]!r}")
         told.setdefault(match[1], {})[match[2]] = match[3].strip()
-    return {device: _queue(device, told.get(device, {})) for device in devices}
+    return {device: _parse_queue(device, told.get(device, {})) for device in devices}
 
 
-def module_of(scheduler: str) -> Query[bool]:
-    """Ask whether the host could load this scheduler. The kernel does so once it is written."""
+def query_module(scheduler: str) -> Query[bool]:
+    """Query whether the host could load this scheduler. The kernel does so once it is written."""
     if not _NAME.fullmatch(scheduler):
         raise ValueError(f"{quote_text(scheduler)} is no scheduler's name")
     shell = Shell(("modinfo", "-n", f"{scheduler}-iosched"), hints=(_MODINFO_MISSING,))
     return Query(shell, lambda answer: bool(answer.strip()), frozenset({0, 1}))
 
 
-def write(device: str, setting: str, value: str | int) -> Shell:
+def set_queue_setting(device: str, setting: str, value: str | int) -> Shell:
     """Write one file below `queue`, such as `scheduler` or `iosched/slice_idle`."""
-    _below(device)
+    _make_path(device)
     return Shell((_SET, device, f"{setting}={value}"), root=True, hints=_HINTS)
 
 
@@ -129,7 +129,7 @@ def is_settable(setting: str, value: str) -> bool:
     return re.fullmatch(VALUES[setting], value, re.ASCII) is not None
 
 
-def restore(queue: Queue) -> Shell:
+def restore_queue(queue: BlockQueue) -> Shell:
     """Bring back a scheduler with all that switching it forgets."""
     # What the kernel takes for slice_idle it also tells, more precisely, as slice_idle_us; in
     # this order the more precise one comes last.
@@ -137,29 +137,31 @@ def restore(queue: Queue) -> Shell:
     size = {} if queue.nr_requests is None else {"nr_requests": queue.nr_requests}
     pairs = {"scheduler": queue.scheduler, **size, **told}
     words = tuple(f"{file}={value}" for file, value in pairs.items())
-    _below(queue.device)
+    _make_path(queue.device)
     return Shell((_SET, queue.device, *words), root=True, hints=_HINTS)
 
 
-def _below(device: str) -> str:
+def _make_path(device: str) -> str:
     if not re.fullmatch(DEVICE, device, re.ASCII):
         raise ValueError(f"{quote_text(device)} is no name of a block device")
     return f"/sys/block/{device}"
 
 
-def _queue(device: str, told: Mapping[str, str]) -> Queue:
+def _parse_queue(device: str, told: Mapping[str, str]) -> BlockQueue:
     if not told:
-        raise CommandFailed(f"there is no block device {device}, or it is a part of one")
-    scheduler, offered = _schedulers(told.get("queue/scheduler", "none"))
-    return Queue(
+        raise CommandError(f"there is no block device {device}, or it is a part of one")
+    scheduler, offered = _parse_schedulers(told.get("queue/scheduler", "none"))
+    return BlockQueue(
         device,
         scheduler,
         offered,
-        read_ahead_kb=_number(told, "queue/read_ahead_kb"),
-        nr_requests=_number(told, "queue/nr_requests") if "queue/nr_requests" in told else None,
-        rotational=bool(_number(told, "queue/rotational")),
+        read_ahead_kb=_parse_number(told, "queue/read_ahead_kb"),
+        nr_requests=_parse_number(told, "queue/nr_requests")
+        if "queue/nr_requests" in told
+        else None,
+        rotational=bool(_parse_number(told, "queue/rotational")),
         tunables={
-            file.removeprefix(_TUNABLES): _number(told, file)
+            file.removeprefix(_TUNABLES): _parse_number(told, file)
             for file in told
             if file.startswith(_TUNABLES)
         },
@@ -170,24 +172,24 @@ def _queue(device: str, told: Mapping[str, str]) -> Queue:
     )
 
 
-def _schedulers(text: str) -> tuple[str, tuple[str, ...]]:
+def _parse_schedulers(text: str) -> tuple[str, tuple[str, ...]]:
     """Read `[none] mq-deadline`, or `none` where there is nothing to choose."""
     words = text.split()
     chosen = [word for word in words if word.startswith("[") and word.endswith("]")]
     names = tuple(word.strip("[]") for word in words)
     if not all(_NAME.fullmatch(name) for name in names):
-        raise NotUnderstood(f"{text[:200]!r} is no list of schedulers")
+        raise ParseError(f"{text[:200]!r} is no list of schedulers")
     if len(chosen) == 1:
         return chosen[0].strip("[]"), names
     if len(names) == 1:
         return names[0], names
-    raise NotUnderstood(f"{text[:200]!r} does not tell which scheduler is used")
+    raise ParseError(f"{text[:200]!r} does not tell which scheduler is used")
 
 
-def _number(told: Mapping[str, str], file: str) -> int:
+def _parse_number(told: Mapping[str, str], file: str) -> int:
     text = told.get(file, "")
     if not re.fullmatch(r"-?\d{1,20}", text, re.ASCII):
-        raise NotUnderstood(f"{file} is {text[:80]!r}, and not a number")
+        raise ParseError(f"{file} is {text[:80]!r}, and not a number")
     return int(text)
 
 
@@ -196,9 +198,9 @@ _ONE = "|".join(f"{name}=({values})" for name, values in VALUES.items())
 # All that a scheduler keeps may be brought back, and it is not told here what that may be.
 _FORGOTTEN = r"(nr_requests|iosched/[a-z0-9_]{1,40})=-?[0-9]{1,12}"
 SUDO = (
-    SudoRule(_SET, Fits(DEVICE), Fits(_ONE)),
+    SudoRule(_SET, WordPattern(DEVICE), WordPattern(_ONE)),
     SudoRule(
-        *(_SET, Fits(DEVICE), Fits(_SCHEDULER), Several(_FORGOTTEN)),
-        beyond="set the tunables of a disk's scheduler to other numbers",
+        *(_SET, WordPattern(DEVICE), WordPattern(_SCHEDULER), RepeatedPattern(_FORGOTTEN)),
+        risk="set the tunables of a disk's scheduler to other numbers",
     ),
 )

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 
 from connectors.block_settings import VALUES
-from connectors.command import Hint, Query, Shell, UncleanText, clean
+from connectors.command import Hint, InvisibleCharacterError, Query, Shell, refuse_invisible
 from connectors.script import Script
-from connectors.sudo import Fits, SudoRule
+from connectors.sudo import SudoRule, WordPattern
 
 _FOLDER = "/etc/udev/rules.d"
 _HEADER = "# Written by Keyturn, which replaces this file: change it by `nfs scheduler set`."
@@ -37,7 +37,7 @@ _REPLACE = Script(
     '{ echo "$1 was written by somebody else" >&2; exit 1; }; '
     '[ -s "$new" ] || { rm -f -- "$1"; exit; }; '
     'chmod 644 "$new"; mv -f -- "$new" "$1"',
-    words=1,
+    argument_count=1,
 )
 _HINTS = (
     Hint(r"Read-only file system", "the host's /etc cannot be written: leave out persist"),
@@ -47,7 +47,7 @@ _HINTS = (
 Identity = tuple[str, str] | None
 
 
-def file_of(device: str, identity: Identity) -> str:
+def make_rule_path(device: str, identity: Identity) -> str:
     """Return where the rule is kept: by the device's identity if it has one, else by its name."""
     name = identity[1] if identity else device
     if not _IDENTITY.fullmatch(name):
@@ -55,7 +55,7 @@ def file_of(device: str, identity: Identity) -> str:
     return f"{_FOLDER}/60-keyturn-{name}.rules"
 
 
-def text_of(device: str, identity: Identity, settings: Mapping[str, str | int]) -> str:
+def format_rule(device: str, identity: Identity, settings: Mapping[str, str | int]) -> str:
     """Return the rule. settings: by their files below `queue`, in the order to write them."""
     match = f'ATTR{{{identity[0]}}}=="{identity[1]}"' if identity else f'KERNEL=="{device}"'
     for name, value in settings.items():
@@ -67,27 +67,27 @@ def text_of(device: str, identity: Identity, settings: Mapping[str, str | int]) 
     return f"{_HEADER}\n{', '.join([*conditions, *written])}\n"
 
 
-def read(file: str) -> Query[str]:
-    """Ask for the text of a rule; "" if there is none."""
+def query_rule(file: str) -> Query[str]:
+    """Query the text of a rule; "" if there is none."""
     return Query(Shell(("sh", "-c", _READ, "keyturn", file)), lambda answer: answer)
 
 
-def ours(text: str) -> bool:
+def is_own_rule(text: str) -> bool:
     """Tell whether a file may be replaced, and be put back again."""
     try:
         for line in text.split("\n"):
-            clean(line)
-    except UncleanText:
+            refuse_invisible(line)
+    except InvisibleCharacterError:
         return False
     header, _, lines = text.partition("\n")
     plain = all(re.fullmatch(_LINE, line, re.ASCII) for line in lines.splitlines())
     return not text or (header == _HEADER and text.endswith("\n") and plain)
 
 
-def replace(file: str, text: str) -> Shell:
+def replace_rule(file: str, text: str) -> Shell:
     """Put this text in the place of the file at once, or take the file away if it is empty."""
     return Shell((_REPLACE, file), stdin=text, root=True, hints=_HINTS)
 
 
-_FILE = Fits(_IDENTITY.pattern, before=f"{_FOLDER}/60-keyturn-", after=".rules")
+_FILE = WordPattern(_IDENTITY.pattern, prefix=f"{_FOLDER}/60-keyturn-", suffix=".rules")
 SUDO = (SudoRule(_REPLACE, _FILE),)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from connectors.sudo import between
+from connectors.sudo import make_range_pattern
 
 Scheduler = Literal["none", "mq-deadline", "bfq", "kyber", "noop", "deadline", "cfq"]
 
@@ -15,5 +15,5 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
 }
 # Patterns for the values of all of them, by their files below `queue`.
 VALUES: Mapping[str, str] = {"scheduler": "|".join(get_args(Scheduler))} | {
-    name: between(*bounds) for name, bounds in BOUNDS.items()
+    name: make_range_pattern(*bounds) for name, bounds in BOUNDS.items()
 }

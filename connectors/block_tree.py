@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, Field, ValidationError
 
 from connectors.command import Hint, Query, Shell
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
 
 _COLUMNS = "NAME,KNAME,TYPE,MAJ:MIN,MOUNTPOINT"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9!_-]{0,63}", re.ASCII)
@@ -23,7 +23,7 @@ _HINTS = (
 
 
 @dataclass(frozen=True)
-class Node:
+class BlockDevice:
     """One block device. name: as people call it. kernel: the name below /sys/block.
 
     type: as lsblk calls it: disk, part, raid1, lvm, mpath, crypt, loop … below: the kernel's
@@ -31,91 +31,91 @@ class Node:
     """
 
     name: str
-    kernel: str
+    kernel_name: str
     type: str
-    number: str
+    device_number: str
     mountpoint: str
-    below: tuple[str, ...]
+    lower_devices: tuple[str, ...]
 
     @property
     def path(self) -> str:
         """Where the device is found, as `mount` would tell it."""
-        mapped = self.kernel.startswith("dm-")
+        mapped = self.kernel_name.startswith("dm-")
         return f"/dev/mapper/{self.name}" if mapped else f"/dev/{self.name.replace('!', '/')}"
 
 
-class Tree:
+class BlockTree:
     """The block devices of a host, by the kernel's names."""
 
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
+    def __init__(self, nodes: Mapping[str, BlockDevice]) -> None:
         self.nodes = nodes
 
-    def find(self, name: str) -> Node | None:
+    def find(self, name: str) -> BlockDevice | None:
         """Return the device that the kernel or people call so."""
         known = self.nodes.get(name)
         return known or next((node for node in self.nodes.values() if node.name == name), None)
 
-    def mounted(self, number: str, source: str) -> Node | None:
+    def find_mounted(self, number: str, source: str) -> BlockDevice | None:
         """Return the device behind a mount. btrfs tells numbers of its own, so by source too."""
-        found = [node for node in self.nodes.values() if node.number == number]
+        found = [node for node in self.nodes.values() if node.device_number == number]
         return next(
             iter(found), next((node for node in self.nodes.values() if node.path == source), None)
         )
 
-    def queues_below(self, node: Node) -> list[Node]:
+    def list_queue_devices(self, node: BlockDevice) -> list[BlockDevice]:
         """Return the devices whose queues order what goes to *node*.
 
         These are the disks; but what goes to a multipath device is ordered in its own queue, and
         the paths take it as it comes.
         """
-        if node.type == "mpath" or not node.below:
+        if node.type == "mpath" or not node.lower_devices:
             return [node]
         found = {
-            deeper.kernel: deeper
-            for name in node.below
-            for deeper in self.queues_below(self.nodes[name])
+            deeper.kernel_name: deeper
+            for name in node.lower_devices
+            for deeper in self.list_queue_devices(self.nodes[name])
         }
         return [found[name] for name in sorted(found)]
 
-    def above(self, node: Node) -> list[Node]:
+    def list_upper_devices(self, node: BlockDevice) -> list[BlockDevice]:
         """Return what lies on a device, directly or not."""
-        direct = [each for each in self.nodes.values() if node.kernel in each.below]
-        found = {each.kernel: each for each in direct}
+        direct = [each for each in self.nodes.values() if node.kernel_name in each.lower_devices]
+        found = {each.kernel_name: each for each in direct}
         for each in direct:
-            found |= {higher.kernel: higher for higher in self.above(each)}
+            found |= {higher.kernel_name: higher for higher in self.list_upper_devices(each)}
         return [found[name] for name in sorted(found)]
 
 
-def tree() -> Query[Tree]:
+def query_tree() -> Query[BlockTree]:
     return Query(Shell(("lsblk", "-J", "-o", _COLUMNS), hints=_HINTS), parse_tree)
 
 
-class _Told(BaseModel):
+class _LsblkDevice(BaseModel):
     name: str
     kname: str
     type: str
     number: str = Field(alias="maj:min")
     mountpoint: str | None = None
-    children: list["_Told"] = []
+    children: list["_LsblkDevice"] = []
 
 
-class _Answer(BaseModel):
-    blockdevices: list[_Told]
+class _LsblkOutput(BaseModel):
+    blockdevices: list[_LsblkDevice]
 
 
-def parse_tree(answer: str) -> Tree:
+def parse_tree(answer: str) -> BlockTree:
     """Read lsblk's JSON, where a device stands below each of those that it lies on."""
     try:
-        told = _Answer.model_validate_json(answer).blockdevices
+        told = _LsblkOutput.model_validate_json(answer).blockdevices
     except ValidationError:
-        raise NotUnderstood(f"lsblk answered {answer[:200]!r}, which is no tree") from None
-    nodes: dict[str, Node] = {}
-    for each, parent in _walk(told, None):
+        raise ParseError(f"lsblk answered {answer[:200]!r}, which is no tree") from None
+    nodes: dict[str, BlockDevice] = {}
+    for each, parent in _walk_devices(told, None):
         if not _NAME.fullmatch(each.kname):
-            raise NotUnderstood(f"lsblk names a device {each.kname[:80]!r}")
+            raise ParseError(f"lsblk names a device {each.kname[:80]!r}")
         known = nodes.get(each.kname)
-        below = (known.below if known else ()) + ((parent.kname,) if parent else ())
-        nodes[each.kname] = Node(
+        below = (known.lower_devices if known else ()) + ((parent.kname,) if parent else ())
+        nodes[each.kname] = BlockDevice(
             each.name,
             each.kname,
             each.type,
@@ -123,10 +123,12 @@ def parse_tree(answer: str) -> Tree:
             each.mountpoint or "",
             tuple(dict.fromkeys(below)),
         )
-    return Tree(nodes)
+    return BlockTree(nodes)
 
 
-def _walk(told: list[_Told], parent: _Told | None) -> Iterator[tuple[_Told, _Told | None]]:
+def _walk_devices(
+    told: list[_LsblkDevice], parent: _LsblkDevice | None
+) -> Iterator[tuple[_LsblkDevice, _LsblkDevice | None]]:
     for each in told:
         yield each, parent
-        yield from _walk(each.children, each)
+        yield from _walk_devices(each.children, each)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from ipaddress import ip_address
 
 from connectors.command import Hint, Query, Shell
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
 
 # What is spoken in the clear at first, and says then that it wants to be encrypted.
 _STARTTLS = {
@@ -62,30 +62,30 @@ class Certificate:
     verdict: OpenSSL's number and words, (0, "ok") for a chain that the host trusts.
     """
 
-    now: datetime
+    host_time: datetime
     subject: str
     issuer: str
     names: tuple[str, ...]
-    begins: datetime
-    ends: datetime
+    not_before: datetime
+    not_after: datetime
     fingerprint: str
-    fits: bool | None
-    verdict: tuple[int, str]
+    matches_name: bool | None
+    verify_result: tuple[int, str]
 
     @property
     def days_left(self) -> int:
         """Whole days until it ends; below 0 once it has."""
-        return (self.ends - self.now).days
+        return (self.not_after - self.host_time).days
 
 
-def listeners(port: int) -> Query[tuple[str, ...]]:
-    """Ask at which addresses something listens, ready to connect to; none is an answer."""
+def query_listeners(port: int) -> Query[tuple[str, ...]]:
+    """Query at which addresses something listens, ready to connect to; none is an answer."""
     words = ("ss", "-Hltn", "sport", "=", f":{port}")
     return Query(Shell(words), lambda answer: parse_listeners(answer, port))
 
 
-def shown_at(address: str, port: int, server_name: str = "") -> Query[Certificate]:
-    """Ask for the certificate that is shown at one address of the host."""
+def query_certificate(address: str, port: int, server_name: str = "") -> Query[Certificate]:
+    """Query the certificate that is shown at one address of the host."""
     at = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     name = ("-servername", server_name) if server_name else ("-noservername", "")
     plain = ("-starttls", _STARTTLS[port]) if port in _STARTTLS else ()
@@ -99,15 +99,15 @@ def parse_listeners(answer: str, port: int) -> tuple[str, ...]:
         words = line.split()
         local = words[3].rpartition(":") if len(words) > 3 else ("", "", "")
         if local[2] != str(port):
-            raise NotUnderstood(f"ss answered {line[:120]!r} instead of who listens at {port}")
+            raise ParseError(f"ss answered {line[:120]!r} instead of who listens at {port}")
         told.append(local[0])
     # What listens at every address of both families is one server.
     if "[::]" in told and "0.0.0.0" in told:  # noqa: S104 - it is read, not bound
         told.remove("[::]")
-    return tuple(dict.fromkeys(_reachable(each) for each in told))
+    return tuple(dict.fromkeys(_make_reachable(each) for each in told))
 
 
-def _reachable(told: str) -> str:
+def _make_reachable(told: str) -> str:
     """Return an address to connect to: behind "every address" it is the host's loopback."""
     bare = told.partition("%")[0].strip("[]") or "*"
     if bare == "*":
@@ -115,7 +115,7 @@ def _reachable(told: str) -> str:
     try:
         address = ip_address(bare)
     except ValueError:
-        raise NotUnderstood(f"ss says that {told[:60]!r} is listened at") from None
+        raise ParseError(f"ss says that {told[:60]!r} is listened at") from None
     if address.is_unspecified:
         return "127.0.0.1" if address.version == 4 else "::1"
     return str(address)
@@ -125,37 +125,37 @@ def parse_certificate(answer: str) -> Certificate:
     lines = answer.splitlines()
     try:
         return Certificate(
-            now=datetime.fromtimestamp(int(lines[0]), UTC),
-            subject=_one(r"subject=\s*(.*)", answer),
-            issuer=_one(r"issuer=\s*(.*)", answer),
+            host_time=datetime.fromtimestamp(int(lines[0]), UTC),
+            subject=_find_field(r"subject=\s*(.*)", answer),
+            issuer=_find_field(r"issuer=\s*(.*)", answer),
             names=tuple(re.findall(r"(?:DNS|IP Address):([^,\s]+)", answer)),
-            begins=_moment(_one(r"notBefore=(.*)", answer)),
-            ends=_moment(_one(r"notAfter=(.*)", answer)),
-            fingerprint=_one(r"(?:sha256|SHA256) Fingerprint=([0-9A-F:]+)", answer),
-            fits=_fits(answer),
-            verdict=_verdict(answer),
+            not_before=_parse_time(_find_field(r"notBefore=(.*)", answer)),
+            not_after=_parse_time(_find_field(r"notAfter=(.*)", answer)),
+            fingerprint=_find_field(r"(?:sha256|SHA256) Fingerprint=([0-9A-F:]+)", answer),
+            matches_name=_parse_name_match(answer),
+            verify_result=_parse_verify_result(answer),
         )
     except (ValueError, IndexError):
-        raise NotUnderstood(f"openssl answered {answer[:300]!r} and no certificate") from None
+        raise ParseError(f"openssl answered {answer[:300]!r} and no certificate") from None
 
 
-def _one(pattern: str, answer: str) -> str:
+def _find_field(pattern: str, answer: str) -> str:
     found = re.search(rf"(?m)^{pattern}$", answer)
     if found is None:
         raise ValueError(pattern)
     return found[1].strip()
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     return datetime.strptime(text, "%b %d %H:%M:%S %Y GMT").replace(tzinfo=UTC)
 
 
-def _fits(answer: str) -> bool | None:
+def _parse_name_match(answer: str) -> bool | None:
     found = re.search(r"(?m)^Hostname .* does (NOT )?match certificate$", answer)
     return None if found is None else found[1] is None
 
 
-def _verdict(answer: str) -> tuple[int, str]:
+def _parse_verify_result(answer: str) -> tuple[int, str]:
     found = re.search(r"Verify return code: (\d+) \((.*)\)", answer)
     if found is None:
         raise ValueError("no verdict")

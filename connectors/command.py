@@ -3,33 +3,33 @@
 import re
 import shlex
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
-from connectors.marker import Mark
-from connectors.script import FOLDER, Script
-from connectors.trouble import BadSetting, CommandFailed
+from connectors.errors import CommandError, SettingError
+from connectors.script import SCRIPTS_DIRECTORY, Script
+from connectors.step_marker import StepMarker
 
 T = TypeVar("T")
 
 # Control, format, surrogate, private and unassigned characters, and line or paragraph separators.
-_UNCLEAN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
-class UncleanText(ValueError):
+class InvisibleCharacterError(ValueError):
     """A value holds a character that people cannot see and that programs may act on."""
 
 
-def clean(text: str) -> str:
-    """Return *text* unchanged, or raise UncleanText naming the first invisible character."""
+def refuse_invisible(text: str) -> str:
+    """Return *text* unchanged, or raise InvisibleCharacterError for its first such character."""
     # What can be printed holds none of them. Few texts have to be looked at letter by letter.
     if text.isprintable():
         return text
     for character in text:
-        if unicodedata.category(character) in _UNCLEAN:
+        if unicodedata.category(character) in _INVISIBLE:
             name = unicodedata.name(character, "a control character")
-            raise UncleanText(
+            raise InvisibleCharacterError(
                 f"holds the invisible character U+{ord(character):04X} ({name}): type it without"
             )
     return text
@@ -37,10 +37,10 @@ def clean(text: str) -> str:
 
 def quote_text(text: object) -> str:
     """Return what was typed between quotation marks; what cannot be printed is spelt out."""
-    return f"'{''.join(map(_printable, str(text)))}'"
+    return f"'{''.join(map(_escape_unprintable, str(text)))}'"
 
 
-def _printable(character: str) -> str:
+def _escape_unprintable(character: str) -> str:
     # Any space is shown as one, also a no-break space.
     if character.isprintable() or unicodedata.category(character) == "Zs":
         return character
@@ -60,10 +60,10 @@ class Setting:
     prefix: str = ""
     pattern: str = ".*"
 
-    def resolved(self, settings: Mapping[str, str]) -> str:
+    def resolve(self, settings: Mapping[str, str]) -> str:
         value = settings.get(self.name, self.default)
         if not re.fullmatch(self.pattern, value, re.ASCII):
-            raise BadSetting(
+            raise SettingError(
                 f"the inventory sets {self.name} to {value!r}, and it must fit {self.pattern}"
             )
         return self.prefix + value
@@ -83,11 +83,11 @@ class Hint:
 Word = str | Setting
 
 
-def _filled_in(word: Word, settings: Mapping[str, str]) -> str:
-    return word.resolved(settings) if isinstance(word, Setting) else word
+def _resolve_word(word: Word, settings: Mapping[str, str]) -> str:
+    return word.resolve(settings) if isinstance(word, Setting) else word
 
 
-def _spelled(
+def _resolve_argv(
     argv: tuple[Word | Script, ...], settings: Mapping[str, str], *, installed: bool
 ) -> tuple[str, ...]:
     """Return the words for one host; installed: its scripts lie there as files."""
@@ -98,11 +98,11 @@ def _spelled(
         case Script():
             first = ("sh", "-c", head.text, "keyturn")
         case _:
-            first = (_filled_in(head, settings),)
+            first = (_resolve_word(head, settings),)
     return first + tuple(
-        word.as_argument(installed=installed)
+        word.format_argument(installed=installed)
         if isinstance(word, Script)
-        else _filled_in(word, settings)
+        else _resolve_word(word, settings)
         for word in rest
     )
 
@@ -128,20 +128,20 @@ class Shell:
     argv: tuple[Word | Script, ...]
     stdin: str = ""
     root: bool = False
-    trouble: str = ""
+    error_pattern: str = ""
     hints: tuple[Hint, ...] = field(default=(), compare=False, repr=False)
     deadline: int = 30
-    anew: bool = False
+    new_connection: bool = False
     note: str = field(default="", compare=False, repr=False)
-    mark: Mark | None = field(default=None, compare=False, repr=False)
+    marker: StepMarker | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for word in self.words:
-            clean(word)
+            refuse_invisible(word)
         for line in self.stdin.split("\n"):
-            clean(line)
+            refuse_invisible(line)
 
-    def resolved(
+    def resolve(
         self, settings: Mapping[str, str], *, sudo: bool, scripts: bool = False
     ) -> "Shell":
         """Return the command as one host will run it: settings filled in, sudo where needed.
@@ -149,12 +149,12 @@ class Shell:
         scripts: those that sudo runs lie there as files.
         """
         by_sudo = self.root and sudo
-        words = _spelled(self.argv, settings, installed=by_sudo and scripts)
+        words = _resolve_argv(self.argv, settings, installed=by_sudo and scripts)
         prefix = ("sudo", "-n", "--") if by_sudo else ()
-        mark = self.mark.placed(settings) if self.mark else None
-        if (prefix + words, mark) == (self.argv, self.mark) and not self.root:
+        mark = self.marker.resolve(settings) if self.marker else None
+        if (prefix + words, mark) == (self.argv, self.marker) and not self.root:
             return self
-        return replace(self, argv=prefix + words, root=False, mark=mark)
+        return replace(self, argv=prefix + words, root=False, marker=mark)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -169,14 +169,16 @@ class Shell:
 
 
 # A network device is only shown things; a pipe may filter, where others write files.
-_SHOW = re.compile(
+_SHOW_LINE = re.compile(
     r"show( [A-Za-z0-9./:_-]+)+( \| (include|exclude|section|begin) [A-Za-z0-9 ./:_^$-]+)?"
 )
 # A longer line would be broken by a terminal, and its echo not known again.
-_LONGEST_SHOW = 200
+_MAX_SHOW_LENGTH = 200
 # What leaves the configuration, so that the next line would be a command. Devices take any
 # beginning of a word for the word.
-_LEAVES = {word[:length] for word in ("end", "exit", "quit", "logout") for length in range(1, 7)}
+_EXIT_WORDS = {
+    word[:length] for word in ("end", "exit", "quit", "logout") for length in range(1, 7)
+}
 
 
 @dataclass(frozen=True)
@@ -190,8 +192,8 @@ class SwitchLines:
 
     def __post_init__(self) -> None:
         for line in self.lines:
-            first = clean(line).split(maxsplit=1)[:1]
-            if not first or first[0].lower() in _LEAVES | {"do"}:
+            first = refuse_invisible(line).split(maxsplit=1)[:1]
+            if not first or first[0].lower() in _EXIT_WORDS | {"do"}:
                 raise ValueError(f"{line!r} is no line of a configuration")
 
     def __str__(self) -> str:
@@ -212,10 +214,10 @@ class DeviceCommand(SwitchLines):
 
     def __post_init__(self) -> None:
         for line in self.lines:
-            if not _SHOW.fullmatch(clean(line)) or len(line) > _LONGEST_SHOW:
+            if not _SHOW_LINE.fullmatch(refuse_invisible(line)) or len(line) > _MAX_SHOW_LENGTH:
                 raise ValueError(f"{line!r} is no line that only shows something")
 
-    def on(self, platform: str) -> "DeviceCommand | None":
+    def for_platform(self, platform: str) -> "DeviceCommand | None":
         """Return the question in the words of one platform, or None if it has none."""
         known = dict(zip(self.platforms, self.lines, strict=True))
         if platform not in known:
@@ -246,18 +248,18 @@ class Fetch:
     networks: Word = ""
     authority: Word = ""
     proxy: Word = ""
-    types: tuple[str, ...] = ("text/plain",)
-    most: int = 5 * 1024 * 1024
+    media_types: tuple[str, ...] = ("text/plain",)
+    max_bytes: int = 5 * 1024 * 1024
     deadline: int = 20
 
-    def resolved(self, settings: Mapping[str, str]) -> "Fetch":
+    def resolve(self, settings: Mapping[str, str]) -> "Fetch":
         """Return what is fetched on behalf of one host."""
         return replace(
             self,
-            url=_filled_in(self.url, settings),
-            networks=_filled_in(self.networks, settings),
-            authority=_filled_in(self.authority, settings),
-            proxy=_filled_in(self.proxy, settings),
+            url=_resolve_word(self.url, settings),
+            networks=_resolve_word(self.networks, settings),
+            authority=_resolve_word(self.authority, settings),
+            proxy=_resolve_word(self.proxy, settings),
         )
 
     def __str__(self) -> str:
@@ -265,9 +267,9 @@ class Fetch:
 
 
 # What somebody has to be reached for: the host, or who knows something about it.
-Errand = Command | Fetch
+RemoteCommand = Command | Fetch
 # What may be asked for a host. A Setting is read in the inventory, and nobody is reached for it.
-Question = Errand | Setting
+QueryCommand = RemoteCommand | Setting
 
 
 @dataclass(frozen=True)
@@ -280,39 +282,64 @@ class Answer:
     status: int
     out: str
     err: str = ""
-    left_out: int = 0
+    omitted_bytes: int = 0
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         return "\n".join(part for part in (self.out.strip(), self.err.strip()) if part)
+
+
+# Takes whole lines of a command's output.
+OutputListener = Callable[[Sequence[str]], None]
+
+
+def _allow() -> None:
+    return
+
+
+@dataclass(frozen=True)
+class RunHooks:
+    """What Keyturn calls while it runs a command, in the thread that waits for the command."""
+
+    before_send: Callable[[], None] = _allow
+    """Called right before the command is sent; raises HostError to send nothing.
+
+    Between the decision and the packet lie a connection, a login and a wait for others: seconds,
+    or hours where this machine was suspended meanwhile.
+    """
+    on_output: OutputListener | None = None
+    """Called with each line while the command runs. Decide nothing by it: no end was seen yet."""
+
+
+NO_HOOKS = RunHooks()
 
 
 @dataclass(frozen=True)
 class Query(Generic[T]):
     """A command that changes nothing, and how to understand its answer.
 
-    parse: turns standard output into a type; raises NotUnderstood, or CommandFailed where the
+    parse: turns standard output into a type; raises ParseError, or CommandError where the
         program reports its errors as output.
     statuses: exit statuses that are answers; any other is a failure.
     """
 
-    command: Question
+    command: QueryCommand
     parse: Callable[[str], T]
     statuses: frozenset[int] = frozenset({0})
 
 
-class Ask(Protocol):
+class QueryRunner(Protocol):
     """Puts a query to a host. It is all that a runbook may do to the outside world."""
 
     def __call__(self, host: str, query: Query[T], /) -> T: ...
 
 
-_NOT_LET = "sudo: a password is required"
+_SUDO_REFUSAL = "sudo: a password is required"
 # Where sudo looks for programs, by the lines that `keyturn sudoers` prints.
 SUDO_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def program_in_doubt(told: Question, answer: Answer) -> Shell | None:
+def make_program_check(told: QueryCommand, answer: Answer) -> Shell | None:
     """Return what says "missing" where a program is not there that sudo did not let a login run.
 
     sudo matches no rule for a program that is not there, and then says that a password is
@@ -320,14 +347,14 @@ def program_in_doubt(told: Question, answer: Answer) -> Shell | None:
     """
     if not isinstance(told, Shell) or told.words[:3] != ("sudo", "-n", "--"):
         return None
-    if _NOT_LET not in answer.err:
+    if _SUDO_REFUSAL not in answer.err:
         return None
     program = told.words[3]
     script = f'PATH={SUDO_PATH}; command -v -- "$1" >/dev/null && echo there || echo missing'
     return Shell(("sh", "-c", script, "keyturn", program))
 
 
-def missing_program(told: Question) -> Answer:
+def make_missing_program_answer(told: QueryCommand) -> Answer:
     """Return what sudo would have said of a program that is not there."""
     program = told.words[3] if isinstance(told, Shell) else ""
     return Answer(1, "", f"sudo: {program}: command not found")
@@ -340,7 +367,7 @@ _COMMON_HINTS = (
         "the login may not run this with sudo: install what `keyturn sudoers` prints for the host",
     ),
     Hint(
-        rf"sudo: {FOLDER}/\S+: command not found",
+        rf"sudo: {SCRIPTS_DIRECTORY}/\S+: command not found",
         "this script is not on the host, or is of another version: install what `keyturn sudoers "
         "HOST --scripts` prints",
     ),
@@ -365,7 +392,7 @@ _PACKAGES = {
 }
 
 
-def install(program: str) -> str:
+def format_missing_program(program: str) -> str:
     """Say that a program is not on a host, and what brings it there."""
     name = program.rpartition("/")[2]
     if name not in _PACKAGES:
@@ -373,28 +400,34 @@ def install(program: str) -> str:
     return f"the program {program} is not there: install {_PACKAGES[name]}"
 
 
-def _missing_program(said: str) -> str:
+def _find_missing_program(said: str) -> str:
     found = _NOT_FOUND.search(said)
-    return install(found["sudo"] or found["timeout"] or found["shell"]) if found else ""
+    return (
+        format_missing_program(found["sudo"] or found["timeout"] or found["shell"])
+        if found
+        else ""
+    )
 
 
-def failure(command: Question, answer: Answer, statuses: frozenset[int]) -> CommandFailed | None:
+def find_failure(
+    command: QueryCommand, answer: Answer, statuses: frozenset[int]
+) -> CommandError | None:
     """Judge an answer: None if the command did its work, else what went wrong and what to do."""
     shell = command if isinstance(command, Shell) else None
     shown = command if isinstance(command, DeviceCommand) else None
     said_trouble = shell is not None and bool(
-        shell.trouble and re.search(shell.trouble, answer.out + answer.err)
+        shell.error_pattern and re.search(shell.error_pattern, answer.out + answer.err)
     )
     if answer.status in statuses and not said_trouble:
         return None
     hints = shell.hints if shell else shown.hints if shown else ()
     known = next(
-        (hint for hint in hints + _COMMON_HINTS if re.search(hint.pattern, answer.said)), None
+        (hint for hint in hints + _COMMON_HINTS if re.search(hint.pattern, answer.text)), None
     )
-    meaning = known.meaning if known else _missing_program(answer.said)
-    said = _last_lines(answer.said) or f"exit status {answer.status}, no words"
-    return CommandFailed(f"{meaning} (it said: {said})" if meaning else f"it said: {said}")
+    meaning = known.meaning if known else _find_missing_program(answer.text)
+    said = _format_last_lines(answer.text) or f"exit status {answer.status}, no words"
+    return CommandError(f"{meaning} (it said: {said})" if meaning else f"it said: {said}")
 
 
-def _last_lines(text: str, *, most: int = 3) -> str:
+def _format_last_lines(text: str, *, most: int = 3) -> str:
     return " / ".join(line.strip() for line in text.splitlines()[-most:])[:400]

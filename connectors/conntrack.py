@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
-from connectors.sudo import Fits, SudoRule, between
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
+from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
 _KEY = "net.netfilter.nf_conntrack_max"
 _BELOW = "/proc/sys/net/netfilter"
@@ -30,7 +30,7 @@ _HINTS = (
 )
 
 # With fewer a host soon locks everybody out; more than that no table needs.
-LEAST, MOST = 4096, 16_777_216
+MIN_CONNECTIONS, MAX_CONNECTIONS = 4096, 16_777_216
 # What the kernel takes for one connection with its place in the hash table; rather too much.
 ENTRY_BYTES = 400
 
@@ -46,17 +46,17 @@ class Conntrack:
     count: int
     maximum: int
     buckets: int
-    memory: int
+    memory_bytes: int
     dropped: int
     early_dropped: int
 
     @property
-    def used(self) -> float:
+    def usage(self) -> float:
         """The share of the limit that is used, 1.0 if it is reached."""
         return self.count / self.maximum if self.maximum else 0.0
 
 
-def conntrack() -> Query[Conntrack]:
+def query_conntrack() -> Query[Conntrack]:
     return Query(Shell(("cat", *_FILES), hints=_HINTS), parse_conntrack)
 
 
@@ -79,14 +79,20 @@ def parse_conntrack(answer: str) -> Conntrack:
             count=count,
             maximum=maximum,
             buckets=buckets,
-            memory=int(memory[1]) * 1024,
+            memory_bytes=int(memory[1]) * 1024,
             dropped=sum(int(row["drop"], 16) for row in told),
             early_dropped=sum(int(row["early_drop"], 16) for row in told),
         )
     except (ValueError, IndexError, KeyError):
-        raise NotUnderstood(
+        raise ParseError(
             f"the host answered {answer[:200]!r} instead of its count of connections"
         ) from None
 
 
-SUDO = (SudoRule("/usr/sbin/sysctl", "-w", Fits(between(LEAST, MOST), before=f"{_KEY}=")),)
+SUDO = (
+    SudoRule(
+        "/usr/sbin/sysctl",
+        "-w",
+        WordPattern(make_range_pattern(MIN_CONNECTIONS, MAX_CONNECTIONS), prefix=f"{_KEY}="),
+    ),
+)

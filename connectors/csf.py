@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_interface, ip_network
 
 from connectors.command import Hint, Query, Setting, Shell
-from connectors.public import Address
+from connectors.errors import ParseError
+from connectors.public_addresses import Address
 from connectors.script import Script
 from connectors.sudo import SudoRule
-from connectors.trouble import NotUnderstood
 
 Network = IPv4Network | IPv6Network
 
@@ -56,7 +56,7 @@ _STATE = Script(
             'said=$(ip -o addr show); echo "$said" | awk \'{ print "mine", $4 }\'; echo end',
         )
     ),
-    words=3,
+    argument_count=3,
 )
 _KINDS = (
     *("file", "disabled", "probation", "kept", "cpanel", "allow", "deny", "own", "common"),
@@ -83,90 +83,90 @@ class Firewall:
     """
 
     settings: Mapping[str, str]
-    include: str
-    included: bool
-    own: str | None
-    enabled: bool = True
-    on_probation: bool = False
+    include_line: str
+    is_included: bool
+    own_list: str | None
+    is_enabled: bool = True
+    is_on_probation: bool = False
     allow: Mapping[str, str] = field(default_factory=dict[str, str])
     deny: Mapping[str, str] = field(default_factory=dict[str, str])
-    in_force: frozenset[Network] = frozenset()
-    loaded: frozenset[str] = frozenset()
-    mine: frozenset[Address] = frozenset()
+    allowed_networks: frozenset[Network] = frozenset()
+    loaded_tables: frozenset[str] = frozenset()
+    own_addresses: frozenset[Address] = frozenset()
     common_domains: frozenset[str] | None = None
 
     @property
-    def testing(self) -> bool:
+    def is_testing(self) -> bool:
         """Every five minutes, csf in its TESTING mode takes all rules away."""
-        return self.on("TESTING")
+        return self.is_set("TESTING")
 
     @property
-    def off(self) -> str:
+    def missing_tables(self) -> str:
         """Return the tables that csf's rules are not loaded into; "" while the firewall is on."""
-        wanted = ("iptables", "ip6tables") if self.on("IPV6") else ("iptables",)
-        return " and ".join(table for table in wanted if table not in self.loaded)
+        wanted = ("iptables", "ip6tables") if self.is_set("IPV6") else ("iptables",)
+        return " and ".join(table for table in wanted if table not in self.loaded_tables)
 
     @property
-    def restart(self) -> str:
+    def reload_option(self) -> str:
         """The option that loads everything at once. With LFDSTART `-r` only asks a daemon to."""
-        return "-sf" if self.on("LFDSTART") else "-r"
+        return "-sf" if self.is_set("LFDSTART") else "-r"
 
-    def on(self, setting: str) -> bool:
+    def is_set(self, setting: str) -> bool:
         return self.settings.get(setting, "0") not in ("0", "")
 
-    def knows(self, address: Address) -> bool:
+    def can_filter(self, address: Address) -> bool:
         """Tell whether csf filters this family at all; it refuses entries of another."""
-        return address.version == 4 or self.on("IPV6")
+        return address.version == 4 or self.is_set("IPV6")
 
-    def lets_in(self, address: Address) -> bool:
-        return ip_network(address) in self.in_force or any(
+    def is_allowed(self, address: Address) -> bool:
+        return ip_network(address) in self.allowed_networks or any(
             address.version == wide.version and address in wide
-            for wide in self.in_force
+            for wide in self.allowed_networks
             if wide.num_addresses > 1
         )
 
 
-def firewall() -> Query[Firewall]:
+def query_firewall() -> Query[Firewall]:
     words = (_STATE, _DIRECTORY, _PROGRAM, _CPANEL)
-    return Query(Shell(words, root=True, hints=_HINTS, deadline=60), parse)
+    return Query(Shell(words, root=True, hints=_HINTS, deadline=60), parse_firewall)
 
 
-def parse(text: str) -> Firewall:
+def parse_firewall(text: str) -> Firewall:
     facts: dict[str, list[str]] = {kind: [] for kind in _KINDS}
     *lines, end = text.removesuffix("\n").split("\n")
     for line in lines:
         kind, _, rest = line.partition(" ")
         if kind not in facts:
-            raise NotUnderstood(f"the host said {line[:100]!r} of its firewall")
+            raise ParseError(f"the host said {line[:100]!r} of its firewall")
         facts[kind].append(rest)
     if end != "end" or not facts["file"]:
-        raise NotUnderstood(f"the host told only a part of its firewall, up to {end[:100]!r}")
+        raise ParseError(f"the host told only a part of its firewall, up to {end[:100]!r}")
     include = f"Include {facts['file'][0]}"
     return Firewall(
-        settings=_settings(facts["conf"]),
-        include=include,
-        included=any(line.split() == include.split() for line in facts["allow"]),
-        own="".join(f"{line}\n" for line in facts["own"]) if facts["kept"] else None,
-        enabled=not facts["disabled"],
-        on_probation=bool(facts["probation"]),
-        allow=_entries(facts["allow"]),
-        deny=_entries(facts["deny"]),
-        in_force=frozenset(_let_in(facts["rule"])),
-        loaded=frozenset(facts["loaded"]),
-        mine=frozenset(_mine(facts["mine"])),
+        settings=_parse_settings(facts["conf"]),
+        include_line=include,
+        is_included=any(line.split() == include.split() for line in facts["allow"]),
+        own_list="".join(f"{line}\n" for line in facts["own"]) if facts["kept"] else None,
+        is_enabled=not facts["disabled"],
+        is_on_probation=bool(facts["probation"]),
+        allow=_parse_entries(facts["allow"]),
+        deny=_parse_entries(facts["deny"]),
+        allowed_networks=frozenset(_list_allowed_networks(facts["rule"])),
+        loaded_tables=frozenset(facts["loaded"]),
+        own_addresses=frozenset(_parse_own_addresses(facts["mine"])),
         common_domains=frozenset(facts["common"]) if facts["cpanel"] else None,
     )
 
 
-def _settings(lines: Sequence[str]) -> Mapping[str, str]:
+def _parse_settings(lines: Sequence[str]) -> Mapping[str, str]:
     found = [_CONF.match(line) for line in lines]
     settings = {setting[1]: setting[2] for setting in found if setting}
     if "TESTING" not in settings:
-        raise NotUnderstood("csf.conf does not say whether csf is in its TESTING mode")
+        raise ParseError("csf.conf does not say whether csf is in its TESTING mode")
     return settings
 
 
-def _entries(lines: Sequence[str]) -> Mapping[str, str]:
+def _parse_entries(lines: Sequence[str]) -> Mapping[str, str]:
     """Return what stands first in each line, an address or an advanced rule, and its comment."""
     entries: dict[str, str] = {}
     for line in lines:
@@ -176,29 +176,29 @@ def _entries(lines: Sequence[str]) -> Mapping[str, str]:
     return entries
 
 
-def _let_in(rules: Sequence[str]) -> Iterator[Network]:
+def _list_allowed_networks(rules: Sequence[str]) -> Iterator[Network]:
     """Yield whom rules let in that ask for nothing but where a packet comes from."""
     sets = {rule[1] for line in rules if (rule := _SET_RULE.fullmatch(line))}
     for line in rules:
         if (rule := _RULE.fullmatch(line)) and rule[1]:
-            yield _network(rule[1])
+            yield _parse_network(rule[1])
         elif (member := _MEMBER.match(line)) and member[1] in sets:
-            yield _network(member[2])
+            yield _parse_network(member[2])
 
 
-def _network(text: str) -> Network:
+def _parse_network(text: str) -> Network:
     try:
         return ip_network(text)
     except ValueError:
-        raise NotUnderstood(f"a rule of the firewall names {text[:60]!r}") from None
+        raise ParseError(f"a rule of the firewall names {text[:60]!r}") from None
 
 
-def _mine(words: Sequence[str]) -> Iterator[Address]:
+def _parse_own_addresses(words: Sequence[str]) -> Iterator[Address]:
     for word in words:
         try:
             yield ip_interface(word).ip
         except ValueError:
-            raise NotUnderstood(f"the host says that {word[:60]!r} is its own address") from None
+            raise ParseError(f"the host says that {word[:60]!r} is its own address") from None
 
 
-SUDO = (SudoRule(_STATE, _DIRECTORY, _PROGRAM, _CPANEL, reads=True),)
+SUDO = (SudoRule(_STATE, _DIRECTORY, _PROGRAM, _CPANEL, read_only=True),)

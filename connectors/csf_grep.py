@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Setting, Shell
-from connectors.public import Address
-from connectors.sudo import ADDRESS, Fits, SudoRule
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
+from connectors.public_addresses import Address
+from connectors.sudo import ADDRESS, SudoRule, WordPattern
 
 _PROGRAM = Setting("csf.program", "/usr/sbin/csf", pattern=r"/[\w./-]+")
 _HINTS = (
@@ -27,40 +27,40 @@ _FILE = re.compile(r"(?:Permanent \w+ \()?(?P<file>csf\.\w+)\)?: (?P<entry>.+)")
 
 
 @dataclass(frozen=True)
-class Find:
+class CsfMatch:
     """One place that an address was found in.
 
     place: a chain, a set or a file. says: what it does there, or the entry as it stands.
     """
 
     place: str
-    says: str
+    text: str
 
 
-def found(address: Address) -> Query[Sequence[Find]]:
-    """Ask where csf knows *address* from. Takes a quarter of a second, and root."""
+def query_matches(address: Address) -> Query[Sequence[CsfMatch]]:
+    """Query where csf knows *address* from. Takes a quarter of a second, and root."""
     shell = Shell((_PROGRAM, "-g", str(address)), root=True, hints=_HINTS, deadline=60)
-    return Query(shell, parse)
+    return Query(shell, parse_matches)
 
 
-def parse(text: str) -> Sequence[Find]:
+def parse_matches(text: str) -> Sequence[CsfMatch]:
     lines = _COLOUR.sub("", text).splitlines()
     if not any(_HEAD.fullmatch(line.rstrip()) for line in lines):
-        raise NotUnderstood(f"csf -g answered {text[:200]!r}, which is no table of rules")
+        raise ParseError(f"csf -g answered {text[:200]!r}, which is no table of rules")
     telling = [line.rstrip() for line in lines if not _SILENT.fullmatch(line.rstrip())]
-    return [_find(line) for line in telling if not _HEAD.fullmatch(line)]
+    return [_parse_match(line) for line in telling if not _HEAD.fullmatch(line)]
 
 
-def _find(line: str) -> Find:
+def _parse_match(line: str) -> CsfMatch:
     if rule := _RULE.fullmatch(line):
         what = f"{rule['target']} {rule['source']} to {rule['to']}{rule['more'] or ''}"
-        return Find(" ".join(rule["place"].split()), " ".join(what.split()))
+        return CsfMatch(" ".join(rule["place"].split()), " ".join(what.split()))
     if member := _SET.fullmatch(line):
-        return Find(f"set {member['set']}", member["match"])
+        return CsfMatch(f"set {member['set']}", member["match"])
     if entry := _FILE.fullmatch(line):
-        return Find(entry["file"], entry["entry"])
+        return CsfMatch(entry["file"], entry["entry"])
     # What csf tells of temporary entries and by lists of countries is for people to read.
-    return Find("csf", line)
+    return CsfMatch("csf", line)
 
 
-SUDO = (SudoRule(_PROGRAM, "-g", Fits(ADDRESS), reads=True),)
+SUDO = (SudoRule(_PROGRAM, "-g", WordPattern(ADDRESS), read_only=True),)

@@ -14,10 +14,10 @@ from collections.abc import Collection
 from ipaddress import ip_address
 
 from connectors.command import Hint, Setting, Shell
-from connectors.public import Address
+from connectors.errors import ParseError
+from connectors.public_addresses import Address
 from connectors.script import Script
-from connectors.sudo import Fits, SudoRule
-from connectors.trouble import NotUnderstood
+from connectors.sudo import SudoRule, WordPattern
 
 # csf skips comments, and every line with the word for including other files in it.
 _HEADER = "# Kept by Keyturn, which replaces all of it: entries of your own belong into csf.allow."
@@ -77,7 +77,7 @@ _BEGIN = Script(
     "if grep -Eq '^IPV6 *= *.1.' csf.conf; then ip6tables-save >keyturn.rules6; fi; sync; "
     'setsid sh -c "$5" keyturn-watch "$1" "$2" "$3" "$4" </dev/null >/dev/null 2>&1 9>&- & '
     "echo $! >keyturn.watch",
-    words=6,
+    argument_count=6,
 )
 # Arguments: directory, program, its option, the list's SHA-256. The list itself is read. Lines of
 # csf's files may do more than let an address in, so the host takes no others.
@@ -90,7 +90,7 @@ _LOAD = Script(
     '[ "$other" = 1 ] || { echo this is no list of Keyturn >&2; exit 1; }; '
     f"sync keyturn.new; {_ALONE} {_ON_PROBATION} "
     'mv keyturn.new keyturn.allow; sync .; "$2" "$3" 9>&-',
-    words=4,
+    argument_count=4,
 )
 # Arguments: directory, the list's SHA-256.
 _KEEP = Script(
@@ -98,69 +98,69 @@ _KEEP = Script(
     'set -eu; cd -- "$1"; '
     f"{_WATCHED} {_ALONE} {_ON_PROBATION} "
     'echo "$2  keyturn.allow" | sha256sum -c - >/dev/null; rm keyturn.watch; sync .',
-    words=2,
+    argument_count=2,
 )
 
 
-def listing(addresses: Collection[Address], why: str) -> str:
+def format_list(addresses: Collection[Address], comment: str) -> str:
     """Return the file for these addresses, one to a line; *why* is one word for all of them."""
-    if not re.fullmatch(r"[a-z]+", why, re.ASCII):
-        raise ValueError(f"{why!r} is no plain word: csf might take it for more")
+    if not re.fullmatch(r"[a-z]+", comment, re.ASCII):
+        raise ValueError(f"{comment!r} is no plain word: csf might take it for more")
     ordered = sorted(addresses, key=lambda address: (address.version, int(address)))
-    return "\n".join([_HEADER, *(f"{address} # {why}" for address in ordered)]) + "\n"
+    return "\n".join([_HEADER, *(f"{address} # {comment}" for address in ordered)]) + "\n"
 
 
-def addresses(listing: str) -> frozenset[Address]:
-    """Return the addresses of a file; raise NotUnderstood for what Keyturn did not write."""
+def parse_list(listing: str) -> frozenset[Address]:
+    """Return the addresses of a file; raise ParseError for what Keyturn did not write."""
     return frozenset(
-        _entry(line) for line in listing.split("\n") if line and not line.startswith("#")
+        _parse_entry(line) for line in listing.split("\n") if line and not line.startswith("#")
     )
 
 
-def _entry(line: str) -> Address:
+def _parse_entry(line: str) -> Address:
     entry = _ENTRY.fullmatch(line)
     try:
         return ip_address(entry[1] if entry else "")
     except ValueError:
-        raise NotUnderstood(
+        raise ParseError(
             f"Keyturn's own file holds {line[:100]!r}, which Keyturn never wrote there: move it "
             "into csf.allow"
         ) from None
 
 
-def begin_probation(listing: str, *, restart: str) -> Shell:
+def start_probation(listing: str, *, restart: str) -> Shell:
     """Save list and rules as they are, to be put back unless *listing* is kept in time."""
-    words = (_DIRECTORY, _PROBATION, _PROGRAM, restart, _WATCH, _sha256(listing))
+    words = (_DIRECTORY, _PROBATION, _PROGRAM, restart, _WATCH, _hash_text(listing))
     return Shell((_BEGIN, *words), root=True, hints=_HINTS)
 
 
-def load(listing: str, *, restart: str) -> Shell:
+def load_list(listing: str, *, restart: str) -> Shell:
     """Replace the list and let csf load it, within a probation that has begun.
 
     restart: the option that makes csf load everything.
     """
-    words = (_DIRECTORY, _PROGRAM, restart, _sha256(listing))
+    words = (_DIRECTORY, _PROGRAM, restart, _hash_text(listing))
     return Shell(
         (_LOAD, *words),
         stdin=listing,
         root=True,
-        trouble=_TROUBLE,
+        error_pattern=_TROUBLE,
         hints=_HINTS,
         deadline=_LOADING,
     )
 
 
-def keep(listing: str) -> Shell:
+def keep_list(listing: str) -> Shell:
     """End the probation of a list, over a connection that the firewall has just let through."""
-    words = (_DIRECTORY, _sha256(listing))
-    return Shell((_KEEP, *words), root=True, hints=_HINTS, anew=True)
+    words = (_DIRECTORY, _hash_text(listing))
+    return Shell((_KEEP, *words), root=True, hints=_HINTS, new_connection=True)
 
 
-def _sha256(text: str) -> str:
+def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-_SUM = Fits(r"[0-9a-f]{64}")
+_SUM = WordPattern(r"[0-9a-f]{64}")
 _OPTIONS = ("-r", "-sf")
 SUDO = (
     *(
@@ -170,7 +170,7 @@ SUDO = (
     *(
         SudoRule(
             *(_LOAD, _DIRECTORY, _PROGRAM, option, _SUM),
-            beyond="let single addresses of their choice through the firewall",
+            risk="let single addresses of their choice through the firewall",
         )
         for option in _OPTIONS
     ),

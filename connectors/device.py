@@ -11,20 +11,26 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import paramiko
 
-from connectors import clearance, keyfile, password
-from connectors.command import Answer, DeviceCommand, SwitchLines
+from connectors import key_file, password
+from connectors.command import NO_HOOKS, Answer, DeviceCommand, RunHooks, SwitchLines
+from connectors.errors import (
+    CommandTimeoutError,
+    HostError,
+    LoginError,
+    OutputLimitError,
+    SetupError,
+    UnknownOutcomeError,
+    UnreachableError,
+)
 from connectors.inventory import Host
 from connectors.password import Password
-from connectors.stream import Stream
-from connectors.transport import Gone, Limits, dial, opened, place
-from connectors.trouble import (
-    HostTrouble,
-    Interrupted,
-    LoginRefused,
-    NotSetUp,
-    TimedOut,
-    TooMuchOutput,
-    Unreachable,
+from connectors.ssh_stream import Stream
+from connectors.ssh_transport import (
+    ConnectionLostError,
+    SshLimits,
+    format_address,
+    open_tcp_connection,
+    open_transport,
 )
 
 if TYPE_CHECKING:
@@ -52,75 +58,75 @@ _CONFIGURING = re.compile(r"\([^\n()]*\)# ?\Z")
 _USER = re.compile(r"(?:user ?name|login):\s*\Z", re.IGNORECASE)
 _PASSWORD = re.compile(r"password:\s*\Z", re.IGNORECASE)
 # A device has no exit status, so its words must tell. A line of its log begins with "%" too.
-_TROUBLE = re.compile(
+_ERROR = re.compile(
     r"^\s*%\s?(?!warning|portfast|[a-z][a-z0-9_]*-\d-)\S"
     r"|^\s*(command not found|error:|invalid input)|: command not found$"
     r"|^\w+d is not running",
     re.IGNORECASE | re.MULTILINE,
 )
-_MOST = 8 * 1024 * 1024
+_MAX_CHARACTERS = 8 * 1024 * 1024
 _LINE_SECONDS = 30
 
 
-class Way(Protocol):
+class JumpConnection(Protocol):
     """What leads to a host that is not reached directly: the connection to its jump host."""
 
-    def tunnel(self, to: Host) -> Stream: ...
+    def open_tunnel(self, host: Host) -> Stream: ...
 
     @property
-    def old(self) -> bool: ...
+    def is_expired(self) -> bool: ...
 
 
 def connect(
-    host: Host, keys: Path, limits: Limits | None = None, *, via: Way | None = None
-) -> "Session":
+    host: Host, keys: Path, limits: SshLimits | None = None, *, via: JumpConnection | None = None
+) -> "DeviceSession":
     """Connect to a network device, log in, and enter its privileged mode if it has a secret.
 
     keys: the directory that key and password files are relative to.
     """
-    limits = limits or Limits()
+    limits = limits or SshLimits()
     if host.host_key is None:
-        raise NotSetUp(
+        raise SetupError(
             f"{host.name} is known by host_ca only, which network devices have no use for: "
             "give its host_key in the inventory (ssh-keyscan prints it)"
         )
-    login = password.load(keys / host.password_file) if host.password_file else None
-    secret = password.load(keys / host.enable_file) if host.enable_file else None
-    key = login or keyfile.load(keys / host.key)
-    below = via.tunnel(host) if via else dial(host, limits)
-    transport, stream = opened(host, key, limits, below)
+    login = password.load_password(keys / host.password_file) if host.password_file else None
+    secret = password.load_password(keys / host.enable_file) if host.enable_file else None
+    key = login or key_file.load_key(keys / host.key)
+    below = via.open_tunnel(host) if via else open_tcp_connection(host, limits)
+    transport, stream = open_transport(host, key, limits, below)
     # paramiko waits without end for the replies to what makes a terminal of a channel.
     watchdog = threading.Timer(limits.connect + 2 * limits.login + 30, transport.close)
     watchdog.daemon = True
     watchdog.start()
     try:
-        return Session(host, transport, stream, limits, via=via, login=login, secret=secret)
-    except HostTrouble:
+        return DeviceSession(host, transport, stream, limits, via=via, login=login, secret=secret)
+    except HostError:
         transport.close()
         raise
     except Exception as trouble:  # noqa: BLE001 - netmiko and paramiko raise whatever befell them
         transport.close()
-        raise NotSetUp(
-            f"{place(host)} let us in and then did not behave like a {host.platform}: "
+        raise SetupError(
+            f"{format_address(host)} let us in and then did not behave like a {host.platform}: "
             f"is its platform right in the inventory? ({type(trouble).__name__})"
         ) from None
     finally:
         watchdog.cancel()
 
 
-class Unheard(Interrupted):
+class NoEchoError(UnknownOutcomeError):
     """The device hung up on us, and not even an echo of what was sent came back."""
 
 
-class _Silent(Exception):
+class _SilenceError(Exception):
     """The device did not say in time what we wait for; holds the last that it said."""
 
 
-class _HungUp(Exception):
+class _HangUpError(Exception):
     """The device ended the session; holds all that it said."""
 
 
-class Session:
+class DeviceSession:
     """A connection that is logged in. One command at a time: whoever keeps it sees to that."""
 
     def __init__(
@@ -128,9 +134,9 @@ class Session:
         host: Host,
         transport: paramiko.Transport,
         stream: Stream,
-        limits: Limits,
+        limits: SshLimits,
         *,
-        via: Way | None,
+        via: JumpConnection | None,
         login: Password | None,
         secret: Password | None,
     ) -> None:
@@ -139,113 +145,116 @@ class Session:
         self._transport = transport
         self._stream = stream
         self._limits = limits
-        self._channel = _terminal(transport, limits)
+        self._channel = _open_terminal(transport, limits)
         self._wake = threading.Event()
         self._channel.in_buffer.set_event(self._wake)
-        self._netmiko = _netmiko(host, self._channel)
+        self._netmiko = _make_netmiko(host, self._channel)
         self._log_in(login)
         self._become_privileged(secret)
-        self._say("")  # netmiko wants to hear something
+        self._send_line("")  # netmiko wants to hear something
         self._netmiko.session_preparation()
         name = re.escape(self._netmiko.base_prompt.rstrip(">#"))
         self._prompt = re.compile(rf"(?:\A|\n){name}[^\s>#]*[>#] ?\Z")
 
     @property
-    def alive(self) -> bool:
-        is_old = self._stream.old or (self.via is not None and self.via.old)
+    def is_usable(self) -> bool:
+        is_old = self._stream.is_expired or (self.via is not None and self.via.is_expired)
         return self._transport.is_active() and not self._channel.closed and not is_old
 
     def close(self) -> None:
         self._transport.close()
         self._netmiko.disconnect()  # takes its filter off the log
 
-    def run(self, command: SwitchLines) -> Answer:
+    def run(self, command: SwitchLines, hooks: RunHooks = NO_HOOKS) -> Answer:
         """Say one line that shows something, or enter lines into the configuration.
 
         The answer has status 1 where the device's own words tell of a failure.
         """
         if not self._transport.is_active() or self._channel.closed:
             self.close()
-            raise Gone(f"the connection to {place(self._host)} was lost before anything was sent")
+            raise ConnectionLostError(
+                f"the connection to {format_address(self._host)} was lost before anything was sent"
+            )
         self._stream.begin_work()
         try:
             if isinstance(command, DeviceCommand):
-                return self._shown(command)
-            return self._configure(command)
+                return self._run_show_command(command, hooks)
+            return self._run_configuration(command, hooks)
         finally:
             self._stream.end_work()
 
-    def _shown(self, command: DeviceCommand) -> Answer:
-        clearance.ask()
+    def _run_show_command(self, command: DeviceCommand, hooks: RunHooks) -> Answer:
+        hooks.before_send()
         (line,) = command.lines
         try:
-            said, _ = self._exchange(line, self._prompt, command.deadline)
-        except Unheard as trouble:
-            raise Gone(str(trouble)) from None  # a question may be put again
-        return Answer(1 if _TROUBLE.search(said) else 0, said)
+            said, _ = self._run_line(line, self._prompt, command.deadline)
+        except NoEchoError as trouble:
+            raise ConnectionLostError(str(trouble)) from None  # a question may be put again
+        return Answer(1 if _ERROR.search(said) else 0, said)
 
-    def _configure(self, command: SwitchLines) -> Answer:
-        clearance.ask()
-        self._enter_configuration()
-        clearance.ask()
+    def _run_configuration(self, command: SwitchLines, hooks: RunHooks) -> Answer:
+        hooks.before_send()
+        self._enter_configuration_mode()
+        hooks.before_send()
         told: list[str] = []
         for line in command.lines:
-            said, prompt = self._exchange(line, _PROMPT, _LINE_SECONDS)
+            said, prompt = self._run_line(line, _PROMPT, _LINE_SECONDS)
             told.append(said)
             left = not _CONFIGURING.search(prompt)
-            if left or _TROUBLE.search(said):
+            if left or _ERROR.search(said):
                 self.close()  # which leaves the configuration too
                 what = "leaves the configuration at" if left else "refuses"
                 before = f"; the lines before it, {len(told) - 1}, are in force"
                 return Answer(1, said, f"it {what} {line!r}{before if told[1:] else ''}")
         try:
-            self._exchange("end", self._prompt, _LINE_SECONDS)
-        except HostTrouble:
+            self._run_line("end", self._prompt, _LINE_SECONDS)
+        except HostError:
             self.close()  # all lines are in force, and the next command gets a new connection
         return Answer(0, "".join(told))
 
-    def _enter_configuration(self) -> None:
+    def _enter_configuration_mode(self) -> None:
         if not self._is_privileged:
-            raise NotSetUp(
+            raise SetupError(
                 f"{self._host.name} lets {self._host.user} look and not configure: name the "
                 "secret of its privileged mode as enable_file in the inventory. Nothing was sent"
             )
         word = _CONFIGURE[self._host.platform]
-        said, prompt = self._exchange(word, _PROMPT, _LINE_SECONDS)
+        said, prompt = self._run_line(word, _PROMPT, _LINE_SECONDS)
         if not _CONFIGURING.search(prompt):
             self.close()
-            raise Unreachable(
-                f"{place(self._host)} does not let us into its configuration, and nothing was "
+            raise UnreachableError(
+                f"{format_address(self._host)} does not let us into its configuration, and "
+                "nothing was "
                 f"changed: is somebody else configuring it? (it said: {said.strip()[-200:]})"
             )
 
-    def _exchange(self, line: str, prompt: re.Pattern[str], seconds: float) -> tuple[str, str]:
+    def _run_line(self, line: str, prompt: re.Pattern[str], seconds: float) -> tuple[str, str]:
         """Say a line; return what came between its echo and the prompt, and the prompt."""
         try:
             self._netmiko.read_channel()  # what was said unasked, such as a line of a log
-            self._say(line)
-            return self._until(partial(_answer, line, prompt), seconds)
-        except _Silent as silence:
+            self._send_line(line)
+            return self._read_until(partial(_find_answer, line, prompt), seconds)
+        except _SilenceError as silence:
             self.close()
-            raise TimedOut(
+            raise CommandTimeoutError(
                 f"{self._host.name} did not come to an end of its answer to {line!r} within "
                 f"{seconds:g} s (the last that came was: {silence})"
             ) from None
-        except HostTrouble:
+        except HostError:
             self.close()
             raise
         except Exception as trouble:  # noqa: BLE001 - paramiko and netmiko raise whatever befell them
             self.close()
-            heard = isinstance(trouble, _HungUp) and trouble.args[0]
-            raise (Interrupted if heard else Unheard)(
+            heard = isinstance(trouble, _HangUpError) and trouble.args[0]
+            raise (UnknownOutcomeError if heard else NoEchoError)(
                 f"{self._host.name} hung up after {line!r} was sent and before its answer was "
                 "whole: whether it took it is not known"
             ) from None
 
-    def _say(self, line: str) -> None:
+    def _send_line(self, line: str) -> None:
         self._netmiko.write_channel(line + self._netmiko.RETURN)
 
-    def _until(self, find: Callable[[str], T | None], seconds: float) -> T:
+    def _read_until(self, find: Callable[[str], T | None], seconds: float) -> T:
         """Listen until *find* finds what it looks for in all that was heard meanwhile."""
         end = time.monotonic() + seconds
         heard = ""
@@ -257,31 +266,34 @@ class Session:
             if found is not None:
                 return found
             if over:
-                raise _HungUp(heard)
-            if len(heard) > _MOST:
-                raise TooMuchOutput(f"{self._host.name} answered more than {_MOST} characters")
+                raise _HangUpError(heard)
+            if len(heard) > _MAX_CHARACTERS:
+                raise OutputLimitError(
+                    f"{self._host.name} answered more than {_MAX_CHARACTERS} characters"
+                )
             left = end - time.monotonic()
             if left <= 0:
-                raise _Silent(repr(heard[-120:].strip()))
+                raise _SilenceError(repr(heard[-120:].strip()))
             self._wake.wait(left)
 
     def _log_in(self, login: Password | None) -> None:
         """Answer what the device asks in its own command line, as Dell's do, each once."""
         answers = {"user": self._host.user, "password": login.text if login else ""}
-        asked = self._asked()
+        asked = self._read_prompt()
         while asked in answers:
             answer = answers.pop(asked)
             if not answer:
-                raise LoginRefused(
-                    f"{place(self._host)} asks for a password in its command line: "
+                raise LoginError(
+                    f"{format_address(self._host)} asks for a password in its command line: "
                     "name its password_file in the inventory"
                 )
-            self._say(answer)
-            asked = self._asked()
+            self._send_line(answer)
+            asked = self._read_prompt()
         if asked in {"user", "password"}:
             where = f" ({login.file})" if login else ""
-            raise LoginRefused(
-                f"{place(self._host)} refuses {self._host.user} with our password{where}: "
+            raise LoginError(
+                f"{format_address(self._host)} refuses {self._host.user} with our "
+                f"password{where}: "
                 "put the right one there"
             )
 
@@ -289,36 +301,38 @@ class Session:
         # Dell's let nobody look at anything before that, and some want no secret.
         if self._is_privileged or not (secret or self._host.platform == "dell_powerconnect"):
             return
-        self._say("enable")
-        if self._asked() == "password":
+        self._send_line("enable")
+        if self._read_prompt() == "password":
             if secret is None:
-                raise NotSetUp(
-                    f"{place(self._host)} wants a secret for its privileged mode: "
+                raise SetupError(
+                    f"{format_address(self._host)} wants a secret for its privileged mode: "
                     "name its enable_file in the inventory"
                 )
-            self._say(secret.text)
-            self._asked()
+            self._send_line(secret.text)
+            self._read_prompt()
         if not self._is_privileged:
             where = f" ({secret.file})" if secret else ""
-            raise LoginRefused(
-                f"{place(self._host)} lets {self._host.user} in and does not take our secret for "
+            raise LoginError(
+                f"{format_address(self._host)} lets {self._host.user} in and does not take our "
+                "secret for "
                 f"its privileged mode{where}: put the right one there"
             )
 
-    def _asked(self) -> str:
+    def _read_prompt(self) -> str:
         """Return what the device waits for: `user`, `password`, or `>` or `#` for a command."""
         try:
-            asked = self._until(_question, self._limits.login)
-        except (_Silent, _HungUp) as trouble:
-            raise Unreachable(
-                f"{place(self._host)} let us in and then showed no command line"
-                f"{f' (it said {trouble})' if isinstance(trouble, _Silent) else ', it hung up'}"
+            asked = self._read_until(_find_prompt, self._limits.login)
+        except (_SilenceError, _HangUpError) as trouble:
+            is_silent = isinstance(trouble, _SilenceError)
+            said = f" (it said {trouble})" if is_silent else ", it hung up"
+            raise UnreachableError(
+                f"{format_address(self._host)} let us in and then showed no command line{said}"
             ) from None
         self._is_privileged = asked == "#"
         return asked
 
 
-def _question(heard: str) -> str | None:
+def _find_prompt(heard: str) -> str | None:
     if _USER.search(heard):
         return "user"
     if _PASSWORD.search(heard):
@@ -326,7 +340,7 @@ def _question(heard: str) -> str | None:
     return heard.rstrip()[-1] if _PROMPT.search(heard) else None
 
 
-def _answer(line: str, prompt: re.Pattern[str], heard: str) -> tuple[str, str] | None:
+def _find_answer(line: str, prompt: re.Pattern[str], heard: str) -> tuple[str, str] | None:
     """Return what stands between a line's echo and the prompt, and that, once both are there."""
     echo = heard.find(line)
     if echo < 0:
@@ -336,7 +350,7 @@ def _answer(line: str, prompt: re.Pattern[str], heard: str) -> tuple[str, str] |
     return (said[: found.start() + 1].lstrip("\r\n"), found[0]) if found else None
 
 
-def _terminal(transport: paramiko.Transport, limits: Limits) -> paramiko.Channel:
+def _open_terminal(transport: paramiko.Transport, limits: SshLimits) -> paramiko.Channel:
     """Open a command line so wide that no device breaks a line."""
     channel = transport.open_session(timeout=limits.channel)
     channel.settimeout(limits.login)
@@ -345,7 +359,7 @@ def _terminal(transport: paramiko.Transport, limits: Limits) -> paramiko.Channel
     return channel
 
 
-def _netmiko(host: Host, channel: paramiko.Channel) -> "BaseConnection":
+def _make_netmiko(host: Host, channel: paramiko.Channel) -> "BaseConnection":
     """Give netmiko a command line to work on; it never connects, nor learns a password."""
     # It takes more than a second to import, and most who start this never meet a device.
     from netmiko import ConnectHandler

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from connectors.command import Hint, Query, Shell
+from connectors.errors import ParseError
 from connectors.script import Script
-from connectors.sudo import Fits, SudoRule, between
-from connectors.trouble import NotUnderstood
+from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
 _MIB = 2**20
 _GIB = 2**30
 # MiB for one trial.
-LEAST, MOST = 4, 1024
+MIN_MIB, MAX_MIB = 4, 1024
 # What must be free behind it, of a file system that others write to as well: bytes, and a share.
-SPARE, SPARE_SHARE = _GIB, 20
+SPARE_BYTES, SPARE_SHARE = _GIB, 20
 NO_DISKS = {
     "tmpfs": "is in memory and on no disk",
     "ramfs": "is in memory and on no disk",
@@ -44,7 +44,7 @@ _LOOK = Script(
     "echo now=$(date +%s) cpus=$(getconf _NPROCESSORS_ONLN) load=$load && "
     "{ read -r _ avg _ </proc/pressure/io || avg=; } 2>/dev/null && echo waited=${avg#avg10=} && "
     f"if [ -e {_RESULT} ]; then cat {_RESULT}; fi",
-    words=1,
+    argument_count=1,
 )
 
 # $1: the directory, $2: MiB. The file has lost its name before anything is written to it, so that
@@ -58,7 +58,7 @@ _TRY = Script(
     "*) echo 'the directory is not only root'\"'\"'s' >&2; exit 1;; esac; "
     'set -- "$1" "$2" $(df -B1 --output=size,avail,fstype . | tail -n 1); '
     f'case $5 in {"|".join(NO_DISKS)}) echo "the directory is on no disk: $5" >&2; exit 1;; esac; '
-    f'spare=$(($3 / {SPARE_SHARE})); [ "$spare" -gt {SPARE} ] || spare={SPARE}; '
+    f'spare=$(($3 / {SPARE_SHARE})); [ "$spare" -gt {SPARE_BYTES} ] || spare={SPARE_BYTES}; '
     f"[ $(($4 - $2 * {_MIB})) -ge $spare ] || "
     "{ echo 'No space left: too little would be free behind it' >&2; exit 1; }; "
     "umask 077; file=$(mktemp ./.keyturn-XXXXXXXXXX) && seed=$(mktemp ./.keyturn-XXXXXXXXXX) || "
@@ -70,7 +70,7 @@ _TRY = Script(
     '{ echo "$said" >&2; exit 1; }; said=$(echo "$said" | tail -n 1); '
     f'umask 022; echo "$2 $(date +%s) $1: $said" > {_RESULT}.new && '
     f'mv {_RESULT}.new {_RESULT} && echo "$said"',
-    words=2,
+    argument_count=2,
 )
 _HINTS = (
     Hint(r"can't cd|No such file", "there is no such directory on the host"),
@@ -86,24 +86,24 @@ _HINTS = (
 
 
 @dataclass(frozen=True)
-class Result:
+class WriteResult:
     """What was written where, in how many seconds, flushed to the disk included."""
 
     directory: str
     mib: int
-    ended: datetime
+    ended_at: datetime
     seconds: float
 
     def __str__(self) -> str:
         speed = self.mib / self.seconds if self.seconds else 0.0
         return (
             f"{self.mib} MiB were written to {self.directory} in {self.seconds:.2f} s, "
-            f"{speed:,.0f} MiB/s, at {self.ended:%Y-%m-%d %H:%M:%S UTC}"
+            f"{speed:,.0f} MiB/s, at {self.ended_at:%Y-%m-%d %H:%M:%S UTC}"
         )
 
 
 @dataclass(frozen=True)
-class Place:
+class DirectoryState:
     """A directory and the state of its host. size, free: bytes of its file system.
 
     of_root: nobody else can change what is in it. load: programs that run or wait, over one
@@ -111,33 +111,33 @@ class Place:
     does not count it. last: of the last trial on this host since it was started.
     """
 
-    of_root: bool
-    size: int
-    free: int
+    is_root_owned: bool
+    size_bytes: int
+    free_bytes: int
     filesystem: str
     mount: str
-    now: datetime
+    host_time: datetime
     cpus: int
     load: float
-    waited: float | None
-    last: Result | None = None
+    io_wait: float | None
+    last_result: WriteResult | None = None
 
 
-def place(directory: str) -> Query[Place]:
-    return Query(Shell((_LOOK, directory), root=True, hints=_HINTS), parse_place)
+def query_directory(directory: str) -> Query[DirectoryState]:
+    return Query(Shell((_LOOK, directory), root=True, hints=_HINTS), parse_directory)
 
 
-def write(directory: str, *, mib: int, seconds: int) -> Shell:
+def write_test_file(directory: str, *, mib: int, seconds: int) -> Shell:
     """Write so much to a file without a name, wait for the disk, and keep how long it took."""
     return Shell((_TRY, directory, str(mib)), root=True, hints=_HINTS, deadline=seconds)
 
 
-def forget() -> Shell:
+def delete_result() -> Shell:
     """Take away what is kept of the last trial."""
     return Shell(("rm", "-f", "--", _RESULT), root=True)
 
 
-def parse_place(answer: str) -> Place:
+def parse_directory(answer: str) -> DirectoryState:
     told = re.fullmatch(
         r"owner=(?P<owner>\d+) mode=(?P<mode>[0-7]+)\n"
         r"df=(?P<size>\d+)\s+(?P<free>\d+)\s+(?P<type>\S+)\s+(?P<mount>/.*)\n"
@@ -148,43 +148,43 @@ def parse_place(answer: str) -> Place:
         re.ASCII,
     )
     if told is None:
-        raise NotUnderstood(f"the host answered {answer[:300]!r} about the directory")
-    return _place(told.groupdict(""))
+        raise ParseError(f"the host answered {answer[:300]!r} about the directory")
+    return _make_directory_state(told.groupdict(""))
 
 
-def _place(told: Mapping[str, str]) -> Place:
-    return Place(
-        of_root=told["owner"] == "0" and not int(told["mode"], 8) & 0o022,
-        size=int(told["size"]),
-        free=int(told["free"]),
+def _make_directory_state(told: Mapping[str, str]) -> DirectoryState:
+    return DirectoryState(
+        is_root_owned=told["owner"] == "0" and not int(told["mode"], 8) & 0o022,
+        size_bytes=int(told["size"]),
+        free_bytes=int(told["free"]),
         filesystem=told["type"],
         mount=told["mount"],
-        now=datetime.fromtimestamp(int(told["now"]), UTC),
+        host_time=datetime.fromtimestamp(int(told["now"]), UTC),
         cpus=int(told["cpus"]),
         load=float(told["load"]),
-        waited=float(told["waited"]) if told["waited"] else None,
-        last=_result(told["last"].strip()) if told["last"] else None,
+        io_wait=float(told["waited"]) if told["waited"] else None,
+        last_result=_parse_result(told["last"].strip()) if told["last"] else None,
     )
 
 
-def _result(line: str) -> Result:
+def _parse_result(line: str) -> WriteResult:
     found = re.fullmatch(
         r"(\d+) (\d{1,11}) (/.*): (\d+) bytes .*copied, ([\d.e-]+) s, .*", line, re.ASCII
     )
     if found is None or int(found[4]) != int(found[1]) * _MIB:
-        raise NotUnderstood(f"{_RESULT} holds {line[:200]!r}: take that file away")
+        raise ParseError(f"{_RESULT} holds {line[:200]!r}: take that file away")
     ended = datetime.fromtimestamp(int(found[2]), UTC)
-    return Result(found[3], int(found[1]), ended, float(found[5]))
+    return WriteResult(found[3], int(found[1]), ended, float(found[5]))
 
 
-_DIRECTORY = Fits(DIRECTORY)
+_DIRECTORY = WordPattern(DIRECTORY)
 SUDO = (
-    SudoRule(_LOOK, _DIRECTORY, reads=True),
+    SudoRule(_LOOK, _DIRECTORY, read_only=True),
     SudoRule(
         _TRY,
         _DIRECTORY,
-        Fits(between(LEAST, MOST)),
-        beyond=f"write up to {MOST} MiB at a time to a disk with room, as often as they like",
+        WordPattern(make_range_pattern(MIN_MIB, MAX_MIB)),
+        risk=f"write up to {MAX_MIB} MiB at a time to a disk with room, as often as they like",
     ),
     SudoRule("/usr/bin/rm", "-f", "--", _RESULT),
 )

@@ -1,33 +1,44 @@
 """The hosts under our care, and the only way to ask and to tell them anything."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol, TypeVar, overload
 
-from connectors import recall
+from connectors import step_status
 from connectors.command import (
+    NO_HOOKS,
     Answer,
     Command,
-    Errand,
     Fetch,
     Query,
-    Question,
+    QueryCommand,
+    RemoteCommand,
+    RunHooks,
     Setting,
     Shell,
-    failure,
-    missing_program,
-    program_in_doubt,
+    find_failure,
+    make_missing_program_answer,
+    make_program_check,
 )
+from connectors.errors import HostError, HostKeyMismatchError, OutputLimitError
 from connectors.inventory import Host, Inventory
-from connectors.marker import Mark
-from connectors.trouble import HostKeyMismatch, HostTrouble, TooMuchOutput
+from connectors.step_marker import StepMarker
 
 T = TypeVar("T")
 
 
-class Runner(Protocol):
-    """Runs a resolved command on a host that is reached through others; `Sessions` is one."""
+class CommandRunner(Protocol):
+    """Runs a resolved command on a host that is reached through others; `SshPool` is one."""
 
-    def run(self, host: Host, command: Errand, /, *, through: tuple[Host, ...] = ()) -> Answer: ...
+    def run(
+        self,
+        host: Host,
+        command: RemoteCommand,
+        /,
+        *,
+        through: tuple[Host, ...] = (),
+        hooks: RunHooks = NO_HOOKS,
+    ) -> Answer: ...
 
     def close(self) -> None: ...
 
@@ -40,117 +51,141 @@ class Fleet:
     on_contact: called each time that a host was met, with what stood in the way, if anything did.
     """
 
-    def __init__(self, inventory: Inventory, sessions: Runner) -> None:
+    def __init__(self, inventory: Inventory, pool: CommandRunner) -> None:
         self.inventory = inventory
-        self._sessions = sessions
-        self.on_contact: Callable[[str, HostTrouble | None], None] = _nobody_listens
+        self._pool = pool
+        self.on_contact: Callable[[str, HostError | None], None] = _ignore_contact
 
     @overload
     def resolve(self, host: str, command: Command) -> Command: ...
     @overload
-    def resolve(self, host: str, command: Errand) -> Errand: ...
-    def resolve(self, host: str, command: Errand) -> Errand:
+    def resolve(self, host: str, command: RemoteCommand) -> RemoteCommand: ...
+    def resolve(self, host: str, command: RemoteCommand) -> RemoteCommand:
         """Return the command exactly as this host will be told it, by the login that changes."""
-        return _resolved(self.inventory[host].for_changing, command)
+        return _resolve_command(self.inventory[host].for_changing, command)
 
-    def ask(self, host: str, query: Query[T]) -> T:
+    def run_query(self, host: str, query: Query[T]) -> T:
         """Put a query to a host, by the login that reads; return what it understood of the answer.
 
-        Raises HostTrouble: CommandFailed or NotUnderstood for an answer that is none.
+        Raises HostError: CommandError or ParseError for an answer that is none.
         """
         inventory = self.inventory
         answer = self._run(inventory, inventory[host].for_reading, query.command)
-        return _understood(host, query, answer)
+        return _parse_answer(host, query, answer)
 
-    def tell(self, host: str, command: Command, *, fingerprint: str = "") -> Answer:
-        """Run a command on a host, by the login that changes; raise CommandFailed if it failed.
+    def run_command(
+        self,
+        host: str,
+        command: Command,
+        *,
+        fingerprint: str = "",
+        hooks: RunHooks = NO_HOOKS,
+    ) -> Answer:
+        """Run a command on a host, by the login that changes.
 
-        A command that is resolved already is told as it is. fingerprint: of the key that was
-        approved for it; a host that has another one by now is told nothing.
+        Args:
+            host: its name in the inventory.
+            command: may be resolved already.
+            fingerprint: of the host key that was approved with the command. Nothing is sent to a
+                host that has another key by now.
+            hooks: what to call before the command is sent, and with its output.
+
+        Raises HostError; CommandError where the command failed.
         """
         inventory = self.inventory
         if fingerprint and inventory[host].fingerprint != fingerprint:
-            raise HostKeyMismatch(
+            raise HostKeyMismatchError(
                 f"the inventory has another key for {host} than was approved. Nothing was sent: "
                 "ask again to see it anew"
             )
-        answer = self._run(inventory, inventory[host].for_changing, command)
-        if trouble := failure(command, answer, frozenset({0})):
+        answer = self._run(inventory, inventory[host].for_changing, command, hooks)
+        if trouble := find_failure(command, answer, frozenset({0})):
             raise trouble
         return answer
 
-    def recall(self, host: str, mark: Mark, *, fingerprint: str = "") -> recall.Recollection:
-        """Ask a host what became of a step, by the login that was told it.
+    def query_step(
+        self, host: str, marker: StepMarker, *, fingerprint: str = ""
+    ) -> step_status.StepStatus:
+        """Ask a host what became of a step, by the login that ran it.
 
-        A step that it has not begun by then it never will. fingerprint: as in `tell`. Raises
-        HostTrouble where the host does not say.
+        The host never starts a step that it has not started by then. fingerprint: as in
+        `run_command`. Raises HostError where the host does not answer.
         """
         inventory = self.inventory
         known = inventory[host]
         if fingerprint and known.fingerprint != fingerprint:
-            raise HostKeyMismatch(
+            raise HostKeyMismatchError(
                 f"the inventory has another key for {host} than was approved, so it was not asked"
             )
-        placed = mark.placed(known.settings) if known.platform == "linux" else None
+        placed = marker.resolve(known.settings) if known.platform == "linux" else None
         if placed is None:
-            return recall.NOT_ASKED
-        query = recall.question(placed)
+            return step_status.NO_STATUS
+        query = step_status.query_step_status(placed)
         answer = self._run(inventory, known.for_changing, query.command)
-        if trouble := failure(query.command, answer, query.statuses):
+        if trouble := find_failure(query.command, answer, query.statuses):
             raise trouble
         return query.parse(answer.out)
 
     def close(self) -> None:
-        self._sessions.close()
+        self._pool.close()
 
-    def _run(self, inventory: Inventory, host: Host, command: Question) -> Answer:
+    def _run(
+        self,
+        inventory: Inventory,
+        host: Host,
+        command: QueryCommand,
+        hooks: RunHooks = NO_HOOKS,
+    ) -> Answer:
         if isinstance(command, Setting):
-            return Answer(0, command.resolved(host.settings))
-        told, jumps = _resolved(host, command), _jumps(inventory, host)
+            return Answer(0, command.resolve(host.settings))
+        told, jumps = _resolve_command(host, command), _list_jump_hosts(inventory, host)
         if isinstance(told, Fetch):
-            return self._sessions.run(host, told, through=jumps)
+            return self._pool.run(host, told, through=jumps)
         try:
-            answer = self._sessions.run(host, told, through=jumps)
-        except HostTrouble as trouble:
+            answer = self._pool.run(host, told, through=jumps, hooks=hooks)
+        except HostError as trouble:
             self.on_contact(host.name, trouble)
             raise
         self.on_contact(host.name, None)
-        doubt = program_in_doubt(told, answer)
-        if doubt is not None and not self._is_there(host, doubt, jumps):
-            return missing_program(told)
+        doubt = make_program_check(told, answer)
+        if doubt is not None and not self._has_program(host, doubt, jumps, hooks):
+            return make_missing_program_answer(told)
         return answer
 
-    def _is_there(self, host: Host, doubt: Shell, jumps: tuple[Host, ...]) -> bool:
-        """Say whether a program is on a host; where that cannot be asked, that it is."""
+    def _has_program(
+        self, host: Host, doubt: Shell, jumps: tuple[Host, ...], hooks: RunHooks
+    ) -> bool:
+        """Return whether a program is on a host; True where the host does not answer."""
+        silent = replace(hooks, on_output=None)
         try:
-            answer = self._sessions.run(host, doubt, through=jumps)
-        except HostTrouble:
+            answer = self._pool.run(host, doubt, through=jumps, hooks=silent)
+        except HostError:
             return True
         return answer.out.strip() != "missing"
 
 
-def _nobody_listens(_host: str, _trouble: HostTrouble | None) -> None:
+def _ignore_contact(_host: str, _trouble: HostError | None) -> None:
     return
 
 
-def _understood(host: str, query: Query[T], answer: Answer) -> T:
-    if trouble := failure(query.command, answer, query.statuses):
+def _parse_answer(host: str, query: Query[T], answer: Answer) -> T:
+    if trouble := find_failure(query.command, answer, query.statuses):
         raise trouble
-    if answer.left_out:
-        raise TooMuchOutput(
-            f"{host} answered with {answer.left_out} bytes more than are kept, and half an "
+    if answer.omitted_bytes:
+        raise OutputLimitError(
+            f"{host} answered with {answer.omitted_bytes} bytes more than are kept, and half an "
             "answer is none: ask for less"
         )
     return query.parse(answer.out)
 
 
-def _resolved(host: Host, command: Errand) -> Errand:
+def _resolve_command(host: Host, command: RemoteCommand) -> RemoteCommand:
     if isinstance(command, Fetch):
-        return command.resolved(host.settings)
+        return command.resolve(host.settings)
     return host.resolve(command)
 
 
-def _jumps(inventory: Inventory, host: Host) -> tuple[Host, ...]:
+def _list_jump_hosts(inventory: Inventory, host: Host) -> tuple[Host, ...]:
     """Return the hosts on the way to *host*, the first one that we connect to first.
 
     To be passed on changes nothing, so it is by the login that reads.
@@ -158,4 +193,4 @@ def _jumps(inventory: Inventory, host: Host) -> tuple[Host, ...]:
     if host.jump is None:
         return ()
     jump = inventory[host.jump]
-    return (*_jumps(inventory, jump), jump.for_reading)
+    return (*_list_jump_hosts(inventory, jump), jump.for_reading)

@@ -12,21 +12,21 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from connectors.command import Ask, Hint, Query, Setting, Shell, quote_text
+from connectors.command import Hint, Query, QueryRunner, Setting, Shell, quote_text
+from connectors.errors import CommandError, ParseError
 from connectors.haproxy_peers import Peer, parse_peers
 from connectors.stick_table import (
     NEEDS_OPERATOR,
     NO_ANSWER,
-    Entry,
     Key,
     StickTable,
+    TableEntry,
     TableHead,
-    fit_key,
+    format_key,
     parse_entry,
     parse_heads,
     parse_table,
 )
-from connectors.trouble import CommandFailed, NotUnderstood
 
 # Without UNIX-CONNECT socat would open any file, and write to it. It splits addresses at commas,
 # exclamation marks and colons.
@@ -89,101 +89,116 @@ _NOT_KEPT = re.compile(r"Unknown data type|Data type not stored in this table")
 _NOBODY = "9223372036854775807"
 
 
-class Unsayable(ValueError):
+class UnsafeWordError(ValueError):
     """A word holds what HAProxy would not take for a part of it."""
 
 
-class NotKept(ValueError):
+class MissingCounterError(ValueError):
     """The table keeps no such counter."""
 
 
-def tables() -> Query[tuple[TableHead, ...]]:
-    return Query(_asked("show", "table"), parse_heads)
+def query_tables() -> Query[tuple[TableHead, ...]]:
+    return Query(_make_query_command("show", "table"), parse_heads)
 
 
-def head(name: str) -> Query[TableHead]:
-    """Ask what one table holds. Raises CommandFailed, naming the others, if there is none."""
-    return Query(_asked("show", "table"), lambda answer: pick(name, parse_heads(answer)))
+def query_table_head(name: str) -> Query[TableHead]:
+    """Query what one table holds. Raises CommandError, naming the others, if there is none."""
+    return Query(
+        _make_query_command("show", "table"),
+        lambda answer: find_table_head(name, parse_heads(answer)),
+    )
 
 
-def pick(name: str, heads: Sequence[TableHead]) -> TableHead:
-    """Return the head with this name, or raise CommandFailed naming those that there are."""
+def find_table_head(name: str, heads: Sequence[TableHead]) -> TableHead:
+    """Return the head with this name, or raise CommandError naming those that there are."""
     found = next((head for head in heads if head.name == name), None)
     if found is None:
         others = ", ".join(sorted(head.name for head in heads)) or "none"
-        raise CommandFailed(f"HAProxy has no table {name}; its tables: {others}")
+        raise CommandError(f"HAProxy has no table {name}; its tables: {others}")
     return found
 
 
-def table(name: str) -> Query[StickTable]:
-    """Ask for a whole table: about 60 bytes for each entry."""
-    return Query(_asked("show", "table", name), parse_table)
+def query_table(name: str) -> Query[StickTable]:
+    """Query a whole table: about 60 bytes for each entry."""
+    return Query(_make_query_command("show", "table", name), parse_table)
 
 
-def entry(head: TableHead, key: Key) -> Query[Entry | None]:
-    """Ask for one entry. Raises UnfitKey for what this table cannot hold."""
-    fit = fit_key(head, key)
-    return Query(_asked("show", "table", head.name, "key", fit), partial(parse_entry, key=fit))
+def query_entry(head: TableHead, key: Key) -> Query[TableEntry | None]:
+    """Query one entry. Raises InvalidKeyError for what this table cannot hold."""
+    fit = format_key(head, key)
+    return Query(
+        _make_query_command("show", "table", head.name, "key", fit), partial(parse_entry, key=fit)
+    )
 
 
-def at_least(name: str, data_type: str, value: int) -> Query[StickTable]:
-    """Ask for the entries whose counter is this high; HAProxy picks them.
+def query_entries_at_least(name: str, data_type: str, value: int) -> Query[StickTable]:
+    """Query the entries whose counter is this high; HAProxy picks them.
 
     data_type: as HAProxy wants it spelled, see `spelled`.
     """
-    return Query(_asked("show", "table", name, f"data.{data_type}", "ge", str(value)), parse_table)
+    return Query(
+        _make_query_command("show", "table", name, f"data.{data_type}", "ge", str(value)),
+        parse_table,
+    )
 
 
-def reaching(ask: Ask, host: str, name: str, counter: str, least: int) -> tuple[Entry, ...]:
+def read_entries_at_least(
+    run_query: QueryRunner, host: str, name: str, counter: str, least: int
+) -> tuple[TableEntry, ...]:
     """Find the entries whose counter, named as `show table` prints it, is this high.
 
-    HAProxy picks them; where it has no word for the counter, all are read. Raises NotKept.
+    HAProxy picks them; where it has no word for the counter, all are read.
+    Raises MissingCounterError.
     """
-    spelling = spelled(ask, host, name, [counter]).get(counter)
+    spelling = read_counter_names(run_query, host, name, [counter]).get(counter)
     if spelling:
-        return ask(host, at_least(name, spelling, least)).entries
-    entries = ask(host, table(name)).entries
-    if not entries and not _keeps_array(ask, host, name, counter):
-        raise NotKept(f"{name} keeps no {counter} to mark abusers with")
-    if entries and entries[0].amount(counter) is None:
+        return run_query(host, query_entries_at_least(name, spelling, least)).entries
+    entries = run_query(host, query_table(name)).entries
+    if not entries and not _has_array(run_query, host, name, counter):
+        raise MissingCounterError(f"{name} keeps no {counter} to mark abusers with")
+    if entries and entries[0].get_amount(counter) is None:
         kept = ", ".join([*entries[0].counters, *entries[0].rates]) or "no counters"
-        raise NotKept(f"{name} keeps no {counter} to mark abusers with: it keeps {kept}")
-    return tuple(entry for entry in entries if (entry.amount(counter) or 0) >= least)
+        raise MissingCounterError(
+            f"{name} keeps no {counter} to mark abusers with: it keeps {kept}"
+        )
+    return tuple(entry for entry in entries if (entry.get_amount(counter) or 0) >= least)
 
 
-def peers() -> Query[tuple[Peer, ...]]:
-    """Ask who else has a copy of which table; nobody is an answer."""
+def query_peers() -> Query[tuple[Peer, ...]]:
+    """Query who else has a copy of which table; nobody is an answer."""
     shell = Shell(
         ("socat", _PATIENCE, "stdio", _SOCKET),
-        stdin=_line("show", "peers"),
-        trouble=_REFUSED_PEERS,
+        stdin=_format_line("show", "peers"),
+        error_pattern=_REFUSED_PEERS,
         hints=_HINTS,
     )
     return Query(shell, parse_peers)
 
 
-def keeps(name: str, data_type: str) -> Query[bool]:
-    """Ask whether the table keeps such a counter and HAProxy knows it by this spelling."""
+def query_has_counter(name: str, data_type: str) -> Query[bool]:
+    """Query whether the table keeps such a counter and HAProxy knows it by this spelling."""
     shell = Shell(
         ("socat", _PATIENCE, "stdio", _SOCKET),
-        stdin=_line("show", "table", name, f"data.{data_type}", "gt", _NOBODY),
-        trouble=rf"(?m)^(?!#|0x|.*(?:{_NOT_KEPT.pattern}))\s*\S|^# contents not dumped|\A\Z",
+        stdin=_format_line("show", "table", name, f"data.{data_type}", "gt", _NOBODY),
+        error_pattern=rf"(?m)^(?!#|0x|.*(?:{_NOT_KEPT.pattern}))\s*\S|^# contents not dumped|\A\Z",
         hints=_HINTS,
     )
-    return Query(shell, _is_kept)
+    return Query(shell, _parse_has_counter)
 
 
-def spelled(ask: Ask, host: str, table: str, counters: Iterable[str]) -> Mapping[str, str]:
+def read_counter_names(
+    run_query: QueryRunner, host: str, table: str, counters: Iterable[str]
+) -> Mapping[str, str]:
     """Find how each counter is spelled when it is set or filtered by; leave out what cannot be.
 
     The printed gpc0 may be a counter of its own or the first of an array. Those of an array can
     be named on HAProxy 3 only; older ones reach the first by the array's name alone.
     """
-    found = {name: _spelling(ask, host, table, name) for name in counters}
+    found = {name: _read_counter_name(run_query, host, table, name) for name in counters}
     return {name: spelling for name, spelling in found.items() if spelling}
 
 
-def _spelling(ask: Ask, host: str, table: str, name: str) -> str | None:
+def _read_counter_name(run_query: QueryRunner, host: str, table: str, name: str) -> str | None:
     number = re.fullmatch(r"(gp[ct])(\d+)", name)
     if number is None:
         return name
@@ -191,16 +206,16 @@ def _spelling(ask: Ask, host: str, table: str, name: str) -> str | None:
     tries = [f"{array}[{index}]", *([array] if index == "0" else [])]
     if name in ("gpc0", "gpc1", "gpt0"):
         tries.insert(0, name)
-    return next((word for word in tries if ask(host, keeps(table, word))), None)
+    return next((word for word in tries if run_query(host, query_has_counter(table, word))), None)
 
 
-def _keeps_array(ask: Ask, host: str, table: str, name: str) -> bool:
+def _has_array(run_query: QueryRunner, host: str, table: str, name: str) -> bool:
     """Tell whether a counter may be in an array that this HAProxy names only as a whole."""
     found = re.fullmatch(r"(gp[ct])[1-9]\d*", name)
-    return found is not None and ask(host, keeps(table, found[1]))
+    return found is not None and run_query(host, query_has_counter(table, found[1]))
 
 
-def settable(entry: Entry) -> Mapping[str, int]:
+def list_restorable_counters(entry: TableEntry) -> Mapping[str, int]:
     """Return the counters that say something about the past and that can be set.
 
     Rates are left out, though HAProxy would take them: they tell of traffic that is going on, and
@@ -212,65 +227,67 @@ def settable(entry: Entry) -> Mapping[str, int]:
 
 def clear_entry(head: TableHead, key: Key) -> Shell:
     """Forget one entry. Never without a key: that would empty the table."""
-    return _told("clear", "table", head.name, "key", fit_key(head, key))
+    return _make_change_command("clear", "table", head.name, "key", format_key(head, key))
 
 
-def empty(head: TableHead) -> Shell:
+def empty_table(head: TableHead) -> Shell:
     """Forget every entry but those that an open connection holds: HAProxy passes them over."""
-    return _told("clear", "table", head.name)
+    return _make_change_command("clear", "table", head.name)
 
 
-def restore_entry(head: TableHead, entry: Entry, spelling: Mapping[str, str]) -> Shell:
+def restore_entry(head: TableHead, entry: TableEntry, spelling: Mapping[str, str]) -> Shell:
     """Put an entry back with its settable counters. Its expiry and its rates begin anew.
 
     spelling: see `spelled`; counters that it leaves out are not restored.
     """
     counters = [
         word
-        for name, value in settable(entry).items()
+        for name, value in list_restorable_counters(entry).items()
         if name in spelling
         for word in (f"data.{spelling[name]}", str(value))
     ]
-    return _told("set", "table", head.name, "key", fit_key(head, entry.key), *counters)
+    return _make_change_command(
+        "set", "table", head.name, "key", format_key(head, entry.key), *counters
+    )
 
 
 def mark_entry(head: TableHead, key: Key, data_type: str, value: int) -> Shell:
     """Set one counter of an entry, which is made if there is none."""
-    words = ("key", fit_key(head, key), f"data.{data_type}", str(value))
-    return _told("set", "table", head.name, *words)
+    words = ("key", format_key(head, key), f"data.{data_type}", str(value))
+    return _make_change_command("set", "table", head.name, *words)
 
 
-def _asked(*words: str) -> Shell:
+def _make_query_command(*words: str) -> Shell:
     return Shell(
         ("socat", _PATIENCE, "stdio", _SOCKET),
-        stdin=_line(*words),
-        trouble=_REFUSED_QUERY,
+        stdin=_format_line(*words),
+        error_pattern=_REFUSED_QUERY,
         hints=_HINTS,
     )
 
 
-def _told(*words: str) -> Shell:
+def _make_change_command(*words: str) -> Shell:
     return Shell(
         ("socat", _PATIENCE, "stdio", _SOCKET),
-        stdin=_line(*words),
-        trouble=_REFUSED_CHANGE,
+        stdin=_format_line(*words),
+        error_pattern=_REFUSED_CHANGE,
         hints=_HINTS,
     )
 
 
-def _line(*words: str) -> str:
+def _format_line(*words: str) -> str:
     """Return one command. HAProxy silently drops a line that does not end with a newline."""
     for word in words:
         if not _WORD.fullmatch(word):
-            raise Unsayable(
+            raise UnsafeWordError(
                 f"{quote_text(word)} cannot be said to HAProxy, which may act on parts of it"
             )
     return " ".join(words) + "\n"
 
 
-def _is_kept(answer: str) -> bool:
+def _parse_has_counter(answer: str) -> bool:
     if _NOT_KEPT.search(answer):
         return False
     if not answer.startswith("# table: "):
-        raise NotUnderstood(f"HAProxy answered {answer[:200]!r} instead of a table")
+        raise ParseError(f"HAProxy answered {answer[:200]!r} instead of a table")
     return True

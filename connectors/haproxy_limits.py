@@ -10,9 +10,9 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from connectors.command import Ask, Hint, Query, Setting, Shell
-from connectors.stick_table import Entry, Rate
-from connectors.trouble import CommandFailed
+from connectors.command import Hint, Query, QueryRunner, Setting, Shell
+from connectors.errors import CommandError
+from connectors.stick_table import Rate, TableEntry
 
 _CONFIG = Setting("haproxy.config", "/etc/haproxy/haproxy.cfg", pattern=r"/[\w./-]+")
 
@@ -59,7 +59,7 @@ _THINGS = {
 
 
 @dataclass(frozen=True)
-class Limit:
+class TableLimit:
     """One condition of haproxy.cfg that is met once a counter is high enough.
 
     counter: as the table prints it. reached_at: the lowest value that meets the condition.
@@ -68,38 +68,40 @@ class Limit:
 
     table: str
     counter: str
-    reached_at: int
-    where: str
+    threshold: int
+    section: str
 
     @property
-    def allows(self) -> int:
-        return self.reached_at - 1
+    def maximum(self) -> int:
+        return self.threshold - 1
 
 
 @dataclass(frozen=True)
-class Limits:
+class TableLimits:
     """Every limit that was found; `unknown` says why none could be read."""
 
-    found: tuple[Limit, ...] = ()
-    unknown: str = ""
+    limits: tuple[TableLimit, ...] = ()
+    error: str = ""
 
-    def of(self, table: str, counter: str) -> tuple[Limit, ...]:
-        return tuple(each for each in self.found if (each.table, each.counter) == (table, counter))
+    def list_limits(self, table: str, counter: str) -> tuple[TableLimit, ...]:
+        return tuple(
+            each for each in self.limits if (each.table, each.counter) == (table, counter)
+        )
 
-    def mark(self, table: str, counter: str) -> int:
+    def get_mark(self, table: str, counter: str) -> int:
         """Return the value from which a counter marks its client: the lowest limit, or else 1."""
-        return min((each.reached_at for each in self.of(table, counter)), default=1)
+        return min((each.threshold for each in self.list_limits(table, counter)), default=1)
 
-    def tables(self) -> frozenset[str]:
-        return frozenset(each.table for each in self.found)
+    def list_tables(self) -> frozenset[str]:
+        return frozenset(each.table for each in self.limits)
 
-    def exceeded(self, table: str, entry: Entry) -> tuple["Excess", ...]:
+    def list_excesses(self, table: str, entry: TableEntry) -> tuple["Excess", ...]:
         """Return what the entry counts above the limits of its table, each counter once."""
         lowest: dict[str, Excess] = {}
-        for limit in sorted(self.found, key=lambda each: -each.reached_at):
-            amount = entry.amount(limit.counter)
-            if limit.table == table and amount is not None and amount >= limit.reached_at:
-                lowest[limit.counter] = Excess(limit, measured(entry, limit.counter))
+        for limit in sorted(self.limits, key=lambda each: -each.threshold):
+            amount = entry.get_amount(limit.counter)
+            if limit.table == table and amount is not None and amount >= limit.threshold:
+                lowest[limit.counter] = Excess(limit, format_amount(entry, limit.counter))
         return tuple(lowest[name] for name in sorted(lowest))
 
 
@@ -107,23 +109,23 @@ class Limits:
 class Excess:
     """A counter above its limit. measured: how much it is, in words."""
 
-    limit: Limit
-    measured: str
+    limit: TableLimit
+    amount: str
 
     def __str__(self) -> str:
-        return f"{self.measured} at {self.limit.table} (limit {_grouped(self.limit.allows)})"
+        return f"{self.amount} at {self.limit.table} (limit {_format_number(self.limit.maximum)})"
 
 
-def known(ask: Ask, host: str) -> Limits:
+def read_limits(run_query: QueryRunner, host: str) -> TableLimits:
     """Ask for the limits; a configuration that the login may not read leaves them unknown."""
     try:
-        return Limits(ask(host, limits()))
-    except CommandFailed as failed:
-        return Limits(unknown=str(failed))
+        return TableLimits(run_query(host, query_limits()))
+    except CommandError as failed:
+        return TableLimits(error=str(failed))
 
 
-def limits() -> Query[tuple[Limit, ...]]:
-    """Ask for the lines of the configuration, a file or a directory of files, that limits are in.
+def query_limits() -> Query[tuple[TableLimit, ...]]:
+    """Query the lines of the configuration, a file or a directory of files, that limits are in.
 
     The status of grep is 1 if there is no such line.
     """
@@ -131,28 +133,28 @@ def limits() -> Query[tuple[Limit, ...]]:
     return Query(shell, parse_limits, statuses=frozenset({0, 1}))
 
 
-def measured(entry: Entry, counter: str) -> str:
+def format_amount(entry: TableEntry, counter: str) -> str:
     """Say how much of something an entry counts, such as `43 connections in 100 s`."""
     thing = _THINGS.get(counter, counter)
     rate = entry.rates.get(counter)
     if isinstance(rate, Rate):
-        return f"{_grouped(rate.amount)} {thing} in {_seconds(rate.period_ms)}"
-    return f"{_grouped(entry.counters.get(counter, 0))} {thing}"
+        return f"{_format_number(rate.amount)} {thing} in {_format_seconds(rate.period_ms)}"
+    return f"{_format_number(entry.counters.get(counter, 0))} {thing}"
 
 
-def _grouped(number: int) -> str:
+def _format_number(number: int) -> str:
     return f"{number:,}"
 
 
-def _seconds(period_ms: int) -> str:
+def _format_seconds(period_ms: int) -> str:
     return f"{period_ms / 1000:g} s"
 
 
-def parse_limits(config: str) -> tuple[Limit, ...]:
+def parse_limits(config: str) -> tuple[TableLimit, ...]:
     """Understand a configuration, whole or only the lines that matter, in its order."""
-    lines = list(_sectioned(config))
-    tracked = [each for line in lines for each in _tracks(line)]
-    found = (limit for line in lines for limit in _limits_in(line, tracked))
+    lines = list(_parse_sections(config))
+    tracked = [each for line in lines for each in _parse_tracks(line)]
+    found = (limit for line in lines for limit in _parse_line_limits(line, tracked))
     return tuple(dict.fromkeys(found))
 
 
@@ -177,17 +179,17 @@ class _Track:
     table: str
 
 
-def _sectioned(config: str) -> Iterator[_Line]:
+def _parse_sections(config: str) -> Iterator[_Line]:
     kind = section = ""
     for text in config.splitlines():
-        words = _words(text)
+        words = _split_words(text)
         if words and re.fullmatch(_SECTIONS, words[0]):
             kind, section = words[0], words[1] if len(words) > 1 else ""
         elif words and kind:
             yield _Line(kind, section, words)
 
 
-def _words(line: str) -> list[str]:
+def _split_words(line: str) -> list[str]:
     """Split as HAProxy does: blanks, quotes, backslashes, and comments from # on."""
     try:
         return shlex.split(line, comments=True)
@@ -195,39 +197,39 @@ def _words(line: str) -> list[str]:
         return line.split()
 
 
-def _tracks(line: _Line) -> Iterator[_Track]:
+def _parse_tracks(line: _Line) -> Iterator[_Track]:
     for place, word in enumerate(line.words):
         rule = _TRACK.fullmatch(word)
         if rule:
-            rest = list(_until_condition(line.words[place + 1 :]))
+            rest = list(_take_until_condition(line.words[place + 1 :]))
             named = rest[rest.index("table") + 1 :] if "table" in rest else []
             table = (named or [line.own_table])[0]
             yield _Track(line.section, rule[1], table)
 
 
-def _until_condition(words: Sequence[str]) -> Iterator[str]:
+def _take_until_condition(words: Sequence[str]) -> Iterator[str]:
     for word in words:
         if word in ("if", "unless"):
             return
         yield word
 
 
-def _limits_in(line: _Line, tracked: Iterable[_Track]) -> Iterator[Limit]:
+def _parse_line_limits(line: _Line, tracked: Iterable[_Track]) -> Iterator[TableLimit]:
     for place, word in enumerate(line.words):
         fetch = _FETCH.fullmatch(word)
-        reached = _reached_at(line.words[place + 1 :]) if fetch else None
+        reached = _parse_threshold(line.words[place + 1 :]) if fetch else None
         if fetch is None or reached is None or not _KEPT.fullmatch(fetch[5]):
             continue
-        asked = _asked_for(fetch)
+        asked = _parse_fetch(fetch)
         if asked is None:
             continue
         counter, number, table = asked
-        counter, reached = _in_bytes(counter, reached)
-        for name in filter(None, _tables(line, number, table, tracked)):
-            yield Limit(name, counter, reached, f"{line.kind} {line.section}".strip())
+        counter, reached = _convert_to_bytes(counter, reached)
+        for name in filter(None, _list_fetch_tables(line, number, table, tracked)):
+            yield TableLimit(name, counter, reached, f"{line.kind} {line.section}".strip())
 
 
-def _asked_for(fetch: re.Match[str]) -> tuple[str, str, str] | None:
+def _parse_fetch(fetch: re.Match[str]) -> tuple[str, str, str] | None:
     """Return the counter as tables print it, the number of the tracking rule, and the table.
 
     The arguments are `sc_get_gpc(index,number,table)`, `sc_conn_rate(number,table)`,
@@ -248,7 +250,7 @@ def _asked_for(fetch: re.Match[str]) -> tuple[str, str, str] | None:
     return counter, number or "", arguments[0] if arguments else ""
 
 
-def _reached_at(words: Sequence[str]) -> int | None:
+def _parse_threshold(words: Sequence[str]) -> int | None:
     """Return the lowest value that meets the condition; None if it is met by 0, or unknown.
 
     After a fetch come flags such as `-m int`, then `gt 42`, `ge 43`, `eq 1`, or `43:`.
@@ -264,12 +266,14 @@ def _reached_at(words: Sequence[str]) -> int | None:
     return reached if reached > 0 else None
 
 
-def _in_bytes(counter: str, reached: int) -> tuple[str, int]:
+def _convert_to_bytes(counter: str, reached: int) -> tuple[str, int]:
     kilobytes = re.fullmatch(r"kbytes_(in|out)", counter)
     return (f"bytes_{kilobytes[1]}_cnt", reached * 1024) if kilobytes else (counter, reached)
 
 
-def _tables(line: _Line, number: str, table: str, tracked: Iterable[_Track]) -> Iterable[str]:
+def _list_fetch_tables(
+    line: _Line, number: str, table: str, tracked: Iterable[_Track]
+) -> Iterable[str]:
     """Return the tables that a fetch looks into.
 
     A counter that is tracked in the frontend may be asked for in the backend.

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
 
 _SECTION = re.compile(r"0x[0-9a-f]+: \[[^]]*\] id=(\S+) .*")
 # HAProxy 3 says more between a peer's address and its status.
@@ -28,21 +28,21 @@ class Peer:
 
     name: str
     section: str
-    connected: bool
-    tables: frozenset[str] = frozenset()
+    is_connected: bool
+    shared_tables: frozenset[str] = frozenset()
 
 
-def sharing(table: str, known: Iterable[Peer]) -> tuple[Peer, ...]:
+def list_sharing_peers(table: str, known: Iterable[Peer]) -> tuple[Peer, ...]:
     """Return the peers that have a copy of one table."""
-    return tuple(peer for peer in known if table in peer.tables)
+    return tuple(peer for peer in known if table in peer.shared_tables)
 
 
-def copies(table: str, peers: Iterable[Peer]) -> tuple[str, ...]:
+def format_copies(table: str, peers: Iterable[Peer]) -> tuple[str, ...]:
     """Say what it means for a change to one copy that there are others; nothing if there are none.
 
     peers: those that share the table.
     """
-    names = [f"{peer.name}{'' if peer.connected else ' (out of touch)'}" for peer in peers]
+    names = [f"{peer.name}{'' if peer.is_connected else ' (out of touch)'}" for peer in peers]
     if not names:
         return ()
     have = "has a copy" if len(names) == 1 else "have copies"
@@ -55,10 +55,10 @@ def copies(table: str, peers: Iterable[Peer]) -> tuple[str, ...]:
 
 def parse_peers(answer: str) -> tuple[Peer, ...]:
     """Understand `show peers`: sections, their peers, and the tables that each has a copy of."""
-    return tuple(peer for peer, is_local in _peers(answer) if not is_local)
+    return tuple(peer for peer, is_local in _parse_peers(answer) if not is_local)
 
 
-def _peers(answer: str) -> Iterator[tuple[Peer, bool]]:
+def _parse_peers(answer: str) -> Iterator[tuple[Peer, bool]]:
     section = ""
     current: tuple[Peer, bool] | None = None
     for line in filter(str.strip, answer.splitlines()):
@@ -72,8 +72,8 @@ def _peers(answer: str) -> Iterator[tuple[Peer, bool]]:
             current = Peer(peer[1], section, peer[3] == _ESTABLISHED), peer[2] == "local"
         elif table and current:
             found, is_local = current
-            current = replace(found, tables=found.tables | {table[1]}), is_local
+            current = replace(found, shared_tables=found.shared_tables | {table[1]}), is_local
         elif not section or not line.startswith("  "):
-            raise NotUnderstood(f"HAProxy answered {line[:200]!r} where its peers belong")
+            raise ParseError(f"HAProxy answered {line[:200]!r} where its peers belong")
     if current:
         yield current

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pydantic import BaseModel, Field, ValidationError
 
 from connectors.command import Hint, Query, Shell
+from connectors.errors import ParseError
 from connectors.script import Script
-from connectors.sudo import Fits, SudoRule
-from connectors.trouble import NotUnderstood
+from connectors.sudo import SudoRule, WordPattern
 
 # The kernel took numbers always, and tells words since 5.8.
 _WORDS = {"off": 0, "noaccess": 1, "invisible": 2, "ptraceable": 4}
@@ -39,14 +39,14 @@ _SET = Script(
     '[ -n "$was" ] && [ "$(bare "$was")" = "$(bare "$1")" ] || '
     '{ echo "more than hidepid would change in fstab: $was" >&2; exit 1; }; '
     f'exec sed -i --follow-symlinks -E -e "s|{_BEFORE_OPTIONS}[^[:space:]]+|\\1$1|" /etc/fstab',
-    words=1,
+    argument_count=1,
 )
 _ADD = Script(
     "hidepid-add",
     "! grep -Eqs '^[[:space:]]*[^#[:space:]]+[[:space:]]+/proc[[:space:]]' /etc/fstab || "
     '{ echo "fstab has a line for /proc by now" >&2; exit 1; }; '
     '[ -z "$(tail -c 1 /etc/fstab)" ] || echo >> /etc/fstab; printf "%s\\n" "$1" >> /etc/fstab',
-    words=1,
+    argument_count=1,
 )
 _LINE = "proc /proc proc {} 0 0"
 
@@ -60,104 +60,106 @@ class ProcMount:
 
     hidepid: int
     gid: int | None
-    fstab: str | None
+    fstab_options: str | None
 
     @property
-    def after_boot(self) -> int:
-        return hidden(self.fstab or "")
+    def hidepid_after_boot(self) -> int:
+        return parse_hidepid(self.fstab_options or "")
 
 
-def hidden(options: str) -> int:
+def parse_hidepid(options: str) -> int:
     """Return the value of hidepid in a mount's options; 0, which hides nothing, without one."""
-    value = _last(options, "hidepid") or "0"
+    value = _find_option(options, "hidepid") or "0"
     number = _WORDS.get(value, int(value) if value.isdecimal() else None)
     if number is None:
-        raise NotUnderstood(f"/proc is mounted with hidepid={value[:40]}, which nobody knows")
+        raise ParseError(f"/proc is mounted with hidepid={value[:40]}, which nobody knows")
     return number
 
 
-def with_hidepid(options: str, value: int) -> str:
+def replace_hidepid(options: str, value: int) -> str:
     """Return a mount's options with this value of hidepid in the place of another."""
     rest = [each for each in options.split(",") if not each.startswith("hidepid=")]
     return ",".join([*rest, *([f"hidepid={value}"] if value else [])]) or "defaults"
 
 
-def now() -> Query[tuple[int, int | None]]:
-    """Ask for the value in force, and for the group that it does not apply to."""
+def query_current() -> Query[tuple[int, int | None]]:
+    """Query the value in force, and for the group that it does not apply to."""
     shell = Shell(("findmnt", "-J", "-o", "TARGET,FSTYPE,OPTIONS", "--mountpoint", "/proc"))
-    return Query(shell, parse_now)
+    return Query(shell, parse_current)
 
 
-def at_boot() -> Query[str | None]:
-    """Ask for the options of /proc in fstab; None if it has no line there."""
+def query_fstab() -> Query[str | None]:
+    """Query the options of /proc in fstab; None if it has no line there."""
     shell = Shell(("findmnt", "-J", "-o", "TARGET,FSTYPE,OPTIONS", "--fstab", "/proc"))
-    return Query(shell, parse_at_boot, frozenset({0, 1}))
+    return Query(shell, parse_fstab, frozenset({0, 1}))
 
 
-class _Told(BaseModel):
+class _FindmntFilesystem(BaseModel):
     target: str
     fstype: str
     options: str
 
 
-class _Answer(BaseModel):
-    filesystems: list[_Told] = Field(min_length=1)
+class _FindmntOutput(BaseModel):
+    filesystems: list[_FindmntFilesystem] = Field(min_length=1)
 
 
-def parse_now(answer: str) -> tuple[int, int | None]:
-    options = _proc(answer).options
-    gid = _last(options, "gid")
-    return hidden(options), int(gid) if gid else None
+def parse_current(answer: str) -> tuple[int, int | None]:
+    options = _parse_proc(answer).options
+    gid = _find_option(options, "gid")
+    return parse_hidepid(options), int(gid) if gid else None
 
 
-def parse_at_boot(answer: str) -> str | None:
+def parse_fstab(answer: str) -> str | None:
     if not answer.strip():
         return None
-    options = _proc(answer).options
+    options = _parse_proc(answer).options
     if not _OPTIONS.fullmatch(options):
-        raise NotUnderstood(f"fstab mounts /proc with {options[:200]!r}")
+        raise ParseError(f"fstab mounts /proc with {options[:200]!r}")
     return options
 
 
-def remount(value: int) -> Shell:
+def remount_proc(value: int) -> Shell:
     """Have the value in force at once, for all processes. The group is left as it is."""
     return Shell(("mount", "-o", f"remount,hidepid={value}", "/proc"), root=True, hints=_HINTS)
 
 
-def set_options(options: str) -> Shell:
+def set_fstab_options(options: str) -> Shell:
     """Give fstab's line for /proc these options."""
-    return Shell((_SET, _plain(options)), root=True, hints=_HINTS)
+    return Shell((_SET, _require_options(options)), root=True, hints=_HINTS)
 
 
-def add_line(options: str) -> Shell:
+def add_fstab_line(options: str) -> Shell:
     """Add a line for /proc at the end of fstab."""
-    return Shell((_ADD, _LINE.format(_plain(options))), root=True)
+    return Shell((_ADD, _LINE.format(_require_options(options))), root=True)
 
 
-def remove_line(options: str) -> Shell:
+def remove_fstab_line(options: str) -> Shell:
     """Take away the line that `add_line` has added."""
-    line = re.escape(_LINE.format(_plain(options))).replace("\\ ", " ").replace("\\-", "-")
+    line = (
+        re.escape(_LINE.format(_require_options(options))).replace("\\ ", " ").replace("\\-", "-")
+    )
     return Shell((*_SED, f"\\|^{line}$|d", "/etc/fstab"), root=True)
 
 
-def _plain(options: str) -> str:
+def _require_options(options: str) -> str:
     if not _OPTIONS.fullmatch(options):
         raise ValueError(f"{options!r} are no options of a mount")
     return options
 
 
-def _last(options: str, name: str) -> str | None:
+def _find_option(options: str, name: str) -> str | None:
     values = re.findall(rf"(?:^|,){name}=([^,]*)", options)
     return values[-1] if values else None
 
 
-def _proc(answer: str) -> _Told:
+def _parse_proc(answer: str) -> _FindmntFilesystem:
     try:
-        told = _Answer.model_validate_json(answer).filesystems[-1]
+        told = _FindmntOutput.model_validate_json(answer).filesystems[-1]
     except ValidationError:
-        raise NotUnderstood(f"findmnt answered {answer[:200]!r} instead of /proc") from None
+        raise ParseError(f"findmnt answered {answer[:200]!r} instead of /proc") from None
     if told.fstype != "proc":
-        raise NotUnderstood(f"/proc is a mount of type {told.fstype[:40]!r}")
+        raise ParseError(f"/proc is a mount of type {told.fstype[:40]!r}")
     return told
 
 
@@ -165,12 +167,12 @@ _LINE_BEFORE, _LINE_AFTER = _LINE.split("{}")
 _ADDED = r"defaults,hidepid=[12]"
 SUDO = (
     # 4 is only ever brought back.
-    SudoRule("/usr/bin/mount", "-o", Fits(r"[0124]", before="remount,hidepid="), "/proc"),
-    SudoRule(_SET, Fits(r"[A-Za-z0-9][A-Za-z0-9=,._-]*")),
-    SudoRule(_ADD, Fits(_ADDED, before=_LINE_BEFORE, after=_LINE_AFTER)),
+    SudoRule("/usr/bin/mount", "-o", WordPattern(r"[0124]", prefix="remount,hidepid="), "/proc"),
+    SudoRule(_SET, WordPattern(r"[A-Za-z0-9][A-Za-z0-9=,._-]*")),
+    SudoRule(_ADD, WordPattern(_ADDED, prefix=_LINE_BEFORE, suffix=_LINE_AFTER)),
     SudoRule(
         *("/usr/bin/sed", *_SED[1:]),
-        Fits(_ADDED, before=rf"\|^{_LINE_BEFORE}", after=f"{_LINE_AFTER}$|d"),
+        WordPattern(_ADDED, prefix=rf"\|^{_LINE_BEFORE}", suffix=f"{_LINE_AFTER}$|d"),
         "/etc/fstab",
     ),
 )

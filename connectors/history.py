@@ -13,51 +13,51 @@ from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from connectors.command import Hint, Query, Shell
-from connectors.sudo import Fits, SudoRule
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
+from connectors.sudo import SudoRule, WordPattern
 
-Kind = Literal["login", "start", "sudo", "package", "keyturn"]
+EventKind = Literal["login", "start", "sudo", "package", "keyturn"]
 
 
 @dataclass(frozen=True)
-class Event:
+class HostEvent:
     """Something that happened. who: an account, "" where the source does not know.
 
     run: the number of the run of Keyturn that it is, 0 for anything else.
     """
 
-    at: datetime
-    kind: Kind
-    who: str
-    what: str
+    time: datetime
+    kind: EventKind
+    account: str
+    description: str
     run: int = 0
 
 
 @dataclass(frozen=True)
-class Span:
+class RunSpan:
     """A time in which a run may have used the host, by Keyturn's clock. what: the run in words."""
 
-    begins: datetime
-    ends: datetime
+    started_at: datetime
+    ended_at: datetime
     run: int
-    who: str
-    what: str
+    requester: str
+    description: str
 
 
 @dataclass(frozen=True)
-class Own:
+class KeyturnHistory:
     """What Keyturn knows of itself on a host. now: its clock; None where nobody was asked.
 
     accounts: the logins that nobody else has. spans: of every run, also of those that only read.
     """
 
-    events: tuple[Event, ...] = ()
+    events: tuple[HostEvent, ...] = ()
     accounts: frozenset[str] = frozenset()
-    spans: tuple[Span, ...] = ()
-    now: datetime | None = None
+    spans: tuple[RunSpan, ...] = ()
+    clock: datetime | None = None
 
 
-Events = tuple[Event, ...]
+Events = tuple[HostEvent, ...]
 
 _NO_LAST = Hint(r"last: .*not found|No such file", "this host keeps no record of logins")
 _NO_JOURNAL = "No journal files were (found|opened)"
@@ -88,54 +88,54 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Ours(Query[Own]):
+class KeyturnHistoryQuery(Query[KeyturnHistory]):
     """What Keyturn itself did: whoever keeps its log answers in the host's stead."""
 
     since: datetime = _NEVER
 
 
-def ours(since: datetime) -> Ours:
-    """Ask what was done through Keyturn. A host knows nothing of it, and says so by nothing."""
-    return Ours(Shell(("true",)), lambda _: Own(), since=since)
+def query_keyturn(since: datetime) -> KeyturnHistoryQuery:
+    """Query what was done through Keyturn. A host knows nothing of it, and says so by nothing."""
+    return KeyturnHistoryQuery(Shell(("true",)), lambda _: KeyturnHistory(), since=since)
 
 
-def logins(since: datetime) -> Query[Events]:
-    """Ask who logged in, and when the host started. Needs util-linux 2.24 or newer."""
+def query_logins(since: datetime) -> Query[Events]:
+    """Query who logged in, and when the host started. Needs util-linux 2.24 or newer."""
     moment = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     words = ("env", "TZ=UTC", "last", "-w", "--time-format", "iso", "-s", moment)
     shell = Shell(words, hints=(_NO_LAST,))
-    return Query(shell, lambda answer: _only(parse_logins(answer), since))
+    return Query(shell, lambda answer: _filter_since(parse_logins(answer), since))
 
 
 _OF_SUDO = ("--no-pager", "-t", "sudo", "--since")
 
 
-def sudo(since: datetime) -> Query[Events]:
-    """Ask what was done with sudo, and what was refused. Only root may read that everywhere."""
+def query_sudo(since: datetime) -> Query[Events]:
+    """Query what was done with sudo, and what was refused. Only root may read that everywhere."""
     moment = f"@{int(since.timestamp())}"
     words = ("journalctl", *_OF_SUDO, moment, "-o", "short-unix")
     # It ends with 0 also where it found nothing to look into.
-    shell = Shell(words, root=True, trouble=_NO_JOURNAL, hints=(_NO_LOG,))
-    return Query(shell, lambda answer: _only(parse_sudo(answer), since))
+    shell = Shell(words, root=True, error_pattern=_NO_JOURNAL, hints=(_NO_LOG,))
+    return Query(shell, lambda answer: _filter_since(parse_sudo(answer), since))
 
 
-def packages(since: datetime) -> Query[Events]:
-    """Ask which packages came and went; with rpm, only which came and are there still."""
+def query_packages(since: datetime) -> Query[Events]:
+    """Query which packages came and went; with rpm, only which came and are there still."""
     shell = Shell(("sh", "-c", _PACKAGES), deadline=60)
-    return Query(shell, lambda answer: _only(parse_packages(answer), since))
+    return Query(shell, lambda answer: _filter_since(parse_packages(answer), since))
 
 
-def clock() -> Query[datetime]:
+def query_clock() -> Query[datetime]:
     return Query(Shell(("date", "+%s")), parse_clock)
 
 
-def _only(events: Events, since: datetime) -> Events:
-    return tuple(event for event in events if event.at >= since)
+def _filter_since(events: Events, since: datetime) -> Events:
+    return tuple(event for event in events if event.time >= since)
 
 
 def parse_clock(answer: str) -> datetime:
     if not re.fullmatch(r"\d{1,11}\n?", answer, re.ASCII):
-        raise NotUnderstood(f"date answered {answer[:80]!r} instead of seconds")
+        raise ParseError(f"date answered {answer[:80]!r} instead of seconds")
     return datetime.fromtimestamp(int(answer), UTC)
 
 
@@ -143,38 +143,38 @@ def parse_logins(answer: str) -> Events:
     """Return logins and starts. The last line tells since when the file is kept."""
     body, _, foot = answer.rstrip("\n").rpartition("\n\n")
     if not re.search(r"(?m)^\S* ?begins ", foot or answer):
-        raise NotUnderstood(f"last answered {answer[:200]!r} instead of logins")
-    return tuple(_each(body.strip("\n"), _login))
+        raise ParseError(f"last answered {answer[:200]!r} instead of logins")
+    return tuple(_parse_lines(body.strip("\n"), _parse_login))
 
 
-def _login(line: str) -> Event | None:
+def _parse_login(line: str) -> HostEvent | None:
     found = _LOGIN.fullmatch(line)
     if found is None:
-        raise NotUnderstood(f"last told {line[:120]!r}")
+        raise ParseError(f"last told {line[:120]!r}")
     who, where, at = found.groups()
     moment = datetime.fromisoformat(at).astimezone(UTC)
     if who in ("runlevel", "shutdown"):
         return None
     if who == "reboot":
-        return Event(moment, "start", "", "the host started")
-    return Event(moment, "login", who, f"logged in on {' '.join(where.split())}")
+        return HostEvent(moment, "start", "", "the host started")
+    return HostEvent(moment, "login", who, f"logged in on {' '.join(where.split())}")
 
 
 def parse_sudo(answer: str) -> Events:
     """Return what people wanted done; the lines of PAM around it tell nothing more."""
     if not answer.strip():
-        raise NotUnderstood("the journal told nothing of sudo, not even that there is nothing")
-    return tuple(_each(answer, _sudo))
+        raise ParseError("the journal told nothing of sudo, not even that there is nothing")
+    return tuple(_parse_lines(answer, _parse_sudo_line))
 
 
-def _sudo(line: str) -> Event | None:
+def _parse_sudo_line(line: str) -> HostEvent | None:
     if line.startswith("-- "):  # such as: -- No entries --
         return None
     found = _ENTRY.fullmatch(line)
     if found is None:
         if re.match(r"\d+\.\d+ \S+ sudo", line):
             return None
-        raise NotUnderstood(f"the journal told {line[:120]!r} of sudo")
+        raise ParseError(f"the journal told {line[:120]!r} of sudo")
     at, who, said = found.groups()
     # The command comes last, and may itself hold what looks like the fields before it.
     before, is_command, command = said.partition("COMMAND=")
@@ -185,7 +185,7 @@ def _sudo(line: str) -> Event | None:
     refused = "" if re.match(r"[A-Z]+=", fields[0]) else f"was refused ({fields[0]}): "
     user = next((field[5:] for field in fields if field.startswith("USER=")), "root")
     what = f"{refused}{command} as {user}"
-    return Event(datetime.fromtimestamp(float(at), UTC), "sudo", who, what)
+    return HostEvent(datetime.fromtimestamp(float(at), UTC), "sudo", who, what)
 
 
 def parse_packages(answer: str) -> Events:
@@ -197,11 +197,11 @@ def parse_packages(answer: str) -> Events:
     first, _, body = answer.partition("\n")
     found = re.fullmatch(r"(\d{1,11}) ([+-])(\d\d)(\d\d) ?(.*)", first, re.ASCII)
     if found is None:
-        raise NotUnderstood(f"the host answered {answer[:200]!r} instead of its packages")
+        raise ParseError(f"the host answered {answer[:200]!r} instead of its packages")
     span = timedelta(hours=int(found[3]), minutes=int(found[4]))
     offset = timezone(-span if found[2] == "-" else span)
     zone = _find_zone(found[5].strip(), datetime.fromtimestamp(int(found[1]), offset))
-    return tuple(_each(body, lambda line: _package(line, zone, offset)))
+    return tuple(_parse_lines(body, lambda line: _parse_package(line, zone, offset)))
 
 
 def _find_zone(name: str, now: datetime) -> tzinfo | None:
@@ -213,26 +213,26 @@ def _find_zone(name: str, now: datetime) -> tzinfo | None:
     return zone if zone.utcoffset(now.astimezone(zone)) == now.utcoffset() else None
 
 
-def _package(line: str, zone: tzinfo | None, offset: timezone) -> Event:
+def _parse_package(line: str, zone: tzinfo | None, offset: timezone) -> HostEvent:
     if dpkg := _DPKG.fullmatch(line):
         at, verb, name, old, new = dpkg.groups()
         local = datetime.strptime(at, "%Y-%m-%d %H:%M:%S").replace(tzinfo=zone or offset)
         versions = {"install": new, "upgrade": f"{old} → {new}"}.get(verb, old)
         assumed = "" if zone else f" (time zone unknown: {offset} assumed)"
         what = f"{verb} {name.partition(':')[0]} {versions}{assumed}"
-        return Event(local.astimezone(UTC), "package", "", what)
+        return HostEvent(local.astimezone(UTC), "package", "", what)
     if rpm := _RPM.fullmatch(line):
         moment = datetime.fromtimestamp(int(rpm[1]), UTC)
-        return Event(moment, "package", "", f"install {rpm[2]} {rpm[3]}")
-    raise NotUnderstood(f"the history of packages holds {line[:120]!r}")
+        return HostEvent(moment, "package", "", f"install {rpm[2]} {rpm[3]}")
+    raise ParseError(f"the history of packages holds {line[:120]!r}")
 
 
-def _each(text: str, understood: Callable[[str], Event | None]) -> Iterator[Event]:
+def _parse_lines(text: str, understood: Callable[[str], HostEvent | None]) -> Iterator[HostEvent]:
     for line in text.splitlines():
         event = understood(line) if line.strip() else None
         if event is not None:
             yield event
 
 
-_MOMENT = Fits(r"@[0-9]{1,12}")
-SUDO = (SudoRule("/usr/bin/journalctl", *_OF_SUDO, _MOMENT, "-o", "short-unix", reads=True),)
+_MOMENT = WordPattern(r"@[0-9]{1,12}")
+SUDO = (SudoRule("/usr/bin/journalctl", *_OF_SUDO, _MOMENT, "-o", "short-unix", read_only=True),)

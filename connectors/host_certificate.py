@@ -22,7 +22,9 @@ _WAYS_OF_RSA = (b"\0\0\0\x0crsa-sha2-256", b"\0\0\0\x0crsa-sha2-512")
 _SHORTEST_RSA = 2048
 
 
-def objection(blob: bytes, *, authority: str, names: Collection[str], now: float) -> str:
+def find_certificate_error(
+    blob: bytes, *, authority: str, names: Collection[str], now: float
+) -> str:
     """Return why a certificate does not prove that this is the host; "" if it does.
 
     blob: as the host shows it. authority: the public key of the CA that must have signed it.
@@ -33,18 +35,18 @@ def objection(blob: bytes, *, authority: str, names: Collection[str], now: float
         read = load_ssh_public_identity(kind + b" " + base64.b64encode(blob))
         if not isinstance(read, SSHCertificate):
             return "shows a plain key, and no certificate of its CA's"
-        return next(_objections(read, blob, authority, names, now), "")
+        return next(_list_certificate_errors(read, blob, authority, names, now), "")
     except (ValueError, UnsupportedAlgorithm):  # some parts are read only when they are asked for
         return "shows a certificate that is broken"
 
 
-def _objections(
+def _list_certificate_errors(
     certificate: SSHCertificate, blob: bytes, authority: str, names: Collection[str], now: float
 ) -> Iterator[str]:
     signer = certificate.signature_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     if signer.decode() != authority:
         yield "shows a certificate of another CA"
-    if not _is_signed(certificate, blob):
+    if not _is_signature_valid(certificate, blob):
         yield "shows a certificate whose signature is not good"
     if certificate.type != SSHCertificateType.HOST:
         yield "shows a certificate that is meant for people, and not for hosts"
@@ -62,7 +64,7 @@ def _objections(
         yield "shows a certificate with conditions that we do not know"
 
 
-def _is_signed(certificate: SSHCertificate, blob: bytes) -> bool:
+def _is_signature_valid(certificate: SSHCertificate, blob: bytes) -> bool:
     signer = certificate.signature_key()
     if isinstance(signer, RSAPublicKey):
         # The signature stands last, with its way before it.

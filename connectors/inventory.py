@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from connectors.command import Command, DeviceCommand, Shell, clean, quote_text
-from connectors.trouble import NotSetUp, UnknownHost
+from connectors.command import Command, DeviceCommand, Shell, quote_text, refuse_invisible
+from connectors.errors import SetupError, UnknownHostError
 
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
@@ -20,11 +20,11 @@ _KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecds
 # A host with a shell, or a network device by the kind of its command line.
 Platform = Literal["linux", "cisco_ios", "dell_powerconnect", "frr"]
 Name = Annotated[str, Field(pattern=_NAME)]
-Clean = Annotated[str, AfterValidator(clean)]
+Clean = Annotated[str, AfterValidator(refuse_invisible)]
 UserName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
 
 
-def _known_zone(name: str) -> str:
+def _refuse_unknown_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -34,10 +34,10 @@ def _known_zone(name: str) -> str:
     return name
 
 
-Zone = Annotated[str, AfterValidator(_known_zone)]
+Zone = Annotated[str, AfterValidator(_refuse_unknown_zone)]
 
 
-def _public_key(text: str) -> str:
+def _parse_public_key(text: str) -> str:
     words = text.split()
     if len(words) < 2 or words[0] not in (*_KEY_TYPES, "ssh-rsa"):
         raise ValueError('must be a public key such as "ssh-ed25519 AAAA…", as ssh-keyscan prints')
@@ -50,7 +50,7 @@ def _public_key(text: str) -> str:
     return " ".join(words[:2])
 
 
-PublicKey = Annotated[str, AfterValidator(_public_key)]
+PublicKey = Annotated[str, AfterValidator(_parse_public_key)]
 
 
 class Reader(BaseModel):
@@ -103,19 +103,19 @@ class Host(BaseModel):
     settings: Mapping[Clean, Clean] = {}
 
     @model_validator(mode="after")
-    def _is_pinned(self) -> "Host":
+    def _require_host_key(self) -> "Host":
         if (self.host_key is None) == (self.host_ca is None):
             raise ValueError("give either host_key or host_ca: a host is known by its key")
         return self
 
     @model_validator(mode="after")
-    def _has_passwords_only_as_a_device(self) -> "Host":
+    def _refuse_passwords_of_linux(self) -> "Host":
         if self.platform == "linux" and (self.password_file or self.enable_file):
             raise ValueError("password_file and enable_file are for network devices: use a key")
         return self
 
     @model_validator(mode="after")
-    def _has_a_reader_of_its_own(self) -> "Host":
+    def _require_separate_reader(self) -> "Host":
         if self.reader is not None and self.reader.key == self.key:
             raise ValueError("reader: give it a key of its own, as this one opens both logins")
         if self.reader is not None and self.platform != "linux":
@@ -132,9 +132,9 @@ class Host(BaseModel):
 
     @property
     def for_changing(self) -> "Host":
-        """The host by the login that changes. Raises NotSetUp if nothing may be changed there."""
+        """The host by the login that changes. Raises SetupError on a host without changes."""
         if not self.changes:
-            raise NotSetUp(
+            raise SetupError(
                 f"nothing may be changed on {self.name}: the inventory says `changes: false`. "
                 "Nothing was sent"
             )
@@ -149,27 +149,27 @@ class Host(BaseModel):
     def resolve(self, command: Command) -> Command:
         """Return the command exactly as this host will be told it.
 
-        Raises NotSetUp where a shell would be told what is for a network device, or the reverse.
+        Raises SetupError where a shell would be told what is for a network device, or the reverse.
         """
         if isinstance(command, Shell):
             if self.platform == "linux":
                 by_sudo = self.user != "root"
-                return command.resolved(self.settings, sudo=by_sudo, scripts=self.scripts)
-            raise NotSetUp(
+                return command.resolve(self.settings, sudo=by_sudo, scripts=self.scripts)
+            raise SetupError(
                 f"{self.name} is a network device ({self.platform}) without a shell: "
                 "ask it what is meant for network devices"
             )
         if self.platform == "linux":
-            raise NotSetUp(
+            raise SetupError(
                 f"{self.name} is no network device as the inventory has it: "
                 "name a host with another platform than linux. Nothing was sent"
             )
-        return self._in_its_words(command) if isinstance(command, DeviceCommand) else command
+        return self._translate_command(command) if isinstance(command, DeviceCommand) else command
 
-    def _in_its_words(self, command: DeviceCommand) -> DeviceCommand:
-        worded = command.on(self.platform)
+    def _translate_command(self, command: DeviceCommand) -> DeviceCommand:
+        worded = command.for_platform(self.platform)
         if worded is None:
-            raise NotSetUp(
+            raise SetupError(
                 f"how to ask a {self.platform} such as {self.name} for this is not known "
                 f"(others are asked: {command})"
             )
@@ -185,7 +185,7 @@ class Inventory(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _spread(cls, data: Any) -> Any:
+    def _apply_defaults(cls, data: Any) -> Any:
         file = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
         if not isinstance(file.get("hosts"), dict):
             return cast("Any", data)
@@ -201,7 +201,7 @@ class Inventory(BaseModel):
         return rest | {"hosts": hosts}
 
     @model_validator(mode="after")
-    def _jumps_lead_somewhere(self) -> "Inventory":
+    def _refuse_bad_jumps(self) -> "Inventory":
         for host in self.hosts.values():
             seen = {host.name}
             step = host
@@ -220,9 +220,9 @@ class Inventory(BaseModel):
         try:
             return self.hosts[name]
         except KeyError:
-            close = _alike(name, self.hosts)
+            close = _format_similar(name, self.hosts)
             more = f": did you mean {close}?" if close else ""
-            raise UnknownHost(
+            raise UnknownHostError(
                 f"there is no host {quote_text(name)} in the inventory{more}"
             ) from None
 
@@ -234,10 +234,10 @@ class Inventory(BaseModel):
         """Every host's name with its tags."""
         return {host.name: host.tags for host in self}
 
-    def tagged(self, tag: str | None) -> list[Host]:
+    def list_tagged(self, tag: str | None) -> list[Host]:
         return [host for host in self if tag is None or tag in host.tags]
 
 
-def _alike(name: str, known: Mapping[str, Host]) -> str:
+def _format_similar(name: str, known: Mapping[str, Host]) -> str:
     stem = re.sub(r"\d+$", "", name.lower())
     return ", ".join(sorted(other for other in known if stem and other.startswith(stem))[:3])

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, Field, ValidationError
 
-from connectors.command import Ask, Hint, Query, Shell
-from connectors.trouble import NotUnderstood
+from connectors.command import Hint, Query, QueryRunner, Shell
+from connectors.errors import ParseError
 
 _HINTS = (
     Hint(
@@ -45,27 +45,27 @@ class DiskUse:
     busy: float
 
     @property
-    def requests(self) -> float:
+    def request_rate(self) -> float:
         return self.reads + self.writes
 
     @property
     def request_kib(self) -> float:
         """How large a request is on average; 0 where there was none."""
-        return (self.read_kib + self.written_kib) / self.requests if self.requests else 0.0
+        return (self.read_kib + self.written_kib) / self.request_rate if self.request_rate else 0.0
 
     @property
-    def wait(self) -> float:
+    def average_wait(self) -> float:
         """How many milliseconds a request took on average."""
         taken = self.reads * self.read_await + self.writes * self.write_await
-        return taken / self.requests if self.requests else 0.0
+        return taken / self.request_rate if self.request_rate else 0.0
 
     @property
-    def saturated(self) -> bool:
+    def is_saturated(self) -> bool:
         """The device is busy without a pause and its requests wait for each other.
 
         Busy alone says little: a device that serves several at once may have room left.
         """
-        return self.busy >= _BUSY and (self.wait >= _PATIENCE or self.queue >= 8)
+        return self.busy >= _BUSY and (self.average_wait >= _PATIENCE or self.queue >= 8)
 
     @property
     def pattern(self) -> str:
@@ -74,31 +74,31 @@ class DiskUse:
         return "sequential" if self.request_kib >= _SEQUENTIAL_FROM else "mixed"
 
     def __str__(self) -> str:
-        if not self.requests:
+        if not self.request_rate:
             return f"{self.device} was idle"
         return (
             f"{self.device} was busy {self.busy:.0f} % of the time with {self.reads:.0f} reads "
             f"and {self.writes:.0f} writes a second of {self.request_kib:.0f} KiB, "
-            f"{self.wait:.1f} ms each"
+            f"{self.average_wait:.1f} ms each"
         )
 
 
-def sample(ask: Ask, host: str, seconds: int) -> tuple[DiskUse, ...]:
-    """Watch the disks for some seconds. Raises CommandFailed where sysstat is missing."""
-    told = ask(host, in_json(seconds))
-    return ask(host, in_text(seconds)) if told is None else told
+def read_disk_use(run_query: QueryRunner, host: str, seconds: int) -> tuple[DiskUse, ...]:
+    """Watch the disks for some seconds. Raises CommandError where sysstat is missing."""
+    told = run_query(host, query_json(seconds))
+    return run_query(host, query_text(seconds)) if told is None else told
 
 
-def in_json(seconds: int) -> Query[tuple[DiskUse, ...] | None]:
-    """Ask in JSON; None means that this iostat has none, and shows its usage instead."""
-    return Query(_shell("-o", "JSON", seconds=seconds), parse_json, frozenset({0, 1}))
+def query_json(seconds: int) -> Query[tuple[DiskUse, ...] | None]:
+    """Query in JSON; None means that this iostat has none, and shows its usage instead."""
+    return Query(_make_command("-o", "JSON", seconds=seconds), parse_json, frozenset({0, 1}))
 
 
-def in_text(seconds: int) -> Query[tuple[DiskUse, ...]]:
-    return Query(_shell("-k", seconds=seconds), parse_text)
+def query_text(seconds: int) -> Query[tuple[DiskUse, ...]]:
+    return Query(_make_command("-k", seconds=seconds), parse_text)
 
 
-def _shell(*options: str, seconds: int) -> Shell:
+def _make_command(*options: str, seconds: int) -> Shell:
     # One sample, and -y leaves out the averages since the host was started.
     words = ("iostat", "-x", "-y", *options, str(seconds), "1")
     return Shell(words, hints=_HINTS, deadline=seconds + 30)
@@ -116,7 +116,7 @@ class _Disk(BaseModel):
     busy: float = Field(alias="util")
 
     @property
-    def use(self) -> DiskUse:
+    def disk_use(self) -> DiskUse:
         return DiskUse(**self.model_dump())
 
 
@@ -143,21 +143,21 @@ def parse_json(answer: str) -> tuple[DiskUse, ...] | None:
         (host,) = _Answer.model_validate_json(answer).sysstat.hosts
     except ValidationError as error:
         wrong = error.errors()[0]["msg"]
-        raise NotUnderstood(f"iostat answered {answer[:200]!r}: {wrong}") from None
-    return tuple(disk.use for disk in host.statistics[0].disk)
+        raise ParseError(f"iostat answered {answer[:200]!r}: {wrong}") from None
+    return tuple(disk.disk_use for disk in host.statistics[0].disk)
 
 
 def parse_text(answer: str) -> tuple[DiskUse, ...]:
     """Read the last table; its columns differ between versions, and their heads do not."""
     tables = re.split(r"(?m)^Device:?\s", answer)
     if len(tables) < 2:
-        raise NotUnderstood(f"iostat answered {answer[:200]!r}, without a table of devices")
+        raise ParseError(f"iostat answered {answer[:200]!r}, without a table of devices")
     head, *rows = filter(None, tables[-1].splitlines())
     columns = head.split()
-    return tuple(_row(columns, row.split()) for row in rows)
+    return tuple(_parse_row(columns, row.split()) for row in rows)
 
 
-def _row(columns: Sequence[str], row: Sequence[str]) -> DiskUse:
+def _parse_row(columns: Sequence[str], row: Sequence[str]) -> DiskUse:
     told: Mapping[str, str] = dict(zip(columns, row[1:], strict=False))
     named = {
         "disk_device": row[0],
@@ -167,6 +167,6 @@ def _row(columns: Sequence[str], row: Sequence[str]) -> DiskUse:
         **{name: told.get(name) for name in ("r_await", "w_await")},
     }
     try:
-        return _Disk.model_validate(named).use
+        return _Disk.model_validate(named).disk_use
     except ValidationError:
-        raise NotUnderstood(f"iostat told {' '.join(row)[:200]!r}, which lacks columns") from None
+        raise ParseError(f"iostat told {' '.join(row)[:200]!r}, which lacks columns") from None

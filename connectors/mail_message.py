@@ -4,27 +4,27 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Message:
+class MailMessage:
     """One message that waits. sender: "" for a bounce. age: seconds. size: bytes, rounded.
 
     frozen: nobody tries to deliver it before a person says so. left: to whom it is still to be
     delivered.
     """
 
-    age: int
-    size: int
-    name: str
+    age_seconds: int
+    size_bytes: int
+    id: str
     sender: str
-    frozen: bool
-    left: list[str] = field(default_factory=list[str])
+    is_frozen: bool
+    recipients: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True)
-class Queue:
+class MailQueue:
     """messages: all of them, or the first of very many. scripts: the script that sent it, once
     for each message where that is known. more: messages that are only counted.
     """
 
-    messages: tuple[Message, ...]
+    messages: tuple[MailMessage, ...]
     scripts: tuple[str, ...]
-    more: int = 0
+    unlisted_count: int = 0

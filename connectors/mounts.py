@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, Field, ValidationError
 
-from connectors.command import Hint, Query, Shell, clean
+from connectors.command import Hint, Query, Shell, refuse_invisible
+from connectors.errors import ParseError
 from connectors.sudo import SudoRule
-from connectors.trouble import NotUnderstood
 
 _NO_EXPORTFS = Hint(
     r"exportfs.*(not found|No such file)",
@@ -39,11 +39,13 @@ class Mount:
     target: str
     source: str
     type: str
-    number: str
+    device_number: str
 
 
-def exports() -> Query[tuple[Export, ...]]:
-    shell = Shell(("exportfs", "-s"), root=True, trouble=_EXPORTFS_TROUBLE, hints=(_NO_EXPORTFS,))
+def query_exports() -> Query[tuple[Export, ...]]:
+    shell = Shell(
+        ("exportfs", "-s"), root=True, error_pattern=_EXPORTFS_TROUBLE, hints=(_NO_EXPORTFS,)
+    )
     return Query(shell, parse_exports)
 
 
@@ -53,44 +55,44 @@ def parse_exports(answer: str) -> tuple[Export, ...]:
     for line in filter(None, answer.splitlines()):
         match = _EXPORT.fullmatch(line)
         if match is None:
-            raise NotUnderstood(f"exportfs answered {line[:200]!r}, which is no export")
-        found.append(Export(_unescaped(match[1]), match[2], tuple(match[3].split(","))))
+            raise ParseError(f"exportfs answered {line[:200]!r}, which is no export")
+        found.append(Export(_unescape_path(match[1]), match[2], tuple(match[3].split(","))))
     return tuple(found)
 
 
-def _unescaped(path: str) -> str:
+def _unescape_path(path: str) -> str:
     read = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8) & 255]), path.encode())
     try:
-        return clean(read.decode())
+        return refuse_invisible(read.decode())
     except ValueError:
-        raise NotUnderstood(f"the export {path[:200]!r} has a name that nobody can read") from None
+        raise ParseError(f"the export {path[:200]!r} has a name that nobody can read") from None
 
 
-def mount_of(path: str) -> Query[Mount]:
-    """Ask on which mount a path lies. The path is one that the host told."""
+def query_mount(path: str) -> Query[Mount]:
+    """Query on which mount a path lies. The path is one that the host told."""
     columns = "TARGET,SOURCE,FSTYPE,MAJ:MIN"
     # -v leaves out what btrfs and bind mounts write behind the source, such as [/subvolume].
     shell = Shell(("findmnt", "-J", "-v", "-o", columns, "-T", path), hints=(_NOT_THERE,))
     return Query(shell, parse_mount)
 
 
-class _Told(BaseModel):
+class _FindmntFilesystem(BaseModel):
     target: str
     source: str
     fstype: str
     number: str = Field(alias="maj:min")
 
 
-class _Answer(BaseModel):
-    filesystems: list[_Told] = Field(min_length=1, max_length=1)
+class _FindmntOutput(BaseModel):
+    filesystems: list[_FindmntFilesystem] = Field(min_length=1, max_length=1)
 
 
 def parse_mount(answer: str) -> Mount:
     try:
-        (told,) = _Answer.model_validate_json(answer).filesystems
+        (told,) = _FindmntOutput.model_validate_json(answer).filesystems
     except ValidationError:
-        raise NotUnderstood(f"findmnt answered {answer[:200]!r} instead of one mount") from None
+        raise ParseError(f"findmnt answered {answer[:200]!r} instead of one mount") from None
     return Mount(told.target, told.source, told.fstype, told.number.strip())
 
 
-SUDO = (SudoRule("/usr/sbin/exportfs", "-s", reads=True),)
+SUDO = (SudoRule("/usr/sbin/exportfs", "-s", read_only=True),)

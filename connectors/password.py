@@ -4,8 +4,8 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from connectors.command import UncleanText, clean
-from connectors.trouble import NotSetUp
+from connectors.command import InvisibleCharacterError, refuse_invisible
+from connectors.errors import SetupError
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Password:
     text: str = field(repr=False)
 
 
-def load(path: Path) -> Password:
+def load_password(path: Path) -> Password:
     """Return the password in the first line of a file.
 
     A file that others on this machine can read is refused, as a key would be.
@@ -24,26 +24,26 @@ def load(path: Path) -> Password:
     try:
         mode = path.stat().st_mode
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise NotSetUp(
+            raise SetupError(
                 f"the password file {path} is open to others on this machine: chmod 600 {path}"
             )
         text = path.read_bytes().decode()  # as it is: no line end is made another
     except (OSError, UnicodeDecodeError) as trouble:
         why = trouble.strerror if isinstance(trouble, OSError) else "it is no UTF-8 text"
-        raise NotSetUp(
+        raise SetupError(
             f"the password file {path} cannot be read ({why}): put the password there"
         ) from None
-    return Password(path, _one_line(text, path))
+    return Password(path, _require_one_line(text, path))
 
 
-def _one_line(text: str, path: Path) -> str:
+def _require_one_line(text: str, path: Path) -> str:
     """Refuse what would be more than an answer to one question of the device."""
     try:
-        word = clean(text.removesuffix("\n"))
-    except UncleanText:
+        word = refuse_invisible(text.removesuffix("\n"))
+    except InvisibleCharacterError:
         word = ""
     if not word:
-        raise NotSetUp(
+        raise SetupError(
             f"the password file {path} must hold one line, the password, and nothing else"
         )
     return word

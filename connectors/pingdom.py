@@ -16,8 +16,8 @@ from ipaddress import ip_address
 from xml.parsers import expat
 
 from connectors.command import Fetch, Query, Setting
-from connectors.public import Address, is_public
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
+from connectors.public_addresses import Address, is_public
 
 _NAMESPACE = "http://www.pingdom.com/ns/PingdomRSSNamespace"
 _WANTED = {f"{_NAMESPACE} {name}": name for name in ("ip", "ipv6", "state")}
@@ -42,12 +42,12 @@ _FETCH = Fetch(
     networks=Setting("pingdom.feed_networks", "", pattern=r"[0-9A-Fa-f:./,]*"),
     authority=Setting("pingdom.feed_authority", "", pattern=r"([\w-][\w./-]*)?"),
     proxy=Setting("pingdom.feed_proxy", "", pattern=r"(http://[\w.:\[\]-]+/?)?"),
-    types=("application/rss+xml", "application/xml", "text/xml", "text/plain"),
+    media_types=("application/rss+xml", "application/xml", "text/xml", "text/plain"),
 )
 
 
 @dataclass(frozen=True)
-class Feed:
+class ProbeFeed:
     """The addresses of active probes, and how many probes are listed that are not active.
 
     built: when the feed says that it was made, as it says it; "" if it does not.
@@ -56,13 +56,13 @@ class Feed:
     """
 
     addresses: frozenset[Address]
-    inactive: int = 0
-    built: str = ""
-    odd: Sequence[str] = ()
-    doubtful: frozenset[Address] = frozenset()
-    unread: frozenset[int] = frozenset()
+    inactive_count: int = 0
+    built_at: str = ""
+    skip_reasons: Sequence[str] = ()
+    skipped_addresses: frozenset[Address] = frozenset()
+    unreadable_versions: frozenset[int] = frozenset()
 
-    def list_kept(self, old: Collection[Address]) -> frozenset[Address]:
+    def list_kept_addresses(self, old: Collection[Address]) -> frozenset[Address]:
         """Return the addresses of a host's list that may belong to skipped items.
 
         They stay on the list. Where a skipped item's address cannot be read, it may be any
@@ -72,33 +72,33 @@ class Feed:
             address
             for address in old
             if address not in self.addresses
-            and (address in self.doubtful or address.version in self.unread)
+            and (address in self.skipped_addresses or address.version in self.unreadable_versions)
         )
 
 
-def feed() -> Query[Feed]:
-    """Ask for the feed that the host's inventory entry names: Pingdom's own by default."""
-    return Query(_FETCH, parse)
+def query_feed() -> Query[ProbeFeed]:
+    """Query the feed that the host's inventory entry names: Pingdom's own by default."""
+    return Query(_FETCH, parse_feed)
 
 
-def parse(text: str) -> Feed:
-    """Understand the feed or a plain list. Raises NotUnderstood if it is not to be believed."""
-    found = _from_rss(text) if text.lstrip().startswith("<") else _from_list(text)
+def parse_feed(text: str) -> ProbeFeed:
+    """Understand the feed or a plain list. Raises ParseError if it is not to be believed."""
+    found = _parse_rss(text) if text.lstrip().startswith("<") else _parse_list(text)
     if not _FEWEST <= len(found.addresses) <= _MOST:
-        raise _refusal(
+        raise _make_refusal(
             f"it has {len(found.addresses)} addresses of active probes, and fewer than {_FEWEST} "
             f"or more than {_MOST} cannot be right"
         )
     return found
 
 
-def _refusal(why: str) -> NotUnderstood:
-    return NotUnderstood(
+def _make_refusal(why: str) -> ParseError:
+    return ParseError(
         f"Pingdom's feed is refused as a whole, and hosts keep the list that they have: {why}"
     )
 
 
-class _OddItemError(Exception):
+class _InvalidItemError(Exception):
     """An item is not as it must be."""
 
 
@@ -106,55 +106,55 @@ class _OddItemError(Exception):
 class _Item:
     """What one item names, as far as it can be understood. odd: why it is to be skipped."""
 
-    active: bool = True
+    is_active: bool = True
     addresses: set[Address] = field(default_factory=set[Address])
-    odd: list[str] = field(default_factory=list[str])
-    unread: set[int] = field(default_factory=set[int])
+    errors: list[str] = field(default_factory=list[str])
+    unreadable_versions: set[int] = field(default_factory=set[int])
 
 
-def _collect(items: Mapping[str, _Item], built: str = "") -> Feed:
-    """Make a feed of items by where they stand. Raises NotUnderstood if too many are odd."""
-    odd = [f"{where} {', and '.join(item.odd)}" for where, item in items.items() if item.odd]
+def _make_feed(items: Mapping[str, _Item], built: str = "") -> ProbeFeed:
+    """Make a feed of items by where they stand. Raises ParseError if too many are odd."""
+    odd = [f"{where} {', and '.join(item.errors)}" for where, item in items.items() if item.errors]
     if len(odd) >= _FEWEST_ODD and len(odd) * _ODD_SHARE > len(items):
-        raise _refusal(
+        raise _make_refusal(
             f"{len(odd)} of its {len(items)} items cannot be understood, more than "
             f"{100 // _ODD_SHARE} %; the first: {odd[0]}"
         )
-    active = [item for item in items.values() if item.active]
-    skipped = [item for item in active if item.odd]
-    return Feed(
-        frozenset(address for item in active if not item.odd for address in item.addresses),
+    active = [item for item in items.values() if item.is_active]
+    skipped = [item for item in active if item.errors]
+    return ProbeFeed(
+        frozenset(address for item in active if not item.errors for address in item.addresses),
         len(items) - len(active),
         built,
         odd,
         frozenset(address for item in skipped for address in item.addresses),
-        frozenset(version for item in skipped for version in item.unread),
+        frozenset(version for item in skipped for version in item.unreadable_versions),
     )
 
 
-def _from_list(text: str) -> Feed:
+def _parse_list(text: str) -> ProbeFeed:
     lines = text.removesuffix("\n").split("\n")
     if len(lines) > _MOST:
-        raise _refusal(f"it has more than {_MOST} lines")
-    return _collect({f"line {n}": _line(line) for n, line in enumerate(lines, 1)})
+        raise _make_refusal(f"it has more than {_MOST} lines")
+    return _make_feed({f"line {n}": _parse_line(line) for n, line in enumerate(lines, 1)})
 
 
-def _line(line: str) -> _Item:
+def _parse_line(line: str) -> _Item:
     try:
-        return _Item(addresses={_address(line.removesuffix("\r"))})
-    except _OddItemError as odd:
-        return _Item(odd=[str(odd)], unread=set(_KINDS))
+        return _Item(addresses={_parse_address(line.removesuffix("\r"))})
+    except _InvalidItemError as odd:
+        return _Item(errors=[str(odd)], unreadable_versions=set(_KINDS))
 
 
-def _address(text: str) -> Address:
+def _parse_address(text: str) -> Address:
     """Return an address written as addresses are: alone, without mask, zone and leading zeros."""
     shown = repr(text[:60])
     try:
         address = ip_address(text if "%" not in text else "")
     except ValueError:
-        raise _OddItemError(f"holds {shown}, which is no address") from None
+        raise _InvalidItemError(f"holds {shown}, which is no address") from None
     if not is_public(address):
-        raise _OddItemError(f"holds {shown}, which is not one machine's on the internet")
+        raise _InvalidItemError(f"holds {shown}, which is not one machine's on the internet")
     return address
 
 
@@ -164,103 +164,103 @@ class _Probe:
 
     texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
-    def text(self, name: str) -> str:
+    def get_text(self, name: str) -> str:
         said = self.texts.get(name, [])
         if len(said) > 1:
-            raise _OddItemError(f"has {len(said)} elements named {name}")
+            raise _InvalidItemError(f"has {len(said)} elements named {name}")
         return said[0].strip(" \t\r\n") if said else ""
 
 
 @dataclass
-class _Reader:
+class _FeedReader:
     """Follows the document as it is parsed, and keeps the few texts that matter."""
 
     path: list[str] = field(default_factory=list[str])
-    heard: str | None = None
+    text: str | None = None
     probes: list[_Probe] = field(default_factory=list[_Probe])
-    built: str = ""
+    built_at: str = ""
 
-    def start(self, name: str, _attributes: object) -> None:
+    def start_element(self, name: str, _attributes: object) -> None:
         self.path.append(name)
         if len(self.path) > _DEEPEST:
-            raise _refusal(f"its elements lie more than {_DEEPEST} deep in each other")
-        if self.path[0] != "rss" or self.heard is not None:
-            raise _refusal(f"there should be no {name[:60]!r} where there is one")
+            raise _make_refusal(f"its elements lie more than {_DEEPEST} deep in each other")
+        if self.path[0] != "rss" or self.text is not None:
+            raise _make_refusal(f"there should be no {name[:60]!r} where there is one")
         if tuple(self.path) == _ITEM:
             self.probes.append(_Probe())
             if len(self.probes) > _MOST:
-                raise _refusal(f"it lists more than {_MOST} probes")
-        if self._matters():
-            self.heard = ""
+                raise _make_refusal(f"it lists more than {_MOST} probes")
+        if self._is_wanted():
+            self.text = ""
 
-    def words(self, text: str) -> None:
-        if self.heard is not None:
-            self.heard += text
-            if len(self.heard) > _LONGEST:
-                raise _refusal(f"an element of it holds more than {_LONGEST} characters")
+    def add_text(self, text: str) -> None:
+        if self.text is not None:
+            self.text += text
+            if len(self.text) > _LONGEST:
+                raise _make_refusal(f"an element of it holds more than {_LONGEST} characters")
 
-    def end(self, name: str) -> None:
-        if self.heard is not None:
+    def end_element(self, name: str) -> None:
+        if self.text is not None:
             if tuple(self.path) == _BUILT:
-                self.built = self.heard.strip() if _DATE.fullmatch(self.heard.strip()) else ""
+                self.built_at = self.text.strip() if _DATE.fullmatch(self.text.strip()) else ""
             else:
-                self.probes[-1].texts.setdefault(_WANTED[name], []).append(self.heard)
-            self.heard = None
+                self.probes[-1].texts.setdefault(_WANTED[name], []).append(self.text)
+            self.text = None
         self.path.pop()
 
-    def _matters(self) -> bool:
+    def _is_wanted(self) -> bool:
         *outer, name = self.path
         return tuple(self.path) == _BUILT or (tuple(outer) == _ITEM and name in _WANTED)
 
 
-def _from_rss(text: str) -> Feed:
-    reader = _read(text)
-    items = {f"probe {n}": _item(probe) for n, probe in enumerate(reader.probes, 1)}
-    return _collect(items, reader.built)
+def _parse_rss(text: str) -> ProbeFeed:
+    reader = _read_document(text)
+    items = {f"probe {n}": _parse_item(probe) for n, probe in enumerate(reader.probes, 1)}
+    return _make_feed(items, reader.built_at)
 
 
-def _item(probe: _Probe) -> _Item:
+def _parse_item(probe: _Probe) -> _Item:
     item = _Item()
     for name, version in (("ip", 4), ("ipv6", 6)):
         try:
-            text = probe.text(name)
+            text = probe.get_text(name)
             if text in ("", "NULL"):
                 continue
-            address = _address(text)
+            address = _parse_address(text)
             item.addresses.add(address)
             if address.version != version:
-                raise _OddItemError(f"holds {text!r} in the place of an IPv{version} address")
-        except _OddItemError as odd:
-            item.odd.append(str(odd))
-            item.unread.add(version)
-    if not item.addresses and not item.odd:
-        item.odd.append("has no address")
-        item.unread.update(_KINDS)
+                raise _InvalidItemError(f"holds {text!r} in the place of an IPv{version} address")
+        except _InvalidItemError as odd:
+            item.errors.append(str(odd))
+            item.unreadable_versions.add(version)
+    if not item.addresses and not item.errors:
+        item.errors.append("has no address")
+        item.unreadable_versions.update(_KINDS)
     try:
-        state = probe.text("state")
+        state = probe.get_text("state")
         if state.lower() not in ("active", "inactive"):
-            raise _OddItemError(f"is {state[:60]!r}, and neither active nor inactive")
-        item.active = state.lower() == "active"
-    except _OddItemError as odd:
-        item.odd.append(str(odd))
+            raise _InvalidItemError(f"is {state[:60]!r}, and neither active nor inactive")
+        item.is_active = state.lower() == "active"
+    except _InvalidItemError as odd:
+        item.errors.append(str(odd))
     return item
 
 
-def _read(text: str) -> _Reader:
+def _read_document(text: str) -> _FeedReader:
     """Parse without building a tree, and without document types: they declare entities."""
-    reader = _Reader()
+    reader = _FeedReader()
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
-    parser.StartElementHandler = reader.start
-    parser.EndElementHandler = reader.end
-    parser.CharacterDataHandler = reader.words
+    parser.StartElementHandler = reader.start_element
+    parser.EndElementHandler = reader.end_element
+    parser.CharacterDataHandler = reader.add_text
     parser.StartDoctypeDeclHandler = _refuse_doctype
     try:
         parser.Parse(text, True)  # noqa: FBT003 - expat takes no keywords: this is all of it
     except expat.ExpatError as trouble:
-        raise _refusal(f"it is no well-formed XML ({trouble})") from None
+        raise _make_refusal(f"it is no well-formed XML ({trouble})") from None
     return reader
 
 
 def _refuse_doctype(*_declared: object) -> None:
-    raise _refusal("it declares a document type, which the feed never did")
+    raise _make_refusal("it declares a document type, which the feed never did")

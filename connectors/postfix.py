@@ -11,10 +11,10 @@ from typing import Annotated
 from pydantic import BaseModel, Field, ValidationError
 
 from connectors.command import Hint, Query, Shell
-from connectors.mail_message import Message, Queue
+from connectors.errors import ParseError
+from connectors.mail_message import MailMessage, MailQueue
 from connectors.script import Script
 from connectors.sudo import SudoRule
-from connectors.trouble import NotUnderstood
 
 _MARK = "--- messages"
 # Characters that are told of the queue; of the rest only how many messages it has is.
@@ -31,7 +31,7 @@ _SCRIPT = Script(
     f"| head -n {_OPENED}); "
     '[ -z "$names" ] || postcat -qh $names 2>/dev/null '
     "| grep -aiE '^X-PHP-(Originating-)?Script: '; true",
-    words=0,
+    argument_count=0,
 )
 _HINTS = (
     Hint(r"illegal option|usage: postqueue", "this Postfix is older than 3.1 and tells no JSON"),
@@ -42,13 +42,13 @@ _HINTS = (
 )
 
 
-def runs_here() -> Query[bool]:
-    """Ask whether the host's mail server is Postfix."""
+def query_is_installed() -> Query[bool]:
+    """Query whether the host's mail server is Postfix."""
     words = ("sh", "-c", "if command -v postqueue; then :; fi")
-    return Query(Shell(words), parse_runs_here)
+    return Query(Shell(words), parse_is_installed)
 
 
-def queue() -> Query[Queue]:
+def query_queue() -> Query[MailQueue]:
     return Query(Shell((_SCRIPT,), root=True, hints=_HINTS, deadline=120), parse_queue)
 
 
@@ -56,7 +56,7 @@ class _Recipient(BaseModel):
     address: str
 
 
-class _Told(BaseModel):
+class _PostqueueMessage(BaseModel):
     queue_name: str
     queue_id: str
     arrival_time: Annotated[int, Field(ge=0)]
@@ -65,43 +65,43 @@ class _Told(BaseModel):
     recipients: list[_Recipient]
 
 
-def parse_runs_here(answer: str) -> bool:
+def parse_is_installed(answer: str) -> bool:
     if answer and not re.fullmatch(r"/\S+/postqueue\n", answer):
-        raise NotUnderstood(f"the host answered {answer[:80]!r} instead of where postqueue is")
+        raise ParseError(f"the host answered {answer[:80]!r} instead of where postqueue is")
     return bool(answer)
 
 
-def parse_queue(answer: str) -> Queue:
+def parse_queue(answer: str) -> MailQueue:
     told = re.fullmatch(rf"(\d{{1,11}})\n((?:\{{.*\n)*){_MARK} (\d+)\n((?:.*\n)*)", answer)
     if told is None:
-        raise NotUnderstood(f"Postfix answered {answer[:200]!r} and no queue")
+        raise ParseError(f"Postfix answered {answer[:200]!r} and no queue")
     now, listed, count, headers = told.groups()
-    messages = tuple(_message(line, int(now)) for line in listed.splitlines())
-    return Queue(messages, tuple(_scripts(headers)), int(count) - len(messages))
+    messages = tuple(_parse_message(line, int(now)) for line in listed.splitlines())
+    return MailQueue(messages, tuple(_parse_scripts(headers)), int(count) - len(messages))
 
 
-def _message(line: str, now: int) -> Message:
+def _parse_message(line: str, now: int) -> MailMessage:
     try:
-        told = _Told.model_validate_json(line)
+        told = _PostqueueMessage.model_validate_json(line)
     except ValidationError:
-        raise NotUnderstood(f"Postfix's queue holds {line[:160]!r}") from None
-    return Message(
-        age=max(0, now - told.arrival_time),
-        size=told.message_size,
-        name=told.queue_id,
+        raise ParseError(f"Postfix's queue holds {line[:160]!r}") from None
+    return MailMessage(
+        age_seconds=max(0, now - told.arrival_time),
+        size_bytes=told.message_size,
+        id=told.queue_id,
         # Bounces have no sender, and Postfix tells them so.
         sender="" if told.sender == "MAILER-DAEMON" else told.sender,
-        frozen=told.queue_name == "hold",
-        left=[recipient.address for recipient in told.recipients],
+        is_frozen=told.queue_name == "hold",
+        recipients=[recipient.address for recipient in told.recipients],
     )
 
 
-def _scripts(headers: str) -> Iterator[str]:
+def _parse_scripts(headers: str) -> Iterator[str]:
     for line in headers.splitlines():
         found = re.fullmatch(r"X-PHP-\S+: *(.*)", line, re.IGNORECASE)
         if found is None:
-            raise NotUnderstood(f"a message in Postfix's queue has the header {line[:160]!r}")
+            raise ParseError(f"a message in Postfix's queue has the header {line[:160]!r}")
         yield found[1].strip()
 
 
-SUDO = (SudoRule(_SCRIPT, reads=True),)
+SUDO = (SudoRule(_SCRIPT, read_only=True),)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
-from connectors.sudo import Fits, SudoRule
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
+from connectors.sudo import SudoRule, WordPattern
 
 _HINTS = (
     Hint(r"must be super-user", "mdadm needs root: the login's sudo rule for it is missing"),
@@ -31,17 +31,17 @@ _MEMBER = re.compile(r"^\s+(?:\d+|-)\s+\d+\s+\d+\s+(?:\d+|-)\s+(?P<state>\S.*?)\
 
 
 @dataclass(frozen=True)
-class Progress:
+class ArrayProgress:
     """What runs over a whole array. minutes: how long it has still to go. speed: KiB/s."""
 
     action: str
     percent: float
-    minutes: float
+    minutes_left: float
     speed: int
 
 
 @dataclass(frozen=True)
-class Array:
+class RaidArray:
     """One array as /proc/mdstat tells it.
 
     level: "" while it is not active. wanted, working: members, None where the level has no
@@ -49,21 +49,25 @@ class Array:
     """
 
     name: str
-    active: bool
+    is_active: bool
     level: str
-    read_only: bool = False
-    wanted: int | None = None
-    working: int | None = None
-    progress: Progress | None = None
-    waiting: bool = False
+    is_read_only: bool = False
+    member_count: int | None = None
+    working_count: int | None = None
+    progress: ArrayProgress | None = None
+    is_waiting: bool = False
 
     @property
-    def degraded(self) -> bool:
-        return self.wanted is not None and self.working is not None and self.working < self.wanted
+    def is_degraded(self) -> bool:
+        return (
+            self.member_count is not None
+            and self.working_count is not None
+            and self.working_count < self.member_count
+        )
 
 
 @dataclass(frozen=True)
-class Detail:
+class ArrayDetail:
     """What mdadm adds. members: each with its state, such as ("/dev/sda", "active sync").
 
     A member that is missing has the state "removed" and no name.
@@ -76,78 +80,78 @@ class Detail:
     members: tuple[tuple[str, str], ...]
 
 
-def arrays() -> Query[tuple[Array, ...]]:
-    """Ask for every array. A kernel whose md driver was never loaded has no such file."""
+def query_arrays() -> Query[tuple[RaidArray, ...]]:
+    """Query every array. A kernel whose md driver was never loaded has no such file."""
     script = "if [ -e /proc/mdstat ]; then exec cat /proc/mdstat; fi"
     return Query(Shell(("sh", "-c", script, "keyturn")), parse_arrays)
 
 
-def detail(name: str) -> Query[Detail]:
-    """Ask mdadm about one array, by the name that the kernel told."""
+def query_detail(name: str) -> Query[ArrayDetail]:
+    """Query mdadm about one array, by the name that the kernel told."""
     return Query(
         Shell(("mdadm", "--detail", f"/dev/{name}"), root=True, hints=_HINTS), parse_detail
     )
 
 
-def mismatches(names: Iterable[str]) -> Query[Mapping[str, int]]:
-    """Ask how many sectors differed in the last check of each array that can be checked."""
+def query_mismatches(names: Iterable[str]) -> Query[Mapping[str, int]]:
+    """Query how many sectors differed in the last check of each array that can be checked."""
     files = tuple(f"/sys/block/{name}/md/mismatch_cnt" for name in names)
     return Query(
         Shell(("grep", "-s", "-H", "^", "--", *files)), parse_mismatches, frozenset({0, 1, 2})
     )
 
 
-def parse_arrays(answer: str) -> tuple[Array, ...]:
+def parse_arrays(answer: str) -> tuple[RaidArray, ...]:
     if answer and not answer.startswith("Personalities :"):
-        raise NotUnderstood(f"/proc/mdstat begins with {answer[:80]!r}")
+        raise ParseError(f"/proc/mdstat begins with {answer[:80]!r}")
     blocks = re.split(r"(?m)^(?=md)", answer)[1:]
-    return tuple(_array(block.split("\nunused devices:")[0]) for block in blocks)
+    return tuple(_parse_array(block.split("\nunused devices:")[0]) for block in blocks)
 
 
-def _array(block: str) -> Array:
+def _parse_array(block: str) -> RaidArray:
     first, *rest = block.splitlines()
     match = _ARRAY.match(first)
     if match is None:
-        raise NotUnderstood(f"/proc/mdstat holds {first[:200]!r}, which is no array")
+        raise ParseError(f"/proc/mdstat holds {first[:200]!r}, which is no array")
     more = "\n".join(rest)
     counts, progress = _COUNTS.search(more), _PROGRESS.search(more)
-    return Array(
+    return RaidArray(
         name=match["name"],
-        active=match["state"] == "active",
+        is_active=match["state"] == "active",
         level=match["level"] or "",
-        read_only=bool(match["only"]),
-        wanted=int(counts[1]) if counts else None,
-        working=int(counts[2]) if counts else None,
-        progress=_progress(progress) if progress else None,
-        waiting=bool(_WAITING.search(more)),
+        is_read_only=bool(match["only"]),
+        member_count=int(counts[1]) if counts else None,
+        working_count=int(counts[2]) if counts else None,
+        progress=_make_progress(progress) if progress else None,
+        is_waiting=bool(_WAITING.search(more)),
     )
 
 
-def _progress(match: re.Match[str]) -> Progress:
-    return Progress(
+def _make_progress(match: re.Match[str]) -> ArrayProgress:
+    return ArrayProgress(
         match["action"], float(match["percent"]), float(match["minutes"]), int(match["speed"])
     )
 
 
-def parse_detail(answer: str) -> Detail:
+def parse_detail(answer: str) -> ArrayDetail:
     """Read `KEY : VALUE` lines, then the table of members."""
     told = dict(re.findall(r"(?m)^ *([A-Z][A-Za-z ]*?) : (.*?) *$", answer))
     _, head, table = answer.partition("RaidDevice State\n")
     if not head or not {"Raid Level", "State"} <= told.keys():
-        raise NotUnderstood(f"mdadm answered {answer[:200]!r}, which is no array's detail")
-    return Detail(
+        raise ParseError(f"mdadm answered {answer[:200]!r}, which is no array's detail")
+    return ArrayDetail(
         level=told["Raid Level"],
         state=told["State"],
         layout=told.get("Layout", "").replace("-unknown-", ""),
         chunk=told.get("Chunk Size", ""),
-        members=tuple(_member(line) for line in table.splitlines() if line.strip()),
+        members=tuple(_parse_member(line) for line in table.splitlines() if line.strip()),
     )
 
 
-def _member(line: str) -> tuple[str, str]:
+def _parse_member(line: str) -> tuple[str, str]:
     match = _MEMBER.match(line)
     if match is None:
-        raise NotUnderstood(f"mdadm told {line[:200]!r}, which is no member of an array")
+        raise ParseError(f"mdadm told {line[:200]!r}, which is no member of an array")
     state, slash, device = match["state"].partition("/dev/")
     return (slash + device, state.strip())
 
@@ -157,9 +161,11 @@ def parse_mismatches(answer: str) -> Mapping[str, int]:
     for line in answer.splitlines():
         match = re.fullmatch(r"/sys/block/([A-Za-z0-9_]+)/md/mismatch_cnt:(\d+)", line)
         if match is None:
-            raise NotUnderstood(f"{line[:200]!r} is no count of mismatches")
+            raise ParseError(f"{line[:200]!r} is no count of mismatches")
         found[match[1]] = int(match[2])
     return found
 
 
-SUDO = (SudoRule("/usr/sbin/mdadm", "--detail", Fits(r"/dev/md[A-Za-z0-9_]*"), reads=True),)
+SUDO = (
+    SudoRule("/usr/sbin/mdadm", "--detail", WordPattern(r"/dev/md[A-Za-z0-9_]*"), read_only=True),
+)

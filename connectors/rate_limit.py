@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Setting, Shell
+from connectors.errors import ParseError
 from connectors.script import Script
 from connectors.sudo import SudoRule
-from connectors.trouble import NotUnderstood
 
 _CONFIGURATION = Setting("nginx.config", "/etc/nginx/nginx.conf", pattern=r"/[\w./-]+")
 _LOGS = Setting(
@@ -28,7 +28,7 @@ _SCRIPT = Script(
     "zcat -f $files | grep -oE '(limiting requests|delaying request)(, dry run)?, excess: [0-9.]+,"
     '? by zone "[^"]*"\' | sed -E \'s/(, dry run)?, excess: [0-9.]+,?//; s/"//g\' | sort | '
     "uniq -c; true",
-    words=1,
+    argument_count=1,
 )
 _HINTS = (
     Hint(r"nginx: .*not found", "this host has no nginx"),
@@ -42,7 +42,7 @@ _HINTS = (
 
 
 @dataclass(frozen=True)
-class Zone:
+class RateZone:
     """key: what is counted, such as $binary_remote_addr. rate: as in 10r/s. size: as in 10m."""
 
     name: str
@@ -52,7 +52,7 @@ class Zone:
 
 
 @dataclass(frozen=True)
-class Use:
+class ZoneUse:
     """Where a zone is applied. burst: requests more that are let wait, or through at once."""
 
     zone: str
@@ -61,15 +61,15 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Limits:
-    zones: tuple[Zone, ...]
-    uses: tuple[Use, ...]
+class RateLimits:
+    zones: tuple[RateZone, ...]
+    uses: tuple[ZoneUse, ...]
     status: int
     dry_run: bool
 
 
 @dataclass(frozen=True)
-class Counts:
+class LimitCounts:
     """Requests by zone, in logs that were written to in the last 24 hours.
 
     delayed: nginx tells these one level below the refused ones, and by default not at all.
@@ -79,71 +79,71 @@ class Counts:
     delayed: Mapping[str, int]
 
 
-def limits() -> Query[Limits]:
+def query_limits() -> Query[RateLimits]:
     shell = Shell(("nginx", *_SHOWN, _CONFIGURATION), root=True, hints=_HINTS)
     return Query(shell, parse_limits)
 
 
-def counts() -> Query[Counts | None]:
-    """Ask how often it limited; None if no log was written to."""
+def query_counts() -> Query[LimitCounts | None]:
+    """Query how often it limited; None if no log was written to."""
     shell = Shell((_SCRIPT, _LOGS), root=True, hints=_HINTS, deadline=120)
     return Query(shell, parse_counts)
 
 
-def parse_limits(answer: str) -> Limits:
+def parse_limits(answer: str) -> RateLimits:
     if not answer.startswith("# configuration file "):
-        raise NotUnderstood(f"nginx answered {answer[:200]!r} instead of its configuration")
+        raise ParseError(f"nginx answered {answer[:200]!r} instead of its configuration")
     text = re.sub(r"(?m)^\s*#.*$", "", answer)
     statuses = re.findall(r"(?m)[\s;{]limit_req_status\s+(\d+)\s*;", text)
-    return Limits(
-        zones=tuple(_zone(words) for words in _directives(text, "limit_req_zone")),
-        uses=tuple(_use(words) for words in _directives(text, "limit_req")),
+    return RateLimits(
+        zones=tuple(_parse_zone(words) for words in _find_directives(text, "limit_req_zone")),
+        uses=tuple(_parse_use(words) for words in _find_directives(text, "limit_req")),
         status=int(statuses[-1]) if statuses else 503,
         dry_run=bool(re.search(r"[\s;{]limit_req_dry_run\s+on\s*;", text)),
     )
 
 
-def _directives(text: str, name: str) -> list[list[str]]:
+def _find_directives(text: str, name: str) -> list[list[str]]:
     return [found.split() for found in re.findall(rf"[\s;{{]{name}\s+([^;]+);", text)]
 
 
-def _zone(words: list[str]) -> Zone:
-    given = _given(words)
+def _parse_zone(words: list[str]) -> RateZone:
+    given = _parse_parameters(words)
     name, _, size = given.get("zone", "").partition(":")
     if not name or "rate" not in given:
-        raise NotUnderstood(f"nginx has a limit_req_zone {' '.join(words)[:120]!r}")
+        raise ParseError(f"nginx has a limit_req_zone {' '.join(words)[:120]!r}")
     key = words[0].strip("\"'")
-    return Zone(name, key, size, given["rate"])
+    return RateZone(name, key, size, given["rate"])
 
 
-def _use(words: list[str]) -> Use:
-    given = _given(words)
+def _parse_use(words: list[str]) -> ZoneUse:
+    given = _parse_parameters(words)
     if "zone" not in given:
-        raise NotUnderstood(f"nginx has a limit_req {' '.join(words)[:120]!r}")
+        raise ParseError(f"nginx has a limit_req {' '.join(words)[:120]!r}")
     burst = given.get("burst", "0")
-    return Use(given["zone"], int(burst) if burst.isdecimal() else 0, "nodelay" in words)
+    return ZoneUse(given["zone"], int(burst) if burst.isdecimal() else 0, "nodelay" in words)
 
 
-def _given(words: list[str]) -> dict[str, str]:
+def _parse_parameters(words: list[str]) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words if "=" in word)
 
 
-def parse_counts(answer: str) -> Counts | None:
+def parse_counts(answer: str) -> LimitCounts | None:
     head, *lines = answer.splitlines() or [""]
     if head == "none" and not lines:
         return None
     if head != "some":
-        raise NotUnderstood(f"the host answered {answer[:200]!r} instead of counts")
+        raise ParseError(f"the host answered {answer[:200]!r} instead of counts")
     told: dict[str, dict[str, int]] = {"limiting requests": {}, "delaying request": {}}
     for line in lines:
         found = re.fullmatch(r"\s*(\d+) (limiting requests|delaying request) by zone (.*)", line)
         if found is None:
-            raise NotUnderstood(f"the host counted {line[:120]!r}")
+            raise ParseError(f"the host counted {line[:120]!r}")
         told[found[2]][found[3]] = int(found[1])
-    return Counts(told["limiting requests"], told["delaying request"])
+    return LimitCounts(told["limiting requests"], told["delaying request"])
 
 
 SUDO = (
-    SudoRule("/usr/sbin/nginx", *_SHOWN, _CONFIGURATION, reads=True),
-    SudoRule(_SCRIPT, _LOGS, reads=True),
+    SudoRule("/usr/sbin/nginx", *_SHOWN, _CONFIGURATION, read_only=True),
+    SudoRule(_SCRIPT, _LOGS, read_only=True),
 )

@@ -8,7 +8,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-FOLDER = "/usr/local/lib/keyturn"
+SCRIPTS_DIRECTORY = "/usr/local/lib/keyturn"
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Script:
 
     name: str
     body: str
-    words: int | None = None
+    argument_count: int | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z]+(-[a-z]+)*", self.name):
@@ -33,22 +33,24 @@ class Script:
     @property
     def text(self) -> str:
         """The script for `sh -c`, to be given `keyturn` before its arguments."""
-        if self.words is None:
+        if self.argument_count is None:
             return f"{{ {self.body}; }}"
-        return f'{{ [ "$0 $#" = "keyturn {self.words}" ] || exit; {self.body}; }}'
+        return f'{{ [ "$0 $#" = "keyturn {self.argument_count}" ] || exit; {self.body}; }}'
 
     @property
-    def file(self) -> str:
+    def file_text(self) -> str:
         """What the file holds."""
-        count = "" if self.words is None else f'[ "$#" = {self.words} ] || exit\n'
+        count = (
+            "" if self.argument_count is None else f'[ "$#" = {self.argument_count} ] || exit\n'
+        )
         return f"#!/bin/sh\n{count}{self.body}\n"
 
     @property
     def path(self) -> str:
-        digest = hashlib.sha256(self.file.encode()).hexdigest()
-        return f"{FOLDER}/{self.name}-{digest[:12]}"
+        digest = hashlib.sha256(self.file_text.encode()).hexdigest()
+        return f"{SCRIPTS_DIRECTORY}/{self.name}-{digest[:12]}"
 
-    def as_argument(self, *, installed: bool) -> str:
+    def format_argument(self, *, installed: bool) -> str:
         """Return what another script hands to `sh -c` so that this one runs."""
         return f'exec {self.path} "$@"' if installed else self.text
 

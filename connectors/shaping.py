@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from connectors.command import Hint, Query, Setting, Shell
+from connectors.errors import ParseError
 from connectors.script import Script
-from connectors.sudo import Fits, SudoRule, between
-from connectors.trouble import NotUnderstood
+from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
 # kbit/s. Below the least, whoever is logged in types into the dark.
-LEAST, MOST = 256, 10_000_000
+MIN_RATE, MAX_RATE = 256, 10_000_000
 # Ours are known by it ("Kt"); what the kernel puts there by itself has the handle 0.
 _HANDLE = "4b74:"
 _OURS = "kt-in"
@@ -106,21 +106,23 @@ _BEGIN = Script(
     'setsid sh -c "$5" keyturn-shaping-watch "$1" "$2" "$3" "$4" '
     "</dev/null >/dev/null 2>&1 9>&- & "
     'echo $! >"$watch"',
-    words=5,
+    argument_count=5,
 )
 _TRY = Script(
     "shaping-try",
     f'set -eu; {_WATCHED}{_SETTLE}{_ALONE}{_ON_PROBATION}fit "$1" "$2" "$3"; '
     'settle "$1" "$2" "$3"',
-    words=3,
+    argument_count=3,
 )
-_KEEP = Script("shaping-keep", f'set -eu; {_WATCHED}{_ALONE}{_ON_PROBATION}rm "$watch"', words=1)
+_KEEP = Script(
+    "shaping-keep", f'set -eu; {_WATCHED}{_ALONE}{_ON_PROBATION}rm "$watch"', argument_count=1
+)
 _LIFT = Script(
     "shaping-settle",
     f"set -eu; {_WATCHED}{_SETTLE}{_ALONE}"
     "if watched; then echo limits are on probation already >&2; exit 1; fi; "
     'fit "$1" "$2" "$3"; settle "$1" "$2" "$3"',
-    words=3,
+    argument_count=3,
 )
 
 
@@ -132,7 +134,7 @@ class Rates:
     up: int | None = None
 
     @property
-    def words(self) -> tuple[str, str]:
+    def arguments(self) -> tuple[str, str]:
         return str(self.down or 0), str(self.up or 0)
 
     def __str__(self) -> str:
@@ -143,7 +145,7 @@ class Rates:
 
 
 @dataclass(frozen=True)
-class Queue:
+class QueueingDiscipline:
     """A queueing discipline. rate: kbit/s if it has one. dropped, overlimits: packets so far."""
 
     kind: str
@@ -153,122 +155,124 @@ class Queue:
 
 
 @dataclass(frozen=True)
-class Card:
+class ShapedInterface:
     """An interface. others: queues that neither the kernel nor Keyturn has put there.
 
     probation: its limits are to be taken back, as nobody has kept them yet.
     """
 
     name: str
-    loopback: bool
-    down: Queue | None = None
-    up: Queue | None = None
-    others: tuple[Queue, ...] = ()
-    probation: bool = False
+    is_loopback: bool
+    down_queue: QueueingDiscipline | None = None
+    up_queue: QueueingDiscipline | None = None
+    foreign_queues: tuple[QueueingDiscipline, ...] = ()
+    is_on_probation: bool = False
 
     @property
     def rates(self) -> Rates:
-        return Rates(self.down and self.down.rate, self.up and self.up.rate)
+        return Rates(
+            self.down_queue and self.down_queue.rate, self.up_queue and self.up_queue.rate
+        )
 
 
-def cards() -> Query[Mapping[str, Card]]:
-    """Ask for all interfaces by name, without Keyturn's own ifb devices."""
-    return Query(Shell(("sh", "-c", _SHOW), hints=_HINTS), parse_cards)
+def query_interfaces() -> Query[Mapping[str, ShapedInterface]]:
+    """Query all interfaces by name, without Keyturn's own ifb devices."""
+    return Query(Shell(("sh", "-c", _SHOW), hints=_HINTS), parse_interfaces)
 
 
-def classes(interface: str) -> Query[Sequence[str]]:
-    """Ask how somebody's htb shares out: one line of words for each of its classes."""
+def query_classes(interface: str) -> Query[Sequence[str]]:
+    """Query how somebody's htb shares out: one line of words for each of its classes."""
     return Query(Shell(("tc", "class", "show", "dev", interface), hints=_HINTS), parse_classes)
 
 
-def begin_probation(interface: str, former: Rates) -> Shell:
+def start_probation(interface: str, former: Rates) -> Shell:
     """Have the host go back to *former* by itself, unless what comes is kept in time."""
-    return _script(_BEGIN, interface, *former.words, _PROBATION, _WATCH)
+    return _make_command(_BEGIN, interface, *former.arguments, _PROBATION, _WATCH)
 
 
-def try_out(interface: str, rates: Rates) -> Shell:
+def try_limits(interface: str, rates: Rates) -> Shell:
     """Set both limits, within a probation that has begun."""
-    return _script(_TRY, interface, *rates.words)
+    return _make_command(_TRY, interface, *rates.arguments)
 
 
-def keep(interface: str) -> Shell:
+def keep_limits(interface: str) -> Shell:
     """End the probation, over a connection that came through the new limits."""
-    return _script(_KEEP, interface, anew=True)
+    return _make_command(_KEEP, interface, anew=True)
 
 
-def settle(interface: str, rates: Rates) -> Shell:
+def set_limits(interface: str, rates: Rates) -> Shell:
     """Set both limits at once, without probation: for taking limits away, and its undo."""
-    return _script(_LIFT, interface, *rates.words)
+    return _make_command(_LIFT, interface, *rates.arguments)
 
 
-def _script(script: Script, *words: str | Setting | Script, anew: bool = False) -> Shell:
-    return Shell((script, *words), root=True, hints=_HINTS, anew=anew)
+def _make_command(script: Script, *words: str | Setting | Script, anew: bool = False) -> Shell:
+    return Shell((script, *words), root=True, hints=_HINTS, new_connection=anew)
 
 
-def parse_cards(answer: str) -> Mapping[str, Card]:
+def parse_interfaces(answer: str) -> Mapping[str, ShapedInterface]:
     try:
         links, queues, *marks = answer.splitlines()
-        found, told = _rows(links), _rows(queues)
+        found, told = _parse_rows(links), _parse_rows(queues)
         led = {line.removeprefix("led ") for line in marks if line.startswith("led ")}
-        tried = {_tried(line) for line in marks if not line.startswith("led ")}
+        tried = {_parse_probation(line) for line in marks if not line.startswith("led ")}
         return {
-            link["ifname"]: _card(link, told, led, tried)
+            link["ifname"]: _parse_interface(link, told, led, tried)
             for link in found
             if not link["ifname"].startswith(_OURS)
         }
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise NotUnderstood(
+        raise ParseError(
             f"ip and tc answered {answer[:200]!r} instead of interfaces and their queues"
         ) from None
 
 
-def _rows(line: str) -> list[dict[str, Any]]:
+def _parse_rows(line: str) -> list[dict[str, Any]]:
     rows = json.loads(line)
     if not isinstance(rows, list):
         raise TypeError(line)
     return cast("list[dict[str, Any]]", rows)
 
 
-def _tried(line: str) -> str:
+def _parse_probation(line: str) -> str:
     mark = re.fullmatch(r"probation /run/keyturn-shaping-(\S+)\.watch", line)
     if mark is None:
         raise ValueError(line)
     return mark[1]
 
 
-def _card(
+def _parse_interface(
     link: Mapping[str, Any], told: Sequence[Mapping[str, Any]], led: set[str], tried: set[str]
-) -> Card:
+) -> ShapedInterface:
     name = str(link["ifname"])
-    put = [each for each in told if each["dev"] == name and _put_there(each)]
-    up = [each for each in put if _is_ours(each)]
+    put = [each for each in told if each["dev"] == name and _is_configured(each)]
+    up = [each for each in put if _is_own_queue(each)]
     inner = f"{_OURS}{link['ifindex']}"
-    down = [each for each in told if each["dev"] == inner and _is_ours(each)]
+    down = [each for each in told if each["dev"] == inner and _is_own_queue(each)]
     down = down if name in led else []
     others = [each for each in put if each not in up and not (down and each["kind"] == "ingress")]
-    return Card(
+    return ShapedInterface(
         name=name,
-        loopback="LOOPBACK" in link["flags"],
-        down=_queue(down[0]) if down else None,
-        up=_queue(up[0]) if up else None,
-        others=tuple(map(_queue, others)),
-        probation=name in tried,
+        is_loopback="LOOPBACK" in link["flags"],
+        down_queue=_parse_queue(down[0]) if down else None,
+        up_queue=_parse_queue(up[0]) if up else None,
+        foreign_queues=tuple(map(_parse_queue, others)),
+        is_on_probation=name in tried,
     )
 
 
-def _put_there(queue: Mapping[str, Any]) -> bool:
+def _is_configured(queue: Mapping[str, Any]) -> bool:
     return queue["kind"] in ("ingress", "clsact") or (
         bool(queue.get("root")) and queue["handle"] != "0:"
     )
 
 
-def _is_ours(queue: Mapping[str, Any]) -> bool:
+def _is_own_queue(queue: Mapping[str, Any]) -> bool:
     return bool(queue.get("root")) and (queue["kind"], queue["handle"]) == ("tbf", _HANDLE)
 
 
-def _queue(told: Mapping[str, Any]) -> Queue:
+def _parse_queue(told: Mapping[str, Any]) -> QueueingDiscipline:
     rate = told["options"].get("rate")
-    return Queue(
+    return QueueingDiscipline(
         kind=str(told["kind"]),
         rate=None if told["kind"] != "tbf" else int(rate) * 8 // 1000,
         dropped=int(told["drops"]),
@@ -280,13 +284,13 @@ def parse_classes(answer: str) -> Sequence[str]:
     lines = [line for line in answer.splitlines() if line]
     found = [re.match(r"class htb (\S+) .*?rate (\S+) ceil (\S+)", line) for line in lines]
     if not all(found):
-        raise NotUnderstood(f"tc answered {answer[:200]!r} instead of classes of htb")
+        raise ParseError(f"tc answered {answer[:200]!r} instead of classes of htb")
     return [f"class {each[1]} {each[2]} to {each[3]}" for each in found if each]
 
 
-_INTERFACE = Fits(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
+_INTERFACE = WordPattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 # 0 is no limit.
-_RATE = Fits(f"0|{between(LEAST, MOST)}")
+_RATE = WordPattern(f"0|{make_range_pattern(MIN_RATE, MAX_RATE)}")
 SUDO = (
     SudoRule(_BEGIN, _INTERFACE, _RATE, _RATE, _PROBATION, _WATCH),
     SudoRule(_TRY, _INTERFACE, _RATE, _RATE),

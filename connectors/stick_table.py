@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from connectors.command import quote_text
-from connectors.trouble import CommandFailed, NotUnderstood
+from connectors.errors import CommandError, ParseError
 
 Key = IPv4Address | IPv6Address | str
 
@@ -42,7 +42,7 @@ _INTEGER_KEY = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MOST_INTEGER = 2**32 - 1
 
 
-class UnfitKey(ValueError):
+class InvalidKeyError(ValueError):
     """The table cannot hold such a key; HAProxy itself would quietly take another one for it."""
 
 
@@ -56,11 +56,11 @@ class TableHead:
     used: int
 
     @property
-    def of_addresses(self) -> bool:
+    def has_address_keys(self) -> bool:
         return self.type in _FAMILIES
 
     @property
-    def holds(self) -> str:
+    def key_description(self) -> str:
         """What its keys are, in words."""
         return _FAMILIES.get(self.type, f"{self.type} keys")
 
@@ -74,7 +74,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """What a table knows of one key.
 
     use: connections that hold the entry just now; HAProxy does not remove it while there are any.
@@ -84,7 +84,7 @@ class Entry:
     """
 
     key: str
-    use: int
+    use_count: int
     expires_ms: int
     shard: int | None = None
     counters: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -92,7 +92,7 @@ class Entry:
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
-    def left(self) -> str:
+    def expiry(self) -> str:
         """How long it is still known, in words that follow a verb."""
         if not self.expires_ms:
             return "until someone clears it"
@@ -101,7 +101,7 @@ class Entry:
         parts = ((hours, "h"), (minutes, "min"), (seconds, "s"))
         return f"for {' '.join(f'{n} {unit}' for n, unit in parts if n)} more"
 
-    def amount(self, name: str) -> int | None:
+    def get_amount(self, name: str) -> int | None:
         """Return the counter or the rate with this name; None if the table keeps none."""
         rate = self.rates.get(name)
         return rate.amount if rate else self.counters.get(name)
@@ -110,27 +110,29 @@ class Entry:
 @dataclass(frozen=True)
 class StickTable:
     head: TableHead
-    entries: tuple[Entry, ...]
+    entries: tuple[TableEntry, ...]
 
 
-def fit_key(head: TableHead, key: Key) -> str:
-    """Return *key* as this table writes it, or raise UnfitKey.
+def format_key(head: TableHead, key: Key) -> str:
+    """Return *key* as this table writes it, or raise InvalidKeyError.
 
     HAProxy takes nearly any text for an address (`999.1.1.1` for 231.1.1.1, a name for 0.0.0.0),
     so what it is sent must be the one right writing of a key of the table's own type.
     """
-    if head.of_addresses:
-        return _fit_address(head, str(key))
+    if head.has_address_keys:
+        return _format_address_key(head, str(key))
     text = str(key)
     if head.type == "integer" and _INTEGER_KEY.fullmatch(text) and int(text) <= _MOST_INTEGER:
         return text
     if head.type == "string" and _STRING_KEY.fullmatch(text) and not set(text) & set(";\\<"):
         return text
     if head.type not in ("integer", "string"):
-        raise UnfitKey(f"table {head.name} holds {head.holds}, which HAProxy only shows")
-    raise UnfitKey(
+        raise InvalidKeyError(
+            f"table {head.name} holds {head.key_description}, which HAProxy only shows"
+        )
+    raise InvalidKeyError(
         f"{quote_text(text)} cannot be sent as a key of table {head.name}, which holds "
-        f"{head.holds}: "
+        f"{head.key_description}: "
         + (
             f"a whole number up to {_MOST_INTEGER} is needed"
             if head.type == "integer"
@@ -139,23 +141,23 @@ def fit_key(head: TableHead, key: Key) -> str:
     )
 
 
-def _fit_address(head: TableHead, text: str) -> str:
+def _format_address_key(head: TableHead, text: str) -> str:
     family = IPv4Address if head.type == "ip" else IPv6Address
     try:
         address = family(text)
     except AddressValueError:
-        raise UnfitKey(
-            f"{quote_text(text)} is not an {head.holds.removesuffix('es')}, and table "
-            f"{head.name} holds nothing else{_instead(text)}"
+        raise InvalidKeyError(
+            f"{quote_text(text)} is not an {head.key_description.removesuffix('es')}, and table "
+            f"{head.name} holds nothing else{_format_alternative(text)}"
         ) from None
     if isinstance(address, IPv6Address) and address.scope_id is not None:
-        raise UnfitKey(
+        raise InvalidKeyError(
             f"{quote_text(text)} names a network card after the '%': give the address alone"
         )
     return str(address)
 
 
-def _instead(text: str) -> str:
+def _format_alternative(text: str) -> str:
     try:
         mapped = IPv6Address(text).ipv4_mapped
     except AddressValueError:
@@ -165,68 +167,68 @@ def _instead(text: str) -> str:
 
 def parse_heads(answer: str) -> tuple[TableHead, ...]:
     """Understand `show table`."""
-    return tuple(_head(line) for line in _whole_lines(answer))
+    return tuple(_parse_head(line) for line in _split_lines(answer))
 
 
 def parse_table(answer: str) -> StickTable:
     """Understand `show table NAME`, filtered or not."""
-    first, *rest = _whole_lines(answer) or [""]
-    head = _head(first)
-    return StickTable(head, tuple(_entry(line, head.type) for line in rest))
+    first, *rest = _split_lines(answer) or [""]
+    head = _parse_head(first)
+    return StickTable(head, tuple(_parse_entry_line(line, head.type) for line in rest))
 
 
-def parse_entry(answer: str, key: str) -> Entry | None:
+def parse_entry(answer: str, key: str) -> TableEntry | None:
     """Understand `show table NAME key KEY`: nothing but an empty line if there is no such key."""
-    if not _whole_lines(answer):
+    if not _split_lines(answer):
         return None
     entries = parse_table(answer).entries
     if [entry.key for entry in entries] != [key]:
         said = ", ".join(entry.key for entry in entries) or "nobody"
-        raise NotUnderstood(f"HAProxy was asked for {key} and answered for {said}")
+        raise ParseError(f"HAProxy was asked for {key} and answered for {said}")
     return entries[0]
 
 
-def _whole_lines(answer: str) -> list[str]:
+def _split_lines(answer: str) -> list[str]:
     """Return the lines of an answer that was seen to its end, which is an empty line."""
     if not answer:
-        raise NotUnderstood(NO_ANSWER)
+        raise ParseError(NO_ANSWER)
     if answer.strip("\n") and not answer.endswith("\n\n"):
-        raise NotUnderstood("HAProxy's answer was cut off: ask again")
+        raise ParseError("HAProxy's answer was cut off: ask again")
     return answer.strip("\n").split("\n") if answer.strip("\n") else []
 
 
-def _head(line: str) -> TableHead:
+def _parse_head(line: str) -> TableHead:
     found = _HEAD.fullmatch(line)
     if found is None:
-        raise NotUnderstood(f"HAProxy answered {line[:200]!r} instead of a table")
+        raise ParseError(f"HAProxy answered {line[:200]!r} instead of a table")
     name, kind, size, used = found.groups()
     return TableHead(name, kind, int(size), int(used))
 
 
-def _entry(line: str, kind: str) -> Entry:
+def _parse_entry_line(line: str, kind: str) -> TableEntry:
     if line == _HIDDEN:
-        raise CommandFailed(NEEDS_OPERATOR)
+        raise CommandError(NEEDS_OPERATOR)
     found = _ENTRY.fullmatch(line)
     if found is None:
-        raise NotUnderstood(f"HAProxy printed an entry that we do not know: {line[:200]!r}")
+        raise ParseError(f"HAProxy printed an entry that we do not know: {line[:200]!r}")
     key, use, expires, kept = found.groups()
-    numbers = [part for part in _kept(kept) if part[2].isdecimal()]
+    numbers = [part for part in _parse_counters(kept) if part[2].isdecimal()]
     plain = {name: int(value) for name, period, value in numbers if not period}
     rates = {name: Rate(int(value), int(period)) for name, period, value in numbers if period}
-    texts = {name: value for name, _, value in _kept(kept) if not value.isdecimal()}
+    texts = {name: value for name, _, value in _parse_counters(kept) if not value.isdecimal()}
     shard = plain.pop("shard", None)
-    return Entry(_key(key, kind), int(use), int(expires), shard, plain, rates, texts)
+    return TableEntry(_parse_key(key, kind), int(use), int(expires), shard, plain, rates, texts)
 
 
-def _kept(text: str) -> Iterator[tuple[str, str, str]]:
+def _parse_counters(text: str) -> Iterator[tuple[str, str, str]]:
     for word in text.split():
         found = _COUNTER.fullmatch(word)
         if found is None:
-            raise NotUnderstood(f"HAProxy printed a counter that we do not know: {word[:200]!r}")
+            raise ParseError(f"HAProxy printed a counter that we do not know: {word[:200]!r}")
         yield found[1], found[2] or "", found[3]
 
 
-def _key(text: str, kind: str) -> str:
+def _parse_key(text: str, kind: str) -> str:
     """Return the key as Python writes it: HAProxy prints ::1.2.3.4 where Python has ::102:304."""
     try:
         if kind == "ip":
@@ -234,15 +236,15 @@ def _key(text: str, kind: str) -> str:
         if kind == "ipv6":
             return str(IPv6Address(text))
     except AddressValueError:
-        raise NotUnderstood(f"HAProxy printed {text[:200]!r} where an address belongs") from None
-    return _unescaped(text) if kind == "string" else text
+        raise ParseError(f"HAProxy printed {text[:200]!r} where an address belongs") from None
+    return _unescape_text(text) if kind == "string" else text
 
 
-def _unescaped(text: str) -> str:
+def _unescape_text(text: str) -> str:
     r"""Undo HAProxy's escapes, such as `bob\ smith` and `\xC3\xA9`."""
-    return _ESCAPED.sub(_character, text.encode()).decode(errors="backslashreplace")
+    return _ESCAPED.sub(_unescape_character, text.encode()).decode(errors="backslashreplace")
 
 
-def _character(escaped: re.Match[bytes]) -> bytes:
+def _unescape_character(escaped: re.Match[bytes]) -> bytes:
     said = escaped[1]
     return bytes.fromhex(said[1:].decode()) if len(said) == 3 else _NAMED.get(said, said)

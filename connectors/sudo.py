@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from connectors.command import Setting, clean
+from connectors.command import Setting, refuse_invisible
 from connectors.script import Script
 
 # What means the same in POSIX extended regular expressions and in Python's, and takes no blank.
@@ -37,11 +37,11 @@ _COUNTED = re.compile(r"(\[[^]]+\])\{(\d+)\}")
 _SPECIAL = re.compile(r"[][\\.^$*+?{}()|#]")
 
 
-class TooLong(ValueError):
+class RuleTooLongError(ValueError):
     """A rule that is too long for sudo: its script must lie on the host."""
 
 
-def _check(pattern: str, *, begins_word: bool) -> None:
+def _refuse_unsafe_pattern(pattern: str, *, begins_word: bool) -> None:
     if not _PATTERN.fullmatch(pattern):
         raise ValueError(f"{pattern!r} is no pattern that sudo and we would read alike")
     compiled = re.compile(pattern, re.ASCII)
@@ -50,7 +50,7 @@ def _check(pattern: str, *, begins_word: bool) -> None:
         raise ValueError(f"{pattern!r} would let an option in, or nothing at all")
 
 
-def between(least: int, most: int) -> str:
+def make_range_pattern(least: int, most: int) -> str:
     """Return a pattern for the whole numbers from *least* to *most*, without leading zeros."""
     if not 0 <= least <= most:
         raise ValueError(f"{least} to {most} is no range of whole numbers from 0")
@@ -71,7 +71,7 @@ def between(least: int, most: int) -> str:
     return "|".join(parts)
 
 
-_QUAD = rf"({between(0, 255)})(\.({between(0, 255)})){{3}}"
+_QUAD = rf"({make_range_pattern(0, 255)})(\.({make_range_pattern(0, 255)})){{3}}"
 _GROUP = "[0-9a-f]{1,4}"
 # An address as Python writes it, in small letters and without a zone.
 ADDRESS = "|".join(
@@ -86,7 +86,7 @@ ADDRESS = "|".join(
 
 
 @dataclass(frozen=True)
-class Fits:
+class WordPattern:
     """Any one word that fits a regular expression between two texts that are meant as they are.
 
     blanks: it may hold blanks too, for which its pattern has sets that begin with one. It is the
@@ -94,46 +94,46 @@ class Fits:
     """
 
     pattern: str
-    before: str = ""
-    after: str = ""
-    blanks: bool = False
+    prefix: str = ""
+    suffix: str = ""
+    has_blanks: bool = False
 
     def __post_init__(self) -> None:
-        pattern = self.pattern.replace("[ ", "[") if self.blanks else self.pattern
-        _check(pattern, begins_word=not self.before)
+        pattern = self.pattern.replace("[ ", "[") if self.has_blanks else self.pattern
+        _refuse_unsafe_pattern(pattern, begins_word=not self.prefix)
 
     @property
-    def whole(self) -> str:
-        return f"{_literal(self.before)}({self.pattern}){_literal(self.after)}"
+    def expression(self) -> str:
+        return f"{_escape_pattern(self.prefix)}({self.pattern}){_escape_pattern(self.suffix)}"
 
     @property
-    def plain(self) -> str:
-        """Return the same without a regular expression; raise TooLong where that cannot be."""
+    def wildcard(self) -> str:
+        """The same without a regular expression; raises RuleTooLongError where it needs one."""
         counted = _COUNTED.fullmatch(self.pattern)
         if counted is None:
-            raise TooLong(f"{self.pattern!r} is in a rule that is too long for it")
-        return _plain(self.before) + counted[1] * int(counted[2]) + _plain(self.after)
+            raise RuleTooLongError(f"{self.pattern!r} is in a rule that is too long for it")
+        return _escape_word(self.prefix) + counted[1] * int(counted[2]) + _escape_word(self.suffix)
 
 
 @dataclass(frozen=True)
-class Several:
+class RepeatedPattern:
     """Any number of words, also none, that each fit a regular expression as a whole."""
 
     pattern: str
 
     def __post_init__(self) -> None:
-        _check(self.pattern, begins_word=True)
+        _refuse_unsafe_pattern(self.pattern, begins_word=True)
 
 
-def example(pattern: str) -> str:
+def make_example(pattern: str) -> str:
     """Return a short text that fits a pattern such as rules are made of."""
-    text, place = _sample(pattern, 0)
+    text, place = _make_sample(pattern, 0)
     if place != len(pattern) or not re.fullmatch(pattern, text, re.ASCII):
         raise ValueError(f"no example was found for {pattern!r}")
     return text
 
 
-def _sample(pattern: str, place: int) -> tuple[str, int]:
+def _make_sample(pattern: str, place: int) -> tuple[str, int]:
     """Return what the first alternative takes, and where the group ends."""
     taken, text = "", None
     while place < len(pattern) and pattern[place] != ")":
@@ -142,7 +142,7 @@ def _sample(pattern: str, place: int) -> tuple[str, int]:
             place += 1
             continue
         if pattern[place] == "(":
-            atom, place = _sample(pattern, place + 1)
+            atom, place = _make_sample(pattern, place + 1)
             place += 1
         elif pattern[place] == "[":
             end = pattern.index("]", place + 2)
@@ -152,12 +152,12 @@ def _sample(pattern: str, place: int) -> tuple[str, int]:
             atom, place = pattern[place + 1], place + 2
         else:
             atom, place = pattern[place], place + 1
-        times, place = _times(pattern, place)
+        times, place = _parse_repetition(pattern, place)
         taken += atom * times
     return (taken if text is None else text), place
 
 
-def _times(pattern: str, place: int) -> tuple[int, int]:
+def _parse_repetition(pattern: str, place: int) -> tuple[int, int]:
     """Return how often the atom before must come at least, and where that is said."""
     if pattern[place : place + 1] in ("*", "?"):
         return 0, place + 1
@@ -167,7 +167,7 @@ def _times(pattern: str, place: int) -> tuple[int, int]:
     return (int(counted[1]), counted.end()) if counted else (1, place)
 
 
-RuleWord = str | Setting | Fits | Several
+RuleWord = str | Setting | WordPattern | RepeatedPattern
 
 
 class SudoRule:
@@ -185,15 +185,15 @@ class SudoRule:
         self,
         program: str | Setting | Script,
         *words: RuleWord | Script,
-        reads: bool = False,
-        beyond: str = "",
+        read_only: bool = False,
+        risk: str = "",
     ) -> None:
-        self.reads = reads
-        self.beyond = beyond
+        self.read_only = read_only
+        self.risk = risk
         self.script = program if isinstance(program, Script) else None
         self._given = words
         self.scripts = tuple(word for word in (program, *words) if isinstance(word, Script))
-        plain = _plainly(words, installed=False)
+        plain = _expand_scripts(words, installed=False)
         self.program: str | Setting
         self.words: tuple[RuleWord, ...]
         if isinstance(program, Script):
@@ -204,108 +204,112 @@ class SudoRule:
         if not _PATH.fullmatch(str(self.program)):
             raise ValueError(f"{program!r} is no absolute path of a program")
         for word in self.words:
-            if isinstance(word, str) and not (clean(word) and word.isascii()):
+            if isinstance(word, str) and not (refuse_invisible(word) and word.isascii()):
                 raise ValueError(f"{word!r} cannot be written in sudoers")
 
     @property
-    def installed(self) -> "SudoRule":
+    def for_installed_scripts(self) -> "SudoRule":
         """Return the same rule for a host where scripts lie as files."""
         if self.script is None:
             return self
-        words = _plainly(self._given, installed=True)
-        rule = SudoRule(self.script.path, *words, reads=self.reads, beyond=self.beyond)
+        words = _expand_scripts(self._given, installed=True)
+        rule = SudoRule(self.script.path, *words, read_only=self.read_only, risk=self.risk)
         rule.scripts = self.scripts
         return rule
 
-    def paths(self, settings: Mapping[str, str]) -> tuple[str, ...]:
-        """Return where the program may lie on one host. Raises BadSetting."""
+    def list_paths(self, settings: Mapping[str, str]) -> tuple[str, ...]:
+        """Return where the program may lie on one host. Raises SettingError."""
         if isinstance(self.program, Setting):
-            return (self.program.resolved(settings),)
+            return (self.program.resolve(settings),)
         without = self.program.removeprefix("/usr")
         return (self.program, without) if re.match(r"/s?bin/", without) else (self.program,)
 
-    def example(self, settings: Mapping[str, str]) -> tuple[str, ...]:
+    def make_example(self, settings: Mapping[str, str]) -> tuple[str, ...]:
         """Return a command that this rule lets through, as a host is told it."""
-        words = [str(self.program) if self.script else self.paths(settings)[0]]
+        words = [str(self.program) if self.script else self.list_paths(settings)[0]]
         if isinstance(self.program, str) and not self.script and self.scripts == ():
             # Looked up where sudo looks, as /usr/sbin and /sbin may be one place or two.
             words = [self.program.rpartition("/")[2]]
         for word in self.words:
             match word:
-                case Fits():
-                    words.append(word.before + example(word.pattern) + word.after)
+                case WordPattern():
+                    words.append(word.prefix + make_example(word.pattern) + word.suffix)
                 case Setting():
-                    words.append(word.resolved(settings))
+                    words.append(word.resolve(settings))
                 case str():
                     words.append(word)
-                case Several():
+                case RepeatedPattern():
                     pass
         return tuple(words)
 
-    def pattern(self, settings: Mapping[str, str]) -> str:
+    def make_pattern(self, settings: Mapping[str, str]) -> str:
         """Return the regular expression for all words, as one host's settings have them.
 
-        Raises BadSetting.
+        Raises SettingError.
         """
         parts: list[str] = []
         for word in self.words:
             gap = " " if parts else ""
             match word:
-                case Fits():
-                    parts.append(gap + word.whole)
-                case Several():
+                case WordPattern():
+                    parts.append(gap + word.expression)
+                case RepeatedPattern():
                     parts.append(f"({gap}({word.pattern}))*")
                 case Setting():
-                    parts.append(gap + _literal(word.resolved(settings)))
+                    parts.append(gap + _escape_pattern(word.resolve(settings)))
                 case _:
-                    parts.append(gap + _literal(word))
+                    parts.append(gap + _escape_pattern(word))
         return f"^{''.join(parts)}$"
 
-    def line(self, user: str, settings: Mapping[str, str]) -> str:
-        """Return the rule as sudoers has it. Raises TooLong, or BadSetting."""
-        words = self.pattern(settings) if self.words else '""'
+    def format_line(self, user: str, settings: Mapping[str, str]) -> str:
+        """Return the rule as sudoers has it. Raises RuleTooLongError, or SettingError."""
+        words = self.make_pattern(settings) if self.words else '""'
         if len(words) > _LONGEST:
-            words = " ".join(self._plain_words(settings))
-        commands = ", ".join(f"{path} {words}" for path in self.paths(settings))
+            words = " ".join(self._list_wildcards(settings))
+        commands = ", ".join(f"{path} {words}" for path in self.list_paths(settings))
         return f"{user} ALL=(root) NOPASSWD: {commands}"
 
-    def allows(self, words: Sequence[str], settings: Mapping[str, str]) -> bool:
+    def is_allowed(self, words: Sequence[str], settings: Mapping[str, str]) -> bool:
         """Tell whether sudo would let these words through, the first naming the program."""
         program, *rest = words
-        paths = self.paths(settings)
+        paths = self.list_paths(settings)
         if program not in (*paths, *(path.rpartition("/")[2] for path in paths)):
             return False
-        return re.fullmatch(self.pattern(settings), " ".join(rest), re.ASCII) is not None
+        return re.fullmatch(self.make_pattern(settings), " ".join(rest), re.ASCII) is not None
 
-    def _plain_words(self, settings: Mapping[str, str]) -> Iterator[str]:
+    def _list_wildcards(self, settings: Mapping[str, str]) -> Iterator[str]:
         for word in self.words:
             match word:
-                case Fits():
-                    yield word.plain
-                case Several():
-                    raise TooLong(f"{word.pattern!r} is in a rule that is too long for it")
+                case WordPattern():
+                    yield word.wildcard
+                case RepeatedPattern():
+                    raise RuleTooLongError(
+                        f"{word.pattern!r} is in a rule that is too long for it"
+                    )
                 case Setting():
-                    yield _plain(word.resolved(settings))
+                    yield _escape_word(word.resolve(settings))
                 case _:
-                    yield _plain(word)
+                    yield _escape_word(word)
 
     def __repr__(self) -> str:
-        return f"SudoRule({self.program} {self.pattern({})})"
+        return f"SudoRule({self.program} {self.make_pattern({})})"
 
 
-def _plainly(words: Iterable[RuleWord | Script], *, installed: bool) -> tuple[RuleWord, ...]:
+def _expand_scripts(
+    words: Iterable[RuleWord | Script], *, installed: bool
+) -> tuple[RuleWord, ...]:
     return tuple(
-        word.as_argument(installed=installed) if isinstance(word, Script) else word
+        word.format_argument(installed=installed) if isinstance(word, Script) else word
         for word in words
     )
 
 
 @cache
-def _literal(word: str) -> str:
+def _escape_pattern(word: str) -> str:
     return _SPECIAL.sub(r"\\\g<0>", word)
 
 
-def _plain(word: str) -> str:
+def _escape_word(word: str) -> str:
     """Write a word so that sudoers takes it as it stands."""
     # A backslash is read twice: by sudoers, and as it is held against a command.
     word = word.replace("\\", "\\\\\\\\")

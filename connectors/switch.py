@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from connectors.command import DeviceCommand, Query
-from connectors.template import HINTS, Row, rows, said
-from connectors.trouble import NotUnderstood
+from connectors.device_output import HINTS, Row, format_answer, parse_rows
+from connectors.errors import ParseError
 
 # How Cisco marks a member of a port-channel: its own legend, shortened.
 _FLAGS = {
@@ -30,7 +30,7 @@ _DELL_CHANNEL = re.compile(r"(ch\d+)((?:\s+\S+){5})\s+(Up|Down|Not Present)\s*")
 
 
 @dataclass(frozen=True)
-class Port:
+class SwitchPort:
     """One port. state: up, down, disabled, or the device's own word for what stopped it.
 
     The rest is as the device writes it, and empty where it does not tell.
@@ -44,12 +44,12 @@ class Port:
     speed: str = ""
 
     @property
-    def half_duplex(self) -> bool:
+    def is_half_duplex(self) -> bool:
         return self.state == "up" and "half" in self.duplex.lower()
 
 
 @dataclass(frozen=True)
-class Member:
+class LagMember:
     """A port in a link aggregation. state: `bundled`, or why it carries nothing."""
 
     port: str
@@ -64,32 +64,34 @@ class Lag:
     """
 
     name: str
-    up: bool
+    is_up: bool
     protocol: str
-    members: tuple[Member, ...] | None
+    members: tuple[LagMember, ...] | None
 
     @property
     def number(self) -> str:
         return re.sub(r"\D", "", self.name)
 
     @property
-    def bundled(self) -> tuple[Member, ...]:
+    def bundled_members(self) -> tuple[LagMember, ...]:
         return tuple(member for member in self.members or () if member.state == "bundled")
 
     @property
     def findings(self) -> list[str]:
         """What a person should act on."""
-        if not self.up:
+        if not self.is_up:
             return [f"{self.name} is down"]
         found = [
             f"{member.port} is not bundled into {self.name}: {member.state}"
             for member in self.members or ()
             if member.state not in {"bundled", "hot-standby"}
         ]
-        if self.members is not None and not self.bundled:
+        if self.members is not None and not self.bundled_members:
             found.append(f"{self.name} has no port that is bundled: nothing goes through it")
-        if self.members is not None and len(self.bundled) == 1:
-            found.append(f"{self.name} has one port only, {self.bundled[0].port}: nothing spare")
+        if self.members is not None and len(self.bundled_members) == 1:
+            found.append(
+                f"{self.name} has one port only, {self.bundled_members[0].port}: nothing spare"
+            )
         return found
 
 
@@ -101,7 +103,7 @@ class Vlan:
     ports: tuple[str, ...]
 
 
-def ports() -> Query[tuple[Port, ...]]:
+def query_ports() -> Query[tuple[SwitchPort, ...]]:
     command = DeviceCommand(
         ("show interfaces status", "show interfaces status", "show interface brief json"),
         platforms=("cisco_ios", "dell_powerconnect", "frr"),
@@ -110,7 +112,7 @@ def ports() -> Query[tuple[Port, ...]]:
     return Query(command, parse_ports)
 
 
-def lags() -> Query[tuple[Lag, ...]]:
+def query_lags() -> Query[tuple[Lag, ...]]:
     command = DeviceCommand(
         ("show etherchannel summary", "show interfaces status"),
         platforms=("cisco_ios", "dell_powerconnect"),
@@ -119,39 +121,44 @@ def lags() -> Query[tuple[Lag, ...]]:
     return Query(command, parse_lags)
 
 
-def vlans() -> Query[tuple[Vlan, ...]]:
+def query_vlans() -> Query[tuple[Vlan, ...]]:
     command = DeviceCommand(("show vlan",), platforms=("cisco_ios",), hints=HINTS)
     return Query(command, parse_vlans)
 
 
-def named(name: str, lags: Sequence[Lag]) -> Lag | None:
+def find_lag(name: str, lags: Sequence[Lag]) -> Lag | None:
     """Find a link aggregation: `port-channel1`, `Po1`, `ch1` and `1` are the same one."""
     number = re.sub(r"\D", "", name)
     return next((lag for lag in lags if lag.number == number), None)
 
 
-def parse_ports(answer: str) -> tuple[Port, ...]:
+def parse_ports(answer: str) -> tuple[SwitchPort, ...]:
     if answer.lstrip().startswith("{"):
-        return _frr_ports(answer)
+        return _parse_frr_ports(answer)
     if "Mdix" in answer:
         return tuple(
-            _dell_port(row) for row in rows("dell_powerconnect_show_interfaces_status", answer)
+            _parse_dell_port(row)
+            for row in parse_rows("dell_powerconnect_show_interfaces_status", answer)
         )
-    return tuple(_cisco_port(row) for row in rows("cisco_ios_show_interfaces_status", answer))
+    return tuple(
+        _parse_cisco_port(row) for row in parse_rows("cisco_ios_show_interfaces_status", answer)
+    )
 
 
 def parse_lags(answer: str) -> tuple[Lag, ...]:
     """Return every link aggregation; a device that has none says so in its own words."""
     if "Mdix" in answer:
-        return _dell_lags(answer)
+        return _parse_dell_lags(answer)
     in_use = re.search(r"^Number of channel-groups in use:\s*(\d+)", answer, re.MULTILINE)
     if in_use is None:
-        raise NotUnderstood(f"the device does not tell its port-channels: {said(answer)}")
+        raise ParseError(f"the device does not tell its port-channels: {format_answer(answer)}")
     if in_use[1] == "0":
         return ()
-    found = tuple(_cisco_lag(row) for row in rows("cisco_ios_show_etherchannel_summary", answer))
+    found = tuple(
+        _parse_cisco_lag(row) for row in parse_rows("cisco_ios_show_etherchannel_summary", answer)
+    )
     if len(found) != int(in_use[1]):
-        raise NotUnderstood(
+        raise ParseError(
             f"the device counts {in_use[1]} port-channels and lists {len(found)} that are "
             "understood"
         )
@@ -161,60 +168,64 @@ def parse_lags(answer: str) -> tuple[Lag, ...]:
 def parse_vlans(answer: str) -> tuple[Vlan, ...]:
     return tuple(
         Vlan(
-            row.number("VLAN_ID"),
-            row.text("VLAN_NAME"),
-            row.text("STATUS"),
-            row.texts("INTERFACES"),
+            row.get_number("VLAN_ID"),
+            row.get_text("VLAN_NAME"),
+            row.get_text("STATUS"),
+            row.get_texts("INTERFACES"),
         )
-        for row in rows("cisco_ios_show_vlan", answer)
+        for row in parse_rows("cisco_ios_show_vlan", answer)
     )
 
 
-def _cisco_port(row: Row) -> Port:
+def _parse_cisco_port(row: Row) -> SwitchPort:
     states = {"connected": "up", "notconnect": "down"}
-    state = row.text("STATUS")
-    return Port(
-        row.text("PORT"),
+    state = row.get_text("STATUS")
+    return SwitchPort(
+        row.get_text("PORT"),
         states.get(state, state),
-        note=row.text("NAME").strip(),
-        vlan=row.text("VLAN_ID"),
-        duplex=row.text("DUPLEX"),
-        speed=row.text("SPEED"),
+        note=row.get_text("NAME").strip(),
+        vlan=row.get_text("VLAN_ID"),
+        duplex=row.get_text("DUPLEX"),
+        speed=row.get_text("SPEED"),
     )
 
 
-def _dell_port(row: Row) -> Port:
-    duplex, speed = (row.text(column).strip("-") for column in ("DUPLEX", "SPEED"))
-    return Port(row.text("PORT"), row.text("LINKSTATE").lower(), duplex=duplex, speed=speed)
+def _parse_dell_port(row: Row) -> SwitchPort:
+    duplex, speed = (row.get_text(column).strip("-") for column in ("DUPLEX", "SPEED"))
+    return SwitchPort(
+        row.get_text("PORT"), row.get_text("LINKSTATE").lower(), duplex=duplex, speed=speed
+    )
 
 
-def _frr_ports(answer: str) -> tuple[Port, ...]:
+def _parse_frr_ports(answer: str) -> tuple[SwitchPort, ...]:
     """Read FRR's `show interface brief json`: its notion of up is not always the cable's."""
     try:
         listed = cast("Mapping[str, Mapping[str, Any]]", json.loads(answer))
         return tuple(
-            Port(name, str(port["status"]), note=", ".join(map(str, port["addresses"])))
+            SwitchPort(name, str(port["status"]), note=", ".join(map(str, port["addresses"])))
             for name, port in listed.items()
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise NotUnderstood(f"FRR lists its ports in another way: {said(answer)}") from None
+        raise ParseError(f"FRR lists its ports in another way: {format_answer(answer)}") from None
 
 
-def _cisco_lag(row: Row) -> Lag:
-    names, flags = row.texts("MEMBER_INTERFACE"), row.texts("MEMBER_INTERFACE_STATUS")
+def _parse_cisco_lag(row: Row) -> Lag:
+    names, flags = row.get_texts("MEMBER_INTERFACE"), row.get_texts("MEMBER_INTERFACE_STATUS")
     members = (
-        Member(name, _FLAGS.get(flag.strip(), flag.strip()))
+        LagMember(name, _FLAGS.get(flag.strip(), flag.strip()))
         for name, flag in zip(names, flags, strict=True)
     )
-    protocol = row.text("BUNDLE_PROTOCOL").strip("-")
-    return Lag(row.text("BUNDLE_NAME"), "U" in row.text("BUNDLE_STATUS"), protocol, tuple(members))
+    protocol = row.get_text("BUNDLE_PROTOCOL").strip("-")
+    return Lag(
+        row.get_text("BUNDLE_NAME"), "U" in row.get_text("BUNDLE_STATUS"), protocol, tuple(members)
+    )
 
 
-def _dell_lags(answer: str) -> tuple[Lag, ...]:
+def _parse_dell_lags(answer: str) -> tuple[Lag, ...]:
     _, found, table = answer.partition("\nCh ")
     lines = [line for line in table.splitlines()[1:] if line.strip(" -")]
     matches = [_DELL_CHANNEL.fullmatch(line) for line in lines]
     if not found or not lines or None in matches:
-        raise NotUnderstood(f"the device does not tell its channels: {said(answer[-300:])}")
+        raise ParseError(f"the device does not tell its channels: {format_answer(answer[-300:])}")
     present = [match for match in matches if match and match[3] != "Not Present"]
     return tuple(Lag(match[1], match[3] == "Up", "", None) for match in present)

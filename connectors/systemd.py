@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from connectors.command import Hint, Query, Setting, Shell
+from connectors.errors import ParseError
 from connectors.script import Script
-from connectors.sudo import Fits, SudoRule
-from connectors.trouble import NotUnderstood
+from connectors.sudo import SudoRule, WordPattern
 
 # Without these a host may be out of reach, or nobody can log in any more: Keyturn neither. The
 # host holds names against it too, so it is a POSIX regular expression.
-LIFELINES = (
+PROTECTED_SERVICES = (
     "(ssh|sshd|dropbear|network|networking|NetworkManager|systemd-(networkd|resolved|logind|udevd|"
     "journald)|dbus|dbus-broker|wpa_supplicant|dhcpcd|dhclient|iptables|ip6tables|nftables|"
     "netfilter-persistent|firewalld|ufw|shorewall|csf|lfd|tailscaled|wg-quick|openvpn|strongswan|"
@@ -27,7 +27,7 @@ _NGINX = Setting("nginx.config", "/etc/nginx/nginx.conf", pattern=r"/[\w./-]+")
 _APACHE = Setting("apache.control", "apachectl", pattern=r"[\w./-]+")
 _CONFIGURATIONS = (_HAPROXY, _NGINX, _APACHE)
 # Services with a test of their configuration, as systemd calls them.
-TESTED = ("haproxy.service", "nginx.service", "apache2.service", "httpd.service")
+TESTED_SERVICES = ("haproxy.service", "nginx.service", "apache2.service", "httpd.service")
 
 # $1: the service, $2 and $3: the configurations of HAProxy and nginx, $4: Apache's control
 # program.
@@ -39,7 +39,7 @@ _TEST = (
     'said=$("$@" 2>&1 </dev/null) || { printf "%s\\n" "fails" "$said"; return 1; }; '
     "echo passes; }; "
 )
-_LOOK = Script("service-test", f'{_TEST}tests "$@" || :', words=4)
+_LOOK = Script("service-test", f'{_TEST}tests "$@" || :', argument_count=4)
 # What systemd says of the service decides, since it may have other names, and others are restarted
 # with it. What cannot be asked is not restarted.
 _RESTART = Script(
@@ -48,7 +48,7 @@ _RESTART = Script(
     "told=$(systemctl show --no-pager -p Id -p ActiveState -p RequiredBy -p BoundBy "
     '-p ConsistsOf -- "$1") || exit; words=$(printf "%s\\n" "$told" | sed "s/^[^=]*=//" | '
     'tr " " "\\n"); for name in "$1" $words; do '
-    f"! printf '%s\\n' \"$name\" | grep -qxE '{LIFELINES}' || "
+    f"! printf '%s\\n' \"$name\" | grep -qxE '{PROTECTED_SERVICES}' || "
     '{ echo "$name is a way into this host: nothing was restarted" >&2; exit 1; }; done; '
     'case "$told" in *ActiveState=inactive*|*ActiveState=deactivating*) '
     'echo "$1 is stopped: nothing was restarted" >&2; exit 1;; esac; '
@@ -56,7 +56,7 @@ _RESTART = Script(
     'said=$(tests "$id" "$2" "$3" "$4") || '
     '{ printf "%s\\n" "configuration test: $said" >&2; exit 1; }; '
     'exec systemctl restart --no-ask-password -- "$1"',
-    words=4,
+    argument_count=4,
 )
 
 _HINTS = (
@@ -109,65 +109,75 @@ class Service:
 
     name: str
     description: str
-    load: str
-    active: str
-    sub: str
+    load_state: str
+    active_state: str
+    sub_state: str
     result: str
     started_at: datetime | None
     pid: int
-    restarts: int
-    memory: int | None
-    by_hand: bool
-    outdated: bool
-    dragged: tuple[str, ...] = ()
+    restart_count: int
+    memory_bytes: int | None
+    is_manual: bool
+    needs_reload: bool
+    dependents: tuple[str, ...] = ()
 
     @property
-    def running(self) -> bool:
-        return self.active == "active"
+    def is_running(self) -> bool:
+        return self.active_state == "active"
 
 
 @dataclass(frozen=True)
-class Configuration:
+class ConfigurationTest:
     """What the test of a configuration said: nothing where it passes.
 
     trouble: why a service would not come up with it. untested: why it was not tested.
     """
 
-    trouble: str = ""
-    untested: str = ""
+    error: str = ""
+    untested_reason: str = ""
 
 
-def services() -> Query[tuple[str, ...]]:
-    """Ask for the names of the services that run or failed, as people type them."""
+def query_services() -> Query[tuple[str, ...]]:
+    """Query the names of the services that run or failed, as people type them."""
     words = ("systemctl", "list-units", "--type=service", "--plain", "--no-legend", "--no-pager")
     return Query(Shell(words, hints=_HINTS), parse_services)
 
 
-def service(name: str) -> Query[Service]:
-    """Ask about one service; one that does not exist is an answer too (load is not-found)."""
+def query_service(name: str) -> Query[Service]:
+    """Query about one service; one that does not exist is an answer too (load is not-found)."""
     # The time zone is for our eyes: without it the host's own would be printed by its short name.
-    words = ("env", "TZ=UTC", "systemctl", "show", "--no-pager", "-p", _SHOWN, "--", unit(name))
+    words = (
+        "env",
+        "TZ=UTC",
+        "systemctl",
+        "show",
+        "--no-pager",
+        "-p",
+        _SHOWN,
+        "--",
+        format_unit(name),
+    )
     return Query(Shell(words, hints=_HINTS), parse_service)
 
 
-def restart(name: str) -> Shell:
+def restart_service(name: str) -> Shell:
     """Stop a service and start it again. Status 0 does not mean that it stays up."""
-    words = (_RESTART, unit(name), *_CONFIGURATIONS)
+    words = (_RESTART, format_unit(name), *_CONFIGURATIONS)
     return Shell(words, root=True, hints=_HINTS, deadline=_PATIENCE)
 
 
-def configuration(name: str) -> Query[Configuration]:
-    """Ask for the test of the configuration of one of the services in TESTED."""
-    words = (_LOOK, unit(name), *_CONFIGURATIONS)
+def query_configuration(name: str) -> Query[ConfigurationTest]:
+    """Query the test of the configuration of one of the services in TESTED."""
+    words = (_LOOK, format_unit(name), *_CONFIGURATIONS)
     return Query(Shell(words, root=True, hints=_HINTS), parse_configuration)
 
 
-def clock() -> Query[datetime]:
-    """Ask what time the host thinks it is."""
+def query_clock() -> Query[datetime]:
+    """Query what time the host thinks it is."""
     return Query(Shell(("date", "+%s.%N")), parse_clock)
 
 
-def unit(name: str) -> str:
+def format_unit(name: str) -> str:
     """Return the name of the service's unit. A bare number would be taken for a job."""
     return name if name.endswith(".service") else f"{name}.service"
 
@@ -176,7 +186,7 @@ def parse_clock(answer: str) -> datetime:
     # A date that knows no fractions says "%N" or "N" in their stead.
     told = re.fullmatch(r"(\d{1,11})(?:\.(\d{6})\d{3}|\.?%?N)?\n?", answer, re.ASCII)
     if told is None:
-        raise NotUnderstood(f"date answered {answer[:80]!r} instead of seconds")
+        raise ParseError(f"date answered {answer[:80]!r} instead of seconds")
     moment = datetime.fromtimestamp(int(told[1]), UTC)
     return moment.replace(microsecond=int(told[2] or 0))
 
@@ -185,70 +195,71 @@ def parse_services(answer: str) -> tuple[str, ...]:
     """Return names without `.service`. A failed service may have a mark before its name."""
     lines = [line.lstrip("●*○× \t").split() for line in answer.splitlines() if line.strip()]
     if any(len(words) < 4 or not words[0].endswith(".service") for words in lines):
-        raise NotUnderstood(f"systemctl answered {answer[:200]!r} instead of services")
+        raise ParseError(f"systemctl answered {answer[:200]!r} instead of services")
     return tuple(words[0].removesuffix(".service") for words in lines)
 
 
-def parse_configuration(answer: str) -> Configuration:
+def parse_configuration(answer: str) -> ConfigurationTest:
     head, _, said = answer.strip().partition("\n")
     if head == "passes" and not said:
-        return Configuration()
+        return ConfigurationTest()
     if head == "fails":
-        return Configuration(trouble=said.strip() or "it fails without a word")
+        return ConfigurationTest(error=said.strip() or "it fails without a word")
     if (none := re.fullmatch(r"no (\S+)", head)) and not said:
-        return Configuration(untested=f"there is no program {none[1]}")
-    raise NotUnderstood(f"the test of the configuration answered {answer[:200]!r}")
+        return ConfigurationTest(untested_reason=f"there is no program {none[1]}")
+    raise ParseError(f"the test of the configuration answered {answer[:200]!r}")
 
 
 def parse_service(answer: str) -> Service:
     told = dict(line.split("=", 1) for line in answer.splitlines() if "=" in line)
     try:
-        return _service(told)
+        return _make_service(told)
     except (KeyError, ValueError) as error:
-        raise NotUnderstood(
+        raise ParseError(
             f"systemctl answered {answer[:200]!r} instead of a service: {error}"
         ) from None
 
 
-def _service(told: Mapping[str, str]) -> Service:
+def _make_service(told: Mapping[str, str]) -> Service:
     related = (*told["RequiredBy"].split(), *told["BoundBy"].split(), *told["ConsistsOf"].split())
     return Service(
         name=told["Id"],
         description=told["Description"],
-        load=told["LoadState"],
-        active=told["ActiveState"],
-        sub=told["SubState"],
+        load_state=told["LoadState"],
+        active_state=told["ActiveState"],
+        sub_state=told["SubState"],
         result=told["Result"],
-        started_at=_moment(told["ActiveEnterTimestamp"]),
+        started_at=_parse_time(told["ActiveEnterTimestamp"]),
         pid=int(told["MainPID"]),
         # Systemd counts them since 235, and says [not set] where it does not count memory.
-        restarts=int(told.get("NRestarts", "0")),
-        memory=_count(told.get("MemoryCurrent", "[not set]")),
-        by_hand=not _yes(told["RefuseManualStart"]) and not _yes(told["RefuseManualStop"]),
-        outdated=_yes(told["NeedDaemonReload"]),
-        dragged=tuple(dict.fromkeys(related)),
+        restart_count=int(told.get("NRestarts", "0")),
+        memory_bytes=_parse_count(told.get("MemoryCurrent", "[not set]")),
+        is_manual=not _parse_yes_no(told["RefuseManualStart"])
+        and not _parse_yes_no(told["RefuseManualStop"]),
+        needs_reload=_parse_yes_no(told["NeedDaemonReload"]),
+        dependents=tuple(dict.fromkeys(related)),
     )
 
 
-def _yes(word: str) -> bool:
+def _parse_yes_no(word: str) -> bool:
     if word not in ("yes", "no"):
         raise ValueError(f"{word!r} is neither yes nor no")
     return word == "yes"
 
 
-def _count(text: str) -> int | None:
+def _parse_count(text: str) -> int | None:
     # Before 245 the unset value was the highest number there is.
     return int(text) if text.isdecimal() and int(text) < 2**63 else None
 
 
-def _moment(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     if text in ("", "n/a"):
         return None
     return datetime.strptime(text.partition(" ")[2], "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)
 
 
-_UNIT = Fits(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,127}\.service")
+_UNIT = WordPattern(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,127}\.service")
 SUDO = (
-    *(SudoRule(_LOOK, name, *_CONFIGURATIONS, reads=True) for name in TESTED),
+    *(SudoRule(_LOOK, name, *_CONFIGURATIONS, read_only=True) for name in TESTED_SERVICES),
     SudoRule(_RESTART, _UNIT, *_CONFIGURATIONS),
 )

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
 
 _KEYS = (
     "net.ipv4.tcp_window_scaling",
@@ -31,76 +31,74 @@ _UNSCALED = 65_535
 
 
 @dataclass(frozen=True)
-class Settings:
+class TcpSettings:
     """receive, send: the largest buffer of one connection, bytes."""
 
     scaling: bool
     moderation: bool
     timestamps: bool
     congestion: str
-    receive: int
-    send: int
+    receive_buffer: int
+    send_buffer: int
 
     @property
     def receive_window(self) -> int:
         """Bytes that a peer may have under way to us: the kernel keeps half for its overhead."""
-        window = self.receive // 2
+        window = self.receive_buffer // 2
         return window if self.scaling else min(window, _UNSCALED)
 
     @property
     def send_window(self) -> int:
         """Bytes that we may have under way to a peer that takes them."""
-        window = self.send // 2
+        window = self.send_buffer // 2
         return window if self.scaling else min(window, _UNSCALED)
 
 
 @dataclass(frozen=True)
-class Link:
+class PeerRoute:
     """The card that leads to a peer. mbits: its speed in Mbit/s, None if it knows none."""
 
-    card: str
-    mbits: int | None
+    interface: str
+    speed_mbits: int | None
 
 
-def settings() -> Query[Settings]:
+def query_settings() -> Query[TcpSettings]:
     return Query(Shell(("sysctl", *_KEYS)), parse_settings)
 
 
-def link(peer: str) -> Query[Link]:
+def query_route(peer: str) -> Query[PeerRoute]:
     shell = Shell(("sh", "-c", _ROUTE, "keyturn", peer), hints=(_UNREACHABLE,))
-    return Query(shell, parse_link)
+    return Query(shell, parse_route)
 
 
-def round_trip(peer: str) -> Query[float | None]:
-    """Ask for the shortest of five round trips, in seconds; None if the peer does not answer."""
+def query_round_trip(peer: str) -> Query[float | None]:
+    """Query the shortest of five round trips, in seconds; None if the peer does not answer."""
     words = ("ping", "-n", "-q", "-c", "5", "-i", "0.2", "-W", "2", "--", peer)
     return Query(Shell(words), parse_round_trip, frozenset({0, 1}))
 
 
-def parse_settings(answer: str) -> Settings:
+def parse_settings(answer: str) -> TcpSettings:
     told = dict(re.findall(r"(?m)^net\.ipv4\.tcp_(\w+) = (.*)$", answer))
     try:
-        return Settings(
-            scaling=_on(told["window_scaling"]),
-            moderation=_on(told["moderate_rcvbuf"]),
-            timestamps=_on(told["timestamps"]),
+        return TcpSettings(
+            scaling=_parse_switch(told["window_scaling"]),
+            moderation=_parse_switch(told["moderate_rcvbuf"]),
+            timestamps=_parse_switch(told["timestamps"]),
             congestion=told["congestion_control"],
-            receive=_largest(told["rmem"]),
-            send=_largest(told["wmem"]),
+            receive_buffer=_parse_largest(told["rmem"]),
+            send_buffer=_parse_largest(told["wmem"]),
         )
     except (KeyError, ValueError):
-        raise NotUnderstood(
-            f"sysctl answered {answer[:200]!r} instead of TCP's settings"
-        ) from None
+        raise ParseError(f"sysctl answered {answer[:200]!r} instead of TCP's settings") from None
 
 
-def parse_link(answer: str) -> Link:
+def parse_route(answer: str) -> PeerRoute:
     lines = answer.splitlines()
     if len(lines) != 2 or not lines[0] or not re.fullmatch(r"-?\d+", lines[1], re.ASCII):
-        raise NotUnderstood(f"the host answered {answer[:200]!r} instead of the way to a peer")
+        raise ParseError(f"the host answered {answer[:200]!r} instead of the way to a peer")
     speed = int(lines[1])
     # A card that is not plugged in says the highest number there is.
-    return Link(lines[0], speed if 0 < speed < 2**31 else None)
+    return PeerRoute(lines[0], speed if 0 < speed < 2**31 else None)
 
 
 def parse_round_trip(answer: str) -> float | None:
@@ -110,16 +108,16 @@ def parse_round_trip(answer: str) -> float | None:
         return max(float(times[1]), 0.001) / 1000
     if re.search(r"(?m)^\d+ packets transmitted, 0 received", answer):
         return None
-    raise NotUnderstood(f"ping answered {answer[:200]!r}")
+    raise ParseError(f"ping answered {answer[:200]!r}")
 
 
-def _on(word: str) -> bool:
+def _parse_switch(word: str) -> bool:
     # Timestamps may be 2 as well, for without a random offset.
     if word not in ("0", "1", "2"):
         raise ValueError(word)
     return word != "0"
 
 
-def _largest(words: str) -> int:
+def _parse_largest(words: str) -> int:
     _, _, largest = (int(word) for word in words.split())
     return largest

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from connectors.command import Query, Shell
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
 
 _UPTIME, _LOAD = "/proc/uptime", "/proc/loadavg"
 _KERNEL, _ONLINE = "/proc/sys/kernel/osrelease", "/sys/devices/system/cpu/online"
@@ -32,10 +32,10 @@ class Uptime:
     load: tuple[float, float, float]
     cores: int | None
     kernel: str
-    reboot_for: tuple[str, ...] | None
+    reboot_packages: tuple[str, ...] | None
 
 
-def uptime() -> Query[Uptime]:
+def query_uptime() -> Query[Uptime]:
     # One program and no shell, as hosts are asked often. Of several files `head` tells the names,
     # also of empty ones, so that it is seen which there are. Status 1: not all are.
     return Query(Shell(("head", "-n", "1000", *_FILES)), parse_uptime, frozenset({0, 1}))
@@ -52,17 +52,17 @@ def parse_uptime(answer: str) -> Uptime:
         return Uptime(
             seconds=float(told[_UPTIME].split()[0]),
             load=(one, five, fifteen),
-            cores=_count(told[_ONLINE].strip()) if _ONLINE in told else None,
+            cores=_count_cores(told[_ONLINE].strip()) if _ONLINE in told else None,
             kernel=kernel,
-            reboot_for=_wanting(told) if _REBOOT in told else None,
+            reboot_packages=_parse_reboot_packages(told) if _REBOOT in told else None,
         )
     except (ValueError, IndexError, KeyError):
-        raise NotUnderstood(
+        raise ParseError(
             f"the host answered {answer[:200]!r} instead of how long it is up"
         ) from None
 
 
-def _count(listed: str) -> int:
+def _count_cores(listed: str) -> int:
     """Count the processors of a list such as 0-3,8."""
     count = 0
     for each in listed.split(","):
@@ -73,5 +73,5 @@ def _count(listed: str) -> int:
     return count
 
 
-def _wanting(told: Mapping[str, str]) -> tuple[str, ...]:
+def _parse_reboot_packages(told: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(told.get(_PACKAGES, "").split()))

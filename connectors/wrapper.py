@@ -13,12 +13,23 @@ import signal
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from connectors import marker
-from connectors.command import Answer, Shell
-from connectors.hearing import Ear, somebody_listens
-from connectors.marker import KILL_AFTER
-from connectors.trouble import BegunBefore, HostTrouble, Interrupted, NotSetUp, Overtaken, TimedOut
+from connectors import step_marker
+from connectors.command import Answer, OutputListener, Shell
+from connectors.errors import (
+    AlreadyStartedError,
+    CommandTimeoutError,
+    FencedError,
+    HostError,
+    SetupError,
+    UnknownOutcomeError,
+)
+from connectors.step_marker import KILL_AFTER
 
+# Bytes of a line without an end; a longer one is handed on in pieces.
+MAX_LINE_BYTES = 4096
+# A progress bar ends its lines with a carriage return. A carriage return that arrived last may be
+# half of a line end.
+_LINE_END = re.compile(rb"\r?\n|\r(?=[^\n])")
 _KEEP_FIRST = 3 * 1024 * 1024
 _KEEP_LAST = 1024 * 1024
 
@@ -39,57 +50,88 @@ _SCRIPT = (
 # say after that reaches the wrong command, or makes sshd hang up on all of them. So the script
 # does not end before it has heard all we have to say; where that is nothing, it does not listen.
 # Mostly the command has heard it all, and what is left to hear is that there is no more.
-_AND_LISTEN = f"{marker.READ_WORD}; %s; if read -r kt_rest; then exec cat >/dev/null; fi"
-_DEAF = f"{marker.READ_WORD}; exec </dev/null; %s"
+_READ_STDIN = f"{step_marker.READ_WORD}; %s; if read -r kt_rest; then exec cat >/dev/null; fi"
+_NO_STDIN = f"{step_marker.READ_WORD}; exec </dev/null; %s"
 
 # What is said instead of an exit status where nothing was run.
-_NOTHING_RUN: Mapping[str, Callable[[str], HostTrouble]] = {
-    "unwatched": lambda _: NotSetUp(
+_NOT_STARTED: Mapping[str, Callable[[str], HostError]] = {
+    "unwatched": lambda _: SetupError(
         "the host has no program `timeout`, which every command runs under, or no `tee`: "
         "install coreutils there. Nothing was started"
     ),
-    "unmarked": lambda place: NotSetUp(
+    "unmarked": lambda place: SetupError(
         f"the host keeps no marker in {place}, so that nobody could ask it later what became of "
         "this. Is the directory our login's own? Name another in the host's settings as "
-        f"{marker.SETTING}, or {marker.NONE} to do without. Nothing was started"
+        f"{step_marker.MARKER_SETTING}, or {step_marker.NO_MARKER} to do without. Nothing was "
+        "started"
     ),
-    "full": lambda place: NotSetUp(
+    "full": lambda place: SetupError(
         f"the host's disk is full: it cannot keep a marker in {place}, without which nobody could "
         "ask it later what became of this. Make room there, and ask again. Nothing was started"
     ),
-    "held": lambda _: BegunBefore(
+    "held": lambda _: AlreadyStartedError(
         "the host has begun this step before, so it was not run a second time"
     ),
-    "fenced": lambda _: Overtaken(
+    "fenced": lambda _: FencedError(
         "somebody else has taken this run over since, and the host knows. Nothing was started"
     ),
-    "short": lambda _: NotSetUp(
+    "short": lambda _: SetupError(
         "what the command reads did not arrive there whole: is the disk full? Nothing was started"
     ),
 }
-_KNOWN_ENDS = frozenset(why.encode() for why in _NOTHING_RUN)
+_KNOWN_ENDS = frozenset(why.encode() for why in _NOT_STARTED)
 # Words that every shell reads as they are, and what not all shells do within single quotes.
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@-]+", re.ASCII)
-_DISPUTED = re.compile(r"['\\!]")
+_SPECIAL = re.compile(r"['\\!]")
 _STATUS_OF_TIMEOUT = frozenset({124, 128 + signal.SIGKILL})
 _STATUS_OF_SIGNALS = range(129, 160)
 
 
-class Kept:
+class LineSplitter:
+    """Splits one stream of a command into lines while it arrives, and hands them to a listener."""
+
+    def __init__(self, word: bytes, listener: OutputListener) -> None:
+        """Split what stands between the first two lines that hold *word*."""
+        self._listener = listener
+        self._word = word
+        self._rest = b""
+        self._frame_count = 0
+
+    def add(self, data: bytes) -> None:
+        *lines, self._rest = _LINE_END.split(self._rest + data)
+        while len(self._rest) > MAX_LINE_BYTES + len(self._word):
+            lines.append(self._rest[:MAX_LINE_BYTES])
+            self._rest = self._rest[MAX_LINE_BYTES:]
+        own = [line for raw in lines if (line := self._strip_frame(raw)) is not None]
+        if own:
+            self._listener([_decode(line) for line in own])
+
+    def _strip_frame(self, line: bytes) -> bytes | None:
+        """Return the part of a line that the command printed; None if it printed nothing of it."""
+        before, word, _ = line.partition(self._word)
+        is_within = self._frame_count == 1
+        if not word:
+            return line if is_within else None
+        self._frame_count += 1
+        # Output without a line end shares its line with the closing frame.
+        return before if is_within and before else None
+
+
+class StreamBuffer:
     """What is kept of a stream: all of a short one, the beginning and the end of a long one.
 
-    word: what frames it, for whoever listens while it comes.
+    word: frames the command's own output. on_output: called with its lines while they arrive.
     """
 
-    def __init__(self, word: str = "") -> None:
-        self._ear = Ear(word.encode()) if word and somebody_listens() else None
+    def __init__(self, word: str = "", on_output: OutputListener | None = None) -> None:
+        self._splitter = LineSplitter(word.encode(), on_output) if on_output else None
         self._first = bytearray()
         self._last = bytearray()
         self.size = 0
 
     def add(self, data: bytes) -> None:
-        if self._ear is not None:
-            self._ear.add(data)
+        if self._splitter is not None:
+            self._splitter.add(data)
         self.size += len(data)
         room = _KEEP_FIRST - len(self._first)
         self._first += data[:room]
@@ -97,17 +139,17 @@ class Kept:
         if len(self._last) > 2 * _KEEP_LAST:
             del self._last[:-_KEEP_LAST]
 
-    def holds(self, begin: bytes) -> bool:
+    def has_line(self, begin: bytes) -> bool:
         return begin in self._first
 
-    def end_said_with(self, word: bytes) -> bytes | None:
+    def find_end(self, word: bytes) -> bytes | None:
         """Return how it ended, if the last that was said says so with this word."""
         tail = bytes((self._first[-100:] + self._last[-100:])[-100:])
         before, _, end = tail.removesuffix(b"\n").rpartition(b" ")
         ended = tail.endswith(b"\n") and (end.isdigit() or end in _KNOWN_ENDS)
         return end if ended and before.endswith(word) else None
 
-    def after(self, begin: bytes) -> tuple[bytes, int]:
+    def read_after(self, begin: bytes) -> tuple[bytes, int]:
         """Return the bytes after the line *begin*, and how many are missing in the middle.
 
         A line stands in the place of the missing ones. What comes before *begin* is the noise of
@@ -121,16 +163,24 @@ class Kept:
         return first + gap + last, left_out
 
 
-class Wrapped:
+class WrappedCommand:
     """One command, wrapped for one host, and the reading of its end."""
 
-    def __init__(self, shell: Shell, word: str | None = None) -> None:
-        """Wrap *shell*, resolved for its host; *word* is what its output is framed with."""
+    def __init__(
+        self, shell: Shell, word: str | None = None, on_output: OutputListener | None = None
+    ) -> None:
+        """Wrap a command.
+
+        Args:
+            shell: resolved for its host.
+            word: frames the output; by default a new random one.
+            on_output: called with the lines of both streams while they arrive.
+        """
         self._word = word or secrets.token_hex(16)
         self._begin = f"{self._word} begins\n".encode()
         self._shell = shell
-        self.out = Kept(self._word)
-        self.err = Kept(self._word)
+        self.out = StreamBuffer(self._word, on_output)
+        self.err = StreamBuffer(self._word, on_output)
 
     @property
     def word_line(self) -> bytes:
@@ -139,101 +189,101 @@ class Wrapped:
 
     @property
     def line(self) -> str:
-        mark, stdin = self._shell.mark, self._shell.stdin
-        script = marker.SCRIPT if mark else _SCRIPT
-        script = _AND_LISTEN % script if stdin else _DEAF % script
+        mark, stdin = self._shell.marker, self._shell.stdin
+        script = step_marker.STEP_SCRIPT if mark else _SCRIPT
+        script = _READ_STDIN % script if stdin else _NO_STDIN % script
         frame = ("keyturn", str(self._shell.deadline), self._shell.note)
         if mark is not None:
-            frame += (*mark.words, str(len(stdin.encode())), marker.print_of(self._word))
-        own = " ".join(map(quoted, frame))
-        return f"sh -c {_quoted((script,))} {own} {_quoted(self._shell.words)}"
+            frame += (*mark.arguments, str(len(stdin.encode())), step_marker.hash_word(self._word))
+        own = " ".join(map(quote_word, frame))
+        return f"sh -c {_quote_words((script,))} {own} {_quote_words(self._shell.words)}"
 
     @property
-    def begun(self) -> bool:
+    def has_started(self) -> bool:
         """Tell whether the script runs, so that something listens to what we say."""
-        return self.out.holds(self._begin)
+        return self.out.has_line(self._begin)
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Tell whether both streams have said their last word, and the same one."""
-        return self._how_it_ended() is not None
+        return self._find_end() is not None
 
-    def answer(self, *, seconds: float) -> Answer:
+    def read_answer(self, *, seconds: float) -> Answer:
         """Return the answer of a command that ended by itself.
 
         seconds: how long it took, seen from here. An exit status that `timeout` uses means what
         it says only when there was time enough to run out.
         """
-        end = self._how_it_ended()
+        end = self._find_end()
         if end is None:
-            raise Interrupted(
+            raise UnknownOutcomeError(
                 "the end of the command was never seen, so nobody can say how far it came"
-                f"{self._its_last_words()}: look at the host"
+                f"{self._format_last_line()}: look at the host"
             )
-        if end in _NOTHING_RUN:
-            mark = self._shell.mark
-            raise _NOTHING_RUN[end]((mark and mark.place) or "~/.keyturn")
-        refuse_what_was_ended(int(end), seconds, self._shell.deadline)
-        out, out_left = self._text(self.out, end)
-        err, err_left = self._text(self.err, end)
-        return Answer(int(end), out, err, left_out=out_left + err_left)
+        if end in _NOT_STARTED:
+            mark = self._shell.marker
+            raise _NOT_STARTED[end]((mark and mark.directory) or "~/.keyturn")
+        refuse_stopped(int(end), seconds, self._shell.deadline)
+        out, out_left = self._read_output(self.out, end)
+        err, err_left = self._read_output(self.err, end)
+        return Answer(int(end), out, err, omitted_bytes=out_left + err_left)
 
-    def _how_it_ended(self) -> str | None:
+    def _find_end(self) -> str | None:
         word = self._word.encode()
-        out, err = self.out.end_said_with(word), self.err.end_said_with(word)
+        out, err = self.out.find_end(word), self.err.find_end(word)
         return out.decode() if out and out == err else None
 
-    def _text(self, kept: Kept, end: str) -> tuple[str, int]:
-        said, left_out = kept.after(self._begin)
-        return _decoded(said[: -len(f"{self._word} {end}\n")]), left_out
+    def _read_output(self, kept: StreamBuffer, end: str) -> tuple[str, int]:
+        said, left_out = kept.read_after(self._begin)
+        return _decode(said[: -len(f"{self._word} {end}\n")]), left_out
 
-    def _its_last_words(self) -> str:
+    def _format_last_line(self) -> str:
         """Quote what came instead of an end: often a login shell's own words."""
         for kept in (self.err, self.out):
-            said, _ = kept.after(self._begin)
-            words = _decoded(said).strip()
+            said, _ = kept.read_after(self._begin)
+            words = _decode(said).strip()
             if words:
                 return f" (the last that came was: {words.splitlines()[-1][-200:]})"
         return ""
 
 
-def refuse_what_was_ended(status: int, seconds: float, deadline: int) -> None:
-    """Raise Interrupted unless a command with this exit status came to its own end.
+def refuse_stopped(status: int, seconds: float, deadline: int) -> None:
+    """Raise UnknownOutcomeError unless a command with this exit status came to its own end.
 
     seconds: how long it took; deadline: how long it might.
     """
     if status in _STATUS_OF_TIMEOUT and seconds >= deadline:
-        raise TimedOut(
+        raise CommandTimeoutError(
             f"the command had not ended after {deadline} s and the host stopped it: how far it "
             "came is not known"
         )
     if status in _STATUS_OF_SIGNALS:
-        raise Interrupted(
-            f"a signal ended the command before its time ({signal_name(status - 128)}, "
+        raise UnknownOutcomeError(
+            f"a signal ended the command before its time ({format_signal(status - 128)}, "
             f"exit status {status}): how far it came is not known"
         )
 
 
-def _decoded(said: bytes) -> str:
+def _decode(said: bytes) -> str:
     return said.decode("utf-8", "backslashreplace")
 
 
-def quoted(word: str) -> str:
+def quote_word(word: str) -> str:
     """Quote a word so that sh, bash, dash, zsh, csh and fish all read the same one.
 
     shlex.quote is for sh alone: csh expands `!` within single quotes, fish takes `\\` for an
     escape there, zsh looks up a bare `=ls`. Outside of quotes a backslash means the same to all.
     """
-    return word if _PLAIN.fullmatch(word) else "'" + _DISPUTED.sub(r"'\\\g<0>'", word) + "'"
+    return word if _PLAIN.fullmatch(word) else "'" + _SPECIAL.sub(r"'\\\g<0>'", word) + "'"
 
 
 @lru_cache(maxsize=256)
-def _quoted(words: tuple[str, ...]) -> str:
+def _quote_words(words: tuple[str, ...]) -> str:
     """Quote words that many hosts are told: kept, as it takes longer than all else done here."""
-    return " ".join(map(quoted, words))
+    return " ".join(map(quote_word, words))
 
 
-def signal_name(number: int) -> str:
+def format_signal(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from connectors.command import Ask, Hint, Query, Shell
+from connectors.command import Hint, Query, QueryRunner, Shell
+from connectors.errors import CommandError, ParseError
 from connectors.script import Script
-from connectors.sudo import Fits, SudoRule, between
-from connectors.trouble import CommandFailed, NotUnderstood
-from connectors.zpool import OUT_OF_REACH, Pool, size
-from connectors.zpool_json import Document, parse_document
+from connectors.sudo import SudoRule, WordPattern, make_range_pattern
+from connectors.zpool import OUT_OF_REACH, Pool, parse_size
+from connectors.zpool_json import StatusDocument, parse_document
 from connectors.zpool_text import parse_pools
 
 _HINTS = (
@@ -32,7 +32,7 @@ _HINTS = (
 _OR_NO_SUCH_OPTION = frozenset({0, 2})
 _EXACTLY = ("status", "-j", "--json-int", "-T", "u", "-v", "-L", "-P")
 # Of a look at traffic.
-MOST_SECONDS = 60
+MAX_SECONDS = 60
 _COLUMNS = "name,size,allocated,free,capacity,health"
 # On a pool that lost its disks these would wait for ever; zfs-fuse takes some seconds anyway.
 _SCRUB_DEADLINE = 60
@@ -43,24 +43,24 @@ _STOP_ON_FUSE = Script(
     "zfs-stop-scrub",
     'if zpool status "$1" | grep -q "^ scrub: scrub in progress"; then exec zpool scrub -s "$1"; '
     'else echo "no scrub of $1 is running" >&2; exit 1; fi',
-    words=1,
+    argument_count=1,
 )
 
 
 @dataclass(frozen=True)
-class Storage:
+class ZfsStorage:
     """Every pool of a host. now: its clock, in the way that the scans' moments are told.
 
     can_pause: a scrub can be paused, so this is not zfs-fuse.
     """
 
     pools: tuple[Pool, ...]
-    now: datetime
+    host_time: datetime
     can_pause: bool = True
 
 
 @dataclass(frozen=True)
-class Space:
+class PoolSpace:
     """One line of `zpool list`: sizes as ZFS writes them. capacity: percent in use, if told."""
 
     pool: str
@@ -72,7 +72,7 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadAverage:
     """How many programs run or wait for a disk, on average over so many minutes."""
 
     one: float
@@ -81,7 +81,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Traffic:
+class DeviceTraffic:
     """What one pool or device did in each second. depth: how deep it stands in its pool."""
 
     name: str
@@ -92,59 +92,61 @@ class Traffic:
     written_bytes: int
 
 
-def storage(ask: Ask, host: str) -> Storage:
+def read_storage(run_query: QueryRunner, host: str) -> ZfsStorage:
     """Ask for every pool in the most exact form that this ZFS and we know."""
     try:
-        document = ask(host, exact_status())
-    except NotUnderstood:
+        document = run_query(host, query_json_status())
+    except ParseError:
         document = None
     if document is not None:
-        return Storage(document.pools, document.now)
-    now = ask(host, clock())
-    pools = ask(host, status())
+        return ZfsStorage(document.pools, document.host_time)
+    now = run_query(host, query_clock())
+    pools = run_query(host, query_status())
     if pools:
-        return Storage(pools, now)
-    return Storage(ask(host, plain_status()), now, can_pause=False)
+        return ZfsStorage(pools, now)
+    return ZfsStorage(run_query(host, query_plain_status()), now, can_pause=False)
 
 
-def pick(name: str, storage: Storage) -> Pool:
-    """Return the pool with this name, or raise CommandFailed naming those that there are."""
+def find_pool(name: str, storage: ZfsStorage) -> Pool:
+    """Return the pool with this name, or raise CommandError naming those that there are."""
     found = next((pool for pool in storage.pools if pool.name == name), None)
     if found is None:
         others = ", ".join(sorted(pool.name for pool in storage.pools)) or "none"
-        raise CommandFailed(f"this host has no pool {name}; its pools: {others}")
+        raise CommandError(f"this host has no pool {name}; its pools: {others}")
     return found
 
 
-def exact_status() -> Query[Document | None]:
+def query_json_status() -> Query[StatusDocument | None]:
     """Ask OpenZFS 2.3 or later; None from any other."""
-    return Query(_shell("zpool", *_EXACTLY), parse_document, _OR_NO_SUCH_OPTION)
+    return Query(_make_command("zpool", *_EXACTLY), parse_document, _OR_NO_SUCH_OPTION)
 
 
-def status() -> Query[tuple[Pool, ...]]:
+def query_status() -> Query[tuple[Pool, ...]]:
     """Ask OpenZFS before 2.3, with whole paths of devices; nothing from zfs-fuse."""
-    return Query(_shell("zpool", "status", "-v", "-L", "-P"), parse_pools, _OR_NO_SUCH_OPTION)
+    return Query(
+        _make_command("zpool", "status", "-v", "-L", "-P"), parse_pools, _OR_NO_SUCH_OPTION
+    )
 
 
-def plain_status() -> Query[tuple[Pool, ...]]:
-    """Ask in the words that zfs-fuse knows as well."""
-    return Query(_shell("zpool", "status", "-v"), parse_pools)
+def query_plain_status() -> Query[tuple[Pool, ...]]:
+    """Query in the words that zfs-fuse knows as well."""
+    return Query(_make_command("zpool", "status", "-v"), parse_pools)
 
 
-def clock() -> Query[datetime]:
-    """Ask what time it is, in the host's own time zone."""
-    return Query(Shell(("date", "+%Y-%m-%d %H:%M:%S")), _moment)
+def query_clock() -> Query[datetime]:
+    """Query what time it is, in the host's own time zone."""
+    return Query(Shell(("date", "+%Y-%m-%d %H:%M:%S")), _parse_time)
 
 
-def spaces() -> Query[tuple[Space, ...]]:
-    return Query(_shell("zpool", "list", "-H", "-o", _COLUMNS), parse_spaces)
+def query_spaces() -> Query[tuple[PoolSpace, ...]]:
+    return Query(_make_command("zpool", "list", "-H", "-o", _COLUMNS), parse_spaces)
 
 
-def load() -> Query[Load]:
+def query_load() -> Query[LoadAverage]:
     return Query(Shell(("cat", "/proc/loadavg")), parse_load)
 
 
-def traffic(pool: str, seconds: int) -> Query[tuple[Traffic, ...]]:
+def query_traffic(pool: str, seconds: int) -> Query[tuple[DeviceTraffic, ...]]:
     """Watch a pool, or all for "", and tell what each of its devices did in that time."""
     # The first of two samples is the average since the pool was imported.
     words = ("zpool", "iostat", "-v", *([pool] if pool else []), str(seconds), "2")
@@ -154,48 +156,50 @@ def traffic(pool: str, seconds: int) -> Query[tuple[Traffic, ...]]:
 
 def start_scrub(pool: str) -> Shell:
     """Start a scrub, or go on with one that is paused. It runs on by itself."""
-    return _shell("zpool", "scrub", pool, deadline=_SCRUB_DEADLINE)
+    return _make_command("zpool", "scrub", pool, deadline=_SCRUB_DEADLINE)
 
 
 def stop_scrub(pool: str) -> Shell:
-    return _shell("zpool", "scrub", "-s", pool, deadline=_SCRUB_DEADLINE)
+    return _make_command("zpool", "scrub", "-s", pool, deadline=_SCRUB_DEADLINE)
 
 
 def stop_scrub_on_fuse(pool: str) -> Shell:
     """Stop a scrub of zfs-fuse, and nothing if a resilver has taken its place."""
-    return _shell(_STOP_ON_FUSE, pool, deadline=_SCRUB_DEADLINE)
+    return _make_command(_STOP_ON_FUSE, pool, deadline=_SCRUB_DEADLINE)
 
 
 def pause_scrub(pool: str) -> Shell:
-    return _shell("zpool", "scrub", "-p", pool, deadline=_SCRUB_DEADLINE)
+    return _make_command("zpool", "scrub", "-p", pool, deadline=_SCRUB_DEADLINE)
 
 
-def parse_spaces(answer: str) -> tuple[Space, ...]:
-    return tuple(_space(line) for line in answer.splitlines() if line != "no pools available")
+def parse_spaces(answer: str) -> tuple[PoolSpace, ...]:
+    return tuple(
+        _parse_space(line) for line in answer.splitlines() if line != "no pools available"
+    )
 
 
-def parse_load(answer: str) -> Load:
+def parse_load(answer: str) -> LoadAverage:
     try:
         one, five, fifteen, *_ = answer.split()
-        return Load(float(one), float(five), float(fifteen))
+        return LoadAverage(float(one), float(five), float(fifteen))
     except ValueError:
-        raise NotUnderstood(f"/proc/loadavg reads {answer[:80]!r}") from None
+        raise ParseError(f"/proc/loadavg reads {answer[:80]!r}") from None
 
 
-def parse_traffic(answer: str) -> tuple[Traffic, ...]:
+def parse_traffic(answer: str) -> tuple[DeviceTraffic, ...]:
     """Understand `zpool iostat -v … 2`: the rows of the second sample."""
     if answer.strip() in ("", "no pools available"):
         return ()
-    rows = list(_rows(answer.splitlines()))
+    rows = list(_parse_rows(answer.splitlines()))
     if not rows:
-        raise NotUnderstood(f"zpool iostat answered {answer[:200]!r}")
+        raise ParseError(f"zpool iostat answered {answer[:200]!r}")
     starts = [place for place, row in enumerate(rows) if (row[0], row[1]) == rows[0][:2]]
     if len(starts) != 2:
-        raise NotUnderstood("zpool iostat was cut off before it had watched the pool: ask again")
-    return tuple(_traffic(row) for row in rows[starts[1] :] if row[4] != "-")
+        raise ParseError("zpool iostat was cut off before it had watched the pool: ask again")
+    return tuple(_make_traffic(row) for row in rows[starts[1] :] if row[4] != "-")
 
 
-def _rows(lines: Sequence[str]) -> Iterator[tuple[int, str, str, str, str, str, str, str]]:
+def _parse_rows(lines: Sequence[str]) -> Iterator[tuple[int, str, str, str, str, str, str, str]]:
     """Yield depth, name and the six columns of each row below the headings."""
     for line in lines:
         name, *columns = line.rsplit(maxsplit=6) if line.strip() else [""]
@@ -206,43 +210,45 @@ def _rows(lines: Sequence[str]) -> Iterator[tuple[int, str, str, str, str, str, 
         yield depth // 2, name.strip(), allocated, free, reads, writes, read, written
 
 
-def _traffic(row: tuple[int, str, str, str, str, str, str, str]) -> Traffic:
+def _make_traffic(row: tuple[int, str, str, str, str, str, str, str]) -> DeviceTraffic:
     depth, name, _, _, reads, writes, read, written = row
-    return Traffic(name, depth, size(reads), size(writes), size(read), size(written))
+    return DeviceTraffic(
+        name, depth, parse_size(reads), parse_size(writes), parse_size(read), parse_size(written)
+    )
 
 
-def _space(line: str) -> Space:
+def _parse_space(line: str) -> PoolSpace:
     parts = line.split("\t")
     if len(parts) != 6:
-        raise NotUnderstood(f"zpool list answered {line[:200]!r}")
+        raise ParseError(f"zpool list answered {line[:200]!r}")
     name, whole, allocated, free, capacity, health = parts
     percent = capacity.removesuffix("%")
-    return Space(
+    return PoolSpace(
         name, whole, allocated, free, int(percent) if percent.isdecimal() else None, health
     )
 
 
-def _moment(answer: str) -> datetime:
+def _parse_time(answer: str) -> datetime:
     try:
         return datetime.strptime(answer.strip(), "%Y-%m-%d %H:%M:%S")  # noqa: DTZ007 - the host's
     except ValueError:
-        raise NotUnderstood(f"date answered {answer[:80]!r}") from None
+        raise ParseError(f"date answered {answer[:80]!r}") from None
 
 
-def _shell(*words: str | Script, deadline: int = 30) -> Shell:
+def _make_command(*words: str | Script, deadline: int = 30) -> Shell:
     return Shell(words, root=True, hints=_HINTS, deadline=deadline)
 
 
 _ZPOOL = "/usr/sbin/zpool"
-_POOL = Fits(r"[A-Za-z][A-Za-z0-9_.:-]{0,99}")
-_SECONDS = Fits(between(1, MOST_SECONDS))
+_POOL = WordPattern(r"[A-Za-z][A-Za-z0-9_.:-]{0,99}")
+_SECONDS = WordPattern(make_range_pattern(1, MAX_SECONDS))
 SUDO = (
-    SudoRule(_ZPOOL, *_EXACTLY, reads=True),
-    SudoRule(_ZPOOL, "status", "-v", "-L", "-P", reads=True),
-    SudoRule(_ZPOOL, "status", "-v", reads=True),
-    SudoRule(_ZPOOL, "list", "-H", "-o", _COLUMNS, reads=True),
-    SudoRule(_ZPOOL, "iostat", "-v", _SECONDS, "2", reads=True),
-    SudoRule(_ZPOOL, "iostat", "-v", _POOL, _SECONDS, "2", reads=True),
+    SudoRule(_ZPOOL, *_EXACTLY, read_only=True),
+    SudoRule(_ZPOOL, "status", "-v", "-L", "-P", read_only=True),
+    SudoRule(_ZPOOL, "status", "-v", read_only=True),
+    SudoRule(_ZPOOL, "list", "-H", "-o", _COLUMNS, read_only=True),
+    SudoRule(_ZPOOL, "iostat", "-v", _SECONDS, "2", read_only=True),
+    SudoRule(_ZPOOL, "iostat", "-v", _POOL, _SECONDS, "2", read_only=True),
     SudoRule(_ZPOOL, "scrub", _POOL),
     SudoRule(_ZPOOL, "scrub", "-s", _POOL),
     SudoRule(_ZPOOL, "scrub", "-p", _POOL),

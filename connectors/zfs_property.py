@@ -6,8 +6,8 @@ from ipaddress import ip_network
 from typing import Literal, get_args
 
 from connectors.command import Hint, Query, Shell, quote_text
-from connectors.sudo import Fits, SudoRule
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
+from connectors.sudo import SudoRule, WordPattern
 from connectors.zpool import OUT_OF_REACH
 
 PropertyName = Literal["sync", "compression", "sharenfs", "atime"]
@@ -54,32 +54,32 @@ _CLIENT = re.compile(r"\[[0-9A-Fa-f:.]+\](?:/\d{1,3})?|[^:\[\]]+", re.ASCII)
 _GET = ("get", "-H", "-o", "name,property,value,source")
 
 
-class Unfit(ValueError):
+class InvalidValueError(ValueError):
     """The property does not take this value, or we do not set it to that."""
 
 
 @dataclass(frozen=True)
-class Property:
+class ZfsProperty:
     """One property of a dataset. source: where its value is from; parent: whom it inherits."""
 
     dataset: str
     name: str
     value: str
     source: Source
-    parent: str = ""
+    inherited_from: str = ""
 
 
-def fit(name: PropertyName, value: str) -> str:
-    """Return *value* if *name* may be set to it, or raise Unfit saying what it takes."""
+def refuse_invalid_value(name: PropertyName, value: str) -> str:
+    """Return *value*; raise InvalidValueError if *name* may not be set to it."""
     if name == "sharenfs":
-        return _fit_share(value)
+        return _refuse_invalid_share(value)
     pattern, takes = _VALUES[name]
     if not re.fullmatch(pattern, value, re.ASCII):
-        raise Unfit(f"{name} takes {takes}")
+        raise InvalidValueError(f"{name} takes {takes}")
     return value
 
 
-def property_of(dataset: str, name: PropertyName) -> Query[Property]:
+def query_property(dataset: str, name: PropertyName) -> Query[ZfsProperty]:
     words = ("zfs", *_GET, name, dataset)
     return Query(Shell(words, root=True, hints=_HINTS), parse_property)
 
@@ -88,7 +88,7 @@ def set_property(dataset: str, name: str, value: str) -> Shell:
     return Shell(("zfs", "set", f"{name}={value}", dataset), root=True, hints=_HINTS)
 
 
-def restore_property(was: Property) -> Shell:
+def restore_property(was: ZfsProperty) -> Shell:
     """Bring a property back to where its value came from."""
     if was.source == "local":
         return set_property(was.dataset, was.name, was.value)
@@ -97,22 +97,22 @@ def restore_property(was: Property) -> Shell:
     return Shell(words, root=True, hints=_HINTS)
 
 
-def parse_property(answer: str) -> Property:
+def parse_property(answer: str) -> ZfsProperty:
     parts = answer.removesuffix("\n").split("\t")
     if len(parts) != 4 or not answer.endswith("\n"):
-        raise NotUnderstood(f"zfs get answered {answer[:200]!r}")
+        raise ParseError(f"zfs get answered {answer[:200]!r}")
     dataset, name, value, source = parts
     inherited = re.fullmatch(r"inherited from (\S.*)", source)
     if inherited:
-        return Property(dataset, name, value, "inherited", inherited[1])
+        return ZfsProperty(dataset, name, value, "inherited", inherited[1])
     known = "none" if source == "-" else source
     for each in get_args(Source):
         if known == each:
-            return Property(dataset, name, value, each)
-    raise NotUnderstood(f"zfs get tells of a value from {source[:80]!r}")
+            return ZfsProperty(dataset, name, value, each)
+    raise ParseError(f"zfs get tells of a value from {source[:80]!r}")
 
 
-def _fit_share(value: str) -> str:
+def _refuse_invalid_share(value: str) -> str:
     if value in ("on", "off"):
         return value
     for option in value.split(","):
@@ -120,25 +120,25 @@ def _fit_share(value: str) -> str:
         if not equals and key in _FLAGS:
             continue
         if equals and key in ("rw", "ro"):
-            _fit_clients(rest)
+            _refuse_invalid_clients(rest)
         elif not equals or not re.fullmatch(_VALUED.get(key, "(?!)"), rest, re.ASCII):
-            raise Unfit(
+            raise InvalidValueError(
                 f"sharenfs takes on, off, or options such as rw=@192.0.2.0/24,no_subtree_check; "
                 f"{quote_text(option)} is none that we know"
             )
     return value
 
 
-def _fit_clients(text: str) -> None:
+def _refuse_invalid_clients(text: str) -> None:
     """Take clients between colons: a network with @ before it, a host name, [an IPv6 address]."""
     clients = _CLIENT.findall(text)
     if ":".join(clients) != text or not clients:
-        raise Unfit(
+        raise InvalidValueError(
             f"{quote_text(text)} are no clients such as @192.0.2.0/24:[2001:db8::]/32:web1.example"
         )
     for client in clients:
         if not _is_client(client):
-            raise Unfit(
+            raise InvalidValueError(
                 f"{quote_text(client)} is neither a host's name nor a network such as "
                 "@192.0.2.0/24"
             )
@@ -154,9 +154,9 @@ def _is_client(client: str) -> bool:
 
 
 _ZFS = "/usr/sbin/zfs"
-_PROPERTY = Fits("|".join(get_args(PropertyName)))
+_PROPERTY = WordPattern("|".join(get_args(PropertyName)))
 _COMPONENT = r"[A-Za-z0-9_.:-]{0,99}"
-_DATASET = Fits(rf"[A-Za-z]{_COMPONENT}(/[A-Za-z0-9_.:]{_COMPONENT}){{0,20}}")
+_DATASET = WordPattern(rf"[A-Za-z]{_COMPONENT}(/[A-Za-z0-9_.:]{_COMPONENT}){{0,20}}")
 # Nearly what `fit` takes: a rule of sudo has no room for all of it.
 _SHARED_WITH = r"(@?[A-Za-z0-9][A-Za-z0-9.-]*(/[0-9.]{1,15})?|\[[0-9A-Fa-f:.]+\](/[0-9]{1,3})?)"
 _OPTION = "|".join(
@@ -170,9 +170,9 @@ _TAKEN = {name: pattern for name, (pattern, _) in _VALUES.items()} | {
     "sharenfs": f"on|off|({_OPTION})(,({_OPTION}))*"
 }
 SUDO = (
-    SudoRule(_ZFS, *_GET, _PROPERTY, _DATASET, reads=True),
+    SudoRule(_ZFS, *_GET, _PROPERTY, _DATASET, read_only=True),
     *(
-        SudoRule(_ZFS, "set", Fits(pattern, before=f"{name}="), _DATASET)
+        SudoRule(_ZFS, "set", WordPattern(pattern, prefix=f"{name}="), _DATASET)
         for name, pattern in _TAKEN.items()
     ),
     SudoRule(_ZFS, "inherit", _PROPERTY, _DATASET),

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Literal
 
 from connectors.command import Hint
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
 
 # What any command may run into where ZFS does not answer.
 OUT_OF_REACH = (
@@ -47,16 +47,16 @@ class Scan:
 
     kind: ScanKind
     state: ScanState
-    when: datetime | None = None
+    time: datetime | None = None
     percent: float | None = None
     rate: int | None = None
-    left: int | None = None
-    took: int | None = None
+    seconds_left: int | None = None
+    seconds_taken: int | None = None
     repaired: int | None = None
     errors: int | None = None
 
     @property
-    def story(self) -> str:
+    def description(self) -> str:
         """What became of it, in words: `scrub: 30.3 % done, 17.4 MiB/s, 16 s left`."""
         parts = [self._state, *self._figures]
         return f"{self.kind} {', '.join(part for part in parts if part)}"
@@ -64,8 +64,8 @@ class Scan:
     @property
     def _state(self) -> str:
         # Text tells moments in the host's own time, and JSON since 1970.
-        zone = "UTC" if self.when and self.when.tzinfo else "host time"
-        when = f"{self.when:%d %b %Y %H:%M} {zone}" if self.when else ""
+        zone = "UTC" if self.time and self.time.tzinfo else "host time"
+        when = f"{self.time:%d %b %Y %H:%M} {zone}" if self.time else ""
         far = "" if self.percent is None else f"{self.percent:.1f} % done"
         if self.state == "running":
             return f"running, {far}" if far else "running"
@@ -78,10 +78,10 @@ class Scan:
     def _figures(self) -> list[str]:
         done = "put back" if self.kind == "resilver" else "repaired"
         return [
-            f"{written(self.rate)}/s" if self.rate else "",
-            f"{duration(self.left)} left" if self.left is not None else "",
-            f"in {duration(self.took)}" if self.took is not None else "",
-            "" if self.repaired is None else f"{done} {written(self.repaired)}",
+            f"{format_size(self.rate)}/s" if self.rate else "",
+            f"{format_duration(self.seconds_left)} left" if self.seconds_left is not None else "",
+            f"in {format_duration(self.seconds_taken)}" if self.seconds_taken is not None else "",
+            "" if self.repaired is None else f"{done} {format_size(self.repaired)}",
             "" if self.errors is None else f"{self.errors:,} errors",
         ]
 
@@ -97,16 +97,20 @@ class Vdev:
 
     name: str
     state: str
-    read: int = 0
-    write: int = 0
-    checksum: int = 0
+    read_errors: int = 0
+    write_errors: int = 0
+    checksum_errors: int = 0
     note: str = ""
     group: str = "data"
-    leaf: bool = True
+    is_leaf: bool = True
 
     @property
-    def errors(self) -> str:
-        counts = {"read": self.read, "write": self.write, "checksum": self.checksum}
+    def error_text(self) -> str:
+        counts = {
+            "read": self.read_errors,
+            "write": self.write_errors,
+            "checksum": self.checksum_errors,
+        }
         return ", ".join(f"{count:,} {kind} errors" for kind, count in counts.items() if count)
 
 
@@ -124,67 +128,76 @@ class Pool:
     state: str
     vdevs: tuple[Vdev, ...] = ()
     scans: tuple[Scan, ...] = ()
-    errors: int | None = 0
-    files: tuple[str, ...] = ()
+    error_count: int | None = 0
+    damaged_files: tuple[str, ...] = ()
     status: str = ""
     action: str = ""
 
     @property
-    def scrub(self) -> Scan | None:
+    def last_scrub(self) -> Scan | None:
         """The last scrub; None also where a resilver has come since and ZFS keeps only that."""
         return next((scan for scan in self.scans if scan.kind == "scrub"), None)
 
     @property
-    def running(self) -> Scan | None:
+    def running_scan(self) -> Scan | None:
         return next((scan for scan in self.scans if scan.state == "running"), None)
 
     @property
-    def resilvering(self) -> Scan | None:
+    def running_resilver(self) -> Scan | None:
         scans = [scan for scan in self.scans if scan.state == "running"]
         return next((scan for scan in scans if scan.kind == "resilver"), None)
 
     @property
-    def broken(self) -> str:
+    def broken_disks(self) -> str:
         """Name the disks that are not as they should be: `sdd is REMOVED`."""
         return ", ".join(
             f"{vdev.name} is {vdev.state}{f' ({vdev.note})' if vdev.note else ''}"
             for vdev in self.vdevs
-            if vdev.leaf and vdev.state not in _SOUND
+            if vdev.is_leaf and vdev.state not in _SOUND
         )
 
     @property
-    def complaints(self) -> list[str]:
+    def findings(self) -> list[str]:
         """What a person should act on, one sentence each."""
-        return [*self._state_complaints(), *self._counters(), *self._losses(), *self._undone()]
+        return [
+            *self._list_state_findings(),
+            *self._list_counter_findings(),
+            *self._list_loss_findings(),
+            *self._list_stopped_resilvers(),
+        ]
 
-    def _state_complaints(self) -> list[str]:
-        if self.state == "ONLINE" and not self.broken:
+    def _list_state_findings(self) -> list[str]:
+        if self.state == "ONLINE" and not self.broken_disks:
             return []
-        why = f": {self.broken}" if self.broken else ""
+        why = f": {self.broken_disks}" if self.broken_disks else ""
         # ZFS has one advice at a time, and that for lost data hides what to do about the disk.
-        advice = f". {self.action}" if self.action and not self.errors else ""
+        advice = f". {self.action}" if self.action and not self.error_count else ""
         return [f"{self.name} is {self.state}{why}{advice}"]
 
-    def _counters(self) -> list[str]:
-        counting = [vdev for vdev in self.vdevs if vdev.errors and vdev.leaf]
+    def _list_counter_findings(self) -> list[str]:
+        counting = [vdev for vdev in self.vdevs if vdev.error_text and vdev.is_leaf]
         return [
-            f"{vdev.name} of {self.name} has counted {vdev.errors}"
+            f"{vdev.name} of {self.name} has counted {vdev.error_text}"
             f"{' and is ONLINE all the same' if vdev.state == 'ONLINE' else ''}: look at the disk "
             "and its cable, then `zpool clear`"
             for vdev in counting
         ]
 
-    def _losses(self) -> list[str]:
-        if self.errors is None:
+    def _list_loss_findings(self) -> list[str]:
+        if self.error_count is None:
             return [f"{self.name} cannot say whether data is lost"]
-        if not self.errors:
+        if not self.error_count:
             return []
-        more = f" and {len(self.files) - _NAMED} more" if len(self.files) > _NAMED else ""
-        names = f": {', '.join(self.files[:_NAMED])}{more}" if self.files else ""
-        places = "1 place" if self.errors == 1 else f"{self.errors:,} places"
+        more = (
+            f" and {len(self.damaged_files) - _NAMED} more"
+            if len(self.damaged_files) > _NAMED
+            else ""
+        )
+        names = f": {', '.join(self.damaged_files[:_NAMED])}{more}" if self.damaged_files else ""
+        places = "1 place" if self.error_count == 1 else f"{self.error_count:,} places"
         return [f"{self.name} has lost data in {places}{names}: restore from backup"]
 
-    def _undone(self) -> list[str]:
+    def _list_stopped_resilvers(self) -> list[str]:
         return [
             f"A resilver of {self.name} was stopped before its end, so a disk lacks data: "
             "`zpool online` or `zpool clear` it, and see that the resilver goes on"
@@ -193,15 +206,15 @@ class Pool:
         ]
 
 
-def size(text: str) -> int:
+def parse_size(text: str) -> int:
     """Understand a number as ZFS writes it, such as `3.43K`: units are powers of 1024."""
     found = _SIZE.fullmatch(text)
     if found is None:
-        raise NotUnderstood(f"ZFS wrote {text[:40]!r} where a number belongs")
+        raise ParseError(f"ZFS wrote {text[:40]!r} where a number belongs")
     return round(float(found[1]) * 1024 ** max(0, _UNITS.find(found[2] or "B")))
 
 
-def written(amount: int) -> str:
+def format_size(amount: int) -> str:
     """Write bytes for people: `1.5 MiB`."""
     value, unit = float(amount), "B"
     for unit in _UNITS:
@@ -213,16 +226,16 @@ def written(amount: int) -> str:
     return f"{value:.0f} {unit}iB" if value >= 100 else f"{value:.3g} {unit}iB"
 
 
-def seconds(text: str) -> int:
+def parse_duration(text: str) -> int:
     """Understand how long something took: `3 days 07:42:27`, `00:00:40` or `5h4m`."""
     found = _CLOCK.fullmatch(text) or (_SHORT.fullmatch(text) if text else None)
     if found is None:
-        raise NotUnderstood(f"ZFS wrote {text[:40]!r} where a length of time belongs")
+        raise ParseError(f"ZFS wrote {text[:40]!r} where a length of time belongs")
     days, hours, minutes, rest = (int(part or 0) for part in found.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
-def duration(length: int) -> str:
+def format_duration(length: int) -> str:
     """Write seconds for people, in the two largest units: `3 days 7 h`."""
     days, rest = divmod(length, 86_400)
     hours, rest = divmod(rest, 3600)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel, ValidationError
 
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
 from connectors.zpool import Pool, Scan, ScanKind, ScanState, Vdev
 
 # What the text form calls these.
@@ -97,14 +97,14 @@ class _OtherFormat(BaseModel):
 
 
 @dataclass(frozen=True)
-class Document:
+class StatusDocument:
     """now: the host's clock when it answered, in UTC."""
 
-    now: datetime
+    host_time: datetime
     pools: tuple[Pool, ...]
 
 
-def parse_document(answer: str) -> Document | None:
+def parse_document(answer: str) -> StatusDocument | None:
     """Understand the JSON form; None if there is none, or one that is newer than we know."""
     if not answer.strip():
         return None
@@ -115,15 +115,17 @@ def parse_document(answer: str) -> Document | None:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise NotUnderstood(
+        raise ParseError(
             f"zpool status -j answered with a document that we do not know: {where or 'it'} "
             f"({first['msg']})"
         ) from None
     pools = document.pools.values()
-    return Document(_moment(document.time), tuple(_pool(pool, document.time) for pool in pools))
+    return StatusDocument(
+        _convert_time(document.time), tuple(_make_pool(pool, document.time) for pool in pools)
+    )
 
 
-def _pool(pool: _Pool, now: int) -> Pool:
+def _make_pool(pool: _Pool, now: int) -> Pool:
     groups = {
         "data": pool.vdevs,
         "special": pool.special,
@@ -136,13 +138,13 @@ def _pool(pool: _Pool, now: int) -> Pool:
         vdev
         for group, rows in groups.items()
         for row in rows.values()
-        for vdev in _rows(row, group)
+        for vdev in _make_vdevs(row, group)
     ]
     return Pool(
         pool.name,
         pool.state,
         tuple(vdevs),
-        tuple(_scans(pool.scan_stats, now)) if pool.scan_stats else (),
+        tuple(_make_scans(pool.scan_stats, now)) if pool.scan_stats else (),
         pool.error_count,
         () if isinstance(pool.errlist, str) else pool.errlist,
         " ".join(pool.status.split()),
@@ -150,7 +152,7 @@ def _pool(pool: _Pool, now: int) -> Pool:
     )
 
 
-def _rows(row: _Vdev, group: str) -> Iterator[Vdev]:
+def _make_vdevs(row: _Vdev, group: str) -> Iterator[Vdev]:
     note = f"was {row.was}" if row.was else row.aux.lower().replace("_", " ")
     yield Vdev(
         row.name,
@@ -160,41 +162,41 @@ def _rows(row: _Vdev, group: str) -> Iterator[Vdev]:
         row.checksum_errors,
         "" if note == "none" else note,
         group,
-        leaf=not row.vdevs,
+        is_leaf=not row.vdevs,
     )
     for child in row.vdevs.values():
-        yield from _rows(child, group)
+        yield from _make_vdevs(child, group)
 
 
-def _scans(stats: _Scan, now: int) -> Iterator[Scan]:
+def _make_scans(stats: _Scan, now: int) -> Iterator[Scan]:
     kind = _KINDS.get(stats.function)
     if kind and stats.state == "SCANNING":
-        yield _going(stats, kind, now)
+        yield _make_running_scan(stats, kind, now)
     elif kind and stats.state in _ENDS:
         yield Scan(
             kind,
             _ENDS[stats.state],
-            _moment(stats.end_time),
-            took=max(0, stats.end_time - stats.start_time),
+            _convert_time(stats.end_time),
+            seconds_taken=max(0, stats.end_time - stats.start_time),
             repaired=stats.processed,
             errors=stats.errors,
         )
     elif kind:
-        raise NotUnderstood(f"zpool status -j tells of a {kind} in state {stats.state[:40]!r}")
+        raise ParseError(f"zpool status -j tells of a {kind} in state {stats.state[:40]!r}")
     if stats.err_scrub_state == "ERRORSCRUBBING":
-        yield _error_scrub(stats)
+        yield _make_error_scrub(stats)
     for rebuild in stats.rebuild_stats.values():
         if rebuild.state == "ACTIVE":
             yield Scan(
                 "resilver",
                 "running",
-                _moment(rebuild.start_time),
-                percent=_percent(rebuild.scanned, rebuild.to_scan),
+                _convert_time(rebuild.start_time),
+                percent=_compute_percent(rebuild.scanned, rebuild.to_scan),
                 repaired=rebuild.rebuilt,
             )
 
 
-def _going(stats: _Scan, kind: ScanKind, now: int) -> Scan:
+def _make_running_scan(stats: _Scan, kind: ScanKind, now: int) -> Scan:
     """Reckon rate and time left as zpool does for its text."""
     total = stats.to_examine - stats.skipped
     elapsed = max(1, now - stats.pass_start - stats.scrub_spent_paused)
@@ -204,29 +206,29 @@ def _going(stats: _Scan, kind: ScanKind, now: int) -> Scan:
     return Scan(
         kind,
         "paused" if paused else "running",
-        _moment(stats.scrub_pause if paused else stats.start_time),
-        percent=_percent(stats.issued, total),
+        _convert_time(stats.scrub_pause if paused else stats.start_time),
+        percent=_compute_percent(stats.issued, total),
         rate=None if paused else rate,
-        left=None if paused else left,
+        seconds_left=None if paused else left,
         repaired=stats.processed,
     )
 
 
-def _error_scrub(stats: _Scan) -> Scan:
+def _make_error_scrub(stats: _Scan) -> Scan:
     paused = stats.err_scrub_pause > 0
     return Scan(
         "error scrub",
         "paused" if paused else "running",
-        _moment(stats.err_scrub_pause if paused else stats.err_scrub_start_time),
-        percent=_percent(
+        _convert_time(stats.err_scrub_pause if paused else stats.err_scrub_start_time),
+        percent=_compute_percent(
             stats.err_scrub_examined, stats.err_scrub_to_examine + stats.err_scrub_examined
         ),
     )
 
 
-def _percent(part: int, whole: int) -> float:
+def _compute_percent(part: int, whole: int) -> float:
     return 100 * part / whole if whole > 0 else 0.0
 
 
-def _moment(since_1970: int) -> datetime:
+def _convert_time(since_1970: int) -> datetime:
     return datetime.fromtimestamp(since_1970, UTC)

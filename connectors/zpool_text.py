@@ -21,8 +21,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from connectors.trouble import NotUnderstood
-from connectors.zpool import Pool, Scan, ScanKind, ScanState, Vdev, seconds, size
+from connectors.errors import ParseError
+from connectors.zpool import Pool, Scan, ScanKind, ScanState, Vdev, parse_duration, parse_size
 
 _NO_POOLS = "no pools available"
 _BLOCK = re.compile(r"(?m)^ {1,3}pool: ")
@@ -71,32 +71,34 @@ def parse_pools(answer: str) -> tuple[Pool, ...]:
         return ()
     before, *blocks = _BLOCK.split(text)
     if before.strip() or not blocks:
-        raise NotUnderstood(f"zpool status answered {text[:200]!r} instead of a pool")
-    return tuple(_pool(block) for block in blocks)
+        raise ParseError(f"zpool status answered {text[:200]!r} instead of a pool")
+    return tuple(_parse_pool(block) for block in blocks)
 
 
-def _pool(block: str) -> Pool:
+def _parse_pool(block: str) -> Pool:
     name, *lines = block.split("\n")
-    parts = list(_sections(lines))
+    parts = list(_split_sections(lines))
     known = dict(parts)
     if "state" not in known or "config" not in known:
-        raise NotUnderstood(f"zpool status was cut off at pool {name[:60]!r}: ask again")
-    vdevs = tuple(_vdevs(known["config"][1:]))
-    scans = (_scan(heading, section, vdevs) for heading, section in parts if heading in _SCANS)
-    files = _files(known.get("errors"))
+        raise ParseError(f"zpool status was cut off at pool {name[:60]!r}: ask again")
+    vdevs = tuple(_parse_vdevs(known["config"][1:]))
+    scans = (
+        _parse_scan(heading, section, vdevs) for heading, section in parts if heading in _SCANS
+    )
+    files = _parse_files(known.get("errors"))
     return Pool(
         name.strip(),
         known["state"][0].strip(),
         vdevs,
         tuple(scan for scan in scans if scan),
-        len(files) if files else _errors(known.get("errors")),
+        len(files) if files else _parse_errors(known.get("errors")),
         files,
-        _prose(known.get("status", ())),
-        _prose(known.get("action", ())),
+        _join_lines(known.get("status", ())),
+        _join_lines(known.get("action", ())),
     )
 
 
-def _sections(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+def _split_sections(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield each heading with its lines; what follows on the heading's own line is the first."""
     heading, section = "", list[str]()
     for line in lines:
@@ -108,11 +110,11 @@ def _sections(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
     yield heading, section
 
 
-def _prose(lines: Sequence[str]) -> str:
+def _join_lines(lines: Sequence[str]) -> str:
     return " ".join(" ".join(lines).split())
 
 
-def _errors(lines: Sequence[str] | None) -> int | None:
+def _parse_errors(lines: Sequence[str] | None) -> int | None:
     said = lines[0] if lines else ""
     if said == "No known data errors":
         return 0
@@ -120,99 +122,106 @@ def _errors(lines: Sequence[str] | None) -> int | None:
     return int(found[1]) if found else None
 
 
-def _files(lines: Sequence[str] | None) -> tuple[str, ...]:
+def _parse_files(lines: Sequence[str] | None) -> tuple[str, ...]:
     if not lines or lines[0] != _FILES:
         return ()
     return tuple(line.strip() for line in lines[1:])
 
 
-def _vdevs(lines: Sequence[str]) -> Iterator[Vdev]:
+def _parse_vdevs(lines: Sequence[str]) -> Iterator[Vdev]:
     """Yield every row; a row is a leaf unless a deeper one follows it."""
     if not lines or lines[0].split()[:2] != ["NAME", "STATE"]:
-        raise NotUnderstood("zpool status prints no table of devices where one belongs")
+        raise ParseError("zpool status prints no table of devices where one belongs")
     group, rows = "data", list[tuple[int, Vdev]]()
     for line in lines[1:]:
         if found := _GROUP.fullmatch(line):
             group = found[1]
         else:
-            rows.append(_row(line, group))
+            rows.append(_parse_vdev(line, group))
     depths = [depth for depth, _ in rows]
     for (depth, vdev), following in zip(rows, [*depths[1:], 0], strict=True):
-        yield replace(vdev, leaf=following <= depth)
+        yield replace(vdev, is_leaf=following <= depth)
 
 
-def _row(line: str, group: str) -> tuple[int, Vdev]:
+def _parse_vdev(line: str, group: str) -> tuple[int, Vdev]:
     found = _VDEV.fullmatch(line)
     if found is None:
-        raise NotUnderstood(f"zpool status prints a device that we do not know: {line[:120]!r}")
+        raise ParseError(f"zpool status prints a device that we do not know: {line[:120]!r}")
     indent, name, state, *counts, note = found.groups()
-    read, write, checksum = (0 if count in (None, "-") else size(count) for count in counts)
+    read, write, checksum = (0 if count in (None, "-") else parse_size(count) for count in counts)
     return len(indent), Vdev(name, state, read, write, checksum, note or "", group)
 
 
-def _scan(heading: str, lines: Sequence[str], vdevs: Sequence[Vdev]) -> Scan | None:
-    scan = _said(lines)
+def _parse_scan(heading: str, lines: Sequence[str], vdevs: Sequence[Vdev]) -> Scan | None:
+    scan = _parse_scan_lines(lines)
     if scan is None or heading == "scan" or scan.kind == "error scrub":
         return scan
     # zfs-fuse tells beside each disk what was put right there, such as `147M repaired`.
-    found = (_BESIDE.fullmatch(vdev.note) for vdev in vdevs if vdev.leaf)
-    return replace(scan, repaired=sum(size(note[1]) for note in found if note))
+    found = (_BESIDE.fullmatch(vdev.note) for vdev in vdevs if vdev.is_leaf)
+    return replace(scan, repaired=sum(parse_size(note[1]) for note in found if note))
 
 
-def _said(lines: Sequence[str]) -> Scan | None:
+def _parse_scan_lines(lines: Sequence[str]) -> Scan | None:
     first, text = lines[0], " ".join(line.strip() for line in lines)
     if _NEVER.fullmatch(first):
         return None
     if found := _FINISHED.fullmatch(first):
         kind: ScanKind = "scrub" if found["kind"].startswith("scrub") else "resilver"
-        return _ended(found, kind, "finished", size(found["repaired"]))
+        return _make_ended_scan(found, kind, "finished", parse_size(found["repaired"]))
     if found := _ENDED.fullmatch(first):
         state: ScanState = "finished" if found["state"] == "completed" else "stopped"
-        return _ended(found, _kind(found["kind"]), state, None)
+        return _make_ended_scan(found, _parse_kind(found["kind"]), state, None)
     if found := _CANCELED.fullmatch(first):
-        return Scan(_kind(found["kind"]), "stopped", _moment(found["when"]))
+        return Scan(_parse_kind(found["kind"]), "stopped", _parse_time(found["when"]))
     if found := _ERRORS_SCRUBBED.fullmatch(first):
-        return Scan("error scrub", "finished", _moment(found["when"]), took=seconds(found["took"]))
+        return Scan(
+            "error scrub",
+            "finished",
+            _parse_time(found["when"]),
+            seconds_taken=parse_duration(found["took"]),
+        )
     if found := _GOING.fullmatch(first):
-        return _going(found, text)
-    raise NotUnderstood(f"zpool status prints a scan that we do not know: {first[:120]!r}")
+        return _make_running_scan(found, text)
+    raise ParseError(f"zpool status prints a scan that we do not know: {first[:120]!r}")
 
 
-def _ended(found: re.Match[str], kind: ScanKind, state: ScanState, repaired: int | None) -> Scan:
+def _make_ended_scan(
+    found: re.Match[str], kind: ScanKind, state: ScanState, repaired: int | None
+) -> Scan:
     return Scan(
         kind,
         state,
-        _moment(found["when"]),
-        took=seconds(found["took"]),
+        _parse_time(found["when"]),
+        seconds_taken=parse_duration(found["took"]),
         repaired=repaired,
         errors=int(found["errors"]),
     )
 
 
-def _going(found: re.Match[str], text: str) -> Scan:
+def _make_running_scan(found: re.Match[str], text: str) -> Scan:
     when = found["paused"] or found["since"]
     percent, repaired, left = (pattern.search(text) for pattern in (_PERCENT, _REPAIRED, _LEFT))
     rate = next((rate for pattern in _RATES if (rate := pattern.search(text))), None)
     return Scan(
-        _kind(found["kind"]),
+        _parse_kind(found["kind"]),
         "paused" if found["paused"] else "running",
-        _moment(when) if when else None,
+        _parse_time(when) if when else None,
         percent=float(percent[1]) if percent else None,
-        rate=size(rate[1]) if rate else None,
-        left=seconds(left[1]) if left else None,
-        repaired=size(repaired[1]) if repaired else None,
+        rate=parse_size(rate[1]) if rate else None,
+        seconds_left=parse_duration(left[1]) if left else None,
+        repaired=parse_size(repaired[1]) if repaired else None,
     )
 
 
-def _kind(word: str) -> ScanKind:
+def _parse_kind(word: str) -> ScanKind:
     if word == "error scrub":
         return "error scrub"
     return "scrub" if word == "scrub" else "resilver"
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     """Read a moment as C's ctime writes it, in the host's own time."""
     try:
         return datetime.strptime(text.strip(), "%a %b %d %H:%M:%S %Y")  # noqa: DTZ007 - as said
     except ValueError:
-        raise NotUnderstood(f"zpool status prints {text[:40]!r} where a date belongs") from None
+        raise ParseError(f"zpool status prints {text[:40]!r} where a date belongs") from None

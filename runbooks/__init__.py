@@ -1,8 +1,8 @@
 """Runbooks: one module each. A module whose name starts with "_" is what they are written in."""
 
-from runbooks._catalogue import catalogue, own_digests
+from runbooks._catalogue import list_own_digests, load_catalogue
 from runbooks._clock import Clock
-from runbooks._earlier import Earlier, last_time
+from runbooks._earlier_report import EarlierReport, query_earlier_report
 from runbooks._fields import (
     Address,
     AgentName,
@@ -13,9 +13,9 @@ from runbooks._fields import (
     PoolName,
     ServiceName,
     TableName,
-    tagged,
+    make_host_field,
 )
-from runbooks._own import BadOwn
+from runbooks._own import OwnRunbookError
 from runbooks._plan import NoUndo, Plan, Refused, Report, Step, Table
 from runbooks._runbook import AnyRunbook, Change, Check, Runbook
 
@@ -23,16 +23,16 @@ __all__ = [
     "Address",
     "AgentName",
     "AnyRunbook",
-    "BadOwn",
     "Change",
     "Check",
     "Clock",
     "CounterName",
-    "Earlier",
+    "EarlierReport",
     "Host",
     "Instant",
     "InterfaceName",
     "NoUndo",
+    "OwnRunbookError",
     "Plan",
     "PoolName",
     "Refused",
@@ -42,8 +42,8 @@ __all__ = [
     "Step",
     "Table",
     "TableName",
-    "catalogue",
-    "last_time",
-    "own_digests",
-    "tagged",
+    "list_own_digests",
+    "load_catalogue",
+    "make_host_field",
+    "query_earlier_report",
 ]

@@ -10,29 +10,29 @@ from typing import TypeGuard
 
 import runbooks
 from runbooks import _own
-from runbooks._own import BadOwn
+from runbooks._own import OwnRunbookError
 from runbooks._runbook import AnyRunbook, Change, Runbook
 
 
 @cache
-def catalogue() -> Mapping[str, type[AnyRunbook]]:
+def load_catalogue() -> Mapping[str, type[AnyRunbook]]:
     """Return every runbook by its words, in the order of the words.
 
-    Those of the installation's own too. Raises BadOwn where these cannot be used.
+    Those of the installation's own too. Raises OwnRunbookError where these cannot be used.
     """
-    _own.take_in()
+    _own.load_own_modules()
     found: dict[str, type[AnyRunbook]] = {}
     for module in pkgutil.iter_modules(runbooks.__path__):
         if not module.name.startswith("_"):
-            for runbook in _runbooks_in(module.name):
+            for runbook in _find_runbooks(module.name):
                 before = found.setdefault(runbook.words, runbook)
                 if before is not runbook:
                     both = f"{before.__module__} and {runbook.__module__}"
-                    raise BadOwn(f'{both} both have words="{runbook.words}"')
+                    raise OwnRunbookError(f'{both} both have words="{runbook.words}"')
     return dict(sorted(found.items()))
 
 
-def _runbooks_in(module_name: str) -> Iterator[type[AnyRunbook]]:
+def _find_runbooks(module_name: str) -> Iterator[type[AnyRunbook]]:
     """Yield the classes with words that the module itself defines.
 
     A generic base such as Change[Bond] makes a second class in the author's module, so the words
@@ -53,19 +53,19 @@ def is_own(runbook: type[AnyRunbook]) -> bool:
     return _own.is_own(runbook.__module__)
 
 
-def own_digests() -> Mapping[str, str]:
-    """Return the SHA-256 of each file of the installation's own that is in use. Raises BadOwn."""
-    catalogue()
-    return _own.digests()
+def list_own_digests() -> Mapping[str, str]:
+    """Return the SHA-256 of each own file that is in use. Raises OwnRunbookError."""
+    load_catalogue()
+    return _own.list_digests()
 
 
-def kind(runbook: type[AnyRunbook]) -> str:
+def get_kind(runbook: type[AnyRunbook]) -> str:
     """Return "change" or "check"."""
     return "change" if issubclass(runbook, Change) else "check"
 
 
 @cache
-def version(runbook: type[AnyRunbook]) -> str:
+def compute_version(runbook: type[AnyRunbook]) -> str:
     """Return the runbook's content hash: a changed file makes approved plans stale.
 
     12 hex digits of the SHA-256 of its module and of every dialect, since the words that a plan

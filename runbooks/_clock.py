@@ -8,7 +8,7 @@ from runbooks._plan import Refused
 # Hosts tell most moments by the second.
 _SECOND = timedelta(seconds=1)
 # So far may the clocks of the machines that Keyturn itself runs on be apart.
-_APART = timedelta(seconds=5)
+_MAX_SKEW = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Clock:
     """
 
     host: datetime
-    ours: datetime
+    keyturn: datetime
 
     @classmethod
     def read(cls, host: datetime) -> "Clock":
@@ -32,9 +32,9 @@ class Clock:
 
         happened: by the host's clock, to the second. since: by Keyturn's.
         """
-        return happened + _SECOND > since + (self.host - self.ours)
+        return happened + _SECOND > since + (self.host - self.keyturn)
 
     def refuse_future(self, since: datetime) -> None:
         """Raise Refused for a moment that is still to come: nothing could ever satisfy it."""
-        if since > self.ours + _APART:
+        if since > self.keyturn + _MAX_SKEW:
             raise Refused("since is still to come: give a moment that has passed, or leave it out")

@@ -17,7 +17,7 @@ Host = Annotated[
 ]
 
 
-def tagged(tag: str) -> Any:
+def make_host_field(tag: str) -> Any:
     """Offer only hosts that carry *tag* in the inventory; the engine refuses any other."""
     return Field(
         description=f"The host to work on: one tagged {tag}",
@@ -25,7 +25,7 @@ def tagged(tag: str) -> Any:
     )
 
 
-def _address(typed: object) -> IPv4Address | IPv6Address:
+def _parse_address(typed: object) -> IPv4Address | IPv6Address:
     """Take an address as people write it: alone, without mask, port or network card."""
     if isinstance(typed, IPv4Address | IPv6Address):
         typed = str(typed)
@@ -38,7 +38,7 @@ def _address(typed: object) -> IPv4Address | IPv6Address:
 
 Address = Annotated[
     IPv4Address | IPv6Address,
-    BeforeValidator(_address),
+    BeforeValidator(_parse_address),
     Field(description="One IPv4 or IPv6 address"),
 ]
 
@@ -80,7 +80,7 @@ ServiceName = Annotated[
 ]
 
 
-def _instant(typed: object) -> datetime:
+def _parse_instant(typed: object) -> datetime:
     """Take a moment as people write it; without a time zone it is in UTC."""
     try:
         # A bare number would be taken too, for a day or for seconds since 1970.
@@ -94,7 +94,7 @@ def _instant(typed: object) -> datetime:
 
 Instant = Annotated[
     datetime,
-    BeforeValidator(_instant),
+    BeforeValidator(_parse_instant),
     Field(description="A moment, such as 2026-03-01T14:30Z; UTC unless it names its time zone"),
 ]
 

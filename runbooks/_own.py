@@ -23,28 +23,28 @@ SETTING = "KEYTURN_RUNBOOKS"
 _PACKAGES = ("connectors", "runbooks")
 # A lint, and no barrier: nothing in Python keeps code from what the process itself can do. A
 # runbook says what is to be asked and done; what it would do by itself nobody could approve.
-_OUT_OF_REACH = frozenset(
+_FORBIDDEN = frozenset(
     """
     aiohttp asyncio bot builtins concurrent ctypes ftplib http httpx httpx2 importlib
     multiprocessing netmiko os paramiko pickle psycopg pty requests runpy shutil signal smtplib
     socket socketserver sqlalchemy sqlite3 ssl subprocess sys tempfile threading urllib urllib3
-    connectors.device connectors.exchange connectors.feed connectors.fleet connectors.keyfile
-    connectors.packets connectors.password connectors.permissions connectors.reactor
-    connectors.sessions connectors.ssh connectors.transport connectors.warm connectors.wire
+    connectors.device connectors.fetcher connectors.fleet connectors.key_file connectors.password
+    connectors.permissions connectors.ssh connectors.ssh_pool connectors.ssh_stream
+    connectors.ssh_transport
     """.split()  # noqa: SIM905 - forty names are read more easily so
 )
 # What only computes, of packages that otherwise reach out.
-_WITHIN_REACH = frozenset({"http.HTTPStatus", "urllib.parse"})
-_CALLS_OUT_OF_REACH = frozenset({"__import__", "breakpoint", "compile", "eval", "exec", "open"})
+_ALLOWED = frozenset({"http.HTTPStatus", "urllib.parse"})
+_FORBIDDEN_CALLS = frozenset({"__import__", "breakpoint", "compile", "eval", "exec", "open"})
 _digests: dict[str, str] = {}
 
 
-class BadOwn(ValueError):
+class OwnRunbookError(ValueError):
     """What stands in the directory cannot be used, and so nothing is."""
 
 
-def take_in() -> None:
-    """Have them found along with Keyturn's own. Raises BadOwn."""
+def load_own_modules() -> None:
+    """Have them found along with Keyturn's own. Raises OwnRunbookError."""
     named = os.environ.get(SETTING, "")
     if not named:
         return
@@ -52,20 +52,20 @@ def take_in() -> None:
     try:
         trouble = find_writer_above(directory, list_trusted_owners())
     except OSError as error:
-        raise BadOwn(f"{directory}: {error.strerror}") from None
+        raise OwnRunbookError(f"{directory}: {error.strerror}") from None
     if trouble:
-        raise BadOwn(f"{trouble}, as it runs with our keys")
-    files = [file for name in _PACKAGES for file in _files(directory / name)]
+        raise OwnRunbookError(f"{trouble}, as it runs with our keys")
+    files = [file for name in _PACKAGES for file in _list_files(directory / name)]
     if not files:
-        raise BadOwn(f"{directory} holds no module in runbooks/ nor in connectors/")
+        raise OwnRunbookError(f"{directory} holds no module in runbooks/ nor in connectors/")
     for file in files:
-        _check(file)
+        _check_module(file)
     for name in _PACKAGES:
         package = importlib.import_module(name)
         package.__path__ = [*package.__path__[:1], str(directory / name)]
     importlib.invalidate_caches()
     _digests.update(
-        {_loaded(file).__name__: sha256(file.read_bytes()).hexdigest() for file in files}
+        {_load_module(file).__name__: sha256(file.read_bytes()).hexdigest() for file in files}
     )
 
 
@@ -74,12 +74,12 @@ def is_own(module: str) -> bool:
     return module in _digests
 
 
-def digests() -> Mapping[str, str]:
+def list_digests() -> Mapping[str, str]:
     """Return the SHA-256 of each file, by its module."""
     return dict(_digests)
 
 
-def _files(place: Path) -> Sequence[Path]:
+def _list_files(place: Path) -> Sequence[Path]:
     if not place.is_dir():
         return ()
     _check_writers(place)
@@ -87,74 +87,74 @@ def _files(place: Path) -> Sequence[Path]:
     return [file for file in sorted(place.glob("*.py")) if file.name != "__init__.py"]
 
 
-def _check(file: Path) -> None:
+def _check_module(file: Path) -> None:
     _check_writers(file)
     if not file.stem.isidentifier():
-        raise BadOwn(f"{file}: name it as Python names modules, by letters, digits and _")
+        raise OwnRunbookError(f"{file}: name it as Python names modules, by letters, digits and _")
     package = importlib.import_module(file.parent.name)
     if (Path(package.__path__[0]) / file.name).exists():
-        raise BadOwn(f"{file}: Keyturn has a module of this name: choose another")
-    _check_reach(file)
+        raise OwnRunbookError(f"{file}: Keyturn has a module of this name: choose another")
+    _refuse_forbidden_names(file)
 
 
 def _check_writers(path: Path) -> None:
     try:
         trouble = find_writer(path, list_trusted_owners())
     except OSError as error:
-        raise BadOwn(f"{path}: {error.strerror}") from None
+        raise OwnRunbookError(f"{path}: {error.strerror}") from None
     if trouble:
-        raise BadOwn(f"{trouble}, as it runs with our keys")
+        raise OwnRunbookError(f"{trouble}, as it runs with our keys")
 
 
-def _check_reach(file: Path) -> None:
+def _refuse_forbidden_names(file: Path) -> None:
     try:
         tree = ast.parse(file.read_bytes(), file.name)
     except (SyntaxError, ValueError) as trouble:
-        raise _spoilt(file, trouble) from None
+        raise _make_load_error(file, trouble) from None
     for node in ast.walk(tree):
-        for name in (*_imported(node), *_called(node)):
-            if _is_out_of_reach(name):
-                raise BadOwn(
+        for name in (*_list_imports(node), *_list_calls(node)):
+            if _is_forbidden(name):
+                raise OwnRunbookError(
                     f"{file}: line {getattr(node, 'lineno', 1)}: a runbook does not use {name}: "
                     "what is asked and done goes through its read and its plan"
                 )
 
 
-def _is_out_of_reach(name: str) -> bool:
+def _is_forbidden(name: str) -> bool:
     parts = name.split(".")
     beginnings = {".".join(parts[:n]) for n in range(1, len(parts) + 1)}
-    return bool(beginnings & _OUT_OF_REACH) and not beginnings & _WITHIN_REACH
+    return bool(beginnings & _FORBIDDEN) and not beginnings & _ALLOWED
 
 
-def _imported(node: ast.AST) -> Iterator[str]:
+def _list_imports(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     if isinstance(node, ast.ImportFrom):
         yield from (f"{node.module or ''}.{alias.name}" for alias in node.names)
 
 
-def _called(node: ast.AST) -> Iterator[str]:
+def _list_calls(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         name = node.func.id
-        if name in _CALLS_OUT_OF_REACH:
+        if name in _FORBIDDEN_CALLS:
             yield f"builtins.{name}"
 
 
-def _loaded(file: Path) -> ModuleType:
+def _load_module(file: Path) -> ModuleType:
     try:
         return importlib.import_module(f"{file.parent.name}.{file.stem}")
     except Exception as trouble:
-        raise _spoilt(file, trouble) from trouble
+        raise _make_load_error(file, trouble) from trouble
 
 
-def _spoilt(file: Path, trouble: Exception) -> BadOwn:
+def _make_load_error(file: Path, trouble: Exception) -> OwnRunbookError:
     if isinstance(trouble, SyntaxError):
-        return BadOwn(f"{file}: line {trouble.lineno}: {trouble.msg}")
-    line = f"line {at}: " if (at := _line_in(file, trouble)) else ""
-    return BadOwn(f"{file}: {line}{type(trouble).__name__}: {trouble}")
+        return OwnRunbookError(f"{file}: line {trouble.lineno}: {trouble.msg}")
+    line = f"line {at}: " if (at := _find_line(file, trouble)) else ""
+    return OwnRunbookError(f"{file}: {line}{type(trouble).__name__}: {trouble}")
 
 
-def _line_in(file: Path, trouble: Exception) -> int | None:
+def _find_line(file: Path, trouble: Exception) -> int | None:
     """Return the line of the file at which it went wrong, if it was in there."""
     at, trace = None, trouble.__traceback__
     while trace is not None:

@@ -43,12 +43,12 @@ class Plan:
     know (what it will disturb, what may happen next); may hold values that move.
     """
 
-    because: str
+    current_state: str
     steps: Sequence[Step] = ()
     notes: Sequence[str] = ()
 
     @property
-    def reversible(self) -> bool:
+    def is_reversible(self) -> bool:
         return not any(isinstance(step.undo, NoUndo) for step in self.steps)
 
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from connectors.command import Ask, UncleanText, clean
+from connectors.command import InvisibleCharacterError, QueryRunner, refuse_invisible
 from runbooks._plan import Plan, Report
 
 State = TypeVar("State")
@@ -49,11 +49,11 @@ class Runbook(BaseModel, Generic[State]):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_clean(cls, data: Any) -> Any:
+    def _refuse_invisible_values(cls, data: Any) -> Any:
         if isinstance(data, dict):
             for name, value in cast("dict[str, object]", data).items():
                 if isinstance(value, str):
-                    _refuse_unclean(name, value)
+                    _refuse_invisible_value(name, value)
         return cast("Any", data)
 
     @property
@@ -62,14 +62,14 @@ class Runbook(BaseModel, Generic[State]):
         return str(getattr(self, "host", ""))
 
     @abstractmethod
-    def read(self, ask: Ask, /) -> State:
+    def read(self, run_query: QueryRunner, /) -> State:
         """Look at everything the decision depends on, and change nothing."""
 
 
-def _refuse_unclean(name: str, value: str) -> None:
+def _refuse_invisible_value(name: str, value: str) -> None:
     try:
-        clean(value)
-    except UncleanText as unclean:
+        refuse_invisible(value)
+    except InvisibleCharacterError as unclean:
         raise ValueError(f"{name} {unclean}") from None
     if value.startswith("-"):
         raise ValueError(f"{name} begins with '-', which programs would take for an option")
@@ -105,7 +105,7 @@ class Change(Runbook[State], Generic[State]):
         Asked with what is read anew, before an undo is shown to anybody and before it starts.
         """
 
-    def follow(self, state: State, /) -> Report | None:  # noqa: ARG002 - of those that go on
+    def report_progress(self, state: State, /) -> Report | None:  # noqa: ARG002 - of those that go on
         """Say how the work goes that was started and goes on after the run; None if none does.
 
         Where it is overridden it is asked, with what is read anew, until nothing is running.

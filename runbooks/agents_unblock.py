@@ -2,14 +2,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from connectors import agents, apache
-from connectors.agent_list import Agents
-from connectors.command import Ask
+from connectors import apache_agents, nginx_agents
+from connectors.agent_list import AgentList
+from connectors.command import QueryRunner
 from runbooks import AgentName, Change, Host, Plan, Refused, Step
 
 
 class UnblockAgent(
-    Change[Agents],
+    Change[AgentList],
     words="agents unblock",
     example="web1 EvilBot/2",
     undo="refuses the agent again",
@@ -22,25 +22,25 @@ class UnblockAgent(
         default="nginx", description="The web server that refuses it"
     )
 
-    def read(self, ask: Ask) -> Agents:
-        dialect = apache if self.server == "apache" else agents
-        return ask(self.host, dialect.agents())
+    def read(self, run_query: QueryRunner) -> AgentList:
+        dialect = apache_agents if self.server == "apache" else nginx_agents
+        return run_query(self.host, dialect.query_agents())
 
-    def plan(self, found: Agents) -> Plan:
+    def plan(self, found: AgentList) -> Plan:
         if self.agent in found.refused:
-            return Plan(f"{self.agent} is refused", [self._step()])
+            return Plan(f"{self.agent} is refused", [self._make_step()])
         other = next((one for one in found.refused if one.lower() in self.agent.lower()), None)
         if other is not None:
             raise Refused(f"{self.agent} is refused as {other} is: ask for {other}")
         return Plan(f"{self.agent} is not refused by the list")
 
-    def _step(self) -> Step:
-        dialect = apache if self.server == "apache" else agents
+    def _make_step(self) -> Step:
+        dialect = apache_agents if self.server == "apache" else nginx_agents
         return Step(
             f"Let agents in whose name holds {self.agent}, and have {self.server} read it",
             self.host,
-            do=dialect.admit(self.agent),
-            undo=dialect.refuse(self.agent),
+            do=dialect.unblock_agent(self.agent),
+            undo=dialect.block_agent(self.agent),
             before="answered with 403",
             after="let in",
         )

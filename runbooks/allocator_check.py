@@ -6,8 +6,8 @@ from pydantic import Field
 
 from connectors import allocator
 from connectors.allocator import Process
-from connectors.command import Ask
-from connectors.trouble import CommandFailed
+from connectors.command import QueryRunner
+from connectors.errors import CommandError
 from runbooks import Check, Host, Report, Table
 
 
@@ -23,16 +23,16 @@ class AllocatorCheck(Check[tuple[Process, ...]], words="allocator check", exampl
         ),
     ]
 
-    def read(self, ask: Ask) -> tuple[Process, ...]:
-        found = ask(self.host, allocator.processes(self.process))
+    def read(self, run_query: QueryRunner) -> tuple[Process, ...]:
+        found = run_query(self.host, allocator.query_processes(self.process))
         if not found:
-            raise CommandFailed(f"no process of {self.host} is called {self.process}")
+            raise CommandError(f"no process of {self.host} is called {self.process}")
         return found
 
     def report(self, processes: tuple[Process, ...]) -> Report:
         counted = Counter(process.malloc for process in processes)
         used = ", ".join(f"{name} in {count}" for name, count in counted.most_common())
-        findings = [*_findings(processes)]
+        findings = [*_list_findings(processes)]
         return Report(
             f"{self.process} on {self.host} gets its memory from: {used} of "
             f"{len(processes)} processes",
@@ -44,7 +44,7 @@ class AllocatorCheck(Check[tuple[Process, ...]], words="allocator check", exampl
                     (
                         str(process.pid),
                         process.malloc,
-                        f"{process.memory / 2**20:,.0f} MiB",
+                        f"{process.memory_bytes / 2**20:,.0f} MiB",
                         " ".join(process.settings) or "-",
                     )
                     for process in processes
@@ -53,7 +53,7 @@ class AllocatorCheck(Check[tuple[Process, ...]], words="allocator check", exampl
         )
 
 
-def _findings(processes: tuple[Process, ...]) -> Iterator[str]:
+def _list_findings(processes: tuple[Process, ...]) -> Iterator[str]:
     if len({process.malloc for process in processes}) > 1:
         yield (
             "not all of them use the same: some were started before it was changed, or with "

@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import bond as dialect
-from connectors.bond import Look
-from connectors.command import Ask
+from connectors.bond import BondSample
+from connectors.command import QueryRunner
 from runbooks import Check, Host, Report, Table
 
 BondName = Annotated[
@@ -17,117 +17,126 @@ BondName = Annotated[
         json_schema_extra={"lists": "bonds"},
     ),
 ]
-Looks = tuple[Look, Look]
+Samples = tuple[BondSample, BondSample]
 
 # Below so many bytes a second there is too little traffic to say who carries it.
 _QUIET = 10_000
 
 
 @dataclass(frozen=True)
-class _Moved:
+class _MemberTraffic:
     """What one member did meanwhile. sent, received: bytes a second."""
 
     name: str
-    was: str
-    now: str
+    link_before: str
+    link_after: str
     failures: int
     errors: int
     sent: float
     received: float
 
 
-class BondWatch(Check[Looks], words="bond watch", example="nas1 bond0 10"):
+class BondWatch(Check[Samples], words="bond watch", example="nas1 bond0 10"):
     """See what moves on a network bond within some seconds: links lost, and who carries what."""
 
     host: Host
     bond: BondName = "bond0"
     seconds: int = Field(default=10, ge=1, le=60, description="How long to watch, 1 to 60")
 
-    def read(self, ask: Ask) -> Looks:
-        return ask(self.host, dialect.watched(self.bond, seconds=self.seconds))
+    def read(self, run_query: QueryRunner) -> Samples:
+        return run_query(self.host, dialect.query_samples(self.bond, seconds=self.seconds))
 
-    def report(self, looks: Looks) -> Report:
-        members = _moved(looks)
+    def report(self, looks: Samples) -> Report:
+        members = _compute_traffic(looks)
         sent = sum(each.sent for each in members)
         received = sum(each.received for each in members)
-        findings = [*_joined_and_left(looks), *(each for m in members for each in _troubles(m))]
-        notes = _idle(looks[1], members, sent)
-        elapsed = looks[1].seconds - looks[0].seconds
+        findings = [
+            *_list_membership_changes(looks),
+            *(each for m in members for each in _list_findings(m)),
+        ]
+        notes = _list_idle_members(looks[1], members, sent)
+        elapsed = looks[1].uptime - looks[0].uptime
         return Report(
-            f"{self.bond} on {self.host} sent {_mbit(sent)} and received {_mbit(received)} Mbit/s "
+            f"{self.bond} on {self.host} sent {_format_mbit(sent)} and received "
+            f"{_format_mbit(received)} Mbit/s "
             f"for {elapsed:.0f} s; "
             + (f"{len(findings)} to look at" if findings else "all links held"),
             healthy=not findings,
             findings=[*findings, *notes],
             table=Table(
                 ("Member", "Link", "Failures", "Sent Mbit/s", "Share", "Received Mbit/s", "Share"),
-                [_row(each, sent, received) for each in members],
+                [_format_row(each, sent, received) for each in members],
             ),
         )
 
 
-def _moved(looks: Looks) -> list[_Moved]:
+def _compute_traffic(looks: Samples) -> list[_MemberTraffic]:
     before, after = looks
-    seconds = max(after.seconds - before.seconds, 0.01)
+    seconds = max(after.uptime - before.uptime, 0.01)
     earlier = {member.name: member for member in before.bond.members}
     return [
-        _Moved(
+        _MemberTraffic(
             member.name,
-            earlier[member.name].link,
-            member.link,
-            member.failures - earlier[member.name].failures,
-            after.links[member.name].errors - before.links[member.name].errors,
-            (after.links[member.name].sent - before.links[member.name].sent) / seconds,
-            (after.links[member.name].received - before.links[member.name].received) / seconds,
+            earlier[member.name].link_state,
+            member.link_state,
+            member.failure_count - earlier[member.name].failure_count,
+            after.links[member.name].error_count - before.links[member.name].error_count,
+            (after.links[member.name].sent_bytes - before.links[member.name].sent_bytes) / seconds,
+            (after.links[member.name].received_bytes - before.links[member.name].received_bytes)
+            / seconds,
         )
         for member in after.bond.members
         if member.name in earlier
     ]
 
 
-def _joined_and_left(looks: Looks) -> Iterator[str]:
+def _list_membership_changes(looks: Samples) -> Iterator[str]:
     before, after = ({member.name for member in look.bond.members} for look in looks)
     yield from (f"{name} left the bond" for name in sorted(before - after))
     yield from (f"{name} joined the bond" for name in sorted(after - before))
 
 
-def _troubles(member: _Moved) -> Iterator[str]:
+def _list_findings(member: _MemberTraffic) -> Iterator[str]:
     if member.failures > 0:
         times = "once" if member.failures == 1 else f"{member.failures} times"
         yield f"{member.name} lost its link {times} while we watched: cable, transceiver or port"
-    elif member.was != member.now:
-        yield f"{member.name} went from {member.was} to {member.now} while we watched"
-    elif member.now != "up":
-        yield f"{member.name} is {member.now}"
+    elif member.link_before != member.link_after:
+        yield (
+            f"{member.name} went from {member.link_before} to {member.link_after} while we watched"
+        )
+    elif member.link_after != "up":
+        yield f"{member.name} is {member.link_after}"
     if member.errors > 0:
         yield f"{member.name} had {member.errors:,} errors while we watched: cable or port"
 
 
-def _idle(look: Look, members: Sequence[_Moved], sent: float) -> list[str]:
+def _list_idle_members(
+    look: BondSample, members: Sequence[_MemberTraffic], sent: float
+) -> list[str]:
     if sent < _QUIET or look.bond.mode == dialect.ACTIVE_BACKUP:
         return []
     return [
         f"{each.name} is up and sent nothing: with few connections a hash may leave a member out"
         for each in members
-        if each.now == "up" and each.sent == 0
+        if each.link_after == "up" and each.sent == 0
     ]
 
 
-def _row(member: _Moved, sent: float, received: float) -> Sequence[str]:
+def _format_row(member: _MemberTraffic, sent: float, received: float) -> Sequence[str]:
     return (
         member.name,
-        member.now,
+        member.link_after,
         f"+{member.failures}",
-        _mbit(member.sent),
-        _share(member.sent, sent),
-        _mbit(member.received),
-        _share(member.received, received),
+        _format_mbit(member.sent),
+        _format_share(member.sent, sent),
+        _format_mbit(member.received),
+        _format_share(member.received, received),
     )
 
 
-def _mbit(rate: float) -> str:
+def _format_mbit(rate: float) -> str:
     return f"{rate * 8 / 1_000_000:,.1f}"
 
 
-def _share(part: float, whole: float) -> str:
+def _format_share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f} %" if whole > 0 else ""

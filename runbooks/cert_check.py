@@ -6,8 +6,8 @@ from pydantic import Field
 
 from connectors import certificate
 from connectors.certificate import Certificate
-from connectors.command import Ask
-from connectors.trouble import CommandFailed
+from connectors.command import QueryRunner
+from connectors.errors import CommandError
 from runbooks import Check, Host, Report, Table
 
 # Who renews by ACME does so 30 days before the end: with fewer left, it did not work.
@@ -19,16 +19,18 @@ _DNS_NAME = r"^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?(\.|$)){1,12}$|^$"
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownCertificate:
     """What one address showed, or why it showed nothing."""
 
     address: str
     certificate: Certificate | None
-    trouble: str = ""
+    error: str = ""
 
 
 class CertCheck(
-    Check[tuple[Shown, ...]], words="cert check", example="web1 443 server_name=www.example.com"
+    Check[tuple[ShownCertificate, ...]],
+    words="cert check",
+    example="web1 443 server_name=www.example.com",
 ):
     """See when the certificate ends that a host shows, and whether it is good until then."""
 
@@ -44,54 +46,57 @@ class CertCheck(
         ),
     ] = ""
 
-    def read(self, ask: Ask) -> tuple[Shown, ...]:
-        addresses = ask(self.host, certificate.listeners(self.port))
+    def read(self, run_query: QueryRunner) -> tuple[ShownCertificate, ...]:
+        addresses = run_query(self.host, certificate.query_listeners(self.port))
         if not addresses:
-            raise CommandFailed(f"nothing listens at port {self.port} of {self.host}")
-        return tuple(self._shown(ask, address) for address in addresses[:_MOST])
+            raise CommandError(f"nothing listens at port {self.port} of {self.host}")
+        return tuple(self._read_certificate(run_query, address) for address in addresses[:_MOST])
 
-    def _shown(self, ask: Ask, address: str) -> Shown:
+    def _read_certificate(self, run_query: QueryRunner, address: str) -> ShownCertificate:
         try:
-            query = certificate.shown_at(address, self.port, self.server_name)
-            return Shown(address, ask(self.host, query))
-        except CommandFailed as failed:
-            return Shown(address, None, str(failed))
+            query = certificate.query_certificate(address, self.port, self.server_name)
+            return ShownCertificate(address, run_query(self.host, query))
+        except CommandError as failed:
+            return ShownCertificate(address, None, str(failed))
 
-    def report(self, shown: Sequence[Shown]) -> Report:
+    def report(self, shown: Sequence[ShownCertificate]) -> Report:
         findings = [
-            f"{one.address}: {finding}" for one in shown for finding in self._findings(one)
+            f"{one.address}: {finding}" for one in shown for finding in self._list_findings(one)
         ]
         ends = [one.certificate for one in shown if one.certificate]
         if not ends:
             return Report(
                 f"{self.host}:{self.port} shows no certificate", healthy=False, findings=findings
             )
-        first = min(ends, key=lambda one: one.ends)
+        first = min(ends, key=lambda one: one.not_after)
         return Report(
-            f"{self.host}:{self.port} shows a certificate {_left(first)}",
+            f"{self.host}:{self.port} shows a certificate {_format_end(first)}",
             healthy=not findings,
             findings=findings,
             table=Table(
                 ("address", "subject", "issuer", "ends", "names"),
-                [_row(one.address, one.certificate) for one in shown if one.certificate],
+                [_format_row(one.address, one.certificate) for one in shown if one.certificate],
             ),
         )
 
-    def _findings(self, one: Shown) -> Iterator[str]:
+    def _list_findings(self, one: ShownCertificate) -> Iterator[str]:
         found = one.certificate
         if found is None:
-            yield one.trouble
+            yield one.error
             return
         if found.days_left < _SOON:
             yield (
-                f"the certificate of {found.subject} is one {_left(found)}: renew it; where that "
+                f"the certificate of {found.subject} is one {_format_end(found)}: renew it; "
+                "where that "
                 "was done already, what listens there has not read it yet and wants a reload"
             )
-        if found.begins > found.now:
-            yield f"it is good only from {found.begins:%Y-%m-%d} on, by the clock of {self.host}"
-        if found.fits is False:
-            yield f"it is not for {self.server_name} but for {_names(found)}"
-        code, words = found.verdict
+        if found.not_before > found.host_time:
+            yield (
+                f"it is good only from {found.not_before:%Y-%m-%d} on, by the clock of {self.host}"
+            )
+        if found.matches_name is False:
+            yield f"it is not for {self.server_name} but for {_format_names(found)}"
+        code, words = found.verify_result
         if code:
             yield (
                 f"{self.host} would not trust it: {words} ({code}); other clients neither, unless "
@@ -99,17 +104,17 @@ class CertCheck(
             )
 
 
-def _left(found: Certificate) -> str:
-    end = f"{found.ends:%Y-%m-%d}"
+def _format_end(found: Certificate) -> str:
+    end = f"{found.not_after:%Y-%m-%d}"
     if found.days_left < 0:
         return f"that ended on {end}"
     return f"that ends on {end}, in {found.days_left} days"
 
 
-def _names(found: Certificate) -> str:
+def _format_names(found: Certificate) -> str:
     return ", ".join(found.names) or found.subject
 
 
-def _row(address: str, found: Certificate) -> tuple[str, ...]:
-    ends = f"{found.ends:%Y-%m-%d %H:%M UTC}"
-    return (address, found.subject, found.issuer, ends, _names(found))
+def _format_row(address: str, found: Certificate) -> tuple[str, ...]:
+    ends = f"{found.not_after:%Y-%m-%d %H:%M UTC}"
+    return (address, found.subject, found.issuer, ends, _format_names(found))

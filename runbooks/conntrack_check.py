@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from connectors import conntrack
-from connectors.command import Ask
+from connectors.command import QueryRunner
 from connectors.conntrack import Conntrack
 from runbooks import Check, Host, Report
 
@@ -14,23 +14,23 @@ class ConntrackCheck(Check[Conntrack], words="conntrack check", example="lb1"):
 
     host: Host
 
-    def read(self, ask: Ask) -> Conntrack:
-        return ask(self.host, conntrack.conntrack())
+    def read(self, run_query: QueryRunner) -> Conntrack:
+        return run_query(self.host, conntrack.query_conntrack())
 
     def report(self, found: Conntrack) -> Report:
-        findings = [*_findings(found)]
+        findings = [*_list_findings(found)]
         return Report(
             f"{self.host} keeps track of {found.count:,} connections of at most "
-            f"{found.maximum:,} ({found.used:.0%})",
+            f"{found.maximum:,} ({found.usage:.0%})",
             healthy=not findings,
             findings=findings,
         )
 
 
-def _findings(found: Conntrack) -> Iterator[str]:
-    if found.used >= _NEARLY_FULL:
+def _list_findings(found: Conntrack) -> Iterator[str]:
+    if found.usage >= _NEARLY_FULL:
         yield (
-            f"{found.used:.0%} of the limit is used: at 100 % new connections get no answer, and "
+            f"{found.usage:.0%} of the limit is used: at 100 % new connections get no answer, and "
             "only the kernel's log says why. `conntrack set` raises it"
         )
     if found.dropped:

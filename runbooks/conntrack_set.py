@@ -3,8 +3,8 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import conntrack
-from connectors.command import Ask, Shell
-from connectors.conntrack import ENTRY_BYTES, LEAST, MOST, Conntrack
+from connectors.command import QueryRunner, Shell
+from connectors.conntrack import ENTRY_BYTES, MAX_CONNECTIONS, MIN_CONNECTIONS, Conntrack
 from runbooks import Change, Host, NoUndo, Plan, Refused, Step
 
 # Of what is in use now, so that the next rush does not reach the limit at once.
@@ -23,41 +23,46 @@ class SetConntrack(
 
     host: Host
     maximum: Annotated[
-        int, Field(ge=LEAST, le=MOST, description=f"Connections, from {LEAST} to {MOST}")
+        int,
+        Field(
+            ge=MIN_CONNECTIONS,
+            le=MAX_CONNECTIONS,
+            description=f"Connections, from {MIN_CONNECTIONS} to {MAX_CONNECTIONS}",
+        ),
     ]
 
-    def read(self, ask: Ask) -> Conntrack:
-        return ask(self.host, conntrack.conntrack())
+    def read(self, run_query: QueryRunner) -> Conntrack:
+        return run_query(self.host, conntrack.query_conntrack())
 
     def plan(self, found: Conntrack) -> Plan:
         if found.maximum == self.maximum:
             return Plan(f"the limit is {self.maximum:,} connections already")
-        self._refuse_unfit(found)
+        self._refuse_unsafe(found)
         step = Step(
             f"Let {self.host} keep track of {self.maximum:,} connections",
             self.host,
             do=conntrack.set_maximum(self.maximum),
-            undo=_undo(found),
+            undo=_make_undo(found),
             before=f"{found.maximum:,} connections",
             after=f"{self.maximum:,} connections",
         )
-        return Plan(f"the limit is {found.maximum:,} connections", [step], self._notes(found))
+        return Plan(f"the limit is {found.maximum:,} connections", [step], self._list_notes(found))
 
-    def _refuse_unfit(self, found: Conntrack) -> None:
+    def _refuse_unsafe(self, found: Conntrack) -> None:
         least = int(found.count * _ROOM)
         if self.maximum < least:
             raise Refused(
                 f"{found.count:,} connections are open, and new ones would soon be dropped: "
                 f"ask for {least:,} or more"
             )
-        most = found.memory // _SHARE // ENTRY_BYTES
+        most = found.memory_bytes // _SHARE // ENTRY_BYTES
         if self.maximum > max(most, found.maximum):
             raise Refused(
                 f"a full table would take more than an eighth of the memory of {self.host}: "
                 f"ask for {most:,} or fewer"
             )
 
-    def _notes(self, found: Conntrack) -> list[str]:
+    def _list_notes(self, found: Conntrack) -> list[str]:
         mebibytes = self.maximum * ENTRY_BYTES / 2**20
         notes = [
             f"{found.count:,} connections are open now; a full table takes about "
@@ -72,10 +77,10 @@ class SetConntrack(
         return notes
 
 
-def _undo(found: Conntrack) -> Shell | NoUndo:
-    if LEAST <= found.maximum <= MOST:
+def _make_undo(found: Conntrack) -> Shell | NoUndo:
+    if MIN_CONNECTIONS <= found.maximum <= MAX_CONNECTIONS:
         return conntrack.set_maximum(found.maximum)
     return NoUndo(
         f"the limit of before, {found.maximum:,}, is not one that Keyturn sets "
-        f"({LEAST:,} to {MOST:,})"
+        f"({MIN_CONNECTIONS:,} to {MAX_CONNECTIONS:,})"
     )

@@ -1,32 +1,32 @@
 from collections.abc import Sequence
 
 from connectors import csf_grep
-from connectors.command import Ask
-from connectors.csf_grep import Find
-from runbooks import Address, Check, Host, Report, Table, tagged
+from connectors.command import QueryRunner
+from connectors.csf_grep import CsfMatch
+from runbooks import Address, Check, Host, Report, Table, make_host_field
 
 
-class FindInCsf(Check[Sequence[Find]], words="csf find", example="web1 198.51.100.7"):
+class FindInCsf(Check[Sequence[CsfMatch]], words="csf find", example="web1 198.51.100.7"):
     """See which rules, sets and files of csf hold an address."""
 
-    host: Host = tagged("csf")
+    host: Host = make_host_field("csf")
     address: Address
 
-    def read(self, ask: Ask) -> Sequence[Find]:
-        return ask(self.host, csf_grep.found(self.address))
+    def read(self, run_query: QueryRunner) -> Sequence[CsfMatch]:
+        return run_query(self.host, csf_grep.query_matches(self.address))
 
-    def report(self, finds: Sequence[Find]) -> Report:
+    def report(self, finds: Sequence[CsfMatch]) -> Report:
         if not finds:
             return Report(f"{self.host} knows nothing of {self.address}")
         places = ", ".join(dict.fromkeys(find.place for find in finds))
         return Report(
             f"{self.host} has {self.address} in {places}",
-            findings=_contradictions(finds),
-            table=Table(("Place", "What is there"), [(find.place, find.says) for find in finds]),
+            findings=_list_contradictions(finds),
+            table=Table(("Place", "What is there"), [(find.place, find.text) for find in finds]),
         )
 
 
-def _contradictions(finds: Sequence[Find]) -> Sequence[str]:
+def _list_contradictions(finds: Sequence[CsfMatch]) -> Sequence[str]:
     places = {find.place for find in finds}
     enforced = any(place.startswith(("filter ", "set ")) for place in places)
     if not enforced and places & {"csf.allow", "csf.deny"}:

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from connectors import csf, csf_list, pingdom
-from connectors.command import Ask
+from connectors.command import QueryRunner
 from connectors.csf import Firewall
-from connectors.pingdom import Feed
-from connectors.public import Address
-from connectors.trouble import NotUnderstood
-from runbooks import Change, Host, Plan, Refused, Step, tagged
+from connectors.errors import ParseError
+from connectors.pingdom import ProbeFeed
+from connectors.public_addresses import Address
+from runbooks import Change, Host, Plan, Refused, Step, make_host_field
 
 _BEGIN = "Begin a probation: the host saves list and rules, and puts them back by itself"
 _END = "End the probation over a new connection"
@@ -21,22 +21,22 @@ _NAMED = 40
 
 
 @dataclass(frozen=True)
-class Probes:
+class ProbeState:
     """Whom the host lets in, and whom it should."""
 
     firewall: Firewall
-    feed: Feed
+    feed: ProbeFeed
 
 
 class RefreshPingdom(
-    Change[Probes],
+    Change[ProbeState],
     words="csf pingdom refresh",
     example="web1",
     undo="puts the list of before back",
 ):
     """Let Pingdom's probes through csf, as Pingdom lists them now."""
 
-    host: Host = tagged("csf")
+    host: Host = make_host_field("csf")
     accept_size_change: Annotated[
         bool,
         Field(
@@ -50,124 +50,125 @@ class RefreshPingdom(
         Field(description="Turn the firewall on where csf's rules are not loaded: firewall"),
     ] = "no"
 
-    def read(self, ask: Ask) -> Probes:
-        feed = ask(self.host, pingdom.feed())
-        return Probes(ask(self.host, csf.firewall()), feed)
+    def read(self, run_query: QueryRunner) -> ProbeState:
+        feed = run_query(self.host, pingdom.query_feed())
+        return ProbeState(run_query(self.host, csf.query_firewall()), feed)
 
-    def plan(self, probes: Probes) -> Plan:
+    def plan(self, probes: ProbeState) -> Plan:
         firewall, feed = probes.firewall, probes.feed
-        _refuse_what_cannot_be(firewall)
-        own = firewall.own or ""
-        old, listed = _kept(own), frozenset(filter(firewall.knows, feed.addresses))
-        new = listed | frozenset(filter(firewall.knows, feed.list_kept(old)))
-        absent = [address for address in new if not firewall.lets_in(address)]
-        if not firewall.off and old == new and not absent:
+        _refuse_unusable_firewall(firewall)
+        own = firewall.own_list or ""
+        old, listed = _parse_own_list(own), frozenset(filter(firewall.can_filter, feed.addresses))
+        new = listed | frozenset(filter(firewall.can_filter, feed.list_kept_addresses(old)))
+        absent = [address for address in new if not firewall.is_allowed(address)]
+        if not firewall.missing_tables and old == new and not absent:
             return Plan(
                 f"{self.host} lets in all {len(listed)} addresses of Pingdom's probes",
-                notes=tuple(_skipped(feed, new - listed)),
+                notes=tuple(_list_skipped(feed, new - listed)),
             )
-        self._refuse_to_start(firewall)
-        _refuse_what_contradicts(firewall, listed)
-        odd = list(_oddities(old, feed.addresses))
+        self._refuse_start(firewall)
+        _refuse_contradictions(firewall, listed)
+        odd = list(_list_size_changes(old, feed.addresses))
         if odd and not self.accept_size_change:
             raise Refused(
                 f"{'; '.join(odd)}: compare it with my.pingdom.com/probes, and if it is right "
                 "ask again with accept_size_change=true"
             )
         return Plan(
-            _because(firewall, old, new, absent),
-            self._steps(firewall, own, csf_list.listing(new, "pingdom")),
+            _format_current_state(firewall, old, new, absent),
+            self._make_steps(firewall, own, csf_list.format_list(new, "pingdom")),
             [
-                *_starting(firewall),
-                *_difference(old, new),
-                *_skipped(feed, new - listed),
-                *_notes(probes, new),
+                *_list_start_notes(firewall),
+                *_list_differences(old, new),
+                *_list_skipped(feed, new - listed),
+                *_list_notes(probes, new),
                 *(f"Accepted: {why}." for why in odd),
             ],
         )
 
-    def _refuse_to_start(self, firewall: Firewall) -> None:
-        if firewall.off and self.start != "firewall":
+    def _refuse_start(self, firewall: Firewall) -> None:
+        if firewall.missing_tables and self.start != "firewall":
             raise Refused(
-                f"the firewall is off: csf's rules are not loaded into {firewall.off}, and "
+                "the firewall is off: csf's rules are not loaded into "
+                f"{firewall.missing_tables}, and "
                 "loading the list would turn it on. Find out who flushed them and why; if it is "
                 "to be turned on, ask again with start=firewall"
             )
 
-    def _steps(self, firewall: Firewall, own: str, listing: str) -> Sequence[Step]:
+    def _make_steps(self, firewall: Firewall, own: str, listing: str) -> Sequence[Step]:
         """Begin, load, keep. Undone from the last to the first they are the same three again."""
-        restart = firewall.restart
-        before, after = (f"{len(csf_list.addresses(text))} addresses" for text in (own, listing))
+        restart = firewall.reload_option
+        before, after = (f"{len(csf_list.parse_list(text))} addresses" for text in (own, listing))
         return [
             Step(
                 _BEGIN,
                 self.host,
-                do=csf_list.begin_probation(listing, restart=restart),
-                undo=csf_list.keep(own),
+                do=csf_list.start_probation(listing, restart=restart),
+                undo=csf_list.keep_list(own),
                 undo_title=_END,
             ),
             Step(
                 "Turn the firewall on, with Keyturn's list replaced"
-                if firewall.off
+                if firewall.missing_tables
                 else "Replace Keyturn's list and load it",
                 self.host,
-                do=csf_list.load(listing, restart=restart),
-                undo=csf_list.load(own, restart=restart),
-                before=f"the firewall is off, {before}" if firewall.off else before,
-                after=f"the firewall is on, {after}" if firewall.off else after,
+                do=csf_list.load_list(listing, restart=restart),
+                undo=csf_list.load_list(own, restart=restart),
+                before=f"the firewall is off, {before}" if firewall.missing_tables else before,
+                after=f"the firewall is on, {after}" if firewall.missing_tables else after,
             ),
             Step(
                 _END,
                 self.host,
-                do=csf_list.keep(listing),
-                undo=csf_list.begin_probation(own, restart=restart),
+                do=csf_list.keep_list(listing),
+                undo=csf_list.start_probation(own, restart=restart),
                 undo_title=_BEGIN,
             ),
         ]
 
 
-def _kept(own: str) -> frozenset[Address]:
+def _parse_own_list(own: str) -> frozenset[Address]:
     try:
-        return csf_list.addresses(own)
-    except NotUnderstood as strange:
+        return csf_list.parse_list(own)
+    except ParseError as strange:
         raise Refused(str(strange)) from None
 
 
-def _refuse_what_cannot_be(firewall: Firewall) -> None:
-    if not firewall.enabled:
+def _refuse_unusable_firewall(firewall: Firewall) -> None:
+    if not firewall.is_enabled:
         raise Refused("csf is disabled on this host: enable it with csf -e first")
-    if firewall.testing:
+    if firewall.is_testing:
         raise Refused(
             "csf is in its TESTING mode, which takes all rules away every five minutes: "
             'set TESTING = "0" in csf.conf first'
         )
-    if firewall.on_probation:
+    if firewall.is_on_probation:
         raise Refused(
             "a list is on probation on this host, and nobody has kept it: ask again in some "
             "minutes, when the host has put the one of before back"
         )
-    if firewall.own is None or not firewall.included:
-        file = firewall.include.removeprefix("Include ")
+    if firewall.own_list is None or not firewall.is_included:
+        file = firewall.include_line.removeprefix("Include ")
         raise Refused(
             f"csf does not read Keyturn's list yet: as root, once, touch {file} and put the line "
-            f"“{firewall.include}” into csf.allow"
+            f"“{firewall.include_line}” into csf.allow"
         )
 
 
-def _refuse_what_contradicts(firewall: Firewall, new: Collection[Address]) -> None:
-    if mine := sorted(map(str, firewall.mine & frozenset(new))):
+def _refuse_contradictions(firewall: Firewall, new: Collection[Address]) -> None:
+    if mine := sorted(map(str, firewall.own_addresses & frozenset(new))):
         raise Refused(
             f"Pingdom's feed lists {', '.join(mine)}, which is this host itself: do not believe it"
         )
     for entry, comment in firewall.deny.items():
-        if not comment.startswith("lfd:") and (denied := _among(entry, new)):
+        if not comment.startswith("lfd:") and (denied := _find_covered(entry, new)):
             raise Refused(
                 f"Pingdom's feed lists {denied[0]}, and csf.deny has {entry} ({comment}), which "
                 "lfd did not put there: take that out, or find out why the feed lists it"
             )
 
 
-def _among(entry: str, addresses: Collection[Address]) -> Sequence[Address]:
+def _find_covered(entry: str, addresses: Collection[Address]) -> Sequence[Address]:
     try:
         network = ip_network(entry, strict=False)
     except ValueError:
@@ -175,7 +176,7 @@ def _among(entry: str, addresses: Collection[Address]) -> Sequence[Address]:
     return [each for each in addresses if each.version == network.version and each in network]
 
 
-def _oddities(old: Collection[Address], new: Collection[Address]) -> Iterator[str]:
+def _list_size_changes(old: Collection[Address], new: Collection[Address]) -> Iterator[str]:
     """Say what no week at Pingdom does: a fifth of the addresses gone, or half as many new."""
     for version in (4, 6):
         had = {address for address in old if address.version == version}
@@ -193,51 +194,51 @@ def _oddities(old: Collection[Address], new: Collection[Address]) -> Iterator[st
             )
 
 
-def _starting(firewall: Firewall) -> Iterator[str]:
-    if firewall.off:
+def _list_start_notes(firewall: Firewall) -> Iterator[str]:
+    if firewall.missing_tables:
         yield (
             "This turns the firewall on: what csf's rules do not let in is kept out from then on. "
             "An undo brings the list of before back and leaves the firewall on."
         )
 
 
-def _because(
+def _format_current_state(
     firewall: Firewall,
     old: Collection[Address],
     new: Collection[Address],
     absent: Collection[Address],
 ) -> str:
-    if firewall.off:
-        return f"The firewall is off: csf's rules are not loaded into {firewall.off}"
+    if firewall.missing_tables:
+        return f"The firewall is off: csf's rules are not loaded into {firewall.missing_tables}"
     if old == new:
         return f"The list is right, but {len(absent)} of its {len(new)} addresses are not in force"
     come, gone = len(set(new) - set(old)), len(set(old) - set(new))
     return f"Pingdom's probes have {come} new addresses, and {gone} are gone"
 
 
-def _difference(old: Collection[Address], new: Collection[Address]) -> Iterator[str]:
+def _list_differences(old: Collection[Address], new: Collection[Address]) -> Iterator[str]:
     for verb, addresses in (("Adds", set(new) - set(old)), ("Removes", set(old) - set(new))):
         if addresses:
-            yield f"{verb} {len(addresses)}: {_named(addresses)}."
+            yield f"{verb} {len(addresses)}: {_format_addresses(addresses)}."
 
 
-def _skipped(feed: Feed, kept: Collection[Address]) -> Iterator[str]:
+def _list_skipped(feed: ProbeFeed, kept: Collection[Address]) -> Iterator[str]:
     """Name the items of the feed that were skipped, and what stays on the list for them."""
-    yield from (f"Skipped in Pingdom's feed: {why}." for why in feed.odd)
+    yield from (f"Skipped in Pingdom's feed: {why}." for why in feed.skip_reasons)
     if kept:
         yield (
             f"Keeps {len(kept)} that may belong to what was skipped, until the feed is right "
-            f"again: {_named(kept)}."
+            f"again: {_format_addresses(kept)}."
         )
 
 
-def _named(addresses: Collection[Address]) -> str:
+def _format_addresses(addresses: Collection[Address]) -> str:
     ordered = sorted(addresses, key=lambda address: (address.version, int(address)))
     more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
     return ", ".join(map(str, ordered[:_NAMED])) + more
 
 
-def _notes(probes: Probes, new: Collection[Address]) -> Iterator[str]:
+def _list_notes(probes: ProbeState, new: Collection[Address]) -> Iterator[str]:
     firewall, feed = probes.firewall, probes.feed
     yield "Whoever is on the list reaches every port of the host."
     yield (
@@ -245,19 +246,19 @@ def _notes(probes: Probes, new: Collection[Address]) -> Iterator[str]:
         "not load yet come into force too."
     )
     yield "Unless the list is kept over a new connection, the host puts the one of before back."
-    if unknown := sum(not firewall.knows(address) for address in feed.addresses):
+    if unknown := sum(not firewall.can_filter(address) for address in feed.addresses):
         yield f"csf filters no IPv6 here: {unknown} addresses are left out."
-    if feed.inactive:
-        yield f"The feed lists {feed.inactive} more probes that are not active: not taken."
-    if feed.built:
-        yield f"The feed says that it was made on {feed.built}."
-    by_hand = [entry for entry in firewall.allow if _among(entry, new)]
+    if feed.inactive_count:
+        yield f"The feed lists {feed.inactive_count} more probes that are not active: not taken."
+    if feed.built_at:
+        yield f"The feed says that it was made on {feed.built_at}."
+    by_hand = [entry for entry in firewall.allow if _find_covered(entry, new)]
     if by_hand:
         yield f"{len(by_hand)} entries of csf.allow let some of them in too: left as they are."
     blocked = [
         entry
         for entry, comment in firewall.deny.items()
-        if comment.startswith("lfd:") and _among(entry, new)
+        if comment.startswith("lfd:") and _find_covered(entry, new)
     ]
     if blocked:
         yield f"lfd has blocked {', '.join(blocked)} of them: being allowed counts for more."

@@ -4,7 +4,7 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import iostat
-from connectors.command import Ask
+from connectors.command import QueryRunner
 from connectors.iostat import DiskUse
 from runbooks import Check, Host, Report, Table
 
@@ -17,39 +17,41 @@ class DiskTraffic(Check[Sequence[DiskUse]], words="disk io", example="nas1 10"):
     host: Host
     seconds: Annotated[int, Field(ge=1, le=60, description="How long to watch")] = 5
 
-    def read(self, ask: Ask) -> Sequence[DiskUse]:
-        return iostat.sample(ask, self.host, self.seconds)
+    def read(self, run_query: QueryRunner) -> Sequence[DiskUse]:
+        return iostat.read_disk_use(run_query, self.host, self.seconds)
 
     def report(self, uses: Sequence[DiskUse]) -> Report:
         working = sorted(
-            (use for use in uses if use.requests), key=lambda use: use.busy, reverse=True
+            (use for use in uses if use.request_rate), key=lambda use: use.busy, reverse=True
         )
         if not working:
             return Report(f"In {self.seconds} s, no disk of {self.host} had anything to do")
-        saturated = [use for use in working if use.saturated]
+        saturated = [use for use in working if use.is_saturated]
         return Report(
-            f"In {self.seconds} s, {_verdict(saturated)}; busiest: {working[0]}",
+            f"In {self.seconds} s, {_format_verdict(saturated)}; busiest: {working[0]}",
             healthy=not saturated,
-            findings=[_finding(use) for use in working if use.busy >= _BUSY or use.saturated],
+            findings=[
+                _format_finding(use) for use in working if use.busy >= _BUSY or use.is_saturated
+            ],
             table=Table(
                 ("Device", "Busy", "Reads/s", "Writes/s", "KiB/s", "Request", "Pattern", "Wait"),
-                [_row(use) for use in working],
+                [_format_row(use) for use in working],
             ),
         )
 
 
-def _verdict(saturated: Sequence[DiskUse]) -> str:
+def _format_verdict(saturated: Sequence[DiskUse]) -> str:
     if not saturated:
         return "no disk is saturated"
     names = ", ".join(use.device for use in saturated)
     return f"{names} {'is' if len(saturated) == 1 else 'are'} saturated"
 
 
-def _finding(use: DiskUse) -> str:
-    if not use.saturated:
+def _format_finding(use: DiskUse) -> str:
+    if not use.is_saturated:
         return (
             f"{use.device} is busy {use.busy:.0f} % of the time, and yet its requests take only "
-            f"{use.wait:.1f} ms: a disk that serves several at once may have room left"
+            f"{use.average_wait:.1f} ms: a disk that serves several at once may have room left"
         )
     advice = {
         "random": "memory for caches, faster disks, or fewer small requests help",
@@ -58,12 +60,12 @@ def _finding(use: DiskUse) -> str:
     }[use.pattern]
     return (
         f"{use.device} is saturated: busy {use.busy:.0f} % of the time, {use.queue:.1f} requests "
-        f"under way, {use.wait:.0f} ms each. Its traffic is {use.pattern} "
+        f"under way, {use.average_wait:.0f} ms each. Its traffic is {use.pattern} "
         f"({use.request_kib:.0f} KiB a request): {advice}"
     )
 
 
-def _row(use: DiskUse) -> tuple[str, ...]:
+def _format_row(use: DiskUse) -> tuple[str, ...]:
     return (
         use.device,
         f"{use.busy:.0f} %",
@@ -72,5 +74,5 @@ def _row(use: DiskUse) -> tuple[str, ...]:
         f"{use.read_kib + use.written_kib:,.0f}",
         f"{use.request_kib:.0f} KiB",
         use.pattern,
-        f"{use.wait:.1f} ms",
+        f"{use.average_wait:.1f} ms",
     )

@@ -6,15 +6,15 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import disk_write
-from connectors.command import Ask
+from connectors.command import QueryRunner
 from connectors.disk_write import (
     DIRECTORY,
-    LEAST,
-    MOST,
+    MAX_MIB,
+    MIN_MIB,
     NO_DISKS,
-    SPARE,
+    SPARE_BYTES,
     SPARE_SHARE,
-    Place,
+    DirectoryState,
 )
 from runbooks import Change, Clock, Host, Instant, Plan, Refused, Step
 
@@ -27,15 +27,15 @@ _PATIENCE = 300
 
 
 @dataclass(frozen=True)
-class Found:
+class DirectoryReading:
     """The directory and the state of its host, and what time it is there."""
 
-    place: Place
+    directory: DirectoryState
     clock: Clock
 
 
-class TryDiskWrite(
-    Change[Found],
+class MeasureDiskWrite(
+    Change[DirectoryReading],
     words="disk write test",
     example="nas1 /srv",
     undo="forgets the result; nothing else is left",
@@ -52,7 +52,7 @@ class TryDiskWrite(
     ]
     mib: Annotated[
         int,
-        Field(ge=LEAST, le=MOST, title="Size (MiB)", description="How much to write, in MiB"),
+        Field(ge=MIN_MIB, le=MAX_MIB, title="Size (MiB)", description="How much to write, in MiB"),
     ] = 64
     # A trial leaves nothing behind but its result: so the request says how old one may be.
     since: Instant = Field(
@@ -60,71 +60,72 @@ class TryDiskWrite(
         description="Take a result from after this moment for the answer; now, if left empty",
     )
 
-    def read(self, ask: Ask) -> Found:
-        place = ask(self.host, disk_write.place(self.directory))
-        return Found(place, Clock.read(place.now))
+    def read(self, run_query: QueryRunner) -> DirectoryReading:
+        place = run_query(self.host, disk_write.query_directory(self.directory))
+        return DirectoryReading(place, Clock.read(place.host_time))
 
-    def plan(self, found: Found) -> Plan:
-        place, last = found.place, found.place.last
+    def plan(self, found: DirectoryReading) -> Plan:
+        place, last = found.directory, found.directory.last_result
         found.clock.refuse_future(self.since)
         asked = (self.directory, self.mib)
         if (
             last
             and (last.directory, last.mib) == asked
-            and found.clock.is_since(last.ended, self.since)
+            and found.clock.is_since(last.ended_at, self.since)
         ):
             return Plan(str(last))
-        self._refuse_unfit(place)
+        self._refuse_unsuitable(place)
         self._refuse_full(place)
         self._refuse_busy(place)
         step = Step(
             f"Write {self.mib} MiB to {self.directory}",
             self.host,
-            do=disk_write.write(self.directory, mib=self.mib, seconds=_PATIENCE),
-            undo=disk_write.forget(),
+            do=disk_write.write_test_file(self.directory, mib=self.mib, seconds=_PATIENCE),
+            undo=disk_write.delete_result(),
             before="not measured",
             after="measured, and what was written is gone",
         )
         because = (
             f"{self.directory} is on {place.mount} ({place.filesystem}), which has "
-            f"{place.free / _GIB:,.1f} GiB free; load {place.load:g} on {place.cpus} CPUs"
+            f"{place.free_bytes / _GIB:,.1f} GiB free; load {place.load:g} on {place.cpus} CPUs"
         )
-        return Plan(because, [step], [*self._notes(place)])
+        return Plan(because, [step], [*self._list_notes(place)])
 
-    def _refuse_unfit(self, place: Place) -> None:
+    def _refuse_unsuitable(self, place: DirectoryState) -> None:
         why = NO_DISKS.get(place.filesystem)
         if why:
             raise Refused(f"{self.directory} is on {place.mount}, which {why}")
-        if not place.of_root:
+        if not place.is_root_owned:
             raise Refused(
                 f"others than root may write to {self.directory}, and could lead the trial "
                 "astray: name a directory on the same disk that is root's"
             )
 
-    def _refuse_full(self, place: Place) -> None:
-        spare = max(SPARE, place.size // SPARE_SHARE)
-        if place.free - self.mib * _MIB < spare:
+    def _refuse_full(self, place: DirectoryState) -> None:
+        spare = max(SPARE_BYTES, place.size_bytes // SPARE_SHARE)
+        if place.free_bytes - self.mib * _MIB < spare:
             raise Refused(
-                f"{place.mount} has {place.free / _GIB:,.1f} GiB free, and behind {self.mib} MiB "
+                f"{place.mount} has {place.free_bytes / _GIB:,.1f} GiB free, and behind "
+                f"{self.mib} MiB "
                 f"{spare / _GIB:,.1f} GiB are to be left: make room, or ask for less"
             )
 
-    def _refuse_busy(self, place: Place) -> None:
+    def _refuse_busy(self, place: DirectoryState) -> None:
         if place.load >= place.cpus:
             raise Refused(
                 f"{self.host} is busy (load {place.load:g} on {place.cpus} CPUs): ask again when "
                 "it is calm, or the trial disturbs it and measures that"
             )
-        if place.waited is not None and place.waited >= _WAITED:
+        if place.io_wait is not None and place.io_wait >= _WAITED:
             raise Refused(
-                f"programs on {self.host} wait for its disks {place.waited:.0f} % of the time: "
+                f"programs on {self.host} wait for its disks {place.io_wait:.0f} % of the time: "
                 "ask again when they are calm, or see `disk io` for who is at them"
             )
 
-    def _notes(self, place: Place) -> Iterator[str]:
+    def _list_notes(self, place: DirectoryState) -> Iterator[str]:
         yield "Others who write to the same disk wait meanwhile; it is stopped after 5 minutes."
         yield "What is written is random, so that compression does not flatter the disk."
-        if place.waited is None:
+        if place.io_wait is None:
             yield "This kernel does not tell whether programs wait for disks."
-        if place.last:
-            yield f"Last time: {place.last}."
+        if place.last_result:
+            yield f"Last time: {place.last_result}."

@@ -1,5 +1,5 @@
 from connectors import hidepid
-from connectors.command import Ask
+from connectors.command import QueryRunner
 from connectors.hidepid import ProcMount
 from runbooks import Check, Host, Report
 
@@ -16,19 +16,20 @@ class ShowHidepid(Check[ProcMount], words="hidepid show", example="web1"):
 
     host: Host
 
-    def read(self, ask: Ask) -> ProcMount:
-        value, gid = ask(self.host, hidepid.now())
-        return ProcMount(value, gid, ask(self.host, hidepid.at_boot()))
+    def read(self, run_query: QueryRunner) -> ProcMount:
+        value, gid = run_query(self.host, hidepid.query_current())
+        return ProcMount(value, gid, run_query(self.host, hidepid.query_fstab()))
 
     def report(self, proc: ProcMount) -> Report:
         apart = "" if proc.gid is None else f", and members of the group {proc.gid} see all"
         findings: list[str] = []
-        if proc.fstab is not None and proc.after_boot != proc.hidepid:
+        if proc.fstab_options is not None and proc.hidepid_after_boot != proc.hidepid:
             findings.append(
-                f"fstab says hidepid={proc.after_boot}, and hidepid={proc.hidepid} is in force: "
+                f"fstab says hidepid={proc.hidepid_after_boot}, and hidepid={proc.hidepid} is "
+                "in force: "
                 "it changes when the host starts again"
             )
-        if proc.fstab is None and proc.hidepid:
+        if proc.fstab_options is None and proc.hidepid:
             findings.append(
                 "fstab has no line for /proc: unless something else sets hidepid, it is gone "
                 "when the host starts again"

@@ -6,9 +6,9 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import history
-from connectors.command import Ask, Query
-from connectors.history import Event, Events, Kind, Own, Span
-from connectors.trouble import CommandFailed, NotUnderstood
+from connectors.command import Query, QueryRunner
+from connectors.errors import CommandError, ParseError
+from connectors.history import EventKind, Events, HostEvent, KeyturnHistory, RunSpan
 from runbooks import Check, Host, Instant, Refused, Report, Table
 
 _USUAL = timedelta(days=1)
@@ -18,7 +18,7 @@ _MOST = 200
 
 
 @dataclass(frozen=True)
-class Happened:
+class HostHistory:
     """All events of a window, and the sources that could not be read, each with the reason.
 
     own: what Keyturn knows of itself. ahead: how far its clock is ahead of the host's.
@@ -26,13 +26,13 @@ class Happened:
 
     since: datetime
     events: Events
-    silent: tuple[tuple[str, str], ...]
-    own: Own = field(default_factory=Own)
-    ahead: timedelta = timedelta(0)
+    unread_sources: tuple[tuple[str, str], ...]
+    keyturn: KeyturnHistory = field(default_factory=KeyturnHistory)
+    clock_lead: timedelta = timedelta(0)
 
 
 class HostChanges(
-    Check[Happened], words="host changes", example="web1 2026-03-01T08:00Z 2026-03-01T09:30Z"
+    Check[HostHistory], words="host changes", example="web1 2026-03-01T08:00Z 2026-03-01T09:30Z"
 ):
     """See who did what on a host: by Keyturn, by hand and by its packages, newest first.
 
@@ -49,7 +49,7 @@ class HostChanges(
         Field(description="Up to when, such as 2026-03-01T09:30Z; now, if left out"),
     ] = None
     kind: Annotated[
-        Kind | None, Field(description="Only logins, starts, uses of sudo, packages or runs")
+        EventKind | None, Field(description="Only logins, starts, uses of sudo, packages or runs")
     ] = None
     who: Annotated[
         str,
@@ -62,8 +62,8 @@ class HostChanges(
         bool, Field(description="List each use of sudo by Keyturn instead of counting them by run")
     ] = False
 
-    def read(self, ask: Ask) -> Happened:
-        now = ask(self.host, history.clock())
+    def read(self, run_query: QueryRunner) -> HostHistory:
+        now = run_query(self.host, history.query_clock())
         since = self.since or (self.until or now) - _USUAL
         if since > now or now - since > _LONGEST:
             raise Refused(
@@ -72,25 +72,25 @@ class HostChanges(
             )
         if self.until is not None and self.until < since:
             raise Refused(f"{self.until:%Y-%m-%d %H:%M} UTC is before the beginning: turn them")
-        own = ask(self.host, history.ours(since))
+        own = run_query(self.host, history.query_keyturn(since))
         events = [*own.events]
         silent: list[tuple[str, str]] = []
-        for source, query in _sources(since):
+        for source, query in _list_sources(since):
             try:
-                events += ask(self.host, query)
-            except (CommandFailed, NotUnderstood) as trouble:
+                events += run_query(self.host, query)
+            except (CommandError, ParseError) as trouble:
                 silent.append((source, str(trouble)))
-        if len(silent) == len(_sources(since)):
-            raise CommandFailed("; ".join(f"{source}: {why}" for source, why in silent))
-        within = (one for one in events if self.until is None or one.at <= self.until)
-        ahead = own.now - now if own.now else timedelta(0)
-        in_order = tuple(sorted(within, key=lambda one: one.at))
-        return Happened(since, in_order, tuple(silent), own, ahead)
+        if len(silent) == len(_list_sources(since)):
+            raise CommandError("; ".join(f"{source}: {why}" for source, why in silent))
+        within = (one for one in events if self.until is None or one.time <= self.until)
+        ahead = own.clock - now if own.clock else timedelta(0)
+        in_order = tuple(sorted(within, key=lambda one: one.time))
+        return HostHistory(since, in_order, tuple(silent), own, ahead)
 
-    def report(self, happened: Happened) -> Report:
-        events = [one for one in self._events(happened) if self._is_wanted(one)]
-        people = sorted({event.who for event in events if event.who})
-        findings = [f"{source} are not known: {why}" for source, why in happened.silent]
+    def report(self, happened: HostHistory) -> Report:
+        events = [one for one in self._list_events(happened) if self._is_wanted(one)]
+        people = sorted({event.account for event in events if event.account})
+        findings = [f"{source} are not known: {why}" for source, why in happened.unread_sources]
         if len(events) > _MOST:
             findings.append(
                 f"only the last {_MOST} of {len(events)} are shown: ask for less time, or with "
@@ -101,64 +101,77 @@ class HostChanges(
             f"{len(events)} thing{'' if len(events) == 1 else 's'} happened on {self.host} since "
             f"{happened.since:%Y-%m-%d %H:%M}{until} UTC"
             + (f", by {', '.join(people)}" * bool(people)),
-            healthy=not happened.silent,
+            healthy=not happened.unread_sources,
             findings=findings,
-            table=Table(("when (UTC)", "what kind", "who", "what"), [*_rows(events[-_MOST:])]),
+            table=Table(
+                ("when (UTC)", "what kind", "who", "what"), [*_list_rows(events[-_MOST:])]
+            ),
         )
 
-    def _events(self, happened: Happened) -> Sequence[Event]:
+    def _list_events(self, happened: HostHistory) -> Sequence[HostEvent]:
         if self.each:
             return happened.events
-        return sorted(_by_run(happened), key=lambda one: one.at)
+        return sorted(_count_by_run(happened), key=lambda one: one.time)
 
-    def _is_wanted(self, event: Event) -> bool:
-        return self.kind in (None, event.kind) and self.who in ("", event.who)
+    def _is_wanted(self, event: HostEvent) -> bool:
+        return self.kind in (None, event.kind) and self.who in ("", event.account)
 
 
-def _by_run(happened: Happened) -> Iterator[Event]:
+def _count_by_run(happened: HostHistory) -> Iterator[HostEvent]:
     """Yield the events with Keyturn's uses of sudo counted by run.
 
     Those at a time without a run are counted by their command: each of them is still seen.
     """
-    own = happened.own
-    of_runs: dict[int, list[Event]] = {}
-    stray: dict[str, list[Event]] = {}
-    others: list[Event] = []
+    own = happened.keyturn
+    of_runs: dict[int, list[HostEvent]] = {}
+    stray: dict[str, list[HostEvent]] = {}
+    others: list[HostEvent] = []
     for event in happened.events:
-        if event.kind != "sudo" or event.who not in own.accounts:
+        if event.kind != "sudo" or event.account not in own.accounts:
             others.append(event)
-        elif span := _span_at(own.spans, event.at + happened.ahead):
+        elif span := _find_span(own.spans, event.time + happened.clock_lead):
             of_runs.setdefault(span.run, []).append(event)
         else:
-            stray.setdefault(event.what, []).append(event)
+            stray.setdefault(event.description, []).append(event)
     for event in others:
         used = of_runs.pop(event.run, [])
-        yield replace(event, what=f"{event.what}; {_uses(used)}") if used else event
+        yield (
+            replace(event, description=f"{event.description}; {_format_uses(used)}")
+            if used
+            else event
+        )
     about = {span.run: span for span in own.spans}
     for number, used in of_runs.items():
-        what = f"{about[number].what}; {_uses(used)}"
-        yield Event(used[0].at, "keyturn", about[number].who, what, number)
+        what = f"{about[number].description}; {_format_uses(used)}"
+        yield HostEvent(used[0].time, "keyturn", about[number].requester, what, number)
     for what, used in stray.items():
-        often = f", {len(used)} times since {used[0].at:%Y-%m-%d %H:%M}" if len(used) > 1 else ""
-        yield replace(used[-1], what=f"{what} (by Keyturn's login, in none of its runs{often})")
+        often = f", {len(used)} times since {used[0].time:%Y-%m-%d %H:%M}" if len(used) > 1 else ""
+        yield replace(
+            used[-1], description=f"{what} (by Keyturn's login, in none of its runs{often})"
+        )
 
 
-def _span_at(spans: Sequence[Span], at: datetime) -> Span | None:
-    return next((span for span in spans if span.begins <= at <= span.ends), None)
+def _find_span(spans: Sequence[RunSpan], at: datetime) -> RunSpan | None:
+    return next((span for span in spans if span.started_at <= at <= span.ended_at), None)
 
 
-def _uses(used: Sequence[Event]) -> str:
+def _format_uses(used: Sequence[HostEvent]) -> str:
     return "1 use of sudo" if len(used) == 1 else f"{len(used)} uses of sudo"
 
 
-def _sources(since: datetime) -> Sequence[tuple[str, Query[Events]]]:
+def _list_sources(since: datetime) -> Sequence[tuple[str, Query[Events]]]:
     return (
-        ("logins", history.logins(since)),
-        ("uses of sudo", history.sudo(since)),
-        ("packages", history.packages(since)),
+        ("logins", history.query_logins(since)),
+        ("uses of sudo", history.query_sudo(since)),
+        ("packages", history.query_packages(since)),
     )
 
 
-def _rows(events: Sequence[Event]) -> Iterator[tuple[str, ...]]:
+def _list_rows(events: Sequence[HostEvent]) -> Iterator[tuple[str, ...]]:
     for event in reversed(events):
-        yield f"{event.at:%Y-%m-%d %H:%M:%S}", event.kind, event.who or "-", event.what
+        yield (
+            f"{event.time:%Y-%m-%d %H:%M:%S}",
+            event.kind,
+            event.account or "-",
+            event.description,
+        )

@@ -3,11 +3,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydantic import Field
 
 from connectors import gateway
-from connectors.command import Ask
+from connectors.command import QueryRunner
+from connectors.device_output import LACKS_FEATURE
+from connectors.errors import CommandError
 from connectors.gateway import Gateway
-from connectors.template import LACKS_FEATURE
-from connectors.trouble import CommandFailed
-from runbooks import Check, Host, Refused, Report, Table, tagged
+from runbooks import Check, Host, Refused, Report, Table, make_host_field
 
 # What each router takes part in, by its name.
 Pair = Mapping[str, tuple[Gateway, ...]]
@@ -22,7 +22,7 @@ _CROSSED = (
 class HsrpCheck(Check[Pair], words="hsrp check", example="r1 r2"):
     """See whether routers stand in for each other as they should, with HSRP or VRRP."""
 
-    host: Host = tagged("router")
+    host: Host = make_host_field("router")
     other: Host | None = Field(
         default=None,
         title="Other router",
@@ -30,20 +30,28 @@ class HsrpCheck(Check[Pair], words="hsrp check", example="r1 r2"):
         json_schema_extra={"choices": "hosts", "tag": "router"},
     )
 
-    def read(self, ask: Ask) -> Pair:
+    def read(self, run_query: QueryRunner) -> Pair:
         if self.other == self.host:
             raise Refused(f"{self.host} cannot stand in for itself: name two routers, or one")
         routers = [self.host, self.other] if self.other else [self.host]
-        return {router: _groups(ask, router) for router in routers}
+        return {router: _read_groups(run_query, router) for router in routers}
 
     def report(self, pair: Pair) -> Report:
         if not any(pair.values()):
             return Report(f"no group of HSRP or VRRP on {' and '.join(pair)}")
         findings = [
-            *(finding for router in pair for finding in _alone(router, pair[router])),
-            *(_together(pair) if len(pair) > 1 else _halves(self.host, pair[self.host])),
+            *(
+                finding
+                for router in pair
+                for finding in _list_router_findings(router, pair[router])
+            ),
+            *(
+                _list_pair_findings(pair)
+                if len(pair) > 1
+                else _list_split_findings(self.host, pair[self.host])
+            ),
         ]
-        count = len({each.same for groups in pair.values() for each in groups})
+        count = len({each.group_key for groups in pair.values() for each in groups})
         return Report(
             f"{count} group{'' if count == 1 else 's'} on {' and '.join(pair)}: "
             + (f"{len(findings)} to look at" if findings else "all as they should be"),
@@ -51,55 +59,55 @@ class HsrpCheck(Check[Pair], words="hsrp check", example="r1 r2"):
             findings=findings,
             table=Table(
                 ("Router", "Interface", "Group", "Address", "State", "Priority", "Tracks"),
-                [_row(router, each) for router, groups in pair.items() for each in groups],
+                [_format_row(router, each) for router, groups in pair.items() for each in groups],
             ),
         )
 
 
-def _groups(ask: Ask, router: str) -> tuple[Gateway, ...]:
+def _read_groups(run_query: QueryRunner, router: str) -> tuple[Gateway, ...]:
     """Ask for HSRP; where there is none, for VRRP, which not every Cisco knows."""
-    groups = ask(router, gateway.gateways())
+    groups = run_query(router, gateway.query_gateways())
     if groups:
         return groups
     try:
-        return ask(router, gateway.vrrp_groups())
-    except CommandFailed as trouble:
+        return run_query(router, gateway.query_vrrp_groups())
+    except CommandError as trouble:
         if LACKS_FEATURE in str(trouble):
             return ()
         raise
 
 
-def _alone(router: str, groups: Sequence[Gateway]) -> Iterator[str]:
+def _list_router_findings(router: str, groups: Sequence[Gateway]) -> Iterator[str]:
     """Judge what one router says of its own groups."""
     for each in groups:
-        if not each.works:
+        if not each.is_working:
             yield f"{router}: {each} is in state {each.state}: it takes no part"
-        if each.leads and each.standby == "unknown":
+        if each.is_active and each.standby_router == "unknown":
             yield (
                 f"{router}: {each} has no standby: if this router goes, the address goes with it"
             )
-        if each.tracks == ():
+        if each.tracked_objects == ():
             yield (
                 f"{router}: {each} tracks nothing: a router whose uplink is gone goes on leading "
                 "it and swallows the traffic; track the uplink, or better a route"
             )
         yield from (
             f"{router}: {each} tracks {track.name}, "
-            + ("which is down" if track.known else "which this router does not have")
-            for track in each.tracks or ()
-            if not track.up
+            + ("which is down" if track.is_known else "which this router does not have")
+            for track in each.tracked_objects or ()
+            if not track.is_up
         )
-        if each.preempts is False:
+        if each.is_preempting is False:
             yield (
                 f"{router}: {each} does not preempt: when the other router's priority sinks, "
                 "this one does not take over"
             )
 
 
-def _halves(router: str, groups: Sequence[Gateway]) -> Iterator[str]:
+def _list_split_findings(router: str, groups: Sequence[Gateway]) -> Iterator[str]:
     """Judge one router that leads some groups and not others."""
-    led = [str(each) for each in groups if each.leads]
-    followed = [str(each) for each in groups if each.works and not each.leads]
+    led = [str(each) for each in groups if each.is_active]
+    followed = [str(each) for each in groups if each.is_working and not each.is_active]
     if led and followed:
         yield (
             f"{router} leads {', '.join(led)} and not {', '.join(followed)}: unless they are "
@@ -107,17 +115,17 @@ def _halves(router: str, groups: Sequence[Gateway]) -> Iterator[str]:
         )
 
 
-def _together(pair: Pair) -> Iterator[str]:
+def _list_pair_findings(pair: Pair) -> Iterator[str]:
     """Judge each group from both sides."""
     by_group: dict[tuple[str, int, str], dict[str, Gateway]] = {}
     for router, groups in pair.items():
         for each in groups:
-            by_group.setdefault(each.same, {})[router] = each
+            by_group.setdefault(each.group_key, {})[router] = each
     leaders: dict[str, list[str]] = {}
     for sides in by_group.values():
-        leading = [router for router, each in sides.items() if each.leads]
+        leading = [router for router, each in sides.items() if each.is_active]
         each = next(iter(sides.values()))
-        yield from _sides(pair, each, list(sides), leading)
+        yield from _list_group_findings(pair, each, list(sides), leading)
         if len(leading) == 1:
             leaders.setdefault(leading[0], []).append(str(sides[leading[0]]))
     if len(leaders) > 1:
@@ -125,7 +133,9 @@ def _together(pair: Pair) -> Iterator[str]:
         yield f"{shares}: unless they are shared out on purpose, {_CROSSED}"
 
 
-def _sides(pair: Pair, each: Gateway, sides: list[str], leading: list[str]) -> Iterator[str]:
+def _list_group_findings(
+    pair: Pair, each: Gateway, sides: list[str], leading: list[str]
+) -> Iterator[str]:
     if len(sides) < len(pair):
         (absent,) = pair.keys() - set(sides)
         yield f"{absent} takes no part in {each}: nobody stands in for {sides[0]}"
@@ -138,8 +148,12 @@ def _sides(pair: Pair, each: Gateway, sides: list[str], leading: list[str]) -> I
         yield f"nobody leads {each}: the address does not answer"
 
 
-def _row(router: str, each: Gateway) -> Sequence[str]:
-    tracks = "not told" if each.tracks is None else ", ".join(track.name for track in each.tracks)
+def _format_row(router: str, each: Gateway) -> Sequence[str]:
+    tracks = (
+        "not told"
+        if each.tracked_objects is None
+        else ", ".join(track.name for track in each.tracked_objects)
+    )
     return (
         router,
         each.interface,

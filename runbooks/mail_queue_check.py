@@ -1,9 +1,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from connectors import mail_queue, postfix
-from connectors.command import Ask
-from connectors.mail_message import Queue
+from connectors import exim, postfix
+from connectors.command import QueryRunner
+from connectors.mail_message import MailQueue
 from runbooks import Check, Host, Report, Table
 
 # From one sender or script at once: more than a busy person sends, fewer than a spammer.
@@ -12,42 +12,43 @@ _DAY = 86400
 _ROWS = 10
 
 
-class MailQueueCheck(Check[Queue], words="mail queue check", example="mail1"):
+class MailQueueCheck(Check[MailQueue], words="mail queue check", example="mail1"):
     """See what waits in Exim's or Postfix's queue, by sender and script, and what may be spam."""
 
     host: Host
 
-    def read(self, ask: Ask) -> Queue:
-        dialect = postfix if ask(self.host, postfix.runs_here()) else mail_queue
-        return ask(self.host, dialect.queue())
+    def read(self, run_query: QueryRunner) -> MailQueue:
+        dialect = postfix if run_query(self.host, postfix.query_is_installed()) else exim
+        return run_query(self.host, dialect.query_queue())
 
-    def report(self, queue: Queue) -> Report:
+    def report(self, queue: MailQueue) -> Report:
         messages = queue.messages
         if not messages:
             return Report(f"the mail queue of {self.host} is empty")
-        findings = [*_uncounted(queue), *_findings(queue)]
-        oldest = max(message.age for message in messages)
-        size = sum(message.size for message in messages)
-        frozen = sum(message.frozen for message in messages)
-        count = len(messages) + queue.more
+        findings = [*_list_uncounted(queue), *_list_findings(queue)]
+        oldest = max(message.age_seconds for message in messages)
+        size = sum(message.size_bytes for message in messages)
+        frozen = sum(message.is_frozen for message in messages)
+        count = len(messages) + queue.unlisted_count
         return Report(
             f"{count:,} messages wait on {self.host} ({size / 2**20:,.1f} MiB), "
             f"{frozen:,} of them frozen, the oldest for {oldest / 3600:,.0f} h",
             healthy=not findings,
             findings=findings,
-            table=Table(("sent by", "messages", "recipients"), [*_rows(queue)]),
+            table=Table(("sent by", "messages", "recipients"), [*_list_rows(queue)]),
         )
 
 
-def _uncounted(queue: Queue) -> Iterator[str]:
-    if queue.more:
+def _list_uncounted(queue: MailQueue) -> Iterator[str]:
+    if queue.unlisted_count:
         yield (
-            f"of {queue.more:,} messages it is known only that they wait: the rest tells who sent "
+            f"of {queue.unlisted_count:,} messages it is known only that they wait: the rest "
+            "tells who sent "
             f"the first {len(queue.messages):,}"
         )
 
 
-def _findings(queue: Queue) -> Iterator[str]:
+def _list_findings(queue: MailQueue) -> Iterator[str]:
     senders = Counter(message.sender for message in queue.messages)
     bounces = senders.pop("", 0)
     for sender, count in senders.most_common(_ROWS):
@@ -64,18 +65,20 @@ def _findings(queue: Queue) -> Iterator[str]:
             f"{bounces:,} are bounces that nobody takes: spam was sent with forged senders, from "
             "here or to here"
         )
-    crowded = [message for message in queue.messages if len(message.left) >= _MANY]
+    crowded = [message for message in queue.messages if len(message.recipients) >= _MANY]
     for message in crowded[:_ROWS]:
-        yield f"{message.name} from {message.sender or '<>'} is for {len(message.left):,} people"
-    old = sum(message.age > 3 * _DAY for message in queue.messages)
+        yield (
+            f"{message.id} from {message.sender or '<>'} is for {len(message.recipients):,} people"
+        )
+    old = sum(message.age_seconds > 3 * _DAY for message in queue.messages)
     if old:
         yield f"{old:,} wait for over three days: their servers take them no more"
 
 
-def _rows(queue: Queue) -> Iterator[tuple[str, str, str]]:
+def _list_rows(queue: MailQueue) -> Iterator[tuple[str, str, str]]:
     senders = Counter(message.sender for message in queue.messages)
     for sender, count in senders.most_common(_ROWS):
-        recipients = sum(len(one.left) for one in queue.messages if one.sender == sender)
+        recipients = sum(len(one.recipients) for one in queue.messages if one.sender == sender)
         yield sender or "<> (bounces)", f"{count:,}", f"{recipients:,}"
     for script, count in Counter(queue.scripts).most_common(_ROWS):
         yield f"script {script}", f"{count:,}", "-"

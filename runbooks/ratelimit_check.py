@@ -2,46 +2,49 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from connectors import rate_limit
-from connectors.command import Ask
-from connectors.rate_limit import Counts, Limits, Zone
+from connectors.command import QueryRunner
+from connectors.rate_limit import LimitCounts, RateLimits, RateZone
 from runbooks import Check, Host, Report, Table
 
 
 @dataclass(frozen=True)
-class Limited:
+class RateLimitState:
     """counts: None where no log was written to."""
 
-    limits: Limits
-    counts: Counts | None
+    limits: RateLimits
+    counts: LimitCounts | None
 
 
-class RatelimitCheck(Check[Limited], words="ratelimit check", example="web1"):
+class RatelimitCheck(Check[RateLimitState], words="ratelimit check", example="web1"):
     """See how nginx limits the rate of requests, and how many it refused since yesterday."""
 
     host: Host
 
-    def read(self, ask: Ask) -> Limited:
-        return Limited(ask(self.host, rate_limit.limits()), ask(self.host, rate_limit.counts()))
+    def read(self, run_query: QueryRunner) -> RateLimitState:
+        return RateLimitState(
+            run_query(self.host, rate_limit.query_limits()),
+            run_query(self.host, rate_limit.query_counts()),
+        )
 
-    def report(self, limited: Limited) -> Report:
+    def report(self, limited: RateLimitState) -> Report:
         limits, counts = limited.limits, limited.counts
-        findings = [*_findings(limited)]
+        findings = [*_list_findings(limited)]
         if not limits.zones:
             return Report(f"nginx on {self.host} limits no rate of requests", findings=findings)
         refused = sum(counts.refused.values()) if counts else 0
         return Report(
-            f"nginx on {self.host} has {_limits(len(limits.zones))} and refused {refused:,} "
+            f"nginx on {self.host} has {_format_count(len(limits.zones))} and refused {refused:,} "
             f"requests with {limits.status} in the logs of the last day",
             healthy=not findings,
             findings=findings,
             table=Table(
                 ("zone", "counts", "rate", "memory", "applied", "refused", "seen delayed"),
-                [_row(zone, limited) for zone in limits.zones],
+                [_format_row(zone, limited) for zone in limits.zones],
             ),
         )
 
 
-def _row(zone: Zone, limited: Limited) -> tuple[str, ...]:
+def _format_row(zone: RateZone, limited: RateLimitState) -> tuple[str, ...]:
     counts = limited.counts
     applied = [
         f"burst {use.burst}{' nodelay' if use.nodelay else ''}"
@@ -59,7 +62,7 @@ def _row(zone: Zone, limited: Limited) -> tuple[str, ...]:
     )
 
 
-def _findings(limited: Limited) -> Iterator[str]:
+def _list_findings(limited: RateLimitState) -> Iterator[str]:
     limits, counts = limited.limits, limited.counts
     names = {zone.name for zone in limits.zones}
     used = {use.zone for use in limits.uses}
@@ -82,5 +85,5 @@ def _findings(limited: Limited) -> Iterator[str]:
         yield "no error log was written to in the last day: set nginx.error_logs in the inventory"
 
 
-def _limits(count: int) -> str:
+def _format_count(count: int) -> str:
     return "one limit of rate" if count == 1 else f"{count} limits of rate"

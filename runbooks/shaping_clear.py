@@ -1,13 +1,13 @@
 from collections.abc import Mapping
 
 from connectors import shaping
-from connectors.command import Ask
-from connectors.shaping import Card, Rates
+from connectors.command import QueryRunner
+from connectors.shaping import Rates, ShapedInterface
 from runbooks import Change, Host, InterfaceName, Plan, Refused, Step
 
 
 class ClearShaping(
-    Change[Mapping[str, Card]],
+    Change[Mapping[str, ShapedInterface]],
     words="shaping clear",
     example="web1 eth0",
     undo="sets the limits of before",
@@ -17,27 +17,27 @@ class ClearShaping(
     host: Host
     interface: InterfaceName
 
-    def read(self, ask: Ask) -> Mapping[str, Card]:
-        return ask(self.host, shaping.cards())
+    def read(self, run_query: QueryRunner) -> Mapping[str, ShapedInterface]:
+        return run_query(self.host, shaping.query_interfaces())
 
-    def plan(self, cards: Mapping[str, Card]) -> Plan:
+    def plan(self, cards: Mapping[str, ShapedInterface]) -> Plan:
         card = cards.get(self.interface)
         if card is None:
             raise Refused(
                 f"{self.host} has no interface {self.interface}: it has {', '.join(cards)}"
             )
-        if card.probation:
+        if card.is_on_probation:
             raise Refused(
                 f"limits of {card.name} are on probation: ask again in some minutes, when they "
                 "are kept or taken back"
             )
         if card.rates == Rates():
-            return Plan(_nothing(card))
+            return Plan(_format_no_limit(card))
         step = Step(
             f"Take the limits of {card.name} away",
             self.host,
-            do=shaping.settle(card.name, Rates()),
-            undo=shaping.settle(card.name, card.rates),
+            do=shaping.set_limits(card.name, Rates()),
+            undo=shaping.set_limits(card.name, card.rates),
             before=str(card.rates),
             after=str(Rates()),
         )
@@ -48,8 +48,8 @@ class ClearShaping(
         )
 
 
-def _nothing(card: Card) -> str:
-    if not card.others:
+def _format_no_limit(card: ShapedInterface) -> str:
+    if not card.foreign_queues:
         return f"{card.name} has no limit"
-    kinds = ", ".join(queue.kind for queue in card.others)
+    kinds = ", ".join(queue.kind for queue in card.foreign_queues)
     return f"{card.name} has no limit of Keyturn's; the queue there ({kinds}) is left as it is"

@@ -2,36 +2,42 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from connectors import shaping
-from connectors.command import Ask
-from connectors.shaping import Card, Queue
+from connectors.command import QueryRunner
+from connectors.shaping import QueueingDiscipline, ShapedInterface
 from runbooks import Check, Host, Report, Table
 
 
 @dataclass(frozen=True)
-class Shaping:
+class InterfaceShaping:
     """All interfaces, and the classes of those where somebody has set up htb."""
 
-    cards: Mapping[str, Card]
+    interfaces: Mapping[str, ShapedInterface]
     classes: Mapping[str, Sequence[str]]
 
 
-class ShowShaping(Check[Shaping], words="shaping show", example="web1"):
+class ShowShaping(Check[InterfaceShaping], words="shaping show", example="web1"):
     """See how much each interface of a host may send and take in, and what that has dropped."""
 
     host: Host
 
-    def read(self, ask: Ask) -> Shaping:
-        cards = ask(self.host, shaping.cards())
+    def read(self, run_query: QueryRunner) -> InterfaceShaping:
+        cards = run_query(self.host, shaping.query_interfaces())
         shared = [
-            card.name for card in cards.values() if any(each.kind == "htb" for each in card.others)
+            card.name
+            for card in cards.values()
+            if any(each.kind == "htb" for each in card.foreign_queues)
         ]
-        return Shaping(cards, {name: ask(self.host, shaping.classes(name)) for name in shared})
+        return InterfaceShaping(
+            cards, {name: run_query(self.host, shaping.query_classes(name)) for name in shared}
+        )
 
-    def report(self, found: Shaping) -> Report:
-        rows = [row for card in found.cards.values() for row in _rows(card, found.classes)]
-        limited = [card for card in found.cards.values() if card.down or card.up]
+    def report(self, found: InterfaceShaping) -> Report:
+        rows = [
+            row for card in found.interfaces.values() for row in _list_rows(card, found.classes)
+        ]
+        limited = [card for card in found.interfaces.values() if card.down_queue or card.up_queue]
         told = "; ".join(f"{card.name}: {card.rates}" for card in limited)
-        findings = [line for card in found.cards.values() for line in _findings(card)]
+        findings = [line for card in found.interfaces.values() for line in _list_findings(card)]
         return Report(
             f"{self.host} limits {told}" if told else f"{self.host} has no limit of Keyturn's",
             healthy=not findings,
@@ -42,29 +48,33 @@ class ShowShaping(Check[Shaping], words="shaping show", example="web1"):
         )
 
 
-def _rows(card: Card, classes: Mapping[str, Sequence[str]]) -> Iterator[Sequence[str]]:
-    for way, queue in (("in", card.down), ("out", card.up)):
+def _list_rows(
+    card: ShapedInterface, classes: Mapping[str, Sequence[str]]
+) -> Iterator[Sequence[str]]:
+    for way, queue in (("in", card.down_queue), ("out", card.up_queue)):
         if queue:
-            yield _row(card, way, f"{queue.rate or 0:,} kbit/s", queue)
-    for queue in card.others:
+            yield _format_row(card, way, f"{queue.rate or 0:,} kbit/s", queue)
+    for queue in card.foreign_queues:
         way = "in" if queue.kind in ("ingress", "clsact") else "out"
         rate = f", {queue.rate:,} kbit/s" if queue.rate else ""
         shared = classes.get(card.name, ()) if queue.kind == "htb" else ()
         shares = "".join(f"; {each}" for each in shared)
-        yield _row(card, way, f"{queue.kind} of somebody else's{rate}{shares}", queue)
+        yield _format_row(card, way, f"{queue.kind} of somebody else's{rate}{shares}", queue)
 
 
-def _row(card: Card, way: str, limit: str, queue: Queue) -> Sequence[str]:
+def _format_row(
+    card: ShapedInterface, way: str, limit: str, queue: QueueingDiscipline
+) -> Sequence[str]:
     return (card.name, way, limit, f"{queue.dropped:,}", f"{queue.overlimits:,}")
 
 
-def _findings(card: Card) -> Iterator[str]:
-    if card.probation:
+def _list_findings(card: ShapedInterface) -> Iterator[str]:
+    if card.is_on_probation:
         yield (
             f"the limits of {card.name} are on probation: unless they are kept within minutes, "
             "the host puts those of before back"
         )
-    for queue in card.others:
+    for queue in card.foreign_queues:
         yield (
             f"{card.name} has a queue ({queue.kind}) that Keyturn has not put there: `tc -s qdisc "
             f"show dev {card.name}` on the host tells more"

@@ -3,9 +3,9 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import switch
-from connectors.command import Ask
+from connectors.command import QueryRunner
 from connectors.switch import Lag
-from runbooks import Check, Host, Refused, Report, Table, tagged
+from runbooks import Check, Host, Refused, Report, Table, make_host_field
 
 LagName = Annotated[
     str,
@@ -19,14 +19,14 @@ LagName = Annotated[
 class SwitchLag(Check[tuple[Lag, ...]], words="switch lag", example="sw1 port-channel1"):
     """See whether every port of a switch's link aggregation is bundled."""
 
-    host: Host = tagged("switch")
+    host: Host = make_host_field("switch")
     name: LagName | None = None
 
-    def read(self, ask: Ask) -> tuple[Lag, ...]:
-        lags = ask(self.host, switch.lags())
+    def read(self, run_query: QueryRunner) -> tuple[Lag, ...]:
+        lags = run_query(self.host, switch.query_lags())
         if self.name is None:
             return lags
-        lag = switch.named(self.name, lags)
+        lag = switch.find_lag(self.name, lags)
         if lag is None:
             there = ", ".join(each.name for each in lags) or "none"
             raise Refused(f"{self.host} has no {self.name}: it has {there}")
@@ -36,7 +36,7 @@ class SwitchLag(Check[tuple[Lag, ...]], words="switch lag", example="sw1 port-ch
         if not lags:
             return Report(f"{self.host} has no link aggregation in use")
         findings = [finding for lag in lags for finding in lag.findings]
-        unknown = [lag.name for lag in lags if lag.members is None and lag.up]
+        unknown = [lag.name for lag in lags if lag.members is None and lag.is_up]
         notes = (
             [
                 f"this switch does not tell the members of {', '.join(unknown)}: whether each "
@@ -46,28 +46,28 @@ class SwitchLag(Check[tuple[Lag, ...]], words="switch lag", example="sw1 port-ch
             else []
         )
         return Report(
-            self._summary(lags),
+            self._format_summary(lags),
             healthy=not findings,
             findings=findings + notes,
             table=Table(
-                ("Aggregation", "State", "Protocol", "Members"), [_row(lag) for lag in lags]
+                ("Aggregation", "State", "Protocol", "Members"), [_format_row(lag) for lag in lags]
             ),
         )
 
-    def _summary(self, lags: tuple[Lag, ...]) -> str:
+    def _format_summary(self, lags: tuple[Lag, ...]) -> str:
         """Say how many are whole only of those whose members are known."""
         known = [lag for lag in lags if lag.members is not None]
         whole = sum(not lag.findings for lag in known)
         if known:
             more = f", and {len(lags) - len(known)} of unknown members" * (len(known) < len(lags))
             return f"{self.host} has {whole} of {len(known)} link aggregations whole{more}"
-        up = sum(lag.up for lag in lags)
+        up = sum(lag.is_up for lag in lags)
         return f"{self.host} has {up} of {len(lags)} link aggregations up, with unknown members"
 
 
-def _row(lag: Lag) -> tuple[str, ...]:
+def _format_row(lag: Lag) -> tuple[str, ...]:
     if lag.members is None:
         members = "not told by this switch"
     else:
         members = ", ".join(f"{member.port} {member.state}" for member in lag.members)
-    return lag.name, "up" if lag.up else "down", lag.protocol or "not told", members
+    return lag.name, "up" if lag.is_up else "down", lag.protocol or "not told", members

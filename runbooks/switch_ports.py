@@ -1,28 +1,31 @@
 from connectors import switch
-from connectors.command import Ask
-from connectors.switch import Port
-from runbooks import Check, Host, Report, Table, tagged
+from connectors.command import QueryRunner
+from connectors.switch import SwitchPort
+from runbooks import Check, Host, Report, Table, make_host_field
 
 # A port in one of these was put there by a person, or simply has nothing plugged in.
 _QUIET = frozenset({"up", "down", "disabled", "monitoring"})
 
 
-class SwitchPorts(Check[tuple[Port, ...]], words="switch ports", example="sw1"):
+class SwitchPorts(Check[tuple[SwitchPort, ...]], words="switch ports", example="sw1"):
     """See which ports of a switch or router are up, and which one something has stopped."""
 
-    host: Host = tagged("switch")
+    host: Host = make_host_field("switch")
 
-    def read(self, ask: Ask) -> tuple[Port, ...]:
-        return ask(self.host, switch.ports())
+    def read(self, run_query: QueryRunner) -> tuple[SwitchPort, ...]:
+        return run_query(self.host, switch.query_ports())
 
-    def report(self, ports: tuple[Port, ...]) -> Report:
+    def report(self, ports: tuple[SwitchPort, ...]) -> Report:
         stopped = [port for port in ports if port.state not in _QUIET]
         findings = [
-            *(f"{_title(port)} is {port.state}: the switch itself stopped it" for port in stopped),
             *(
-                f"{_title(port)} runs in half duplex: one of its ends does not negotiate"
+                f"{_format_port(port)} is {port.state}: the switch itself stopped it"
+                for port in stopped
+            ),
+            *(
+                f"{_format_port(port)} runs in half duplex: one of its ends does not negotiate"
                 for port in ports
-                if port.half_duplex
+                if port.is_half_duplex
             ),
         ]
         up = sum(port.state == "up" for port in ports)
@@ -41,5 +44,5 @@ class SwitchPorts(Check[tuple[Port, ...]], words="switch ports", example="sw1"):
         )
 
 
-def _title(port: Port) -> str:
+def _format_port(port: SwitchPort) -> str:
     return f"{port.name} ({port.note})" if port.note else port.name

@@ -1,7 +1,7 @@
 from connectors import switch
-from connectors.command import Ask
+from connectors.command import QueryRunner
 from connectors.switch import Vlan
-from runbooks import Check, Host, Report, Table, tagged
+from runbooks import Check, Host, Report, Table, make_host_field
 
 # VLANs of token ring and FDDI, which every Cisco has and nobody uses.
 _RESERVED = range(1002, 1006)
@@ -11,10 +11,10 @@ _MOST_NAMED = 12
 class SwitchVlans(Check[tuple[Vlan, ...]], words="switch vlan", example="sw1"):
     """See which VLANs a switch has, and which ports are in them."""
 
-    host: Host = tagged("switch")
+    host: Host = make_host_field("switch")
 
-    def read(self, ask: Ask) -> tuple[Vlan, ...]:
-        return ask(self.host, switch.vlans())
+    def read(self, run_query: QueryRunner) -> tuple[Vlan, ...]:
+        return run_query(self.host, switch.query_vlans())
 
     def report(self, vlans: tuple[Vlan, ...]) -> Report:
         used = [vlan for vlan in vlans if vlan.number not in _RESERVED]
@@ -28,12 +28,12 @@ class SwitchVlans(Check[tuple[Vlan, ...]], words="switch vlan", example="sw1"):
             ],
             table=Table(
                 ("VLAN", "Name", "State", "Access ports"),
-                [(str(vlan.number), vlan.name, vlan.state, _ports(vlan)) for vlan in used],
+                [(str(vlan.number), vlan.name, vlan.state, _format_ports(vlan)) for vlan in used],
             ),
         )
 
 
-def _ports(vlan: Vlan) -> str:
+def _format_ports(vlan: Vlan) -> str:
     named = ", ".join(vlan.ports[:_MOST_NAMED])
     more = len(vlan.ports) - _MOST_NAMED
     return f"{named} and {more} more" if more > 0 else named or "none"

@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import tcp_window
-from connectors.command import Ask
-from connectors.tcp_window import Link, Settings
+from connectors.command import QueryRunner
+from connectors.tcp_window import PeerRoute, TcpSettings
 from runbooks import Address, Check, Host, Refused, Report, Table
 
 # What a link is taken for whose card does not know its speed.
@@ -16,15 +16,17 @@ _OLD = ("reno", "westwood")
 
 
 @dataclass(frozen=True)
-class Way:
+class PeerConnection:
     """TCP's settings and the way to the peer. seconds: for a round trip."""
 
-    settings: Settings
-    link: Link
-    seconds: float
+    settings: TcpSettings
+    route: PeerRoute
+    round_trip: float
 
 
-class TcpWindowCheck(Check[Way], words="tcp window check", example="web1 198.51.100.7 rtt=80"):
+class TcpWindowCheck(
+    Check[PeerConnection], words="tcp window check", example="web1 198.51.100.7 rtt=80"
+):
     """See whether one connection to a peer can fill the line, for its bandwidth and delay."""
 
     host: Host
@@ -39,52 +41,59 @@ class TcpWindowCheck(Check[Way], words="tcp window check", example="web1 198.51.
         ),
     ] = None
 
-    def read(self, ask: Ask) -> Way:
-        settings = ask(self.host, tcp_window.settings())
-        link = ask(self.host, tcp_window.link(str(self.peer)))
+    def read(self, run_query: QueryRunner) -> PeerConnection:
+        settings = run_query(self.host, tcp_window.query_settings())
+        link = run_query(self.host, tcp_window.query_route(str(self.peer)))
         if self.rtt is not None:
-            return Way(settings, link, self.rtt / 1000)
-        seconds = ask(self.host, tcp_window.round_trip(str(self.peer)))
+            return PeerConnection(settings, link, self.rtt / 1000)
+        seconds = run_query(self.host, tcp_window.query_round_trip(str(self.peer)))
         if seconds is None:
             raise Refused(
                 f"{self.peer} does not answer pings from {self.host}: give its rtt in milliseconds"
             )
-        return Way(settings, link, seconds)
+        return PeerConnection(settings, link, seconds)
 
-    def report(self, way: Way) -> Report:
-        line = (way.link.mbits or _USUAL_MBITS) * 1e6
-        needed = int(line / 8 * way.seconds)
+    def report(self, way: PeerConnection) -> Report:
+        line = (way.route.speed_mbits or _USUAL_MBITS) * 1e6
+        needed = int(line / 8 * way.round_trip)
         rates = {
-            "receive": way.settings.receive_window * 8 / way.seconds,
-            "send": way.settings.send_window * 8 / way.seconds,
+            "receive": way.settings.receive_window * 8 / way.round_trip,
+            "send": way.settings.send_window * 8 / way.round_trip,
         }
-        findings = [*_windows(way.settings, rates, line, needed), *_switches(way.settings)]
+        findings = [
+            *_list_window_findings(way.settings, rates, line, needed),
+            *_list_setting_findings(way.settings),
+        ]
         least = min(*rates.values(), line)
-        rows = [("line", _rate(line)), ("round trip", f"{way.seconds * 1000:.1f} ms")]
-        rows.append(("under way to fill it", _size(needed)))
-        rows += [(f"{name} at most", _rate(min(rate, line))) for name, rate in rates.items()]
+        rows = [("line", _format_rate(line)), ("round trip", f"{way.round_trip * 1000:.1f} ms")]
+        rows.append(("under way to fill it", _format_size(needed)))
+        rows += [
+            (f"{name} at most", _format_rate(min(rate, line))) for name, rate in rates.items()
+        ]
         return Report(
-            f"one connection between {self.host} and {self.peer} gets {_rate(least)} at most "
-            f"of {_line(way.link)}",
+            f"one connection between {self.host} and {self.peer} gets {_format_rate(least)} at "
+            "most "
+            f"of {_format_line(way.route)}",
             healthy=not findings,
             findings=findings,
             table=Table(("what", "is"), rows),
         )
 
 
-def _windows(
-    settings: Settings, rates: dict[str, float], line: float, needed: int
+def _list_window_findings(
+    settings: TcpSettings, rates: dict[str, float], line: float, needed: int
 ) -> Iterator[str]:
     for name, rate in rates.items():
         if rate < line and settings.scaling:
             yield (
-                f"to {name}, the largest buffer allows {_rate(rate)}: the line and its delay need "
-                f"{_size(needed)} under way, so the third number of {_KEY[name]} "
-                f"would have to be {_size(2 * needed)}"
+                f"to {name}, the largest buffer allows {_format_rate(rate)}: the line and its "
+                "delay need "
+                f"{_format_size(needed)} under way, so the third number of {_KEY[name]} "
+                f"would have to be {_format_size(2 * needed)}"
             )
 
 
-def _switches(settings: Settings) -> Iterator[str]:
+def _list_setting_findings(settings: TcpSettings) -> Iterator[str]:
     if not settings.scaling:
         yield (
             "window scaling is off, so no more than 64 KiB can be under way: set "
@@ -100,15 +109,18 @@ def _switches(settings: Settings) -> Iterator[str]:
         yield f"{settings.congestion} recovers slowly from each loss on long lines: cubic or bbr"
 
 
-def _line(link: Link) -> str:
-    if link.mbits is None:
-        return f"{_rate(_USUAL_MBITS * 1e6)} ({link.card} knows no speed, so that is taken)"
-    return f"{_rate(link.mbits * 1e6)} of {link.card}"
+def _format_line(link: PeerRoute) -> str:
+    if link.speed_mbits is None:
+        return (
+            f"{_format_rate(_USUAL_MBITS * 1e6)} ({link.interface} knows no speed, so that "
+            "is taken)"
+        )
+    return f"{_format_rate(link.speed_mbits * 1e6)} of {link.interface}"
 
 
-def _rate(bits: float) -> str:
+def _format_rate(bits: float) -> str:
     return f"{bits / 1e9:,.1f} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:,.1f} Mbit/s"
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     return f"{count / 2**20:,.1f} MiB" if count >= 2**20 else f"{count / 2**10:,.0f} KiB"

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from connectors import uptime
-from connectors.command import Ask
+from connectors.command import QueryRunner
 from connectors.uptime import Uptime
 from runbooks import Check, Host, Report
 
@@ -15,27 +15,28 @@ class UptimeCheck(Check[Uptime], words="uptime check", example="web1"):
 
     host: Host
 
-    def read(self, ask: Ask) -> Uptime:
-        return ask(self.host, uptime.uptime())
+    def read(self, run_query: QueryRunner) -> Uptime:
+        return run_query(self.host, uptime.query_uptime())
 
     def report(self, up: Uptime) -> Report:
-        findings = [*_findings(up)]
+        findings = [*_list_findings(up)]
         load = " ".join(f"{value:.2f}" for value in up.load)
         on = f" on {up.cores} cores" if up.cores else ""
         return Report(
-            f"{self.host} is up for {_span(up.seconds)}, load {load}{on}, kernel {up.kernel}",
+            f"{self.host} is up for {_format_span(up.seconds)}, load {load}{on}, kernel "
+            f"{up.kernel}",
             healthy=not findings,
             findings=findings,
         )
 
 
-def _findings(up: Uptime) -> Iterator[str]:
+def _list_findings(up: Uptime) -> Iterator[str]:
     if up.seconds < _HOUR:
-        yield f"it started {_span(up.seconds)} ago: somebody or something restarted it"
+        yield f"it started {_format_span(up.seconds)} ago: somebody or something restarted it"
     if up.seconds > _LONG:
         yield "it is up for over a year: mends of its kernel since then are not in force"
-    if up.reboot_for is not None:
-        because = f" for {', '.join(up.reboot_for)}" if up.reboot_for else ""
+    if up.reboot_packages is not None:
+        because = f" for {', '.join(up.reboot_packages)}" if up.reboot_packages else ""
         yield f"its packages ask for a restart{because}"
     one, _, fifteen = up.load
     if up.cores is None:
@@ -46,7 +47,7 @@ def _findings(up: Uptime) -> Iterator[str]:
         yield f"more than four tasks wait for each core just now ({one:.2f})"
 
 
-def _span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     days, rest = divmod(int(seconds), _DAY)
     hours, rest = divmod(rest, _HOUR)
     if days:

@@ -4,16 +4,16 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import zfs
-from connectors.command import Ask
-from connectors.zfs import Traffic
-from connectors.zpool import written
-from runbooks import Check, Host, Report, Table, tagged
+from connectors.command import QueryRunner
+from connectors.zfs import DeviceTraffic
+from connectors.zpool import format_size
+from runbooks import Check, Host, Report, Table, make_host_field
 
 
-class PoolTraffic(Check[Sequence[Traffic]], words="zfs io", example="nas1 tank 10"):
+class PoolTraffic(Check[Sequence[DeviceTraffic]], words="zfs io", example="nas1 tank 10"):
     """Watch for some seconds what the disks of ZFS pools read and write."""
 
-    host: Host = tagged("zfs")
+    host: Host = make_host_field("zfs")
     pool: Annotated[
         str,
         Field(
@@ -21,34 +21,34 @@ class PoolTraffic(Check[Sequence[Traffic]], words="zfs io", example="nas1 tank 1
             description="The ZFS pool; all of them if left out",
         ),
     ] = ""
-    seconds: Annotated[int, Field(ge=1, le=zfs.MOST_SECONDS, description="How long to watch")] = 5
+    seconds: Annotated[int, Field(ge=1, le=zfs.MAX_SECONDS, description="How long to watch")] = 5
 
-    def read(self, ask: Ask) -> Sequence[Traffic]:
-        return ask(self.host, zfs.traffic(self.pool, self.seconds))
+    def read(self, run_query: QueryRunner) -> Sequence[DeviceTraffic]:
+        return run_query(self.host, zfs.query_traffic(self.pool, self.seconds))
 
-    def report(self, traffic: Sequence[Traffic]) -> Report:
+    def report(self, traffic: Sequence[DeviceTraffic]) -> Report:
         pools = [each for each in traffic if each.depth == 0]
         if not pools:
             return Report(f"{self.host} has no ZFS pools")
         return Report(
-            f"In {self.seconds} s, {'; '.join(_story(pool) for pool in pools)}",
+            f"In {self.seconds} s, {'; '.join(_format_traffic(pool) for pool in pools)}",
             table=Table(
                 ("Device", "Reads/s", "Writes/s", "Read/s", "Written/s"),
-                [_row(each) for each in traffic],
+                [_format_row(each) for each in traffic],
             ),
         )
 
 
-def _story(pool: Traffic) -> str:
+def _format_traffic(pool: DeviceTraffic) -> str:
     if not pool.reads and not pool.writes:
         return f"{pool.name} was idle"
     return (
-        f"{pool.name} read {written(pool.read_bytes)}/s ({pool.reads:,} reads/s) and wrote "
-        f"{written(pool.written_bytes)}/s ({pool.writes:,} writes/s)"
+        f"{pool.name} read {format_size(pool.read_bytes)}/s ({pool.reads:,} reads/s) and wrote "
+        f"{format_size(pool.written_bytes)}/s ({pool.writes:,} writes/s)"
     )
 
 
-def _row(each: Traffic) -> tuple[str, ...]:
+def _format_row(each: DeviceTraffic) -> tuple[str, ...]:
     name = "  " * each.depth + each.name
-    sizes = written(each.read_bytes), written(each.written_bytes)
+    sizes = format_size(each.read_bytes), format_size(each.written_bytes)
     return name, f"{each.reads:,}", f"{each.writes:,}", *sizes

@@ -3,11 +3,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from connectors import zfs
-from connectors.command import Ask
-from connectors.trouble import NotUnderstood
-from connectors.zfs import Space, Storage
+from connectors.command import QueryRunner
+from connectors.errors import ParseError
+from connectors.zfs import PoolSpace, ZfsStorage
 from connectors.zpool import Pool
-from runbooks import Check, Host, Report, Table, tagged
+from runbooks import Check, Host, Report, Table, make_host_field
 
 # ZFS looks for room longer and longer from here on, and copies of snapshots may not fit.
 _NEARLY_FULL = 85
@@ -15,36 +15,36 @@ _OVERDUE = timedelta(days=40)
 
 
 @dataclass(frozen=True)
-class Pools:
+class PoolState:
     """The pools of a host and, by their names, the room that they have."""
 
-    storage: Storage
-    spaces: Mapping[str, Space]
+    storage: ZfsStorage
+    spaces: Mapping[str, PoolSpace]
 
 
-class ListPools(Check[Pools], words="zfs pools", example="nas1"):
+class ListPools(Check[PoolState], words="zfs pools", example="nas1"):
     """See every ZFS pool: its health, its room, its last scrub and what is wrong with it."""
 
-    host: Host = tagged("zfs")
+    host: Host = make_host_field("zfs")
 
-    def read(self, ask: Ask) -> Pools:
-        storage = zfs.storage(ask, self.host)
-        spaces = {space.pool: space for space in ask(self.host, zfs.spaces())}
+    def read(self, run_query: QueryRunner) -> PoolState:
+        storage = zfs.read_storage(run_query, self.host)
+        spaces = {space.pool: space for space in run_query(self.host, zfs.query_spaces())}
         # zpool says "no pools available" where we do not hear it, so silence must be confirmed.
         if spaces.keys() != {pool.name for pool in storage.pools}:
-            raise NotUnderstood("zpool status and zpool list tell of different pools: ask again")
-        return Pools(storage, spaces)
+            raise ParseError("zpool status and zpool list tell of different pools: ask again")
+        return PoolState(storage, spaces)
 
-    def report(self, pools: Pools) -> Report:
+    def report(self, pools: PoolState) -> Report:
         storage = pools.storage
         if not storage.pools:
             return Report(f"{self.host} has no ZFS pools")
         findings = [
             finding
             for pool in storage.pools
-            for finding in _findings(pool, pools.spaces[pool.name], storage)
+            for finding in _list_findings(pool, pools.spaces[pool.name], storage)
         ]
-        ailing = sum(bool(pool.complaints) for pool in storage.pools)
+        ailing = sum(bool(pool.findings) for pool in storage.pools)
         count = f"{len(storage.pools)} pool{'s' if len(storage.pools) > 1 else ''}"
         health = f"{ailing} with trouble" if ailing else "all healthy"
         return Report(
@@ -53,30 +53,30 @@ class ListPools(Check[Pools], words="zfs pools", example="nas1"):
             findings=findings,
             table=Table(
                 ("Pool", "State", "Size", "Allocated", "Full", "Last scan", "Lost data"),
-                [_row(pool, pools.spaces[pool.name]) for pool in storage.pools],
+                [_format_row(pool, pools.spaces[pool.name]) for pool in storage.pools],
             ),
         )
 
 
-def _findings(pool: Pool, space: Space, storage: Storage) -> list[str]:
-    found = pool.complaints
+def _list_findings(pool: Pool, space: PoolSpace, storage: ZfsStorage) -> list[str]:
+    found = pool.findings
     if space.capacity is not None and space.capacity >= _NEARLY_FULL:
         found.append(f"{pool.name} is {space.capacity} % full: from here on it becomes slow")
     if not pool.scans:
         since = "" if storage.can_pause else " since it was imported"
         found.append(f"{pool.name} was never scrubbed{since}: `zfs scrub start` does it")
-    scrub = pool.scrub
+    scrub = pool.last_scrub
     if scrub and scrub.state == "stopped":
         found.append(f"The last scrub of {pool.name} was stopped before its end")
-    if scrub and scrub.state == "finished" and scrub.when:
-        age = storage.now - scrub.when
+    if scrub and scrub.state == "finished" and scrub.time:
+        age = storage.host_time - scrub.time
         if age > _OVERDUE:
             found.append(f"{pool.name} was scrubbed {age.days} days ago: once a month is good")
     return found
 
 
-def _row(pool: Pool, space: Space) -> tuple[str, ...]:
+def _format_row(pool: Pool, space: PoolSpace) -> tuple[str, ...]:
     full = "" if space.capacity is None else f"{space.capacity} %"
-    scan = "; ".join(scan.story for scan in pool.scans) or "none"
-    lost = "unknown" if pool.errors is None else f"{pool.errors:,}"
+    scan = "; ".join(scan.description for scan in pool.scans) or "none"
+    lost = "unknown" if pool.error_count is None else f"{pool.error_count:,}"
     return pool.name, pool.state, space.size, space.allocated, full, scan, lost

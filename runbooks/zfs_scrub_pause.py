@@ -1,37 +1,41 @@
 from connectors import zfs
-from connectors.command import Ask
-from connectors.zfs import Storage
-from runbooks import Change, Host, Plan, PoolName, Refused, Step, tagged
+from connectors.command import QueryRunner
+from connectors.zfs import ZfsStorage
+from runbooks import Change, Host, Plan, PoolName, Refused, Step, make_host_field
 
 
 class PauseScrub(
-    Change[Storage], words="zfs scrub pause", example="nas1 tank", undo="lets it go on"
+    Change[ZfsStorage], words="zfs scrub pause", example="nas1 tank", undo="lets it go on"
 ):
     """Pause a scrub of a ZFS pool; `zfs scrub start` goes on from there, after a reboot too."""
 
-    host: Host = tagged("zfs")
+    host: Host = make_host_field("zfs")
     pool: PoolName
 
-    def read(self, ask: Ask) -> Storage:
-        return zfs.storage(ask, self.host)
+    def read(self, run_query: QueryRunner) -> ZfsStorage:
+        return zfs.read_storage(run_query, self.host)
 
-    def refuse_undo(self, storage: Storage) -> None:
-        pool = zfs.pick(self.pool, storage)
+    def refuse_undo(self, storage: ZfsStorage) -> None:
+        pool = zfs.find_pool(self.pool, storage)
         if not any(scan.state == "paused" for scan in pool.scans):
             raise Refused(
                 f"the scrub of {pool.name} is not paused any more: ask for `zfs scrub start`"
             )
 
-    def plan(self, storage: Storage) -> Plan:
-        pool = zfs.pick(self.pool, storage)
-        running = pool.running
+    def plan(self, storage: ZfsStorage) -> Plan:
+        pool = zfs.find_pool(self.pool, storage)
+        running = pool.running_scan
         if running is None:
             paused = next((scan for scan in pool.scans if scan.state == "paused"), None)
             return Plan(
-                f"{pool.name}: {paused.story}" if paused else f"No scrub of {pool.name} is running"
+                f"{pool.name}: {paused.description}"
+                if paused
+                else f"No scrub of {pool.name} is running"
             )
         if running.kind != "scrub":
-            raise Refused(f"{pool.name} is busy with a {running.story}, which cannot be paused")
+            raise Refused(
+                f"{pool.name} is busy with a {running.description}, which cannot be paused"
+            )
         if not storage.can_pause:
             raise Refused(
                 "zfs-fuse cannot pause a scrub: `zfs scrub stop` ends it, and the next one begins "
@@ -50,4 +54,4 @@ class PauseScrub(
             before="being scrubbed",
             after="scrub paused",
         )
-        return Plan(f"{pool.name}: {running.story}", [step])
+        return Plan(f"{pool.name}: {running.description}", [step])

@@ -1,32 +1,34 @@
 from dataclasses import dataclass
 
 from connectors import zfs
-from connectors.command import Ask
+from connectors.command import QueryRunner
 from connectors.zpool import Pool, Vdev
-from runbooks import Check, Host, PoolName, Report, Table, tagged
+from runbooks import Check, Host, PoolName, Report, Table, make_host_field
 
 
 @dataclass(frozen=True)
-class Scrubbed:
+class ScrubHistory:
     """A pool, and whether ZFS forgets its scrubs when the pool is imported anew."""
 
     pool: Pool
-    forgetful: bool = False
+    is_lost_on_import: bool = False
 
 
-class ScrubStatus(Check[Scrubbed], words="zfs scrub status", example="nas1 tank"):
+class ScrubStatus(Check[ScrubHistory], words="zfs scrub status", example="nas1 tank"):
     """See how far a scrub is, or how the last one ended, and which files are damaged."""
 
-    host: Host = tagged("zfs")
+    host: Host = make_host_field("zfs")
     pool: PoolName
 
-    def read(self, ask: Ask) -> Scrubbed:
-        storage = zfs.storage(ask, self.host)
-        return Scrubbed(zfs.pick(self.pool, storage), forgetful=not storage.can_pause)
+    def read(self, run_query: QueryRunner) -> ScrubHistory:
+        storage = zfs.read_storage(run_query, self.host)
+        return ScrubHistory(
+            zfs.find_pool(self.pool, storage), is_lost_on_import=not storage.can_pause
+        )
 
-    def report(self, scrubbed: Scrubbed) -> Report:
+    def report(self, scrubbed: ScrubHistory) -> Report:
         pool = scrubbed.pool
-        findings = pool.complaints
+        findings = pool.findings
         findings += [
             f"The {scan.kind} ended with {scan.errors:,} errors that it could not repair"
             for scan in pool.scans
@@ -35,25 +37,27 @@ class ScrubStatus(Check[Scrubbed], words="zfs scrub status", example="nas1 tank"
         if not pool.scans:
             findings.append("A scrub once a month finds damage while it can be repaired")
         return Report(
-            f"{self.pool}: {_story(scrubbed)}",
+            f"{self.pool}: {_format_scans(scrubbed)}",
             healthy=not findings,
             findings=findings,
             table=Table(
                 ("Device", "State", "Read", "Write", "Checksum", "Remark"),
-                [_row(vdev) for vdev in pool.vdevs if vdev.leaf],
+                [_format_row(vdev) for vdev in pool.vdevs if vdev.is_leaf],
             ),
         )
 
 
-def _story(scrubbed: Scrubbed) -> str:
+def _format_scans(scrubbed: ScrubHistory) -> str:
     if not scrubbed.pool.scans:
-        since = " since it was imported" if scrubbed.forgetful else ""
+        since = " since it was imported" if scrubbed.is_lost_on_import else ""
         return f"never scrubbed{since}"
     running_first = sorted(scrubbed.pool.scans, key=lambda scan: scan.state != "running")
-    return "; ".join(scan.story for scan in running_first)
+    return "; ".join(scan.description for scan in running_first)
 
 
-def _row(vdev: Vdev) -> tuple[str, ...]:
-    counts = (f"{count:,}" for count in (vdev.read, vdev.write, vdev.checksum))
+def _format_row(vdev: Vdev) -> tuple[str, ...]:
+    counts = (
+        f"{count:,}" for count in (vdev.read_errors, vdev.write_errors, vdev.checksum_errors)
+    )
     group = "" if vdev.group == "data" else vdev.group
     return vdev.name, vdev.state, *counts, ", ".join(filter(None, (group, vdev.note)))

@@ -1,28 +1,29 @@
 from connectors import zfs
-from connectors.command import Ask
-from connectors.zfs import Storage
-from runbooks import Change, Host, Plan, PoolName, Refused, Step, tagged
+from connectors.command import QueryRunner
+from connectors.zfs import ZfsStorage
+from runbooks import Change, Host, Plan, PoolName, Refused, Step, make_host_field
 
 
 class StopScrub(
-    Change[Storage],
+    Change[ZfsStorage],
     words="zfs scrub stop",
     example="nas1 tank",
     undo="starts it again from the beginning",
 ):
     """Stop a scrub of a ZFS pool for good; where it can be paused, that loses nothing."""
 
-    host: Host = tagged("zfs")
+    host: Host = make_host_field("zfs")
     pool: PoolName
 
-    def read(self, ask: Ask) -> Storage:
-        return zfs.storage(ask, self.host)
+    def read(self, run_query: QueryRunner) -> ZfsStorage:
+        return zfs.read_storage(run_query, self.host)
 
-    def plan(self, storage: Storage) -> Plan:
-        pool = zfs.pick(self.pool, storage)
-        if pool.resilvering:
+    def plan(self, storage: ZfsStorage) -> Plan:
+        pool = zfs.find_pool(self.pool, storage)
+        if pool.running_resilver:
             raise Refused(
-                f"{pool.name} is busy with a {pool.resilvering.story}: that puts a disk's data "
+                f"{pool.name} is busy with a {pool.running_resilver.description}: that puts a "
+                "disk's data "
                 "back and must not be stopped. No scrub is running"
             )
         if pool.state == "SUSPENDED":
@@ -35,7 +36,7 @@ class StopScrub(
             return Plan(f"No scrub of {pool.name} is running")
         if going.kind != "scrub":
             raise Refused(
-                f"{pool.name} is busy with an {going.story}, which is short: wait for it"
+                f"{pool.name} is busy with an {going.description}, which is short: wait for it"
             )
         stop = zfs.stop_scrub if storage.can_pause else zfs.stop_scrub_on_fuse
         step = Step(
@@ -49,4 +50,4 @@ class StopScrub(
         notes = ["What it has repaired stays so. An undo starts it from the beginning."]
         if storage.can_pause and going.state == "running":
             notes.append("`zfs scrub pause` would let it go on later from where it is.")
-        return Plan(f"{pool.name}: {going.story}", [step], notes)
+        return Plan(f"{pool.name}: {going.description}", [step], notes)

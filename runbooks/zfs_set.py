@@ -3,20 +3,20 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator
 
 from connectors import zfs_property
-from connectors.command import Ask, Shell
-from connectors.zfs_property import Property, PropertyName
-from runbooks import Change, Host, NoUndo, Plan, Refused, Step, tagged
+from connectors.command import QueryRunner, Shell
+from connectors.zfs_property import PropertyName, ZfsProperty
+from runbooks import Change, Host, NoUndo, Plan, Refused, Step, make_host_field
 
 
 class SetProperty(
-    Change[Property],
+    Change[ZfsProperty],
     words="zfs set",
     example="nas1 tank/home compression lz4",
     undo="sets the old value, or inherits it again",
 ):
     """Set how a ZFS dataset writes, compresses, exports or keeps access times."""
 
-    host: Host = tagged("zfs")
+    host: Host = make_host_field("zfs")
     dataset: Annotated[
         str,
         Field(
@@ -35,15 +35,17 @@ class SetProperty(
 
     @field_validator("value")
     @classmethod
-    def _is_fit(cls, value: str, given: ValidationInfo) -> str:
+    def _refuse_invalid_value(cls, value: str, given: ValidationInfo) -> str:
         name: PropertyName | None = given.data.get("property")
-        return zfs_property.fit(name, value) if name else value
+        return zfs_property.refuse_invalid_value(name, value) if name else value
 
-    def read(self, ask: Ask) -> Property:
-        return ask(self.host, zfs_property.property_of(self.dataset, self.property))
+    def read(self, run_query: QueryRunner) -> ZfsProperty:
+        return run_query(self.host, zfs_property.query_property(self.dataset, self.property))
 
-    def plan(self, was: Property) -> Plan:
-        whence = f" (inherited from {was.parent})" if was.parent else f" ({was.source})"
+    def plan(self, was: ZfsProperty) -> Plan:
+        whence = (
+            f" (inherited from {was.inherited_from})" if was.inherited_from else f" ({was.source})"
+        )
         if was.source == "none":
             raise Refused(f"{self.dataset} has no {self.property}: it is no file system")
         if was.value == self.value:
@@ -57,22 +59,22 @@ class SetProperty(
             f"Set {self.property} of {self.dataset} to {self.value}",
             self.host,
             do=zfs_property.set_property(self.dataset, self.property, self.value),
-            undo=self._undo(was),
+            undo=self._make_undo(was),
             before=f"{was.value}{whence}",
             after=self.value,
         )
         because = f"{self.property} of {self.dataset} is {was.value}{whence}"
-        return Plan(because, [step], self._notes(was))
+        return Plan(because, [step], self._list_notes(was))
 
-    def _undo(self, was: Property) -> Shell | NoUndo:
+    def _make_undo(self, was: ZfsProperty) -> Shell | NoUndo:
         try:
             if was.source == "local":
-                zfs_property.fit(self.property, was.value)
-        except zfs_property.Unfit:
+                zfs_property.refuse_invalid_value(self.property, was.value)
+        except zfs_property.InvalidValueError:
             return NoUndo(f"{self.property} was {was.value}, which Keyturn does not set")
         return zfs_property.restore_property(was)
 
-    def _notes(self, was: Property) -> list[str]:
+    def _list_notes(self, was: ZfsProperty) -> list[str]:
         notes = ["Datasets below that inherit it change with it."]
         if self.property == "compression":
             notes.append("Only what is written from now on is written so; old data stays.")
@@ -84,10 +86,10 @@ class SetProperty(
         if (self.property, self.value) == ("sync", "always"):
             notes.append("Every write waits for the disks: without a fast log device it is slow.")
         if self.property == "sharenfs":
-            notes += self._share_notes(was)
+            notes += self._list_share_notes(was)
         return notes
 
-    def _share_notes(self, was: Property) -> list[str]:
+    def _list_share_notes(self, was: ZfsProperty) -> list[str]:
         if self.value == "off":
             return ["It is exported no longer: programs of NFS clients hang or fail at once."]
         notes: list[str] = []

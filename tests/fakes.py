@@ -4,17 +4,17 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from connectors.command import Answer, Command, Query, Question, Setting
+from connectors.command import NO_HOOKS, Answer, Command, Query, QueryCommand, RunHooks, Setting
+from connectors.errors import HostError
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
-from connectors.trouble import HostTrouble
 from tests.rules import forgotten
 
 T = TypeVar("T")
 
 # What a host does when it is told something: speak (with status 0), answer, be in trouble, or
 # do as a function says when the moment comes.
-Reply = str | Answer | HostTrouble | Callable[[], "Reply"]
+Reply = str | Answer | HostError | Callable[[], "Reply"]
 Replies = Reply | list[Reply]
 
 _HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqpOcKG0QUlYJdTUTUiDYIiZlWfjkcoaeW6BYlZs/0B"
@@ -34,7 +34,7 @@ class ScriptedFleet(Fleet):
 
     def __init__(
         self,
-        answers: Mapping[tuple[str, str | Question], Replies] | None = None,
+        answers: Mapping[tuple[str, str | QueryCommand], Replies] | None = None,
         *,
         inventory: Inventory | None = None,
         hosts: Iterable[str] = (),
@@ -49,7 +49,7 @@ class ScriptedFleet(Fleet):
         for (host, command), replies in answers.items():
             self.script(host, command, replies)
 
-    def script(self, host: str, command: str | Question, replies: Replies) -> None:
+    def script(self, host: str, command: str | QueryCommand, replies: Replies) -> None:
         """From now on answer *command* on *host* with these replies."""
         several = cast("list[Reply]", replies) if isinstance(replies, list) else [replies]
         self._script.replies[host, str(command)] = several.copy()
@@ -61,22 +61,29 @@ class ScriptedFleet(Fleet):
             )
         return super().resolve(host, command)
 
-    def ask(self, host: str, query: Query[T]) -> T:
+    def run_query(self, host: str, query: Query[T]) -> T:
         if isinstance(query.command, Setting):
-            return super().ask(host, query)
+            return super().run_query(host, query)
         words = str(self.resolve(host, query.command))
         self.asked.append((host, words))
         if (host, words) not in self._script.replies:
             known = "\n  ".join(f"{name}: {line}" for name, line in self._script.replies)
             raise AssertionError(f"no answer is scripted for {host}: {words}\n  {known}")
-        return super().ask(host, query)
+        return super().run_query(host, query)
 
-    def tell(self, host: str, command: Command, *, fingerprint: str = "") -> Answer:
+    def run_command(
+        self,
+        host: str,
+        command: Command,
+        *,
+        fingerprint: str = "",
+        hooks: RunHooks = NO_HOOKS,
+    ) -> Answer:
         words = (host, str(self.resolve(host, command)))
         self.tried.append(words)
         try:
-            answer = super().tell(host, command, fingerprint=fingerprint)
-        except HostTrouble as trouble:
+            answer = super().run_command(host, command, fingerprint=fingerprint, hooks=hooks)
+        except HostError as trouble:
             if trouble.started is not False:
                 self.told.append(words)
             raise
@@ -100,9 +107,10 @@ class _Script:
     def run(
         self,
         host: Host,
-        command: Question,
+        command: QueryCommand,
         *,
         through: tuple[Host, ...] = (),  # noqa: ARG002 - how a host is reached changes no answer
+        hooks: RunHooks = NO_HOOKS,  # noqa: ARG002 - no command is sent here
     ) -> Answer:
         with self._lock:
             replies = self.replies.get((host.name, str(command)), [""])
@@ -114,7 +122,7 @@ class _Script:
 
 
 def _given(reply: Reply) -> Answer:
-    if isinstance(reply, HostTrouble):
+    if isinstance(reply, HostError):
         raise reply
     if isinstance(reply, str):
         return Answer(0, reply)

@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 
 import connectors
-from connectors.command import Question, Shell
+from connectors.command import QueryCommand, Shell
 from connectors.sudo import SudoRule
 
 DIALECTS: tuple[ModuleType, ...] = tuple(
@@ -29,11 +29,13 @@ UNDECLARED = tuple(
 
 def allowed(command: Shell, settings: Mapping[str, str] | None = None) -> bool:
     """Tell whether sudo would let a command through that needs root."""
-    words = command.resolved(settings or {}, sudo=False).words
-    return any(rule.allows(words, settings or {}) for rules in RULES.values() for rule in rules)
+    words = command.resolve(settings or {}, sudo=False).words
+    return any(
+        rule.is_allowed(words, settings or {}) for rules in RULES.values() for rule in rules
+    )
 
 
-def forgotten(command: Question, settings: Mapping[str, str]) -> bool:
+def forgotten(command: QueryCommand, settings: Mapping[str, str]) -> bool:
     """Tell whether a dialect that declares rules has none for this command of its own."""
     if not isinstance(command, Shell) or not command.root or allowed(command, settings):
         return False

@@ -55,7 +55,7 @@ def test_who_follows_the_four_moves_has_a_runbook_that_passes_its_tests(made: li
     (step,) = request.plan("always").steps
     assert not isinstance(step.undo, NoUndo)
     rule: SudoRule = vars(dialect)["SUDO"][0]
-    assert rule.allows(("tee", "--", vars(dialect)["_FILE"]), {})
+    assert rule.is_allowed(("tee", "--", vars(dialect)["_FILE"]), {})
     assert vars(dialect)["parse_mode"]("always [madvise] never\n") == "madvise"
 
 

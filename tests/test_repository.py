@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from slack_sdk.http_retry.builtin_async_handlers import AsyncConnectionErrorRetryHandler
 
 from bot.model.request_form import list_form_fields
-from runbooks import Change, catalogue
+from runbooks import Change, load_catalogue
 from runbooks._lists import LISTS
 
 ROOT = Path(__file__).parent.parent
@@ -323,7 +323,7 @@ def test_dialects_know_neither_each_other_nor_the_wire() -> None:
     assert _trespasses(imports, _layers_of_connectors()) == []
 
 
-@pytest.mark.parametrize("other", ["haproxy", "ssh", "sessions", "fleet"])
+@pytest.mark.parametrize("other", ["haproxy", "ssh", "ssh_pool", "fleet"])
 def test_a_new_dialect_that_knows_more_is_seen(other: str) -> None:
     imports = {**_imports_of_connectors(), "new": {"command", other}}
     said = [f"connectors.new imports connectors.{other}"]
@@ -340,22 +340,24 @@ def test_nobody_of_the_wire_knows_a_dialect() -> None:
 
 
 def test_every_runbook_says_what_it_is_for() -> None:
-    assert [words for words, runbook in catalogue().items() if not runbook.__doc__] == []
+    assert [words for words, runbook in load_catalogue().items() if not runbook.__doc__] == []
 
 
 def test_every_list_that_a_field_names_has_a_lister() -> None:
-    fields = [field for runbook in catalogue().values() for field in list_form_fields(runbook)]
+    fields = [
+        field for runbook in load_catalogue().values() for field in list_form_fields(runbook)
+    ]
     assert {field.lists for field in fields} - {""} == set(LISTS)
 
 
 def test_every_runbook_shows_an_example() -> None:
-    assert [words for words, runbook in catalogue().items() if not runbook.example] == []
+    assert [words for words, runbook in load_catalogue().items() if not runbook.example] == []
 
 
 def test_every_change_says_what_its_undo_does_or_has_a_reason_for_none() -> None:
     one_way = {
         runbook.__module__.rpartition(".")[2]
-        for runbook in catalogue().values()
+        for runbook in load_catalogue().values()
         if issubclass(runbook, Change) and not runbook.undo
     }
     reasons = {path.stem for path in (ROOT / "runbooks").glob("[!_]*.py") if _gives_none(path)}
@@ -367,14 +369,16 @@ def _gives_none(path: Path) -> bool:
 
 
 def test_every_runbook_has_its_tests() -> None:
-    modules = {runbook.__module__.rpartition(".")[2] for runbook in catalogue().values()}
+    modules = {runbook.__module__.rpartition(".")[2] for runbook in load_catalogue().values()}
     tests = ROOT / "tests" / "runbooks"
     assert {name for name in modules if not (tests / f"test_{name}.py").is_file()} == set()
 
 
 def test_every_module_beside_the_language_of_runbooks_is_a_runbook() -> None:
     modules = {path.stem for path in (ROOT / "runbooks").glob("[!_]*.py")}
-    assert modules == {runbook.__module__.rpartition(".")[2] for runbook in catalogue().values()}
+    assert modules == {
+        runbook.__module__.rpartition(".")[2] for runbook in load_catalogue().values()
+    }
 
 
 # --- what is committed ---

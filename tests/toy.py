@@ -8,11 +8,11 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
-from connectors.command import Answer, Ask, Command, Query, Shell
-from connectors.marker import Mark
-from connectors.recall import Fate, Recollection
-from connectors.trouble import BegunBefore
-from runbooks import Change, Check, Host, NoUndo, Plan, Refused, Report, Step, tagged
+from connectors.command import NO_HOOKS, Answer, Command, Query, QueryRunner, RunHooks, Shell
+from connectors.errors import AlreadyStartedError
+from connectors.step_marker import StepMarker
+from connectors.step_status import MarkerState, StepStatus
+from runbooks import Change, Check, Host, NoUndo, Plan, Refused, Report, Step, make_host_field
 
 T = TypeVar("T")
 Switches = dict[str, str]
@@ -32,7 +32,7 @@ class SetSwitch(Change[Switches], words="toy set", example="lb1 lamp on", undo="
     name: str
     value: str
 
-    def read(self, ask: Ask) -> Switches:
+    def read(self, ask: QueryRunner) -> Switches:
         return ask(self.host, SHOW)
 
     def plan(self, switches: Switches) -> Plan:
@@ -58,7 +58,7 @@ class SetAll(Change[Switches], words="toy set all", example="lb1 on", undo="sets
     host: Host
     value: str
 
-    def read(self, ask: Ask) -> Switches:
+    def read(self, ask: QueryRunner) -> Switches:
         return ask(self.host, SHOW)
 
     def plan(self, switches: Switches) -> Plan:
@@ -87,7 +87,7 @@ class WarmUp(SetSwitch, words="toy warm", example="lb1 lamp on", undo="sets it b
         if switches.get("weather") == "hot":
             raise Refused("it is hot: ask again when it is cooler")
         plan = self.plan_anyway(switches)
-        return Plan(plan.because, plan.steps, [WARNING])
+        return Plan(plan.current_state, plan.steps, [WARNING])
 
     def plan_anyway(self, switches: Switches) -> Plan:
         return super().plan(switches)
@@ -109,7 +109,7 @@ class BreakSwitch(Change[Switches], words="toy break", example="lb1 lamp"):
     host: Host
     name: str
 
-    def read(self, ask: Ask) -> Switches:
+    def read(self, ask: QueryRunner) -> Switches:
         return ask(self.host, SHOW)
 
     def plan(self, switches: Switches) -> Plan:
@@ -124,7 +124,7 @@ class ShowSwitches(Check[Switches], words="toy show", example="lb1"):
 
     host: Host
 
-    def read(self, ask: Ask) -> Switches:
+    def read(self, ask: QueryRunner) -> Switches:
         return ask(self.host, SHOW)
 
     def report(self, switches: Switches) -> Report:
@@ -138,7 +138,7 @@ class ShowSwitches(Check[Switches], words="toy show", example="lb1"):
 class TuneSwitch(Change[Switches], words="toy tune", example="lb1 lamp", undo="puts it out"):
     """Light one of the switches that the host lists."""
 
-    host: Host = tagged("haproxy")
+    host: Host = make_host_field("haproxy")
     name: Annotated[
         str,
         Field(
@@ -149,7 +149,7 @@ class TuneSwitch(Change[Switches], words="toy tune", example="lb1 lamp", undo="p
     ]
     how: Literal["on", "dim"] = "on"
 
-    def read(self, ask: Ask) -> Switches:
+    def read(self, ask: QueryRunner) -> Switches:
         return ask(self.host, SHOW)
 
     def plan(self, switches: Switches) -> Plan:
@@ -164,7 +164,7 @@ ABUSERS: Mapping[str, list[str]] = {
     "http": ["203.0.113.9"],
     "www": ["198.51.100.7", "2001:db8::7"],
 }
-LISTS: Mapping[str, Callable[[Ask, str, Mapping[str, str]], Iterable[str]]] = {
+LISTS: Mapping[str, Callable[[QueryRunner, str, Mapping[str, str]], Iterable[str]]] = {
     "abusers": lambda _ask, _host, where: ABUSERS[where["table"]],
     "tables": lambda _ask, _host, _: ABUSERS,
     "switches": lambda ask, host, _: ask(host, SHOW),
@@ -189,6 +189,7 @@ class ToyFleet:
     markers: what became of each step, as its host would say: None is one that never began, and
     never will. recalled: how often hosts were asked that. recalls: what a host says instead, if
     anything; may raise trouble.
+    hooks: those of the last command.
     before_tell, before_ask: called first with the host and the words; may raise trouble, or move
     the world as somebody else would.
     """
@@ -199,28 +200,38 @@ class ToyFleet:
     told: list[tuple[str, str]] = field(default_factory=list)
     asked: int = 0
     recalled: int = 0
-    recalls: Callable[[], Recollection | None] = lambda: None
+    recalls: Callable[[], StepStatus | None] = lambda: None
     markers: dict[tuple[str, int], Answer | None] = field(
         default_factory=dict[tuple[str, int], Answer | None]
     )
     fingerprints: list[str] = field(default_factory=list[str])
+    hooks: RunHooks = NO_HOOKS
     before_tell: Callable[[str, str], None] = lambda _host, _words: None
     before_ask: Callable[[str], None] = lambda _host: None
     after_tell: Callable[[str, str], None] = lambda _host, _words: None
 
-    def ask(self, host: str, query: Query[T], /) -> T:
+    def run_query(self, host: str, query: Query[T], /) -> T:
         self.asked += 1
         self.before_ask(host)
         return query.parse(" ".join(f"{k}={v}" for k, v in self.hosts[host].items()))
 
-    def tell(self, host: str, command: Command, /, *, fingerprint: str = "") -> Answer:
+    def run_command(
+        self,
+        host: str,
+        command: Command,
+        /,
+        *,
+        fingerprint: str = "",
+        hooks: RunHooks = NO_HOOKS,
+    ) -> Answer:
+        self.hooks = hooks
         self.fingerprints.append(fingerprint)
         self.before_tell(host, str(command))
         assert isinstance(command, Shell)
-        assert command.mark is not None
-        key = command.mark.run, command.mark.step
+        assert command.marker is not None
+        key = command.marker.run, command.marker.step
         if key in self.markers:
-            raise BegunBefore("the host has begun this step before")
+            raise AlreadyStartedError("the host has begun this step before")
         self.told.append((host, str(command)))
         _, name, value = command.words
         self.hosts[host][name] = value
@@ -228,15 +239,15 @@ class ToyFleet:
         self.after_tell(host, str(command))
         return answer
 
-    def recall(self, host: str, mark: Mark, /, *, fingerprint: str = "") -> Recollection:  # noqa: ARG002
+    def query_step(self, host: str, marker: StepMarker, /, *, fingerprint: str = "") -> StepStatus:  # noqa: ARG002
         self.recalled += 1
         self.before_ask(host)
         if (said := self.recalls()) is not None:
             return said
-        answer = self.markers.setdefault((mark.run, mark.step), None)
+        answer = self.markers.setdefault((marker.run, marker.step), None)
         if answer is None:
-            return Recollection(Fate.CLOSED, up=1e9)
-        return Recollection(Fate.ENDED, up=1e9, status=answer.status, out=answer.out)
+            return StepStatus(MarkerState.CLOSED, uptime=1e9)
+        return StepStatus(MarkerState.ENDED, uptime=1e9, status=answer.status, out=answer.out)
 
     def resolve(self, host: str, command: Command, /) -> Command:  # noqa: ARG002
         return command

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import bot
 from bot.__main__ import main
-from runbooks import catalogue
+from runbooks import load_catalogue
 
 _LONGEST = 1 << 17
 
@@ -26,7 +26,7 @@ def serve(asking: socket.socket) -> None:
     """Do what is asked, one after the other, and answer each with its exit status."""
     for module in pkgutil.walk_packages(bot.__path__, "bot."):
         importlib.import_module(module.name)
-    catalogue()
+    load_catalogue()
     # A process that ends looks through all that it may leave, and copies it by that.
     gc.collect()
     gc.freeze()
@@ -55,7 +55,7 @@ def _type(
         os.dup2(stream, name)
         os.close(stream)
     # The environment may name runbooks of an installation's own.
-    catalogue.cache_clear()
+    load_catalogue.cache_clear()
     sys.argv = ["keyturn", *words]
     main(prog_name="python -m bot")
     sys.exit()

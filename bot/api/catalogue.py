@@ -20,7 +20,7 @@ from bot.model.request_form import FormField
 from bot.model.run import STANDINGS
 from bot.model.runbook_info import RunbookInfo
 from bot.workflow.unknown_filters import describe_unknown_log_names
-from runbooks import catalogue
+from runbooks import load_catalogue
 
 router = APIRouter()
 
@@ -66,7 +66,7 @@ class RunbookShape(schemas.Shape):
 
     @classmethod
     def of(cls, told: RunbookInfo) -> "RunbookShape":
-        blanks = request_form.list_form_fields(catalogue()[told.words])
+        blanks = request_form.list_form_fields(load_catalogue()[told.words])
         return cls(
             words=told.words,
             kind=told.kind,

@@ -14,7 +14,7 @@ from bot.api.deps import Here
 from bot.api.schemas_in import Given, Word
 from bot.model import request_form
 from bot.model.schedule import parse_cron
-from runbooks import catalogue
+from runbooks import load_catalogue
 
 router = APIRouter()
 
@@ -66,7 +66,7 @@ class Cron(Given):
 def choices(parts: Here, caller: Reading, name: str, wanted: Annotated[Which, Query()]) -> Choices:
     """The host is asked, as checks ask it, where that was not done lately and you may."""
     words = " ".join(wanted.runbook.lower().split())
-    known = catalogue().get(words)
+    known = load_catalogue().get(words)
     if known is None or name not in caller.policy.inventory.hosts:
         raise HTTPException(404, "there is no such host, or no such runbook")
     chosen = (each.partition("=") for each in wanted.given)

@@ -14,8 +14,8 @@ from bot.api.deps import Here
 from bot.api.schemas_in import Given, Word
 from bot.hosts.status import HostKeyKind, HostStatus, Reachability, list_host_status
 from bot.model.run import Run
+from connectors.errors import UnknownHostError
 from connectors.inventory import Host
-from connectors.trouble import UnknownHost
 
 router = APIRouter(tags=["hosts"])
 
@@ -134,7 +134,7 @@ def hosts(parts: Here, caller: Reading, wanted: Annotated[HostFilter, Query()]) 
 def host(parts: Here, caller: Reading, name: str) -> HostShape:
     try:
         known = caller.policy.inventory[name]
-    except UnknownHost as unknown:
+    except UnknownHostError as unknown:
         raise HTTPException(404, str(unknown)[:300]) from None
     with parts.database.reading(caller.sight) as tx:
         return HostShape.of(

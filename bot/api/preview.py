@@ -14,7 +14,7 @@ from bot.model import request_form
 from bot.policy.explain import AreaAnswer, Preview, PreviewQuestion, parse_question
 from bot.workflow.preview import preview_evident, preview_request
 from bot.workflow.requests import InvalidRequest
-from connectors.trouble import UnknownHost
+from connectors.errors import UnknownHostError
 from runbooks import AnyRunbook
 
 router = APIRouter(prefix="/policy", tags=["policy"])
@@ -96,7 +96,7 @@ def foreseen(
     try:
         for host in hosts:
             caller.policy.inventory[host]
-    except UnknownHost as unknown:
+    except UnknownHostError as unknown:
         raise InvalidRequest(str(unknown)) from None
     return _seen(parts, caller, PreviewQuestion(runbook, hosts), person=caller.id, who="You")
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from bot.model.text import escape_to_one_line
-from connectors.public import is_public
+from connectors.public_addresses import is_public
 
 # Of one stroke, such as to look up the name or to connect; and of all of it, however slowly the
 # other side speaks.

@@ -22,12 +22,14 @@ from bot.model.plain_text import fold_text
 from bot.model.request_form import InvalidValues
 from bot.model.run import STANDINGS
 from bot.policy import Policy
-from connectors.command import clean, quote_text
-from runbooks import AnyRunbook, catalogue
+from connectors.command import quote_text, refuse_invisible
+from runbooks import AnyRunbook, load_catalogue
 
 Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
-Text = Annotated[str, StringConstraints(max_length=1000), AfterValidator(clean)]
-Word = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(clean)]
+Text = Annotated[str, StringConstraints(max_length=1000), AfterValidator(refuse_invisible)]
+Word = Annotated[
+    str, StringConstraints(min_length=1, max_length=100), AfterValidator(refuse_invisible)
+]
 Reason = Annotated[
     str,
     Field(max_length=1000, description="Kept in the change log, on one line."),
@@ -103,7 +105,7 @@ class Wish(Given):
             )
         words = " ".join(self.runbook.lower().split())
         runbook, _ = request_form.find_runbook(words.split())
-        if words not in catalogue():
+        if words not in load_catalogue():
             raise request_form.NotUnderstood(
                 f"there is no runbook {quote_text(words)}: values go into `values`"
             )

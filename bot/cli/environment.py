@@ -48,9 +48,9 @@ def read_server_settings() -> "Settings":
 def check_own_runbooks(settings: "Settings") -> None:
     """Load the installation's own runbooks; end with a message that says what is wrong there."""
     if settings.runbooks is not None:
-        from runbooks import catalogue
+        from runbooks import load_catalogue
 
-        catalogue()
+        load_catalogue()
 
 
 def read_installation() -> "Installation":

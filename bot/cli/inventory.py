@@ -44,13 +44,13 @@ def check(policy: PolicyPath, *, hosts: tuple[str, ...], as_json: bool) -> None:
     from bot.hosts.live_check import check_hosts
     from bot.policy.loader import load_policy
     from connectors.fleet import Fleet
-    from connectors.sessions import Sessions
+    from connectors.ssh_pool import SshPool
 
     with _plainly():
         directory = policy()
         known = load_policy(directory).inventory
         names = [known[name].name for name in dict.fromkeys(hosts)] or list(known.hosts)
-    fleet = Fleet(known, Sessions(directory))
+    fleet = Fleet(known, SshPool(directory))
     try:
         with _progress(check_hosts(fleet, names), len(names), quiet=as_json) as arriving:
             found = {each.host: each for each in arriving}
@@ -177,13 +177,13 @@ def enroll(
     cannot be written: then what belongs into it is shown too.
     """
     from bot.hosts import enrolment, inventory_writer, pending_hosts
-    from connectors.transport import shown_key
+    from connectors.ssh_transport import fetch_host_key
 
     with _plainly():
         listed = tuple(tag for tag in tags.split(",") if tag)
         candidate = enrolment.Candidate(name, address, tags=listed, **rest)
         candidate.host(inventory_writer.SOME_KEY)  # before anything is asked, or says why not
-        key = shown_key(candidate)
+        key = fetch_host_key(candidate)
         host = candidate.host(key)
     click.echo(enrolment.describe_shown_key(host), err=True)
     found = candidate.entry(key)
@@ -343,11 +343,11 @@ def _plainly() -> Generator[None]:
     from bot.hosts.enrolment import NoFingerprint, NotAddable
     from bot.model.text import escape_to_one_line
     from bot.policy import NoPolicy
-    from connectors.trouble import HostTrouble, UnknownHost
+    from connectors.errors import HostError, UnknownHostError
 
     try:
         yield
-    except UnknownHost as trouble:
+    except UnknownHostError as trouble:
         _stop(escape_to_one_line(str(trouble)), NOT_FOUND)
     except (NotAddable, NoFingerprint) as trouble:
         _stop(escape_to_one_line(str(trouble)), NOT_UNDERSTOOD)
@@ -355,7 +355,7 @@ def _plainly() -> Generator[None]:
         where = f"{trouble.filename}: " if trouble.filename else ""
         why = trouble.strerror or str(trouble)
         _stop(escape_to_one_line(f"{where}{why}: use a login that has access to it"), FAILED)
-    except (NoPolicy, HostTrouble, ValueError) as trouble:
+    except (NoPolicy, HostError, ValueError) as trouble:
         _stop(escape_to_one_line(str(trouble)), FAILED)
 
 

@@ -21,12 +21,12 @@ class _Absent:
     def busy(self, tx: object) -> tuple[int, ...]:  # noqa: ARG002 - nobody works here
         return ()
 
-    def ask(self, host: str, query: object, /) -> Any:
+    def run_query(self, host: str, query: object, /) -> Any:
         raise NotImplementedError(host)
 
-    tell: Callable[..., Any] = ask
-    resolve: Callable[..., Any] = ask
-    recall: Callable[..., Any] = ask
+    run_command: Callable[..., Any] = run_query
+    resolve: Callable[..., Any] = run_query
+    query_step: Callable[..., Any] = run_query
 
 
 def parts(place: "Place", database: "Database") -> "WorkflowContext":

@@ -41,7 +41,7 @@ def check(place: Place, *, directory: Path | None, as_json: bool) -> None:
     from bot.policy import NoPolicy
     from bot.policy.lint import list_warnings
     from bot.policy.loader import check_access, load_policy
-    from runbooks import catalogue
+    from runbooks import load_catalogue
 
     with plainly():
         try:
@@ -55,7 +55,7 @@ def check(place: Place, *, directory: Path | None, as_json: bool) -> None:
                 for problem in trouble.problems:
                     click.echo(f"keyturn: {escape_to_one_line(str(problem))}", err=True)
             sys.exit(FAILED)
-    doubts = list_warnings(found, catalogue())
+    doubts = list_warnings(found, load_catalogue())
     people, hosts = len(found.household.people), len(found.inventory.hosts)
     if as_json:
         click.echo(_checked([], doubts, version=found.version, people=people, hosts=hosts))

@@ -63,7 +63,7 @@ def _runbook_words(
     context: "Context", _parameter: "Parameter", incomplete: str
 ) -> list[CompletionItem]:
     """Offer the next word of the runbooks that begin with what stands there already."""
-    from runbooks import catalogue
+    from runbooks import load_catalogue
 
     # The settings are read by that: they say where runbooks of one's own are.
     place = context.find_object(Place)
@@ -71,7 +71,7 @@ def _runbook_words(
         place.policy()
     typed: tuple[str, ...] = context.params.get("words") or ()
     found: dict[str, str] = {}
-    for words, runbook in catalogue().items():
+    for words, runbook in load_catalogue().items():
         parts = words.split()
         fits = tuple(parts[: len(typed)]) == typed and len(parts) > len(typed)
         if fits and parts[len(typed)].startswith(incomplete):

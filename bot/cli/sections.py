@@ -74,11 +74,11 @@ class Keyturn(Family):
         try:
             return super().resolve_command(ctx, args)
         except UsageError as unknown:
-            from runbooks import catalogue
+            from runbooks import load_catalogue
 
             # The settings are read by that: they say where runbooks of one's own are.
             ctx.obj()
-            if any(words.split()[0] == args[0] for words in catalogue()):
+            if any(words.split()[0] == args[0] for words in load_catalogue()):
                 typed = shlex.join(word for word in args if not word.startswith("-"))
                 told = f"{args[0]!r} is of runbooks, which are asked for: keyturn ask {typed}"
                 raise UsageError(told, ctx) from unknown
@@ -93,10 +93,10 @@ class Keyturn(Family):
         try:
             return super().invoke(ctx)
         except ValueError as trouble:
-            from runbooks import BadOwn
+            from runbooks import OwnRunbookError
 
             # Runbooks of one's own are loaded by whatever first asks for one.
-            if isinstance(trouble, BadOwn):
+            if isinstance(trouble, OwnRunbookError):
                 stop(str(trouble), FAILED)
             raise
         except KeyboardInterrupt:

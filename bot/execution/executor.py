@@ -20,9 +20,8 @@ from bot.model.run import Run, State, StepRecord, StepState
 from bot.policy import NoPolicy
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_end, end_run
-from connectors.clearance import cleared_by
-from connectors.command import Command, Shell
-from connectors.trouble import HostTrouble, of_host
+from connectors.command import Command, RunHooks, Shell
+from connectors.errors import HostError, prefix_host
 from runbooks import Refused
 
 log = logging.getLogger(__name__)
@@ -74,11 +73,11 @@ class Executor:
                 claimed, State.STALE, f"After this was shown, this came up: {refused}"
             )
             return
-        except HostTrouble as trouble:
+        except HostError as trouble:
             if self._closing.is_set():
                 self._hand_over(claimed.hold)
                 return
-            said = of_host(claimed.run.host, str(trouble))
+            said = prefix_host(claimed.run.host, str(trouble))
             self._end_unsent(claimed, State.FAILED, f"{said}. Nothing was sent.")
             return
         if self._closing.is_set():
@@ -141,14 +140,14 @@ class Executor:
     def _tell(self, intent: Intent, hold: HeldRun) -> _Outcome:
         """Send one command. What goes wrong after it may have begun is unknown, never failed."""
         step, command = intent.step, _witnessed(intent)
-        with (
-            self._listening.to(intent.run.id, intent.n) as tail,
-            cleared_by(lambda: self._parts.worker.check(hold)),
-        ):
+        with self._listening.to(intent.run.id, intent.n) as (tail, on_output):
+            hooks = RunHooks(lambda: self._parts.worker.check(hold), on_output)
             try:
                 self._parts.worker.check(hold)
-                answer = self._parts.fleet.tell(step.host, command, fingerprint=step.fingerprint)
-            except HostTrouble as trouble:
+                answer = self._parts.fleet.run_command(
+                    step.host, command, fingerprint=step.fingerprint, hooks=hooks
+                )
+            except HostError as trouble:
                 state = StepState.UNKNOWN if trouble.started is None else StepState.FAILED
                 return _Outcome(state, output=tail.said, trouble=str(trouble))
             except Exception:
@@ -156,7 +155,7 @@ class Executor:
                 return _Outcome(
                     StepState.UNKNOWN, trouble="a fault in Keyturn itself; see its log"
                 )
-        return _Outcome(StepState.SUCCEEDED, answer.status, answer.said)
+        return _Outcome(StepState.SUCCEEDED, answer.status, answer.text)
 
     def conclude(
         self,
@@ -231,8 +230,8 @@ class Executor:
         """Plan once more: what is empty now is proven."""
         try:
             left = compute_remaining(self._parts, running, self._parts.policies.current())
-        except (HostTrouble, Refused, NoPolicy) as trouble:
-            if self._closing.is_set() and isinstance(trouble, HostTrouble):
+        except (HostError, Refused, NoPolicy) as trouble:
+            if self._closing.is_set() and isinstance(trouble, HostError):
                 self._hand_over(hold)
                 return
             summary = f"Every step was done, but the proof could not be read: {trouble}"
@@ -277,7 +276,7 @@ class Executor:
         """Say in a sentence how the host looks after a step that did not succeed."""
         try:
             left = compute_remaining(self._parts, running, self._parts.policies.current())
-        except (HostTrouble, Refused, NoPolicy) as trouble:
+        except (HostError, Refused, NoPolicy) as trouble:
             return f"Reading again did not help: {trouble}."
         return f"Reading again: {left.because}."
 
@@ -338,7 +337,7 @@ def _witnessed(intent: Intent) -> Command:
     if not isinstance(command, Shell):
         return command
     note = f"run {intent.run.id} step {intent.n}: {intent.point.line}"
-    return replace(command, note=note, mark=intent.mark)
+    return replace(command, note=note, marker=intent.mark)
 
 
 def _known(n: int, outcome: _Outcome) -> dict[str, Canonical]:

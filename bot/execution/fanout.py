@@ -18,7 +18,7 @@ from bot.policy import Policy
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import RunEnd, end_run, end_runs
 from bot.workflow.submit_plan import submit_plan
-from connectors.trouble import of_host
+from connectors.errors import prefix_host
 from runbooks import Report, Table
 
 _GOOD = frozenset({State.SUCCEEDED, State.UNCHANGED})
@@ -61,7 +61,7 @@ def _gathered(parts: WorkflowContext, tx: Transaction, whole: Run, children: Seq
         return whole
     bad = [child for child in children if child.state not in _GOOD | {State.WAITING}]
     if bad and whole.kind == "change":
-        why = "; ".join(of_host(child.host, _why(child)) for child in bad)
+        why = "; ".join(prefix_host(child.host, _why(child)) for child in bad)
         return end_run(parts, tx, whole, bad[0].state, f"{why}. Nothing was sent to any host.")
     if whole.kind == "check" and whole.timing is None:
         return _reported(parts, tx, whole, children, bad)
@@ -159,7 +159,7 @@ def _conclude(
     if not bad:
         end_run(parts, tx, whole, State.SUCCEEDED, f"Proven on {counted}")
         return
-    why = "; ".join(of_host(", ".join(hosts), why) for why, hosts in _reasons(bad).items())
+    why = "; ".join(prefix_host(", ".join(hosts), why) for why, hosts in _reasons(bad).items())
     states = {child.state for child in bad}
     state = State.UNKNOWN if State.UNKNOWN in states else State.FAILED
     if State.STOPPED in states and state is State.FAILED and whole.state is State.RUNNING:
@@ -178,7 +178,7 @@ def _reported(
     told = [(child.host, child.report) for child in children if child.report]
     unwell = [host for host, report in told if not report.healthy]
     summary = f"{len(told) - len(unwell)} of {len(children)} hosts are well"
-    findings = [of_host(child.host, _why(child)) for child in bad]
+    findings = [prefix_host(child.host, _why(child)) for child in bad]
     findings += [f"{host}: {finding}" for host, report in told for finding in report.findings]
     tables = [(host, report.table) for host, report in told if report.table]
     table = None

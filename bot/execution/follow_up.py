@@ -11,7 +11,7 @@ from bot.model.run import Run, State
 from bot.policy import NoPolicy
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import announce_end
-from connectors.trouble import HostTrouble
+from connectors.errors import HostError
 from runbooks import Change, Refused, Report
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ def begin_follow_up(parts: WorkflowContext, tx: Transaction, run: Run) -> None:
     runbook = parts.runbooks.get(run.words)
     if runbook is None or run.undo_of is not None or not issubclass(runbook, Change):
         return
-    if runbook.follow is not Change.follow:
+    if runbook.report_progress is not Change.report_progress:
         follow_ups.add_follow_up(tx, run.id, next_look=tx.now + _FIRST_LOOK)
 
 
@@ -58,7 +58,7 @@ def _reaches(parts: WorkflowContext, vigil: FollowUp) -> bool:
 def _look(parts: WorkflowContext, run: Run, vigil: FollowUp) -> None:
     try:
         found = _found(parts, run)
-    except (HostTrouble, NoPolicy) as trouble:
+    except (HostError, NoPolicy) as trouble:
         log.warning("run %d: how it goes on cannot be read: %s", run.id, trouble)
         found = Report(f"{run.host} cannot be read: {trouble}", healthy=False, running=True)
     except Refused as refused:
@@ -79,7 +79,7 @@ def _found(parts: WorkflowContext, run: Run) -> Report:
     runbook = load_runbook(parts, run)
     if not isinstance(runbook, Change):
         raise Refused(f"{run.words} is not a change")
-    found = runbook.follow(runbook.read(parts.fleet.ask))
+    found = runbook.report_progress(runbook.read(parts.fleet.run_query))
     return found or Report("it is over")
 
 

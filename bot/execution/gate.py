@@ -22,7 +22,7 @@ from bot.workflow import break_glass_rules, grant_rules, schedule_approval, stop
 from bot.workflow.approval_count import ApprovalCount, count_approvals
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_end, end_run, release_host_lock
-from runbooks._catalogue import kind
+from runbooks._catalogue import get_kind
 
 log = logging.getLogger(__name__)
 
@@ -230,7 +230,7 @@ def _borne_out(parts: WorkflowContext, tx: Transaction, run: Run, keyed: Run) ->
     """Raise Shut if tables say what the signed log does not: somebody wrote behind our back."""
     known = parts.runbooks.get(run.words)
     # What is asked of the rules depends on it, and no entry of the log says it.
-    changed = known is not None and kind(known) != run.kind
+    changed = known is not None and get_kind(known) != run.kind
     doubt = f"that {run.words} is a {run.kind}" if changed else evidence.find_doubt(tx, run)
     doubt = doubt or ("" if keyed is run else _of_schedule(tx, run, keyed))
     if doubt:

@@ -9,12 +9,12 @@ from bot.db.database import Transaction
 from bot.execution.lease_keeper import HeldRun
 from bot.model.plan import PlannedStep
 from bot.model.run import Run
-from connectors.marker import Mark
+from connectors.step_marker import StepMarker
 
 _SECOND = 1_000_000
 
 
-def name_step_marker(tx: Transaction, run: Run, n: int, *, fence: int = 0) -> Mark:
+def name_step_marker(tx: Transaction, run: Run, n: int, *, fence: int = 0) -> StepMarker:
     """Return the mark of one step: no other step of any Keyturn has it.
 
     fence: of whoever sends it; left out, the newest, as who takes the run over has it.
@@ -26,7 +26,7 @@ def name_step_marker(tx: Transaction, run: Run, n: int, *, fence: int = 0) -> Ma
     installation = first.hash[:12] if first else "new"
     lease = None if fence else leases.get_lease(tx, run.id)
     fence = fence or (lease.fence if lease else 1)
-    return Mark(f"{installation}-{run.id}-{run.asked // _SECOND:x}", n, fence)
+    return StepMarker(f"{installation}-{run.id}-{run.asked // _SECOND:x}", n, fence)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Intent:
     n: int
     step: PlannedStep
     point: Checkpoint
-    mark: Mark
+    mark: StepMarker
 
 
 def record_step_intent(tx: Transaction, run: Run, hold: HeldRun, n: int) -> Intent:

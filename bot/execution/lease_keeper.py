@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from bot.db import leases
 from bot.db.database import Database, StoreUnavailable, Transaction, boot_time
 from bot.model.run import Run
-from connectors.trouble import HostTrouble
+from connectors.errors import HostError
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _AGAIN_SECONDS = 0.5
 _MARGIN = 2.0
 
 
-class TooLateToSend(HostTrouble):
+class TooLateToSend(HostError):
     """This worker was away for so long that others may have the run by now: nothing was sent."""
 
 

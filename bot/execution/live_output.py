@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from bot.db import live_output
 from bot.db.database import Database, StoreUnavailable
-from connectors.hearing import told_to
+from connectors.command import OutputListener
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +59,11 @@ class LiveOutputWriter:
         self._pause = _PAUSE
 
     @contextmanager
-    def to(self, run: int, n: int) -> Generator[OutputTail]:
-        """Listen to a step within the block; after it nothing is written of it any more."""
+    def to(self, run: int, n: int) -> Generator[tuple[OutputTail, OutputListener]]:
+        """Yield the tail of a step's output, and the listener that fills it.
+
+        After the block nothing is written of the step any more.
+        """
         tail = OutputTail()
 
         def hear(lines: Sequence[str]) -> None:
@@ -70,8 +73,7 @@ class LiveOutputWriter:
                 self._soon()
 
         try:
-            with told_to(hear):
-                yield tail
+            yield tail, hear
         finally:
             with self._lock:
                 self._news.pop((run, n), None)

@@ -18,7 +18,7 @@ from bot.policy import Policy
 from bot.workflow.context import WorkflowContext
 from connectors.command import Shell, SwitchLines, quote_text
 from runbooks import AnyRunbook, Change, Check, NoUndo, Refused, Report, Step
-from runbooks._catalogue import version
+from runbooks._catalogue import compute_version
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def load_runbook(parts: WorkflowContext, run: Run) -> AnyRunbook:
 
 
 def run_check(parts: WorkflowContext, run: Run) -> Report:
-    """Carry out a check. Raises Refused and HostTrouble."""
+    """Carry out a check. Raises Refused and HostError."""
     runbook = load_runbook(parts, run)
     if not isinstance(runbook, Check):
         raise Refused(f"{run.words} is not a check")
@@ -50,16 +50,16 @@ def run_check(parts: WorkflowContext, run: Run) -> Report:
 
 
 def compute_remaining(parts: WorkflowContext, run: Run, policy: Policy) -> Remaining:
-    """Read the host and say what is left to do. Raises Refused and HostTrouble."""
+    """Read the host and say what is left to do. Raises Refused and HostError."""
     runbook = load_runbook(parts, run)
     if run.timing is not None and isinstance(runbook, Check):
         return Remaining("Each run only reads its host.", ())
     if not isinstance(runbook, Change):
         raise Refused(f"{run.words} is not a change")
-    found = runbook.read(parts.fleet.ask)
+    found = runbook.read(parts.fleet.run_query)
     plan = runbook.plan(found) if run.undo_of is None else runbook.plan_anyway(found)
     steps = tuple(_proposed(parts, policy, step) for step in plan.steps)
-    fresh = Remaining(plan.because, steps, tuple(plan.notes))
+    fresh = Remaining(plan.current_state, steps, tuple(plan.notes))
     _refuse_secrets(parts, fresh)
     if run.undo_of is None:
         return fresh
@@ -96,7 +96,7 @@ def resolve_plan(
     """Return what people will be asked to approve."""
     return ResolvedPlan(
         runbook=run.words,
-        runbook_version=version(parts.runbooks[run.words]),
+        runbook_version=compute_version(parts.runbooks[run.words]),
         fields=run.fields,
         asked_by=run.asked_by,
         expires=expires,

@@ -9,10 +9,10 @@ from bot.db.search import RunFilter
 from bot.model.run import Run, State
 from bot.model.view_rights import Sight
 from bot.workflow.context import WorkflowContext
-from connectors.command import Ask, Query
-from connectors.history import Event, Ours, Own, Span
-from runbooks import Earlier
-from runbooks._earlier import LastTime
+from connectors.command import Query, QueryRunner
+from connectors.history import HostEvent, KeyturnHistory, KeyturnHistoryQuery, RunSpan
+from runbooks import EarlierReport
+from runbooks._earlier_report import EarlierReportQuery
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ _BEFORE = 24 * 60 * 60 * _SECOND
 _SLACK = 5 * _SECOND
 
 
-def asking(parts: WorkflowContext, *, person: str = "") -> Ask:
+def asking(parts: WorkflowContext, *, person: str = "") -> QueryRunner:
     """Return what puts a check's questions to whoever knows the answer.
 
     person: who requested the check, and is answered from runs that they may view; "" for the
@@ -37,11 +37,11 @@ def asking(parts: WorkflowContext, *, person: str = "") -> Ask:
     """
 
     def ask(host: str, query: Query[T], /) -> T:
-        if isinstance(query, Ours):
+        if isinstance(query, KeyturnHistoryQuery):
             return cast("T", _ours(parts, host, query, person))
-        if isinstance(query, LastTime):
+        if isinstance(query, EarlierReportQuery):
             return cast("T", _last_time(parts, host, query, person))
-        return parts.fleet.ask(host, query)
+        return parts.fleet.run_query(host, query)
 
     return ask
 
@@ -50,7 +50,9 @@ def _sight(parts: WorkflowContext, person: str) -> Sight | None:
     return parts.policies.current().sight(person) if person else None
 
 
-def _ours(parts: WorkflowContext, host: str, query: Ours, person: str) -> Own:
+def _ours(
+    parts: WorkflowContext, host: str, query: KeyturnHistoryQuery, person: str
+) -> KeyturnHistory:
     """Return what Keyturn did on a host, and when its runs may have used sudo there."""
     since = round(query.since.timestamp()) * _SECOND
     known = parts.policies.current().inventory.hosts.get(host)
@@ -69,10 +71,10 @@ def _ours(parts: WorkflowContext, host: str, query: Ours, person: str) -> Own:
         spans = [span for run in alone for span in _spans(run, tx.now)]
         now = _moment(tx.now)
     # What root does with sudo is done by people.
-    return Own(tuple(events), frozenset(logins - {"root"}), tuple(spans), now)
+    return KeyturnHistory(tuple(events), frozenset(logins - {"root"}), tuple(spans), now)
 
 
-def _spans(run: Run, now: int) -> Iterator[Span]:
+def _spans(run: Run, now: int) -> Iterator[RunSpan]:
     """Yield when a run was planned, and when it was carried out."""
     ended = run.ended if run.ended is not None else now
     if run.kind == "change":
@@ -81,19 +83,21 @@ def _spans(run: Run, now: int) -> Iterator[Span]:
         yield _span(run, run.started or run.asked, ended)
 
 
-def _span(run: Run, begins: int, ends: int) -> Span:
+def _span(run: Run, begins: int, ends: int) -> RunSpan:
     what = f"run {run.id}, {run.state}: {run.title}"
-    return Span(_moment(begins - _SLACK), _moment(ends + _SLACK), run.id, run.asked_by, what)
+    return RunSpan(_moment(begins - _SLACK), _moment(ends + _SLACK), run.id, run.asked_by, what)
 
 
-def _last_time(parts: WorkflowContext, host: str, query: LastTime, person: str) -> Earlier | None:
+def _last_time(
+    parts: WorkflowContext, host: str, query: EarlierReportQuery, person: str
+) -> EarlierReport | None:
     wanted = RunFilter(host=host, words=query.words, states=frozenset({State.SUCCEEDED}))
     with parts.database.reading(_sight(parts, person)) as tx:
         for run in search.find_newest_runs(tx, wanted, most=_LATELY):
             same = all(run.fields.get(name) == value for name, value in query.fields.items())
             report = runs.get_run(tx, run.id).report if same else None
             if report is not None and run.ended is not None:
-                return Earlier(datetime.fromtimestamp(run.ended / _SECOND, UTC), report)
+                return EarlierReport(datetime.fromtimestamp(run.ended / _SECOND, UTC), report)
     return None
 
 
@@ -101,11 +105,11 @@ def _sent(run: Run) -> bool:
     return run.kind == "change" and run.started is not None and run.state in _DID_SOMETHING
 
 
-def _event(run: Run, votes: list[runs.Vote]) -> Event:
+def _event(run: Run, votes: list[runs.Vote]) -> HostEvent:
     at = _moment(run.started or run.asked)
     keys = ", ".join(vote.person for vote in votes if vote.yes)
     approved = f", approved by {keys}" if keys else ""
-    return Event(
+    return HostEvent(
         at, "keyturn", run.asked_by, f"run {run.id}, {run.state}: {run.title}{approved}", run.id
     )
 

@@ -20,7 +20,7 @@ from bot.workflow import stop_reasons
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import RunEnd, end_run, end_runs
 from bot.workflow.submit_plan import submit_plan
-from connectors.trouble import HostTrouble, of_host
+from connectors.errors import HostError, prefix_host
 from runbooks import Refused, Report
 
 log = logging.getLogger(__name__)
@@ -102,11 +102,11 @@ class HostReader:
             return partial(self._planned, left=left)
         except Refused as refused:
             return partial(self._ended, state=State.REFUSED, summary=str(refused))
-        except HostTrouble as trouble:
+        except HostError as trouble:
             # What was cut off because we end is read again at the next start.
             if self._closing.is_set():
                 return None
-            summary = of_host(run.host, str(trouble))
+            summary = prefix_host(run.host, str(trouble))
             return partial(self._ended, state=State.FAILED, summary=summary)
 
     def _recorded(

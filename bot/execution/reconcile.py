@@ -1,7 +1,7 @@
 """Reconciling: a step whose end nobody saw is asked after where it ran.
 
-The host keeps a marker of each step (connectors.marker). What it says becomes the outcome, and is
-proven by reading again as any other. Where it cannot say, reading again may still show that
+The host keeps a marker of each step (connectors.step_marker). What it says becomes the outcome,
+and is proven by reading again as any other. Where it cannot say, reading again may still show that
 nothing is left to do. Only what neither can tell waits for a person.
 """
 
@@ -20,9 +20,9 @@ from bot.model.run import Run, State, StepRecord, StepState
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_end, end_run
 from connectors.command import Shell
-from connectors.marker import Mark
-from connectors.recall import Fate, Recollection
-from connectors.trouble import HostTrouble
+from connectors.errors import HostError
+from connectors.step_marker import StepMarker
+from connectors.step_status import MarkerState, StepStatus
 from runbooks import Refused
 
 _SECOND = 1_000_000
@@ -70,7 +70,7 @@ class _Case:
     run: Run
     step: PlannedStep
     record: StepRecord
-    mark: Mark
+    mark: StepMarker
     spooled: ReconcileResult | None
     now: int
 
@@ -120,7 +120,7 @@ class Reconciler:
             # What may still be under way is not read: it says nothing yet.
             if not finding.again or (finding.facts is not None and _is_unmarked(finding)):
                 left = compute_remaining(self.parts, case.run, self.parts.policies.current())
-        except HostTrouble as trouble:
+        except HostError as trouble:
             finding = ReconcileResult(f"cannot be read: {trouble}", again=True)
         except Refused as refused:
             finding = _refused(finding, refused)
@@ -141,7 +141,7 @@ class Reconciler:
         if run.state is State.UNKNOWN and 0 < wanted == len(done):
             try:
                 left = compute_remaining(self.parts, run, self.parts.policies.current())
-            except HostTrouble:
+            except HostError:
                 again = True
             except Refused as refused:
                 left = Remaining(str(refused), run.proposal.steps if run.proposal else ())
@@ -172,12 +172,12 @@ class Reconciler:
     def _asked(self, case: _Case) -> ReconcileResult:
         step = case.step
         try:
-            found = self.parts.fleet.recall(step.host, case.mark, fingerprint=step.fingerprint)
-        except HostTrouble as trouble:
+            found = self.parts.fleet.query_step(step.host, case.mark, fingerprint=step.fingerprint)
+        except HostError as trouble:
             return ReconcileResult(f"could not be asked: {trouble}", again=True)
         finding = judge_marker(found, step, case.record, case.now)
         # Another login has another home, and another setting another place: neither knows of it.
-        if found.fate is Fate.CLOSED and self._is_other_policy(case.run):
+        if found.state is MarkerState.CLOSED and self._is_other_policy(case.run):
             words = (
                 "does not know of it, and may have been asked in another place than was told it"
             )
@@ -273,44 +273,45 @@ class Reconciler:
 
 
 def judge_marker(
-    found: Recollection, step: PlannedStep, record: StepRecord, now: int
+    found: StepStatus, step: PlannedStep, record: StepRecord, now: int
 ) -> ReconcileResult:
     """Say what a host's answer means for a step. now: microseconds since 1970. Pure."""
     seconds = (now - record.sent) / _SECOND
     facts: dict[str, Canonical] = {
-        "fate": found.fate.value,
+        "fate": found.state.value,
         "status": found.status,
-        "began": found.began,
-        "ended": found.ended,
+        "began": found.started_at,
+        "ended": found.ended_at,
         "out_bytes": found.out_bytes,
         "err_bytes": found.err_bytes,
     }
-    if found.fate is Fate.ENDED:
+    if found.state is MarkerState.ENDED:
         return _ended(found, step, facts)
-    if found.fate is Fate.CLOSED:
+    if found.state is MarkerState.CLOSED:
         return _never_begun(found, seconds, facts)
     # One that was about to begin says more within moments, or never.
-    again = found.fate is not Fate.STARTING or seconds < _SOON
+    again = found.state is not MarkerState.STARTING or seconds < _SOON
     return ReconcileResult(
-        _SAYS[found.fate], again=again and found.fate in _MORE_LATER, facts=facts
+        _SAYS[found.state], again=again and found.state in _MORE_LATER, facts=facts
     )
 
 
 _SAYS = {
-    Fate.STARTING: "says that it was about to begin, and nothing more",
-    Fate.RUNNING: "says that the command is still running there",
-    Fate.GONE: "says that it began, and was ended from outside before it had come to its end",
-    Fate.REBOOTED: "says that it began, and was restarted before it had come to its end",
-    Fate.UNMARKED: "keeps no marker, and cannot say",
+    MarkerState.STARTING: "says that it was about to begin, and nothing more",
+    MarkerState.RUNNING: "says that the command is still running there",
+    MarkerState.GONE: "says that it began, and was ended from outside before it had come to its "
+    "end",
+    MarkerState.REBOOTED: "says that it began, and was restarted before it had come to its end",
+    MarkerState.UNMARKED: "keeps no marker, and cannot say",
 }
-_MORE_LATER = frozenset({Fate.STARTING, Fate.RUNNING, Fate.UNMARKED})
+_MORE_LATER = frozenset({MarkerState.STARTING, MarkerState.RUNNING, MarkerState.UNMARKED})
 
 
 def _never_begun(
-    found: Recollection, seconds: float, facts: dict[str, Canonical]
+    found: StepStatus, seconds: float, facts: dict[str, Canonical]
 ) -> ReconcileResult:
     """Take a missing marker for what it is: seconds have gone by since the step was sent."""
-    if found.up < seconds + _SLACK:
+    if found.uptime < seconds + _SLACK:
         return ReconcileResult(
             "was restarted since it was sent, and does not know of it", facts=facts
         )
@@ -320,23 +321,23 @@ def _never_begun(
     return ReconcileResult(words, StepState.FAILED, facts=facts, trouble="it never began")
 
 
-def _ended(found: Recollection, step: PlannedStep, facts: dict[str, Canonical]) -> ReconcileResult:
+def _ended(found: StepStatus, step: PlannedStep, facts: dict[str, Canonical]) -> ReconcileResult:
     if not isinstance(step.do, Shell):
         raise TypeError(f"{step.host} remembers what is no command of a shell: {step.do}")
     try:
-        answer = found.answer(step.do)
-    except HostTrouble as trouble:
+        answer = found.to_answer(step.do)
+    except HostError as trouble:
         words = f"says that it ended with status {found.status}: {trouble}"
         state = StepState.FAILED if trouble.started else StepState.UNKNOWN
         return ReconcileResult(
             words, state, facts=facts, status=found.status, trouble=str(trouble)
         )
     words = "says that it was done"
-    return ReconcileResult(words, StepState.SUCCEEDED, facts=facts, status=0, output=answer.said)
+    return ReconcileResult(words, StepState.SUCCEEDED, facts=facts, status=0, output=answer.text)
 
 
 def _is_unmarked(finding: ReconcileResult) -> bool:
-    return finding.facts is not None and finding.facts.get("fate") == Fate.UNMARKED
+    return finding.facts is not None and finding.facts.get("fate") == MarkerState.UNMARKED
 
 
 def _refused(finding: ReconcileResult, refused: Refused) -> ReconcileResult:

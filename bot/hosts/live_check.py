@@ -9,19 +9,19 @@ from bot.hosts.sudo_check import SudoCheck, build_sudo_question
 from bot.hosts.sudo_rules import list_grants_on, rules_by_login
 from bot.workflow.requests import get_required_tag
 from connectors.command import DeviceCommand, Query, Shell
+from connectors.errors import (
+    CommandError,
+    HostError,
+    HostKeyMismatchError,
+    LoginError,
+    ParseError,
+    SetupError,
+    UnreachableError,
+    WeakAlgorithmsError,
+)
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
-from connectors.trouble import (
-    CommandFailed,
-    HostKeyMismatch,
-    HostTrouble,
-    LoginRefused,
-    NotSetUp,
-    NotUnderstood,
-    Unreachable,
-    WeakAlgorithms,
-)
-from runbooks import catalogue
+from runbooks import load_catalogue
 
 # Hosts that are asked at once. Most of the time is waiting.
 _AT_ONCE = 32
@@ -42,15 +42,15 @@ _VERSION = Query(
     lambda answer: bool(answer.strip()),
 )
 # By the kind of trouble: reachable, key, login, answers.
-_HOW_FAR: tuple[tuple[type[HostTrouble], tuple[bool | None, ...]], ...] = (
-    (Unreachable, (False, None, None, None)),
-    (WeakAlgorithms, (True, None, None, None)),
-    (HostKeyMismatch, (True, False, None, None)),
-    (LoginRefused, (True, True, False, None)),
+_HOW_FAR: tuple[tuple[type[HostError], tuple[bool | None, ...]], ...] = (
+    (UnreachableError, (False, None, None, None)),
+    (WeakAlgorithmsError, (True, None, None, None)),
+    (HostKeyMismatchError, (True, False, None, None)),
+    (LoginError, (True, True, False, None)),
     # Before the connection, as with our key file, or after the login: no `timeout` there.
-    (NotSetUp, (None, None, None, None)),
+    (SetupError, (None, None, None, None)),
     # The host failed at the command, or nobody saw its end.
-    (HostTrouble, (True, True, True, False)),
+    (HostError, (True, True, True, False)),
 )
 _NO_SUDO = (
     "{whose} no sudo without a password there, so what needs root will fail: "
@@ -92,13 +92,13 @@ def check_hosts(fleet: Fleet, names: Sequence[str]) -> Iterator[HostCheck]:
 
 
 def check_host(fleet: Fleet, name: str) -> HostCheck:
-    """Ask one host. Raises UnknownHost for one that the inventory does not have."""
+    """Ask one host. Raises UnknownHostError for one that the inventory does not have."""
     host = fleet.inventory[name]
     found = partial(HostCheck, name, _place(host))
     try:
         root = _root(fleet, host)
         rights = _rights(fleet, host) if root == "sudo" else SudoCheck()
-    except HostTrouble as trouble:
+    except HostError as trouble:
         blocked = _blocked_way(fleet, host) if host.jump else ""
         return _after(trouble, blocked, found)
     needed = _needed(host)
@@ -117,31 +117,37 @@ def _rights(fleet: Fleet, host: Host) -> SudoCheck:
     for user, granted in rules_by_login(host, list_grants_on(host)).items():
         asked = build_sudo_question(granted, host.settings)
         if user == host.for_reading.user:
-            missing = missing.together(fleet.ask(host.name, asked))
+            missing = missing.together(fleet.run_query(host.name, asked))
         elif isinstance(asked.command, Shell):
-            told = fleet.tell(host.name, asked.command)
+            told = fleet.run_command(host.name, asked.command)
             missing = missing.together(asked.parse(told.out))
     return missing
 
 
 def _needed(host: Host) -> list[str]:
     """Return the runbooks that the host's tags say are meant for it."""
-    return [words for words, each in catalogue().items() if get_required_tag(each) in host.tags]
+    return [
+        words for words, each in load_catalogue().items() if get_required_tag(each) in host.tags
+    ]
 
 
 def _root(fleet: Fleet, host: Host) -> str:
     """Return how commands for root would run; of two logins, both are tried."""
     if host.platform != "linux":
-        fleet.ask(host.name, _VERSION)
+        fleet.run_query(host.name, _VERSION)
         return ""
-    reads = "root" if fleet.ask(host.name, _WHO) == 0 else _sudo(fleet.ask(host.name, _MAY))
+    reads = (
+        "root"
+        if fleet.run_query(host.name, _WHO) == 0
+        else _sudo(fleet.run_query(host.name, _MAY))
+    )
     if host.reader is None or not host.changes:
         return reads
-    if _WHO.parse(fleet.tell(host.name, _ID).out) == 0:
+    if _WHO.parse(fleet.run_command(host.name, _ID).out) == 0:
         return "root"
     try:
-        changes = _sudo(_MAY.parse(fleet.tell(host.name, _LIST).out))
-    except CommandFailed:
+        changes = _sudo(_MAY.parse(fleet.run_command(host.name, _LIST).out))
+    except CommandError:
         changes = "none"
     return "none" if reads == "none" else changes
 
@@ -154,10 +160,16 @@ def _blocked_way(fleet: Fleet, host: Host) -> str:
     """Return the jump host that does not let us through, or "" if each does."""
     for jump in _jumps(fleet.inventory, host):
         try:
-            fleet.ask(jump.name, _WHO)
-        except (Unreachable, HostKeyMismatch, LoginRefused, WeakAlgorithms, NotSetUp):
+            fleet.run_query(jump.name, _WHO)
+        except (
+            UnreachableError,
+            HostKeyMismatchError,
+            LoginError,
+            WeakAlgorithmsError,
+            SetupError,
+        ):
             return jump.name
-        except HostTrouble:
+        except HostError:
             continue  # it takes no commands, and need not: it is asked to pass on
     return ""
 
@@ -169,7 +181,7 @@ def _jumps(inventory: Inventory, host: Host) -> list[Host]:
     return [*_jumps(inventory, jump), jump]
 
 
-def _after(trouble: HostTrouble, blocked: str, found: Callable[..., HostCheck]) -> HostCheck:
+def _after(trouble: HostError, blocked: str, found: Callable[..., HostCheck]) -> HostCheck:
     if blocked:
         return found(reachable=False, trouble=str(trouble))
     claims = next(claims for kind, claims in _HOW_FAR if isinstance(trouble, kind))
@@ -185,5 +197,5 @@ def _place(host: Host) -> str:
 
 def _whole_number(answer: str) -> int:
     if not answer.strip().isdecimal():
-        raise NotUnderstood(f"`id -u` answered {answer[:80]!r}: does its login shell add words?")
+        raise ParseError(f"`id -u` answered {answer[:80]!r}: does its login shell add words?")
     return int(answer)

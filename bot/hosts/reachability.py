@@ -9,13 +9,13 @@ from sqlalchemy import select
 
 from bot.db import tables
 from bot.db.database import Database, Transaction
-from connectors.trouble import (
-    HostKeyMismatch,
-    HostTrouble,
-    Interrupted,
-    LoginRefused,
-    Unreachable,
-    WeakAlgorithms,
+from connectors.errors import (
+    HostError,
+    HostKeyMismatchError,
+    LoginError,
+    UnknownOutcomeError,
+    UnreachableError,
+    WeakAlgorithmsError,
 )
 
 _LONGEST = 500
@@ -81,12 +81,12 @@ def _cut(tx: Transaction, trouble: str) -> str:
     return tx.redactor.text(trouble).replace("\0", "\\x00")[:_LONGEST]
 
 
-_KINDS: tuple[tuple[type[HostTrouble], str], ...] = (
-    (Unreachable, "unreachable"),
-    (HostKeyMismatch, "key"),
-    (LoginRefused, "login"),
-    (WeakAlgorithms, "weak"),
-    (Interrupted, "interrupted"),
+_KINDS: tuple[tuple[type[HostError], str], ...] = (
+    (UnreachableError, "unreachable"),
+    (HostKeyMismatchError, "key"),
+    (LoginError, "login"),
+    (WeakAlgorithmsError, "weak"),
+    (UnknownOutcomeError, "interrupted"),
 )
 _SECOND = 1_000_000
 
@@ -109,7 +109,7 @@ class ContactRecorder:
         self._lock = threading.Lock()
         self._met: dict[str, _Met] = {}
 
-    def note(self, host: str, trouble: HostTrouble | None) -> None:
+    def note(self, host: str, trouble: HostError | None) -> None:
         """Remember that a host answered, or what stood in the way."""
         kind = next((kind for known, kind in _KINDS if isinstance(trouble, known)), "")
         if trouble is not None and not kind:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bot.hosts.sudo_rules import SudoGrant, list_scripts
-from connectors.command import SUDO_PATH, Query, Shell, install
+from connectors.command import SUDO_PATH, Query, Shell, format_missing_program
+from connectors.errors import ParseError
 from connectors.script import Script
-from connectors.trouble import NotUnderstood
 
 _OLDEST = (1, 9, 10)
 _MOST_NAMED = 6
@@ -78,7 +78,7 @@ class SudoCheck:
             yield f"sudo rules are missing ({_named(told)}): {bring}"
         for program, runbooks in self.programs.items():
             if wanted := [words for words in runbooks if words in needed]:
-                yield f"{install(program)}; {wanted[0]} needs it"
+                yield f"{format_missing_program(program)}; {wanted[0]} needs it"
 
     def advice(self, needed: Sequence[str]) -> str:
         """Say which programs are not there that only runbooks for any host would use."""
@@ -92,10 +92,10 @@ def build_sudo_question(
     """Ask whether sudo lets each rule through, and whether all that rules name is there."""
     lines = [_BEGIN.format(path=SUDO_PATH)]
     for number, grant in enumerate(granted):
-        words = grant.rule.example(settings)
+        words = grant.rule.make_example(settings)
         lines.append(f"rule {number} {shlex.join([words[0], *words])}\n")
     for script in _lying(granted):
-        digest = hashlib.sha256(script.file.encode()).hexdigest()
+        digest = hashlib.sha256(script.file_text.encode()).hexdigest()
         lines.append(f"script {script.path} {digest}\n")
     shell = Shell(("sh", "-s"), stdin="".join([*lines, "echo end\n"]), deadline=60)
     return Query(shell, lambda answer: _parse(answer, granted, settings))
@@ -111,7 +111,7 @@ def _lying(granted: Sequence[SudoGrant]) -> tuple[Script, ...]:
 def _parse(answer: str, granted: Sequence[SudoGrant], settings: Mapping[str, str]) -> SudoCheck:
     lines = answer.splitlines()
     if not lines or lines[-1] != "end" or not lines[0].startswith("sudo "):
-        raise NotUnderstood(f"the host answered {answer[-200:]!r} about its sudo rules")
+        raise ParseError(f"the host answered {answer[-200:]!r} about its sudo rules")
     rules: list[SudoGrant] = []
     programs: dict[str, list[str]] = {}
     files: dict[str, list[str]] = {"absent": [], "altered": []}
@@ -124,10 +124,10 @@ def _parse(answer: str, granted: Sequence[SudoGrant], settings: Mapping[str, str
         elif kind == "program":
             grant = granted[int(rest)]
             if not grant.rule.scripts:
-                name = grant.rule.example(settings)[0]
+                name = grant.rule.make_example(settings)[0]
                 programs.setdefault(name, []).extend(grant.runbooks)
         else:
-            raise NotUnderstood(f"the host answered {line[:100]!r} about its sudo rules")
+            raise ParseError(f"the host answered {line[:100]!r} about its sudo rules")
     return SudoCheck(
         old_sudo=_too_old(lines[0].removeprefix("sudo ")),
         rules=tuple(rules),

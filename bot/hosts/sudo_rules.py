@@ -9,9 +9,9 @@ from typing import Any
 from bot.workflow.requests import get_required_tag
 from connectors.command import SUDO_PATH
 from connectors.inventory import Host
-from connectors.script import FOLDER, Script
-from connectors.sudo import SudoRule, TooLong
-from runbooks import AnyRunbook, catalogue
+from connectors.script import SCRIPTS_DIRECTORY, Script
+from connectors.sudo import RuleTooLongError, SudoRule
+from runbooks import AnyRunbook, load_catalogue
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def list_grants_on(host: Host) -> tuple[SudoGrant, ...]:
         return ()
     tags = (None, *host.tags)
     rules = list_grants(
-        {words: each for words, each in catalogue().items() if get_required_tag(each) in tags}
+        {words: each for words, each in load_catalogue().items() if get_required_tag(each) in tags}
     )
-    installed = (replace(each, rule=each.rule.installed) for each in rules)
+    installed = (replace(each, rule=each.rule.for_installed_scripts) for each in rules)
     return tuple(installed) if host.scripts else rules
 
 
@@ -75,8 +75,8 @@ def rules_by_login(
         user: tuple(
             each
             for each in rules
-            if user == (reader if each.rule.reads else host.user)
-            and (each.rule.reads or host.changes)
+            if user == (reader if each.rule.read_only else host.user)
+            and (each.rule.read_only or host.changes)
         )
         for user in (reader, host.user)
     }
@@ -109,10 +109,10 @@ def sudoers_to_data(
             "user": user,
             "dialect": each.dialect,
             "runbooks": each.runbooks,
-            "reads": each.rule.reads,
-            "programs": each.rule.paths(host.settings),
-            "words": each.rule.pattern(host.settings),
-            "beyond": each.rule.beyond,
+            "reads": each.rule.read_only,
+            "programs": each.rule.list_paths(host.settings),
+            "words": each.rule.make_pattern(host.settings),
+            "beyond": each.rule.risk,
         }
         for user, its in whose.items()
         for each in its
@@ -121,13 +121,13 @@ def sudoers_to_data(
 
 def _written(host: Host, user: str, rule: SudoRule) -> Iterator[str]:
     try:
-        line = rule.line(user, host.settings)
-    except TooLong:
+        line = rule.format_line(user, host.settings)
+    except RuleTooLongError:
         name = rule.script.name if rule.script else rule.program
         yield f"# {name} is too long for sudo: `keyturn sudoers {host.name} --scripts` brings it."
         return
-    if rule.beyond:
-        yield f"# With the next line, whoever has the login's key can {rule.beyond}."
+    if rule.risk:
+        yield f"# With the next line, whoever has the login's key can {rule.risk}."
     yield line
 
 
@@ -196,7 +196,7 @@ def format_install_program(host: Host) -> str:
     needed = list_scripts(granted)
     return _PROGRAM.format(
         host=host.name,
-        folder=FOLDER,
+        folder=SCRIPTS_DIRECTORY,
         files="\n".join(_files(needed)),
         rules=format_sudoers(there, granted),
         kept=" | ".join(script.path for script in needed) or "''",
@@ -206,4 +206,4 @@ def format_install_program(host: Host) -> str:
 
 def _files(needed: Iterable[Script]) -> Iterator[str]:
     for script in needed:
-        yield f"put {script.path} <<'{_END}'\n{script.file}{_END}\n"
+        yield f"put {script.path} <<'{_END}'\n{script.file_text}{_END}\n"

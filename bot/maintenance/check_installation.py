@@ -17,7 +17,7 @@ from bot.policy import NoPolicy, Policy
 from bot.policy.loader import check_access, load_policy
 from connectors.fleet import Fleet
 from connectors.permissions import find_reader
-from connectors.sessions import Sessions
+from connectors.ssh_pool import SshPool
 
 _TAIL = 500
 _KEYS = {
@@ -211,7 +211,7 @@ def _hosts(patient: Installation, policy: Policy) -> Iterator[CheckResult]:
     if not names:
         yield warning("the hosts", "there are none yet: keyturn inventory enroll adds the first")
         return
-    with closing(Fleet(policy.inventory, Sessions(patient.policy))) as fleet:
+    with closing(Fleet(policy.inventory, SshPool(patient.policy))) as fleet:
         found = sorted(check_hosts(fleet, names), key=lambda each: names.index(each.host))
     sick = [each for each in found if not each.well]
     for each in sick[:_MOST_HOSTS_TOLD]:

@@ -8,7 +8,7 @@ or format character can hide or reorder what approvers read, so it is refused.
 import re
 import unicodedata
 
-from connectors.command import clean
+from connectors.command import refuse_invisible
 
 _JOINER = re.compile("[\u200c\u200d]")  # ZERO WIDTH NON-JOINER and ZERO WIDTH JOINER
 # The flags of England, Scotland and Wales. https://www.unicode.org/reports/tr51/#Emoji_Tag_Sequences
@@ -21,11 +21,11 @@ def check_text(text: str) -> str:
     """Return *text* unchanged.
 
     Raises:
-        UncleanText: it holds a line break or another character that people cannot see.
+        InvisibleCharacterError: it holds a line break or another character that people cannot see.
     """
     if not text.isprintable():
         ordinary = find_ordinary_format(text)
-        clean("".join(text[n] for n in range(len(text)) if n not in ordinary))
+        refuse_invisible("".join(text[n] for n in range(len(text)) if n not in ordinary))
     return text
 
 
@@ -33,7 +33,7 @@ def fold_text(text: str) -> str:
     """Return *text* on one line, each run of spaces, tabs and line breaks as one space.
 
     Raises:
-        UncleanText: it holds another character that people cannot see.
+        InvisibleCharacterError: it holds another character that people cannot see.
     """
     return check_text(" ".join(text.split()))
 

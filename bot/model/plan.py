@@ -136,7 +136,7 @@ def _command(command: Command) -> Canonical:
     return {
         "argv": command.words,
         "stdin": command.stdin,
-        "trouble": command.trouble,
+        "trouble": command.error_pattern,
         "deadline": command.deadline,
-        "anew": command.anew,
+        "anew": command.new_connection,
     }

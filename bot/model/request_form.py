@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from bot.model import host_patterns
 from connectors.command import quote_text
-from runbooks import AnyRunbook, catalogue
+from runbooks import AnyRunbook, load_catalogue
 
 # What pydantic calls it, and what is to be done; in braces stands what it knows of the limit.
 _SAID: Mapping[str, str] = {
@@ -145,7 +145,7 @@ def split_words(text: str) -> list[str]:
 def find_runbook(typed: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]:
     """Return the runbook whose words stand at the beginning, and the words left over."""
     for length in range(len(typed), 0, -1):
-        runbook = catalogue().get(" ".join(typed[:length]).lower())
+        runbook = load_catalogue().get(" ".join(typed[:length]).lower())
         if runbook is not None:
             return runbook, typed[length:]
     if not typed:
@@ -205,7 +205,7 @@ def _did_you_mean(typed: Sequence[str]) -> str:
     # People mistype the words, not the values behind them, so compare equally many words.
     close = [
         words
-        for words in catalogue()
+        for words in load_catalogue()
         if difflib.SequenceMatcher(
             None, words, " ".join(typed[: len(words.split())]).lower()
         ).ratio()

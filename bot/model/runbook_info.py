@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from bot.model import request_form
 from connectors.inventory import Host
-from runbooks import AnyRunbook, catalogue
-from runbooks._catalogue import is_own, kind
+from runbooks import AnyRunbook, load_catalogue
+from runbooks._catalogue import get_kind, is_own
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def list_runbook_info(beginning: str = "", *, hosts: Iterable[Host] = ()) -> lis
     wanted = beginning.lower()
     return [
         _leaflet(words, runbook, known)
-        for words, runbook in catalogue().items()
+        for words, runbook in load_catalogue().items()
         if not wanted or words == wanted or words.startswith(f"{wanted} ")
     ]
 
@@ -67,7 +67,7 @@ def _leaflet(words: str, runbook: type[AnyRunbook], hosts: Sequence[Host]) -> Ru
     tag = blanks[0].tag
     return RunbookInfo(
         words=words,
-        kind=kind(runbook),
+        kind=get_kind(runbook),
         summary=(runbook.__doc__ or "").strip().splitlines()[0],
         usage=request_form.format_usage(runbook),
         example=f"{words} {runbook.example}",

@@ -10,10 +10,10 @@ from typing import Any
 from bot.model import host_patterns, request_form
 from bot.model.request_form import NotUnderstood
 from bot.policy import Policy, Request
+from connectors.errors import UnknownHostError
 from connectors.inventory import Host, Inventory
-from connectors.trouble import UnknownHost
 from runbooks import AnyRunbook
-from runbooks._catalogue import kind
+from runbooks._catalogue import get_kind
 
 _SECOND = 1_000_000
 
@@ -185,7 +185,7 @@ def _hosts(word: str, known: Inventory, fit: dict[str, Host], tag: str) -> list[
     if not found:
         try:
             return [known[word].name]
-        except UnknownHost as unknown:
+        except UnknownHostError as unknown:
             raise NotUnderstood(str(unknown)) from None
     return found
 
@@ -204,18 +204,18 @@ def preview_question(
     runbook = asked.runbook
     areas: dict[str, list[str]] = {}
     for host in asked.hosts:
-        area = "" if kind(runbook) == "check" else policy.area_of(host).name
+        area = "" if get_kind(runbook) == "check" else policy.area_of(host).name
         areas.setdefault(area, []).append(host)
     answers = [
         _answer(
             policy,
             Request(
                 runbook=runbook.words,
-                kind=kind(runbook),
+                kind=get_kind(runbook),
                 host=hosts[0],
                 door=door,
                 asked_by=person,
-                reversible=kind(runbook) == "check" or bool(runbook.undo),
+                reversible=get_kind(runbook) == "check" or bool(runbook.undo),
                 hosts=tuple(hosts) if len(hosts) > 1 else (),
                 now=now,
                 novel=novel,

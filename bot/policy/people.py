@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from bot.model.plain_text import check_text
-from connectors.command import clean
+from connectors.command import refuse_invisible
 from connectors.inventory import Name
 
 Text = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(check_text)]
@@ -46,7 +46,7 @@ class Subject(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     issuer: Issuer
-    subject: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(clean)]
+    subject: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(refuse_invisible)]
 
 
 class Person(BaseModel):

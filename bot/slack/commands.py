@@ -32,10 +32,10 @@ from bot.workflow.form_options import list_requestable_hosts
 from bot.workflow.preview import preview_request
 from bot.workflow.requests import InvalidRequest
 from connectors.command import quote_text
+from connectors.errors import UnknownHostError
 from connectors.inventory import Inventory
-from connectors.trouble import UnknownHost
-from runbooks import AnyRunbook, catalogue
-from runbooks._catalogue import kind
+from runbooks import AnyRunbook, load_catalogue
+from runbooks._catalogue import get_kind
 
 _NEWEST = 15
 
@@ -141,7 +141,7 @@ class Commands:
         with self._database.reading(self._policies.current().sight(person)) as tx:
             run = runs.get_run(tx, _numbered(typed, "again"))
         resubmit.check_resubmit(run)
-        return Blank(catalogue()[run.words], again=run.id)
+        return Blank(load_catalogue()[run.words], again=run.id)
 
     def _ask(self, asked: Asked) -> Message | Blank | None:
         typed = request_form.split_words(asked.said.words)
@@ -166,7 +166,7 @@ class Commands:
         if not values:
             usage = request_form.format_usage(runbook)
             raise InvalidRequest(f"say all of it: {replies.COMMAND} {replies.PRIVATELY} {usage}")
-        if kind(runbook) != "check":
+        if get_kind(runbook) != "check":
             raise InvalidRequest(
                 "only a check is answered to you alone: others approve a change, so its card is "
                 f"for everybody. Type it without {replies.PRIVATELY}"
@@ -247,7 +247,7 @@ class Commands:
         return replies.overview(
             [
                 runbook
-                for runbook in catalogue().values()
+                for runbook in load_catalogue().values()
                 if _may_ask(asked.policy, asked.person, runbook, now=now)
             ]
         )
@@ -387,7 +387,7 @@ def _nor_a_host(known: Inventory, typed: Sequence[str]) -> str:
         return ""
     try:
         known[typed[0]]
-    except UnknownHost as unknown:
+    except UnknownHostError as unknown:
         return f", and {unknown}"
     return ""
 
@@ -395,9 +395,9 @@ def _nor_a_host(known: Inventory, typed: Sequence[str]) -> str:
 def _family(typed: Sequence[str]) -> list[type[AnyRunbook]]:
     """Return the runbooks that begin with all of these words; none if the words name one."""
     said = " ".join(typed).lower()
-    if said in catalogue():
+    if said in load_catalogue():
         return []
-    return [one for words, one in catalogue().items() if words.startswith(f"{said} ")]
+    return [one for words, one in load_catalogue().items() if words.startswith(f"{said} ")]
 
 
 def _may_ask(policy: Policy, person: str, runbook: type[AnyRunbook], *, now: int) -> bool:

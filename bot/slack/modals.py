@@ -47,9 +47,9 @@ from bot.workflow.context import Policies
 from bot.workflow.form_options import FormOptions
 from bot.workflow.preview import preview_request
 from bot.workflow.requests import InvalidRequest
-from connectors.command import UncleanText, quote_text
-from runbooks import AnyRunbook, catalogue
-from runbooks._catalogue import kind
+from connectors.command import InvisibleCharacterError, quote_text
+from runbooks import AnyRunbook, load_catalogue
+from runbooks._catalogue import get_kind
 
 # Callbacks and actions, as they come back.
 FORM, CHOOSER, ABOUT_HOST = "form", "chooser", "about-host"
@@ -381,7 +381,7 @@ class Asking:
 
     async def options(self, shown: Shown, *, person: str) -> Sequence[Any]:
         """Return what may be chosen for what was typed; from memory, or after a short look."""
-        runbook = catalogue().get(shown.about.get("words", ""))
+        runbook = load_catalogue().get(shown.about.get("words", ""))
         if shown.block == HOST_BLOCK:
             hosts = await threads.answered(self._hosts, runbook, person)
             return options(hosts, shown.typed, free=False)
@@ -440,7 +440,7 @@ class Asking:
             fold_text(reason)
             given = {name: shown.values[name] for name in names if name in shown.values}
             request = request_form.parse_values(runbook, given)
-        except UncleanText as unclean:
+        except InvisibleCharacterError as unclean:
             return {BECAUSE: f"This {unclean}."}
         except InvalidValues as misfit:
             return {
@@ -498,7 +498,8 @@ class Asking:
             blank.tag for blank in request_form.list_form_fields(runbook) if blank.kind == "host"
         }
         others = {
-            tag: [found.name for found in policy.inventory.tagged(tag or None)] for tag in tags
+            tag: [found.name for found in policy.inventory.list_tagged(tag or None)]
+            for tag in tags
         }
         told = list(self._outlook(policy, runbook, host, person)) if host else []
         told += [_all_of(over)] if over and over.hosts else []
@@ -537,10 +538,10 @@ class Asking:
     ) -> View:
         may: list[type[AnyRunbook]] = []
         if host:
-            may = [one for one in catalogue().values() if self._may(one, host, person)]
+            may = [one for one in load_catalogue().values() if self._may(one, host, person)]
         groups = [
-            ("Look", [one for one in may if kind(one) == "check"]),
-            ("Change", [one for one in may if kind(one) == "change"]),
+            ("Look", [one for one in may if get_kind(one) == "check"]),
+            ("Change", [one for one in may if get_kind(one) == "change"]),
         ]
         return chooser(hosts, host, groups, about)
 
@@ -592,7 +593,7 @@ def _all_of(run: Run) -> str:
 
 
 def _asking_runbook(wanted: str) -> type[AnyRunbook]:
-    found = catalogue().get(wanted)
+    found = load_catalogue().get(wanted)
     if found is None:
         raise NotUnderstood(
             f"There is no runbook {quote_text(wanted)} any more: type /keyturn help."

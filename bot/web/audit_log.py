@@ -22,7 +22,7 @@ from bot.web.run_filter import NAMES, Wanted, wanted
 from bot.web.templating import page
 from bot.workflow.run_timeline import get_entry_facts
 from bot.workflow.unknown_filters import describe_unknown_log_names
-from connectors.command import UncleanText, clean
+from connectors.command import InvisibleCharacterError, refuse_invisible
 
 router = APIRouter()
 
@@ -150,8 +150,8 @@ def _unheard_of(request: Request, visitor: Visitor, seen: _Seen) -> dict[str, st
 
 def _unclean(kind: str) -> dict[str, str]:
     try:
-        clean(kind)
-    except UncleanText as unclean:
+        refuse_invisible(kind)
+    except InvisibleCharacterError as unclean:
         return {"kind": str(unclean)}
     return {}
 

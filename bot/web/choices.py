@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bot.model.run_states import STATUSES
 from bot.policy import Policy
 from bot.web.run_filter import GROUPS
-from runbooks import catalogue
+from runbooks import load_catalogue
 
 # Options of a list by the title of their group, "" for none; each value with what people read.
 Options = Mapping[str, Mapping[str, str]]
@@ -35,7 +35,7 @@ def list_choices(policy: Policy) -> Choices:
     return Choices(
         area={"": {area.name: area.title for area in areas}},
         person={"": {person.id: person.name for person in people}},
-        runbook={"": {words: words for words in catalogue()}},
+        runbook={"": {words: words for words in load_catalogue()}},
         state=_STATES,
         hosts=sorted(host.name for host in policy.inventory),
     )

@@ -14,8 +14,8 @@ from bot.web.auth import Visiting
 from bot.web.deps import Here
 from bot.web.diagrams import Timeline, timeline
 from bot.web.templating import page
+from connectors.errors import UnknownHostError
 from connectors.inventory import Host
-from connectors.trouble import UnknownHost
 
 router = APIRouter(prefix="/hosts")
 
@@ -78,7 +78,7 @@ def show(request: Request, parts: Here, visitor: Visiting, name: Name, days: Day
     """Show one host, with the changes of the last days on a line."""
     try:
         host = visitor.policy.inventory[name]
-    except UnknownHost as unknown:
+    except UnknownHostError as unknown:
         raise HTTPException(404, f"{unknown}."[:300]) from None
     with parts.database.reading(visitor.sight) as tx:
         standing = next(list_host_status(tx, visitor.policy, lambda one: one.name == host.name))

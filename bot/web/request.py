@@ -20,7 +20,7 @@ from bot.web.refusals import NOES, status_of
 from bot.web.templating import page
 from bot.workflow.form_options import list_requestable_hosts
 from bot.workflow.preview import preview_request
-from runbooks import AnyRunbook, catalogue
+from runbooks import AnyRunbook, load_catalogue
 
 router = APIRouter(prefix="/ask")
 
@@ -120,7 +120,7 @@ def ask(request: Request, parts: Here, visitor: Visiting, filled: Filled) -> Res
 
 
 def _runbook(words: str) -> type[AnyRunbook]:
-    known = catalogue().get(" ".join(words.lower().split()))
+    known = load_catalogue().get(" ".join(words.lower().split()))
     if known is None:
         raise HTTPException(404, "There is no such runbook: choose one from the list.")
     return known

@@ -23,7 +23,7 @@ from bot.workflow.approvals import StepUpRequired
 from bot.workflow.requests import InvalidRequest
 from bot.workflow.run_timeline import list_timeline
 from bot.workflow.run_view import RunView, Viewer, build_run_view
-from runbooks import catalogue
+from runbooks import load_catalogue
 
 router = APIRouter(prefix="/runs/{number}")
 
@@ -308,7 +308,7 @@ def _how_hosts_are_drawn(view: RunView) -> str:
 
 def _blanks(run: Run) -> list[tuple[request_form.FormField, str]]:
     """Return what of a request can be edited, with its values."""
-    known = catalogue().get(run.words)
+    known = load_catalogue().get(run.words)
     if known is None:
         return []
     return [

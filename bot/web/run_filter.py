@@ -9,7 +9,7 @@ from bot.db.saved_views import FILTERS
 from bot.db.search import RunFilter
 from bot.model.run import ENDED, STANDINGS, State
 from bot.model.times import NotATime, parse_earliest, parse_latest
-from connectors.command import UncleanText, clean
+from connectors.command import InvisibleCharacterError, refuse_invisible
 
 NAMES = FILTERS
 _UNDER_WAY = frozenset(
@@ -67,9 +67,9 @@ def wanted(query: Mapping[str, str], *, now: int) -> Wanted:
         if name not in typed:
             return None
         try:
-            return how(clean(typed[name]))
-        except (UncleanText, NotATime, KeyError, OverflowError) as trouble:
-            known = isinstance(trouble, (UncleanText, NotATime))
+            return how(refuse_invisible(typed[name]))
+        except (InvisibleCharacterError, NotATime, KeyError, OverflowError) as trouble:
+            known = isinstance(trouble, (InvisibleCharacterError, NotATime))
             problems[name] = str(trouble) if known else "is not known here: choose another"
             return None
 

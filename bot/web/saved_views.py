@@ -14,7 +14,7 @@ from bot.web.blanks import Filled
 from bot.web.deps import Here
 from bot.web.errors import refusal
 from bot.web.run_filter import canonical
-from connectors.command import UncleanText
+from connectors.command import InvisibleCharacterError
 
 router = APIRouter(prefix="/views")
 
@@ -38,7 +38,7 @@ def keep(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Resp
     query = canonical(dict(parse_qsl(form.get("query", ""), max_num_fields=20)))
     try:
         name = fold_text(form.get("name", ""))
-    except UncleanText as unclean:
+    except InvisibleCharacterError as unclean:
         return refusal(request, 422, f"The name {unclean}.")
     if not name or len(name) > saved_views.LONGEST_NAME:
         return refusal(

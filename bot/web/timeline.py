@@ -16,7 +16,7 @@ from bot.model.times import NotATime
 from bot.web.auth import Visiting
 from bot.web.deps import Here
 from bot.web.templating import page
-from connectors.command import UncleanText, clean
+from connectors.command import InvisibleCharacterError, refuse_invisible
 
 router = APIRouter()
 
@@ -93,8 +93,8 @@ def _understood(typed: Mapping[str, str], now: int, problems: dict[str, str]) ->
     zone = typed["zone"] or "UTC"
     at, reach = now, times.parse_span("30 min" if typed["at"] else "1 h")
     try:
-        clean(typed["host"])
-    except UncleanText as unclean:
+        refuse_invisible(typed["host"])
+    except InvisibleCharacterError as unclean:
         problems["hosts"] = str(unclean)
     try:
         at = times.parse_past_moment(typed["at"], now=now, zone=zone) if typed["at"] else now

@@ -19,7 +19,7 @@ from bot.workflow.context import WorkflowContext, build_policy_request
 from bot.workflow.requests import InvalidRequest
 from bot.workflow.second_factor import get_shown_factor, is_owner
 from bot.workflow.visibility import require_view
-from connectors.command import UncleanText
+from connectors.command import InvisibleCharacterError
 
 LEAST_REASON = 20
 _LONGEST = 1000
@@ -187,7 +187,7 @@ def check_reason(text: str) -> str:
 def _clean(text: str) -> str:
     try:
         said = fold_text(text)
-    except UncleanText as unclean:
+    except InvisibleCharacterError as unclean:
         raise InvalidRequest(f"what you say {unclean}") from None
     if len(said) > _LONGEST:
         raise InvalidRequest(f"that has {len(said)} characters: say it in {_LONGEST}")

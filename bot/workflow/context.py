@@ -12,10 +12,10 @@ from bot.model.run import Run
 from bot.policy import NoPolicy, Policy, Request
 from bot.workflow.dispatch import Dispatcher
 from bot.workflow.rate_limit import RateLimits
-from connectors.command import Answer, Command, Query
-from connectors.marker import Mark
-from connectors.recall import Recollection
-from runbooks import AnyRunbook, catalogue
+from connectors.command import NO_HOOKS, Answer, Command, Query, RunHooks
+from connectors.step_marker import StepMarker
+from connectors.step_status import StepStatus
+from runbooks import AnyRunbook, load_catalogue
 
 T = TypeVar("T")
 
@@ -29,11 +29,21 @@ class Policies(Protocol):
 class Fleet(Protocol):
     """Reaches the hosts; see connectors.fleet."""
 
-    def ask(self, host: str, query: Query[T], /) -> T: ...
+    def run_query(self, host: str, query: Query[T], /) -> T: ...
 
-    def tell(self, host: str, command: Command, /, *, fingerprint: str = "") -> Answer: ...
+    def run_command(
+        self,
+        host: str,
+        command: Command,
+        /,
+        *,
+        fingerprint: str = "",
+        hooks: RunHooks = NO_HOOKS,
+    ) -> Answer: ...
 
-    def recall(self, host: str, mark: Mark, /, *, fingerprint: str = "") -> Recollection: ...
+    def query_step(
+        self, host: str, marker: StepMarker, /, *, fingerprint: str = ""
+    ) -> StepStatus: ...
 
     def resolve(self, host: str, command: Command, /) -> Command: ...
 
@@ -44,7 +54,7 @@ class WorkflowContext:
     policies: Policies
     fleet: Fleet
     dispatch: Dispatcher
-    runbooks: Mapping[str, type[AnyRunbook]] = field(default_factory=catalogue)
+    runbooks: Mapping[str, type[AnyRunbook]] = field(default_factory=load_catalogue)
     # Takes what is known of a step while the log cannot be written.
     spool: Spool | None = None
     # Opens the second factors of people. Left out, it is a new one that opens none of them.

@@ -11,9 +11,9 @@ from bot.model import request_form
 from bot.model.request_form import FormField
 from bot.policy import Policy, Request
 from bot.workflow.context import Fleet, Policies
-from connectors.trouble import HostTrouble
+from connectors.errors import HostError
 from runbooks import AnyRunbook, Refused
-from runbooks._catalogue import kind
+from runbooks._catalogue import get_kind
 from runbooks._lists import LISTS, QUICK, Lister
 
 log = logging.getLogger(__name__)
@@ -130,8 +130,8 @@ class FormOptions:
 
     def _read(self, host: str, word: str, where: Mapping[str, str]) -> None:
         try:
-            found = tuple(sorted(self._lists[word](self._fleet.ask, host, where)))
-        except (HostTrouble, Refused) as trouble:
+            found = tuple(sorted(self._lists[word](self._fleet.run_query, host, where)))
+        except (HostError, Refused) as trouble:
             log.info("%s lists no %s: %s", host, word, trouble)
             return
         fresh = _REST_SECONDS if word in QUICK else _FRESH_SECONDS
@@ -162,12 +162,12 @@ def list_requestable_hosts(
     tag = next(
         (blank.tag for blank in request_form.list_form_fields(runbook) if blank.kind == "host"), ""
     )
-    for host in policy.inventory.tagged(tag or None):
+    for host in policy.inventory.list_tagged(tag or None):
         if only and host.name != only:
             continue
         request = Request(
             runbook=runbook.words,
-            kind=kind(runbook),
+            kind=get_kind(runbook),
             host=host.name,
             door=door,
             asked_by=person,

@@ -5,7 +5,7 @@ from bot.db.database import Transaction
 from bot.policy import Policy
 from bot.policy.explain import Preview, PreviewQuestion, preview_question
 from bot.workflow import approval_count
-from runbooks._catalogue import kind
+from runbooks._catalogue import get_kind
 
 
 def preview_request(
@@ -31,7 +31,7 @@ def preview_evident(
 
     now: microseconds since 1970, by the database's clock.
     """
-    if kind(meant.runbook) != "check" or "novel" in policy.mentioned:
+    if get_kind(meant.runbook) != "check" or "novel" in policy.mentioned:
         return None
     seen = preview_question(policy, meant, person=person, door=door, now=now)
     return seen if seen.at_once else None

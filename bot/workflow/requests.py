@@ -18,10 +18,10 @@ from bot.workflow import rate_limit, stop_reasons
 from bot.workflow.approval_count import get_ruling
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
-from connectors.command import UncleanText, clean
-from connectors.trouble import UnknownHost
+from connectors.command import InvisibleCharacterError, refuse_invisible
+from connectors.errors import UnknownHostError
 from runbooks import AnyRunbook
-from runbooks._catalogue import kind
+from runbooks._catalogue import get_kind
 
 LEAVE_IT_OUT = "what you typed holds a password or a key: change it now, and leave it out"
 _LONGEST_REASON = 1000
@@ -67,7 +67,7 @@ def create_request(
         policy,
         runs.NewRun(
             words=runbook.words,
-            kind=kind(type(runbook)),
+            kind=get_kind(type(runbook)),
             fields=field_texts(runbook),
             request=format_typed(runbook),
             host=runbook.target,
@@ -106,7 +106,7 @@ def create_fanout_request(
     _check_areas(policy, first, areas, spelled, timing)
     whole = runs.NewRun(
         words=first.words,
-        kind=kind(type(first)),
+        kind=get_kind(type(first)),
         fields=field_texts(first) | {"host": spelled},
         request=format_typed(first, host=spelled),
         host=first.target,
@@ -268,11 +268,11 @@ def _reads(run: Run) -> bool:
 def _check_host(policy: Policy, runbook: AnyRunbook) -> None:
     try:
         host = policy.inventory[runbook.target]
-    except UnknownHost as unknown:
+    except UnknownHostError as unknown:
         raise InvalidRequest(str(unknown)) from None
     tag = get_required_tag(type(runbook))
     if tag is not None and tag not in host.tags:
-        fit = ", ".join(sorted(other.name for other in policy.inventory.tagged(tag)))
+        fit = ", ".join(sorted(other.name for other in policy.inventory.list_tagged(tag)))
         raise InvalidRequest(
             f"{host.name} is not tagged {tag}; "
             + (f"{runbook.words} works on {fit}" if fit else f"no host is tagged {tag} yet")
@@ -293,7 +293,7 @@ def _check_areas(
 ) -> None:
     """areas: of each host that is meant, by its name."""
     several = set(areas.values())
-    looks = kind(type(runbook)) == "check" and timing is None
+    looks = get_kind(type(runbook)) == "check" and timing is None
     if len(several) > 1 and not looks:
         raise InvalidRequest(
             f"{spelled} is in several areas, and each has its own owners: ask for each by itself. "
@@ -305,7 +305,7 @@ def _check_areas(
 
 def _area_by_area(policy: Policy, runbook: AnyRunbook, areas: Mapping[str, str]) -> Iterator[str]:
     """Yield what to type for the hosts of each area, as all doors understand it."""
-    known = [host.name for host in policy.inventory.tagged(get_required_tag(type(runbook)))]
+    known = [host.name for host in policy.inventory.list_tagged(get_required_tag(type(runbook)))]
     hosts: dict[str, list[str]] = {}
     for host, area in areas.items():
         hosts.setdefault(area, []).append(host)
@@ -365,8 +365,8 @@ def _text(value: object) -> str:
 
 def _check_spelling(hosts: str) -> None:
     try:
-        clean(hosts)
-    except UncleanText as unclean:
+        refuse_invisible(hosts)
+    except InvisibleCharacterError as unclean:
         raise InvalidRequest(f"what you typed for the hosts {unclean}") from None
     if len(hosts) > _LONGEST_SPELLING:
         raise InvalidRequest(
@@ -382,14 +382,14 @@ def fold_reason(text: str) -> str:
     """
     try:
         return fold_text(text)[:_LONGEST_REASON]
-    except UncleanText as unclean:
+    except InvisibleCharacterError as unclean:
         raise InvalidRequest(f"the reason {unclean}") from None
 
 
 def _reason(text: str) -> str:
     try:
         folded = fold_text(text)
-    except UncleanText as unclean:
+    except InvisibleCharacterError as unclean:
         raise InvalidRequest(f"the reason {unclean}") from None
     if len(folded) > _LONGEST_REASON:
         raise InvalidRequest(

@@ -6,7 +6,7 @@ from bot.model import request_form
 from bot.model.run import Run
 from bot.workflow.requests import InvalidRequest
 from connectors.command import quote_text
-from runbooks import AnyRunbook, catalogue
+from runbooks import AnyRunbook, load_catalogue
 
 
 def why_not_resubmit(run: Run) -> str:
@@ -17,7 +17,7 @@ def why_not_resubmit(run: Run) -> str:
         return f"run {run.id} is an undo: ask for the undo of run {run.undo_of} once more"
     if run.timing is not None:
         return f"run {run.id} was for a schedule: ask for a schedule"
-    if run.words not in catalogue():
+    if run.words not in load_catalogue():
         return f"there is no runbook {quote_text(run.words)} any more"
     return ""
 
@@ -35,7 +35,7 @@ def resubmit_values(run: Run) -> Mapping[str, str]:
     What a field makes anew for each request, such as the moment of asking, is not kept. The host
     of a request for several is as it was typed, such as lb* or @haproxy.
     """
-    fields = catalogue()[run.words].model_fields
+    fields = load_catalogue()[run.words].model_fields
     return {
         name: value
         for name, value in run.fields.items()
@@ -53,4 +53,4 @@ def resubmit_requests(
     """
     check_resubmit(run)
     typed = [f"{name}={value}" for name, value in resubmit_values(run).items()]
-    return request_form.parse_for_hosts(catalogue()[run.words], typed, hosts)
+    return request_form.parse_for_hosts(load_catalogue()[run.words], typed, hosts)

@@ -5,7 +5,7 @@ from bot.db.database import Transaction
 from bot.db.schedules import Schedule, ScheduleState
 from bot.model.run import Run, State
 from bot.workflow.context import WorkflowContext
-from runbooks._catalogue import version
+from runbooks._catalogue import compute_version
 
 _AGAIN = "take the schedule over (schedule take {number}) to have it approved anew"
 
@@ -49,7 +49,7 @@ def check_schedule_approval(
         raise NotApproved(f"Schedule {schedule.id} was not approved: {again}")
     if (proposal.digest, proposal.fields) != (founding.digest, founding.fields):
         raise NotApproved(f"Schedule {schedule.id} is not what was approved: {again}")
-    if version(known) != proposal.runbook_version:
+    if compute_version(known) != proposal.runbook_version:
         raise NotApproved(
             f"The runbook was changed since schedule {schedule.id} was approved: {again}"
         )

@@ -14,9 +14,9 @@ from bot.workflow.approvals import NotAllowed
 from bot.workflow.context import WorkflowContext
 from bot.workflow.grant_rules import why_grant_unfit
 from bot.workflow.requests import InvalidRequest, NoSuchPerson, fold_reason
-from connectors.command import UncleanText, clean, quote_text
+from connectors.command import InvisibleCharacterError, quote_text, refuse_invisible
 from runbooks import AnyRunbook
-from runbooks._catalogue import kind
+from runbooks._catalogue import get_kind
 
 LONGEST_DAYS = 30
 MOST_AN_HOUR = 100
@@ -62,7 +62,7 @@ def _check(parts: WorkflowContext, policy: Policy, wanted: NewGrant, giver: str)
     if not 1 <= wanted.an_hour <= MOST_AN_HOUR:
         raise InvalidRequest(f"say how many an hour: from 1 to {MOST_AN_HOUR}")
     runbook = parts.runbooks.get(wanted.words)
-    if runbook is None or kind(runbook) != "change":
+    if runbook is None or get_kind(runbook) != "change":
         raise InvalidRequest(f"{wanted.words} is not a change: it needs no grant")
     if not runbook.undo:
         raise InvalidRequest(f"{wanted.words} cannot be undone, so each time takes an approval")
@@ -72,8 +72,8 @@ def _check(parts: WorkflowContext, policy: Policy, wanted: NewGrant, giver: str)
 def _check_patterns(runbook: type[AnyRunbook], wanted: NewGrant) -> None:
     for text in (wanted.hosts, *wanted.values.values()):
         try:
-            clean(text)
-        except UncleanText as unclean:
+            refuse_invisible(text)
+        except InvisibleCharacterError as unclean:
             raise InvalidRequest(f"{quote_text(text)} {unclean}") from None
         if not 1 <= len(text) <= _LONGEST:
             raise InvalidRequest(f"write each pattern in 1 to {_LONGEST} characters")

@@ -10,7 +10,7 @@ from bot.model.plain_text import fold_text
 from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import InvalidRequest, NoSuchPerson
-from connectors.command import UncleanText, quote_text
+from connectors.command import InvisibleCharacterError, quote_text
 
 # Each further one of the first three lets its holder read as well.
 SCOPES = {
@@ -86,7 +86,7 @@ def _scopes(given: Sequence[str]) -> list[str]:
 def _named(name: str) -> str:
     try:
         plain = fold_text(name)
-    except UncleanText as unclean:
+    except InvisibleCharacterError as unclean:
         raise InvalidRequest(f"the name {unclean}") from None
     if len(plain) > _LONGEST_NAME:
         raise InvalidRequest(f"the name has {len(plain)} characters: say it in {_LONGEST_NAME}")

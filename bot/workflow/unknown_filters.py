@@ -10,7 +10,7 @@ from bot.db.database import Transaction
 from bot.db.search import RunFilter
 from bot.model import host_patterns
 from bot.policy import Policy
-from runbooks import catalogue
+from runbooks import load_catalogue
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ def _strangers(
         yield "person", f"“{person}” is not in the policy, {book.person}" + _meant(person, people)
     if host and not _fits(host, hosts) and book.never(tx, RunFilter(host=host)):
         yield "host", f"no host “{host}” is in the inventory, {book.host}" + _meant(host, hosts)
-    if words and words not in catalogue() and _never_asked(tx, RunFilter(words=words)):
+    if words and words not in load_catalogue() and _never_asked(tx, RunFilter(words=words)):
         said = f"there is no runbook “{words}”, and none was ever asked for"
-        yield "runbook", said + _meant(words, catalogue())
+        yield "runbook", said + _meant(words, load_catalogue())
     areas = policy.household.areas
     if area and area not in areas and _never_asked(tx, RunFilter(area=area)):
         said = f"there is no area “{area}”, and nothing was ever asked for in one"

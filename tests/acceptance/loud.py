@@ -11,7 +11,7 @@ from bot.db import runs
 from bot.db.database import Database, Transaction
 from bot.execution.live_output import LiveOutputWriter
 from bot.model.run import Origin, Run, State
-from connectors.hearing import Ear
+from connectors.wrapper import LineSplitter
 from tests.bot.web.exhibits import approved, asked, running, waiting
 
 HOSTS = 200
@@ -58,7 +58,7 @@ def speaking(database: Database, parts: Sequence[Run]) -> Generator[Said]:
     """
     over, said, listening = threading.Event(), Said(), LiveOutputWriter(database)
 
-    def speak(ears: Sequence[Ear]) -> None:
+    def speak(ears: Sequence[LineSplitter]) -> None:
         total, began = 0, time.monotonic()
         while not over.wait(began + total / _LINES * _SECONDS - time.monotonic()):
             lines = [b"line %d of what a host has to say\n" % (total + n) for n in range(_LINES)]
@@ -77,11 +77,13 @@ def speaking(database: Database, parts: Sequence[Run]) -> Generator[Said]:
             talking.join()
 
 
-def _ears(steps: ExitStack, listening: LiveOutputWriter, parts: Sequence[Run]) -> Iterator[Ear]:
+def _ears(
+    steps: ExitStack, listening: LiveOutputWriter, parts: Sequence[Run]
+) -> Iterator[LineSplitter]:
     """Yield what hears the first step of each, up to when those steps are over."""
     for part in parts:
-        steps.enter_context(listening.to(part.id, 1))
-        ear = Ear(b"begins")
+        _, listener = steps.enter_context(listening.to(part.id, 1))
+        ear = LineSplitter(b"begins", listener)
         ear.add(b"begins\n")
         yield ear
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from connectors.errors import CommandError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
-from connectors.trouble import CommandFailed
+from connectors.ssh_pool import SshPool
 from runbooks.bots_top import BotsTop
 from tests.playground.nginx import Nginx
 from tests.playground.sshd import Sshd
@@ -30,7 +30,7 @@ def nginx() -> Iterator[Nginx]:
 def fleet(sshd: Sshd, nginx: Nginx) -> Iterator[Fleet]:
     files = f"{nginx.directory}/access.log*"
     entry = sshd.inventory_entry(area="web", settings={"access_log.files": files})
-    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), Sessions(Path("/")))
+    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), SshPool(Path("/")))
     yield fleet
     fleet.close()
 
@@ -41,7 +41,7 @@ def test_requests_are_counted_by_agent_also_in_rotated_files(fleet: Fleet, nginx
     log = nginx.directory / "access.log"
     with log.open("rb") as plain, gzip.open(f"{log}.2.gz", "wb") as packed:
         shutil.copyfileobj(plain, packed)
-    report = LOOK.report(LOOK.read(fleet.ask))
+    report = LOOK.report(LOOK.read(fleet.run_query))
     assert report.table is not None
     assert {(row[1], row[3], row[5]) for row in report.table.rows} >= {
         ("4", "0%", "ada/1"),
@@ -51,7 +51,7 @@ def test_requests_are_counted_by_agent_also_in_rotated_files(fleet: Fleet, nginx
 
 def test_one_who_pretends_to_be_a_search_engine_is_told_apart(fleet: Fleet, nginx: Nginx):
     nginx.get("/", "Mozilla/5.0 (compatible; Googlebot/2.1)")
-    report = LOOK.report(LOOK.read(fleet.ask))
+    report = LOOK.report(LOOK.read(fleet.run_query))
     assert any("says it is Googlebot and is not" in finding for finding in report.findings)
 
 
@@ -59,5 +59,5 @@ def test_a_host_whose_logs_are_elsewhere_says_so(fleet: Fleet, nginx: Nginx):
     nginx.stop()
     for log in nginx.directory.glob("access.log*"):
         log.unlink()
-    with pytest.raises(CommandFailed, match=r"set access_log\.files"):
-        LOOK.read(fleet.ask)
+    with pytest.raises(CommandError, match=r"set access_log\.files"):
+        LOOK.read(fleet.run_query)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from connectors import agents
+from connectors import nginx_agents
+from connectors.errors import CommandError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
-from connectors.trouble import CommandFailed
+from connectors.ssh_pool import SshPool
 from runbooks import Refused
 from runbooks.agents_block import BlockAgent
 from runbooks.agents_unblock import UnblockAgent
@@ -40,7 +40,7 @@ def fleet(sshd: Sshd, nginx: Nginx) -> Iterator[Fleet]:
         "nginx.agents": f"{nginx.directory}/keyturn-agents.conf",
     }
     entry = sshd.inventory_entry(area="web", settings=settings)
-    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), Sessions(Path("/")))
+    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), SshPool(Path("/")))
     yield fleet
     fleet.close()
 
@@ -72,25 +72,28 @@ def test_an_agent_is_let_in_and_the_others_stay_refused(fleet: Fleet, nginx: Ngi
     answered(nginx, "C++ Crawler", 403)
     take_back(fleet, UNBLOCK, plan)
     answered(nginx, "Evil.Bot/2", 403)
-    assert fleet.ask("web1", agents.agents()).refused == ("C++ Crawler", "Evil.Bot/2")
+    assert fleet.run_query("web1", nginx_agents.query_agents()).refused == (
+        "C++ Crawler",
+        "Evil.Bot/2",
+    )
 
 
 def test_what_nginx_does_not_take_is_put_back_and_never_loaded(fleet: Fleet, nginx: Nginx):
-    plan = BLOCK.plan(BLOCK.read(fleet.ask))
+    plan = BLOCK.plan(BLOCK.read(fleet.run_query))
     (nginx.conf_d / "broken.conf").write_text("nonsense;\n")
-    with pytest.raises(CommandFailed, match="nothing was changed"):
-        fleet.tell("web1", plan.steps[0].do)
+    with pytest.raises(CommandError, match="nothing was changed"):
+        fleet.run_command("web1", plan.steps[0].do)
     (nginx.conf_d / "broken.conf").unlink()
-    assert fleet.ask("web1", agents.agents()).refused == ()
+    assert fleet.run_query("web1", nginx_agents.query_agents()).refused == ()
     assert nginx.get("/", "Evil.Bot/2") == 200
 
 
 def test_an_nginx_that_does_not_run_is_said_to_and_its_list_stays(fleet: Fleet, nginx: Nginx):
-    plan = BLOCK.plan(BLOCK.read(fleet.ask))
+    plan = BLOCK.plan(BLOCK.read(fleet.run_query))
     nginx.stop()
-    with pytest.raises(CommandFailed, match="nginx does not run: nothing was changed"):
-        fleet.tell("web1", plan.steps[0].do)
-    assert fleet.ask("web1", agents.agents()).refused == ()
+    with pytest.raises(CommandError, match="nginx does not run: nothing was changed"):
+        fleet.run_command("web1", plan.steps[0].do)
+    assert fleet.run_query("web1", nginx_agents.query_agents()).refused == ()
 
 
 def test_a_host_that_heeds_no_list_is_told_how_to(sshd: Sshd):
@@ -98,7 +101,7 @@ def test_a_host_that_heeds_no_list_is_told_how_to(sshd: Sshd):
         entry = sshd.inventory_entry(
             area="web", settings={"nginx.config": str(nginx.configuration)}
         )
-        fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), Sessions(Path("/")))
+        fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), SshPool(Path("/")))
         with pytest.raises(Refused, match="put `include"):
-            BLOCK.plan(BLOCK.read(fleet.ask))
+            BLOCK.plan(BLOCK.read(fleet.run_query))
         fleet.close()

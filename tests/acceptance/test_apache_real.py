@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from connectors import apache as dialect
+from connectors import apache_agents as dialect
+from connectors.errors import CommandError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
-from connectors.trouble import CommandFailed
+from connectors.ssh_pool import SshPool
 from runbooks import Refused
 from runbooks.agents_block import BlockAgent
 from runbooks.agents_unblock import UnblockAgent
@@ -42,7 +42,7 @@ def fleet(sshd: Sshd, apache: Apache) -> Iterator[Fleet]:
         "access_log.files": f"{apache.directory}/access.log*",
     }
     entry = sshd.inventory_entry(area="web", settings=settings)
-    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), Sessions(Path("/")))
+    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), SshPool(Path("/")))
     yield fleet
     fleet.close()
 
@@ -73,27 +73,27 @@ def test_an_agent_is_let_in_and_the_others_stay_refused(fleet: Fleet, apache: Ap
     answered(apache, "C++ Crawler", 403)
     take_back(fleet, UNBLOCK, plan)
     answered(apache, "Evil.Bot/2", 403)
-    assert fleet.ask("web1", dialect.agents()).refused == ("C++ Crawler", "Evil.Bot/2")
+    assert fleet.run_query("web1", dialect.query_agents()).refused == ("C++ Crawler", "Evil.Bot/2")
 
 
 def test_what_apache_does_not_take_is_put_back_and_never_loaded(fleet: Fleet, apache: Apache):
-    plan = BLOCK.plan(BLOCK.read(fleet.ask))
+    plan = BLOCK.plan(BLOCK.read(fleet.run_query))
     (apache.conf_d / "broken.conf").write_text("Nonsense\n")
-    with pytest.raises(CommandFailed, match="its configuration: nothing changed"):
-        fleet.tell("web1", fleet.resolve("web1", plan.steps[0].do))
+    with pytest.raises(CommandError, match="its configuration: nothing changed"):
+        fleet.run_command("web1", fleet.resolve("web1", plan.steps[0].do))
     (apache.conf_d / "broken.conf").unlink()
-    assert fleet.ask("web1", dialect.agents()).refused == ()
+    assert fleet.run_query("web1", dialect.query_agents()).refused == ()
     assert apache.get("Evil.Bot/2") == 200
 
 
 def test_an_apache_that_does_not_run_is_not_started_and_its_list_stays(
     fleet: Fleet, apache: Apache
 ):
-    plan = BLOCK.plan(BLOCK.read(fleet.ask))
+    plan = BLOCK.plan(BLOCK.read(fleet.run_query))
     apache.stop()
-    with pytest.raises(CommandFailed, match="Apache does not run: nothing was changed"):
-        fleet.tell("web1", fleet.resolve("web1", plan.steps[0].do))
-    assert fleet.ask("web1", dialect.agents()).refused == ()
+    with pytest.raises(CommandError, match="Apache does not run: nothing was changed"):
+        fleet.run_command("web1", fleet.resolve("web1", plan.steps[0].do))
+    assert fleet.run_query("web1", dialect.query_agents()).refused == ()
     with pytest.raises(OSError, match="refused"):
         apache.get("anybody")
 
@@ -101,13 +101,13 @@ def test_an_apache_that_does_not_run_is_not_started_and_its_list_stays(
 def test_a_host_that_heeds_no_list_is_told_how_to(fleet: Fleet, apache: Apache):
     (apache.conf_d / "keyturn-agents.conf").unlink()
     with pytest.raises(Refused, match="no server of apache on web1 heeds our list: make an empty"):
-        BLOCK.plan(BLOCK.read(fleet.ask))
+        BLOCK.plan(BLOCK.read(fleet.run_query))
 
 
 def test_its_log_is_counted_too(fleet: Fleet, apache: Apache):
     carry_out(fleet, BLOCK)
     answered(apache, "Evil.Bot/2", 403)
     look = BotsTop.model_validate({"host": "web1"})
-    report = look.report(look.read(fleet.ask))
+    report = look.report(look.read(fleet.run_query))
     assert report.table is not None
     assert "Evil.Bot/2" in {row[5] for row in report.table.rows}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from connectors.errors import CommandError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
-from connectors.trouble import CommandFailed
+from connectors.ssh_pool import SshPool
 from runbooks import Report
 from runbooks.cert_check import CertCheck
 from tests.playground.daemon import Daemon, free_port, program
@@ -54,14 +54,14 @@ class TlsServer(Daemon):
 @pytest.fixture
 def fleet(sshd: Sshd) -> Iterator[Fleet]:
     entry = sshd.inventory_entry(area="web")
-    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), Sessions(Path("/")))
+    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), SshPool(Path("/")))
     yield fleet
     fleet.close()
 
 
 def checked(fleet: Fleet, port: int, name: str = "") -> Report:
     check = CertCheck.model_validate({"host": "web1", "port": port, "server_name": name})
-    return check.report(check.read(fleet.ask))
+    return check.report(check.read(fleet.run_query))
 
 
 def test_a_certificate_is_read_with_its_names_and_its_end(fleet: Fleet):
@@ -105,5 +105,5 @@ def test_a_port_that_speaks_no_tls_is_said_to(fleet: Fleet, sshd: Sshd):
 
 
 def test_a_port_that_nobody_listens_at_is_an_error(fleet: Fleet):
-    with pytest.raises(CommandFailed, match="nothing listens at port"):
+    with pytest.raises(CommandError, match="nothing listens at port"):
         checked(fleet, free_port("127.0.0.1"))

@@ -25,7 +25,7 @@ from bot.workflow.context import WorkflowContext
 from connectors.command import Shell
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
+from connectors.ssh_pool import SshPool
 from tests.bot.audit.test_verification import entries_of, rewrite
 from tests.bot.office import ByHand, an_office
 from tests.playground.sshd import Sshd
@@ -77,7 +77,7 @@ def _listening(place: Path, journal: Path) -> Generator[None]:
 
 def _fleet(host: Sshd) -> Fleet:
     inventory = Inventory.model_validate({"hosts": {"lb1": host.inventory_entry(area="edge")}})
-    return Fleet(inventory, Sessions(host.directory))
+    return Fleet(inventory, SshPool(host.directory))
 
 
 def test_the_hosts_own_log_shows_every_cut_that_took_what_was_done_there(
@@ -104,7 +104,7 @@ def test_the_hosts_own_log_shows_every_cut_that_took_what_was_done_there(
             sent.seq, sent.hash, sent.at, sealed.facts["public"], sent.signature
         )
         note = f"run {number} step 1: {point.line}"
-        fleet.tell("lb1", replace(Shell(("true",)), note=note))
+        fleet.run_command("lb1", replace(Shell(("true",)), note=note))
     fleet.close()
     points = _read_when_there(tmp_path / "journal", 5)
     assert [point.seq for point in points] == [2, 6, 10, 14, 18]

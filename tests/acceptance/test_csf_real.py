@@ -20,12 +20,12 @@ import pytest
 
 from connectors import csf, csf_list
 from connectors.command import Query, Shell
-from connectors.feed import Feeds
+from connectors.errors import CommandError, HostError, UnreachableError
+from connectors.fetcher import Fetcher
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
-from connectors.transport import Limits
-from connectors.trouble import CommandFailed, HostTrouble, Unreachable
+from connectors.ssh_pool import SshPool
+from connectors.ssh_transport import SshLimits
 from runbooks import NoUndo, Plan, Refused
 from runbooks.csf_pingdom_refresh import RefreshPingdom
 from runbooks.csf_pingdom_show import ShowPingdom
@@ -72,7 +72,7 @@ def fleet_of(host: CsfHost, mirror: Mirror) -> Fleet:
     files = mirror.authority.parent
     return Fleet(
         Inventory.model_validate({"hosts": {"web1": entry}}),
-        Sessions(files, limits=Limits(connect=0.5), feeds=Feeds(files, keep=0)),
+        SshPool(files, limits=SshLimits(connect=0.5), fetcher=Fetcher(files, cache_seconds=0)),
     )
 
 
@@ -117,12 +117,12 @@ def test_the_probes_are_let_in_and_taken_out_again(
 ):
     web1.configure(LF_IPSET=sets)
     web1.restart()
-    assert not SHOW.report(SHOW.read(fleet.ask)).healthy
+    assert not SHOW.report(SHOW.read(fleet.run_query)).healthy
     plan = carry_out(fleet, REFRESH)
     assert in_kernel(web1) == ALL
     assert len(web1.own.read_text().splitlines()) == len(ALL) + 1
     assert (web1.etc / "csf.allow").read_text() == f"{ALLOW}Include {web1.own}\n"
-    assert SHOW.report(SHOW.read(fleet.ask)).healthy
+    assert SHOW.report(SHOW.read(fleet.run_query)).healthy
     take_back(fleet, REFRESH, plan)
     assert in_kernel(web1) == set()
     assert web1.own.read_text() == ""
@@ -144,7 +144,7 @@ def test_what_changed_at_pingdom_is_changed_and_nothing_else(
 def test_where_nothing_changed_nothing_is_written_and_nobody_is_asked(web1: CsfHost, fleet: Fleet):
     carry_out(fleet, REFRESH)
     before = (web1.own.stat(), web1.restarts)
-    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
     assert plan == Plan("web1 lets in all 140 addresses of Pingdom's probes")
     assert (web1.own.stat(), web1.restarts) == before
 
@@ -157,24 +157,24 @@ def test_a_flushed_firewall_is_said_to_be_off_and_turned_on_only_by_a_word_of_it
         for words in (("-P", "INPUT", "ACCEPT"), ("-F",), ("-X",)):
             web1.inside(table, *words)
     before = web1.restarts
-    report = SHOW.report(SHOW.read(fleet.ask))
+    report = SHOW.report(SHOW.read(fleet.run_query))
     assert report.summary == "the firewall of web1 is off: csf's rules are not loaded"
     with pytest.raises(Refused, match="start=firewall"):
-        REFRESH.plan(REFRESH.read(fleet.ask))
+        REFRESH.plan(REFRESH.read(fleet.run_query))
     assert web1.restarts == before
     plan = carry_out(fleet, RefreshPingdom.model_validate({"host": "web1", "start": "firewall"}))
     assert plan.steps[1].title == "Turn the firewall on, with Keyturn's list replaced"
     assert in_kernel(web1) == ALL
     assert "-j LOCALINPUT" in web1.inside("iptables", "-S", "INPUT")
-    assert SHOW.report(SHOW.read(fleet.ask)).healthy
+    assert SHOW.report(SHOW.read(fleet.run_query)).healthy
 
 
 def test_rules_that_were_flushed_are_put_back(web1: CsfHost, fleet: Fleet):
     carry_out(fleet, REFRESH)
     web1.inside("iptables", "-F", "ALLOWIN")
-    assert "40 of 140" in SHOW.report(SHOW.read(fleet.ask)).summary
+    assert "40 of 140" in SHOW.report(SHOW.read(fleet.run_query)).summary
     plan = carry_out(fleet, REFRESH)
-    assert plan.because == "The list is right, but 100 of its 140 addresses are not in force"
+    assert plan.current_state == "The list is right, but 100 of its 140 addresses are not in force"
     assert in_kernel(web1) == ALL
 
 
@@ -197,8 +197,8 @@ def test_forty_bad_documents_change_nothing_on_the_host(
     assert len(bad) >= 40
     for document in bad:
         mirror.replies["/feed"] = document
-        with pytest.raises((HostTrouble, Refused)):
-            REFRESH.plan(REFRESH.read(fleet.ask))
+        with pytest.raises((HostError, Refused)):
+            REFRESH.plan(REFRESH.read(fleet.run_query))
     assert (web1.own.stat(), web1.own.read_text(), web1.restarts, in_kernel(web1)) == before
 
 
@@ -208,7 +208,7 @@ def test_a_feed_with_one_odd_item_changes_nothing_and_says_so(
     carry_out(fleet, REFRESH)
     for odd in ODD_ITEMS.values():
         mirror.replies["/feed"] = answer(feed(FOURS, SIXES, odd).encode())
-        plan = REFRESH.plan(REFRESH.read(fleet.ask))
+        plan = REFRESH.plan(REFRESH.read(fleet.run_query))
         assert not plan.steps
         assert [note for note in plan.notes if "Skipped in Pingdom's feed: probe 101" in note]
     assert in_kernel(web1) == ALL
@@ -216,7 +216,7 @@ def test_a_feed_with_one_odd_item_changes_nothing_and_says_so(
 
 def tell(fleet: Fleet, plan: Plan, *numbers: int) -> None:
     for n in numbers:
-        fleet.tell("web1", plan.steps[n - 1].do)
+        fleet.run_command("web1", plan.steps[n - 1].do)
 
 
 def watching(host: CsfHost) -> int:
@@ -235,34 +235,36 @@ def let_time_run_out(process: int) -> None:
 def test_a_firewall_that_locks_us_out_is_put_back_by_the_host_itself(web1: CsfHost, fleet: Fleet):
     """Somebody has taken port 22 out of csf.conf and not restarted csf: loading our list does."""
     web1.configure(TCP_IN="80,443")
-    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
     tell(fleet, plan, 1, 2)
     assert not lets_us_in(web1)
-    assert fleet.ask("web1", HELLO) == "hello", "the warm connection would have noticed nothing"
-    with pytest.raises(Unreachable):
+    assert fleet.run_query("web1", HELLO) == "hello", (
+        "the warm connection would have noticed nothing"
+    )
+    with pytest.raises(UnreachableError):
         tell(fleet, plan, 3)
     let_time_run_out(watching(web1))
     assert lets_us_in(web1)
     assert web1.own.read_text() == ""
     assert not (web1.etc / "keyturn.watch").exists()
-    assert work_of(REFRESH.plan(REFRESH.read(fleet.ask))) == work_of(plan)
+    assert work_of(REFRESH.plan(REFRESH.read(fleet.run_query))) == work_of(plan)
 
 
 def test_over_the_warm_connection_it_would_have_been_kept_and_we_locked_out(
     web1: CsfHost, fleet: Fleet
 ):
     web1.configure(TCP_IN="80,443")
-    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
     tell(fleet, plan, 1, 2)
     process, keep = watching(web1), plan.steps[2].do
     assert isinstance(keep, Shell)
-    fleet.tell("web1", replace(keep, anew=False))
+    fleet.run_command("web1", replace(keep, new_connection=False))
     let_time_run_out(process)
     assert not lets_us_in(web1)
 
 
 def test_a_list_that_is_kept_stays(web1: CsfHost, fleet: Fleet):
-    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
     tell(fleet, plan, 1, 2)
     process = watching(web1)
     tell(fleet, plan, 3)
@@ -272,11 +274,11 @@ def test_a_list_that_is_kept_stays(web1: CsfHost, fleet: Fleet):
 
 
 def test_a_list_that_is_kept_too_late_is_gone_and_said_to_be(web1: CsfHost, fleet: Fleet):
-    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
     tell(fleet, plan, 1, 2)
     let_time_run_out(watching(web1))
     for step in (3, 2):
-        with pytest.raises(CommandFailed, match="has put the one of before back"):
+        with pytest.raises(CommandError, match="has put the one of before back"):
             tell(fleet, plan, step)
     assert in_kernel(web1) == set()
     assert web1.own.read_text() == ""
@@ -285,19 +287,19 @@ def test_a_list_that_is_kept_too_late_is_gone_and_said_to_be(web1: CsfHost, flee
 def test_the_time_does_run_out(mirror: Mirror):
     with CsfHost(probation=1) as host, closing(fleet_of(host, mirror)) as fleet:
         host.restart()
-        tell(fleet, REFRESH.plan(REFRESH.read(fleet.ask)), 1)
+        tell(fleet, REFRESH.plan(REFRESH.read(fleet.run_query)), 1)
         soon(lambda: host.restarts == 2 and not (host.etc / "keyturn.watch").exists())
 
 
 def test_while_a_list_is_on_probation_no_other_is_begun(web1: CsfHost, fleet: Fleet):
-    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
     tell(fleet, plan, 1, 2)
     with pytest.raises(Refused, match="a list is on probation on this host"):
-        REFRESH.plan(REFRESH.read(fleet.ask))
-    with pytest.raises(CommandFailed, match="on probation already"):
+        REFRESH.plan(REFRESH.read(fleet.run_query))
+    with pytest.raises(CommandError, match="on probation already"):
         tell(fleet, plan, 1)
     tell(fleet, plan, 3)
-    assert not REFRESH.plan(REFRESH.read(fleet.ask)).steps
+    assert not REFRESH.plan(REFRESH.read(fleet.run_query)).steps
 
 
 def test_after_a_restart_of_the_host_a_forgotten_probation_hinders_nobody(
@@ -309,52 +311,52 @@ def test_after_a_restart_of_the_host_a_forgotten_probation_hinders_nobody(
 
 
 def test_a_run_that_stopped_half_way_can_be_taken_back(web1: CsfHost, fleet: Fleet):
-    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
     tell(fleet, plan, 1, 2)
     for step in reversed(plan.steps[:2]):
         assert not isinstance(step.undo, NoUndo)
-        fleet.tell("web1", step.undo)
+        fleet.run_command("web1", step.undo)
     assert in_kernel(web1) == set()
-    assert work_of(REFRESH.plan(REFRESH.read(fleet.ask))) == work_of(plan)
+    assert work_of(REFRESH.plan(REFRESH.read(fleet.run_query))) == work_of(plan)
 
 
 def test_a_list_that_was_cut_on_its_way_is_not_used(web1: CsfHost, fleet: Fleet):
-    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
     tell(fleet, plan, 1)
     load = plan.steps[1].do
     assert isinstance(load, Shell)
-    with pytest.raises(CommandFailed, match="not the list that was approved"):
-        fleet.tell("web1", replace(load, stdin=load.stdin[:300]))
+    with pytest.raises(CommandError, match="not the list that was approved"):
+        fleet.run_command("web1", replace(load, stdin=load.stdin[:300]))
     assert web1.own.read_text() == ""
     assert web1.restarts == 1
 
 
 def test_csf_that_is_disabled_meanwhile_is_a_failure(web1: CsfHost, fleet: Fleet):
-    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    plan = REFRESH.plan(REFRESH.read(fleet.run_query))
     tell(fleet, plan, 1)
     (web1.etc / "csf.disable").touch()
-    with pytest.raises(CommandFailed, match="enable it with csf -e first"):
+    with pytest.raises(CommandError, match="enable it with csf -e first"):
         tell(fleet, plan, 2)
     with pytest.raises(Refused, match="csf is disabled"):
-        REFRESH.plan(REFRESH.read(fleet.ask))
+        REFRESH.plan(REFRESH.read(fleet.run_query))
 
 
 def test_a_host_without_csf_says_so(web1: CsfHost, fleet: Fleet):
     web1.program.unlink()
-    with pytest.raises(CommandFailed, match=r"csf is not where csf\.program says"):
-        REFRESH.read(fleet.ask)
+    with pytest.raises(CommandError, match=r"csf is not where csf\.program says"):
+        REFRESH.read(fleet.run_query)
 
 
 def test_cpanel_and_lists_from_elsewhere_are_warned_of(web1: CsfHost, fleet: Fleet):
     web1.configure(GLOBAL_ALLOW="https://example.com/allow.txt")
     web1.cpanel.mkdir()
     carry_out(fleet, REFRESH)
-    warned = SHOW.report(SHOW.read(fleet.ask))
+    warned = SHOW.report(SHOW.read(fleet.run_query))
     assert "GLOBAL_ALLOW" in warned.findings[0]
     assert "commondomains does not list pingdom.com" in warned.findings[1]
     web1.configure()
     (web1.cpanel / "commondomains").write_text("example.com\nPingdom.com\n")
-    assert SHOW.report(SHOW.read(fleet.ask)).healthy
+    assert SHOW.report(SHOW.read(fleet.run_query)).healthy
 
 
 # What could leave a part of a list behind: all that touches files, and beginning a program.
@@ -365,17 +367,17 @@ _CALLS = (
 
 def test_a_writer_that_is_killed_leaves_the_old_list_or_the_new_one(tmp_path: Path):
     """Kill it at its first system call, its second, and so on, until it ends by itself."""
-    old = csf_list.listing([ip_address(four) for four in FOURS[:10]], "pingdom")
-    new = csf_list.listing([ip_address(each) for each in ALL], "pingdom")
+    old = csf_list.format_list([ip_address(four) for four in FOURS[:10]], "pingdom")
+    new = csf_list.format_list([ip_address(each) for each in ALL], "pingdom")
     (tmp_path / "csf.conf").touch()
     own = tmp_path / "keyturn.allow"
     own.write_text(old)
     settings = {"csf.directory": str(tmp_path), "csf.program": "/bin/true"}
     begin, load = (
-        command.resolved(settings, sudo=False)
+        command.resolve(settings, sudo=False)
         for command in (
-            csf_list.begin_probation(new, restart="-r"),
-            csf_list.load(new, restart="-r"),
+            csf_list.start_probation(new, restart="-r"),
+            csf_list.load_list(new, restart="-r"),
         )
     )
     environment = {"PATH": PATH, "LC_ALL": "C"}
@@ -424,10 +426,10 @@ def test_without_the_renaming_a_part_of_the_list_would_be_left(tmp_path: Path):
 
 
 def test_what_the_host_says_is_what_was_recorded(web1: CsfHost, fleet: Fleet):
-    firewall = fleet.ask("web1", csf.firewall())
-    assert {ip_address("127.0.0.1"), ip_address(web1.address)} <= firewall.mine
-    assert firewall.include == f"Include {web1.own}"
-    assert firewall.included
+    firewall = fleet.run_query("web1", csf.query_firewall())
+    assert {ip_address("127.0.0.1"), ip_address(web1.address)} <= firewall.own_addresses
+    assert firewall.include_line == f"Include {web1.own}"
+    assert firewall.is_included
     assert firewall.allow["tcp|in|d=443|s=198.51.100.12"] == (
         "web only - Sat Nov 21 08:19:33 2026"
     )

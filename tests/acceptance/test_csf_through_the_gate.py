@@ -13,9 +13,9 @@ from bot.db.database import Database
 from bot.model.run import Run, State
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
-from connectors.feed import Feeds
+from connectors.fetcher import Fetcher
 from connectors.fleet import Fleet
-from connectors.sessions import Sessions
+from connectors.ssh_pool import SshPool
 from runbooks.csf_pingdom_refresh import RefreshPingdom
 from tests.bot.office import WEB, ByHand
 from tests.feeds import FOURS, SIXES, feed
@@ -48,7 +48,8 @@ class Gate:
         migrations.upgrade_schema(database)
         self.database, self.queue = database, ByHand()
         self.fleet = Fleet(
-            policies.current().inventory, Sessions(directory, feeds=Feeds(directory, keep=0))
+            policies.current().inventory,
+            SshPool(directory, fetcher=Fetcher(directory, cache_seconds=0)),
         )
         self.workflow = Workflow(WorkflowContext(database, policies, self.fleet, self.queue))
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from connectors import disk_write
+from connectors.errors import CommandError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
-from connectors.trouble import CommandFailed
+from connectors.ssh_pool import SshPool
 from runbooks import NoUndo
-from runbooks.disk_write_test import Found, TryDiskWrite
+from runbooks.disk_write_test import DirectoryReading, MeasureDiskWrite
 from tests.plans import work_of
 from tests.playground.sshd import Sshd
 
@@ -38,38 +38,38 @@ def directory() -> Iterator[Path]:
 @pytest.fixture
 def fleet(sshd: Sshd) -> Iterator[Fleet]:
     entry = sshd.inventory_entry(area="storage")
-    fleet = Fleet(Inventory.model_validate({"hosts": {"nas1": entry}}), Sessions(Path("/")))
+    fleet = Fleet(Inventory.model_validate({"hosts": {"nas1": entry}}), SshPool(Path("/")))
     yield fleet
     fleet.close()
 
 
-def on_a_calm_host(found: Found) -> Found:
+def on_a_calm_host(found: DirectoryReading) -> DirectoryReading:
     """Say that the host is calm: where tests run, it need not be."""
-    return replace(found, place=replace(found.place, load=0.0, waited=0.0))
+    return replace(found, directory=replace(found.directory, load=0.0, io_wait=0.0))
 
 
 def test_a_disk_is_tried_and_nothing_is_left_but_the_result(fleet: Fleet, directory: Path):
     values = {"host": "nas1", "directory": str(directory), "mib": 8}
-    change = TryDiskWrite.model_validate(values)
-    plan = change.plan(on_a_calm_host(change.read(fleet.ask)))
+    change = MeasureDiskWrite.model_validate(values)
+    plan = change.plan(on_a_calm_host(change.read(fleet.run_query)))
     (step,) = plan.steps
-    assert "copied" in fleet.tell("nas1", fleet.resolve("nas1", step.do)).out
+    assert "copied" in fleet.run_command("nas1", fleet.resolve("nas1", step.do)).out
     assert list(directory.iterdir()) == []
-    proof = change.plan(change.read(fleet.ask))
+    proof = change.plan(change.read(fleet.run_query))
     assert not proof.steps
-    assert proof.because.startswith(f"8 MiB were written to {directory} in ")
+    assert proof.current_state.startswith(f"8 MiB were written to {directory} in ")
     assert not isinstance(step.undo, NoUndo)
-    fleet.tell("nas1", fleet.resolve("nas1", step.undo))
-    assert work_of(change.plan(on_a_calm_host(change.read(fleet.ask)))) == work_of(plan)
+    fleet.run_command("nas1", fleet.resolve("nas1", step.undo))
+    assert work_of(change.plan(on_a_calm_host(change.read(fleet.run_query)))) == work_of(plan)
 
 
 def test_a_directory_that_others_may_write_to_is_refused_by_the_host_as_well(
     fleet: Fleet, directory: Path
 ):
     directory.chmod(0o777)
-    assert not fleet.ask("nas1", disk_write.place(str(directory))).of_root
-    with pytest.raises(CommandFailed, match="others than root may write"):
-        fleet.tell("nas1", disk_write.write(str(directory), mib=4, seconds=30))
+    assert not fleet.run_query("nas1", disk_write.query_directory(str(directory))).is_root_owned
+    with pytest.raises(CommandError, match="others than root may write"):
+        fleet.run_command("nas1", disk_write.write_test_file(str(directory), mib=4, seconds=30))
     assert list(directory.iterdir()) == []
 
 
@@ -83,13 +83,13 @@ def test_a_file_system_that_fills_up_is_said_to_and_emptied_again(fleet: Fleet, 
     if done.returncode:
         pytest.skip("no loop device can be mounted here")
     try:
-        with pytest.raises(CommandFailed, match="the file system has no room for it"):
-            fleet.tell("nas1", disk_write.write(str(mounted), mib=64, seconds=30))
+        with pytest.raises(CommandError, match="the file system has no room for it"):
+            fleet.run_command("nas1", disk_write.write_test_file(str(mounted), mib=64, seconds=30))
         assert [each.name for each in mounted.iterdir()] == ["lost+found"]
     finally:
         subprocess.run(["umount", mounted], check=True)
 
 
 def test_a_directory_that_is_not_there_is_said_to_be(fleet: Fleet, directory: Path):
-    with pytest.raises(CommandFailed, match="no such directory"):
-        fleet.ask("nas1", disk_write.place(f"{directory}/none"))
+    with pytest.raises(CommandError, match="no such directory"):
+        fleet.run_query("nas1", disk_write.query_directory(f"{directory}/none"))

@@ -11,7 +11,7 @@ import pytest
 
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
+from connectors.ssh_pool import SshPool
 from runbooks.mail_queue_check import MailQueueCheck
 from tests.playground.daemon import program
 from tests.playground.sshd import Sshd
@@ -64,7 +64,7 @@ def exim() -> Iterator[Exim]:
 @pytest.fixture
 def fleet(sshd: Sshd, exim: Exim) -> Iterator[Fleet]:
     entry = sshd.inventory_entry(area="mail", settings={"exim.program": str(exim.command)})
-    fleet = Fleet(Inventory.model_validate({"hosts": {"mail1": entry}}), Sessions(Path("/")))
+    fleet = Fleet(Inventory.model_validate({"hosts": {"mail1": entry}}), SshPool(Path("/")))
     yield fleet
     fleet.close()
 
@@ -73,7 +73,7 @@ def test_what_waits_is_told_by_sender_and_by_script(fleet: Fleet, exim: Exim):
     script = "X-PHP-Originating-Script: 1001:mailer.php"
     exim.queue("shop@example.com", "a@example.net", "b@example.net", header=script)
     exim.queue("<>", "c@example.net")
-    report = CHECK.report(CHECK.read(fleet.ask))
+    report = CHECK.report(CHECK.read(fleet.run_query))
     assert report.summary.startswith("2 messages wait on mail1")
     assert report.table is not None
     assert {tuple(row) for row in report.table.rows} == {
@@ -85,6 +85,6 @@ def test_what_waits_is_told_by_sender_and_by_script(fleet: Fleet, exim: Exim):
 
 def test_an_empty_queue_is_said_to_be(fleet: Fleet, exim: Exim):
     exim.queue("a@example.com", "b@example.net")
-    (message,) = CHECK.read(fleet.ask).messages
-    subprocess.run([exim.command, "-Mrm", message.name], check=True, capture_output=True)
-    assert CHECK.report(CHECK.read(fleet.ask)).summary == "the mail queue of mail1 is empty"
+    (message,) = CHECK.read(fleet.run_query).messages
+    subprocess.run([exim.command, "-Mrm", message.id], check=True, capture_output=True)
+    assert CHECK.report(CHECK.read(fleet.run_query)).summary == "the mail queue of mail1 is empty"

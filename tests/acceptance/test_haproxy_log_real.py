@@ -11,7 +11,7 @@ import pytest
 
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
+from connectors.ssh_pool import SshPool
 from runbooks.bots_top import BotsTop
 from tests.playground.daemon import Daemon, program
 from tests.playground.haproxy import HAPROXY
@@ -100,7 +100,7 @@ def balancer() -> Iterator[Logging]:
 def fleet(sshd: Sshd, balancer: Logging) -> Iterator[Fleet]:
     settings = {"access_log.files": f"{balancer.directory}/haproxy.log*"}
     entry = sshd.inventory_entry(area="edge", settings=settings)
-    fleet = Fleet(Inventory.model_validate({"hosts": {"lb1": entry}}), Sessions(Path("/")))
+    fleet = Fleet(Inventory.model_validate({"hosts": {"lb1": entry}}), SshPool(Path("/")))
     yield fleet
     fleet.close()
 
@@ -120,11 +120,12 @@ def test_its_clients_are_counted_also_in_rotated_files(fleet: Fleet, balancer: L
         )
     rotated = balancer.journal.with_name("haproxy.log.2.gz")
     rotated.write_bytes(gzip.compress(balancer.journal.read_bytes()))
-    traffic = LOOK.read(fleet.ask).traffic
+    traffic = LOOK.read(fleet.run_query).traffic
     # What is no request is passed over; of what else it is logged, it is told that it is.
-    assert (traffic.requests, traffic.odd) == (6, 2)
+    assert (traffic.requests, traffic.unparsed_lines) == (6, 2)
     assert {
-        (each.address, each.agent, each.requests, each.refused) for each in traffic.clients
+        (each.address, each.agent, each.requests, each.refused_requests)
+        for each in traffic.clients
     } == {
         ("203.0.113.9", "curl/8.0 (a; b)", 4, 2),
         ("2001:db8::7", "Mozilla/5.0 Firefox/133.0", 2, 0),

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 import pytest
 
 from connectors import haproxy as dialect
+from connectors.errors import CommandError
 from connectors.fleet import Fleet
-from connectors.trouble import CommandFailed
 from runbooks.abusers_clear import ClearAbuser
 from runbooks.abusers_empty import EmptyTable
 from runbooks.abusers_mark import MarkAbuser
@@ -62,8 +62,8 @@ class Twin(Daemon):
 
     def _answers(self) -> bool:
         try:
-            fleet_at(self.path).ask("lb1", dialect.tables())
-        except CommandFailed:
+            fleet_at(self.path).run_query("lb1", dialect.query_tables())
+        except CommandError:
             return False
         return True
 
@@ -90,7 +90,7 @@ def fleet(twins: dict[str, Twin]) -> Fleet:
 
 
 def _connected(fleet: Fleet, name: str) -> bool:
-    return [peer.connected for peer in fleet.ask(name, dialect.peers())] == [True]
+    return [peer.is_connected for peer in fleet.run_query(name, dialect.query_peers())] == [True]
 
 
 def in_time(true: Callable[[], bool]) -> None:
@@ -101,7 +101,7 @@ def in_time(true: Callable[[], bool]) -> None:
 
 
 def marked(fleet: Fleet, host: str) -> bool:
-    return bool(fleet.ask(host, dialect.at_least("http", "gpc0", 1)).entries)
+    return bool(fleet.run_query(host, dialect.query_entries_at_least("http", "gpc0", 1)).entries)
 
 
 MARK = MarkAbuser.model_validate({"host": "lb1", "address": ABUSER})
@@ -115,8 +115,8 @@ def test_what_is_cleared_on_one_comes_back_from_the_other_as_its_notes_say(fleet
     assert any(note.startswith("lb2 has a copy of http") for note in plan.notes)
     # The other one keeps its copy, and sends it once it counts the client again.
     assert marked(fleet, "lb2")
-    head = dialect.pick("http", fleet.ask("lb2", dialect.tables()))
-    fleet.tell("lb2", dialect.mark_entry(head, ABUSER, "gpc0", 2))
+    head = dialect.find_table_head("http", fleet.run_query("lb2", dialect.query_tables()))
+    fleet.run_command("lb2", dialect.mark_entry(head, ABUSER, "gpc0", 2))
     in_time(lambda: marked(fleet, "lb1"))
 
 
@@ -126,25 +126,30 @@ def test_what_is_cleared_on_both_stays_away(fleet: Fleet):
     for host in ("lb1", "lb2"):
         carry_out(fleet, EmptyTable.model_validate({"host": host}))
     # What is sent after it has arrived: nothing that was cleared came before it.
-    head = dialect.pick("http", fleet.ask("lb2", dialect.tables()))
-    fleet.tell("lb2", dialect.mark_entry(head, "203.0.113.7", "gpc0", 1))
+    head = dialect.find_table_head("http", fleet.run_query("lb2", dialect.query_tables()))
+    fleet.run_command("lb2", dialect.mark_entry(head, "203.0.113.7", "gpc0", 1))
     in_time(lambda: marked(fleet, "lb1"))
-    entries = fleet.ask("lb1", dialect.table("http")).entries
+    entries = fleet.run_query("lb1", dialect.query_table("http")).entries
     assert [entry.key for entry in entries] == ["203.0.113.7"]
 
 
 def test_who_has_a_copy_is_shown_and_that_it_is_out_of_touch(fleet: Fleet, twins: dict[str, Twin]):
     look = ListStickTables.model_validate({"host": "lb1"})
-    report = look.report(look.read(fleet.ask))
+    report = look.report(look.read(fleet.run_query))
     assert report.healthy
     assert report.table is not None
     assert report.table.rows[0][5] == "lb2"
     carry_out(fleet, MARK)
     twins["lb2"].stop()
     in_time(lambda: not _connected(fleet, "lb1"))
-    assert "lb2 of the peers mesh is out of touch" in look.report(look.read(fleet.ask)).findings[0]
+    assert (
+        "lb2 of the peers mesh is out of touch"
+        in look.report(look.read(fleet.run_query)).findings[0]
+    )
     show = ShowAbusers.model_validate({"host": "lb1"})
-    assert show.report(show.read(fleet.ask)).findings[-1].startswith("lb2 (out of touch) has")
+    assert (
+        show.report(show.read(fleet.run_query)).findings[-1].startswith("lb2 (out of touch) has")
+    )
 
 
 EMPTY = EmptyTable.model_validate({"host": "lb1"})
@@ -156,11 +161,11 @@ def test_everybody_is_let_in_when_the_whole_table_is_cleared(haproxy: Haproxy):
         haproxy.runtime(f"set table http key 203.0.113.{number} data.gpc0 1")
     assert haproxy.get(ABUSER) == 503
     plan = carry_out(fleet, EMPTY)
-    assert not plan.reversible
-    assert plan.because == "20 of 20 entries of http are marked"
+    assert not plan.is_reversible
+    assert plan.current_state == "20 of 20 entries of http are marked"
     assert haproxy.get(ABUSER) == 200
     # Nobody is marked, so there is no work, though traffic has made an entry again.
-    assert EMPTY.plan(EMPTY.read(fleet.ask)).because == (
+    assert EMPTY.plan(EMPTY.read(fleet.run_query)).current_state == (
         "nobody is marked in http (entries that it holds: 1)"
     )
 
@@ -169,11 +174,11 @@ def test_who_is_too_fast_is_marked_again_and_that_does_not_spoil_the_proof(hapro
     fleet = fleet_of(haproxy)
     haproxy.abuse(ABUSER)
     haproxy.runtime("set table http key 203.0.113.7 data.gpc0 1")
-    plan = EMPTY.plan(EMPTY.read(fleet.ask))
+    plan = EMPTY.plan(EMPTY.read(fleet.run_query))
     assert any(note.startswith("1 of them are above a limit now") for note in plan.notes)
-    fleet.tell("lb1", plan.steps[0].do)
+    fleet.run_command("lb1", plan.steps[0].do)
     assert haproxy.get(ABUSER) == 503
     assert haproxy.marked(ABUSER)
-    left = EMPTY.plan(EMPTY.read(fleet.ask))
+    left = EMPTY.plan(EMPTY.read(fleet.run_query))
     assert not left.steps
-    assert left.because.startswith("everybody who is marked in http is above a limit")
+    assert left.current_state.startswith("everybody who is marked in http is above a limit")

@@ -15,12 +15,12 @@ import pytest
 
 from connectors import haproxy as dialect
 from connectors import haproxy_limits
-from connectors.command import Answer, Question, Shell
+from connectors.command import NO_HOOKS, Answer, QueryCommand, RunHooks, Shell
+from connectors.errors import CommandError
 from connectors.fleet import Fleet
-from connectors.haproxy_limits import Limit, parse_limits
+from connectors.haproxy_limits import TableLimit, parse_limits
 from connectors.inventory import Host
-from connectors.stick_table import TableHead, UnfitKey, parse_entry, parse_heads
-from connectors.trouble import CommandFailed
+from connectors.stick_table import InvalidKeyError, TableHead, parse_entry, parse_heads
 from runbooks import NoUndo, Refused, Step
 from runbooks._lists import LISTS
 from runbooks.abusers_clear import ClearAbuser
@@ -52,9 +52,10 @@ class Here:
     def run(
         self,
         host: Host,  # noqa: ARG002 - it is here
-        command: Question,
+        command: QueryCommand,
         *,
         through: tuple[Host, ...] = (),  # noqa: ARG002 - and reached through nobody
+        hooks: RunHooks = NO_HOOKS,  # noqa: ARG002 - nothing listens
     ) -> Answer:
         assert isinstance(command, Shell)
         done = subprocess.run(
@@ -87,27 +88,27 @@ def fleet_of(haproxy: Haproxy, level: Level = "operator") -> Fleet:
 
 def test_the_limits_are_found_in_its_configuration(haproxy: Haproxy):
     limits = (
-        Limit("http", "gpc0", 1, "frontend http"),
-        Limit("www", "conn_rate", 43, "backend www"),
-        Limit("www", "bytes_out_rate", 20_000_001, "backend www"),
+        TableLimit("http", "gpc0", 1, "frontend http"),
+        TableLimit("www", "conn_rate", 43, "backend www"),
+        TableLimit("www", "bytes_out_rate", 20_000_001, "backend www"),
     )
     assert parse_limits(haproxy.config.read_text()) == limits
-    assert haproxy_limits.known(fleet_of(haproxy).ask, "lb1").found == limits
+    assert haproxy_limits.read_limits(fleet_of(haproxy).run_query, "lb1").limits == limits
 
 
 def test_every_table_is_listed(haproxy: Haproxy):
     tables = ListStickTables.model_validate({"host": "lb1"})
-    report = tables.report(tables.read(fleet_of(haproxy).ask))
+    report = tables.report(tables.read(fleet_of(haproxy).run_query))
     assert report.table is not None
     assert {row[0] for row in report.table.rows} == {"http", "www", "tbl-string", "tbl-ipv6"}
 
 
 def test_who_is_blocked_and_why(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
-    assert SHOW.report(SHOW.read(fleet.ask)).summary == "lb1 has marked nobody in http"
+    assert SHOW.report(SHOW.read(fleet.run_query)).summary == "lb1 has marked nobody in http"
     haproxy.get("198.51.100.7")
     haproxy.abuse(ABUSER)
-    report = SHOW.report(SHOW.read(fleet.ask))
+    report = SHOW.report(SHOW.read(fleet.run_query))
     assert report.summary == "lb1 has marked 1 client in http"
     (finding,) = report.findings
     assert re.fullmatch(
@@ -120,18 +121,21 @@ def test_who_is_blocked_and_why(haproxy: Haproxy):
 def test_an_empty_table_without_the_mark_is_not_said_to_have_marked_nobody(haproxy: Haproxy):
     www = ShowAbusers.model_validate({"host": "lb1", "table": "www"})
     with pytest.raises(Refused, match="www keeps no gpc0"):
-        www.read(fleet_of(haproxy).ask)
+        www.read(fleet_of(haproxy).run_query)
 
 
 def test_an_empty_table_with_an_array_of_counters_has_marked_nobody(arrays: "Arrays"):
     for mark in ("gpc0", "gpc2"):
         show = ShowAbusers.model_validate({"host": "lb1", "mark": mark})
-        assert show.report(show.read(arrays.fleet.ask)).summary == "lb1 has marked nobody in http"
+        assert (
+            show.report(show.read(arrays.fleet.run_query)).summary
+            == "lb1 has marked nobody in http"
+        )
 
 
 def test_without_its_configuration_it_shows_rates_and_says_why_no_limits(haproxy: Haproxy):
     haproxy.abuse(ABUSER)
-    report = SHOW.report(SHOW.read(fleet_at(haproxy.socket("operator")).ask))
+    report = SHOW.report(SHOW.read(fleet_at(haproxy.socket("operator")).run_query))
     assert "43 connections in 100 s at www" in report.findings[0]
     assert "set haproxy.config" in report.findings[1]
 
@@ -139,23 +143,23 @@ def test_without_its_configuration_it_shows_rates_and_says_why_no_limits(haproxy
 def test_an_abuser_is_let_in_and_marked_again_by_the_undo(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
     haproxy.abuse(ABUSER)
-    plan = CLEAR.plan(CLEAR.read(fleet.ask))
+    plan = CLEAR.plan(CLEAR.read(fleet.run_query))
     (step,) = plan.steps
     assert any("marks it again" in note for note in plan.notes)
-    fleet.tell("lb1", step.do)
+    fleet.run_command("lb1", step.do)
     assert not haproxy.marked(ABUSER)
-    assert not CLEAR.plan(CLEAR.read(fleet.ask)).steps
+    assert not CLEAR.plan(CLEAR.read(fleet.run_query)).steps
     assert not isinstance(step.undo, NoUndo)
-    fleet.tell("lb1", step.undo)
+    fleet.run_command("lb1", step.undo)
     assert haproxy.marked(ABUSER)
-    assert work_of(CLEAR.plan(CLEAR.read(fleet.ask))) == work_of(plan)
+    assert work_of(CLEAR.plan(CLEAR.read(fleet.run_query))) == work_of(plan)
 
 
 def test_the_warning_that_it_is_marked_again_comes_true(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
     haproxy.abuse(ABUSER)
-    (step,) = CLEAR.plan(CLEAR.read(fleet.ask)).steps
-    fleet.tell("lb1", step.do)
+    (step,) = CLEAR.plan(CLEAR.read(fleet.run_query)).steps
+    fleet.run_command("lb1", step.do)
     assert haproxy.get(ABUSER) == 503
     assert haproxy.marked(ABUSER)
 
@@ -163,14 +167,14 @@ def test_the_warning_that_it_is_marked_again_comes_true(haproxy: Haproxy):
 def test_a_client_is_blocked_by_hand_and_let_in_by_the_undo(haproxy: Haproxy):
     fleet = fleet_of(haproxy)
     assert haproxy.get(ABUSER) == 200
-    (step,) = MARK.plan(MARK.read(fleet.ask)).steps
-    fleet.tell("lb1", step.do)
+    (step,) = MARK.plan(MARK.read(fleet.run_query)).steps
+    fleet.run_command("lb1", step.do)
     assert haproxy.get(ABUSER) == 503
-    assert not MARK.plan(MARK.read(fleet.ask)).steps
+    assert not MARK.plan(MARK.read(fleet.run_query)).steps
     assert not isinstance(step.undo, NoUndo)
-    fleet.tell("lb1", step.undo)
+    fleet.run_command("lb1", step.undo)
     assert haproxy.get(ABUSER) == 200
-    assert MARK.plan(MARK.read(fleet.ask)).steps
+    assert MARK.plan(MARK.read(fleet.run_query)).steps
 
 
 def test_an_ipv6_client_is_marked_and_cleared(haproxy: Haproxy):
@@ -178,14 +182,14 @@ def test_an_ipv6_client_is_marked_and_cleared(haproxy: Haproxy):
     for address in ("2001:db8::7", "::1.2.3.4", "::ffff:192.0.2.2"):
         values = {"host": "lb1", "address": address, "table": "tbl-ipv6"}
         mark, clear = MarkAbuser.model_validate(values), ClearAbuser.model_validate(values)
-        fleet.tell("lb1", mark.plan(mark.read(fleet.ask)).steps[0].do)
-        assert not mark.plan(mark.read(fleet.ask)).steps
-        fleet.tell("lb1", clear.plan(clear.read(fleet.ask)).steps[0].do)
-        assert not clear.plan(clear.read(fleet.ask)).steps
+        fleet.run_command("lb1", mark.plan(mark.read(fleet.run_query)).steps[0].do)
+        assert not mark.plan(mark.read(fleet.run_query)).steps
+        fleet.run_command("lb1", clear.plan(clear.read(fleet.run_query)).steps[0].do)
+        assert not clear.plan(clear.read(fleet.run_query)).steps
 
 
 def test_keys_that_are_texts_are_read(haproxy: Haproxy):
-    table = fleet_of(haproxy).ask("lb1", dialect.table("tbl-string"))
+    table = fleet_of(haproxy).run_query("lb1", dialect.query_table("tbl-string"))
     assert {entry.key for entry in table.entries} == {"alice", "bob smith", "x=1 key=evil", "été"}
 
 
@@ -193,10 +197,10 @@ def test_an_entry_with_an_open_connection_stays_and_that_is_said(haproxy: Haprox
     fleet = fleet_of(haproxy)
     with _open_connection(haproxy):
         haproxy.runtime(f"set table http key {ABUSER} data.gpc0 1")
-        plan = CLEAR.plan(CLEAR.read(fleet.ask))
+        plan = CLEAR.plan(CLEAR.read(fleet.run_query))
         assert any("a connection open" in note for note in plan.notes)
-        with pytest.raises(CommandFailed, match="a connection of this client is open"):
-            fleet.tell("lb1", plan.steps[0].do)
+        with pytest.raises(CommandError, match="a connection of this client is open"):
+            fleet.run_command("lb1", plan.steps[0].do)
         assert haproxy.marked(ABUSER)
 
 
@@ -232,21 +236,23 @@ COERCED = {
 
 @pytest.mark.parametrize("key", COERCED)
 def test_a_key_that_haproxy_takes_for_another_is_refused_by_us(haproxy: Haproxy, key: str):
-    with pytest.raises(UnfitKey):
+    with pytest.raises(InvalidKeyError):
         dialect.mark_entry(HTTP, key, "gpc0", 1)
     # The twin: said as it is, HAProxy marks somebody else, or nobody, or refuses it (3.x).
     answer = haproxy.runtime(f"set table http key {key} data.gpc0 1")
-    marked = {entry.key for entry in dialect.table("http").parse(haproxy.table("http")).entries}
+    marked = {
+        entry.key for entry in dialect.query_table("http").parse(haproxy.table("http")).entries
+    }
     assert answer == "Invalid key\n\n" or (answer == "\n" and marked == {COERCED[key]})
 
 
 @pytest.mark.parametrize("between", ["; ", "\n"])
 def test_a_second_command_is_refused_by_us_and_run_by_haproxy(haproxy: Haproxy, between: str):
     smuggled = f"{ABUSER}{between}disable server www/origin"
-    with pytest.raises(UnfitKey):
+    with pytest.raises(InvalidKeyError):
         dialect.clear_entry(HTTP, smuggled)
     users = TableHead("tbl-string", "string", 1, 1)
-    with pytest.raises(UnfitKey):
+    with pytest.raises(InvalidKeyError):
         dialect.clear_entry(users, smuggled)
     assert haproxy.get("198.51.100.7") == 200
     # The twin: said as it is, the server is taken away.
@@ -265,7 +271,7 @@ def test_of_ten_thousand_random_keys_none_does_anything_but_what_it_says(haproxy
             key = str(IPv4Address(dice.randrange(2**32)))
         try:
             line = dialect.mark_entry(HTTP, key, "gpc0", 1).stdin.removesuffix("\n")
-        except UnfitKey:
+        except InvalidKeyError:
             continue
         assert haproxy.runtime(line) == "\n"
         entry = parse_entry(haproxy.runtime(f"show table http key {key}"), key)
@@ -273,7 +279,7 @@ def test_of_ten_thousand_random_keys_none_does_anything_but_what_it_says(haproxy
         assert entry.counters["gpc0"] == 1
         said += 1
     assert 500 < said < 9_000
-    head = dialect.pick("http", parse_heads(haproxy.tables()))
+    head = dialect.find_table_head("http", parse_heads(haproxy.tables()))
     assert head.used == said + 1  # the client that asked for a page
     assert _servers(haproxy) == servers
     assert len(haproxy.table("tbl-ipv6").split("\n")) == len(others)
@@ -289,47 +295,52 @@ def test_a_command_without_its_newline_is_dropped_and_not_called_done(haproxy: H
     fleet = fleet_of(haproxy)
     haproxy.runtime(f"set table http key {ABUSER} data.gpc0 1")
     clear = dialect.clear_entry(HTTP, ABUSER)
-    cut = Shell(clear.argv, stdin=clear.stdin.rstrip(), trouble=clear.trouble, hints=clear.hints)
-    with pytest.raises(CommandFailed, match="did nothing"):
-        fleet.tell("lb1", cut)
+    cut = Shell(
+        clear.argv,
+        stdin=clear.stdin.rstrip(),
+        error_pattern=clear.error_pattern,
+        hints=clear.hints,
+    )
+    with pytest.raises(CommandError, match="did nothing"):
+        fleet.run_command("lb1", cut)
     assert haproxy.marked(ABUSER)
     # The twin: by the status alone it would have been done.
-    assert fleet.tell("lb1", Shell(cut.argv, stdin=cut.stdin)) == Answer(0, "")
+    assert fleet.run_command("lb1", Shell(cut.argv, stdin=cut.stdin)) == Answer(0, "")
 
 
 def test_a_socket_that_may_only_look_is_never_good_news(haproxy: Haproxy):
     haproxy.runtime(f"set table http key {ABUSER} data.gpc0 1")
     fleet = fleet_of(haproxy, "user")
-    with pytest.raises(CommandFailed, match="level operator"):
-        SHOW.read(fleet.ask)
-    with pytest.raises(CommandFailed, match="may only look"):
-        fleet.tell("lb1", dialect.clear_entry(HTTP, ABUSER))
+    with pytest.raises(CommandError, match="level operator"):
+        SHOW.read(fleet.run_query)
+    with pytest.raises(CommandError, match="may only look"):
+        fleet.run_command("lb1", dialect.clear_entry(HTTP, ABUSER))
     assert haproxy.marked(ABUSER)
 
 
 def test_a_haproxy_that_is_stopped_is_said_to_be(haproxy: Haproxy):
     haproxy.stop()
-    with pytest.raises(CommandFailed, match="HAProxy is stopped"):
-        SHOW.read(fleet_of(haproxy).ask)
+    with pytest.raises(CommandError, match="HAProxy is stopped"):
+        SHOW.read(fleet_of(haproxy).run_query)
 
 
 def test_a_socket_that_is_not_there_is_said_so(tmp_path: Path):
-    with pytest.raises(CommandFailed, match="HAProxy has no such socket"):
-        SHOW.read(fleet_at(str(tmp_path / "admin.sock")).ask)
+    with pytest.raises(CommandError, match="HAProxy has no such socket"):
+        SHOW.read(fleet_at(str(tmp_path / "admin.sock")).run_query)
 
 
 def test_a_socket_that_the_login_may_not_open_is_said_so(haproxy: Haproxy):
     Path(haproxy.socket("operator")).chmod(0)
     fleet = fleet_at(haproxy.socket("operator"), user=NO_USER)
-    with pytest.raises(CommandFailed, match="the login may not open HAProxy's socket"):
-        SHOW.read(fleet.ask)
+    with pytest.raises(CommandError, match="the login may not open HAProxy's socket"):
+        SHOW.read(fleet.run_query)
 
 
 def test_a_setting_that_names_an_ordinary_file_does_not_write_to_it(tmp_path: Path):
     precious = tmp_path / "precious"
     precious.write_text("mine\n")
-    with pytest.raises(CommandFailed):
-        SHOW.read(fleet_at(str(precious)).ask)
+    with pytest.raises(CommandError):
+        SHOW.read(fleet_at(str(precious)).run_query)
     assert precious.read_text() == "mine\n"
     # The twin: socat opens a bare path as whatever it is, and appends to it.
     subprocess.run(["socat", "stdio", str(precious)], input=b"show table\n", check=True)
@@ -354,8 +365,8 @@ class Arrays(Daemon):
 
     def _answers(self) -> bool:
         try:
-            self.fleet.ask("lb1", dialect.tables())
-        except CommandFailed:
+            self.fleet.run_query("lb1", dialect.query_tables())
+        except CommandError:
             return False
         return True
 
@@ -366,12 +377,12 @@ class Arrays(Daemon):
 
 def test_the_marked_clients_are_listed_to_be_chosen(arrays: Arrays):
     fleet, where = arrays.fleet, {"table": "http", "mark": "gpc0"}
-    assert list(LISTS["abusers"](fleet.ask, "lb1", where)) == []
-    (step,) = MARK.plan(MARK.read(fleet.ask)).steps
-    fleet.tell("lb1", step.do)
-    assert list(LISTS["abusers"](fleet.ask, "lb1", where)) == [ABUSER]
+    assert list(LISTS["abusers"](fleet.run_query, "lb1", where)) == []
+    (step,) = MARK.plan(MARK.read(fleet.run_query)).steps
+    fleet.run_command("lb1", step.do)
+    assert list(LISTS["abusers"](fleet.run_query, "lb1", where)) == [ABUSER]
     with pytest.raises(Refused, match="gpc7"):
-        LISTS["abusers"](fleet.ask, "lb1", where | {"mark": "gpc7"})
+        LISTS["abusers"](fleet.run_query, "lb1", where | {"mark": "gpc7"})
 
 
 @pytest.fixture
@@ -384,15 +395,15 @@ def test_the_first_counter_of_an_array_marks_and_clears(arrays: Arrays):
     fleet = arrays.fleet
     for step in _marked_and_cleared(fleet):
         assert not isinstance(step.undo, NoUndo)
-        fleet.tell("lb1", step.undo)
-        assert CLEAR.plan(CLEAR.read(fleet.ask)).steps
+        fleet.run_command("lb1", step.undo)
+        assert CLEAR.plan(CLEAR.read(fleet.run_query)).steps
 
 
 def _marked_and_cleared(fleet: Fleet) -> Iterator[Step]:
-    (step,) = MARK.plan(MARK.read(fleet.ask)).steps
-    fleet.tell("lb1", step.do)
-    assert SHOW.report(SHOW.read(fleet.ask)).summary == "lb1 has marked 1 client in http"
-    (step,) = CLEAR.plan(CLEAR.read(fleet.ask)).steps
-    fleet.tell("lb1", step.do)
-    assert not CLEAR.plan(CLEAR.read(fleet.ask)).steps
+    (step,) = MARK.plan(MARK.read(fleet.run_query)).steps
+    fleet.run_command("lb1", step.do)
+    assert SHOW.report(SHOW.read(fleet.run_query)).summary == "lb1 has marked 1 client in http"
+    (step,) = CLEAR.plan(CLEAR.read(fleet.run_query)).steps
+    fleet.run_command("lb1", step.do)
+    assert not CLEAR.plan(CLEAR.read(fleet.run_query)).steps
     yield step

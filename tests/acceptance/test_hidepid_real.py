@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.command import Answer, Question, Shell
+from connectors.command import NO_HOOKS, Answer, QueryCommand, RunHooks, Shell
 from connectors.fleet import Fleet
 from connectors.inventory import Host
 from runbooks.hidepid_set import SetHidepid
@@ -37,10 +37,11 @@ class Inside:
     def run(
         self,
         host: Host,  # noqa: ARG002 - it is here
-        command: Question,
+        command: QueryCommand,
         /,
         *,
         through: tuple[Host, ...] = (),  # noqa: ARG002 - and reached through nobody
+        hooks: RunHooks = NO_HOOKS,  # noqa: ARG002 - nothing listens
     ) -> Answer:
         assert isinstance(command, Shell)
         done = subprocess.run(
@@ -93,13 +94,13 @@ def fleet(etc: Path) -> Iterator[Fleet]:
 def test_processes_are_hidden_and_shown_again(fleet: Fleet, etc: Path, line: str):
     fstab = etc / "fstab"
     fstab.write_text("# /proc is below\n" + line)
-    assert SHOW.report(SHOW.read(fleet.ask)).healthy
+    assert SHOW.report(SHOW.read(fleet.run_query)).healthy
     before = fstab.read_text()
     plan = carry_out(fleet, HIDE)
     assert len(plan.steps) == 2
-    report = SHOW.report(SHOW.read(fleet.ask))
+    report = SHOW.report(SHOW.read(fleet.run_query))
     assert report.healthy
     assert "people see only their own processes (hidepid=2)" in report.summary
     take_back(fleet, HIDE, plan)
     assert fstab.read_text() == before
-    assert "(hidepid=0)" in SHOW.report(SHOW.read(fleet.ask)).summary
+    assert "(hidepid=0)" in SHOW.report(SHOW.read(fleet.run_query)).summary

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from connectors.errors import CommandError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
-from connectors.trouble import CommandFailed
+from connectors.ssh_pool import SshPool
 from runbooks.allocator_check import AllocatorCheck
 from runbooks.conntrack_set import SetConntrack
 from runbooks.host_changes import HostChanges
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.real
 @pytest.fixture
 def fleet(sshd: Sshd) -> Iterator[Fleet]:
     entry = sshd.inventory_entry(area="web")
-    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), Sessions(Path("/")))
+    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), SshPool(Path("/")))
     yield fleet
     fleet.close()
 
 
 def test_how_long_it_is_up_is_told(fleet: Fleet):
     check = UptimeCheck.model_validate({"host": "web1"})
-    up = check.read(fleet.ask)
+    up = check.read(fleet.run_query)
     assert up.seconds > 0
     assert up.cores is not None
     assert up.cores > 0
@@ -42,9 +42,9 @@ def test_how_long_it_is_up_is_told(fleet: Fleet):
 
 def test_what_happened_is_told_from_every_source_that_there_is(fleet: Fleet):
     look = HostChanges.model_validate({"host": "web1"})
-    happened = look.read(fleet.ask)
+    happened = look.read(fleet.run_query)
     # Packages are known everywhere; a container has no journal, and newer systems no `last`.
-    assert "packages" not in dict(happened.silent)
+    assert "packages" not in dict(happened.unread_sources)
     assert "things happened on web1" in look.report(happened).summary
 
 
@@ -62,9 +62,9 @@ def test_the_limit_of_connections_is_raised_by_one_and_set_back(fleet: Fleet):
 
 def test_a_peer_that_answers_pings_needs_no_round_trip_given(fleet: Fleet):
     check = TcpWindowCheck.model_validate({"host": "web1", "peer": "127.0.0.1"})
-    way = check.read(fleet.ask)
-    assert way.link.card == "lo"
-    assert 0 < way.seconds < 1
+    way = check.read(fleet.run_query)
+    assert way.route.interface == "lo"
+    assert 0 < way.round_trip < 1
     assert check.report(way).summary.startswith("one connection between web1 and 127.0.0.1 gets ")
 
 
@@ -76,9 +76,9 @@ def test_the_malloc_of_a_running_program_is_told(fleet: Fleet, sshd: Sshd):
     check = AllocatorCheck.model_validate({"host": "web1", "process": name})
     with subprocess.Popen([program, "60"]) as running:
         try:
-            (process,) = check.read(fleet.ask)
+            (process,) = check.read(fleet.run_query)
         finally:
             running.kill()
     assert (process.pid, process.malloc) == (running.pid, "glibc")
-    with pytest.raises(CommandFailed, match="no process of web1"):
-        check.read(fleet.ask)
+    with pytest.raises(CommandError, match="no process of web1"):
+        check.read(fleet.run_query)

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from connectors import agents
+from connectors import nginx_agents
 from connectors.command import Shell
+from connectors.errors import AlreadyStartedError, CommandError, SetupError
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
-from connectors.marker import NONE, SETTING, Mark
-from connectors.recall import NOT_ASKED, Fate
-from connectors.sessions import Sessions
-from connectors.trouble import BegunBefore, CommandFailed, NotSetUp
+from connectors.ssh_pool import SshPool
+from connectors.step_marker import MARKER_SETTING, NO_MARKER, StepMarker
+from connectors.step_status import NO_STATUS, MarkerState
 from tests.playground.nginx import Nginx
 from tests.playground.sshd import Sshd
 from tests.playground.two_logins import CHANGER, READER, TwoLogins
 
 pytestmark = pytest.mark.real
 
-STEP = Mark("f00d-7", 1)
+STEP = StepMarker("f00d-7", 1)
 # As the playground's server knows it.
 CHANGER_ID = 64001
 
@@ -32,7 +32,7 @@ CHANGER_ID = 64001
 @contextmanager
 def _fleet(host: Host) -> Generator[Fleet]:
     entry = host.model_dump(mode="json", exclude={"name"}, exclude_none=True)
-    fleet = Fleet(Inventory.model_validate({"hosts": {host.name: entry}}), Sessions(Path("/")))
+    fleet = Fleet(Inventory.model_validate({"hosts": {host.name: entry}}), SshPool(Path("/")))
     try:
         yield fleet
     finally:
@@ -55,47 +55,52 @@ def _one_login(sshd: Sshd, **settings: str) -> Host:
 def _written(ledger: Path) -> Shell:
     """Return a step that leaves a line behind for each time that it is run, and then fails."""
     words = ("sh", "-c", f'echo said; echo x >>"{ledger}"; exit 3')
-    return Shell(words, mark=STEP)
+    return Shell(words, marker=STEP)
 
 
 def test_a_step_is_run_once_over_however_many_connections_it_comes(sshd: Sshd, ledger: Path):
     host = _one_login(sshd)
-    outcomes = {CommandFailed: 0, BegunBefore: 0}
+    outcomes = {CommandError: 0, AlreadyStartedError: 0}
 
     def tell(_: int) -> None:
-        with _fleet(host) as fleet, pytest.raises((CommandFailed, BegunBefore)) as trouble:
-            fleet.tell("web1", _written(ledger))
+        with _fleet(host) as fleet, pytest.raises((CommandError, AlreadyStartedError)) as trouble:
+            fleet.run_command("web1", _written(ledger))
         outcomes[type(trouble.value)] += 1
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(tell, range(6)))
-    assert outcomes == {CommandFailed: 1, BegunBefore: 5}
+    assert outcomes == {CommandError: 1, AlreadyStartedError: 5}
     assert ledger.read_text() == "x\n"
 
 
 def test_without_a_marker_it_is_run_each_time(sshd: Sshd, ledger: Path):
-    with _fleet(_one_login(sshd, **{SETTING: NONE})) as fleet:
+    with _fleet(_one_login(sshd, **{MARKER_SETTING: NO_MARKER})) as fleet:
         for _ in range(2):
-            with pytest.raises(CommandFailed):
-                fleet.tell("web1", _written(ledger))
-        assert fleet.recall("web1", STEP) == NOT_ASKED
+            with pytest.raises(CommandError):
+                fleet.run_command("web1", _written(ledger))
+        assert fleet.query_step("web1", STEP) == NO_STATUS
     assert ledger.read_text() == "x\nx\n"
 
 
 def test_a_host_recalls_over_another_connection_how_a_step_ended(sshd: Sshd, ledger: Path):
     host = _one_login(sshd)
-    with _fleet(host) as fleet, pytest.raises(CommandFailed):
-        fleet.tell("web1", _written(ledger))
+    with _fleet(host) as fleet, pytest.raises(CommandError):
+        fleet.run_command("web1", _written(ledger))
     with _fleet(host) as fleet:
-        found = fleet.recall("web1", STEP)
-    assert (found.fate, found.status, found.out, found.whole) == (Fate.ENDED, 3, "said\n", True)
+        found = fleet.query_step("web1", STEP)
+    assert (found.state, found.status, found.out, found.is_complete) == (
+        MarkerState.ENDED,
+        3,
+        "said\n",
+        True,
+    )
 
 
 def test_a_step_that_the_host_was_asked_about_first_is_never_begun(sshd: Sshd, ledger: Path):
     with _fleet(_one_login(sshd)) as fleet:
-        assert fleet.recall("web1", STEP).fate is Fate.CLOSED
-        with pytest.raises(BegunBefore):
-            fleet.tell("web1", _written(ledger))
+        assert fleet.query_step("web1", STEP).state is MarkerState.CLOSED
+        with pytest.raises(AlreadyStartedError):
+            fleet.run_command("web1", _written(ledger))
     assert not ledger.exists()
 
 
@@ -127,7 +132,7 @@ def web() -> Iterator[Web]:
         settings = {
             "nginx.config": str(nginx.configuration),
             "nginx.agents": str(refused),
-            SETTING: place,
+            MARKER_SETTING: place,
         }
         with nginx, TwoLogins(tags=("nginx",), settings=settings) as sshd:
             yield Web(sshd, refused, Path(place))
@@ -138,33 +143,33 @@ def _give(place: Path) -> None:
 
 
 def _step(n: int, command: Shell) -> Shell:
-    return replace(command, mark=replace(STEP, step=n))
+    return replace(command, marker=replace(STEP, step=n))
 
 
 def test_a_step_through_sudo_is_run_once_and_its_sudoers_line_still_matches(web: Web):
-    refuse = _step(1, agents.refuse("Evil Bot/2"))
+    refuse = _step(1, nginx_agents.block_agent("Evil Bot/2"))
     with _fleet(web.sshd.host()) as fleet:
-        fleet.tell("web1", refuse)
+        fleet.run_command("web1", refuse)
         assert web.times("Evil Bot/2") == 1
         # Somebody takes it back by hand: a second telling must not bring it in again.
-        fleet.tell("web1", agents.admit("Evil Bot/2"))
-        with pytest.raises(BegunBefore):
-            fleet.tell("web1", refuse)
+        fleet.run_command("web1", nginx_agents.unblock_agent("Evil Bot/2"))
+        with pytest.raises(AlreadyStartedError):
+            fleet.run_command("web1", refuse)
         assert web.times("Evil Bot/2") == 0
-        fleet.tell("web1", replace(refuse, mark=None))
+        fleet.run_command("web1", replace(refuse, marker=None))
         assert web.times("Evil Bot/2") == 1
 
 
 def test_the_login_that_changes_recalls_what_sudo_ended_with(web: Web):
     with _fleet(web.sshd.host()) as fleet:
-        fleet.tell("web1", _step(1, agents.refuse("Evil Bot/2")))
-        with pytest.raises(CommandFailed, match="the login may not run this with sudo"):
-            fleet.tell("web1", _step(2, Shell(("id",), root=True)))
+        fleet.run_command("web1", _step(1, nginx_agents.block_agent("Evil Bot/2")))
+        with pytest.raises(CommandError, match="the login may not run this with sudo"):
+            fleet.run_command("web1", _step(2, Shell(("id",), root=True)))
     with _fleet(web.sshd.host()) as fleet:
-        done = fleet.recall("web1", STEP)
-        assert (done.fate, done.status) == (Fate.ENDED, 0)
-        refused = fleet.recall("web1", replace(STEP, step=2))
-        assert (refused.fate, refused.status) == (Fate.ENDED, 1)
+        done = fleet.query_step("web1", STEP)
+        assert (done.state, done.status) == (MarkerState.ENDED, 0)
+        refused = fleet.query_step("web1", replace(STEP, step=2))
+        assert (refused.state, refused.status) == (MarkerState.ENDED, 1)
         assert "sudo" in refused.err
     assert (web.sshd.logins_of(READER), web.sshd.logins_of(CHANGER)) == (0, 2)
 
@@ -172,20 +177,20 @@ def test_the_login_that_changes_recalls_what_sudo_ended_with(web: Web):
 def test_the_login_that_reads_can_neither_see_nor_take_a_marker(web: Web):
     reader = {"user": READER, "key": str(web.sshd.directory / READER), "reader": None}
     with _fleet(web.sshd.host()) as fleet:
-        fleet.tell("web1", _step(1, agents.refuse("Evil Bot/2")))
+        fleet.run_command("web1", _step(1, nginx_agents.block_agent("Evil Bot/2")))
     with _fleet(web.sshd.host(**reader)) as fleet:
-        assert fleet.recall("web1", STEP).fate is Fate.UNMARKED
-        with pytest.raises(NotSetUp, match=f"keeps no marker in {web.place}"):
-            fleet.tell("web1", Shell(("touch", "/tmp/never"), mark=replace(STEP, step=2)))
+        assert fleet.query_step("web1", STEP).state is MarkerState.UNMARKED
+        with pytest.raises(SetupError, match=f"keeps no marker in {web.place}"):
+            fleet.run_command("web1", Shell(("touch", "/tmp/never"), marker=replace(STEP, step=2)))
 
 
 def test_each_command_of_a_marked_step_is_the_one_that_sudoers_lists(web: Web):
     """The marker stands around sudo and not within it: sudo is told what it was without one."""
-    refuse = agents.refuse("Evil Bot/2")
+    refuse = nginx_agents.block_agent("Evil Bot/2")
     host = web.sshd.host()
     marked = host.resolve(_step(1, refuse))
     assert isinstance(marked, Shell)
-    assert marked.mark == replace(STEP, place=str(web.place))
-    assert replace(marked, mark=None) == host.resolve(refuse)
+    assert marked.marker == replace(STEP, directory=str(web.place))
+    assert replace(marked, marker=None) == host.resolve(refuse)
     assert marked.words[:3] == ("sudo", "-n", "--")
     assert host.user == CHANGER

@@ -36,9 +36,9 @@ class Inside:
 
     def pieces(self, peer: bond.IPv4Address | bond.IPv6Address) -> int:
         """Return how many answers of a large ping came in pieces; all of them must have come."""
-        before = self.ask(bond.reassembled(peer.version))
-        assert self.ask(bond.fits(peer, 9000))
-        return self.ask(bond.reassembled(peer.version)) - before
+        before = self.ask(bond.query_reassembled_count(peer.version))
+        assert self.ask(bond.query_packet_fits(peer, 9000))
+        return self.ask(bond.query_reassembled_count(peer.version)) - before
 
 
 @pytest.fixture
@@ -72,4 +72,4 @@ def test_a_peer_with_a_smaller_mtu_answers_in_pieces(
         *(("198.51.100.0/24",) if peer.version == 4 else ("2001:db8::/64", "metric", "256")),
         *("dev", "beyond", "proto", "kernel", "mtu", "1500"),
     )
-    assert inside.pieces(peer) >= bond.PINGS
+    assert inside.pieces(peer) >= bond.PING_COUNT

@@ -10,10 +10,10 @@ import pytest
 
 from connectors import gateway, switch
 from connectors.command import DeviceCommand, Query, SwitchLines
+from connectors.errors import CommandError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
-from connectors.trouble import CommandFailed
+from connectors.ssh_pool import SshPool
 from runbooks.hsrp_check import HsrpCheck
 from runbooks.switch_ports import SwitchPorts
 from tests.playground.frr import ADDRESS, Routers
@@ -39,13 +39,13 @@ def network() -> Iterator[Network]:
             sshd = stack.enter_context(Sshd(options=(routers.shell(name),)))
             entry = sshd.inventory_entry(area="network", tags=("router", "switch"))
             hosts[name] = entry | {"platform": "frr"}
-        fleet = Fleet(Inventory.model_validate({"hosts": hosts}), Sessions(Path("/")))
+        fleet = Fleet(Inventory.model_validate({"hosts": hosts}), SshPool(Path("/")))
         stack.callback(fleet.close)
         yield Network(routers, fleet)
 
 
 def test_two_routers_are_healthy_until_their_link_is_cut_and_both_lead(network: Network):
-    ask = network.fleet.ask
+    ask = network.fleet.run_query
     check = HsrpCheck.model_validate({"host": "r1", "other": "r2"})
     report = check.report(check.read(ask))
     assert (report.healthy, list(report.findings)) == (True, [])
@@ -60,32 +60,32 @@ def test_two_routers_are_healthy_until_their_link_is_cut_and_both_lead(network: 
 
 def test_the_ports_of_a_router_are_listed(network: Network):
     check = SwitchPorts.model_validate({"host": "r1"})
-    report = check.report(check.read(network.fleet.ask))
+    report = check.report(check.read(network.fleet.run_query))
     assert report.table is not None
     assert ["link0", "up"] in [list(row[:2]) for row in report.table.rows]
 
 
 def test_a_router_is_configured_and_set_back(network: Network):
     fleet = network.fleet
-    (before,) = fleet.ask("r1", gateway.gateways())
-    fleet.tell("r1", SwitchLines(("interface link0", "vrrp 5 priority 90")))
-    (after,) = fleet.ask("r1", gateway.gateways())
+    (before,) = fleet.run_query("r1", gateway.query_gateways())
+    fleet.run_command("r1", SwitchLines(("interface link0", "vrrp 5 priority 90")))
+    (after,) = fleet.run_query("r1", gateway.query_gateways())
     assert (before.priority, after.priority) == (200, 90)
-    fleet.tell("r1", SwitchLines(("interface link0", f"vrrp 5 priority {before.priority}")))
-    assert fleet.ask("r1", gateway.gateways())[0].priority == 200
+    fleet.run_command("r1", SwitchLines(("interface link0", f"vrrp 5 priority {before.priority}")))
+    assert fleet.run_query("r1", gateway.query_gateways())[0].priority == 200
 
 
 def test_a_line_that_a_router_does_not_know_is_an_error_wherever_it_is_said(network: Network):
     fleet = network.fleet
-    with pytest.raises(CommandFailed, match="no such words"):
-        fleet.ask("r1", Query(DeviceCommand(("show bogus",), ("frr",), switch.HINTS), str))
-    with pytest.raises(CommandFailed, match=r"refuses 'vrrp 5 bogus'.*1, are in force"):
-        fleet.tell("r1", SwitchLines(("interface link0", "vrrp 5 bogus")))
-    assert fleet.ask("r1", gateway.gateways())
+    with pytest.raises(CommandError, match="no such words"):
+        fleet.run_query("r1", Query(DeviceCommand(("show bogus",), ("frr",), switch.HINTS), str))
+    with pytest.raises(CommandError, match=r"refuses 'vrrp 5 bogus'.*1, are in force"):
+        fleet.run_command("r1", SwitchLines(("interface link0", "vrrp 5 bogus")))
+    assert fleet.run_query("r1", gateway.query_gateways())
 
 
 def test_a_daemon_that_is_gone_is_no_router_without_groups(network: Network):
     pid = (network.routers.home("r1") / "vrrpd.pid").read_text().strip()
     os.kill(int(pid), signal.SIGKILL)
-    with pytest.raises(CommandFailed, match="daemon of FRR is not running"):
-        network.fleet.ask("r1", gateway.gateways())
+    with pytest.raises(CommandError, match="daemon of FRR is not running"):
+        network.fleet.run_query("r1", gateway.query_gateways())

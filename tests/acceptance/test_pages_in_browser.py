@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, expect
 
 from bot.db import locks
 from bot.model.schedule import ScheduleTiming, parse_cron
-from runbooks import catalogue
+from runbooks import load_catalogue
 from tests.acceptance.visiting import CONTRAST, SCREENS, Server, Visit, a_visit
 from tests.bot.meeting import meet
 from tests.bot.office import WEB, an_office
@@ -23,7 +23,7 @@ NIGHTLY = ScheduleTiming("nightly look", parse_cron("0 3 * * *", "Europe/Amsterd
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Server]:
-    known = cast("dict[str, Any]", catalogue())
+    known = cast("dict[str, Any]", load_catalogue())
     for words, runbook in RUNBOOKS.items():
         monkeypatch.setitem(known, words, runbook)
     with an_office(tmp_path) as office:

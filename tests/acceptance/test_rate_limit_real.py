@@ -6,7 +6,7 @@ import pytest
 
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
+from connectors.ssh_pool import SshPool
 from runbooks.ratelimit_check import RatelimitCheck
 from tests.playground.nginx import Nginx
 from tests.playground.sshd import Sshd
@@ -29,8 +29,8 @@ def test_every_refused_request_is_counted(sshd: Sshd):
             "nginx.error_logs": f"{nginx.directory}/error.log*",
         }
         entry = sshd.inventory_entry(area="web", settings=settings)
-        fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), Sessions(Path("/")))
-        report = CHECK.report(CHECK.read(fleet.ask))
+        fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), SshPool(Path("/")))
+        report = CHECK.report(CHECK.read(fleet.run_query))
         fleet.close()
     assert statuses.count(429) == 5
     assert report.healthy

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from connectors import shaping
-from connectors.command import Answer, Question, Shell
+from connectors.command import NO_HOOKS, Answer, QueryCommand, RunHooks, Shell
+from connectors.errors import HostError
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
-from connectors.shaping import Card, Rates
-from connectors.trouble import HostTrouble
+from connectors.shaping import Rates, ShapedInterface
 from runbooks.shaping_clear import ClearShaping
 from runbooks.shaping_set import SetShaping
 from runbooks.shaping_show import ShowShaping
@@ -58,10 +58,11 @@ class Inside:
     def run(
         self,
         host: Host,  # noqa: ARG002 - it is here
-        command: Question,
+        command: QueryCommand,
         /,
         *,
         through: tuple[Host, ...] = (),  # noqa: ARG002 - and reached through nobody
+        hooks: RunHooks = NO_HOOKS,  # noqa: ARG002 - nothing listens
     ) -> Answer:
         assert isinstance(command, Shell)
         done = self.do(*command.words)
@@ -110,12 +111,12 @@ def fleet(inside: Inside) -> Fleet:
     return Fleet(inventory_of("web1"), inside)
 
 
-def _eth0(fleet: Fleet) -> Card:
-    return fleet.ask("web1", shaping.cards())["eth0"]
+def _eth0(fleet: Fleet) -> ShapedInterface:
+    return fleet.run_query("web1", shaping.query_interfaces())["eth0"]
 
 
 def _tell(fleet: Fleet, command: Shell) -> None:
-    fleet.tell("web1", fleet.resolve("web1", command))
+    fleet.run_command("web1", fleet.resolve("web1", command))
 
 
 def _hurried(inside: Inside, *, seconds: int) -> Fleet:
@@ -127,7 +128,7 @@ def _hurried(inside: Inside, *, seconds: int) -> Fleet:
 
 def _until_taken_back(fleet: Fleet) -> Rates:
     deadline = time.monotonic() + 20
-    while _eth0(fleet).probation:
+    while _eth0(fleet).is_on_probation:
         assert time.monotonic() < deadline, "the host never took the limits back"
         time.sleep(0.05)
     return _eth0(fleet).rates
@@ -139,14 +140,14 @@ def test_limits_are_set_hold_packets_back_and_are_taken_away(fleet: Fleet, insid
     plan = carry_out(fleet, SET)
     assert plan.notes[0].startswith("198.51.100.1 is 0.")
     card = _eth0(fleet)
-    assert (card.rates, card.probation, card.others) == (Rates(1024, 512), False, ())
+    assert (card.rates, card.is_on_probation, card.foreign_queues) == (Rates(1024, 512), False, ())
     assert inside.do("python3", "-c", _BURST).returncode == 0
     card = _eth0(fleet)
-    assert card.up is not None
-    assert card.down is not None
-    assert card.up.dropped > 0
-    assert card.down.dropped > 0
-    assert SHOW.report(SHOW.read(fleet.ask)).summary == (
+    assert card.up_queue is not None
+    assert card.down_queue is not None
+    assert card.up_queue.dropped > 0
+    assert card.down_queue.dropped > 0
+    assert SHOW.report(SHOW.read(fleet.run_query)).summary == (
         "web1 limits eth0: 1,024 kbit/s in, 512 kbit/s out"
     )
     take_back(fleet, SET, plan)
@@ -178,13 +179,13 @@ def test_cleared_limits_come_back_when_that_is_undone(fleet: Fleet):
 def test_limits_that_nobody_keeps_are_taken_back_by_the_host(inside: Inside, former: Rates):
     fleet = _hurried(inside, seconds=2)
     if former != Rates():
-        _tell(fleet, shaping.settle("eth0", former))
-    begin, limit, keep = SET.plan(SET.read(fleet.ask)).steps
-    fleet.tell("web1", fleet.resolve("web1", begin.do))
-    fleet.tell("web1", fleet.resolve("web1", limit.do))
+        _tell(fleet, shaping.set_limits("eth0", former))
+    begin, limit, keep = SET.plan(SET.read(fleet.run_query)).steps
+    fleet.run_command("web1", fleet.resolve("web1", begin.do))
+    fleet.run_command("web1", fleet.resolve("web1", limit.do))
     assert _until_taken_back(fleet) == former
-    with pytest.raises(HostTrouble, match="has taken the new limits back"):
-        fleet.tell("web1", fleet.resolve("web1", keep.do))
+    with pytest.raises(HostError, match="has taken the new limits back"):
+        fleet.run_command("web1", fleet.resolve("web1", keep.do))
 
 
 @pytest.mark.real
@@ -205,18 +206,18 @@ def _commands(inside: Inside) -> list[str]:
 
 @pytest.mark.real
 def test_no_limit_is_tried_out_without_a_probation(fleet: Fleet):
-    with pytest.raises(HostTrouble):
-        _tell(fleet, shaping.try_out("eth0", Rates(up=512)))
+    with pytest.raises(HostError):
+        _tell(fleet, shaping.try_limits("eth0", Rates(up=512)))
     assert _eth0(fleet).rates == Rates()
 
 
 @pytest.mark.real
 def test_one_probation_at_a_time(fleet: Fleet):
-    _tell(fleet, shaping.begin_probation("eth0", Rates()))
-    for command in (shaping.begin_probation("eth0", Rates()), shaping.settle("eth0", Rates())):
-        with pytest.raises(HostTrouble, match="on probation there already"):
+    _tell(fleet, shaping.start_probation("eth0", Rates()))
+    for command in (shaping.start_probation("eth0", Rates()), shaping.set_limits("eth0", Rates())):
+        with pytest.raises(HostError, match="on probation there already"):
             _tell(fleet, command)
-    assert _eth0(fleet).probation
+    assert _eth0(fleet).is_on_probation
 
 
 @pytest.mark.real
@@ -229,6 +230,6 @@ def test_what_somebody_else_has_set_up_is_shown(fleet: Fleet, inside: Inside):
         ).returncode
         == 0
     )
-    report = SHOW.report(SHOW.read(fleet.ask))
+    report = SHOW.report(SHOW.read(fleet.run_query))
     assert report.table is not None
     assert "class 1:10 3Mbit to 8Mbit" in report.table.rows[0][2]

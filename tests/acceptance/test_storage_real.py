@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from connectors import block, block_rule, block_tree, mounts
-from connectors.block import Queue
+from connectors.block import BlockQueue
+from connectors.errors import CommandError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
-from connectors.trouble import CommandFailed
+from connectors.ssh_pool import SshPool
 from runbooks import Refused
 from runbooks.disk_io import DiskTraffic
 from runbooks.nfs_scheduler_set import SetScheduler
@@ -36,7 +36,7 @@ def device() -> Iterator[str]:
 def fleet(sshd: Sshd) -> Iterator[Fleet]:
     program("/usr/bin/iostat", package="sysstat")
     entry = sshd.inventory_entry(area="storage", tags=["nfs"])
-    fleet = Fleet(Inventory.model_validate({"hosts": {"nas1": entry}}), Sessions(Path("/")))
+    fleet = Fleet(Inventory.model_validate({"hosts": {"nas1": entry}}), SshPool(Path("/")))
     yield fleet
     fleet.close()
 
@@ -45,15 +45,15 @@ def wish(device: str, **fields: object) -> SetScheduler:
     return SetScheduler.model_validate({"host": "nas1", "device": device} | fields)
 
 
-def queue_of(fleet: Fleet, device: str) -> Queue:
-    return fleet.ask("nas1", block.queues([device]))[device]
+def queue_of(fleet: Fleet, device: str) -> BlockQueue:
+    return fleet.run_query("nas1", block.query_queues([device]))[device]
 
 
-def use(fleet: Fleet, device: str, scheduler: str) -> Queue:
+def use(fleet: Fleet, device: str, scheduler: str) -> BlockQueue:
     """Have the device use *scheduler*, or skip the test where this kernel has none of the name."""
     try:
-        fleet.tell("nas1", block.write(device, "scheduler", scheduler))
-    except CommandFailed as failed:
+        fleet.run_command("nas1", block.set_queue_setting(device, "scheduler", scheduler))
+    except CommandError as failed:
         pytest.skip(f"this kernel has no {scheduler}: {failed}")
     return queue_of(fleet, device)
 
@@ -75,8 +75,8 @@ def test_an_undo_brings_back_every_tunable_that_the_switch_forgot(fleet: Fleet, 
     use(fleet, device, "bfq")
     tuned = {"slice_idle": 0, "low_latency": 0, "fifo_expire_async": 400, "timeout_sync": 200}
     for name, value in tuned.items():
-        fleet.tell("nas1", block.write(device, f"iosched/{name}", value))
-    fleet.tell("nas1", block.write(device, "nr_requests", 32))
+        fleet.run_command("nas1", block.set_queue_setting(device, f"iosched/{name}", value))
+    fleet.run_command("nas1", block.set_queue_setting(device, "nr_requests", 32))
     before = queue_of(fleet, device)
     change = wish(device, scheduler="mq-deadline")
     plan = carry_out(fleet, change)
@@ -88,7 +88,7 @@ def test_an_undo_brings_back_every_tunable_that_the_switch_forgot(fleet: Fleet, 
 
 def test_merely_switching_back_would_have_forgotten_them(fleet: Fleet, device: str):
     use(fleet, device, "bfq")
-    fleet.tell("nas1", block.write(device, "iosched/slice_idle", 0))
+    fleet.run_command("nas1", block.set_queue_setting(device, "iosched/slice_idle", 0))
     use(fleet, device, "mq-deadline")
     assert use(fleet, device, "bfq").slice_idle == 8
 
@@ -99,13 +99,13 @@ def test_every_tunable_that_a_scheduler_tells_may_be_written_back(
 ):
     before = use(fleet, device, scheduler)
     assert before.tunables
-    fleet.tell("nas1", block.restore(before))
+    fleet.run_command("nas1", block.restore_queue(before))
     assert queue_of(fleet, device) == before
 
 
 def test_a_rule_is_written_for_the_next_start_and_taken_away(fleet: Fleet, device: str):
     change = wish(device, scheduler="mq-deadline", persist=True)
-    file = Path(block_rule.file_of(device, queue_of(fleet, device).identity))
+    file = Path(block_rule.make_rule_path(device, queue_of(fleet, device).identity))
     try:
         plan = carry_out(fleet, change)
         assert f'KERNEL=="{device}", ATTR{{queue/scheduler}}="mq-deadline"\n' in file.read_text()
@@ -117,11 +117,11 @@ def test_a_rule_is_written_for_the_next_start_and_taken_away(fleet: Fleet, devic
 
 def test_what_the_kernel_makes_of_a_value_is_seen_by_reading_back(fleet: Fleet, device: str):
     use(fleet, device, "bfq")
-    fleet.tell("nas1", block.write(device, "iosched/slice_idle", 5_000_000_000))
+    fleet.run_command("nas1", block.set_queue_setting(device, "iosched/slice_idle", 5_000_000_000))
     left = wish(device, scheduler="bfq", slice_idle=8)
-    plan = left.plan(left.read(fleet.ask))
+    plan = left.plan(left.read(fleet.run_query))
     assert len(plan.steps) == 1
-    assert "slice_idle 5000000000" not in plan.because
+    assert "slice_idle 5000000000" not in plan.current_state
 
 
 @pytest.mark.parametrize(
@@ -138,20 +138,20 @@ def test_what_the_kernel_refuses_is_told_and_changes_nothing(
     fleet: Fleet, device: str, setting: str, value: str, why: str
 ):
     before = use(fleet, device, "bfq")
-    with pytest.raises(CommandFailed, match=why):
-        fleet.tell("nas1", block.write(device, setting, value))
+    with pytest.raises(CommandError, match=why):
+        fleet.run_command("nas1", block.set_queue_setting(device, setting, value))
     assert queue_of(fleet, device) == before
 
 
 def test_a_device_that_is_not_there_is_refused(fleet: Fleet, device: str):
     with pytest.raises(Refused, match=f"no block device nothing; it has .*{device}"):
-        wish("nothing", scheduler="none").read(fleet.ask)
+        wish("nothing", scheduler="none").read(fleet.run_query)
 
 
 def test_the_load_of_a_disk_is_told_before_it_is_changed(fleet: Fleet, device: str):
-    disk = wish(device, scheduler="none").read(fleet.ask)
-    assert device in disk.doing
-    assert "cannot be told" not in disk.doing
+    disk = wish(device, scheduler="none").read(fleet.run_query)
+    assert device in disk.load
+    assert "cannot be told" not in disk.load
 
 
 def test_a_disk_at_work_is_seen(fleet: Fleet, device: str):
@@ -160,7 +160,7 @@ def test_a_disk_at_work_is_seen(fleet: Fleet, device: str):
     load = subprocess.Popen(("sh", "-c", script, "sh", *reading))
     try:
         look = DiskTraffic.model_validate({"host": "nas1", "seconds": 1})
-        report = look.report(look.read(fleet.ask))
+        report = look.report(look.read(fleet.run_query))
     finally:
         load.kill()
         load.wait()
@@ -170,10 +170,10 @@ def test_a_disk_at_work_is_seen(fleet: Fleet, device: str):
 
 
 def test_the_disk_behind_this_machines_root_is_found(fleet: Fleet):
-    mount = fleet.ask("nas1", mounts.mount_of("/"))
-    tree = fleet.ask("nas1", block_tree.tree())
-    node = tree.mounted(mount.number, mount.source)
+    mount = fleet.run_query("nas1", mounts.query_mount("/"))
+    tree = fleet.run_query("nas1", block_tree.query_tree())
+    node = tree.find_mounted(mount.device_number, mount.source)
     if node is None:
         pytest.skip(f"/ lies on {mount.type} and not on a block device")
-    names = [each.kernel for each in tree.queues_below(node)]
-    assert fleet.ask("nas1", block.queues(names)).keys() == set(names)
+    names = [each.kernel_name for each in tree.list_queue_devices(node)]
+    assert fleet.run_query("nas1", block.query_queues(names)).keys() == set(names)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from connectors.errors import CommandError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.systemd import restart as restart_command
-from connectors.trouble import CommandFailed
+from connectors.systemd import restart_service as restart_command
 from runbooks import Refused
 from runbooks._lists import LISTS
 from runbooks.service_restart import RestartService
@@ -49,7 +49,7 @@ def fleet(systemd: Systemd) -> Fleet:
 
 
 def test_services_of_a_host_are_listed_for_forms(fleet: Fleet):
-    listed = set(LISTS["services"](fleet.ask, "web1", {}))
+    listed = set(LISTS["services"](fleet.run_query, "web1", {}))
     assert {"web", "worker", "ssh", "broken"} <= listed
     assert not {"stopped", "off"} & listed
 
@@ -61,7 +61,7 @@ def restart(service: str, since: datetime | None = None) -> RestartService:
 
 def started(fleet: Fleet, service: str) -> datetime | None:
     look = ServiceStatus.model_validate({"host": "web1", "service": service})
-    return look.read(fleet.ask).started_at
+    return look.read(fleet.run_query).started_at
 
 
 def next_second(fleet: Fleet, service: str) -> datetime:
@@ -85,9 +85,9 @@ def test_a_service_is_restarted_once_and_takes_along_what_needs_it(fleet: Fleet)
 
 def test_a_service_that_fails_again_is_not_called_restarted(fleet: Fleet):
     change = restart("broken", next_second(fleet, "broken"))
-    (step,) = change.plan(change.read(fleet.ask)).steps
-    fleet.tell("web1", step.do)  # systemd says that all is well
-    assert change.plan(change.read(fleet.ask)).steps
+    (step,) = change.plan(change.read(fleet.run_query)).steps
+    fleet.run_command("web1", step.do)  # systemd says that all is well
+    assert change.plan(change.read(fleet.run_query)).steps
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_service_that_fails_again_is_not_called_restarted(fleet: Fleet):
 def test_what_should_not_be_restarted_is_refused(fleet: Fleet, service: str, reason: str):
     change = restart(service)
     with pytest.raises(Refused, match=reason):
-        change.plan(change.read(fleet.ask))
+        change.plan(change.read(fleet.run_query))
 
 
 def test_an_alias_does_not_hide_the_way_in(systemd: Systemd, fleet: Fleet):
@@ -110,7 +110,7 @@ def test_an_alias_does_not_hide_the_way_in(systemd: Systemd, fleet: Fleet):
     systemd.systemctl("daemon-reload")
     change = restart("harmless")
     with pytest.raises(Refused, match=r"ssh\.service would be restarted"):
-        change.plan(change.read(fleet.ask))
+        change.plan(change.read(fleet.run_query))
 
 
 @pytest.mark.parametrize("service", ["ssh", "harmless"])
@@ -118,14 +118,14 @@ def test_the_host_itself_restarts_no_way_in(systemd: Systemd, fleet: Fleet, serv
     (systemd.units / "harmless.service").symlink_to("ssh.service")
     systemd.systemctl("daemon-reload")
     before = systemd.systemctl("show", "-p", "MainPID", "ssh")
-    with pytest.raises(CommandFailed, match="is a way into this host: nothing was restarted"):
-        fleet.tell("web1", restart_command(service))
+    with pytest.raises(CommandError, match="is a way into this host: nothing was restarted"):
+        fleet.run_command("web1", restart_command(service))
     assert systemd.systemctl("show", "-p", "MainPID", "ssh") == before
 
 
 def test_the_host_itself_starts_nothing_that_is_stopped(systemd: Systemd, fleet: Fleet):
-    with pytest.raises(CommandFailed, match="is stopped: nothing was restarted"):
-        fleet.tell("web1", restart_command("stopped"))
+    with pytest.raises(CommandError, match="is stopped: nothing was restarted"):
+        fleet.run_command("web1", restart_command("stopped"))
     assert "inactive" in systemd.systemctl("is-active", "stopped")
 
 
@@ -149,28 +149,28 @@ def test_a_service_with_a_bad_configuration_is_not_restarted(
     entry["settings"] = {f"{name}.config": str(configuration)}
     fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), systemd)
     change = restart(name, next_second(fleet, name))
-    plan = change.plan(change.read(fleet.ask))
+    plan = change.plan(change.read(fleet.run_query))
     assert any("configuration passes" in note for note in plan.notes)
     before = systemd.systemctl("show", "-p", "MainPID", name)
     configuration.write_text(bad)
     with pytest.raises(Refused, match=r"has errors[\s\S]*nonsense"):
-        change.plan(change.read(fleet.ask))
+        change.plan(change.read(fleet.run_query))
     # It was broken between the plan and the step.
-    with pytest.raises(CommandFailed, match="errors: nothing was restarted"):
-        fleet.tell("web1", plan.steps[0].do)
+    with pytest.raises(CommandError, match="errors: nothing was restarted"):
+        fleet.run_command("web1", plan.steps[0].do)
     assert systemd.systemctl("show", "-p", "MainPID", name) == before
     configuration.write_text(good)
-    fleet.tell("web1", plan.steps[0].do)
+    fleet.run_command("web1", plan.steps[0].do)
     assert systemd.systemctl("show", "-p", "MainPID", name) != before
 
 
 def test_an_instance_that_is_missing_is_asked_for(fleet: Fleet):
-    with pytest.raises(CommandFailed, match="needs its instance"):
-        restart("worker@").read(fleet.ask)
+    with pytest.raises(CommandError, match="needs its instance"):
+        restart("worker@").read(fleet.run_query)
 
 
 def test_the_state_of_a_service_is_told(fleet: Fleet):
     look = ServiceStatus.model_validate({"host": "web1", "service": "broken"})
-    report = look.report(look.read(fleet.ask))
+    report = look.report(look.read(fleet.run_query))
     assert not report.healthy
     assert "ended with: exit-code" in report.findings[0]

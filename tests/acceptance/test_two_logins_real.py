@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from bot.hosts.live_check import check_host
-from connectors import agents
+from connectors import nginx_agents
 from connectors.command import Shell
+from connectors.errors import CommandError, SetupError
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
-from connectors.sessions import Sessions
-from connectors.trouble import CommandFailed, NotSetUp
+from connectors.ssh_pool import SshPool
 from runbooks.agents_block import BlockAgent
 from tests.acceptance.by_hand import carry_out, take_back
 from tests.playground.nginx import Nginx
@@ -41,7 +41,7 @@ def sshd() -> Iterator[TwoLogins]:
 @contextmanager
 def _fleet(host: Host) -> Generator[Fleet]:
     entry = host.model_dump(mode="json", exclude={"name"}, exclude_none=True)
-    fleet = Fleet(Inventory.model_validate({"hosts": {host.name: entry}}), Sessions(Path("/")))
+    fleet = Fleet(Inventory.model_validate({"hosts": {host.name: entry}}), SshPool(Path("/")))
     try:
         yield fleet
     finally:
@@ -50,10 +50,10 @@ def _fleet(host: Host) -> Generator[Fleet]:
 
 def test_what_reads_is_asked_by_one_login_and_what_changes_is_told_by_the_other(sshd: TwoLogins):
     with _fleet(sshd.host()) as fleet:
-        fleet.ask("web1", agents.agents())
+        fleet.run_query("web1", nginx_agents.query_agents())
         assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (1, 0)
         plan = carry_out(fleet, BLOCK)
-        assert fleet.ask("web1", agents.agents()).refused == ("Evil Bot/2",)
+        assert fleet.run_query("web1", nginx_agents.query_agents()).refused == ("Evil Bot/2",)
         take_back(fleet, BLOCK, plan)
         assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (1, 1)
     (step,) = plan.steps
@@ -65,14 +65,14 @@ def test_sudo_lets_neither_login_do_what_the_other_is_for(sshd: TwoLogins):
     reader = {"user": READER, "key": str(sshd.directory / READER), "reader": None}
     with (
         _fleet(sshd.host(**reader)) as fleet,
-        pytest.raises(CommandFailed, match="the login may not run this with sudo"),
+        pytest.raises(CommandError, match="the login may not run this with sudo"),
     ):
-        fleet.tell("web1", agents.refuse("Evil Bot/2"))
+        fleet.run_command("web1", nginx_agents.block_agent("Evil Bot/2"))
     with (
         _fleet(sshd.host(reader=None)) as fleet,
-        pytest.raises(CommandFailed, match="the login may not run this with sudo"),
+        pytest.raises(CommandError, match="the login may not run this with sudo"),
     ):
-        fleet.ask("web1", agents.agents())
+        fleet.run_query("web1", nginx_agents.query_agents())
 
 
 @pytest.mark.parametrize(
@@ -89,27 +89,27 @@ def test_neither_login_is_root_for_anything_else(sshd: TwoLogins, words: tuple[s
         login = {"user": user, "key": str(sshd.directory / user), "reader": None}
         with (
             _fleet(sshd.host(**login)) as fleet,
-            pytest.raises(CommandFailed, match="the login may not run this with sudo"),
+            pytest.raises(CommandError, match="the login may not run this with sudo"),
         ):
-            fleet.tell("web1", Shell(words, root=True))
+            fleet.run_command("web1", Shell(words, root=True))
 
 
 def test_a_script_or_program_that_is_missing_is_named_and_not_the_rules(sshd: TwoLogins):
     with _fleet(sshd.host()) as fleet:
         script = ("/usr/local/lib/keyturn/nginx-agents-000000000000", "x")
-        with pytest.raises(CommandFailed, match="this script is not on the host"):
-            fleet.tell("web1", Shell(script, root=True))
-        with pytest.raises(CommandFailed, match="program zpool-nowhere is not there: install it"):
-            fleet.tell("web1", Shell(("zpool-nowhere", "status"), root=True))
+        with pytest.raises(CommandError, match="this script is not on the host"):
+            fleet.run_command("web1", Shell(script, root=True))
+        with pytest.raises(CommandError, match="program zpool-nowhere is not there: install it"):
+            fleet.run_command("web1", Shell(("zpool-nowhere", "status"), root=True))
 
 
 def test_where_nothing_may_be_changed_nothing_is_told(sshd: TwoLogins):
     with _fleet(sshd.host(changes=False)) as fleet:
-        fleet.ask("web1", agents.agents())
-        with pytest.raises(NotSetUp, match="nothing may be changed on web1"):
-            fleet.tell("web1", agents.refuse("Evil Bot/2"))
-        with pytest.raises(NotSetUp, match="nothing may be changed on web1"):
-            fleet.resolve("web1", agents.refuse("Evil Bot/2"))
+        fleet.run_query("web1", nginx_agents.query_agents())
+        with pytest.raises(SetupError, match="nothing may be changed on web1"):
+            fleet.run_command("web1", nginx_agents.block_agent("Evil Bot/2"))
+        with pytest.raises(SetupError, match="nothing may be changed on web1"):
+            fleet.resolve("web1", nginx_agents.block_agent("Evil Bot/2"))
     assert sshd.logins_of(CHANGER) == 0
 
 

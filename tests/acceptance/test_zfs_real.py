@@ -12,11 +12,11 @@ import pytest
 
 from connectors import zfs, zfs_property
 from connectors.command import Query, Shell
+from connectors.errors import CommandError, CommandTimeoutError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
-from connectors.trouble import CommandFailed, TimedOut
-from connectors.zfs_disks import disks
+from connectors.ssh_pool import SshPool
+from connectors.zfs_disks import read_disks
 from runbooks import NoUndo, Refused, Report
 from runbooks.zfs_io import PoolTraffic
 from runbooks.zfs_pools import ListPools
@@ -56,7 +56,7 @@ def fleet(nas: ZfsFuse) -> Iterator[Fleet]:
     with Sshd(env={"PATH": f"{nas.bin}:{PATH}"}) as sshd:
         entry = sshd.inventory_entry(area="storage", tags=["zfs"])
         inventory = Inventory.model_validate({"hosts": {"nas1": entry}})
-        fleet = Fleet(inventory, Sessions(Path("/")))
+        fleet = Fleet(inventory, SshPool(Path("/")))
         yield fleet
         fleet.close()
 
@@ -69,7 +69,7 @@ def mirror(nas: ZfsFuse, *, megabytes: int = 40) -> tuple[Path, Path]:
 
 
 def status(fleet: Fleet) -> Report:
-    return STATUS.report(STATUS.read(fleet.ask))
+    return STATUS.report(STATUS.read(fleet.run_query))
 
 
 def wait_until(done: Callable[[], bool], *, seconds: float = 60) -> None:
@@ -80,14 +80,14 @@ def wait_until(done: Callable[[], bool], *, seconds: float = 60) -> None:
 
 
 def test_a_host_without_pools_says_so(nas: ZfsFuse, fleet: Fleet):
-    assert POOLS.report(POOLS.read(fleet.ask)).summary == "nas1 has no ZFS pools"
-    with pytest.raises(CommandFailed, match="no pool tank; its pools: none"):
-        START.plan(START.read(fleet.ask))
+    assert POOLS.report(POOLS.read(fleet.run_query)).summary == "nas1 has no ZFS pools"
+    with pytest.raises(CommandError, match="no pool tank; its pools: none"):
+        START.plan(START.read(fleet.run_query))
 
 
 def test_pools_that_were_never_scrubbed_are_named(nas: ZfsFuse, fleet: Fleet):
     mirror(nas)
-    report = POOLS.report(POOLS.read(fleet.ask))
+    report = POOLS.report(POOLS.read(fleet.run_query))
     assert report.summary == "nas1 has 1 pool, all healthy"
     assert report.findings == [
         "tank was never scrubbed since it was imported: `zfs scrub start` does it"
@@ -113,7 +113,8 @@ def test_a_scrub_repairs_what_was_damaged_behind_its_back(nas: ZfsFuse, fleet: F
     assert re.search(r"/d1 of tank has counted [\d,]+ checksum errors and is ONLINE", finding)
     assert file.read_bytes() == before
     assert any(
-        "/d1 of tank has counted" in each for each in POOLS.report(POOLS.read(fleet.ask)).findings
+        "/d1 of tank has counted" in each
+        for each in POOLS.report(POOLS.read(fleet.run_query)).findings
     )
 
 
@@ -134,7 +135,7 @@ def test_a_scrub_that_has_just_been_done_is_not_done_again(nas: ZfsFuse, fleet: 
     mirror(nas)
     carry_out(fleet, START)
     wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
-    assert "just been scrubbed" in START.plan(START.read(fleet.ask)).because
+    assert "just been scrubbed" in START.plan(START.read(fleet.run_query)).current_state
 
 
 def test_a_running_scrub_is_seen_left_alone_stopped_and_started_again(nas: ZfsFuse, fleet: Fleet):
@@ -144,21 +145,21 @@ def test_a_running_scrub_is_seen_left_alone_stopped_and_started_again(nas: ZfsFu
     with nas.slow():
         plan = carry_out(fleet, START)
         assert "running" in status(fleet).summary
-        assert "already" in START.plan(START.read(fleet.ask)).because
+        assert "already" in START.plan(START.read(fleet.run_query)).current_state
         beside = START.model_copy(update={"pool": "other"})
         with pytest.raises(Refused, match="tank is on the same disks and busy"):
-            beside.plan(beside.read(fleet.ask))
+            beside.plan(beside.read(fleet.run_query))
         with pytest.raises(Refused, match="zfs-fuse cannot pause"):
-            PAUSE.plan(PAUSE.read(fleet.ask))
+            PAUSE.plan(PAUSE.read(fleet.run_query))
         stopped = carry_out(fleet, STOP)
         assert nas.scan("tank").startswith("scrub stopped")
         assert plan.steps[0].undo == stopped.steps[0].do
-        assert work_of(START.plan(START.read(fleet.ask))) == work_of(plan)
+        assert work_of(START.plan(START.read(fleet.run_query))) == work_of(plan)
     # What has ended by itself cannot be stopped, and that is no success.
-    with pytest.raises(CommandFailed, match="has ended by itself already"):
-        fleet.tell("nas1", stopped.steps[0].do)
+    with pytest.raises(CommandError, match="has ended by itself already"):
+        fleet.run_command("nas1", stopped.steps[0].do)
     assert not isinstance(stopped.steps[0].undo, NoUndo)
-    fleet.tell("nas1", stopped.steps[0].undo)
+    fleet.run_command("nas1", stopped.steps[0].undo)
     wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
 
 
@@ -169,14 +170,14 @@ def test_a_resilver_is_never_stopped(nas: ZfsFuse, fleet: Fleet):
     with nas.slow():
         nas.told("zpool", "replace", "-o", "ashift=9", "tank", str(second), str(third))
         with pytest.raises(Refused, match="must not be stopped"):
-            STOP.plan(STOP.read(fleet.ask))
+            STOP.plan(STOP.read(fleet.run_query))
         with pytest.raises(Refused, match="a scrub has to wait"):
-            FORCE.plan(FORCE.read(fleet.ask))
-        with pytest.raises(CommandFailed):
-            fleet.tell("nas1", zfs.stop_scrub_on_fuse("tank"))
+            FORCE.plan(FORCE.read(fleet.run_query))
+        with pytest.raises(CommandError):
+            fleet.run_command("nas1", zfs.stop_scrub_on_fuse("tank"))
         assert nas.scan("tank").startswith("resilver in progress")
         # The twin: told without a look, zfs-fuse stops it and calls that a success.
-        fleet.tell("nas1", zfs.stop_scrub("tank"))
+        fleet.run_command("nas1", zfs.stop_scrub("tank"))
         assert nas.scan("tank").startswith("resilver stopped")
     assert any("was stopped before its end" in finding for finding in status(fleet).findings)
 
@@ -185,7 +186,7 @@ def test_a_degraded_pool_is_scrubbed_by_force_alone(nas: ZfsFuse, fleet: Fleet):
     _, second = mirror(nas)
     nas.told("zpool", "offline", "tank", str(second))
     with pytest.raises(Refused, match=r"tank is DEGRADED \(.*/d1 is OFFLINE\).*zfs scrub force"):
-        START.plan(START.read(fleet.ask))
+        START.plan(START.read(fleet.run_query))
     plan = carry_out(fleet, FORCE)
     assert any("See to a backup first" in note for note in plan.notes)
     wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
@@ -195,7 +196,10 @@ def test_a_degraded_pool_is_scrubbed_by_force_alone(nas: ZfsFuse, fleet: Fleet):
 def test_files_of_one_file_system_lie_on_the_same_disk(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
     nas.pool("other", nas.disk("d1"))
-    one, two = (disks(fleet.ask, "nas1", pool) for pool in zfs.storage(fleet.ask, "nas1").pools)
+    one, two = (
+        read_disks(fleet.run_query, "nas1", pool)
+        for pool in zfs.read_storage(fleet.run_query, "nas1").pools
+    )
     assert one & two
     assert one != two
 
@@ -204,7 +208,7 @@ def test_traffic_is_told_for_the_time_that_was_watched(nas: ZfsFuse, fleet: Flee
     mirror(nas)
     for pool in ("tank", ""):
         watch = PoolTraffic.model_validate({"host": "nas1", "pool": pool, "seconds": 1})
-        report = watch.report(watch.read(fleet.ask))
+        report = watch.report(watch.read(fleet.run_query))
         assert report.summary.startswith("In 1 s, tank ")
         assert report.table is not None
         assert [row[0].strip().rpartition("/")[2] for row in report.table.rows] == [
@@ -217,7 +221,7 @@ def test_traffic_is_told_for_the_time_that_was_watched(nas: ZfsFuse, fleet: Flee
 
 def test_traffic_of_no_pools_is_said_to_be_that(fleet: Fleet):
     watch = PoolTraffic.model_validate({"host": "nas1", "seconds": 1})
-    assert watch.report(watch.read(fleet.ask)).summary == "nas1 has no ZFS pools"
+    assert watch.report(watch.read(fleet.run_query)).summary == "nas1 has no ZFS pools"
 
 
 def change(dataset: str, name: str, value: str) -> SetProperty:
@@ -246,17 +250,17 @@ def test_a_property_is_set_and_brought_back_to_where_it_came_from(nas: ZfsFuse, 
 
 def test_a_property_or_a_value_that_this_zfs_does_not_know_is_said_so(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
-    with pytest.raises(CommandFailed, match="too old to know this property"):
+    with pytest.raises(CommandError, match="too old to know this property"):
         carry_out(fleet, change("tank", "sync", "disabled"))
-    with pytest.raises(CommandFailed, match="does not know this value"):
+    with pytest.raises(CommandError, match="does not know this value"):
         carry_out(fleet, change("tank", "compression", "zstd"))
-    with pytest.raises(CommandFailed, match="no such dataset"):
+    with pytest.raises(CommandError, match="no such dataset"):
         carry_out(fleet, change("tank/absent", "compression", "off"))
 
 
 def test_a_share_that_the_nfs_server_does_not_follow_is_no_success(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
-    with pytest.raises(CommandFailed, match="the value is set now, and the NFS server did not"):
+    with pytest.raises(CommandError, match="the value is set now, and the NFS server did not"):
         carry_out(fleet, change("tank", "sharenfs", "rw=@192.0.2.0/24"))
     assert "rw=@192.0.2.0/24" in nas.told("zfs", "get", "-H", "sharenfs", "tank")
 
@@ -265,24 +269,24 @@ def test_words_stay_one_word_on_their_way(nas: ZfsFuse, fleet: Fleet, tmp_path: 
     nas.pool("tank", nas.disk("d0"))
     # The types refuse such values long before; here the second lock is tried.
     for name, value in (("sharenfs", f"rw=a; touch {tmp_path}/x"), ("atime", "off tank/home")):
-        with pytest.raises(CommandFailed):
-            fleet.tell("nas1", zfs_property.set_property("tank", name, value))
+        with pytest.raises(CommandError):
+            fleet.run_command("nas1", zfs_property.set_property("tank", name, value))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_zfs_that_hangs_is_not_waited_for(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
-    query = zfs.plain_status()
+    query = zfs.query_plain_status()
     assert isinstance(query.command, Shell)
     impatient = Query(replace(query.command, deadline=1), query.parse)
     os.kill(nas.pid, signal.SIGSTOP)
-    with pytest.raises(TimedOut):
-        fleet.ask("nas1", impatient)
+    with pytest.raises(CommandTimeoutError):
+        fleet.run_query("nas1", impatient)
     os.kill(nas.pid, signal.SIGCONT)
-    assert [pool.name for pool in fleet.ask("nas1", impatient)] == ["tank"]
+    assert [pool.name for pool in fleet.run_query("nas1", impatient)] == ["tank"]
 
 
 def test_a_zfs_that_is_not_running_is_said_so(nas: ZfsFuse, fleet: Fleet):
     nas.told("rm", "/run/zfs/zfs_socket")
-    with pytest.raises(CommandFailed, match="zfs-fuse is not running"):
-        POOLS.read(fleet.ask)
+    with pytest.raises(CommandError, match="zfs-fuse is not running"):
+        POOLS.read(fleet.run_query)

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.slack.app import Door, Installation, client
 from bot.workflow.form_options import FormOptions
-from runbooks import catalogue
+from runbooks import load_catalogue
 from tests.bench.measuring import Part, at_most, table
 from tests.bot.office import an_office
 from tests.bot.slack import payloads
@@ -157,7 +157,7 @@ async def _door(place: Path) -> None:
             # What the stand-in for Slack judges us by is large, and none of ours.
             await speaker.users_info(user="U0DORA")
             # The service has all runbooks once it is built.
-            catalogue()
+            load_catalogue()
             await _serve(door.app)
 
 

@@ -20,7 +20,7 @@ from aiohttp import web
 from bot import app
 from bot.db.database import Database
 from bot.settings import Settings
-from runbooks import catalogue
+from runbooks import load_catalogue
 from tests.bench.acknowledging import at_a_pace
 from tests.bench.farm import Farm
 from tests.bench.measuring import Part, at_most, table
@@ -110,7 +110,7 @@ def _served(farm: Farm, place: Path, api: str) -> Generator[int]:
 
 
 def _serve(policy: str, place: str, api: str) -> None:
-    cast("dict[str, Any]", catalogue())[Mark.words] = Mark
+    cast("dict[str, Any]", load_catalogue())[Mark.words] = Mark
     more: dict[str, Any] = {
         "slack_api": api,
         "slack_bot_token": "xoxb-1",

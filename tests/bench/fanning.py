@@ -13,8 +13,8 @@ from statistics import median
 from connectors import uptime
 from connectors.command import Shell
 from connectors.fleet import Fleet
-from connectors.sessions import Sessions
-from connectors.wrapper import Wrapped
+from connectors.ssh_pool import SshPool
+from connectors.wrapper import WrappedCommand
 from tests.bench.farm import Farm
 from tests.bench.measuring import Figure, Part, at_least, at_most, columns, table
 from tests.bench.peers import PeerFailed, Peers, Round, installed
@@ -102,9 +102,9 @@ def _line() -> str:
 
     Clients that say nothing to a command have it say the word that Keyturn says.
     """
-    command = uptime.uptime().command
+    command = uptime.query_uptime().command
     assert isinstance(command, Shell)
-    wrapped = Wrapped(command.resolved({}, sudo=False))
+    wrapped = WrappedCommand(command.resolve({}, sudo=False))
     return f"echo {wrapped.word_line.decode().strip()} | {wrapped.line}"
 
 
@@ -120,11 +120,11 @@ def _whole_round(farm: Farm, place: Path) -> Round:
 
 def _ssh_round(farm: Farm) -> Round:
     """Ask all hosts as other clients do: nobody allows it, and nothing is written down."""
-    fleet = Fleet(farm.inventory, Sessions(farm.policy))
+    fleet = Fleet(farm.inventory, SshPool(farm.policy))
 
     def ask(name: str) -> float:
         began = time.perf_counter()
-        fleet.ask(name, uptime.uptime())
+        fleet.run_query(name, uptime.query_uptime())
         return time.perf_counter() - began
 
     def ask_all() -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from connectors import uptime
 from connectors.fleet import Fleet
-from connectors.sessions import Sessions
+from connectors.ssh_pool import SshPool
 from tests.bench.farm import Farm
 from tests.bench.measuring import Part, at_most, table
 
@@ -30,18 +30,18 @@ def measured(hosts: int) -> Part:
 def _idle(hosts: int) -> float:
     """Return the share of a core that so many connections cost while they are not used."""
     with tempfile.TemporaryDirectory() as place, Farm(Path(place), hosts) as farm:
-        sessions = Sessions(farm.policy)
+        sessions = SshPool(farm.policy)
         with closing(Fleet(farm.inventory, sessions)) as fleet:
 
             def ask(name: str) -> None:
-                fleet.ask(name, uptime.uptime())
+                fleet.run_query(name, uptime.query_uptime())
 
             with ThreadPoolExecutor(_AT_ONCE) as pool:
                 list(pool.map(ask, farm.names))
             began, cpu = time.monotonic(), time.process_time()
             time.sleep(_SECONDS)
             took = time.monotonic() - began
-            assert sessions.open == hosts, f"{hosts - sessions.open} connections ended"
+            assert sessions.open_count == hosts, f"{hosts - sessions.open_count} connections ended"
             return (time.process_time() - cpu) / took
 
 

@@ -13,8 +13,8 @@ import httpx2
 
 from bot.db import runs
 from bot.model.run import ENDED, Origin, Run, State
-from connectors.command import Ask, Query, Shell
-from runbooks import Change, Host, Plan, Step, catalogue
+from connectors.command import Query, QueryRunner, Shell
+from runbooks import Change, Host, Plan, Step, load_catalogue
 from runbooks.uptime_check import UptimeCheck
 from tests.bench.farm import Farm
 from tests.playground.service import Service
@@ -31,7 +31,7 @@ class Mark(Change[str], words="bench mark", example="web1 7", undo="writes the m
     host: Host
     mark: str
 
-    def read(self, ask: Ask) -> str:
+    def read(self, ask: QueryRunner) -> str:
         return ask(self.host, READ)
 
     def plan(self, found: str) -> Plan:
@@ -51,7 +51,7 @@ class Whole:
     """Keyturn as `keyturn serve` builds it, and a program with a token at its API."""
 
     def __init__(self, farm: Farm, directory: Path, **more: Any) -> None:
-        cast("dict[str, Any]", catalogue())[Mark.words] = Mark
+        cast("dict[str, Any]", load_catalogue())[Mark.words] = Mark
         self._farm = farm
         # A copy: what is written there by one is not for the next.
         copytree(farm.policy, directory / "policy")

@@ -19,8 +19,8 @@ from bot.model.redaction import Redactor
 from bot.model.run import State
 from bot.observability import RedactingFormatter, list_login_secrets
 from bot.settings import Settings
+from connectors.errors import CommandError
 from connectors.inventory import Inventory
-from connectors.trouble import CommandFailed
 from tests.bot.office import Office, an_office
 from tests.toy import SetSwitch
 
@@ -85,7 +85,7 @@ def _say_all(office: Office) -> None:
     waiting = office.ask(SetSwitch(host="lb1", name="lamp", value="on"), reason=CANARIES[1])
 
     def fail(_host: str, _words: str) -> None:
-        raise CommandFailed(f"it said: {everything_spelt()}")
+        raise CommandError(f"it said: {everything_spelt()}")
 
     office.fleet.before_tell = fail
     assert office.approve(waiting).state is State.FAILED

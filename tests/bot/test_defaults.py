@@ -13,10 +13,10 @@ from bot.execution.planner import load_runbook
 from bot.model import request_form
 from bot.model.run import Run
 from bot.service import Workflow
-from connectors.command import Ask, Query
+from connectors.command import Query, QueryRunner
+from connectors.errors import CommandError
 from connectors.inventory import Inventory
-from connectors.trouble import CommandFailed
-from runbooks import AnyRunbook, Check, Host, Report, catalogue
+from runbooks import AnyRunbook, Check, Host, Report, load_catalogue
 from tests.bot.office import WEB, Office, an_office
 from tests.fakes import ScriptedFleet
 from tests.policies import HOST_KEY
@@ -28,11 +28,11 @@ _HERE = "the host was asked"
 class ReadOnce(ScriptedFleet):
     """A fleet whose hosts answer what is scripted, and fail with known words at the rest."""
 
-    def ask(self, host: str, query: Query[Any]) -> Any:
+    def run_query(self, host: str, query: Query[Any]) -> Any:
         try:
-            return super().ask(host, query)
+            return super().run_query(host, query)
         except AssertionError:
-            raise CommandFailed(_HERE) from None
+            raise CommandError(_HERE) from None
 
 
 def required_words(runbook: type[AnyRunbook]) -> list[str]:
@@ -52,8 +52,8 @@ def office(tmp_path: Path) -> Iterator[Office]:
 
 def request(office: Office, words: str, typed: list[str], answers: Any = None) -> Run:
     """Request a runbook and let the workflow carry it out on a fleet of one host."""
-    runbook = request_form.parse_words(catalogue()[words], typed)
-    extra: Any = catalogue()[words].model_fields["host"].json_schema_extra
+    runbook = request_form.parse_words(load_catalogue()[words], typed)
+    extra: Any = load_catalogue()[words].model_fields["host"].json_schema_extra
     platform = "cisco_ios" if extra.get("tag") in ("switch", "router") else "linux"
     tags = [extra["tag"]] if "tag" in extra else []
     host = {"address": "127.0.0.1", "user": "keyturn", "host_key": HOST_KEY, "area": "web"}
@@ -61,7 +61,7 @@ def request(office: Office, words: str, typed: list[str], answers: Any = None) -
     inventory = {"hosts": {runbook.target: entry}}
     (office.policies.path / "inventory.yaml").write_text(json.dumps(inventory))
     fleet = ReadOnce(answers, inventory=Inventory.model_validate(inventory))
-    office.parts = replace(office.parts, fleet=fleet, runbooks=catalogue())
+    office.parts = replace(office.parts, fleet=fleet, runbooks=load_catalogue())
     office.workflow = Workflow(office.parts)
     run = office.workflow.ask(runbook, person="olga", origin=WEB)
     assert load_runbook(office.parts, run) == runbook
@@ -69,9 +69,9 @@ def request(office: Office, words: str, typed: list[str], answers: Any = None) -
     return office.run(run.id)
 
 
-@pytest.mark.parametrize("words", catalogue())
+@pytest.mark.parametrize("words", load_catalogue())
 def test_a_request_without_optional_words_reaches_its_host(office: Office, words: str):
-    run = request(office, words, required_words(catalogue()[words]))
+    run = request(office, words, required_words(load_catalogue()[words]))
     assert _HERE in run.summary
 
 
@@ -97,7 +97,7 @@ def test_a_default_that_does_not_fit_its_own_field_is_refused_at_once():
         host: Host
         name: str = Field(default="", pattern="^[a-z]+$")
 
-        def read(self, ask: Ask) -> str:
+        def read(self, ask: QueryRunner) -> str:
             raise NotImplementedError
 
         def report(self, state: str) -> Report:

@@ -7,8 +7,8 @@ from bot.model.run import Run, State
 from bot.workflow import pending
 from bot.workflow.approvals import NotAllowed
 from bot.workflow.requests import InvalidRequest
-from connectors.recall import NOT_ASKED
-from connectors.trouble import Interrupted
+from connectors.errors import UnknownOutcomeError
+from connectors.step_status import NO_STATUS
 from tests.bot.office import WEB, Office
 from tests.toy import SetSwitch
 
@@ -34,10 +34,10 @@ class TestUnknown:
     @pytest.fixture
     def lost(self, office: Office) -> Run:
         def cut(_host: str, _words: str) -> None:
-            raise Interrupted("it hung up")
+            raise UnknownOutcomeError("it hung up")
 
         office.fleet.before_tell = cut
-        office.fleet.recalls = lambda: NOT_ASKED
+        office.fleet.recalls = lambda: NO_STATUS
         run = office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
         assert run.state is State.UNKNOWN
         _leaves(office, "lb1")

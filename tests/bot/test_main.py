@@ -16,7 +16,7 @@ from bot.audit import change_log, checkpoints, signing, verification
 from bot.db.database import Database
 from bot.model import times
 from bot.model.times import to_micros
-from runbooks import catalogue
+from runbooks import load_catalogue
 from tests.bot.empty import empty
 from tests.bot.place import a_place
 from tests.policies import a_policy
@@ -51,7 +51,7 @@ def test_a_command_that_is_started_afresh_does_what_these_tests_see(logged: Path
 def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
     listed = keyturn(tmp_path, "runbooks").stdout
     assert "Let an address back in that HAProxy has marked as an abuser." in listed
-    assert len(listed.splitlines()) == len(catalogue())
+    assert len(listed.splitlines()) == len(load_catalogue())
     assert max(map(len, listed.splitlines())) <= 120
     effects = {
         line.split("  ")[0]: line[len(line.split("  ")[0]) :].split()[0]

@@ -14,7 +14,7 @@ from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.run import Run, State
 from bot.workflow.approvals import TooLate
 from bot.workflow.finish import end_run
-from connectors.trouble import CommandFailed
+from connectors.errors import CommandError
 from tests.bot.empty import on_postgresql
 from tests.bot.office import WEB, Office
 from tests.toy import SetSwitch
@@ -201,7 +201,7 @@ def test_a_run_ends_normally_when_a_host_prints_nul(any_office: Office):
     office = any_office
 
     def refuse(_host: str, _words: str) -> None:
-        raise CommandFailed("it said: gl\0ed")
+        raise CommandError("it said: gl\0ed")
 
     office.fleet.before_tell = refuse
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))

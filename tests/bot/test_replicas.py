@@ -33,7 +33,7 @@ from bot.service import Workflow
 from bot.workflow import approvals
 from bot.workflow.approvals import TooLate
 from bot.workflow.context import WorkflowContext
-from connectors.command import Answer, Command
+from connectors.command import NO_HOOKS, Answer, Command, RunHooks
 from tests.bot.office import WEB, ByHand
 from tests.bot.time import MINUTE
 from tests.chaos.report import NAME, Record
@@ -81,10 +81,18 @@ class Ledger:
 class Told(ToyFleet):
     ledger: Ledger | None = None
 
-    def tell(self, host: str, command: Command, /, *, fingerprint: str = "") -> Answer:
+    def run_command(
+        self,
+        host: str,
+        command: Command,
+        /,
+        *,
+        fingerprint: str = "",
+        hooks: RunHooks = NO_HOOKS,
+    ) -> Answer:
         assert self.ledger
         self.ledger.note(f"sent {command}")
-        return super().tell(host, command, fingerprint=fingerprint)
+        return super().run_command(host, command, fingerprint=fingerprint, hooks=hooks)
 
 
 @dataclass

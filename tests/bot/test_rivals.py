@@ -24,7 +24,7 @@ from bot.policy.explain import evaluate_request
 from bot.settings import Settings
 from bot.workflow.approvals import NotAllowed, TooLate
 from connectors.command import Shell
-from connectors.trouble import Interrupted
+from connectors.errors import UnknownOutcomeError
 from tests.bot.office import WEB, Office, an_office
 from tests.toy import SetAll, SetSwitch, ShowSwitches, TuneSwitch
 
@@ -81,7 +81,7 @@ class TestTheRulesAreKeptWhereItRuns:
     def test_a_host_that_is_held_is_held_from_a_request_for_many_as_well(self, office: Office):
         def cut(host: str, _words: str) -> None:
             if host == "lb1":
-                raise Interrupted("nobody saw its end")
+                raise UnknownOutcomeError("nobody saw its end")
 
         office.fleet.before_tell = cut
         held = office.approve(office.ask(LAMP_ON))
@@ -250,7 +250,9 @@ class TestTheHosts:
     )
     def test_an_address_is_one_address(self, address: str):
         """Of every runbook that takes one: the value is what is refused, and not the others."""
-        those = [one for one in runbooks.catalogue().values() if "address" in one.model_fields]
+        those = [
+            one for one in runbooks.load_catalogue().values() if "address" in one.model_fields
+        ]
         assert {"csf find", "abusers clear"} <= {one.words for one in those}
         for runbook in those:
             with pytest.raises(ValidationError) as refused:

@@ -16,8 +16,8 @@ from bot.policy.freezes import Freezes
 from bot.service import Workflow
 from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.requests import InvalidRequest
-from connectors.command import Ask, Shell
-from connectors.trouble import CommandFailed, Interrupted, Unreachable
+from connectors.command import QueryRunner, Shell
+from connectors.errors import CommandError, UnknownOutcomeError, UnreachableError
 from runbooks import Change, Host, Plan, Step
 from tests.bot.office import WEB, Office
 from tests.policies import HOST_KEY
@@ -105,7 +105,7 @@ def test_a_change_that_did_not_hold_is_not_called_a_success(office: Office):
 def test_a_step_that_failed_stops_the_rest(office: Office):
     def refuse(host: str, words: str) -> None:
         if "lamp" in words:
-            raise CommandFailed("it said: the lamp is glued")
+            raise CommandError("it said: the lamp is glued")
 
     office.fleet.before_tell = refuse
     ended = office.approve(office.ask(SetAll(host="lb1", value="on")))
@@ -116,7 +116,7 @@ def test_a_step_that_failed_stops_the_rest(office: Office):
 
 def test_a_host_that_is_gone_before_the_command_is_a_failure_and_not_a_mystery(office: Office):
     def gone(host: str, words: str) -> None:
-        raise Unreachable("no route")
+        raise UnreachableError("no route")
 
     office.fleet.before_tell = gone
     assert office.approve(office.ask(LAMP_ON)).state is State.FAILED
@@ -124,7 +124,7 @@ def test_a_host_that_is_gone_before_the_command_is_a_failure_and_not_a_mystery(o
 
 def test_an_end_that_nobody_saw_is_unknown_and_keeps_the_host_locked(office: Office):
     def cut(host: str, words: str) -> None:
-        raise Interrupted("the connection was lost")
+        raise UnknownOutcomeError("the connection was lost")
 
     office.fleet.before_tell = cut
     unknown = office.approve(office.ask(LAMP_ON))
@@ -145,7 +145,7 @@ def test_an_end_that_nobody_saw_is_unknown_and_keeps_the_host_locked(office: Off
 
 def test_only_an_owner_settles_an_unknown_and_says_why(office: Office):
     def cut(host: str, words: str) -> None:
-        raise Interrupted("the connection was lost")
+        raise UnknownOutcomeError("the connection was lost")
 
     office.fleet.before_tell = cut
     run = office.approve(office.ask(LAMP_ON))
@@ -220,7 +220,7 @@ class TestUndo:
     def test_of_half_a_run_takes_back_that_half(self, office: Office):
         def refuse(host: str, words: str) -> None:
             if words == "set lamp on":
-                raise CommandFailed("glued")
+                raise CommandError("glued")
 
         office.fleet.before_tell = refuse
         failed = office.approve(office.ask(SetAll(host="lb1", value="on")))
@@ -689,7 +689,7 @@ class TestALostDatabase:
         self, office: Office
     ):
         def cut(_host: str, _words: str) -> None:
-            raise Interrupted("the connection was lost")
+            raise UnknownOutcomeError("the connection was lost")
 
         office.fleet.before_tell = cut
         holder = office.approve(office.ask(LAMP_ON))
@@ -770,7 +770,7 @@ class TestTheEndOfTheService:
     def test_a_last_look_that_was_cut_off_is_had_again(self, office: Office):
         def cut(_host: str) -> None:
             office.workflow.close()
-            raise Unreachable("we are shutting down")
+            raise UnreachableError("we are shutting down")
 
         run = office.ask(LAMP_ON)
         office.fleet.before_ask = cut
@@ -788,7 +788,7 @@ class Follow(Change[dict[str, str]], words="toy follow", example="lb1", undo="pu
     host: Host
     feed: ClassVar[str] = "on"
 
-    def read(self, ask: Ask) -> dict[str, str]:
+    def read(self, ask: QueryRunner) -> dict[str, str]:
         return ask(self.host, SHOW)
 
     def plan(self, switches: dict[str, str]) -> Plan:

@@ -43,7 +43,7 @@ from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.bans import PolicyWithoutBanned
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import InvalidRequest
-from connectors.trouble import CommandFailed, Interrupted
+from connectors.errors import CommandError, UnknownOutcomeError
 from runbooks import AnyRunbook
 from tests.bot.empty import hasty
 from tests.bot.office import WEB, ByHand
@@ -80,11 +80,11 @@ def _cut() -> None:
 
 
 def _refuse() -> None:
-    raise CommandFailed("it said: glued")
+    raise CommandError("it said: glued")
 
 
 def _interrupt() -> None:
-    raise Interrupted("the connection was lost")
+    raise UnknownOutcomeError("the connection was lost")
 
 
 @dataclass

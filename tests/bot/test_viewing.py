@@ -26,8 +26,8 @@ from bot.workflow.approvals import NotAllowed
 from bot.workflow.context import WorkflowContext
 from bot.workflow.form_options import FormOptions
 from connectors import history
-from connectors.command import Ask
-from runbooks import last_time
+from connectors.command import QueryRunner
+from runbooks import query_earlier_report
 from tests.bot.narrow import HIDDEN, NARROW, Narrow, a_narrow_office, fill, narrow_rules
 from tests.bot.office import WEB, Office, an_office
 from tests.policies import a_policy
@@ -381,14 +381,15 @@ def test_a_check_tells_of_runs_that_its_requester_may_view(narrow: Narrow):
 
     def told(person: str, host: str) -> list[str]:
         return [
-            event.what for event in asking(parts, person=person)(host, history.ours(since)).events
+            event.description
+            for event in asking(parts, person=person)(host, history.query_keyturn(since)).events
         ]
 
     assert told("dora", "lb1") == []
     assert f"run {narrow.hidden['done'].id}, succeeded: toy set lb1 lamp on" in told("adam", "lb1")
     assert [what.split(",")[0] for what in told("dora", "web1")] == [f"run {narrow.shown.id}"]
-    assert asking(parts, person="dora")("nas1", last_time(check)) is None
-    assert asking(parts, person="adam")("nas1", last_time(check)) is not None
+    assert asking(parts, person="dora")("nas1", query_earlier_report(check)) is None
+    assert asking(parts, person="adam")("nas1", query_earlier_report(check)) is not None
 
 
 def test_a_check_is_asked_in_the_name_of_its_requester(
@@ -397,7 +398,7 @@ def test_a_check_is_asked_in_the_name_of_its_requester(
     seen: list[str] = []
     true = questions.asking
 
-    def noted(parts: WorkflowContext, *, person: str = "") -> Ask:
+    def noted(parts: WorkflowContext, *, person: str = "") -> QueryRunner:
         seen.append(person)
         return true(parts, person=person)
 

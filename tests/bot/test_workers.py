@@ -14,7 +14,7 @@ from bot.app import Foundation
 from bot.audit import change_log
 from bot.db import leases, runs
 from bot.model.run import Origin, Run, State
-from runbooks import catalogue
+from runbooks import load_catalogue
 from tests.playground import company
 from tests.playground.fleet import PLACES, LoopbackFleet
 from tests.playground.postgres import Postgres
@@ -36,7 +36,9 @@ class Shop:
     def planned(self, abuser: str) -> Run:
         """Ask that an abuser be let in, and wait for the plan."""
         self.fleet.haproxy.abuse(abuser)
-        runbook = catalogue()["abusers clear"].model_validate({"host": "lb1", "address": abuser})
+        runbook = load_catalogue()["abusers clear"].model_validate(
+            {"host": "lb1", "address": abuser}
+        )
         asked = self.here.workflow.ask(runbook, person="dora", origin=WEB)
         return self.until(asked.id, lambda run: run.state is State.WAITING)
 

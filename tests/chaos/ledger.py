@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bot.model.run import ENDED, Run, State, StepRecord, StepState
-from connectors.command import Ask, Query, Shell
+from connectors.command import Query, QueryRunner, Shell
 from runbooks import Change, Host, NoUndo, Plan, Step
 
 PARTS = ("one", "two")
@@ -29,7 +29,7 @@ class WriteDown(Change[tuple[str, ...]], words="ledger write", example="lb1 5f",
     host: Host
     nonce: str
 
-    def read(self, ask: Ask) -> tuple[str, ...]:
+    def read(self, ask: QueryRunner) -> tuple[str, ...]:
         return ask(self.host, Query(Shell(("sh", "-c", _READ)), _lines))
 
     def plan(self, lines: tuple[str, ...]) -> Plan:

@@ -10,11 +10,11 @@ import psycopg  # noqa: F401 # pyright: ignore[reportUnusedImport] - likewise
 
 from bot import app, worker
 from bot.settings import Settings
-from runbooks import catalogue
+from runbooks import load_catalogue
 from tests.chaos.ledger import WriteDown
 
 # Found and loaded here, each member need not: half of its start would be that.
-catalogue()
+load_catalogue()
 
 
 def live(settings: Settings, log: Path, *, sites: tuple[str, ...]) -> None:
@@ -25,7 +25,7 @@ def live(settings: Settings, log: Path, *, sites: tuple[str, ...]) -> None:
     sys.stdout = os.fdopen(1, "w", buffering=1)
     sys.stderr = os.fdopen(2, "w", buffering=1)
     # Only in this process: it is no runbook of ours.
-    cast("dict[str, Any]", catalogue())[WriteDown.words] = WriteDown
+    cast("dict[str, Any]", load_catalogue())[WriteDown.words] = WriteDown
     if sites:
         worker.run_worker(settings, sites=sites, concurrency=4)
     else:

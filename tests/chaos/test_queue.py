@@ -52,11 +52,11 @@ class SlowFleet(ToyFleet):
         super().__init__()
         self.open = threading.Event()
 
-    def ask(self, host: str, query: Query[T], /) -> T:
+    def run_query(self, host: str, query: Query[T], /) -> T:
         if host != ROOT:
             assert self.open.wait(PATIENCE)
             time.sleep(0.005)
-        return super().ask(host, query)
+        return super().run_query(host, query)
 
 
 @dataclass

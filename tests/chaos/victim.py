@@ -25,7 +25,7 @@ from bot.service import Workflow
 from bot.workflow.bans import PolicyWithoutBanned
 from bot.workflow.context import WorkflowContext
 from connectors.fleet import Fleet
-from connectors.sessions import Sessions
+from connectors.ssh_pool import SshPool
 from runbooks import AnyRunbook
 from tests.chaos.ledger import WriteDown
 
@@ -86,7 +86,7 @@ class Victim:
         self._house = Housekeeping(self._database, spool=spool, witnesses=told)
         self._house.open({})
         self._dispatch = LocalDispatcher()
-        fleet = Fleet(inventory, Sessions(home.policy))
+        fleet = Fleet(inventory, SshPool(home.policy))
         admitted = PolicyWithoutBanned(policies, self._database)
         parts = WorkflowContext(
             self._database, admitted, fleet, self._dispatch, runbooks=RUNBOOKS, spool=spool

@@ -4,29 +4,31 @@ import pytest
 
 from connectors import access_log
 from connectors.access_log import (
-    Client,
-    Traffic,
+    AgentTraffic,
+    WebTraffic,
     parse_addresses,
     parse_names,
     parse_traffic,
 )
-from connectors.command import Answer, Shell, failure
-from connectors.trouble import BadSetting, NotUnderstood
+from connectors.command import Answer, Shell, find_failure
+from connectors.errors import ParseError, SettingError
 
 ANSWERS = Path(__file__).parent / "answers" / "access_log"
 COUNTED = (ANSWERS / "counted.txt").read_text()
 
 
 def test_what_the_host_counted_is_understood():
-    assert parse_traffic(COUNTED) == Traffic(
+    assert parse_traffic(COUNTED) == WebTraffic(
         requests=7,
-        odd=1,
+        unparsed_lines=1,
         clients=(
-            Client("198.51.100.7", "curl/8", requests=6, busiest=4, refused=1),
-            Client("127.0.0.1", "Mozilla (compatible; Googlebot/2.1)", 1, 1, 0),
+            AgentTraffic(
+                "198.51.100.7", "curl/8", requests=6, peak_requests=4, refused_requests=1
+            ),
+            AgentTraffic("127.0.0.1", "Mozilla (compatible; Googlebot/2.1)", 1, 1, 0),
         ),
     )
-    assert parse_traffic("0\t0\n") == Traffic(0, 0, ())
+    assert parse_traffic("0\t0\n") == WebTraffic(0, 0, ())
 
 
 def test_an_agent_may_hold_anything():
@@ -38,7 +40,7 @@ def test_an_agent_may_hold_anything():
     "answer", ["", "nonsense\n", "7\n", "7\t1\nmany\t1\t0\ta\tb\n", "7\t1\n6\t4\t1\t203.0.113.9\n"]
 )
 def test_anything_else_is_not_taken_for_a_count(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_traffic(answer)
 
 
@@ -47,7 +49,7 @@ def test_names_and_addresses_are_told_by_the_hosts_resolver():
     assert parse_addresses((ANSWERS / "addresses.txt").read_text()) == ("127.0.0.1",)
     assert parse_names("") == ()
     assert parse_addresses("") == ()
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_addresses("nonsense STREAM\n")
 
 
@@ -69,13 +71,13 @@ def test_names_and_addresses_are_told_by_the_hosts_resolver():
     ],
 )
 def test_a_setting_that_is_no_pattern_of_files_is_refused(files: str):
-    shell = access_log.traffic(hours=1, most=1).command
+    shell = access_log.query_traffic(hours=1, max_rows=1).command
     assert isinstance(shell, Shell)
-    with pytest.raises(BadSetting):
-        shell.resolved({"access_log.files": files}, sudo=False)
+    with pytest.raises(SettingError):
+        shell.resolve({"access_log.files": files}, sudo=False)
 
 
 def test_a_host_without_logs_says_what_to_do():
-    command = access_log.traffic(hours=1, most=1).command
+    command = access_log.query_traffic(hours=1, max_rows=1).command
     said = Answer(3, "", "no access log was written to")
-    assert "set access_log.files" in str(failure(command, said, frozenset({0})))
+    assert "set access_log.files" in str(find_failure(command, said, frozenset({0})))

@@ -4,8 +4,8 @@ import pytest
 
 from connectors import allocator
 from connectors.allocator import parse_processes
-from connectors.command import Answer, Shell, failure
-from connectors.trouble import NotUnderstood
+from connectors.command import Answer, Shell, find_failure
+from connectors.errors import ParseError
 
 ANSWERS = Path(__file__).parent / "answers" / "allocator"
 BOTH = (ANSWERS / "sleep.txt").read_text()
@@ -18,7 +18,7 @@ def test_the_malloc_of_each_process_is_told_by_what_it_has_mapped():
     assert by_malloc["jemalloc"].settings == (
         "LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
     )
-    assert all(2**19 < process.memory < 2**24 for process in by_malloc.values())
+    assert all(2**19 < process.memory_bytes < 2**24 for process in by_malloc.values())
 
 
 def test_what_is_linked_statically_has_its_own():
@@ -41,20 +41,20 @@ def test_no_process_is_an_answer():
     "answer", ["garbage\n", "pid 7\n", "pid 7\nVmRSS:\t1 kB\n", "pid 7\nmap /lib/libc.so.6\n"]
 )
 def test_anything_else_is_not_understood(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_processes(answer)
 
 
 def test_a_name_is_not_a_pattern():
-    shell = allocator.processes("a.out").command
+    shell = allocator.query_processes("a.out").command
     assert isinstance(shell, Shell)
     assert shell.words[-1] == "a[.]out"
-    longer = allocator.processes("mariadb-dump-and-more").command
+    longer = allocator.query_processes("mariadb-dump-and-more").command
     assert isinstance(longer, Shell)
     assert longer.words[-1] == "mariadb-dump-an"
 
 
 def test_what_only_root_sees_is_said_to_be():
     said = "mawk: cannot open /proc/1/maps (Permission denied)"
-    shell = allocator.processes("init").command
-    assert "sudo rule" in str(failure(shell, Answer(0, "", said), frozenset({0})))
+    shell = allocator.query_processes("init").command
+    assert "sudo rule" in str(find_failure(shell, Answer(0, "", said), frozenset({0})))

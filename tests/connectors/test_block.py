@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from connectors import block
-from connectors.block import Queue, parse_queues
-from connectors.command import Answer, Shell, failure
-from connectors.trouble import CommandFailed, NotUnderstood
+from connectors.block import BlockQueue, parse_queues
+from connectors.command import Answer, Shell, find_failure
+from connectors.errors import CommandError, ParseError
 from tests.connectors.storage import recorded
 
 LINUX_6_1 = recorded("queues-linux-6.1")
@@ -38,7 +38,7 @@ HOSTILE_DEVICES = (
 
 def test_a_disk_without_a_scheduler_is_understood():
     disk = parse_queues(LINUX_6_1, ["sda"])["sda"]
-    assert disk == Queue(
+    assert disk == BlockQueue(
         "sda",
         "none",
         ("none", "mq-deadline"),
@@ -49,17 +49,17 @@ def test_a_disk_without_a_scheduler_is_understood():
         identity=("device/wwid", "naa.5000c50000000001"),
     )
     assert disk.slice_idle is None
-    assert disk.value("iosched/slice_idle") == ""
+    assert disk.get_setting("iosched/slice_idle") == ""
 
 
 def test_a_disk_with_bfq_tells_its_tunables():
     disk = parse_queues(BFQ, ["sda"])["sda"]
-    assert (disk.scheduler, disk.offered) == ("bfq", ("mq-deadline", "bfq", "none"))
+    assert (disk.scheduler, disk.available_schedulers) == ("bfq", ("mq-deadline", "bfq", "none"))
     assert disk.slice_idle == 0
     assert disk.tunables["low_latency"] == 0
     assert disk.tunables["timeout_sync"] == 124
     values = ("scheduler", "read_ahead_kb", "nr_requests", "iosched/slice_idle")
-    assert [disk.value(name) for name in values] == ["bfq", "4096", "512", "0"]
+    assert [disk.get_setting(name) for name in values] == ["bfq", "4096", "512", "0"]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_every_kind_of_device_is_understood(
 ):
     queue = parse_queues(LINUX_6_1, [device])[device]
     assert queue.scheduler == "none"
-    assert queue.offered == offered
+    assert queue.available_schedulers == offered
     assert queue.read_ahead_kb == read_ahead
     assert queue.rotational is rotational
     assert (queue.identity or ("", None))[1] == identity
@@ -98,9 +98,13 @@ def test_a_device_of_a_new_kernel_that_only_passes_requests_on_has_no_scheduler(
         "/sys/block/zram0/queue/read_ahead_kb:128\n/sys/block/zram0/queue/rotational:0\n",
         ["zram0"],
     )["zram0"]
-    assert (queue.scheduler, queue.offered, queue.nr_requests) == ("none", ("none",), None)
-    assert queue.value("nr_requests") == ""
-    restored = block.restore(queue).words
+    assert (queue.scheduler, queue.available_schedulers, queue.nr_requests) == (
+        "none",
+        ("none",),
+        None,
+    )
+    assert queue.get_setting("nr_requests") == ""
+    restored = block.restore_queue(queue).words
     assert restored[-2:] == ("zram0", "scheduler=none")
 
 
@@ -111,7 +115,7 @@ def test_an_identity_with_blanks_is_left_alone():
 
 @pytest.mark.parametrize("device", ["sdzz", "sdc1"])
 def test_a_device_without_a_queue_is_an_error(device: str):
-    with pytest.raises(CommandFailed, match=f"no block device {device}"):
+    with pytest.raises(CommandError, match=f"no block device {device}"):
         parse_queues(LINUX_6_1, [device])
 
 
@@ -132,19 +136,19 @@ def test_a_device_without_a_queue_is_an_error(device: str):
     ],
 )
 def test_what_is_not_understood_is_no_empty_state(text: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_queues(text, ["sda"])
 
 
 def test_a_value_is_written_as_root_by_the_script_that_restores_values():
-    shell = block.write("sdb", "iosched/slice_idle", 0)
+    shell = block.set_queue_setting("sdb", "iosched/slice_idle", 0)
     assert shell.words[3:] == ("keyturn", "sdb", "iosched/slice_idle=0")
     assert (shell.stdin, shell.root) == ("", True)
 
 
 def test_the_scheduler_comes_back_before_what_it_would_reset():
     queue = parse_queues(BFQ, ["sda"])["sda"]
-    words = block.restore(queue).words
+    words = block.restore_queue(queue).words
     assert words[3:7] == ("keyturn", "sda", "scheduler=bfq", "nr_requests=512")
     idle = [word for word in words if "slice_idle" in word]
     assert idle == ["iosched/slice_idle=0", "iosched/slice_idle_us=0"]
@@ -153,11 +157,13 @@ def test_the_scheduler_comes_back_before_what_it_would_reset():
 @pytest.mark.parametrize("device", HOSTILE_DEVICES)
 def test_what_is_no_name_of_a_device_never_becomes_a_path(device: str):
     with pytest.raises(ValueError, match=re.escape(repr(device))):
-        block.write(device, "scheduler", "none")
+        block.set_queue_setting(device, "scheduler", "none")
     with pytest.raises(ValueError, match="is no name"):
-        block.queues(["sda", device])
+        block.query_queues(["sda", device])
     with pytest.raises(ValueError, match="is no name"):
-        block.restore(Queue(device, "none", ("none",), 128, 256, rotational=False, tunables={}))
+        block.restore_queue(
+            BlockQueue(device, "none", ("none",), 128, 256, rotational=False, tunables={})
+        )
 
 
 def test_without_the_check_of_names_a_path_would_lead_elsewhere():
@@ -174,15 +180,15 @@ def test_without_the_check_of_names_a_path_would_lead_elsewhere():
     ],
 )
 def test_whether_a_module_can_be_loaded_is_known(answer: str, there: bool):
-    assert block.module_of("bfq").parse(answer) is there
+    assert block.query_module("bfq").parse(answer) is there
 
 
 def test_a_module_is_asked_for_by_the_name_that_the_kernel_asks_for():
-    query = block.module_of("bfq")
+    query = block.query_module("bfq")
     assert query.command == Shell(("modinfo", "-n", "bfq-iosched"))
     assert query.statuses == {0, 1}
     with pytest.raises(ValueError, match="is no scheduler's name"):
-        block.module_of("../bfq")
+        block.query_module("../bfq")
 
 
 @pytest.mark.parametrize(
@@ -195,8 +201,10 @@ def test_a_module_is_asked_for_by_the_name_that_the_kernel_asks_for():
     ],
 )
 def test_known_errors_are_explained(said: str, meaning: str):
-    trouble = failure(
-        block.write("sda", "scheduler", "cfq"), Answer(1, "cfq\n", said), frozenset({0})
+    trouble = find_failure(
+        block.set_queue_setting("sda", "scheduler", "cfq"),
+        Answer(1, "cfq\n", said),
+        frozenset({0}),
     )
     assert meaning in str(trouble)
 
@@ -207,8 +215,8 @@ def test_the_restoring_script_stops_at_the_first_value_that_is_not_taken(tmp_pat
         (tmp_path / name).touch()
     (tmp_path / "iosched" / "a").mkdir()
     (tmp_path / "iosched" / "b").touch()
-    queue = Queue("sda", "bfq", ("bfq",), 128, 8, rotational=False, tunables={"a": 1, "b": 2})
-    words = block.restore(queue).words
+    queue = BlockQueue("sda", "bfq", ("bfq",), 128, 8, rotational=False, tunables={"a": 1, "b": 2})
+    words = block.restore_queue(queue).words
     script = words[2].replace("/sys/block/$1/queue", str(tmp_path))
     done = subprocess.run(
         ("sh", "-c", script, *words[3:]), capture_output=True, text=True, check=False

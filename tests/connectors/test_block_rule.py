@@ -18,24 +18,24 @@ RULE = (
 
 
 def test_a_disk_is_known_by_its_identity_since_names_move_when_a_host_starts_again():
-    assert block_rule.text_of("sdb", WWID, SETTINGS) == RULE
+    assert block_rule.format_rule("sdb", WWID, SETTINGS) == RULE
     file = "/etc/udev/rules.d/60-keyturn-naa.5000c50000000002.rules"
-    assert block_rule.file_of("sdb", WWID) == file
+    assert block_rule.make_rule_path("sdb", WWID) == file
 
 
 def test_a_disk_without_an_identity_goes_by_its_name():
-    assert 'KERNEL=="loop7", ATTR{queue/scheduler}="none"' in block_rule.text_of(
+    assert 'KERNEL=="loop7", ATTR{queue/scheduler}="none"' in block_rule.format_rule(
         "loop7", None, {"scheduler": "none"}
     )
-    assert block_rule.file_of("loop7", None) == "/etc/udev/rules.d/60-keyturn-loop7.rules"
+    assert block_rule.make_rule_path("loop7", None) == "/etc/udev/rules.d/60-keyturn-loop7.rules"
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "..", "-x", 'a"b', "a b", "a\n"])
 def test_no_identity_leads_out_of_the_folder(name: str):
     with pytest.raises(ValueError, match="no name for a file"):
-        block_rule.file_of("sdb", ("device/wwid", name))
+        block_rule.make_rule_path("sdb", ("device/wwid", name))
     with pytest.raises(ValueError, match="no name for a file"):
-        block_rule.file_of(name, None)
+        block_rule.make_rule_path(name, None)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_no_identity_leads_out_of_the_folder(name: str):
 )
 def test_no_value_smuggles_another_assignment_in(settings: dict[str, str]):
     with pytest.raises(ValueError, match="cannot be written in a rule"):
-        block_rule.text_of("sdb", WWID, settings)
+        block_rule.format_rule("sdb", WWID, settings)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_no_value_smuggles_another_assignment_in(settings: dict[str, str]):
     ],
 )
 def test_only_what_was_written_here_may_be_replaced(text: str, ours: bool):
-    assert block_rule.ours(text) is ours
+    assert block_rule.is_own_rule(text) is ours
 
 
 def ran(shell: Shell) -> str:
@@ -76,14 +76,14 @@ def ran(shell: Shell) -> str:
 
 def test_a_rule_is_put_in_place_read_back_and_taken_away(tmp_path: Path):
     file = tmp_path / "rules.d" / "60-keyturn-x.rules"
-    ask = block_rule.read(str(file))
+    ask = block_rule.query_rule(str(file))
     assert isinstance(ask.command, Shell)
     assert ask.parse(ran(ask.command)) == ""
-    ran(block_rule.replace(str(file), RULE))
+    ran(block_rule.replace_rule(str(file), RULE))
     assert ask.parse(ran(ask.command)) == RULE
     assert file.stat().st_mode & 0o777 == 0o644
     assert [each.name for each in file.parent.iterdir()] == [file.name]
-    ran(block_rule.replace(str(file), ""))
+    ran(block_rule.replace_rule(str(file), ""))
     assert not file.exists()
 
 
@@ -92,7 +92,7 @@ def test_what_fails_leaves_the_old_rule_and_no_half_of_a_new_one(tmp_path: Path)
     file.mkdir()
     (file / "in the way").touch()
     file.chmod(0o555)
-    shell = block_rule.replace(str(file / "in the way" / "x.rules"), RULE)
+    shell = block_rule.replace_rule(str(file / "in the way" / "x.rules"), RULE)
     done = subprocess.run(shell.words, input=RULE, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert [each.name for each in file.iterdir()] == ["in the way"]

@@ -1,15 +1,15 @@
 import pytest
 
-from connectors.block_tree import Node, Tree, parse_tree
-from connectors.trouble import NotUnderstood
+from connectors.block_tree import BlockDevice, BlockTree, parse_tree
+from connectors.errors import ParseError
 from tests.connectors.storage import recorded
 
 TREE = parse_tree(recorded("lsblk"))
 MULTIPATH = parse_tree(recorded("lsblk-multipath"))
 
 
-def found(tree: Tree, number: str, source: str = "") -> Node:
-    node = tree.mounted(number, source)
+def found(tree: BlockTree, number: str, source: str = "") -> BlockDevice:
+    node = tree.find_mounted(number, source)
     assert node is not None
     return node
 
@@ -24,25 +24,31 @@ def found(tree: Tree, number: str, source: str = "") -> Node:
         (MULTIPATH, "253:0", ["dm-0"]),
     ],
 )
-def test_the_disks_behind_a_mount_are_found(tree: Tree, number: str, disks: list[str]):
-    assert [node.kernel for node in tree.queues_below(found(tree, number))] == disks
+def test_the_disks_behind_a_mount_are_found(tree: BlockTree, number: str, disks: list[str]):
+    assert [node.kernel_name for node in tree.list_queue_devices(found(tree, number))] == disks
 
 
 def test_a_device_stands_once_with_all_that_it_lies_on():
-    assert TREE.nodes["md0"].below == ("sda", "sdb")
-    assert MULTIPATH.nodes["dm-0"].below == ("sdd", "sde")
+    assert TREE.nodes["md0"].lower_devices == ("sda", "sdb")
+    assert MULTIPATH.nodes["dm-0"].lower_devices == ("sdd", "sde")
 
 
 def test_a_mount_without_a_number_of_a_device_is_found_by_its_source():
-    assert found(TREE, "0:45", "/dev/mapper/vg0-export").kernel == "dm-0"
-    assert found(TREE, "0:45", "/dev/sdc1").kernel == "sdc1"
-    assert TREE.mounted("0:34", "tm") is None
+    assert found(TREE, "0:45", "/dev/mapper/vg0-export").kernel_name == "dm-0"
+    assert found(TREE, "0:45", "/dev/sdc1").kernel_name == "sdc1"
+    assert TREE.find_mounted("0:34", "tm") is None
 
 
 def test_what_lies_on_a_disk_is_found():
-    assert [node.kernel for node in TREE.above(TREE.nodes["sda"])] == ["dm-0", "dm-1", "md0"]
-    assert [node.kernel for node in MULTIPATH.above(MULTIPATH.nodes["sdd"])] == ["dm-0"]
-    assert TREE.above(TREE.nodes["sdh"]) == []
+    assert [node.kernel_name for node in TREE.list_upper_devices(TREE.nodes["sda"])] == [
+        "dm-0",
+        "dm-1",
+        "md0",
+    ]
+    assert [node.kernel_name for node in MULTIPATH.list_upper_devices(MULTIPATH.nodes["sdd"])] == [
+        "dm-0"
+    ]
+    assert TREE.list_upper_devices(TREE.nodes["sdh"]) == []
 
 
 def test_a_device_is_found_by_the_kernels_name_and_by_its_own():
@@ -66,5 +72,5 @@ def test_a_host_without_block_devices_has_an_empty_tree():
     ],
 )
 def test_what_is_no_tree_is_not_understood(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_tree(answer)

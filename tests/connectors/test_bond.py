@@ -7,9 +7,9 @@ from typing import TypeVar
 import pytest
 
 from connectors import bond
-from connectors.bond import ACTIVE_BACKUP, LACP, ROUND_ROBIN, Bond, Member
-from connectors.command import Answer, Query, Shell, failure
-from connectors.trouble import BadSetting, NotUnderstood
+from connectors.bond import ACTIVE_BACKUP, LACP, ROUND_ROBIN, Bond, BondMember
+from connectors.command import Answer, Query, Shell, find_failure
+from connectors.errors import ParseError, SettingError
 from tests.fakes import ScriptedFleet, inventory_of
 
 T = TypeVar("T")
@@ -23,11 +23,11 @@ def answer(name: str) -> str:
 
 def test_lacp_as_root_sees_it():
     found = bond.parse_bond("bond0", answer("bond-8023ad"))
-    assert (found.mode, found.up, found.watched) == (LACP, True, True)
-    assert (found.aggregator, found.ports, found.partner) == (1, 4, "52:54:00:00:02:01")
-    assert not found.hides_lacp
-    assert not found.alone
-    assert found.members[1] == Member(
+    assert (found.mode, found.is_up, found.is_monitored) == (LACP, True, True)
+    assert (found.aggregator, found.port_count, found.partner) == (1, 4, "52:54:00:00:02:01")
+    assert not found.is_lacp_hidden
+    assert not found.is_without_partner
+    assert found.members[1] == BondMember(
         "eth1",
         "up",
         1000,
@@ -38,12 +38,12 @@ def test_lacp_as_root_sees_it():
         state=63,
         partner_state=63,
     )
-    assert [member.refused_by for member in found.members] == [""] * 4
+    assert [member.refusing_end for member in found.members] == [""] * 4
 
 
 def test_without_root_lacp_is_known_to_be_hidden():
     found = bond.parse_bond("bond0", answer("bond-8023ad-not-root"))
-    assert found.hides_lacp
+    assert found.is_lacp_hidden
     assert len(found.members) == 4
     assert (found.aggregator, found.partner) == (None, None)
     assert [member.aggregator for member in found.members] == [1] * 4
@@ -62,19 +62,19 @@ def test_without_root_lacp_is_known_to_be_hidden():
 )
 def test_every_mode_is_understood(name: str, mode: str, up: bool, watched: bool, links: list[str]):
     found = bond.parse_bond("bond0", answer(name))
-    assert (found.mode, found.up, found.watched) == (mode, up, watched)
-    assert [member.link for member in found.members] == links
+    assert (found.mode, found.is_up, found.is_monitored) == (mode, up, watched)
+    assert [member.link_state for member in found.members] == links
 
 
 def test_the_active_card_and_the_primary_one():
     found = bond.parse_bond("bond0", answer("bond-backup"))
-    assert (found.active, found.primary) == ("eth0", "eth0")
-    assert bond.parse_bond("bond0", answer("bond-arp")).primary == ""
+    assert (found.active_member, found.primary_member) == ("eth0", "eth0")
+    assert bond.parse_bond("bond0", answer("bond-arp")).primary_member == ""
 
 
 def test_a_failure_count_is_not_a_link_that_is_down():
     eth2 = bond.parse_bond("bond0", answer("bond-rr-one-down")).members[2]
-    assert (eth2.link, eth2.failures) == ("up", 1)
+    assert (eth2.link_state, eth2.failure_count) == ("up", 1)
 
 
 @pytest.mark.parametrize(
@@ -89,27 +89,27 @@ def test_a_failure_count_is_not_a_link_that_is_down():
     ],
 )
 def test_a_bond_that_is_not_wholly_told_is_not_understood(text: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         bond.parse_bond("bond0", text)
 
 
 def test_links_with_their_counters():
     links = bond.parse_links(answer("iproute2-6.1-link"))
     assert links["eth0"].mtu == 1400
-    assert links["lo"].sent == links["lo"].received > 0
-    assert links["lo"].errors == 0
+    assert links["lo"].sent_bytes == links["lo"].received_bytes > 0
+    assert links["lo"].error_count == 0
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"ifname": "eth0"}]', "Device not found"])
 def test_links_in_another_form_are_not_understood(text: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         bond.parse_links(text or "x")
 
 
 def test_drivers_of_the_cards_that_have_one():
     assert bond.parse_drivers(answer("sysfs-drivers")) == {"eth0": "virtio_net"}
     assert bond.parse_drivers("") == {}
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         bond.parse_drivers("grep: no\n")
 
 
@@ -119,13 +119,13 @@ def test_ping_tells_whether_all_came_back(name: str, whole: bool):
 
 
 def test_ping_that_never_pinged_is_not_understood():
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         bond.parse_ping("PING nowhere\n")
 
 
 def test_a_large_packet_is_as_large_as_the_mtu_with_its_headers():
     for peer, size in (("10.9.0.2", "8972"), ("2001:db8::2", "8952")):
-        command = bond.fits(bond_address(peer), 9000).command
+        command = bond.query_packet_fits(bond_address(peer), 9000).command
         assert isinstance(command, Shell)
         assert command.words[command.words.index("-s") + 1] == size
         assert command.words[-2:] == ("--", peer)
@@ -139,40 +139,42 @@ def test_two_looks_are_taken_by_one_command(tmp_path: Path):
     """The script itself runs here; only the bond is a recorded one, of a card that is here."""
     file = tmp_path / "bond0"
     file.write_text(answer("bond-rr").replace("eth0", "lo").split("Slave Interface: eth1")[0])
-    command = bond.watched("bond0", seconds=1).command
+    command = bond.query_samples("bond0", seconds=1).command
     assert isinstance(command, Shell)
     words = [str(file) if word.startswith("/proc/net") else word for word in command.words]
     said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    first, second = bond.parse_looks("bond0", said)
-    assert 1 <= second.seconds - first.seconds < 5
+    first, second = bond.parse_samples("bond0", said)
+    assert 1 <= second.uptime - first.uptime < 5
     assert first.bond == second.bond
-    assert second.links["lo"].sent >= first.links["lo"].sent
+    assert second.links["lo"].sent_bytes >= first.links["lo"].sent_bytes
 
 
 @pytest.mark.parametrize(
     "text", ["", "== 1.0\n", f"{answer('bond-rr')}\n[]\n== 1.0\n", "x\n[]\n== 1\ny\n[]\n== 2\n"]
 )
 def test_less_than_two_whole_looks_are_none(text: str):
-    with pytest.raises(NotUnderstood):
-        bond.parse_looks("bond0", text)
+    with pytest.raises(ParseError):
+        bond.parse_samples("bond0", text)
 
 
 def test_members_that_ip_does_not_know_are_not_passed_over():
     look = f"{answer('bond-rr')}{answer('iproute2-6.1-link')}== 1.0\n"
-    with pytest.raises(NotUnderstood, match="does not list members of bond0: eth1, eth2, eth3"):
-        bond.parse_looks("bond0", look * 2)
+    with pytest.raises(ParseError, match="does not list members of bond0: eth1, eth2, eth3"):
+        bond.parse_samples("bond0", look * 2)
 
 
 def test_a_bond_that_is_not_there_is_said_so():
-    query = bond.bond("bond9")
+    query = bond.query_bond("bond9")
     said = Answer(1, "", "cat: /proc/net/bonding/bond9: No such file or directory\n")
-    assert "no bond of that name" in str(failure(query.command, said, query.statuses))
+    assert "no bond of that name" in str(find_failure(query.command, said, query.statuses))
     said = Answer(2, "", "ls: cannot access '/proc/net/bonding': No such file or directory\n")
-    assert "driver is not loaded" in str(failure(bond.bonds().command, said, frozenset({0})))
+    assert "driver is not loaded" in str(
+        find_failure(bond.query_bonds().command, said, frozenset({0}))
+    )
 
 
 def test_the_far_end_is_the_inventorys_word():
-    query = bond.far_end("bond0")
+    query = bond.query_switch_lag("bond0")
     assert _known(query, {"bond0.switch": "sw1 port-channel1"}) == ("sw1", "port-channel1")
     assert _known(query, {}) is None
 
@@ -181,12 +183,12 @@ def test_the_far_end_is_the_inventorys_word():
     "word", ["sw1", "sw1 1", "sw1 po1; reload", "-n sw1 po1", "sw1 po1 x", ""]
 )
 def test_a_far_end_that_names_nothing_is_refused(word: str):
-    with pytest.raises(BadSetting, match=r"bond0\.switch"):
-        _known(bond.far_end("bond0"), {"bond0.switch": word})
+    with pytest.raises(SettingError, match=r"bond0\.switch"):
+        _known(bond.query_switch_lag("bond0"), {"bond0.switch": word})
 
 
 def test_the_ports_of_the_cables_are_the_inventorys_word():
-    query = bond.cables("bond0")
+    query = bond.query_switch_ports("bond0")
     found = _known(query, {"bond0.ports": "sw1:Gi1/0/1 sw2:g2"})
     assert found == (("sw1", "Gi1/0/1"), ("sw2", "g2"))
     assert _known(query, {}) == ()
@@ -196,22 +198,22 @@ def test_the_ports_of_the_cables_are_the_inventorys_word():
     "word", ["sw1", "sw1:", "sw1:Gi1;reload", "-n sw1:Gi1", "sw1:Gi1,sw1:Gi2", "", "sw1 :Gi1"]
 )
 def test_ports_that_are_none_are_refused(word: str):
-    with pytest.raises(BadSetting, match=r"bond0\.ports"):
-        _known(bond.cables("bond0"), {"bond0.ports": word})
+    with pytest.raises(SettingError, match=r"bond0\.ports"):
+        _known(bond.query_switch_ports("bond0"), {"bond0.ports": word})
 
 
 def _known(query: Query[T], settings: dict[str, str]) -> T:
     host = inventory_of("web1")["web1"].model_copy(update={"settings": settings})
     inventory = inventory_of("web1").model_copy(update={"hosts": {"web1": host}})
-    return ScriptedFleet(inventory=inventory).ask("web1", query)
+    return ScriptedFleet(inventory=inventory).run_query("web1", query)
 
 
 def test_an_aggregation_that_both_ends_hold_is_refused_by_nobody():
-    member = Member("eth0", "up", 1000, "full", 0, state=63, partner_state=63)
-    assert member.refused_by == ""
+    member = BondMember("eth0", "up", 1000, "full", 0, state=63, partner_state=63)
+    assert member.refusing_end == ""
     for state, partner_state, who in ((7, 63, "this host"), (63, 7, "the switch")):
-        kept = Member("eth0", "up", 1000, "full", 0, state=state, partner_state=partner_state)
-        assert kept.refused_by == who
+        kept = BondMember("eth0", "up", 1000, "full", 0, state=state, partner_state=partner_state)
+        assert kept.refusing_end == who
 
 
 def test_a_bond_of_one_is_a_bond():
@@ -231,7 +233,7 @@ def test_packets_that_were_put_together_are_counted(text: str, count: int):
 
 @pytest.mark.parametrize("text", ["", "Ip: ReasmOKs\n", "Ip: ReasmOKs\nIp: x\n", "Ip: A\nIp: 1\n"])
 def test_a_count_that_is_none_is_not_understood(text: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         bond.parse_reassembled(text)
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from connectors import certificate
 from connectors.certificate import Certificate, parse_certificate, parse_listeners
-from connectors.command import Answer, Shell, failure
-from connectors.trouble import NotUnderstood
+from connectors.command import Answer, Shell, find_failure
+from connectors.errors import ParseError
 
 ANSWERS = Path(__file__).parent / "answers" / "certificate"
 
@@ -19,22 +19,22 @@ def recorded(name: str) -> Certificate:
 
 def test_a_certificate_is_understood():
     assert recorded("asked-by-its-name") == Certificate(
-        now=datetime(2026, 11, 21, 11, 52, 59, tzinfo=UTC),
+        host_time=datetime(2026, 11, 21, 11, 52, 59, tzinfo=UTC),
         subject="CN = www.example.com",
         issuer="CN = www.example.com",
         names=("www.example.com", "*.example.org", "127.0.0.1"),
-        begins=datetime(2026, 11, 21, 11, 49, 55, tzinfo=UTC),
-        ends=datetime(2026, 12, 11, 11, 49, 55, tzinfo=UTC),
+        not_before=datetime(2026, 11, 21, 11, 49, 55, tzinfo=UTC),
+        not_after=datetime(2026, 12, 11, 11, 49, 55, tzinfo=UTC),
         fingerprint="81:DA:5D:99:DA:66:EB:AD:6A:2E:AC:93:CB:16:89:A0:93:50:CE:E5:55:6D:F7:29:4B:"
         "37:EA:2B:6B:A7:06:F7",
-        fits=True,
-        verdict=(18, "self-signed certificate"),
+        matches_name=True,
+        verify_result=(18, "self-signed certificate"),
     )
 
 
 def test_whether_it_fits_is_known_only_for_a_name():
-    assert recorded("asked-by-no-name").fits is None
-    assert recorded("asked-by-another-name").fits is False
+    assert recorded("asked-by-no-name").matches_name is None
+    assert recorded("asked-by-another-name").matches_name is False
 
 
 def test_an_end_that_has_passed_is_days_below_zero():
@@ -63,7 +63,7 @@ def test_who_listens_is_told_by_addresses_to_connect_to():
     "answer", ["nonsense\n", "LISTEN 0 5 x:443 y\n", "LISTEN 0 5 1.2.3.4:80 y"]
 )
 def test_what_is_no_list_of_listeners_is_not_taken_for_one(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_listeners(answer, 443)
 
 
@@ -72,7 +72,7 @@ def test_a_certificate_that_lacks_a_line_is_not_taken_for_one(line: str):
     whole = (ANSWERS / "asked-by-its-name.txt").read_text()
     cut = "\n".join(each for each in whole.splitlines() if line not in each)
     assert len(cut) < len(whole) - 1
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_certificate(cut)
 
 
@@ -82,12 +82,14 @@ def test_a_certificate_that_lacks_a_line_is_not_taken_for_one(line: str):
 )
 def test_known_errors_say_what_to_do(file: str, means: str):
     answer = Answer(1, "", (ANSWERS / f"{file}.txt").read_text())
-    trouble = failure(certificate.shown_at("127.0.0.1", 443).command, answer, frozenset({0}))
+    trouble = find_failure(
+        certificate.query_certificate("127.0.0.1", 443).command, answer, frozenset({0})
+    )
     assert means in str(trouble)
 
 
 def test_mail_and_databases_are_asked_to_encrypt_first():
-    shell = certificate.shown_at("::1", 25, "mail.example.com").command
+    shell = certificate.query_certificate("::1", 25, "mail.example.com").command
     assert isinstance(shell, Shell)
     assert shell.words[4:] == ("[::1]:25", "-servername", "mail.example.com", "-starttls", "smtp")
-    assert certificate.listeners(443).command.words == ("ss", "-Hltn", "sport", "=", ":443")  # pyright: ignore[reportAttributeAccessIssue]
+    assert certificate.query_listeners(443).command.words == ("ss", "-Hltn", "sport", "=", ":443")  # pyright: ignore[reportAttributeAccessIssue]

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from connectors import conntrack
-from connectors.command import Answer, failure
+from connectors.command import Answer, find_failure
 from connectors.conntrack import Conntrack, parse_conntrack
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
 
 IN_USE = (Path(__file__).parent / "answers" / "conntrack" / "in-use.txt").read_text()
 
@@ -21,8 +21,8 @@ def test_the_count_the_limit_and_the_counters_of_all_processors_are_understood()
 
 
 def test_how_full_it_is_is_a_share():
-    assert Conntrack(90, 100, 1, 1, 0, 0).used == 0.9
-    assert Conntrack(0, 0, 1, 1, 0, 0).used == 0
+    assert Conntrack(90, 100, 1, 1, 0, 0).usage == 0.9
+    assert Conntrack(0, 0, 1, 1, 0, 0).usage == 0
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_how_full_it_is_is_a_share():
     ],
 )
 def test_anything_else_is_not_taken_for_it(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_conntrack(answer)
 
 
@@ -55,4 +55,6 @@ def test_anything_else_is_not_taken_for_it(answer: str):
     ],
 )
 def test_known_errors_say_what_to_do(said: str, means: str):
-    assert means in str(failure(conntrack.set_maximum(1), Answer(2, "", said), frozenset({0})))
+    assert means in str(
+        find_failure(conntrack.set_maximum(1), Answer(2, "", said), frozenset({0}))
+    )

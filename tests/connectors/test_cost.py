@@ -14,9 +14,9 @@ import pytest
 
 from connectors import uptime
 from connectors.command import Shell
-from connectors.marker import Mark
-from connectors.ssh import Session
-from connectors.wrapper import Wrapped
+from connectors.ssh import SshSession
+from connectors.step_marker import StepMarker
+from connectors.wrapper import WrappedCommand
 from tests.connectors.test_ssh import connected, eventually
 from tests.playground.sshd import Sshd
 
@@ -32,14 +32,14 @@ _ALONE = ("unshare", "--map-root-user", "--pid", "--fork")
 
 
 @pytest.fixture
-def session(sshd: Sshd) -> Iterator[Session]:
+def session(sshd: Sshd) -> Iterator[SshSession]:
     with connected(sshd) as session:
         assert session.run(Shell(("echo", "warm"))).out == "warm\n"
         yield session
 
 
 def test_a_command_on_a_warm_connection_starts_no_thread(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    session: SshSession, monkeypatch: pytest.MonkeyPatch
 ):
     started: list[str] = []
     start = threading.Thread.start
@@ -54,7 +54,7 @@ def test_a_command_on_a_warm_connection_starts_no_thread(
     assert started == []
 
 
-def test_a_command_puts_no_pattern_together(session: Session, monkeypatch: pytest.MonkeyPatch):
+def test_a_command_puts_no_pattern_together(session: SshSession, monkeypatch: pytest.MonkeyPatch):
     session.run(Shell(("echo", "it's known")))
     put_together: list[object] = []
 
@@ -62,11 +62,11 @@ def test_a_command_puts_no_pattern_together(session: Session, monkeypatch: pytes
         put_together.append(pattern)
 
     monkeypatch.setattr(re, "compile", note)
-    Wrapped(Shell(("echo", "it's known")))
+    WrappedCommand(Shell(("echo", "it's known")))
     assert put_together == []
 
 
-def test_on_the_host_two_processes_wait_for_the_command(session: Session):
+def test_on_the_host_two_processes_wait_for_the_command(session: SshSession):
     """The script, which sees how it ends, and `timeout`; the login's shell has become the one."""
     assert session.run(Shell(("sh", "-c", _ANCESTORS))).out.split() == [
         "(sh)",
@@ -77,7 +77,7 @@ def test_on_the_host_two_processes_wait_for_the_command(session: Session):
 
 def _started(shell: Shell, home: Path) -> int:
     """Return how many processes a host starts for it, in a world where they are numbered anew."""
-    wrapped = Wrapped(shell)
+    wrapped = WrappedCommand(shell)
     script = 'sh -c "$1" >&2; sh -c "echo \\$\\$"'
     said = subprocess.run(
         [
@@ -105,7 +105,7 @@ def _started(shell: Shell, home: Path) -> int:
 
 def test_a_host_starts_four_processes_for_the_uptime_check(tmp_path: Path):
     """The login's shell, the script, `timeout` and what reads the files."""
-    command = uptime.uptime().command
+    command = uptime.query_uptime().command
     assert isinstance(command, Shell)
     assert _started(command, tmp_path) <= 4
 
@@ -118,14 +118,14 @@ def test_a_host_starts_few_processes_for_a_marked_step(tmp_path: Path, stdin: st
     """
 
     def step(n: int) -> Shell:
-        mark = Mark("f00d-7-5f", n)
-        return Shell(("cat",), stdin, note="run 7 step 1", mark=mark)
+        mark = StepMarker("f00d-7-5f", n)
+        return Shell(("cat",), stdin, note="run 7 step 1", marker=mark)
 
     assert _started(step(1), tmp_path) <= most + 2
     assert _started(step(2), tmp_path) <= most
 
 
-def test_an_idle_connection_wakes_its_thread_at_most_once_in_some_seconds(session: Session):
+def test_an_idle_connection_wakes_its_thread_at_most_once_in_some_seconds(session: SshSession):
     thread = session.transport
     assert eventually(lambda: _wakes_of(thread, seconds=1.0) <= 1, seconds=30)
     before = _wakes(thread)

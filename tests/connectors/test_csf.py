@@ -7,7 +7,7 @@ import pytest
 
 from connectors import csf
 from connectors.command import Answer, Shell
-from connectors.trouble import BadSetting, CommandFailed, NotUnderstood
+from connectors.errors import CommandError, ParseError, SettingError
 from tests.fakes import ScriptedFleet, inventory_of
 
 ANSWERS = Path(__file__).parent / "answers"
@@ -18,25 +18,25 @@ LET_IN = {"198.51.100.7/32", "5.172.196.188/32", "2a01:7e00::1/128"}
 
 
 def test_a_host_with_rules_is_understood():
-    found = csf.parse(RULES)
+    found = csf.parse_firewall(RULES)
     assert found.settings["LF_IPSET"] == "0"
-    assert found.include == "Include /etc/csf/keyturn.allow"
-    assert found.included
-    assert found.enabled
-    assert not found.testing
-    assert not found.on_probation
-    assert found.own is not None
-    assert found.own.splitlines()[1:] == ["5.172.196.188 # pingdom", "2a01:7e00::1 # pingdom"]
+    assert found.include_line == "Include /etc/csf/keyturn.allow"
+    assert found.is_included
+    assert found.is_enabled
+    assert not found.is_testing
+    assert not found.is_on_probation
+    assert found.own_list is not None
+    assert found.own_list.splitlines()[1:] == ["5.172.196.188 # pingdom", "2a01:7e00::1 # pingdom"]
     assert found.allow["198.51.100.7"].startswith("Manually allowed")
     assert found.deny["203.0.113.6"] == "abuser - Sat Nov 21 08:20:11 2026"
-    assert found.in_force == {ip_network(each) for each in LET_IN}
-    assert ip_address("192.0.2.10") in found.mine
+    assert found.allowed_networks == {ip_network(each) for each in LET_IN}
+    assert ip_address("192.0.2.10") in found.own_addresses
     assert found.common_domains == {"example.com", ".ninja"}
-    assert found.restart == "-r"
+    assert found.reload_option == "-r"
 
 
 def test_a_host_with_sets_is_understood():
-    assert csf.parse(SETS).in_force == {ip_network(each) for each in LET_IN}
+    assert csf.parse_firewall(SETS).allowed_networks == {ip_network(each) for each in LET_IN}
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_rules_that_are_not_loaded_are_known(lines: tuple[str, ...], ipv6: str, 
     for line in lines:
         assert line in answer
         answer = answer.replace(line, "")
-    assert csf.parse(answer).off == off
+    assert csf.parse_firewall(answer).missing_tables == off
 
 
 def test_a_set_that_no_rule_asks_lets_in_nobody():
     rule = "rule -A ALLOWIN -m set --match-set chain_ALLOW src -j ACCEPT\n"
-    in_force = csf.parse(SETS.replace(rule, "")).in_force
+    in_force = csf.parse_firewall(SETS.replace(rule, "")).allowed_networks
     assert in_force == {ip_network("2a01:7e00::1/128")}
 
 
@@ -74,35 +74,37 @@ def test_a_set_that_no_rule_asks_lets_in_nobody():
 def test_a_rule_that_asks_for_more_lets_in_nobody_for_all(rule: str):
     changed = RULES.replace("-A ALLOWIN -s 5.172.196.188/32 ! -i lo -j ACCEPT", rule)
     assert changed != RULES
-    assert not csf.parse(changed).lets_in(ip_address("5.172.196.188"))
+    assert not csf.parse_firewall(changed).is_allowed(ip_address("5.172.196.188"))
 
 
 def test_a_range_lets_in_all_of_it():
-    found = csf.parse(RULES.replace("5.172.196.188/32 ", "5.172.196.0/24 "))
-    assert found.lets_in(ip_address("5.172.196.1"))
-    assert not found.lets_in(ip_address("5.172.197.1"))
-    assert not found.lets_in(ip_address("2a01:7e00::2"))
+    found = csf.parse_firewall(RULES.replace("5.172.196.188/32 ", "5.172.196.0/24 "))
+    assert found.is_allowed(ip_address("5.172.196.1"))
+    assert not found.is_allowed(ip_address("5.172.197.1"))
+    assert not found.is_allowed(ip_address("2a01:7e00::2"))
 
 
 def test_without_ipv6_csf_knows_no_such_address():
-    found = csf.parse(RULES.replace('IPV6 = "1"', 'IPV6 = "0"'))
-    assert not found.knows(ip_address("2a01:7e00::1"))
-    assert found.knows(ip_address("5.172.196.188"))
+    found = csf.parse_firewall(RULES.replace('IPV6 = "1"', 'IPV6 = "0"'))
+    assert not found.can_filter(ip_address("2a01:7e00::1"))
+    assert found.can_filter(ip_address("5.172.196.188"))
 
 
 @pytest.mark.parametrize(
     ("line", "claim"),
     [
-        ("disabled", "enabled"),
-        ("probation", "on_probation"),
-        ('conf TESTING = "1"', "testing"),
+        ("disabled", "is_enabled"),
+        ("probation", "is_on_probation"),
+        ('conf TESTING = "1"', "is_testing"),
     ],
 )
 def test_what_stands_in_the_way_is_seen(line: str, claim: str):
-    before = csf.parse(RULES)
-    after = csf.parse(RULES.replace('conf TESTING = "0"', line + '\nconf TESTING = "0"', 1))
-    if claim == "testing":
-        after = csf.parse(RULES.replace('conf TESTING = "0"', line))
+    before = csf.parse_firewall(RULES)
+    after = csf.parse_firewall(
+        RULES.replace('conf TESTING = "0"', line + '\nconf TESTING = "0"', 1)
+    )
+    if claim == "is_testing":
+        after = csf.parse_firewall(RULES.replace('conf TESTING = "0"', line))
     assert getattr(after, claim) != getattr(before, claim)
 
 
@@ -110,20 +112,25 @@ def test_what_stands_in_the_way_is_seen(line: str, claim: str):
     "line", ["# Include /etc/csf/keyturn.allow", "Include /etc/csf/other.allow", ""]
 )
 def test_a_list_that_csf_does_not_read_is_noticed(line: str):
-    found = csf.parse(RULES.replace("allow Include /etc/csf/keyturn.allow", f"allow {line}"))
-    assert not found.included
+    found = csf.parse_firewall(
+        RULES.replace("allow Include /etc/csf/keyturn.allow", f"allow {line}")
+    )
+    assert not found.is_included
 
 
 def test_a_file_that_is_not_there_is_no_empty_one():
     gone = RULES.replace("kept\n", "")
     gone = "".join(line for line in gone.splitlines(keepends=True) if not line.startswith("own"))
-    assert csf.parse(gone).own is None
-    assert csf.parse(gone.replace("cpanel\n", "cpanel\nkept\n")).own == ""
-    assert csf.parse(RULES.replace("cpanel\n", "")).common_domains is None
+    assert csf.parse_firewall(gone).own_list is None
+    assert csf.parse_firewall(gone.replace("cpanel\n", "cpanel\nkept\n")).own_list == ""
+    assert csf.parse_firewall(RULES.replace("cpanel\n", "")).common_domains is None
 
 
 def test_a_daemon_that_restarts_csf_some_time_is_gone_round():
-    assert csf.parse(RULES.replace('LFDSTART = "0"', 'LFDSTART = "1"')).restart == "-sf"
+    assert (
+        csf.parse_firewall(RULES.replace('LFDSTART = "0"', 'LFDSTART = "1"')).reload_option
+        == "-sf"
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,8 +147,8 @@ def test_a_daemon_that_restarts_csf_some_time_is_gone_round():
     ],
 )
 def test_an_answer_that_is_not_whole_is_not_taken_for_anything(answer: str):
-    with pytest.raises(NotUnderstood):
-        csf.parse(answer)
+    with pytest.raises(ParseError):
+        csf.parse_firewall(answer)
 
 
 @pytest.mark.parametrize(
@@ -153,9 +160,9 @@ def test_an_answer_that_is_not_whole_is_not_taken_for_anything(answer: str):
     ],
 )
 def test_a_host_that_cannot_say_it_says_why(said: str, words: str):
-    fleet = ScriptedFleet({("web1", csf.firewall().command): Answer(2, "", said)})
-    with pytest.raises(CommandFailed, match=words):
-        fleet.ask("web1", csf.firewall())
+    fleet = ScriptedFleet({("web1", csf.query_firewall().command): Answer(2, "", said)})
+    with pytest.raises(CommandError, match=words):
+        fleet.run_query("web1", csf.query_firewall())
 
 
 def test_it_needs_root():
@@ -164,7 +171,7 @@ def test_it_needs_root():
 
 
 def shell() -> Shell:
-    command = csf.firewall().command
+    command = csf.query_firewall().command
     assert isinstance(command, Shell)
     return command
 
@@ -172,5 +179,5 @@ def shell() -> Shell:
 @pytest.mark.parametrize("name", ["csf.directory", "csf.program", "cpanel.directory"])
 @pytest.mark.parametrize("value", ["etc/csf", "/etc/csf; id", "/etc/$(id)", "/a b", "-r", ""])
 def test_a_setting_that_is_no_path_is_refused(name: str, value: str):
-    with pytest.raises(BadSetting):
-        shell().resolved({name: value}, sudo=False)
+    with pytest.raises(SettingError):
+        shell().resolve({name: value}, sudo=False)

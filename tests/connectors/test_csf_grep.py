@@ -7,8 +7,8 @@ import pytest
 
 from connectors import csf_grep
 from connectors.command import Answer
-from connectors.csf_grep import Find
-from connectors.trouble import CommandFailed, NotUnderstood
+from connectors.csf_grep import CsfMatch
+from connectors.errors import CommandError, ParseError
 from tests.fakes import ScriptedFleet
 
 ANSWERS = Path(__file__).parent / "answers"
@@ -19,48 +19,50 @@ def recorded(name: str) -> str:
 
 
 def test_rules_and_files_are_told_apart():
-    finds = csf_grep.parse(recorded("rules"))
-    assert finds[0] == Find("filter ALLOWIN", "ACCEPT 198.51.100.7 to 0.0.0.0/0")
-    assert finds[4] == Find("filter ALLOWOUT", "ACCEPT 0.0.0.0/0 to 198.51.100.0/25")
-    assert finds[6] == Find("csf.allow", "198.51.100.7 # Pingdom probe - Sat Nov 21 08:19:24 2026")
+    finds = csf_grep.parse_matches(recorded("rules"))
+    assert finds[0] == CsfMatch("filter ALLOWIN", "ACCEPT 198.51.100.7 to 0.0.0.0/0")
+    assert finds[4] == CsfMatch("filter ALLOWOUT", "ACCEPT 0.0.0.0/0 to 198.51.100.0/25")
+    assert finds[6] == CsfMatch(
+        "csf.allow", "198.51.100.7 # Pingdom probe - Sat Nov 21 08:19:24 2026"
+    )
     assert [find.place for find in finds[7:]] == ["csf.allow", "csf.allow"]
 
 
 def test_a_rule_about_a_port_says_so():
-    (first, *_) = csf_grep.parse(recorded("port"))
-    assert first == Find("filter ALLOWIN", "ACCEPT 198.51.100.12 to 0.0.0.0/0 tcp dpt:443")
+    (first, *_) = csf_grep.parse_matches(recorded("port"))
+    assert first == CsfMatch("filter ALLOWIN", "ACCEPT 198.51.100.12 to 0.0.0.0/0 tcp dpt:443")
 
 
 def test_a_member_of_a_set_is_found_though_csf_says_that_nothing_matches():
     assert "No matches found" in recorded("ipset")
-    assert csf_grep.parse(recorded("ipset")) == [
-        Find("set chain_ALLOW", "198.51.100.7"),
-        Find("csf.allow", "198.51.100.7 # Pingdom probe - Sat Nov 21 08:20:54 2026"),
+    assert csf_grep.parse_matches(recorded("ipset")) == [
+        CsfMatch("set chain_ALLOW", "198.51.100.7"),
+        CsfMatch("csf.allow", "198.51.100.7 # Pingdom probe - Sat Nov 21 08:20:54 2026"),
     ]
 
 
 def test_an_entry_without_a_rule_is_seen_as_that():
-    assert {find.place for find in csf_grep.parse(recorded("flushed"))} == {"csf.allow"}
+    assert {find.place for find in csf_grep.parse_matches(recorded("flushed"))} == {"csf.allow"}
 
 
 def test_colours_make_no_difference():
     coloured = recorded("rules").replace("ACCEPT", "\x1b[1;92mACCEPT\x1b[0m")
-    assert csf_grep.parse(coloured) == csf_grep.parse(recorded("rules"))
+    assert csf_grep.parse_matches(coloured) == csf_grep.parse_matches(recorded("rules"))
 
 
 def test_what_is_not_known_is_passed_on():
     said = recorded("nothing") + "Temporary Allows: IP:198.51.100.7 Port: Dir:inout TTL:300 (x)\n"
-    assert csf_grep.parse(said)[-1].place == "csf"
+    assert csf_grep.parse_matches(said)[-1].place == "csf"
 
 
 @pytest.mark.parametrize("answer", ["", "\n", "csf: v15.00 (generic)\n"])
 def test_an_answer_without_a_table_is_not_taken_for_nothing(answer: str):
-    with pytest.raises(NotUnderstood, match="no table of rules"):
-        csf_grep.parse(answer)
+    with pytest.raises(ParseError, match="no table of rules"):
+        csf_grep.parse_matches(answer)
 
 
 def test_csf_that_is_disabled_says_what_to_do():
-    query = csf_grep.found(ip_address("198.51.100.7"))
+    query = csf_grep.query_matches(ip_address("198.51.100.7"))
     fleet = ScriptedFleet({("web1", query.command): Answer(1, recorded("disabled"))})
-    with pytest.raises(CommandFailed, match="enable it with csf -e first"):
-        fleet.ask("web1", query)
+    with pytest.raises(CommandError, match="enable it with csf -e first"):
+        fleet.run_query("web1", query)

@@ -6,12 +6,12 @@ import pytest
 
 from connectors import csf_list
 from connectors.command import Answer, Shell
-from connectors.trouble import BadSetting, CommandFailed, NotUnderstood
+from connectors.errors import CommandError, ParseError, SettingError
 from tests.fakes import ScriptedFleet, inventory_of
 
 ADDRESSES = {ip_address(each) for each in ("5.172.2.1", "2a01:7e00::a", "5.172.10.1")}
-LISTING = csf_list.listing(ADDRESSES, "pingdom")
-LOAD = csf_list.load(LISTING, restart="-r")
+LISTING = csf_list.format_list(ADDRESSES, "pingdom")
+LOAD = csf_list.load_list(LISTING, restart="-r")
 
 
 def test_a_list_has_a_header_and_a_line_for_each_address():
@@ -21,15 +21,15 @@ def test_a_list_has_a_header_and_a_line_for_each_address():
 
 
 def test_the_same_addresses_make_the_same_list():
-    assert csf_list.listing(sorted(ADDRESSES, key=str), "pingdom") == LISTING
-    assert csf_list.addresses(LISTING) == ADDRESSES
-    assert csf_list.addresses("") == frozenset()
+    assert csf_list.format_list(sorted(ADDRESSES, key=str), "pingdom") == LISTING
+    assert csf_list.parse_list(LISTING) == ADDRESSES
+    assert csf_list.parse_list("") == frozenset()
 
 
 @pytest.mark.parametrize("why", ["", "two words", "x\nInclude /etc/passwd", "Include", "#"])
 def test_a_comment_is_one_plain_word(why: str):
     with pytest.raises(ValueError, match="no plain word"):
-        csf_list.listing(ADDRESSES, why)
+        csf_list.format_list(ADDRESSES, why)
 
 
 @pytest.mark.parametrize(
@@ -46,28 +46,32 @@ def test_a_comment_is_one_plain_word(why: str):
     ],
 )
 def test_what_keyturn_did_not_write_there_is_not_thrown_away(line: str):
-    with pytest.raises(NotUnderstood, match=r"never wrote there: move it into csf\.allow"):
-        csf_list.addresses(f"{LISTING}{line}\n")
+    with pytest.raises(ParseError, match=r"never wrote there: move it into csf\.allow"):
+        csf_list.parse_list(f"{LISTING}{line}\n")
 
 
 def test_the_words_of_a_command_hold_nothing_of_the_list():
-    for command in (LOAD, csf_list.keep(LISTING), csf_list.begin_probation(LISTING, restart="-r")):
+    for command in (
+        LOAD,
+        csf_list.keep_list(LISTING),
+        csf_list.start_probation(LISTING, restart="-r"),
+    ):
         assert "5.172" not in " ".join(command.words)
         assert command.root
     assert LOAD.stdin == LISTING
 
 
 def test_what_is_done_with_one_list_is_not_what_is_done_with_another():
-    other = csf_list.listing([ip_address("5.172.2.1")], "pingdom")
-    assert csf_list.keep(other) != csf_list.keep(LISTING)
-    assert csf_list.begin_probation(other, restart="-r") != csf_list.begin_probation(
+    other = csf_list.format_list([ip_address("5.172.2.1")], "pingdom")
+    assert csf_list.keep_list(other) != csf_list.keep_list(LISTING)
+    assert csf_list.start_probation(other, restart="-r") != csf_list.start_probation(
         LISTING, restart="-r"
     )
 
 
 def test_only_keeping_goes_over_a_new_connection():
-    assert csf_list.keep(LISTING).anew
-    assert not LOAD.anew
+    assert csf_list.keep_list(LISTING).new_connection
+    assert not LOAD.new_connection
 
 
 @pytest.mark.parametrize(
@@ -89,24 +93,24 @@ def test_only_keeping_goes_over_a_new_connection():
 )
 def test_a_list_that_was_not_loaded_is_never_called_loaded(answer: Answer, words: str):
     fleet = ScriptedFleet({("web1", LOAD): answer})
-    with pytest.raises(CommandFailed, match=words):
-        fleet.tell("web1", LOAD)
+    with pytest.raises(CommandError, match=words):
+        fleet.run_command("web1", LOAD)
 
 
 def test_warnings_of_csf_are_no_failure():
     said = "*WARNING* RESTRICT_SYSLOG is disabled. See SECURITY WARNING in /etc/csf/csf.conf.\n"
-    assert ScriptedFleet({("web1", LOAD): said}).tell("web1", LOAD).status == 0
+    assert ScriptedFleet({("web1", LOAD): said}).run_command("web1", LOAD).status == 0
 
 
 def test_sudo_is_told_once_and_the_connection_is_remembered():
-    told = inventory_of("web1", user="keyturn")["web1"].resolve(csf_list.keep(LISTING))
+    told = inventory_of("web1", user="keyturn")["web1"].resolve(csf_list.keep_list(LISTING))
     assert isinstance(told, Shell)
     assert told.words[:4] == ("sudo", "-n", "--", "sh")
-    assert told.anew
+    assert told.new_connection
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "180; id", "99999", "", "180s"])
 def test_a_time_that_is_none_is_refused(value: str):
-    begin = csf_list.begin_probation(LISTING, restart="-r")
-    with pytest.raises(BadSetting):
-        begin.resolved({"csf.probation": value}, sudo=False)
+    begin = csf_list.start_probation(LISTING, restart="-r")
+    with pytest.raises(SettingError):
+        begin.resolve({"csf.probation": value}, sudo=False)

@@ -14,19 +14,19 @@ import pytest
 from netmiko import ConnectHandler, NetmikoTimeoutException
 
 from connectors.command import DeviceCommand, Query, Shell, SwitchLines
+from connectors.errors import (
+    CommandError,
+    CommandTimeoutError,
+    HostKeyMismatchError,
+    LoginError,
+    SetupError,
+    UnknownOutcomeError,
+    UnreachableError,
+)
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
-from connectors.sessions import Sessions
-from connectors.transport import Limits
-from connectors.trouble import (
-    CommandFailed,
-    HostKeyMismatch,
-    Interrupted,
-    LoginRefused,
-    NotSetUp,
-    TimedOut,
-    Unreachable,
-)
+from connectors.ssh_pool import SshPool
+from connectors.ssh_transport import SshLimits
 from tests.playground.device import PASSWORD, Login, ScriptedDevice
 from tests.playground.keys import make_key
 from tests.playground.sshd import Sshd
@@ -57,10 +57,10 @@ def reach(directory: Path) -> Iterator[Callable[..., Fleet]]:
     """A function that makes a fleet of one device, `sw1`."""
     fleets: list[Fleet] = []
 
-    def fleet(device: ScriptedDevice, *, limits: Limits | None = None, **more: object) -> Fleet:
+    def fleet(device: ScriptedDevice, *, limits: SshLimits | None = None, **more: object) -> Fleet:
         entry = device.inventory_entry(**{"password_file": "password", **more})
         inventory = Inventory.model_validate({"hosts": {"sw1": entry}})
-        fleets.append(Fleet(inventory, Sessions(directory, limits=limits)))
+        fleets.append(Fleet(inventory, SshPool(directory, limits=limits)))
         return fleets[-1]
 
     yield fleet
@@ -78,10 +78,10 @@ def test_fifty_questions_take_one_login_and_little_time(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     fleet = reach(device)
-    assert fleet.ask("sw1", CLOCK) == "12:00:01 UTC"
+    assert fleet.run_query("sw1", CLOCK) == "12:00:01 UTC"
     begun = time.monotonic()
     for _ in range(50):
-        assert fleet.ask("sw1", show("show vlan")) == "VLAN Name\n1    default"
+        assert fleet.run_query("sw1", show("show vlan")) == "VLAN Name\n1    default"
     # netmiko's own way would take between four and eleven.
     assert time.monotonic() - begun < 2
     assert device.logins == 1
@@ -94,7 +94,7 @@ def test_each_way_to_log_in_leads_to_an_answer(
 ):
     with ScriptedDevice(ANSWERS, login=login, secret=secret) as device:
         more = {"enable_file": "enable"} if secret else {}
-        assert reach(device, **more).ask("sw1", CLOCK) == "12:00:01 UTC"
+        assert reach(device, **more).run_query("sw1", CLOCK) == "12:00:01 UTC"
 
 
 @pytest.mark.parametrize("login", ["password", "keyboard-interactive", "none"])
@@ -103,8 +103,8 @@ def test_a_wrong_password_is_said_at_once_and_never_shown(
 ):
     with ScriptedDevice(ANSWERS, login=login) as device:
         begun = time.monotonic()
-        with pytest.raises(LoginRefused, match="with our password") as trouble:
-            reach(device, password_file="wrong").ask("sw1", CLOCK)
+        with pytest.raises(LoginError, match="with our password") as trouble:
+            reach(device, password_file="wrong").run_query("sw1", CLOCK)
         # netmiko takes 22 seconds for this, and calls it a read timeout.
         assert time.monotonic() - begun < 8
         assert "guess" not in str(trouble.value)
@@ -113,17 +113,17 @@ def test_a_wrong_password_is_said_at_once_and_never_shown(
 
 def test_a_wrong_secret_is_said_at_once(reach: Callable[..., Fleet]):
     with ScriptedDevice(ANSWERS, secret=SECRET) as device:
-        with pytest.raises(LoginRefused, match="does not take our secret") as trouble:
-            reach(device, enable_file="wrong").ask("sw1", CLOCK)
+        with pytest.raises(LoginError, match="does not take our secret") as trouble:
+            reach(device, enable_file="wrong").run_query("sw1", CLOCK)
         assert "guess" not in str(trouble.value)
 
 
 def test_a_dell_that_wants_a_secret_and_gets_none_says_what_to_name(reach: Callable[..., Fleet]):
     with (
         ScriptedDevice(ANSWERS, login="none", secret=SECRET) as device,
-        pytest.raises(NotSetUp, match="name its enable_file"),
+        pytest.raises(SetupError, match="name its enable_file"),
     ):
-        reach(device).ask("sw1", CLOCK)
+        reach(device).run_query("sw1", CLOCK)
 
 
 def test_no_log_holds_a_password(
@@ -131,7 +131,7 @@ def test_no_log_holds_a_password(
 ):
     device.secret = SECRET
     with caplog.at_level(logging.DEBUG):
-        reach(device, enable_file="enable").ask("sw1", CLOCK)
+        reach(device, enable_file="enable").run_query("sw1", CLOCK)
     assert PASSWORD not in caplog.text
     assert SECRET not in caplog.text
 
@@ -139,8 +139,8 @@ def test_no_log_holds_a_password(
 def test_a_device_with_another_key_is_never_logged_in_to(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
-    with pytest.raises(HostKeyMismatch) as trouble:
-        reach(device, host_key=make_key().public).ask("sw1", CLOCK)
+    with pytest.raises(HostKeyMismatchError) as trouble:
+        reach(device, host_key=make_key().public).run_query("sw1", CLOCK)
     assert trouble.value.started is False
     assert (device.logins, device.heard, device.connections) == (0, [], 1)
     # The twins: left to itself netmiko talks to whoever answers …
@@ -222,8 +222,8 @@ def test_a_line_that_leaves_the_configuration_is_refused(line: str):
 def test_a_question_that_the_device_does_not_know_is_an_error_and_no_empty_answer(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
-    with pytest.raises(CommandFailed, match="% Invalid input detected"):
-        reach(device).ask("sw1", show("show standby"))
+    with pytest.raises(CommandError, match="% Invalid input detected"):
+        reach(device).run_query("sw1", show("show standby"))
 
 
 @pytest.mark.parametrize(
@@ -234,8 +234,8 @@ def test_words_of_failure_are_a_failure(
     device: ScriptedDevice, reach: Callable[..., Fleet], words: str
 ):
     device.answers["show x"] = words
-    with pytest.raises(CommandFailed):
-        reach(device).ask("sw1", show("show x"))
+    with pytest.raises(CommandError):
+        reach(device).run_query("sw1", show("show x"))
 
 
 @pytest.mark.parametrize(
@@ -251,14 +251,14 @@ def test_words_that_only_look_like_failure_are_none(
     device: ScriptedDevice, reach: Callable[..., Fleet], words: str
 ):
     device.answers["show x"] = words
-    assert reach(device).ask("sw1", show("show x")) == words
+    assert reach(device).run_query("sw1", show("show x")) == words
 
 
 def test_an_answer_that_looks_like_a_prompt_is_taken_whole(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     device.answers["show x"] = "banner exec ^C\nsw2#\nother#\n############\nthe end"
-    assert reach(device).ask("sw1", show("show x")).endswith("the end")
+    assert reach(device).run_query("sw1", show("show x")).endswith("the end")
 
 
 def test_a_device_that_does_not_answer_in_time_is_not_waited_for_and_its_answer_never_mixed_up(
@@ -266,11 +266,11 @@ def test_a_device_that_does_not_answer_in_time_is_not_waited_for_and_its_answer_
 ):
     with ScriptedDevice(ANSWERS, slow=("show tech",)) as device:
         fleet = reach(device)
-        assert fleet.ask("sw1", CLOCK)
-        with pytest.raises(TimedOut, match="'show tech' within 1 s") as trouble:
-            fleet.ask("sw1", show("show tech", deadline=1))
+        assert fleet.run_query("sw1", CLOCK)
+        with pytest.raises(CommandTimeoutError, match="'show tech' within 1 s") as trouble:
+            fleet.run_query("sw1", show("show tech", deadline=1))
         assert trouble.value.started is None
-        assert fleet.ask("sw1", CLOCK) == "12:00:01 UTC"
+        assert fleet.run_query("sw1", CLOCK) == "12:00:01 UTC"
         assert device.logins == 2
 
 
@@ -278,9 +278,9 @@ def test_a_device_that_hung_up_meanwhile_is_logged_in_to_again_without_a_word(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     fleet = reach(device)
-    fleet.ask("sw1", CLOCK)
+    fleet.run_query("sw1", CLOCK)
     device.hang_up()
-    assert fleet.ask("sw1", CLOCK) == "12:00:01 UTC"
+    assert fleet.run_query("sw1", CLOCK) == "12:00:01 UTC"
     assert device.logins == 2
 
 
@@ -289,12 +289,12 @@ def test_a_device_that_hangs_up_in_the_middle_leaves_it_unknown_what_it_did(
 ):
     with ScriptedDevice(ANSWERS, slow=("show tech",)) as device:
         fleet = reach(device)
-        fleet.ask("sw1", CLOCK)
+        fleet.run_query("sw1", CLOCK)
         with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(fleet.ask, "sw1", show("show tech"))
+            asked = pool.submit(fleet.run_query, "sw1", show("show tech"))
             wait_for(lambda: "show tech" in device.heard)
             device.hang_up()
-            with pytest.raises(Interrupted) as trouble:
+            with pytest.raises(UnknownOutcomeError) as trouble:
                 asked.result()
         assert trouble.value.started is None
 
@@ -305,7 +305,7 @@ def test_many_who_ask_at_once_each_get_their_own_answer(
     fleet = reach(device)
     with ThreadPoolExecutor(8) as pool:
         asked = [show("show vlan"), CLOCK] * 20
-        answers = list(pool.map(partial(fleet.ask, "sw1"), asked))
+        answers = list(pool.map(partial(fleet.run_query, "sw1"), asked))
     assert answers == ["VLAN Name\n1    default", "12:00:01 UTC"] * 20
     assert device.logins == 1
 
@@ -317,10 +317,10 @@ def test_a_device_is_reached_through_a_jump_host(
     inventory = Inventory.model_validate(
         {"hosts": {"gate": sshd.inventory_entry(area="infra"), "sw1": entry}}
     )
-    sessions = Sessions(directory, idle=100)
+    sessions = SshPool(directory, idle=100)
     fleet = Fleet(inventory, sessions)
-    assert fleet.ask("sw1", CLOCK) == "12:00:01 UTC"
-    sessions.evict(time.monotonic() + 10_000)  # the device goes first
+    assert fleet.run_query("sw1", CLOCK) == "12:00:01 UTC"
+    sessions.close_idle(time.monotonic() + 10_000)  # the device goes first
     assert sshd.accepted == 1
     fleet.close()
 
@@ -328,9 +328,9 @@ def test_a_device_is_reached_through_a_jump_host(
 def test_a_host_that_is_no_such_device_says_so(sshd: Sshd):
     entry = sshd.inventory_entry(area="infra") | {"platform": "cisco_ios"}
     inventory = Inventory.model_validate({"hosts": {"sw1": entry}})
-    fleet = Fleet(inventory, Sessions(Path("/"), limits=Limits(login=0.5)))
-    with pytest.raises((CommandFailed, Unreachable, NotSetUp)):
-        fleet.ask("sw1", CLOCK)
+    fleet = Fleet(inventory, SshPool(Path("/"), limits=SshLimits(login=0.5)))
+    with pytest.raises((CommandError, UnreachableError, SetupError)):
+        fleet.run_query("sw1", CLOCK)
     fleet.close()
 
 
@@ -341,9 +341,9 @@ def test_lines_are_entered_into_the_configuration(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
     fleet = reach(device)
-    fleet.tell("sw1", SwitchLines(("vlan 7", "name guests")))
+    fleet.run_command("sw1", SwitchLines(("vlan 7", "name guests")))
     assert device.configured == ["vlan 7", "name guests"]
-    assert fleet.ask("sw1", CLOCK) == "12:00:01 UTC"
+    assert fleet.run_query("sw1", CLOCK) == "12:00:01 UTC"
     assert device.logins == 1
 
 
@@ -353,19 +353,19 @@ def test_a_refused_line_ends_it_and_what_is_in_force_is_told(
     device.refused = ("name",)
     fleet = reach(device)
     with pytest.raises(
-        CommandFailed, match=r"refuses 'name'; the lines before it, 1, are in force"
+        CommandError, match=r"refuses 'name'; the lines before it, 1, are in force"
     ):
-        fleet.tell("sw1", SwitchLines(("vlan 7", "name", "vlan 8")))
+        fleet.run_command("sw1", SwitchLines(("vlan 7", "name", "vlan 8")))
     assert device.configured == ["vlan 7"]
-    assert fleet.ask("sw1", CLOCK) == "12:00:01 UTC"
+    assert fleet.run_query("sw1", CLOCK) == "12:00:01 UTC"
 
 
 def test_a_login_that_may_only_look_configures_nothing(reach: Callable[..., Fleet]):
     with ScriptedDevice(ANSWERS, secret=SECRET) as device:
         fleet = reach(device)
-        assert fleet.ask("sw1", CLOCK) == "12:00:01 UTC"
-        with pytest.raises(NotSetUp, match="enable_file") as trouble:
-            fleet.tell("sw1", SwitchLines(("vlan 7",)))
+        assert fleet.run_query("sw1", CLOCK) == "12:00:01 UTC"
+        with pytest.raises(SetupError, match="enable_file") as trouble:
+            fleet.run_command("sw1", SwitchLines(("vlan 7",)))
         assert trouble.value.started is False
         assert device.configured == []
         assert "vlan 7" not in device.heard
@@ -377,10 +377,10 @@ def test_a_device_that_dies_while_it_is_configured_leaves_it_unknown(
     with ScriptedDevice(ANSWERS, slow=("vlan 7",)) as device:
         fleet = reach(device)
         with ThreadPoolExecutor(1) as pool:
-            told = pool.submit(fleet.tell, "sw1", SwitchLines(("vlan 7",)))
+            told = pool.submit(fleet.run_command, "sw1", SwitchLines(("vlan 7",)))
             wait_for(lambda: "vlan 7" in device.heard)
             device.hang_up()
-            with pytest.raises(Interrupted):
+            with pytest.raises(UnknownOutcomeError):
                 told.result()
 
 
@@ -390,15 +390,15 @@ def test_a_device_that_dies_while_it_is_configured_leaves_it_unknown(
 def test_a_shell_is_not_looked_for_on_a_device(
     device: ScriptedDevice, reach: Callable[..., Fleet]
 ):
-    with pytest.raises(NotSetUp, match="without a shell"):
-        reach(device).tell("sw1", Shell(("reboot",)))
+    with pytest.raises(SetupError, match="without a shell"):
+        reach(device).run_command("sw1", Shell(("reboot",)))
     assert device.connections == 0
 
 
 def test_a_host_with_a_shell_is_not_asked_what_is_for_devices(sshd: Sshd):
     inventory = Inventory.model_validate({"hosts": {"web1": sshd.inventory_entry(area="web")}})
-    with pytest.raises(NotSetUp, match="no network device"):
-        Fleet(inventory, Sessions(Path("/"))).ask("web1", CLOCK)
+    with pytest.raises(SetupError, match="no network device"):
+        Fleet(inventory, SshPool(Path("/"))).run_query("web1", CLOCK)
 
 
 def test_a_platform_that_has_no_word_for_it_is_not_asked(
@@ -406,9 +406,9 @@ def test_a_platform_that_has_no_word_for_it_is_not_asked(
 ):
     query = Query(DeviceCommand(("show vrrp",), platforms=("frr",)), str)
     with pytest.raises(
-        NotSetUp, match=r"how to ask a cisco_ios .* \(others are asked: show vrrp\)"
+        SetupError, match=r"how to ask a cisco_ios .* \(others are asked: show vrrp\)"
     ):
-        reach(device).ask("sw1", query)
+        reach(device).run_query("sw1", query)
     assert device.connections == 0
 
 
@@ -457,14 +457,14 @@ def test_a_password_file_is_one_line_and_nobody_elses(
     if text is not None:
         file.write_bytes(text.encode())
         file.chmod(mode)
-    with pytest.raises(NotSetUp, match=why) as trouble:
-        reach(device, password_file="odd").ask("sw1", CLOCK)
+    with pytest.raises(SetupError, match=why) as trouble:
+        reach(device, password_file="odd").run_query("sw1", CLOCK)
     assert trouble.value.started is False
     assert device.connections == 0
 
 
 def test_netmiko_is_not_imported_before_a_device_is_met():
-    code = "import sys, connectors.fleet, connectors.sessions; sys.exit('netmiko' in sys.modules)"
+    code = "import sys, connectors.fleet, connectors.ssh_pool; sys.exit('netmiko' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from connectors import disk_write
-from connectors.command import Answer, Shell, failure
-from connectors.disk_write import Result, parse_place
-from connectors.trouble import NotUnderstood
+from connectors.command import Answer, Shell, find_failure
+from connectors.disk_write import WriteResult, parse_directory
+from connectors.errors import ParseError
 
 ANSWERS = Path(__file__).parent / "answers" / "disk_write"
 NEVER = (ANSWERS / "never.txt").read_text()
@@ -14,22 +14,22 @@ TRIED = (ANSWERS / "tried.txt").read_text()
 
 
 def test_a_directory_and_the_calm_of_its_host_are_understood():
-    place = parse_place(NEVER)
-    assert place.of_root
+    place = parse_directory(NEVER)
+    assert place.is_root_owned
     assert (place.filesystem, place.mount) == ("ext4", "/")
-    assert place.size > place.free > 2**30
+    assert place.size_bytes > place.free_bytes > 2**30
     assert place.cpus == 4
     assert place.load > 0
-    assert place.waited is not None
-    assert place.last is None
+    assert place.io_wait is not None
+    assert place.last_result is None
 
 
 def test_the_last_result_is_understood_and_said_in_words():
-    last = parse_place(TRIED).last
+    last = parse_directory(TRIED).last_result
     assert last is not None
     assert (last.directory, last.mib) == ("/srv/data", 64)
-    assert last.ended <= parse_place(TRIED).now
-    told = Result("/srv/data", 64, datetime(2026, 3, 1, 14, 30, tzinfo=UTC), 0.4)
+    assert last.ended_at <= parse_directory(TRIED).host_time
+    told = WriteResult("/srv/data", 64, datetime(2026, 3, 1, 14, 30, tzinfo=UTC), 0.4)
     assert str(told) == (
         "64 MiB were written to /srv/data in 0.40 s, 160 MiB/s, at 2026-03-01 14:30:00 UTC"
     )
@@ -37,11 +37,11 @@ def test_the_last_result_is_understood_and_said_in_words():
 
 def test_a_kernel_that_does_not_tell_who_waits_is_understood():
     line = next(line for line in NEVER.splitlines() if line.startswith("waited="))
-    assert parse_place(NEVER.replace(line, "waited=")).waited is None
+    assert parse_directory(NEVER.replace(line, "waited=")).io_wait is None
 
 
 def test_memory_is_told_from_disks():
-    assert parse_place((ANSWERS / "memory.txt").read_text()).filesystem == "tmpfs"
+    assert parse_directory((ANSWERS / "memory.txt").read_text()).filesystem == "tmpfs"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_directory_is_of_root_if_nobody_else_may_write_to_it(
     owner: int, mode: str, of_root: bool
 ):
     answer = NEVER.replace("owner=0 mode=755", f"owner={owner} mode={mode}")
-    assert parse_place(answer).of_root is of_root
+    assert parse_directory(answer).is_root_owned is of_root
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_a_directory_is_of_root_if_nobody_else_may_write_to_it(
     ],
 )
 def test_anything_else_is_not_taken_for_it(answer: str):
-    with pytest.raises(NotUnderstood):
-        parse_place(answer)
+    with pytest.raises(ParseError):
+        parse_directory(answer)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_anything_else_is_not_taken_for_it(answer: str):
     ],
 )
 def test_known_errors_say_what_to_do(said: str, words: str):
-    command = disk_write.write("/srv", mib=64, seconds=60)
-    assert words in str(failure(command, Answer(1, "", said), frozenset({0})))
+    command = disk_write.write_test_file("/srv", mib=64, seconds=60)
+    assert words in str(find_failure(command, Answer(1, "", said), frozenset({0})))
 
 
 def test_a_trial_is_ended_by_the_host_in_time():
-    command = disk_write.write("/srv", mib=64, seconds=60)
+    command = disk_write.write_test_file("/srv", mib=64, seconds=60)
     assert isinstance(command, Shell)
     assert (command.deadline, command.root) == (60, True)

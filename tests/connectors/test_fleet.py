@@ -3,27 +3,29 @@
 import pytest
 
 from connectors.command import (
+    NO_HOOKS,
     Answer,
     Hint,
     Query,
-    Question,
+    QueryCommand,
+    RunHooks,
     Setting,
     Shell,
     SwitchLines,
-    program_in_doubt,
+    make_program_check,
+)
+from connectors.errors import (
+    CommandError,
+    HostError,
+    HostKeyMismatchError,
+    OutputLimitError,
+    SetupError,
+    UnknownHostError,
+    UnknownOutcomeError,
+    UnreachableError,
 )
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
-from connectors.trouble import (
-    CommandFailed,
-    HostKeyMismatch,
-    HostTrouble,
-    Interrupted,
-    NotSetUp,
-    TooMuchOutput,
-    UnknownHost,
-    Unreachable,
-)
 from tests.fakes import ScriptedFleet, inventory_of
 
 UPTIME = Query(Shell(("uptime",)), str.strip)
@@ -37,7 +39,14 @@ class Recorder:
         self.heard: list[tuple[str, str, list[str]]] = []
         self.closed = False
 
-    def run(self, host: Host, command: Question, *, through: tuple[Host, ...] = ()) -> Answer:
+    def run(
+        self,
+        host: Host,
+        command: QueryCommand,
+        *,
+        through: tuple[Host, ...] = (),
+        hooks: RunHooks = NO_HOOKS,  # noqa: ARG002 - no command is sent here
+    ) -> Answer:
         self.heard.append((host.name, str(command), [jump.name for jump in through]))
         return Answer(0, "")
 
@@ -46,40 +55,45 @@ class Recorder:
 
 
 def test_a_query_is_understood():
-    assert ScriptedFleet({("web1", "uptime"): " up 3 days \n"}).ask("web1", UPTIME) == "up 3 days"
+    assert (
+        ScriptedFleet({("web1", "uptime"): " up 3 days \n"}).run_query("web1", UPTIME)
+        == "up 3 days"
+    )
 
 
 def test_a_query_that_fails_says_what_the_host_said():
     fleet = ScriptedFleet({("web1", "uptime"): Answer(1, "", "no clock\n")})
-    with pytest.raises(CommandFailed, match="it said: no clock"):
-        fleet.ask("web1", UPTIME)
+    with pytest.raises(CommandError, match="it said: no clock"):
+        fleet.run_query("web1", UPTIME)
 
 
 def test_a_status_that_is_an_answer_is_parsed():
     query = Query(Shell(("grep", "-c", "x", "/etc/motd")), int, statuses=frozenset({0, 1}))
     fleet = ScriptedFleet({("web1", query.command): Answer(1, "0\n")})
-    assert fleet.ask("web1", query) == 0
+    assert fleet.run_query("web1", query) == 0
 
 
 def test_an_answer_with_a_hole_in_it_is_never_parsed():
-    fleet = ScriptedFleet({("web1", "uptime"): Answer(0, "up 3 days", left_out=17)})
-    with pytest.raises(TooMuchOutput, match="17 bytes more than are kept"):
-        fleet.ask("web1", UPTIME)
+    fleet = ScriptedFleet({("web1", "uptime"): Answer(0, "up 3 days", omitted_bytes=17)})
+    with pytest.raises(OutputLimitError, match="17 bytes more than are kept"):
+        fleet.run_query("web1", UPTIME)
 
 
 def test_words_that_mean_trouble_are_a_failure_in_spite_of_status_0():
     command = Shell(
-        ("socat",), trouble=r"Unknown command", hints=(Hint("Unknown", "HAProxy is too old"),)
+        ("socat",),
+        error_pattern=r"Unknown command",
+        hints=(Hint("Unknown", "HAProxy is too old"),),
     )
     fleet = ScriptedFleet({("lb1", command): "Unknown command\n"})
-    with pytest.raises(CommandFailed, match="HAProxy is too old"):
-        fleet.tell("lb1", command)
+    with pytest.raises(CommandError, match="HAProxy is too old"):
+        fleet.run_command("lb1", command)
 
 
 def test_a_program_that_is_not_there_is_named_as_such():
     said = Answer(127, "", "timeout: failed to run command 'zpool': No such file or directory\n")
-    with pytest.raises(CommandFailed, match="program zpool is not there: install zfsutils-linux"):
-        ScriptedFleet({("nfs1", "zpool"): said}).tell("nfs1", Shell(("zpool",)))
+    with pytest.raises(CommandError, match="program zpool is not there: install zfsutils-linux"):
+        ScriptedFleet({("nfs1", "zpool"): said}).run_command("nfs1", Shell(("zpool",)))
 
 
 @pytest.mark.parametrize(
@@ -93,8 +107,8 @@ def test_a_program_that_is_not_there_is_named_as_such():
 )
 def test_every_way_to_say_that_a_program_is_missing_names_it(said: str, program: str):
     fleet = ScriptedFleet({("web1", "x"): Answer(127, "", said)})
-    with pytest.raises(CommandFailed, match=f"the program {program} is not there: install"):
-        fleet.tell("web1", Shell(("x",)))
+    with pytest.raises(CommandError, match=f"the program {program} is not there: install"):
+        fleet.run_command("web1", Shell(("x",)))
 
 
 @pytest.mark.parametrize(
@@ -110,30 +124,30 @@ def test_a_program_that_is_missing_under_sudo_is_not_taken_for_a_missing_rule(
     """sudo says the same of both: that a password is required."""
     refused = Answer(1, "", "sudo: a password is required\n")
     query = Query(Shell(("zpool", "status", "-v"), root=True), str.strip)
-    asked = program_in_doubt(Shell(("sudo", "-n", "--", "zpool", "status", "-v")), refused)
+    asked = make_program_check(Shell(("sudo", "-n", "--", "zpool", "status", "-v")), refused)
     assert asked is not None
     told = "sudo -n -- zpool status -v"
     fleet = ScriptedFleet(
         {("nas1", told): refused, ("nas1", str(asked)): found},
         inventory=inventory_of("nas1", user="keyturn"),
     )
-    with pytest.raises(CommandFailed, match=meaning):
-        fleet.ask("nas1", query)
-    with pytest.raises(CommandFailed, match=meaning):
-        fleet.tell("nas1", Shell(("zpool", "status", "-v"), root=True))
+    with pytest.raises(CommandError, match=meaning):
+        fleet.run_query("nas1", query)
+    with pytest.raises(CommandError, match=meaning):
+        fleet.run_command("nas1", Shell(("zpool", "status", "-v"), root=True))
 
 
 def test_a_command_that_needs_root_is_told_with_sudo_where_the_login_is_not_root():
     recorder = Recorder()
-    Fleet(inventory_of("web1", user="keyturn"), recorder).tell("web1", REBOOT)
-    Fleet(inventory_of("web1", user="root"), recorder).tell("web1", REBOOT)
+    Fleet(inventory_of("web1", user="keyturn"), recorder).run_command("web1", REBOOT)
+    Fleet(inventory_of("web1", user="root"), recorder).run_command("web1", REBOOT)
     assert [words for _, words, _ in recorder.heard] == ["sudo -n -- reboot", "reboot"]
 
 
 def test_a_command_that_is_resolved_already_is_told_as_it_is():
     recorder = Recorder()
     fleet = Fleet(inventory_of("web1", user="keyturn"), recorder)
-    fleet.tell("web1", fleet.resolve("web1", REBOOT))
+    fleet.run_command("web1", fleet.resolve("web1", REBOOT))
     assert recorder.heard == [("web1", "sudo -n -- reboot", [])]
 
 
@@ -162,26 +176,26 @@ def test_jump_hosts_are_named_in_the_order_that_they_are_passed():
         }
     )
     recorder = Recorder()
-    Fleet(inventory, recorder).tell("web1", Shell(("true",)))
+    Fleet(inventory, recorder).run_command("web1", Shell(("true",)))
     assert recorder.heard[0][2] == ["gate", "inner"]
 
 
 def test_a_new_inventory_counts_from_the_next_command_on():
     recorder = Recorder()
     fleet = Fleet(inventory_of("web1"), recorder)
-    with pytest.raises(UnknownHost):
-        fleet.tell("web2", Shell(("true",)))
+    with pytest.raises(UnknownHostError):
+        fleet.run_command("web2", Shell(("true",)))
     fleet.inventory = inventory_of("web2")
-    fleet.tell("web2", Shell(("true",)))
-    with pytest.raises(UnknownHost):
-        fleet.tell("web1", Shell(("true",)))
+    fleet.run_command("web2", Shell(("true",)))
+    with pytest.raises(UnknownHostError):
+        fleet.run_command("web1", Shell(("true",)))
     assert [host for host, _, _ in recorder.heard] == ["web2"]
 
 
 def test_lines_for_a_switch_are_not_sent_to_a_shell():
     recorder = Recorder()
-    with pytest.raises(NotSetUp) as trouble:
-        Fleet(inventory_of("sw1"), recorder).tell("sw1", SwitchLines(("vlan 7",)))
+    with pytest.raises(SetupError) as trouble:
+        Fleet(inventory_of("sw1"), recorder).run_command("sw1", SwitchLines(("vlan 7",)))
     assert trouble.value.started is False
     assert recorder.heard == []
 
@@ -197,35 +211,41 @@ def test_closing_the_fleet_closes_its_sessions():
 
 def test_a_scripted_fleet_gives_its_replies_in_turn_and_stays_with_the_last():
     fleet = ScriptedFleet({("web1", "uptime"): ["one", lambda: Answer(0, "two"), "three"]})
-    assert [fleet.ask("web1", UPTIME) for _ in range(4)] == ["one", "two", "three", "three"]
+    assert [fleet.run_query("web1", UPTIME) for _ in range(4)] == ["one", "two", "three", "three"]
 
 
 @pytest.mark.parametrize(
     ("trouble", "told"),
-    [(Unreachable("web1 refused"), 0), (Interrupted("who knows"), 1), (CommandFailed("no"), 1)],
+    [
+        (UnreachableError("web1 refused"), 0),
+        (UnknownOutcomeError("who knows"), 1),
+        (CommandError("no"), 1),
+    ],
 )
-def test_a_scripted_fleet_knows_what_reached_the_host(trouble: HostTrouble, told: int):
+def test_a_scripted_fleet_knows_what_reached_the_host(trouble: HostError, told: int):
     fleet = ScriptedFleet({("web1", "reboot"): trouble})
     with pytest.raises(type(trouble)):
-        fleet.tell("web1", REBOOT)
+        fleet.run_command("web1", REBOOT)
     assert fleet.tried == [("web1", "reboot")]
     assert len(fleet.told) == told
 
 
 def test_a_query_that_nobody_scripted_is_a_fault_of_the_test():
     with pytest.raises(AssertionError, match="no answer is scripted for web1: uptime"):
-        ScriptedFleet(hosts=["web1"]).ask("web1", UPTIME)
+        ScriptedFleet(hosts=["web1"]).run_query("web1", UPTIME)
 
 
 def test_a_host_with_another_key_than_was_approved_is_told_nothing():
     """The inventory may be replaced between the gate's last look and the packet."""
     recorder = Recorder()
     fleet = Fleet(inventory_of("web1"), recorder)
-    with pytest.raises(HostKeyMismatch, match="another key for web1 than was approved") as trouble:
-        fleet.tell("web1", REBOOT, fingerprint="SHA256:approved")
+    with pytest.raises(
+        HostKeyMismatchError, match="another key for web1 than was approved"
+    ) as trouble:
+        fleet.run_command("web1", REBOOT, fingerprint="SHA256:approved")
     assert trouble.value.started is False
     assert recorder.heard == []
     # The twin: without the fingerprint it is sent to whatever stands in the inventory now.
-    fleet.tell("web1", REBOOT)
-    fleet.tell("web1", REBOOT, fingerprint=fleet.inventory["web1"].fingerprint)
+    fleet.run_command("web1", REBOOT)
+    fleet.run_command("web1", REBOOT, fingerprint=fleet.inventory["web1"].fingerprint)
     assert len(recorder.heard) == 2

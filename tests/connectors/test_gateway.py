@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from connectors import gateway
-from connectors.gateway import Gateway, Track
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
+from connectors.gateway import Gateway, TrackedObject
 
 ANSWERS = Path(__file__).parent / "answers" / "network"
 
@@ -19,20 +19,24 @@ def test_the_hsrp_groups_of_a_cisco():
     vlan111, bdi10, vlan703, wan = gateway.parse_gateways(answer("cisco-standby"))
     assert vlan111 == Gateway(
         *("HSRP", "Vlan111", 1, "192.168.77.62", "Standby", 255),
-        standby="local",
-        tracks=(Track("object 1", up=True),),
-        preempts=True,
+        standby_router="local",
+        tracked_objects=(TrackedObject("object 1", is_up=True),),
+        is_preempting=True,
     )
-    assert (bdi10.leads, bdi10.standby) == (True, "203.57.147.3")
-    assert vlan703.tracks == (Track("interface Dialer0", up=True),)
-    assert wan.tracks == (Track("object 1", up=False, known=False),)
+    assert (bdi10.is_active, bdi10.standby_router) == (True, "203.57.147.3")
+    assert vlan703.tracked_objects == (TrackedObject("interface Dialer0", is_up=True),)
+    assert wan.tracked_objects == (TrackedObject("object 1", is_up=False, is_known=False),)
     assert str(wan) == "GigabitEthernet0/1.2951 group 1 (111.222.230.17)"
 
 
 def test_a_group_without_standby_and_tracking():
     first, second = gateway.parse_gateways(answer("cisco-standby-alone"))
-    assert (first.standby, first.tracks, first.preempts) == ("unknown", (), True)
-    assert second.preempts is False
+    assert (first.standby_router, first.tracked_objects, first.is_preempting) == (
+        "unknown",
+        (),
+        True,
+    )
+    assert second.is_preempting is False
 
 
 def test_a_group_may_track_several_things():
@@ -40,17 +44,17 @@ def test_a_group_may_track_several_things():
         "    Track object 1 state Up decrement 60\n",
         "    Track object 1 state Down decrement 60\n    Track object 2 state Up decrement 9\n",
     )
-    assert gateway.parse_gateways(text)[0].tracks == (
-        Track("object 1", up=False),
-        Track("object 2", up=True),
+    assert gateway.parse_gateways(text)[0].tracked_objects == (
+        TrackedObject("object 1", is_up=False),
+        TrackedObject("object 2", is_up=True),
     )
 
 
 def test_the_vrrp_groups_of_a_cisco():
     groups = gateway.parse_gateways(answer("cisco-vrrp-brief"))
     assert [each.state for each in groups] == ["Master", "Master", "Backup", "Init", "Backup"]
-    assert groups[0].same == ("VRRP", 1, "192.168.88.1")
-    assert (groups[0].tracks, groups[3].works) == (None, False)
+    assert groups[0].group_key == ("VRRP", 1, "192.168.88.1")
+    assert (groups[0].tracked_objects, groups[3].is_working) == (None, False)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,7 @@ def test_the_vrrp_groups_of_a_cisco():
 )
 def test_the_vrrp_groups_of_frr(name: str, state: str, priority: int):
     (group,) = gateway.parse_gateways(answer(name))
-    assert group == Gateway("VRRP", "ve1", 5, "10.81.0.1", state, priority, preempts=True)
+    assert group == Gateway("VRRP", "ve1", 5, "10.81.0.1", state, priority, is_preempting=True)
 
 
 @pytest.mark.parametrize(
@@ -92,5 +96,5 @@ def test_no_groups_are_none(text: str):
     ],
 )
 def test_what_is_not_understood_is_never_a_router_without_groups(text: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         gateway.parse_gateways(text)

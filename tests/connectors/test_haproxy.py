@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from connectors import haproxy
-from connectors.command import Answer, Question, Shell, failure
-from connectors.stick_table import Entry, Rate, TableHead, UnfitKey, parse_heads
-from connectors.trouble import BadSetting, CommandFailed, NotUnderstood
+from connectors.command import Answer, QueryCommand, Shell, find_failure
+from connectors.errors import CommandError, ParseError, SettingError
+from connectors.stick_table import InvalidKeyError, Rate, TableEntry, TableHead, parse_heads
 from tests.fakes import ScriptedFleet
 
 ANSWERS = Path(__file__).parent / "answers" / "haproxy"
 HTTP = TableHead("http", "ip", 204800, 5)
-ENTRY = Entry(
+ENTRY = TableEntry(
     "203.0.113.9",
     0,
     1000,
@@ -25,12 +25,12 @@ CHANGES: list[Shell] = [
     haproxy.mark_entry(HTTP, "203.0.113.9", "gpc0", 1),
     haproxy.restore_entry(HTTP, ENTRY, {"gpc0": "gpc0"}),
 ]
-QUERIES: list[Question] = [
-    haproxy.tables().command,
-    haproxy.table("http").command,
-    haproxy.entry(HTTP, "203.0.113.9").command,
-    haproxy.at_least("http", "gpc0", 1).command,
-    haproxy.keeps("http", "gpc0").command,
+QUERIES: list[QueryCommand] = [
+    haproxy.query_tables().command,
+    haproxy.query_table("http").command,
+    haproxy.query_entry(HTTP, "203.0.113.9").command,
+    haproxy.query_entries_at_least("http", "gpc0", 1).command,
+    haproxy.query_has_counter("http", "gpc0").command,
 ]
 
 
@@ -38,29 +38,32 @@ def recorded(name: str) -> str:
     return (ANSWERS / f"{name}.txt").read_text()
 
 
-def said(command: Question) -> str:
+def said(command: QueryCommand) -> str:
     assert isinstance(command, Shell)
     return command.stdin
 
 
-def judged(command: Question, status: int, out: str, err: str = "") -> str:
-    trouble = failure(command, Answer(status, out, err), frozenset({0}))
+def judged(command: QueryCommand, status: int, out: str, err: str = "") -> str:
+    trouble = find_failure(command, Answer(status, out, err), frozenset({0}))
     return str(trouble or "done")
 
 
 @pytest.mark.parametrize(
     ("command", "line"),
     [
-        (haproxy.tables().command, "show table\n"),
-        (haproxy.table("http").command, "show table http\n"),
-        (haproxy.entry(HTTP, "203.0.113.9").command, "show table http key 203.0.113.9\n"),
-        (haproxy.at_least("http", "gpc0", 3).command, "show table http data.gpc0 ge 3\n"),
+        (haproxy.query_tables().command, "show table\n"),
+        (haproxy.query_table("http").command, "show table http\n"),
+        (haproxy.query_entry(HTTP, "203.0.113.9").command, "show table http key 203.0.113.9\n"),
+        (
+            haproxy.query_entries_at_least("http", "gpc0", 3).command,
+            "show table http data.gpc0 ge 3\n",
+        ),
         (CHANGES[0], "clear table http key 203.0.113.9\n"),
         (CHANGES[1], "set table http key 203.0.113.9 data.gpc0 1\n"),
         (CHANGES[2], "set table http key 203.0.113.9 data.gpc0 57\n"),
     ],
 )
-def test_one_line_is_said_and_it_ends_with_a_newline(command: Question, line: str):
+def test_one_line_is_said_and_it_ends_with_a_newline(command: QueryCommand, line: str):
     assert said(command) == line
 
 
@@ -74,15 +77,15 @@ def test_only_the_past_is_restored():
     "word", ["a b", "a;b", "a\\", "a\nb", "a\rb", "a\0b", "<<", "", "é", "\t"]
 )
 def test_a_word_that_could_be_more_than_a_word_is_not_said(word: str):
-    with pytest.raises(haproxy.Unsayable):
-        haproxy.table(word)
-    with pytest.raises(haproxy.Unsayable):
+    with pytest.raises(haproxy.UnsafeWordError):
+        haproxy.query_table(word)
+    with pytest.raises(haproxy.UnsafeWordError):
         haproxy.mark_entry(HTTP, "203.0.113.9", word or " ", 1)
 
 
 def test_nothing_is_said_for_a_key_of_another_kind():
-    for say in (haproxy.entry, haproxy.clear_entry):
-        with pytest.raises(UnfitKey):
+    for say in (haproxy.query_entry, haproxy.clear_entry):
+        with pytest.raises(InvalidKeyError):
             say(HTTP, "::1")
 
 
@@ -119,7 +122,7 @@ def test_only_one_empty_line_means_that_a_change_was_done(change: Shell, answer:
         ("2.6-unknown-command", "not the runtime socket"),
     ],
 )
-def test_an_error_is_never_an_answer_to_a_query(query: Question, answer: str, words: str):
+def test_an_error_is_never_an_answer_to_a_query(query: QueryCommand, answer: str, words: str):
     assert words in judged(query, 0, recorded(answer))
 
 
@@ -128,7 +131,7 @@ def test_an_error_is_never_an_answer_to_a_query(query: Question, answer: str, wo
     "name", ["tables", "http", "www", "marked", "one", "absent", "arrays", "strings"]
 )
 def test_every_recorded_answer_is_one(version: str, name: str):
-    assert judged(haproxy.table("http").command, 0, recorded(f"{version}-{name}")) == "done"
+    assert judged(haproxy.query_table("http").command, 0, recorded(f"{version}-{name}")) == "done"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +164,7 @@ def test_every_recorded_answer_is_one(version: str, name: str):
     ],
 )
 def test_what_stands_between_us_and_the_socket_is_said(status: int, err: str, words: str):
-    for command in (CHANGES[0], haproxy.tables().command):
+    for command in (CHANGES[0], haproxy.query_tables().command):
         assert words in judged(command, status, "", err)
 
 
@@ -180,23 +183,23 @@ def test_what_stands_between_us_and_the_socket_is_said(status: int, err: str, wo
     ],
 )
 def test_a_socket_that_socat_would_read_more_into_is_refused(path: str):
-    with pytest.raises(BadSetting, match=r"haproxy\.socket"):
-        CHANGES[0].resolved({"haproxy.socket": path}, sudo=True)
+    with pytest.raises(SettingError, match=r"haproxy\.socket"):
+        CHANGES[0].resolve({"haproxy.socket": path}, sudo=True)
 
 
 def test_the_socket_is_the_inventorys_and_nothing_runs_as_root():
-    told = CHANGES[0].resolved({"haproxy.socket": "/run/haproxy/keyturn.sock"}, sudo=True)
+    told = CHANGES[0].resolve({"haproxy.socket": "/run/haproxy/keyturn.sock"}, sudo=True)
     assert told.words == ("socat", "-t5", "stdio", "UNIX-CONNECT:/run/haproxy/keyturn.sock")
 
 
 def test_a_table_that_is_not_there_is_answered_with_those_that_are():
     heads = parse_heads(recorded("2.6-tables"))
-    assert haproxy.pick("http", heads).name == "http"
-    with pytest.raises(CommandFailed, match=r"no table HTTP; its tables: http, tbl-arrays, .*www"):
-        haproxy.pick("HTTP", heads)
-    with pytest.raises(CommandFailed, match="its tables: none"):
-        haproxy.pick("http", ())
-    assert haproxy.head("www").parse(recorded("2.6-tables")).used == 5
+    assert haproxy.find_table_head("http", heads).name == "http"
+    with pytest.raises(CommandError, match=r"no table HTTP; its tables: http, tbl-arrays, .*www"):
+        haproxy.find_table_head("HTTP", heads)
+    with pytest.raises(CommandError, match="its tables: none"):
+        haproxy.find_table_head("http", ())
+    assert haproxy.query_table_head("www").parse(recorded("2.6-tables")).used == 5
 
 
 @pytest.mark.parametrize(
@@ -208,14 +211,14 @@ def test_a_table_that_is_not_there_is_answered_with_those_that_are():
     ],
 )
 def test_whether_a_counter_is_kept_is_an_answer(answer: str, kept: bool):
-    query = haproxy.keeps("http", "gpc0")
+    query = haproxy.query_has_counter("http", "gpc0")
     assert judged(query.command, 0, answer) == "done"
     assert query.parse(answer) is kept
 
 
 def test_another_answer_does_not_tell_whether_a_counter_is_kept():
-    with pytest.raises(NotUnderstood):
-        haproxy.keeps("http", "gpc0").parse("\n")
+    with pytest.raises(ParseError):
+        haproxy.query_has_counter("http", "gpc0").parse("\n")
 
 
 KEPT = "# table: t, type: ip, size:9, used:0\n\n"
@@ -241,8 +244,11 @@ def test_a_counter_is_spelled_as_this_haproxy_wants_it(
     counter: str, answers: Mapping[str, str], spelling: str | None
 ):
     fleet = ScriptedFleet(
-        {("lb1", haproxy.keeps("t", name).command): answer for name, answer in answers.items()},
+        {
+            ("lb1", haproxy.query_has_counter("t", name).command): answer
+            for name, answer in answers.items()
+        },
         hosts=["lb1"],
     )
-    found = haproxy.spelled(fleet.ask, "lb1", "t", [counter])
+    found = haproxy.read_counter_names(fleet.run_query, "lb1", "t", [counter])
     assert found == ({counter: spelling} if spelling else {})

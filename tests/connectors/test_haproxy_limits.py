@@ -6,24 +6,24 @@ from pathlib import Path
 import pytest
 
 from connectors import haproxy_limits
-from connectors.command import Answer, Query, Shell, failure
-from connectors.haproxy_limits import Limit, Limits, parse_limits
-from connectors.stick_table import Entry, Rate
+from connectors.command import Answer, Query, Shell, find_failure
+from connectors.haproxy_limits import TableLimit, TableLimits, parse_limits
+from connectors.stick_table import Rate, TableEntry
 
 STORY = Path(__file__).parent / "answers" / "haproxy" / "story.cfg"
 
 FOUND = (
-    Limit("http", "gpc0", 1, "frontend http"),
-    Limit("www", "conn_rate", 43, "backend www"),
-    Limit("www", "bytes_out_rate", 5_000_001, "backend www"),
-    Limit("per_key", "http_req_rate", 100, "frontend api"),
-    Limit("per_key", "http_err_rate", 10, "frontend api"),
-    Limit("arrays", "gpc2", 4, "frontend api"),
-    Limit("arrays", "gpt0", 1, "frontend api"),
-    Limit("networks", "http_req_rate", 5001, "frontend api"),
-    Limit("www", "bytes_out_cnt", 11 * 1024, "frontend api"),
-    Limit("api", "conn_cur", 20, "frontend api"),
-    Limit("arrays", "gpc1_rate", 7, "frontend api"),
+    TableLimit("http", "gpc0", 1, "frontend http"),
+    TableLimit("www", "conn_rate", 43, "backend www"),
+    TableLimit("www", "bytes_out_rate", 5_000_001, "backend www"),
+    TableLimit("per_key", "http_req_rate", 100, "frontend api"),
+    TableLimit("per_key", "http_err_rate", 10, "frontend api"),
+    TableLimit("arrays", "gpc2", 4, "frontend api"),
+    TableLimit("arrays", "gpt0", 1, "frontend api"),
+    TableLimit("networks", "http_req_rate", 5001, "frontend api"),
+    TableLimit("www", "bytes_out_cnt", 11 * 1024, "frontend api"),
+    TableLimit("api", "conn_cur", 20, "frontend api"),
+    TableLimit("arrays", "gpc1_rate", 7, "frontend api"),
 )
 
 
@@ -32,9 +32,9 @@ def test_limits_are_found_in_every_way_of_writing_them():
 
 
 def test_only_the_lines_that_matter_leave_the_host():
-    grep = haproxy_limits.limits().command
+    grep = haproxy_limits.query_limits().command
     assert isinstance(grep, Shell)
-    told = grep.resolved({"haproxy.config": str(STORY)}, sudo=False)
+    told = grep.resolve({"haproxy.config": str(STORY)}, sudo=False)
     said = subprocess.run(told.words, capture_output=True, text=True, check=True).stdout
     assert parse_limits(said) == FOUND
     assert "bind" not in said
@@ -44,11 +44,11 @@ def test_only_the_lines_that_matter_leave_the_host():
 def test_a_directory_of_configurations_is_read_whole(tmp_path: Path):
     (tmp_path / "10-www.cfg").write_text("backend www\n acl a src_conn_rate gt 42\n")
     (tmp_path / "20-api.cfg").write_text("backend api\n acl a src_conn_rate gt 7\n")
-    grep = haproxy_limits.limits().command
+    grep = haproxy_limits.query_limits().command
     assert isinstance(grep, Shell)
-    told = grep.resolved({"haproxy.config": str(tmp_path)}, sudo=False)
+    told = grep.resolve({"haproxy.config": str(tmp_path)}, sudo=False)
     said = subprocess.run(told.words, capture_output=True, text=True, check=True).stdout
-    found = {(limit.table, limit.reached_at) for limit in parse_limits(said)}
+    found = {(limit.table, limit.threshold) for limit in parse_limits(said)}
     assert found == {("www", 43), ("api", 8)}
 
 
@@ -77,7 +77,7 @@ def test_a_directory_of_configurations_is_read_whole(tmp_path: Path):
 )
 def test_a_condition_is_a_limit_if_a_high_counter_meets_it(line: str, reached: int | None):
     found = parse_limits(f"backend www\n    {line}\n")
-    assert [limit.reached_at for limit in found] == ([] if reached is None else [reached])
+    assert [limit.threshold for limit in found] == ([] if reached is None else [reached])
 
 
 def test_a_counter_tracked_in_the_frontend_is_known_in_the_backend():
@@ -85,7 +85,7 @@ def test_a_counter_tracked_in_the_frontend_is_known_in_the_backend():
         "frontend web\n http-request track-sc0 src table seen if TRUE table\n"
         "backend app\n acl a sc0_conn_rate gt 5\n"
     )
-    assert parse_limits(config) == (Limit("seen", "conn_rate", 6, "backend app"),)
+    assert parse_limits(config) == (TableLimit("seen", "conn_rate", 6, "backend app"),)
 
 
 def test_a_rule_of_defaults_has_no_table_of_its_own():
@@ -97,42 +97,42 @@ def test_a_line_before_the_first_section_says_nothing():
 
 
 def test_what_a_client_does_above_a_limit_is_said_with_the_limit():
-    limits = Limits(FOUND)
-    busy = Entry(
+    limits = TableLimits(FOUND)
+    busy = TableEntry(
         "203.0.113.9",
         0,
         1000,
         rates={"conn_rate": Rate(43, 100_000), "bytes_out_rate": Rate(6_000_000, 60_000)},
     )
-    assert [str(excess) for excess in limits.exceeded("www", busy)] == [
+    assert [str(excess) for excess in limits.list_excesses("www", busy)] == [
         "6,000,000 bytes out in 60 s at www (limit 5,000,000)",
         "43 connections in 100 s at www (limit 42)",
     ]
-    assert limits.exceeded("elsewhere", busy) == ()
+    assert limits.list_excesses("elsewhere", busy) == ()
 
 
 def test_a_rate_at_its_limit_is_not_above_it():
-    calm = Entry("203.0.113.9", 0, 1000, rates={"conn_rate": Rate(42, 100_000)})
-    assert Limits(FOUND).exceeded("www", calm) == ()
+    calm = TableEntry("203.0.113.9", 0, 1000, rates={"conn_rate": Rate(42, 100_000)})
+    assert TableLimits(FOUND).list_excesses("www", calm) == ()
 
 
 def test_of_two_limits_of_one_counter_the_lowest_is_named():
-    limits = Limits((Limit("t", "gpc0", 11, "a"), Limit("t", "gpc0", 3, "b")))
-    (excess,) = limits.exceeded("t", Entry("203.0.113.9", 0, 1, counters={"gpc0": 20}))
+    limits = TableLimits((TableLimit("t", "gpc0", 11, "a"), TableLimit("t", "gpc0", 3, "b")))
+    (excess,) = limits.list_excesses("t", TableEntry("203.0.113.9", 0, 1, counters={"gpc0": 20}))
     assert str(excess) == "20 gpc0 at t (limit 2)"
-    assert limits.mark("t", "gpc0") == 3
-    assert limits.mark("t", "gpc1") == 1
+    assert limits.get_mark("t", "gpc0") == 3
+    assert limits.get_mark("t", "gpc1") == 1
 
 
 def test_limits_that_cannot_be_read_are_unknown_and_it_is_said_why():
     said = "grep: /etc/haproxy/haproxy.cfg: Permission denied"
 
     def ask(host: str, query: Query[object]) -> object:
-        raise failure(query.command, Answer(2, "", said), query.statuses) or AssertionError
+        raise find_failure(query.command, Answer(2, "", said), query.statuses) or AssertionError
 
-    limits = haproxy_limits.known(ask, "lb1")  # pyright: ignore[reportArgumentType] # it answers nothing
-    assert limits.found == ()
-    assert limits.unknown == (f"the login may not read HAProxy's configuration (it said: {said})")
+    limits = haproxy_limits.read_limits(ask, "lb1")  # pyright: ignore[reportArgumentType] # it answers nothing
+    assert limits.limits == ()
+    assert limits.error == (f"the login may not read HAProxy's configuration (it said: {said})")
 
 
 def test_a_fault_that_is_no_answer_of_the_host_is_not_taken_for_unknown_limits():
@@ -140,4 +140,4 @@ def test_a_fault_that_is_no_answer_of_the_host_is_not_taken_for_unknown_limits()
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        haproxy_limits.known(ask, "lb1")  # pyright: ignore[reportArgumentType] # it answers nothing
+        haproxy_limits.read_limits(ask, "lb1")  # pyright: ignore[reportArgumentType] # it answers nothing

@@ -1,10 +1,10 @@
 import pytest
 
 from connectors import haproxy_peers
-from connectors.command import Answer, failure
-from connectors.haproxy import peers
+from connectors.command import Answer, find_failure
+from connectors.errors import ParseError
+from connectors.haproxy import query_peers
 from connectors.haproxy_peers import Peer, parse_peers
-from connectors.trouble import NotUnderstood
 from tests.connectors.test_haproxy import recorded
 
 SHARED = frozenset({"sess", "http", "mesh/t"})
@@ -39,22 +39,22 @@ def test_two_sections_are_kept_apart():
     ["what?\n\n", "  0x1: id=lb2(remote,active) addr=x last_status=ESTA \n", "# table: a"],
 )
 def test_what_is_not_known_is_never_nobody(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_peers(answer)
 
 
 @pytest.mark.parametrize("said", ["", "Permission denied\n\n", "Unknown command: show peers\n"])
 def test_trouble_is_never_nobody(said: str):
-    assert failure(peers().command, Answer(0, said), frozenset({0})) is not None
+    assert find_failure(query_peers().command, Answer(0, said), frozenset({0})) is not None
 
 
 @pytest.mark.parametrize("answer", ["2.6-peers", "2.6-peers-alone"])
 def test_an_answer_is_no_trouble(answer: str):
-    assert failure(peers().command, Answer(0, recorded(answer)), frozenset({0})) is None
+    assert find_failure(query_peers().command, Answer(0, recorded(answer)), frozenset({0})) is None
 
 
 def test_a_table_that_nobody_else_has_needs_no_words():
     known = parse_peers(recorded("2.6-peers"))
-    assert haproxy_peers.copies("www", haproxy_peers.sharing("www", known)) == ()
-    (words,) = haproxy_peers.copies("http", haproxy_peers.sharing("http", known))
+    assert haproxy_peers.format_copies("www", haproxy_peers.list_sharing_peers("www", known)) == ()
+    (words,) = haproxy_peers.format_copies("http", haproxy_peers.list_sharing_peers("http", known))
     assert words.startswith("lb2 has a copy of http")

@@ -4,14 +4,17 @@ from pathlib import Path
 import pytest
 
 from connectors import hidepid
-from connectors.command import Answer, Shell, failure
-from connectors.trouble import NotUnderstood
+from connectors.command import Answer, Shell, find_failure
+from connectors.errors import ParseError
 from tests.connectors.storage import recorded
 
 # What each rule for sudo is for.
 FOR_ROOT = (
-    *(hidepid.remount(2), hidepid.set_options("rw,hidepid=2,gid=7")),
-    *(hidepid.add_line("defaults,hidepid=2"), hidepid.remove_line("defaults,hidepid=1")),
+    *(hidepid.remount_proc(2), hidepid.set_fstab_options("rw,hidepid=2,gid=7")),
+    *(
+        hidepid.add_fstab_line("defaults,hidepid=2"),
+        hidepid.remove_fstab_line("defaults,hidepid=1"),
+    ),
 )
 
 
@@ -24,14 +27,14 @@ FOR_ROOT = (
     ],
 )
 def test_what_is_in_force_is_understood(name: str, value: tuple[int, int | None]):
-    assert hidepid.parse_now(recorded(name)) == value
+    assert hidepid.parse_current(recorded(name)) == value
 
 
 def test_what_fstab_says_is_understood():
-    options = hidepid.parse_at_boot(recorded("findmnt-fstab-proc"))
+    options = hidepid.parse_fstab(recorded("findmnt-fstab-proc"))
     assert options == "defaults,hidepid=1,gid=5"
-    assert hidepid.hidden(options) == 1
-    assert hidepid.parse_at_boot("") is None
+    assert hidepid.parse_hidepid(options) == 1
+    assert hidepid.parse_fstab("") is None
 
 
 @pytest.mark.parametrize(
@@ -45,23 +48,23 @@ def test_what_fstab_says_is_understood():
     ],
 )
 def test_one_option_is_changed_and_the_others_stay(options: str, value: int, changed: str):
-    assert hidepid.with_hidepid(options, value) == changed
+    assert hidepid.replace_hidepid(options, value) == changed
 
 
 @pytest.mark.parametrize("answer", ["", "{}", recorded("findmnt-lvm")])
 def test_what_is_not_proc_is_not_understood(answer: str):
-    with pytest.raises(NotUnderstood):
-        hidepid.parse_now(answer)
+    with pytest.raises(ParseError):
+        hidepid.parse_current(answer)
 
 
 def test_an_unknown_value_is_not_understood():
-    with pytest.raises(NotUnderstood, match="hidepid=strange"):
-        hidepid.parse_now(recorded("findmnt-proc-invisible").replace("invisible", "strange"))
+    with pytest.raises(ParseError, match="hidepid=strange"):
+        hidepid.parse_current(recorded("findmnt-proc-invisible").replace("invisible", "strange"))
 
 
 @pytest.mark.parametrize("options", ["", "a b", "a|b", "a\\1", "a&b", "a'b", 'a"b', "a\n", "a;b"])
 def test_options_that_sed_would_act_on_are_refused(options: str):
-    for build in (hidepid.set_options, hidepid.add_line, hidepid.remove_line):
+    for build in (hidepid.set_fstab_options, hidepid.add_fstab_line, hidepid.remove_fstab_line):
         with pytest.raises(ValueError, match="no options of a mount"):
             build(options)
 
@@ -81,9 +84,9 @@ def test_a_line_is_changed_and_changed_back(tmp_path: Path):
     file.write_text(FSTAB + PROC + "tmpfs /proc/x tmpfs rw 0 0\n")
     file.chmod(0o640)
     before = file.read_text()
-    changed = on(file, hidepid.set_options("defaults,gid=5,hidepid=2"))
+    changed = on(file, hidepid.set_fstab_options("defaults,gid=5,hidepid=2"))
     assert changed == before.replace("gid=5", "gid=5,hidepid=2")
-    assert on(file, hidepid.set_options("defaults,gid=5")) == before
+    assert on(file, hidepid.set_fstab_options("defaults,gid=5")) == before
     assert file.stat().st_mode & 0o777 == 0o640
 
 
@@ -91,15 +94,17 @@ def test_a_line_is_changed_and_changed_back(tmp_path: Path):
 def test_a_line_is_added_and_taken_away(tmp_path: Path, text: str):
     file = tmp_path / "fstab"
     file.write_text(text)
-    added = on(file, hidepid.add_line("defaults,hidepid=2"))
+    added = on(file, hidepid.add_fstab_line("defaults,hidepid=2"))
     assert added == text + "proc /proc proc defaults,hidepid=2 0 0\n"
-    assert on(file, hidepid.remove_line("defaults,hidepid=2")) == text
+    assert on(file, hidepid.remove_fstab_line("defaults,hidepid=2")) == text
 
 
 def test_a_last_line_without_an_end_gets_one(tmp_path: Path):
     file = tmp_path / "fstab"
     file.write_text(FSTAB.removesuffix("\n"))
-    assert on(file, hidepid.add_line("hidepid=1")) == FSTAB + "proc /proc proc hidepid=1 0 0\n"
+    assert (
+        on(file, hidepid.add_fstab_line("hidepid=1")) == FSTAB + "proc /proc proc hidepid=1 0 0\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,4 +116,6 @@ def test_a_last_line_without_an_end_gets_one(tmp_path: Path):
     ],
 )
 def test_known_errors_are_explained(said: str, meaning: str):
-    assert meaning in str(failure(hidepid.remount(2), Answer(32, "", said), frozenset({0})))
+    assert meaning in str(
+        find_failure(hidepid.remount_proc(2), Answer(32, "", said), frozenset({0}))
+    )

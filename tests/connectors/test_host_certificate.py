@@ -11,9 +11,9 @@ import pytest
 
 from connectors import host_certificate, ssh
 from connectors.command import Shell
-from connectors.host_certificate import objection
+from connectors.errors import HostKeyMismatchError
+from connectors.host_certificate import find_certificate_error
 from connectors.inventory import Host
-from connectors.trouble import HostKeyMismatch
 from tests.playground.authority import Authority, CertifiedSshd
 from tests.playground.keys import KeyPair, KeyType, make_key
 
@@ -90,7 +90,7 @@ def test_a_host_without_a_good_certificate_is_refused_before_we_log_in(
     sshd: CertifiedSshd, authority: Authority, how: dict[str, str], says: str
 ):
     _show(sshd, authority, **how)
-    with pytest.raises(HostKeyMismatch) as trouble:
+    with pytest.raises(HostKeyMismatchError) as trouble:
         _answer(_host(sshd, authority))
     assert says in str(trouble.value)
     assert sshd.accepted == 0
@@ -102,7 +102,7 @@ def test_the_certificate_of_another_authority_is_refused(
 ):
     (tmp_path / "other").mkdir()
     _show(sshd, Authority(tmp_path / "other"))
-    with pytest.raises(HostKeyMismatch, match="a certificate of another CA"):
+    with pytest.raises(HostKeyMismatchError, match="a certificate of another CA"):
         _answer(_host(sshd, authority))
     assert sshd.accepted == 0
 
@@ -112,7 +112,7 @@ def test_a_plain_key_is_refused_where_a_certificate_is_due(
     sshd: CertifiedSshd, authority: Authority
 ):
     sshd.start()
-    with pytest.raises(HostKeyMismatch, match="shows a plain key"):
+    with pytest.raises(HostKeyMismatchError, match="shows a plain key"):
         _answer(_host(sshd, authority))
     assert sshd.accepted == 0
 
@@ -184,7 +184,7 @@ def test_a_forged_or_personal_certificate_is_refused_before_we_log_in(
         host = Host.model_validate(
             {**entry, "area": "infra", "key": str(client), "host_ca": authority.public}
         )
-        with pytest.raises(HostKeyMismatch, match=says):
+        with pytest.raises(HostKeyMismatchError, match=says):
             ssh.connect(host, NOWHERE)
         thread.join()
     assert asked == []
@@ -204,7 +204,7 @@ def good(authority: Authority, tmp_path: Path) -> tuple[bytes, KeyPair]:
 
 
 def _objection(blob: bytes, authority: Authority, now: float) -> str:
-    return objection(blob, authority=authority.public, names=("web1",), now=now)
+    return find_certificate_error(blob, authority=authority.public, names=("web1",), now=now)
 
 
 def test_no_byte_of_a_certificate_can_be_another(

@@ -15,11 +15,16 @@ import pytest
 
 from connectors import ssh
 from connectors.command import Shell
+from connectors.errors import (
+    HostError,
+    HostKeyMismatchError,
+    UnknownOutcomeError,
+    UnreachableError,
+)
 from connectors.inventory import Host
-from connectors.sessions import Sessions
-from connectors.stream import COMMAND_SECONDS, SPARE_SECONDS
-from connectors.transport import Limits, shown_key
-from connectors.trouble import HostKeyMismatch, HostTrouble, Interrupted, Unreachable
+from connectors.ssh_pool import SshPool
+from connectors.ssh_stream import COMMAND_SECONDS, SPARE_SECONDS
+from connectors.ssh_transport import SshLimits, fetch_host_key
 from tests.connectors.test_ssh import eventually
 from tests.playground.hostile import KEYS, RAW, SEALED, Hostile, When
 from tests.playground.keys import make_key
@@ -32,7 +37,7 @@ SEEDS = range(200 if CHAOS else 4)
 # Besides what the connection's own thread may take: whoever waits, and what paramiko starts with.
 BESIDES_SECONDS = 3.0
 FLOODS = ("requests", "statements", "ignored", "debug", "windows", "opens", "rekey")
-SHORT = Limits(connect=5, handshake=10, login=10, channel=3, grace=2, unacknowledged=5)
+SHORT = SshLimits(connect=5, handshake=10, login=10, channel=3, grace=2, unacknowledged=5)
 
 
 @pytest.fixture
@@ -41,8 +46,8 @@ def key(tmp_path: Path) -> str:
 
 
 @contextmanager
-def pool() -> Generator[Sessions]:
-    sessions = Sessions(Path("/"), limits=SHORT)
+def pool() -> Generator[SshPool]:
+    sessions = SshPool(Path("/"), limits=SHORT)
     try:
         yield sessions
     finally:
@@ -56,10 +61,10 @@ def used_by_nobody(*, seconds: float = 0.5) -> bool:
     return time.process_time() - before < 0.3 * (time.monotonic() - end + seconds)
 
 
-def attacked(sessions: Sessions, host: Host, *, seconds: int = 20) -> HostTrouble | None:
+def attacked(sessions: SshPool, host: Host, *, seconds: int = 20) -> HostError | None:
     try:
         sessions.run(host, Shell(("true",), deadline=seconds))
-    except HostTrouble as trouble:
+    except HostError as trouble:
         return trouble
     return None
 
@@ -83,7 +88,7 @@ def test_a_hostile_host_costs_a_bounded_amount(attack: str, when: When, key: str
         before = time.process_time()
         trouble = attacked(sessions, hostile.host(key))
         assert trouble is not None
-        assert trouble.started is (None if isinstance(trouble, Interrupted) else False)
+        assert trouble.started is (None if isinstance(trouble, UnknownOutcomeError) else False)
         used = time.process_time() - before
         assert used < SPARE_SECONDS + 2 * COMMAND_SECONDS + BESIDES_SECONDS
         assert eventually(used_by_nobody)
@@ -94,7 +99,7 @@ def test_the_connection_ends_when_the_host_does_not_speak_ssh(attack: str, key: 
     with Hostile(attack) as hostile, pool() as sessions:
         before = time.process_time()
         trouble = attacked(sessions, hostile.host(key, public=make_key().public))
-        assert isinstance(trouble, Unreachable)
+        assert isinstance(trouble, UnreachableError)
         assert trouble.started is False
         assert time.process_time() - before < BESIDES_SECONDS
         assert eventually(used_by_nobody)
@@ -105,10 +110,10 @@ def test_a_stranger_who_attacks_before_its_key_is_compared_is_left(attack: str, 
     with Hostile(attack, "keys") as hostile, pool() as sessions:
         host = hostile.host(key, public=make_key().public)
         trouble = attacked(sessions, host)
-        assert isinstance(trouble, HostKeyMismatch | Unreachable)
+        assert isinstance(trouble, HostKeyMismatchError | UnreachableError)
         assert trouble.started is False
         # So is one who is asked for its key alone.
-        with_key = (shown_key(host), hostile.public)
+        with_key = (fetch_host_key(host), hostile.public)
         assert with_key[0] == with_key[1]
         assert eventually(used_by_nobody)
 
@@ -117,7 +122,7 @@ def test_a_stranger_who_attacks_before_its_key_is_compared_is_left(attack: str, 
 def test_garbage_ends_the_connection_and_nothing_else(seed: int, key: str):
     moments: tuple[When, ...] = ("exec", "login", "keys")
     with Hostile("garbage", moments[seed % 3], seed) as hostile, pool() as sessions:
-        assert isinstance(attacked(sessions, hostile.host(key), seconds=5), HostTrouble)
+        assert isinstance(attacked(sessions, hostile.host(key), seconds=5), HostError)
         assert eventually(used_by_nobody)
 
 
@@ -125,39 +130,39 @@ def test_garbage_ends_the_connection_and_nothing_else(seed: int, key: str):
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bear less, where only what comes then is looked at."""
     if not CHAOS:
-        monkeypatch.setattr("connectors.stream.SPARE_SECONDS", 0.5)
-        monkeypatch.setattr("connectors.stream.COMMAND_SECONDS", 1.0)
+        monkeypatch.setattr("connectors.ssh_stream.SPARE_SECONDS", 0.5)
+        monkeypatch.setattr("connectors.ssh_stream.COMMAND_SECONDS", 1.0)
 
 
 @pytest.mark.usefixtures("_impatient")
 def test_a_host_that_floods_an_idle_connection_is_cut_and_counted(key: str):
     with Hostile("requests") as hostile:
         cuts: list[tuple[str, str]] = []
-        limits = Limits(on_cut=lambda host, why: cuts.append((host, why)))
+        limits = SshLimits(on_hang_up=lambda host, why: cuts.append((host, why)))
         session = ssh.connect(hostile.host(key), Path("/"), limits)
-        assert eventually(lambda: not session.alive, seconds=120)
+        assert eventually(lambda: not session.is_usable, seconds=120)
         session.close()
         assert cuts == [("evil1", "it flooded us")]
 
 
 def test_without_that_bound_it_would_go_on(key: str, monkeypatch: pytest.MonkeyPatch):
     spare = SPARE_SECONDS if CHAOS else 0.5
-    monkeypatch.setattr("connectors.stream.SPARE_SECONDS", 1e9)
+    monkeypatch.setattr("connectors.ssh_stream.SPARE_SECONDS", 1e9)
     with Hostile("requests") as hostile:
         session = ssh.connect(hostile.host(key), Path("/"))
         before = time.process_time()
         assert eventually(lambda: time.process_time() - before > spare + 1, seconds=120)
-        assert session.alive
+        assert session.is_usable
         session.close()
 
 
 def test_the_pool_reports_the_host_that_it_hung_up_on(key: str):
     with Hostile("extensions", "exec") as hostile, pool() as sessions:
         trouble = attacked(sessions, hostile.host(key))
-        assert isinstance(trouble, Interrupted)
+        assert isinstance(trouble, UnknownOutcomeError)
         assert "we hung up on evil1" in str(trouble)
-        assert sessions.cuts == 1
-        assert [(cut.host, cut.why) for cut in sessions.cut_lately()] == [
+        assert sessions.drop_count == 1
+        assert [(cut.host, cut.reason) for cut in sessions.list_recent_drops()] == [
             ("evil1", "it announced more than it said")
         ]
 
@@ -165,9 +170,9 @@ def test_the_pool_reports_the_host_that_it_hung_up_on(key: str):
 def test_another_host_key_at_a_change_of_keys_is_not_taken(key: str):
     with Hostile("another-key", "exec") as hostile, pool() as sessions:
         trouble = attacked(sessions, hostile.host(key))
-        assert isinstance(trouble, Interrupted)
+        assert isinstance(trouble, UnknownOutcomeError)
         assert "another host key" in str(trouble)
-        assert sessions.cuts == 1
+        assert sessions.drop_count == 1
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -182,7 +187,7 @@ def test_a_flood_slows_a_command_on_another_host_for_seconds_and_not_by_much(
         session = ssh.connect(hostile.host(key), Path("/"))
         flooded: list[float] = []
         # One that costs less than what is regained may go on, and is no flood.
-        while not flooded or (session.alive and len(flooded) < 200):
+        while not flooded or (session.is_usable and len(flooded) < 200):
             flooded.append(_took(sessions, well))
         session.close()
         after = [_took(sessions, well) for _ in range(20)]
@@ -192,7 +197,7 @@ def test_a_flood_slows_a_command_on_another_host_for_seconds_and_not_by_much(
     assert median(after) < 5 * median(quiet) + 0.05, told
 
 
-def _took(sessions: Sessions, host: Host) -> float:
+def _took(sessions: SshPool, host: Host) -> float:
     began = time.perf_counter()
     assert sessions.run(host, Shell(("true",))).status == 0
     return time.perf_counter() - began

@@ -1,9 +1,9 @@
 import pytest
 
 from connectors import iostat
-from connectors.command import Answer, failure
+from connectors.command import Answer, find_failure
+from connectors.errors import ParseError
 from connectors.iostat import DiskUse, parse_json, parse_text
-from connectors.trouble import NotUnderstood
 from tests.connectors.storage import recorded
 from tests.fakes import ScriptedFleet
 
@@ -57,19 +57,19 @@ def test_an_old_iostat_is_asked_again_for_text():
             ("nas1", "iostat -x -y -k 3 1"): OLD,
         }
     )
-    assert iostat.sample(fleet.ask, "nas1", 3) == parse_text(OLD)
+    assert iostat.read_disk_use(fleet.run_query, "nas1", 3) == parse_text(OLD)
 
 
 def test_a_new_iostat_is_asked_once():
     fleet = ScriptedFleet({("nas1", "iostat -x -y -o JSON 3 1"): JSON})
-    assert iostat.sample(fleet.ask, "nas1", 3) == parse_json(JSON)
+    assert iostat.read_disk_use(fleet.run_query, "nas1", 3) == parse_json(JSON)
 
 
 @pytest.mark.parametrize(
     "answer", ["x", "{}", '{"sysstat": {"hosts": []}}', JSON.replace("util", "u")]
 )
 def test_json_that_is_something_else_is_not_understood(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_json(answer)
 
 
@@ -77,14 +77,16 @@ def test_json_that_is_something_else_is_not_understood(answer: str):
     "answer", ["", "Linux\n", OLD.replace("%util", "%x"), OLD.replace("0.80", "much")]
 )
 def test_text_that_is_something_else_is_not_understood(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_text(answer)
 
 
 def test_a_missing_iostat_is_told_by_its_package():
     said = "timeout: failed to run command 'iostat': No such file or directory"
-    query = iostat.in_json(1)
-    assert "install sysstat" in str(failure(query.command, Answer(127, "", said), query.statuses))
+    query = iostat.query_json(1)
+    assert "install sysstat" in str(
+        find_failure(query.command, Answer(127, "", said), query.statuses)
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_a_missing_iostat_is_told_by_its_package():
     ],
 )
 def test_busy_alone_is_not_saturated(seen: DiskUse, saturated: bool):
-    assert seen.saturated is saturated
+    assert seen.is_saturated is saturated
 
 
 @pytest.mark.parametrize(
@@ -110,5 +112,5 @@ def test_the_size_of_requests_tells_how_they_come(kib: int, pattern: str):
 
 def test_what_requests_waited_is_weighed_by_their_number():
     seen = use(reads=30, writes=10, read_await=2, write_await=10)
-    assert seen.wait == pytest.approx(4)
+    assert seen.average_wait == pytest.approx(4)
     assert str(seen).endswith("30 reads and 10 writes a second of 10 KiB, 4.0 ms each")

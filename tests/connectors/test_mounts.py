@@ -1,9 +1,9 @@
 import pytest
 
 from connectors import mounts
-from connectors.command import Answer, failure
+from connectors.command import Answer, find_failure
+from connectors.errors import ParseError
 from connectors.mounts import Mount, parse_exports, parse_mount
-from connectors.trouble import NotUnderstood
 from tests.connectors.storage import recorded
 
 
@@ -43,23 +43,23 @@ def test_nothing_exported_is_nothing():
     ],
 )
 def test_what_is_no_export_is_not_understood(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_exports(answer)
 
 
 def test_a_login_that_may_not_look_is_told_so_though_the_status_says_nothing():
-    query = mounts.exports()
+    query = mounts.query_exports()
     said = (
         "exportfs: could not open /var/lib/nfs/.etab.lock for locking: "
         "errno 13 (Permission denied)\n"
     )
-    assert failure(query.command, Answer(0, "", said), query.statuses) is not None
-    assert failure(query.command, Answer(0, "", ""), query.statuses) is None
+    assert find_failure(query.command, Answer(0, "", said), query.statuses) is not None
+    assert find_failure(query.command, Answer(0, "", ""), query.statuses) is None
 
 
 def test_a_host_without_exportfs_is_told_so():
     said = "timeout: failed to run command 'exportfs': No such file or directory"
-    trouble = failure(mounts.exports().command, Answer(127, "", said), frozenset({0}))
+    trouble = find_failure(mounts.query_exports().command, Answer(127, "", said), frozenset({0}))
     assert "nfs-kernel-server" in str(trouble)
 
 
@@ -80,11 +80,11 @@ def test_the_mount_of_a_path_is_told(name: str, mount: Mount):
 
 @pytest.mark.parametrize("answer", ["", "{}", '{"filesystems": []}', '{"filesystems": [{}]}'])
 def test_what_is_no_mount_is_not_understood(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_mount(answer)
 
 
 def test_a_path_that_is_not_there_is_told_so():
     assert "no such path" in str(
-        failure(mounts.mount_of("/x").command, Answer(1, ""), frozenset({0}))
+        find_failure(mounts.query_mount("/x").command, Answer(1, ""), frozenset({0}))
     )

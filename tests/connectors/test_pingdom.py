@@ -10,8 +10,8 @@ import pytest
 
 from connectors import pingdom
 from connectors.command import Fetch
-from connectors.public import is_public
-from connectors.trouble import BadSetting, NotUnderstood
+from connectors.errors import ParseError, SettingError
+from connectors.public_addresses import is_public
 from tests.feeds import BAD_FEEDS, FOURS, ODD_ITEMS, SIXES, feed, item, rss, with_one
 
 ALL = frozenset(map(ip_address, (*FOURS, *SIXES)))
@@ -20,34 +20,34 @@ RECORDED = Path(__file__).parent / "answers" / "pingdom-feed.txt"
 
 def test_a_recorded_feed_is_understood():
     """It is the beginning of the feed of March 2014, when there was no IPv6 in it."""
-    found = pingdom.parse(RECORDED.read_text())
+    found = pingdom.parse_feed(RECORDED.read_text())
     assert len(found.addresses) == 11
     assert IPv4Address("95.141.32.46") in found.addresses
     assert IPv4Address("174.34.224.167") not in found.addresses
-    assert found.inactive == 1
-    assert found.built == "Thu, 20 Mar 2014 22:19:32 +0100"
+    assert found.inactive_count == 1
+    assert found.built_at == "Thu, 20 Mar 2014 22:19:32 +0100"
 
 
 def test_active_probes_count_with_their_addresses_of_both_kinds():
-    assert pingdom.parse(feed()).addresses == ALL
+    assert pingdom.parse_feed(feed()).addresses == ALL
 
 
 def test_probes_that_are_not_active_are_counted_and_not_taken():
-    found = pingdom.parse(
+    found = pingdom.parse_feed(
         feed(FOURS, SIXES, item("5.172.9.9", ipv6="2a01:7e00::99", state="Inactive"))
     )
     assert found.addresses == ALL
-    assert found.inactive == 1
+    assert found.inactive_count == 1
 
 
 @pytest.mark.parametrize("ipv6", [None, "", "NULL"])
 def test_a_probe_without_ipv6_has_none(ipv6: str | None):
-    found = pingdom.parse(feed(FOURS, SIXES, item("5.172.9.9", ipv6=ipv6)))
+    found = pingdom.parse_feed(feed(FOURS, SIXES, item("5.172.9.9", ipv6=ipv6)))
     assert found.addresses == ALL | {IPv4Address("5.172.9.9")}
 
 
 def test_a_probe_may_have_ipv6_alone():
-    found = pingdom.parse(feed(FOURS, SIXES, item("NULL", ipv6="2a01:7e00::99")))
+    found = pingdom.parse_feed(feed(FOURS, SIXES, item("NULL", ipv6="2a01:7e00::99")))
     assert found.addresses == ALL | {IPv6Address("2a01:7e00::99")}
 
 
@@ -62,14 +62,14 @@ def test_order_repetition_case_and_spelling_make_no_difference():
         )
     ]
     random.Random(7).shuffle(shuffled)  # noqa: S311 - to be repeated, not secret
-    assert pingdom.parse(rss(shuffled)) == pingdom.parse(feed())
+    assert pingdom.parse_feed(rss(shuffled)) == pingdom.parse_feed(feed())
 
 
 def test_a_plain_list_is_understood():
     lines = "\n".join((*FOURS, *SIXES))
-    assert pingdom.parse(lines).addresses == ALL
-    assert pingdom.parse(f"{lines}\n").addresses == ALL
-    assert pingdom.parse(lines.replace("\n", "\r\n") + "\r\n").addresses == ALL
+    assert pingdom.parse_feed(lines).addresses == ALL
+    assert pingdom.parse_feed(f"{lines}\n").addresses == ALL
+    assert pingdom.parse_feed(lines.replace("\n", "\r\n") + "\r\n").addresses == ALL
 
 
 def test_there_are_at_least_forty_ways_to_be_wrong():
@@ -78,17 +78,17 @@ def test_there_are_at_least_forty_ways_to_be_wrong():
 
 @pytest.mark.parametrize("bad", BAD_FEEDS.values(), ids=BAD_FEEDS.keys())
 def test_a_feed_that_is_not_to_be_believed_is_refused_as_a_whole(bad: str):
-    with pytest.raises(NotUnderstood, match="refused as a whole, and hosts keep the list"):
-        pingdom.parse(bad)
+    with pytest.raises(ParseError, match="refused as a whole, and hosts keep the list"):
+        pingdom.parse_feed(bad)
 
 
 @pytest.mark.parametrize("odd", ODD_ITEMS.values(), ids=ODD_ITEMS.keys())
 def test_one_odd_item_is_skipped_and_named(odd: str):
-    found = pingdom.parse(feed(FOURS, SIXES, odd))
+    found = pingdom.parse_feed(feed(FOURS, SIXES, odd))
     assert found.addresses == ALL
-    assert len(found.odd) == 1
-    assert found.odd[0].startswith("probe 101 ")
-    assert found.odd[0].isprintable()
+    assert len(found.skip_reasons) == 1
+    assert found.skip_reasons[0].startswith("probe 101 ")
+    assert found.skip_reasons[0].isprintable()
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,15 @@ def test_more_odd_items_than_a_few_spoil_the_feed(good: int, odd: int, refused: 
     lines = "\n".join((*FOURS[:good], *["10.0.0.1"] * odd))
     if refused:
         for spoilt in (text, lines):
-            with pytest.raises(NotUnderstood, match=f"{odd} of its {good + odd} items cannot be"):
-                pingdom.parse(spoilt)
+            with pytest.raises(ParseError, match=f"{odd} of its {good + odd} items cannot be"):
+                pingdom.parse_feed(spoilt)
     else:
-        assert len(pingdom.parse(text).odd) == len(pingdom.parse(lines).odd) == odd
-        assert len(pingdom.parse(text).addresses) == good
+        assert (
+            len(pingdom.parse_feed(text).skip_reasons)
+            == len(pingdom.parse_feed(lines).skip_reasons)
+            == odd
+        )
+        assert len(pingdom.parse_feed(text).addresses) == good
 
 
 GONE4, GONE6 = IPv4Address("5.172.9.9"), IPv6Address("2a01:7e00::99")
@@ -133,19 +137,19 @@ GONE4, GONE6 = IPv4Address("5.172.9.9"), IPv6Address("2a01:7e00::99")
     ],
 )
 def test_addresses_of_odd_items_stay_on_a_list(odd: str, kept: set[object]):
-    found = pingdom.parse(feed(FOURS, SIXES, odd))
-    assert found.list_kept([*ALL, GONE4, GONE6]) == kept
-    assert found.list_kept([]) == frozenset()
+    found = pingdom.parse_feed(feed(FOURS, SIXES, odd))
+    assert found.list_kept_addresses([*ALL, GONE4, GONE6]) == kept
+    assert found.list_kept_addresses([]) == frozenset()
 
 
 def test_an_odd_line_of_a_plain_list_keeps_all_addresses():
-    found = pingdom.parse("\n".join((*FOURS, "5.172.9")))
-    assert found.list_kept([GONE4, GONE6]) == {GONE4, GONE6}
-    assert found.odd == ["line 101 holds '5.172.9', which is no address"]
+    found = pingdom.parse_feed("\n".join((*FOURS, "5.172.9")))
+    assert found.list_kept_addresses([GONE4, GONE6]) == {GONE4, GONE6}
+    assert found.skip_reasons == ["line 101 holds '5.172.9', which is no address"]
 
 
 def test_without_what_is_wrong_the_same_feed_is_taken():
-    assert pingdom.parse(with_one("5.172.9.9")).addresses == ALL | {IPv4Address("5.172.9.9")}
+    assert pingdom.parse_feed(with_one("5.172.9.9")).addresses == ALL | {IPv4Address("5.172.9.9")}
 
 
 def test_random_networks_are_never_taken_and_addresses_only_if_public():
@@ -154,15 +158,17 @@ def test_random_networks_are_never_taken_and_addresses_only_if_public():
         number, bits = chance.getrandbits(32), chance.randint(0, 32)
         network = IPv4Network((number, bits), strict=False)
         plain = frozenset(map(ip_address, FOURS[:10]))
-        assert pingdom.parse("\n".join([*FOURS[:10], str(network)])).addresses == plain
+        assert pingdom.parse_feed("\n".join([*FOURS[:10], str(network)])).addresses == plain
         address = IPv4Address(number)
         taken = {address} if is_public(address) else frozenset[IPv4Address]()
-        assert pingdom.parse("\n".join([*FOURS[:10], str(address)])).addresses == plain | taken
+        assert (
+            pingdom.parse_feed("\n".join([*FOURS[:10], str(address)])).addresses == plain | taken
+        )
 
 
 def test_what_the_feed_says_of_its_age_is_repeated_only_if_it_is_a_date():
     odd = feed().replace("Thu, 20 Mar 2014", "&lt;!channel&gt;")
-    assert pingdom.parse(odd).built == ""
+    assert pingdom.parse_feed(odd).built_at == ""
 
 
 # The peak of this program's own memory in MiB. getrusage would tell that of the process which
@@ -171,11 +177,11 @@ _MEASURE = """
 import re, sys
 from pathlib import Path
 from connectors import pingdom
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
 text = sys.stdin.read()
 try:
-    pingdom.parse(text)
-except NotUnderstood:
+    pingdom.parse_feed(text)
+except ParseError:
     print(int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024)
 """
 
@@ -200,16 +206,16 @@ def test_the_largest_document_takes_little_memory(bad: str):
 
 
 def test_where_the_feed_is_comes_from_the_inventory():
-    query = pingdom.feed()
+    query = pingdom.query_feed()
     assert isinstance(query.command, Fetch)
-    assert query.command.resolved({}).url == "https://my.pingdom.com/probes/feed"
+    assert query.command.resolve({}).url == "https://my.pingdom.com/probes/feed"
     mirror = {
         "pingdom.feed": "https://mirror.example/pingdom",
         "pingdom.feed_networks": "10.0.0.0/8,fd00::/8",
         "pingdom.feed_authority": "keys/ca.pem",
         "pingdom.feed_proxy": "http://proxy.example:3128",
     }
-    told = query.command.resolved(mirror)
+    told = query.command.resolve(mirror)
     assert (told.url, told.networks, told.authority, told.proxy) == tuple(mirror.values())
 
 
@@ -228,7 +234,7 @@ def test_where_the_feed_is_comes_from_the_inventory():
     ],
 )
 def test_an_inventory_that_names_something_else_is_told_so(name: str, value: str):
-    command = pingdom.feed().command
+    command = pingdom.query_feed().command
     assert isinstance(command, Fetch)
-    with pytest.raises(BadSetting):
-        command.resolved({name: value})
+    with pytest.raises(SettingError):
+        command.resolve({name: value})

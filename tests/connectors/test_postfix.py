@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from connectors import postfix
-from connectors.command import Answer, failure
-from connectors.mail_message import Message, Queue
-from connectors.postfix import parse_queue, parse_runs_here
-from connectors.trouble import NotUnderstood
+from connectors.command import Answer, find_failure
+from connectors.errors import ParseError
+from connectors.mail_message import MailMessage, MailQueue
+from connectors.postfix import parse_is_installed, parse_queue
 
 # Of Postfix 3.7.
 ANSWERS = Path(__file__).parent / "answers" / "postfix"
@@ -17,29 +17,31 @@ THREE = (ANSWERS / "three.txt").read_text()
 def test_messages_and_the_script_that_sent_one_are_understood():
     queue = parse_queue(THREE)
     assert queue.messages == (
-        Message(5, 264, "99AFC99FD66", "", frozen=False, left=["c@example.net"]),
-        Message(
+        MailMessage(5, 264, "99AFC99FD66", "", is_frozen=False, recipients=["c@example.net"]),
+        MailMessage(
             *(5, 317, "7A69F99FD60", "shop@example.com"),
-            frozen=False,
-            left=["a@example.net", "b@example.net"],
+            is_frozen=False,
+            recipients=["a@example.net", "b@example.net"],
         ),
-        Message(5, 273, "A91C199FD67", "eve@example.com", frozen=True, left=["d@example.net"]),
+        MailMessage(
+            5, 273, "A91C199FD67", "eve@example.com", is_frozen=True, recipients=["d@example.net"]
+        ),
     )
     assert queue.scripts == ("1001:mailer.php",)
-    assert queue.more == 0
+    assert queue.unlisted_count == 0
 
 
 def test_an_empty_queue_is_empty():
-    assert parse_queue(EMPTY) == Queue((), ())
+    assert parse_queue(EMPTY) == MailQueue((), ())
 
 
 def test_messages_beyond_the_first_of_very_many_are_counted():
-    assert parse_queue(THREE.replace("--- messages 3", "--- messages 7003")).more == 7000
+    assert parse_queue(THREE.replace("--- messages 3", "--- messages 7003")).unlisted_count == 7000
 
 
 def test_a_clock_that_was_set_back_makes_no_message_younger_than_now():
     now, _, rest = THREE.partition("\n")
-    assert parse_queue(f"{int(now) - 3600}\n{rest}").messages[0].age == 0
+    assert parse_queue(f"{int(now) - 3600}\n{rest}").messages[0].age_seconds == 0
 
 
 @pytest.mark.parametrize(
@@ -56,15 +58,15 @@ def test_a_clock_that_was_set_back_makes_no_message_younger_than_now():
     ],
 )
 def test_anything_else_is_not_taken_for_a_queue(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_queue(answer)
 
 
 def test_where_postfix_is_is_where_it_runs():
-    assert parse_runs_here("/usr/sbin/postqueue\n")
-    assert not parse_runs_here("")
-    with pytest.raises(NotUnderstood):
-        parse_runs_here("alias postqueue='id'\n")
+    assert parse_is_installed("/usr/sbin/postqueue\n")
+    assert not parse_is_installed("")
+    with pytest.raises(ParseError):
+        parse_is_installed("alias postqueue='id'\n")
 
 
 @pytest.mark.parametrize(
@@ -78,4 +80,6 @@ def test_where_postfix_is_is_where_it_runs():
     ],
 )
 def test_known_errors_say_what_to_do(said: str, words: str):
-    assert words in str(failure(postfix.queue().command, Answer(69, "", said), frozenset({0})))
+    assert words in str(
+        find_failure(postfix.query_queue().command, Answer(69, "", said), frozenset({0}))
+    )

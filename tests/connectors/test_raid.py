@@ -1,15 +1,15 @@
 import pytest
 
 from connectors import raid
-from connectors.command import Answer, failure
-from connectors.raid import Array, Progress, parse_arrays, parse_detail, parse_mismatches
-from connectors.trouble import NotUnderstood
+from connectors.command import Answer, find_failure
+from connectors.errors import ParseError
+from connectors.raid import ArrayProgress, RaidArray, parse_arrays, parse_detail, parse_mismatches
 from tests.connectors.storage import recorded
 
-RECOVERY = Progress("recovery", 0.7, 3.9, 2176)
-CHECK = Progress("check", 1.7, 2.7, 3157)
-MD0 = Array("md0", active=True, level="raid5", wanted=3, working=2)
-MD1 = Array("md1", active=True, level="raid1", wanted=2, working=2)
+RECOVERY = ArrayProgress("recovery", 0.7, 3.9, 2176)
+CHECK = ArrayProgress("check", 1.7, 2.7, 3157)
+MD0 = RaidArray("md0", is_active=True, level="raid5", member_count=3, working_count=2)
+MD1 = RaidArray("md1", is_active=True, level="raid1", member_count=2, working_count=2)
 
 
 @pytest.mark.parametrize(
@@ -19,44 +19,70 @@ MD1 = Array("md1", active=True, level="raid1", wanted=2, working=2)
         (
             "clean",
             (
-                Array("md1", active=True, level="raid10", wanted=2, working=2),
-                Array("md0", active=True, level="raid1", wanted=2, working=2),
+                RaidArray("md1", is_active=True, level="raid10", member_count=2, working_count=2),
+                RaidArray("md0", is_active=True, level="raid1", member_count=2, working_count=2),
             ),
         ),
         (
             "recovery",
-            (Array("md0", active=True, level="raid5", wanted=3, working=2, progress=RECOVERY),),
+            (
+                RaidArray(
+                    "md0",
+                    is_active=True,
+                    level="raid5",
+                    member_count=3,
+                    working_count=2,
+                    progress=RECOVERY,
+                ),
+            ),
         ),
         ("degraded", (MD0,)),
         (
             "check",
-            (Array("md1", active=True, level="raid1", wanted=2, working=2, progress=CHECK), MD0),
+            (
+                RaidArray(
+                    "md1",
+                    is_active=True,
+                    level="raid1",
+                    member_count=2,
+                    working_count=2,
+                    progress=CHECK,
+                ),
+                MD0,
+            ),
         ),
         (
             "read-only",
             (
-                Array(
+                RaidArray(
                     "md4",
-                    active=True,
+                    is_active=True,
                     level="raid1",
-                    read_only=True,
-                    wanted=2,
-                    working=2,
-                    waiting=True,
+                    is_read_only=True,
+                    member_count=2,
+                    working_count=2,
+                    is_waiting=True,
                 ),
-                Array("md3", active=True, level="raid1", read_only=True, wanted=2, working=2),
-                Array("md2", active=True, level="raid0"),
+                RaidArray(
+                    "md3",
+                    is_active=True,
+                    level="raid1",
+                    is_read_only=True,
+                    member_count=2,
+                    working_count=2,
+                ),
+                RaidArray("md2", is_active=True, level="raid0"),
             ),
         ),
     ],
 )
-def test_the_kernels_word_on_arrays_is_understood(name: str, arrays: tuple[Array, ...]):
+def test_the_kernels_word_on_arrays_is_understood(name: str, arrays: tuple[RaidArray, ...]):
     assert parse_arrays(recorded(f"mdstat-{name}")) == arrays
 
 
 def test_an_array_that_is_not_active_is_told():
     md3 = parse_arrays(recorded("mdstat-inactive"))[0]
-    assert md3 == Array("md3", active=False, level="")
+    assert md3 == RaidArray("md3", is_active=False, level="")
 
 
 def test_a_kernel_that_never_had_an_array_has_none():
@@ -64,9 +90,9 @@ def test_a_kernel_that_never_had_an_array_has_none():
 
 
 def test_only_missing_members_make_an_array_degraded():
-    assert MD0.degraded
-    assert not MD1.degraded
-    assert not Array("md2", active=True, level="raid0").degraded
+    assert MD0.is_degraded
+    assert not MD1.is_degraded
+    assert not RaidArray("md2", is_active=True, level="raid0").is_degraded
 
 
 @pytest.mark.parametrize(
@@ -131,7 +157,7 @@ def test_differing_sectors_are_counted():
     "answer", ["x", "md0 : active raid1\n", recorded("mdstat-clean").replace("raid1 ", "raid1 ?")]
 )
 def test_an_mdstat_that_is_something_else_is_not_understood(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_arrays(answer)
 
 
@@ -145,12 +171,12 @@ def test_an_mdstat_that_is_something_else_is_not_understood(answer: str):
     ],
 )
 def test_a_detail_that_is_something_else_is_not_understood(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_detail(answer)
 
 
 def test_a_count_that_is_something_else_is_not_understood():
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_mismatches("/sys/block/md1/md/mismatch_cnt:many\n")
 
 
@@ -163,5 +189,5 @@ def test_a_count_that_is_something_else_is_not_understood():
     ],
 )
 def test_known_errors_are_explained(said: str, meaning: str):
-    query = raid.detail("md0")
-    assert meaning in str(failure(query.command, Answer(1, "", said), query.statuses))
+    query = raid.query_detail("md0")
+    assert meaning in str(find_failure(query.command, Answer(1, "", said), query.statuses))

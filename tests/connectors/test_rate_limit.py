@@ -3,9 +3,16 @@ from pathlib import Path
 import pytest
 
 from connectors import rate_limit
-from connectors.command import Answer, Shell, failure
-from connectors.rate_limit import Counts, Limits, Use, Zone, parse_counts, parse_limits
-from connectors.trouble import BadSetting, NotUnderstood
+from connectors.command import Answer, Shell, find_failure
+from connectors.errors import ParseError, SettingError
+from connectors.rate_limit import (
+    LimitCounts,
+    RateLimits,
+    RateZone,
+    ZoneUse,
+    parse_counts,
+    parse_limits,
+)
 
 ANSWERS = Path(__file__).parent / "answers" / "rate_limit"
 CONFIGURATION = (ANSWERS / "configuration.txt").read_text()
@@ -13,16 +20,16 @@ COUNTED = (ANSWERS / "counts.txt").read_text()
 
 
 def test_zones_and_where_they_are_applied_are_understood():
-    assert parse_limits(CONFIGURATION) == Limits(
+    assert parse_limits(CONFIGURATION) == RateLimits(
         zones=(
-            Zone("one", "$binary_remote_addr", "10m", "1r/s"),
-            Zone("slow", "$http_user_agent", "1m", "60r/m"),
-            Zone("spare", "$server_name", "1m", "5r/s"),
+            RateZone("one", "$binary_remote_addr", "10m", "1r/s"),
+            RateZone("slow", "$http_user_agent", "1m", "60r/m"),
+            RateZone("spare", "$server_name", "1m", "5r/s"),
         ),
         uses=(
-            Use("slow", 2, nodelay=False),
-            Use("one", 3, nodelay=True),
-            Use("slow", 2, nodelay=False),
+            ZoneUse("slow", 2, nodelay=False),
+            ZoneUse("one", 3, nodelay=True),
+            ZoneUse("slow", 2, nodelay=False),
         ),
         status=429,
         dry_run=False,
@@ -40,14 +47,14 @@ def test_without_a_status_it_is_503():
 
 
 def test_what_was_refused_and_delayed_is_counted_by_zone():
-    assert parse_counts(COUNTED) == Counts(refused={"one": 5}, delayed={"slow": 2})
-    assert parse_counts("some\n") == Counts({}, {})
+    assert parse_counts(COUNTED) == LimitCounts(refused={"one": 5}, delayed={"slow": 2})
+    assert parse_counts("some\n") == LimitCounts({}, {})
     assert parse_counts("none\n") is None
 
 
 @pytest.mark.parametrize("answer", ["", "7\n", "none\nsome\n", "some\nmany limiting\n"])
 def test_anything_else_is_not_taken_for_counts(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_counts(answer)
 
 
@@ -61,19 +68,19 @@ def test_anything_else_is_not_taken_for_counts(answer: str):
     ],
 )
 def test_anything_else_is_not_taken_for_a_configuration(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_limits(answer)
 
 
 @pytest.mark.parametrize("path", ["-s", "/etc/a; id", "/etc/$(id)", "nginx.conf", "/etc/a b", ""])
 def test_a_setting_that_is_no_path_is_refused(path: str):
-    shell = rate_limit.limits().command
+    shell = rate_limit.query_limits().command
     assert isinstance(shell, Shell)
-    with pytest.raises(BadSetting):
-        shell.resolved({"nginx.config": path}, sudo=False)
+    with pytest.raises(SettingError):
+        shell.resolve({"nginx.config": path}, sudo=False)
 
 
 def test_a_configuration_that_nginx_does_not_take_is_told():
     said = Answer(1, "", "nginx: [emerg] unknown directive in /etc/nginx/nginx.conf:3")
-    trouble = failure(rate_limit.limits().command, said, frozenset({0}))
+    trouble = find_failure(rate_limit.query_limits().command, said, frozenset({0}))
     assert "mend it before it restarts" in str(trouble)

@@ -4,9 +4,15 @@ from pathlib import Path
 import pytest
 
 from connectors import shaping
-from connectors.command import Answer, Question, Shell, failure
-from connectors.shaping import Card, Queue, Rates, parse_cards, parse_classes
-from connectors.trouble import NotUnderstood
+from connectors.command import Answer, QueryCommand, Shell, find_failure
+from connectors.errors import ParseError
+from connectors.shaping import (
+    QueueingDiscipline,
+    Rates,
+    ShapedInterface,
+    parse_classes,
+    parse_interfaces,
+)
 
 ANSWERS = Path(__file__).parent / "answers" / "shaping"
 # Interfaces eth0 and eth1: without limits; with 1024 kbit/s in and 512 out on eth0, while on
@@ -17,52 +23,52 @@ NONE, PROBATION, LIMITED, SOMEBODYS = (
 CLASSES = (ANSWERS / "htb-classes.txt").read_text()
 RATES = Rates(down=1024, up=512)
 COMMANDS = (
-    shaping.begin_probation("eth0", Rates()),
-    shaping.try_out("eth0", RATES),
-    shaping.keep("eth0"),
-    shaping.settle("eth0", Rates()),
+    shaping.start_probation("eth0", Rates()),
+    shaping.try_limits("eth0", RATES),
+    shaping.keep_limits("eth0"),
+    shaping.set_limits("eth0", Rates()),
 )
 
 
 def test_interfaces_without_limits_are_understood():
-    assert parse_cards(NONE) == {
-        "lo": Card("lo", loopback=True),
-        "eth1": Card("eth1", loopback=False),
-        "eth0": Card("eth0", loopback=False),
+    assert parse_interfaces(NONE) == {
+        "lo": ShapedInterface("lo", is_loopback=True),
+        "eth1": ShapedInterface("eth1", is_loopback=False),
+        "eth0": ShapedInterface("eth0", is_loopback=False),
     }
 
 
 def test_limits_and_what_they_have_dropped_are_understood():
-    card = parse_cards(LIMITED)["eth0"]
+    card = parse_interfaces(LIMITED)["eth0"]
     assert card.rates == RATES
-    assert card.up == Queue("tbf", 512, dropped=79, overlimits=93)
-    assert card.down == Queue("tbf", 1024, dropped=76, overlimits=92)
-    assert (card.others, card.probation) == ((), False)
-    assert parse_cards(LIMITED)["eth1"].rates == Rates()
+    assert card.up_queue == QueueingDiscipline("tbf", 512, dropped=79, overlimits=93)
+    assert card.down_queue == QueueingDiscipline("tbf", 1024, dropped=76, overlimits=92)
+    assert (card.foreign_queues, card.is_on_probation) == ((), False)
+    assert parse_interfaces(LIMITED)["eth1"].rates == Rates()
 
 
 def test_our_own_device_is_no_interface_of_the_host():
     assert "kt-in3" in LIMITED
-    assert set(parse_cards(LIMITED)) == {"lo", "eth0", "eth1"}
+    assert set(parse_interfaces(LIMITED)) == {"lo", "eth0", "eth1"}
 
 
 def test_limits_on_probation_are_told_apart():
-    cards = parse_cards(PROBATION)
-    assert (cards["eth0"].probation, cards["eth0"].rates) == (True, RATES)
-    assert not cards["eth1"].probation
+    cards = parse_interfaces(PROBATION)
+    assert (cards["eth0"].is_on_probation, cards["eth0"].rates) == (True, RATES)
+    assert not cards["eth1"].is_on_probation
 
 
 def test_a_device_that_nothing_is_led_to_limits_nothing():
-    card = parse_cards(LIMITED.replace("led eth0\n", ""))["eth0"]
+    card = parse_interfaces(LIMITED.replace("led eth0\n", ""))["eth0"]
     assert card.rates == Rates(up=512)
-    assert [queue.kind for queue in card.others] == ["ingress"]
+    assert [queue.kind for queue in card.foreign_queues] == ["ingress"]
 
 
 def test_what_somebody_else_has_put_there_is_not_ours():
-    cards = parse_cards(SOMEBODYS)
+    cards = parse_interfaces(SOMEBODYS)
     assert cards["eth0"].rates == cards["eth1"].rates == Rates()
-    assert [(queue.kind, queue.rate) for queue in cards["eth0"].others] == [("tbf", 1000)]
-    assert [queue.kind for queue in cards["eth1"].others] == ["htb", "ingress"]
+    assert [(queue.kind, queue.rate) for queue in cards["eth0"].foreign_queues] == [("tbf", 1000)]
+    assert [queue.kind for queue in cards["eth1"].foreign_queues] == ["htb", "ingress"]
 
 
 def test_classes_of_htb_are_told_in_words():
@@ -90,13 +96,13 @@ def test_classes_of_htb_are_told_in_words():
     ],
 )
 def test_anything_else_is_not_taken_for_interfaces(answer: str):
-    with pytest.raises(NotUnderstood):
-        parse_cards(answer)
+    with pytest.raises(ParseError):
+        parse_interfaces(answer)
 
 
 @pytest.mark.parametrize("answer", ["Cannot find device\n", CLASSES.replace("rate", "speed")])
 def test_anything_else_is_not_taken_for_classes(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_classes(answer)
 
 
@@ -112,8 +118,8 @@ def test_rates_are_told_in_words(rates: Rates, words: str):
     assert str(rates) == words
 
 
-@pytest.mark.parametrize("command", [shaping.cards().command, *COMMANDS])
-def test_every_script_is_one_that_a_shell_understands(command: Question):
+@pytest.mark.parametrize("command", [shaping.query_interfaces().command, *COMMANDS])
+def test_every_script_is_one_that_a_shell_understands(command: QueryCommand):
     assert isinstance(command, Shell)
     for word in command.words:
         if " " in word:
@@ -121,12 +127,14 @@ def test_every_script_is_one_that_a_shell_understands(command: Question):
 
 
 def test_limits_are_kept_only_over_a_connection_opened_anew():
-    assert [command.anew for command in COMMANDS] == [False, False, True, False]
+    assert [command.new_connection for command in COMMANDS] == [False, False, True, False]
 
 
 def test_values_reach_a_script_as_arguments_only():
-    assert shaping.try_out("eth0", RATES).words[3:] == ("keyturn", "eth0", "1024", "512")
-    assert shaping.try_out("eth1", Rates()).words[2] == shaping.try_out("eth0", RATES).words[2]
+    assert shaping.try_limits("eth0", RATES).words[3:] == ("keyturn", "eth0", "1024", "512")
+    assert (
+        shaping.try_limits("eth1", Rates()).words[2] == shaping.try_limits("eth0", RATES).words[2]
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,4 +147,6 @@ def test_values_reach_a_script_as_arguments_only():
     ],
 )
 def test_known_errors_say_what_to_do(said: str, means: str):
-    assert means in str(failure(shaping.keep("eth0"), Answer(1, "", said), frozenset({0})))
+    assert means in str(
+        find_failure(shaping.keep_limits("eth0"), Answer(1, "", said), frozenset({0}))
+    )

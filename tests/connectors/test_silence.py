@@ -17,17 +17,16 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from connectors import transport
-from connectors.command import Query, Shell
+from connectors import ssh_transport
+from connectors.command import Query, RunHooks, Shell
+from connectors.errors import HostError, UnknownOutcomeError, UnreachableError
 from connectors.fleet import Fleet
-from connectors.hearing import told_to
 from connectors.inventory import Host, Inventory
-from connectors.marker import Mark
-from connectors.recall import Fate, Recollection
-from connectors.sessions import Sessions
-from connectors.stream import Stream
-from connectors.transport import Limits
-from connectors.trouble import HostTrouble, Interrupted, Unreachable
+from connectors.ssh_pool import SshPool
+from connectors.ssh_stream import Stream
+from connectors.ssh_transport import SshLimits
+from connectors.step_marker import StepMarker
+from connectors.step_status import MarkerState, StepStatus
 from tests.chaos.report import NAME, Record
 from tests.playground.relay import Relay
 from tests.playground.sshd import Sshd
@@ -39,10 +38,10 @@ CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 STRIDE, HANG_UP_STRIDE = (1, 1) if CHAOS else (150, 397)
 AT_ONCE = 48
 # As shipped, but for how long each lasts. A command's own deadline is not what is waited for.
-SHORT = Limits(connect=2, handshake=2, login=2, channel=2, grace=2, unacknowledged=2)
+SHORT = SshLimits(connect=2, handshake=2, login=2, channel=2, grace=2, unacknowledged=2)
 LONG = 60
 NOTICED_SECONDS = 25
-STEP = Mark("f00d-8", 1)
+STEP = StepMarker("f00d-8", 1)
 # In this order, by what is said of a host that falls silent in it.
 PHASES = {
     "keys": "began to speak SSH and did not come to an end",
@@ -57,13 +56,13 @@ class Away:
     """A host behind a relay, and the fleet that knows it."""
 
     sshd: Sshd
-    limits: Limits
+    limits: SshLimits
 
     @contextmanager
     def behind(self, relay: Relay) -> Generator[Fleet]:
         entry = {**self.sshd.inventory_entry(area="infra"), "port": relay.port}
         inventory = Inventory.model_validate({"hosts": {"web1": entry}})
-        fleet = Fleet(inventory, Sessions(Path("/"), limits=self.limits))
+        fleet = Fleet(inventory, SshPool(Path("/"), limits=self.limits))
         with relay:
             try:
                 yield fleet
@@ -79,17 +78,17 @@ def away(sshd: Sshd) -> Away:
     return Away(sshd, SHORT)
 
 
-def _noticed(act: Callable[[], object]) -> HostTrouble:
+def _noticed(act: Callable[[], object]) -> HostError:
     """Return what was noticed, long before any deadline of a command."""
     began = time.monotonic()
-    with pytest.raises(HostTrouble) as trouble:
+    with pytest.raises(HostError) as trouble:
         act()
     assert time.monotonic() - began < NOTICED_SECONDS
     return trouble.value
 
 
 def _asked(fleet: Fleet) -> str:
-    return fleet.ask("web1", Query(Shell(("echo", "here"), deadline=LONG), str.strip))
+    return fleet.run_query("web1", Query(Shell(("echo", "here"), deadline=LONG), str.strip))
 
 
 def _bytes_of_an_answer(away: Away) -> int:
@@ -103,7 +102,7 @@ def _bytes_of_an_answer(away: Away) -> int:
 def test_a_host_that_is_silent_before_its_banner_is_noticed(away: Away):
     with away.behind(away.relay(after=0)) as fleet:
         trouble = _noticed(lambda: _asked(fleet))
-    assert isinstance(trouble, Unreachable)
+    assert isinstance(trouble, UnreachableError)
     assert "never spoke SSH" in str(trouble)
 
 
@@ -123,7 +122,7 @@ def test_a_host_that_falls_silent_at_any_byte_before_its_answer_is_noticed(
 def _cut_off(away: Away, after: int) -> str:
     with away.behind(away.relay(after=after)) as fleet:
         trouble = _noticed(lambda: _asked(fleet))
-    assert trouble.started is (None if isinstance(trouble, Interrupted) else False)
+    assert trouble.started is (None if isinstance(trouble, UnknownOutcomeError) else False)
     return str(trouble)
 
 
@@ -144,7 +143,7 @@ def test_a_host_that_hangs_up_at_any_byte_before_its_answer_is_understood(
 def _hung_up(away: Away, after: int) -> bool | None:
     with away.behind(away.relay(after=after, hangs_up=True)) as fleet:
         trouble = _noticed(lambda: _asked(fleet))
-    assert trouble.started is (None if isinstance(trouble, Interrupted) else False)
+    assert trouble.started is (None if isinstance(trouble, UnknownOutcomeError) else False)
     return trouble.started
 
 
@@ -152,7 +151,7 @@ def test_a_host_that_hangs_up_between_its_keys_and_the_login_is_out_of_reach(
     away: Away, monkeypatch: pytest.MonkeyPatch
 ):
     """Found by cutting at every byte: paramiko says so by an error of its own."""
-    known = transport._recognise  # pyright: ignore[reportPrivateUsage] - the moment in question
+    known = ssh_transport._verify_host_key  # pyright: ignore[reportPrivateUsage] - the moment in question
 
     def then_cut(connection: paramiko.Transport, host: Host) -> None:
         known(connection, host)
@@ -160,10 +159,10 @@ def test_a_host_that_hangs_up_between_its_keys_and_the_login_is_out_of_reach(
         assert isinstance(stream, Stream)
         stream._below.shutdown(socket.SHUT_WR)  # pyright: ignore[reportPrivateUsage] - as the host would
 
-    monkeypatch.setattr(transport, "_recognise", then_cut)
+    monkeypatch.setattr(ssh_transport, "_verify_host_key", then_cut)
     with away.behind(away.relay()) as fleet:
         trouble = _noticed(lambda: _asked(fleet))
-    assert isinstance(trouble, Unreachable)
+    assert isinstance(trouble, UnreachableError)
     assert "hung up before the login" in str(trouble)
 
 
@@ -175,7 +174,7 @@ def test_a_host_that_falls_silent_between_two_commands_is_noticed_before_one_is_
         assert _asked(fleet) == "here"
         relay.fall_silent()
         trouble = _noticed(lambda: _asked(fleet))
-        assert isinstance(trouble, Unreachable)
+        assert isinstance(trouble, UnreachableError)
         assert trouble.started is False
         relay.speak()
         assert _asked(fleet) == "here"
@@ -184,24 +183,24 @@ def test_a_host_that_falls_silent_between_two_commands_is_noticed_before_one_is_
 def test_a_host_that_falls_silent_while_a_command_runs_is_noticed(away: Away, tmp_path: Path):
     gate = tmp_path / "gate"
     wait = f'echo on; while [ ! -e "{gate}" ]; do sleep 0.05; done; echo done'
-    step = Shell(("sh", "-c", wait), deadline=LONG, mark=STEP)
+    step = Shell(("sh", "-c", wait), deadline=LONG, marker=STEP)
     relay = away.relay()
     with away.behind(relay) as fleet:
-        with told_to(lambda _: relay.fall_silent()):
-            trouble = _noticed(lambda: fleet.tell("web1", step))
-        assert isinstance(trouble, Interrupted)
+        hooks = RunHooks(on_output=lambda _: relay.fall_silent())
+        trouble = _noticed(lambda: fleet.run_command("web1", step, hooks=hooks))
+        assert isinstance(trouble, UnknownOutcomeError)
         assert trouble.started is None
         assert "gave no sign for 2 s" in str(trouble)
         relay.speak()
-        assert fleet.recall("web1", STEP).fate is Fate.RUNNING
+        assert fleet.query_step("web1", STEP).state is MarkerState.RUNNING
         gate.touch()
         found = _until_ended(fleet)
         assert (found.status, found.out) == (0, "on\ndone\n")
 
 
-def _until_ended(fleet: Fleet) -> Recollection:
+def _until_ended(fleet: Fleet) -> StepStatus:
     deadline = time.monotonic() + 20
-    while (found := fleet.recall("web1", STEP)).fate is not Fate.ENDED:
+    while (found := fleet.query_step("web1", STEP)).state is not MarkerState.ENDED:
         assert time.monotonic() < deadline, found
         time.sleep(0.02)
     return found
@@ -211,8 +210,8 @@ def test_a_host_that_falls_silent_amid_its_output_is_noticed(away: Away):
     relay = away.relay(after=_bytes_of_an_answer(away) + 300_000)
     with away.behind(relay) as fleet:
         much = Shell(("seq", "1", "9000000"), deadline=LONG)
-        trouble = _noticed(lambda: fleet.tell("web1", much))
-    assert isinstance(trouble, Interrupted)
+        trouble = _noticed(lambda: fleet.run_command("web1", much))
+    assert isinstance(trouble, UnknownOutcomeError)
     assert trouble.started is None
     assert "gave no sign for 2 s" in str(trouble)
 
@@ -220,7 +219,7 @@ def test_a_host_that_falls_silent_amid_its_output_is_noticed(away: Away):
 def test_a_quiet_command_is_not_taken_for_a_silent_host(away: Away):
     with away.behind(away.relay()) as fleet:
         quiet = Shell(("sh", "-c", "sleep 3; echo at last"), deadline=LONG)
-        assert fleet.tell("web1", quiet).out == "at last\n"
+        assert fleet.run_command("web1", quiet).out == "at last\n"
 
 
 def test_a_host_behind_a_jump_host_that_falls_silent_is_noticed(away: Away):
@@ -229,20 +228,20 @@ def test_a_host_behind_a_jump_host_that_falls_silent_is_noticed(away: Away):
     jump = away.sshd.inventory_entry(area="infra")
     behind = {**jump, "port": relay.port, "jump": "gate"}
     inventory = Inventory.model_validate({"hosts": {"gate": jump, "web1": behind}})
-    fleet = Fleet(inventory, Sessions(Path("/"), limits=away.limits))
+    fleet = Fleet(inventory, SshPool(Path("/"), limits=away.limits))
     with relay:
         try:
             assert _asked(fleet) == "here"
-            with told_to(lambda _: relay.fall_silent()):
-                slow = Shell(("sh", "-c", "echo on; sleep 50"), deadline=LONG)
-                trouble = _noticed(lambda: fleet.tell("web1", slow))
+            hooks = RunHooks(on_output=lambda _: relay.fall_silent())
+            slow = Shell(("sh", "-c", "echo on; sleep 50"), deadline=LONG)
+            trouble = _noticed(lambda: fleet.run_command("web1", slow, hooks=hooks))
         finally:
             fleet.close()
     assert "gave no sign for 2 s" in str(trouble)
 
 
 def test_the_limits_as_shipped_notice_each_of_these_within_25_s():
-    shipped = Limits()
+    shipped = SshLimits()
     # A connection that is found dead before a command is followed by a new one, once.
     assert shipped.channel + shipped.connect + shipped.handshake <= NOTICED_SECONDS
     assert shipped.connect + shipped.handshake + shipped.login <= NOTICED_SECONDS

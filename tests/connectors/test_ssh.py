@@ -19,24 +19,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paramiko.packet import Packetizer
 
-from connectors import ssh, stream, transport
+from connectors import ssh, ssh_stream, ssh_transport
 from connectors.command import Shell
-from connectors.inventory import Host
-from connectors.marker import Mark
-from connectors.sessions import Sessions
-from connectors.ssh import Session
-from connectors.transport import Limits, TurnedAway
-from connectors.trouble import (
-    HostKeyMismatch,
-    HostTrouble,
-    Interrupted,
-    LoginRefused,
-    NotSetUp,
-    TimedOut,
-    TooMuchOutput,
-    Unreachable,
-    WeakAlgorithms,
+from connectors.errors import (
+    CommandTimeoutError,
+    HostError,
+    HostKeyMismatchError,
+    LoginError,
+    OutputLimitError,
+    SetupError,
+    UnknownOutcomeError,
+    UnreachableError,
+    WeakAlgorithmsError,
 )
+from connectors.inventory import Host
+from connectors.ssh import SshSession
+from connectors.ssh_pool import SshPool
+from connectors.ssh_transport import HostBusyError, SshLimits
+from connectors.step_marker import StepMarker
 from tests.connectors.test_wrapper import NASTY, WORDS
 from tests.playground.keys import make_key
 from tests.playground.sshd import Sshd
@@ -44,7 +44,7 @@ from tests.playground.sshd import Sshd
 pytestmark = pytest.mark.real
 
 NOWHERE = Path("/")
-QUICK = Limits(connect=0.5, handshake=0.5, login=0.5, channel=0.5, grace=0.5)
+QUICK = SshLimits(connect=0.5, handshake=0.5, login=0.5, channel=0.5, grace=0.5)
 HOST_KEY = make_key().public
 
 
@@ -53,7 +53,7 @@ def host_of(sshd: Sshd, **changed: object) -> Host:
 
 
 @contextmanager
-def connected(sshd: Sshd, limits: Limits | None = None) -> Generator[Session]:
+def connected(sshd: Sshd, limits: SshLimits | None = None) -> Generator[SshSession]:
     session = ssh.connect(host_of(sshd), NOWHERE, limits)
     try:
         yield session
@@ -62,7 +62,7 @@ def connected(sshd: Sshd, limits: Limits | None = None) -> Generator[Session]:
 
 
 @pytest.fixture
-def session(sshd: Sshd) -> Iterator[Session]:
+def session(sshd: Sshd) -> Iterator[SshSession]:
     with connected(sshd) as session:
         yield session
 
@@ -114,12 +114,12 @@ def _host_at(port: int, keys: Path) -> Host:
 # --- answers ---
 
 
-def test_a_command_is_answered(session: Session):
+def test_a_command_is_answered(session: SshSession):
     answer = session.run(Shell(("sh", "-c", "echo yes; echo no >&2; exit 7")))
     assert (answer.status, answer.out, answer.err) == (7, "yes\n", "no\n")
 
 
-def test_ten_megabytes_on_both_streams_and_in_do_not_block_each_other(session: Session):
+def test_ten_megabytes_on_both_streams_and_in_do_not_block_each_other(session: SshSession):
     command = "head -c 10000000 /dev/zero | tr '\\0' e >&2; cat; head -c 10000000 /dev/zero"
     stdin = ("o" * 99 + "\n") * 100_000
     answer = session.run(Shell(("sh", "-c", command), stdin=stdin))
@@ -129,38 +129,38 @@ def test_ten_megabytes_on_both_streams_and_in_do_not_block_each_other(session: S
     assert answer.err.startswith("e" * 1000)
     assert answer.err.endswith("e" * 1000)
     frames = 2 * (len("begins") + 32 + 2 + 32 + 3)
-    assert answer.left_out == 30_000_000 - 2 * 4 * 1024 * 1024 + frames
+    assert answer.omitted_bytes == 30_000_000 - 2 * 4 * 1024 * 1024 + frames
 
 
-def test_stdin_that_nobody_reads_is_no_trouble(session: Session):
+def test_stdin_that_nobody_reads_is_no_trouble(session: SshSession):
     assert session.run(Shell(("true",), stdin=("x" * 99 + "\n") * 50_000)).status == 0
 
 
-def test_bytes_that_are_no_text_are_shown_and_not_stumbled_over(session: Session):
+def test_bytes_that_are_no_text_are_shown_and_not_stumbled_over(session: SshSession):
     answer = session.run(Shell(("printf", "\\377\\376 \\000 \\303(")))
     assert answer.out == "\\xff\\xfe \0 \\xc3("
 
 
-def test_a_child_that_keeps_the_streams_open_does_not_keep_us(session: Session):
+def test_a_child_that_keeps_the_streams_open_does_not_keep_us(session: SshSession):
     begun = time.monotonic()
     assert session.run(Shell(("sh", "-c", "sleep 9 & echo started"))).out == "started\n"
     assert time.monotonic() - begun < 5
 
 
-def test_a_program_on_a_host_sees_exactly_the_words_that_were_meant(session: Session):
+def test_a_program_on_a_host_sees_exactly_the_words_that_were_meant(session: SshSession):
     answer = session.run(Shell(("printf", "%s\\0", *NASTY)))
     assert answer.out.split("\0")[:-1] == NASTY
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Session]:
+def shared() -> Iterator[SshSession]:
     with Sshd() as sshd, connected(sshd) as session:
         yield session
 
 
 @given(batches=st.lists(WORDS, min_size=5, max_size=8))
 @settings(max_examples=60, deadline=None)
-def test_no_clean_word_means_anything_to_a_host(shared: Session, batches: list[list[str]]):
+def test_no_clean_word_means_anything_to_a_host(shared: SshSession, batches: list[list[str]]):
     words = [word for batch in batches for word in batch]
     assert shared.run(Shell(("printf", "%s\\0", *words))).out.split("\0")[:-1] == words
 
@@ -168,9 +168,9 @@ def test_no_clean_word_means_anything_to_a_host(shared: Session, batches: list[l
 # --- ends that are none ---
 
 
-def test_a_command_that_takes_too_long_is_stopped_on_the_host(sshd: Sshd, session: Session):
+def test_a_command_that_takes_too_long_is_stopped_on_the_host(sshd: Sshd, session: SshSession):
     begun = time.monotonic()
-    with pytest.raises(TimedOut, match="the host stopped it") as trouble:
+    with pytest.raises(CommandTimeoutError, match="the host stopped it") as trouble:
         session.run(Shell(("sh", "-c", "while :; do printf .; sleep 0.05; done"), deadline=1))
     assert trouble.value.started is None
     assert time.monotonic() - begun < 6
@@ -181,7 +181,7 @@ def test_a_host_that_does_not_stop_a_command_is_given_up_at_the_deadline(sshd: S
     with connected(sshd, replace(QUICK, grace=0.2)) as session:
         stubborn = "trap '' TERM; while :; do sleep 0.05; done"
         begun = time.monotonic()
-        with pytest.raises(TimedOut, match="may still be running"):
+        with pytest.raises(CommandTimeoutError, match="may still be running"):
             session.run(Shell(("sh", "-c", stubborn), deadline=1))
         assert time.monotonic() - begun < 2.5
         assert session.run(Shell(("echo", "still here"))).out == "still here\n"
@@ -193,7 +193,7 @@ def test_a_host_that_falls_silent_does_not_hold_us(sshd: Sshd):
         mine.start()
         try:
             begun = time.monotonic()
-            with pytest.raises(Interrupted):
+            with pytest.raises(UnknownOutcomeError):
                 session.run(Shell(("sleep", "30"), deadline=1))
             assert time.monotonic() - begun < 5
         finally:
@@ -207,8 +207,8 @@ def _signal_all(sshd: Sshd, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["KILL", "TERM", "SEGV"])
-def test_a_command_that_a_signal_ended_is_unknown(session: Session, name: str):
-    with pytest.raises(Interrupted, match=f"SIG{name}") as trouble:
+def test_a_command_that_a_signal_ended_is_unknown(session: SshSession, name: str):
+    with pytest.raises(UnknownOutcomeError, match=f"SIG{name}") as trouble:
         session.run(Shell(("sh", "-c", f"kill -{name} $$")))
     assert trouble.value.started is None
 
@@ -217,11 +217,11 @@ def test_a_connection_that_breaks_under_a_command_leaves_it_unknown(sshd: Sshd):
     with connected(sshd) as session:
         mine = threading.Thread(target=_break_when_busy, args=(sshd,))
         mine.start()
-        with pytest.raises(Interrupted) as trouble:
+        with pytest.raises(UnknownOutcomeError) as trouble:
             session.run(Shell(("sleep", "20")))
         mine.join()
     assert trouble.value.started is None
-    assert type(trouble.value) is Interrupted
+    assert type(trouble.value) is UnknownOutcomeError
 
 
 def _break_when_busy(sshd: Sshd) -> None:
@@ -232,16 +232,16 @@ def _break_when_busy(sshd: Sshd) -> None:
             os.kill(number, signal.SIGKILL)
 
 
-def test_a_transport_that_is_closed_under_a_command_leaves_it_unknown(session: Session):
+def test_a_transport_that_is_closed_under_a_command_leaves_it_unknown(session: SshSession):
     mine = threading.Timer(0.3, session.close)
     mine.start()
-    with pytest.raises(Interrupted, match="may or may not have run") as trouble:
+    with pytest.raises(UnknownOutcomeError, match="may or may not have run") as trouble:
         session.run(Shell(("sleep", "20")))
     mine.join()
     assert trouble.value.started is None
 
 
-def test_a_made_up_end_is_not_believed(session: Session):
+def test_a_made_up_end_is_not_believed(session: SshSession):
     forger = (
         "word=0123456789abcdef0123456789abcdef; echo $word begins; echo $word 0; "
         "echo $word begins >&2; echo $word 0 >&2; exit 5"
@@ -267,17 +267,19 @@ sleep 0.3; kill -9 $above
 """
 
 
-@pytest.mark.parametrize("mark", [None, Mark("f00d-5-1", 1)], ids=["", "marked"])
+@pytest.mark.parametrize("mark", [None, StepMarker("f00d-5-1", 1)], ids=["", "marked"])
 @pytest.mark.parametrize("stdin", ["", "some"])
 def test_a_program_finds_no_word_by_which_it_could_end_its_own_step(
-    sshd: Sshd, tmp_path: Path, mark: Mark | None, stdin: str
+    sshd: Sshd, tmp_path: Path, mark: StepMarker | None, stdin: str
 ):
     if mark is not None:
-        mark = replace(mark, run=f"f00d-{len(stdin)}-{os.getpid():x}", place=str(tmp_path / "m"))
+        mark = replace(
+            mark, run=f"f00d-{len(stdin)}-{os.getpid():x}", directory=str(tmp_path / "m")
+        )
     forger = tmp_path / "forger"
     forger.write_text(_FORGER.replace("~/.keyturn", str(tmp_path / "m")))
-    with connected(sshd) as session, pytest.raises(Interrupted) as trouble:
-        session.run(Shell(("sh", str(forger)), stdin=stdin, mark=mark))
+    with connected(sshd) as session, pytest.raises(UnknownOutcomeError) as trouble:
+        session.run(Shell(("sh", str(forger)), stdin=stdin, marker=mark))
     assert trouble.value.started is None
 
 
@@ -285,12 +287,12 @@ def test_an_account_that_may_not_run_commands_is_quoted():
     with ExitStack() as stack:
         strict = stack.enter_context(Sshd(options=["ForceCommand echo go away; exit 0"]))
         session = stack.enter_context(connected(strict))
-        with pytest.raises(Interrupted, match="go away"):
+        with pytest.raises(UnknownOutcomeError, match="go away"):
             session.run(Shell(("true",)))
 
 
-def test_output_without_end_is_cut_off_and_does_not_fill_our_memory(session: Session):
-    with most_memory() as mebibytes, pytest.raises(TooMuchOutput, match="64 MiB") as trouble:
+def test_output_without_end_is_cut_off_and_does_not_fill_our_memory(session: SshSession):
+    with most_memory() as mebibytes, pytest.raises(OutputLimitError, match="64 MiB") as trouble:
         session.run(Shell(("sh", "-c", "head -c 100000000 /dev/zero")))
     assert trouble.value.started is None
     assert mebibytes[-1] - mebibytes[0] < 40
@@ -352,26 +354,26 @@ def test_what_is_said_while_new_keys_are_agreed_reaches_the_right_command():
         assert [answer.out for answer in told] == lines
 
 
-@pytest.mark.parametrize("limit", ["OLDEST_SECONDS", "MOST_BYTES"])
+@pytest.mark.parametrize("limit", ["MAX_AGE_SECONDS", "MAX_BYTES"])
 def test_a_connection_whose_keys_have_served_for_long_is_followed_by_another(
     sshd: Sshd, monkeypatch: pytest.MonkeyPatch, limit: str
 ):
     """Before paramiko would ask for new keys itself, which may lose what is under way."""
-    assert stream.OLDEST_SECONDS <= 3600
-    assert stream.MOST_BYTES + 4 * Limits().output < Packetizer.REKEY_BYTES
-    sessions = Sessions(NOWHERE)
+    assert ssh_stream.MAX_AGE_SECONDS <= 3600
+    assert ssh_stream.MAX_BYTES + 4 * SshLimits().output < Packetizer.REKEY_BYTES
+    sessions = SshPool(NOWHERE)
     for _ in range(3):
         assert sessions.run(host_of(sshd), Shell(("true",))).status == 0
     assert sshd.accepted == 1
     with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
         slow = pool.submit(sessions.run, host_of(sshd), Shell(("sh", "-c", "sleep 1; echo done")))
         assert eventually(lambda: sshd.log().count("Starting session") == 4)
-        patch.setattr(stream, limit, 0)
+        patch.setattr(ssh_stream, limit, 0)
         assert sessions.run(host_of(sshd), Shell(("true",))).status == 0
         # What is under way goes on, over the old one, which ends with it.
         assert slow.result().out == "done\n"
     assert sshd.accepted == 2
-    assert sessions.open == 1
+    assert sessions.open_count == 1
     sessions.close()
 
 
@@ -380,13 +382,13 @@ def test_a_host_that_asks_whether_we_are_there_is_answered():
     with Sshd(options=options) as sshd, connected(sshd) as session:
         # Three times as long as it would wait for an answer.
         assert session.run(Shell(("sleep", "3.2"))).status == 0
-        assert session.alive
+        assert session.is_usable
 
 
-def test_a_host_that_hangs_up_is_noticed_without_a_command(session: Session, sshd: Sshd):
+def test_a_host_that_hangs_up_is_noticed_without_a_command(session: SshSession, sshd: Sshd):
     for process in set(sshd.processes()) - {sshd.pid}:
         os.kill(process, signal.SIGKILL)
-    assert eventually(lambda: not session.alive)
+    assert eventually(lambda: not session.is_usable)
 
 
 def test_connections_leave_neither_threads_nor_descriptors_behind(sshd: Sshd):
@@ -407,8 +409,8 @@ def test_connections_leave_neither_threads_nor_descriptors_behind(sshd: Sshd):
 # --- doors that do not open ---
 
 
-def refused(host: Host, limits: Limits | None = None) -> HostTrouble:
-    with pytest.raises(HostTrouble) as trouble:
+def refused(host: Host, limits: SshLimits | None = None) -> HostError:
+    with pytest.raises(HostError) as trouble:
         ssh.connect(host, NOWHERE, limits)
     assert trouble.value.started is False
     assert trouble.value.__suppress_context__ or trouble.value.__context__ is None
@@ -418,7 +420,7 @@ def refused(host: Host, limits: Limits | None = None) -> HostTrouble:
 def test_a_host_with_another_key_is_left_before_we_log_in(sshd: Sshd):
     host = host_of(sshd, host_key=HOST_KEY)
     trouble = refused(host)
-    assert type(trouble) is HostKeyMismatch
+    assert type(trouble) is HostKeyMismatchError
     assert host.fingerprint in str(trouble)
     assert host_of(sshd).fingerprint in str(trouble)
     assert eventually(lambda: sshd.processes() == [sshd.pid])
@@ -429,7 +431,7 @@ def test_a_host_with_another_key_is_left_before_we_log_in(sshd: Sshd):
 def test_a_login_would_have_left_its_trace_in_the_log(sshd: Sshd):
     stranger_key = make_key().write(sshd.directory / "stranger")
     trouble = refused(host_of(sshd, key=str(stranger_key)))
-    assert type(trouble) is LoginRefused
+    assert type(trouble) is LoginError
     assert eventually(lambda: "authenticating user" in sshd.log())
 
 
@@ -443,7 +445,7 @@ def test_a_host_that_wants_a_password_says_so():
     options = ["PubkeyAuthentication no", "PasswordAuthentication yes"]
     with Sshd(options=options) as sshd:
         trouble = refused(host_of(sshd))
-    assert type(trouble) is LoginRefused
+    assert type(trouble) is LoginError
     assert "it wants password" in str(trouble)
 
 
@@ -451,7 +453,7 @@ def test_a_host_that_wants_more_than_a_key_says_so():
     options = ["PasswordAuthentication yes", "AuthenticationMethods publickey,password"]
     with Sshd(options=options) as sshd:
         trouble = refused(host_of(sshd))
-    assert type(trouble) is LoginRefused
+    assert type(trouble) is LoginError
     assert "it wants password" in str(trouble)
 
 
@@ -467,7 +469,7 @@ def test_a_host_with_several_keys_shows_the_one_that_we_know(kind: str):
 def test_a_host_without_a_key_of_the_kind_that_we_know_is_a_mismatch():
     with Sshd(host_key_types=("ecdsa",)) as sshd:
         trouble = refused(host_of(sshd, host_key=HOST_KEY))
-        assert type(trouble) is HostKeyMismatch
+        assert type(trouble) is HostKeyMismatchError
         assert host_of(sshd).fingerprint in str(trouble)
 
 
@@ -482,7 +484,7 @@ def test_a_host_without_a_key_of_the_kind_that_we_know_is_a_mismatch():
 def test_weak_algorithms_are_not_spoken(option: str):
     with Sshd(options=[option]) as sshd:
         trouble = refused(host_of(sshd))
-    assert type(trouble) is WeakAlgorithms
+    assert type(trouble) is WeakAlgorithmsError
     assert "that we trust" in str(trouble)
 
 
@@ -490,12 +492,12 @@ def test_weak_algorithms_are_not_spoken(option: str):
 def test_it_is_our_list_that_keeps_weak_algorithms_out(
     option: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(transport, "REFUSED", {})
+    monkeypatch.setattr(ssh_transport, "REFUSED_ALGORITHMS", {})
     with Sshd(options=[option]) as sshd, connected(sshd) as session:
         assert session.run(Shell(("true",))).status == 0
 
 
-def test_sequence_numbers_start_anew_with_the_keys(session: Session):
+def test_sequence_numbers_start_anew_with_the_keys(session: SshSession):
     assert getattr(session.transport, "agreed_on_strict_kex")  # noqa: B009 - its stub lacks it
 
 
@@ -503,28 +505,32 @@ def test_nobody_there_is_said_so(tmp_path: Path):
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))  # held and not listening
         trouble = refused(_host_at(holder.getsockname()[1], tmp_path))
-    assert type(trouble) is Unreachable
+    assert type(trouble) is UnreachableError
     assert "refused the connection: sshd may not be running" in str(trouble)
 
 
 def test_a_host_that_accepts_and_never_speaks_is_said_so(tmp_path: Path):
     with ExitStack() as stack:
         trouble = refused(stranger(stack, tmp_path, None), QUICK)
-    assert type(trouble) is Unreachable
+    assert type(trouble) is UnreachableError
     assert "accepted the connection but never spoke SSH" in str(trouble)
 
 
 @pytest.mark.parametrize(
     ("says", "kind", "words"),
     [
-        (b"", TurnedAway, "hung up before it spoke SSH"),
-        (b"Exceeded MaxStartups\r\n", TurnedAway, "MaxStartups"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", Unreachable, "is no SSH server: it said 'HTTP/1.1"),
-        (b"\xff\xfe\x00garbage\n" * 3, Unreachable, "is no SSH server"),
-        (b"SSH-2.0-x\r\n", Unreachable, "hung up in the middle of the SSH handshake"),
-        (b"SSH-2.0-x\r\n" + b"\x00" * 700, Unreachable, "SSH"),
-        (b"SSH-1.5-old\r\n", WeakAlgorithms, "no SSH version that we trust"),
-        (b"x" * 10_000_000, Unreachable, "is no SSH server"),
+        (b"", HostBusyError, "hung up before it spoke SSH"),
+        (b"Exceeded MaxStartups\r\n", HostBusyError, "MaxStartups"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            UnreachableError,
+            "is no SSH server: it said 'HTTP/1.1",
+        ),
+        (b"\xff\xfe\x00garbage\n" * 3, UnreachableError, "is no SSH server"),
+        (b"SSH-2.0-x\r\n", UnreachableError, "hung up in the middle of the SSH handshake"),
+        (b"SSH-2.0-x\r\n" + b"\x00" * 700, UnreachableError, "SSH"),
+        (b"SSH-1.5-old\r\n", WeakAlgorithmsError, "no SSH version that we trust"),
+        (b"x" * 10_000_000, UnreachableError, "is no SSH server"),
     ],
 )
 def test_something_else_behind_the_port_is_said_so(
@@ -541,7 +547,7 @@ def test_a_name_that_dns_does_not_know_is_said_so(sshd: Sshd):
 
 
 def test_the_socket_sends_at_once_and_notices_a_dead_peer(sshd: Sshd):
-    with transport.dial(host_of(sshd), Limits()) as stream:
+    with ssh_transport.open_tcp_connection(host_of(sshd), SshLimits()) as stream:
         assert stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
         assert stream.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
@@ -552,7 +558,7 @@ def test_one_session_too_many_is_said_so():
         first = threading.Thread(target=session.run, args=(Shell(("sleep", "1")),))
         first.start()
         assert eventually(lambda: "Starting session" in sshd.log())
-        with pytest.raises(Unreachable, match="MaxSessions") as trouble:
+        with pytest.raises(UnreachableError, match="MaxSessions") as trouble:
             session.run(Shell(("true",)))
         assert trouble.value.started is False
         first.join()
@@ -564,13 +570,13 @@ def test_one_session_too_many_is_said_so():
 def test_a_key_that_others_can_read_is_not_used(sshd: Sshd):
     sshd.client_key.chmod(0o640)
     trouble = refused(host_of(sshd))
-    assert type(trouble) is NotSetUp
+    assert type(trouble) is SetupError
     assert f"chmod 600 {sshd.client_key}" in str(trouble)
 
 
 def test_a_key_that_is_missing_is_said_so(sshd: Sshd):
     trouble = refused(host_of(sshd, key=str(sshd.directory / "none")))
-    assert type(trouble) is NotSetUp
+    assert type(trouble) is SetupError
     assert "No such file" in str(trouble)
 
 
@@ -581,7 +587,7 @@ def test_a_key_with_a_passphrase_is_said_so(sshd: Sshd):
         capture_output=True,
     )
     trouble = refused(host_of(sshd))
-    assert type(trouble) is NotSetUp
+    assert type(trouble) is SetupError
     assert "passphrase" in str(trouble)
     assert "sesame" not in str(trouble)
 
@@ -589,7 +595,7 @@ def test_a_key_with_a_passphrase_is_said_so(sshd: Sshd):
 def test_a_file_that_holds_no_key_is_not_quoted(sshd: Sshd):
     sshd.client_key.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n")
     trouble = refused(host_of(sshd))
-    assert type(trouble) is NotSetUp
+    assert type(trouble) is SetupError
     assert "c2VjcmV0" not in str(trouble)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from connectors import switch
-from connectors.command import Answer, failure
-from connectors.switch import Lag, Member, Port, Vlan
-from connectors.trouble import NotUnderstood
+from connectors.command import Answer, find_failure
+from connectors.errors import ParseError
+from connectors.switch import Lag, LagMember, SwitchPort, Vlan
 
 ANSWERS = Path(__file__).parent / "answers" / "network"
 INVALID = "                    ^\n% Invalid input detected at '^' marker.\n"
@@ -21,8 +21,8 @@ def answer(name: str) -> str:
 def test_the_ports_of_a_cisco():
     ports = switch.parse_ports(answer("cisco-interfaces-status"))
     assert len(ports) == 16
-    assert ports[1] == Port("Gi1/0/2", "up", "AccessPoint", "8", "a-full", "a-1000")
-    assert ports[0] == Port("Gi1/0/1", "down", "", "1", "auto", "auto")
+    assert ports[1] == SwitchPort("Gi1/0/2", "up", "AccessPoint", "8", "a-full", "a-1000")
+    assert ports[0] == SwitchPort("Gi1/0/1", "down", "", "1", "auto", "auto")
     assert {port.state for port in ports} == {
         *("up", "down", "suspended", "err-disabled", "disabled", "monitoring")
     }
@@ -30,36 +30,36 @@ def test_the_ports_of_a_cisco():
 
 def test_the_ports_of_a_dell():
     ports = switch.parse_ports(answer("dell-interfaces-status"))
-    assert ports[1] == Port("g6", "up", duplex="Full", speed="100")
-    assert ports[3] == Port("g36", "down")
+    assert ports[1] == SwitchPort("g6", "up", duplex="Full", speed="100")
+    assert ports[3] == SwitchPort("g36", "down")
     assert len(ports) == 6
 
 
 def test_the_interfaces_of_frr():
     link0, lo, vrrp = switch.parse_ports(answer("frr-8.4-interfaces"))
-    assert lo == Port("lo", "up")
-    assert link0 == Port("link0", "up", note="10.81.0.2/24")
+    assert lo == SwitchPort("lo", "up")
+    assert link0 == SwitchPort("link0", "up", note="10.81.0.2/24")
     assert vrrp.name == "vrrp4-2-1"
 
 
 def test_the_aggregations_of_a_cisco():
     lags = switch.parse_lags(answer("cisco-etherchannel"))
-    assert [(lag.name, len(lag.bundled)) for lag in lags] == [
+    assert [(lag.name, len(lag.bundled_members)) for lag in lags] == [
         *(("Po1", 4), ("Po3", 2), ("Po7", 2), ("Po13", 1), ("Po14", 1), ("Po51", 2))
     ]
     assert lags[0].members == tuple(
-        Member(port, "bundled") for port in ("Te6/4", "Te3/5", "Te9/4", "Te5/5")
+        LagMember(port, "bundled") for port in ("Te6/4", "Te3/5", "Te9/4", "Te5/5")
     )
     (layer3,) = switch.parse_lags(answer("cisco-etherchannel-bndl"))
-    bundled = (Member("Te0/0/2", "bundled"), Member("Te0/0/3", "bundled"))
-    assert layer3 == Lag("Po10", up=True, protocol="LACP", members=bundled)
+    bundled = (LagMember("Te0/0/2", "bundled"), LagMember("Te0/0/3", "bundled"))
+    assert layer3 == Lag("Po10", is_up=True, protocol="LACP", members=bundled)
 
 
 def test_a_dell_counts_channels_that_are_not_there():
     text = answer("dell-interfaces-status")
     assert switch.parse_lags(text) == ()
     up = text.replace("--    Not Present", "--    Up", 1)
-    assert switch.parse_lags(up) == (Lag("ch1", up=True, protocol="", members=None),)
+    assert switch.parse_lags(up) == (Lag("ch1", is_up=True, protocol="", members=None),)
 
 
 def test_a_cisco_without_aggregations_says_so_in_its_own_words():
@@ -69,13 +69,13 @@ def test_a_cisco_without_aggregations_says_so_in_its_own_words():
 
 @pytest.mark.parametrize("name", ["port-channel1", "Po1", "po1", "1", "ch1", "Port-channel 1"])
 def test_one_aggregation_has_many_names(name: str):
-    found = switch.named(name, switch.parse_lags(answer("cisco-etherchannel")))
+    found = switch.find_lag(name, switch.parse_lags(answer("cisco-etherchannel")))
     assert found is not None
     assert found.name == "Po1"
 
 
 def test_an_aggregation_that_is_not_there_is_not_found():
-    assert switch.named("Po9", switch.parse_lags(answer("cisco-etherchannel"))) is None
+    assert switch.find_lag("Po9", switch.parse_lags(answer("cisco-etherchannel"))) is None
 
 
 def test_the_vlans_of_a_cisco():
@@ -103,7 +103,7 @@ STRANGE = (
 @pytest.mark.parametrize("text", STRANGE)
 def test_what_is_not_understood_is_never_taken_for_nothing(text: str):
     for parse in (switch.parse_ports, switch.parse_lags, switch.parse_vlans):
-        with pytest.raises(NotUnderstood):
+        with pytest.raises(ParseError):
             parse(text)
 
 
@@ -118,17 +118,17 @@ def test_what_is_not_understood_is_never_taken_for_nothing(text: str):
     ],
 )
 def test_an_answer_that_is_understood_in_part_is_not_understood(text: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         switch.parse_lags(text)
     if "Po1       ethchl" in text:
-        with pytest.raises(NotUnderstood):
+        with pytest.raises(ParseError):
             switch.parse_ports(text)
 
 
 def test_a_feature_that_is_lacking_is_said_in_words():
-    for query in (switch.ports(), switch.lags(), switch.vlans()):
+    for query in (switch.query_ports(), switch.query_lags(), switch.query_vlans()):
         assert "lacks the feature" in str(
-            failure(query.command, Answer(1, INVALID), frozenset({0}))
+            find_failure(query.command, Answer(1, INVALID), frozenset({0}))
         )
 
 
@@ -166,32 +166,36 @@ Po1(U)       LACP(a)    Et3/36/1(PG+)
 def test_an_answer_of_another_system_is_refused_with_its_name(
     parse: Callable[[str], object], text: str, system: str
 ):
-    with pytest.raises(NotUnderstood, match=f"It looks like {system}, and not like the platform"):
+    with pytest.raises(ParseError, match=f"It looks like {system}, and not like the platform"):
         parse(text)
 
 
 def test_a_command_that_nx_os_does_not_know_is_told_so():
     said = Answer(1, "                 ^\n% Invalid command at '^' marker.\n")
-    for query in (switch.ports(), switch.lags(), switch.vlans()):
-        assert "looks like Cisco NX-OS" in str(failure(query.command, said, frozenset({0})))
+    for query in (switch.query_ports(), switch.query_lags(), switch.query_vlans()):
+        assert "looks like Cisco NX-OS" in str(find_failure(query.command, said, frozenset({0})))
 
 
 def test_what_is_understood_looks_like_nothing_else():
-    with pytest.raises(NotUnderstood) as trouble:
+    with pytest.raises(ParseError) as trouble:
         switch.parse_lags(answer("cisco-vlan"))
     assert "looks like" not in str(trouble.value)
 
 
 def test_what_is_wrong_with_an_aggregation():
-    members = (Member("Gi0/1", "bundled"), Member("Gi0/2", "suspended"), Member("Gi0/3", "down"))
-    lag = Lag("Po1", up=True, protocol="LACP", members=members)
+    members = (
+        LagMember("Gi0/1", "bundled"),
+        LagMember("Gi0/2", "suspended"),
+        LagMember("Gi0/3", "down"),
+    )
+    lag = Lag("Po1", is_up=True, protocol="LACP", members=members)
     assert lag.findings == [
         "Gi0/2 is not bundled into Po1: suspended",
         "Gi0/3 is not bundled into Po1: down",
         "Po1 has one port only, Gi0/1: nothing spare",
     ]
-    assert Lag("Po1", up=True, protocol="", members=()).findings == [
+    assert Lag("Po1", is_up=True, protocol="", members=()).findings == [
         "Po1 has no port that is bundled: nothing goes through it"
     ]
-    assert Lag("Po1", up=False, protocol="", members=members).findings == ["Po1 is down"]
-    assert Lag("ch1", up=True, protocol="", members=None).findings == []
+    assert Lag("Po1", is_up=False, protocol="", members=members).findings == ["Po1 is down"]
+    assert Lag("ch1", is_up=True, protocol="", members=None).findings == []

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from connectors import systemd
-from connectors.command import Answer, failure
+from connectors.command import Answer, find_failure
+from connectors.errors import ParseError
 from connectors.systemd import (
-    Configuration,
+    ConfigurationTest,
     Service,
     parse_clock,
     parse_configuration,
     parse_service,
     parse_services,
 )
-from connectors.trouble import NotUnderstood
 
 ANSWERS = Path(__file__).parent / "answers" / "systemd"
 
@@ -28,17 +28,17 @@ def test_a_running_service_is_understood():
     assert recorded("running") == Service(
         name="web.service",
         description="Our web server",
-        load="loaded",
-        active="active",
-        sub="running",
+        load_state="loaded",
+        active_state="active",
+        sub_state="running",
         result="success",
         started_at=datetime(2026, 11, 21, 11, 47, 9, tzinfo=UTC),
         pid=53,
-        restarts=0,
-        memory=258048,
-        by_hand=True,
-        outdated=False,
-        dragged=("worker.service", "part.service"),
+        restart_count=0,
+        memory_bytes=258048,
+        is_manual=True,
+        needs_reload=False,
+        dependents=("worker.service", "part.service"),
     )
 
 
@@ -54,8 +54,13 @@ def test_a_running_service_is_understood():
 )
 def test_every_state_is_told_apart(name: str, service: str, load: str, active: str, sub: str):
     found = recorded(name)
-    assert (found.name, found.load, found.active, found.sub) == (service, load, active, sub)
-    assert not found.running
+    assert (found.name, found.load_state, found.active_state, found.sub_state) == (
+        service,
+        load,
+        active,
+        sub,
+    )
+    assert not found.is_running
 
 
 def test_services_are_listed_by_the_names_that_people_type():
@@ -70,7 +75,7 @@ def test_services_are_listed_by_the_names_that_people_type():
 
 @pytest.mark.parametrize("answer", ["cron.service\n", "garbage of four words\n"])
 def test_services_that_are_not_understood_are_never_none(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_services(answer)
 
 
@@ -79,16 +84,16 @@ def test_an_alias_is_known_by_the_services_own_name():
 
 
 def test_what_people_may_not_restart_and_what_was_edited_is_known():
-    assert not recorded("not-by-hand").by_hand
-    assert recorded("edited").outdated
+    assert not recorded("not-by-hand").is_manual
+    assert recorded("edited").needs_reload
     assert recorded("stopped").started_at is None
 
 
 def test_memory_that_nobody_counts_is_not_a_number():
     whole = (ANSWERS / "running.txt").read_text()
-    assert recorded("stopped").memory is None
+    assert recorded("stopped").memory_bytes is None
     old = whole.replace("MemoryCurrent=258048", "MemoryCurrent=18446744073709551615")
-    assert parse_service(old).memory is None
+    assert parse_service(old).memory_bytes is None
 
 
 @pytest.mark.parametrize(
@@ -103,7 +108,7 @@ def test_memory_that_nobody_counts_is_not_a_number():
     ],
 )
 def test_what_is_no_service_is_never_taken_for_one(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_service(answer)
 
 
@@ -114,32 +119,32 @@ def test_the_hosts_clock_is_read_in_seconds():
     # As dates say it that know no fractions.
     assert parse_clock("1795261629.%N\n").microsecond == 0
     for answer in ("", "Sat Nov 21", "-5\n", "1\n2\n"):
-        with pytest.raises(NotUnderstood):
+        with pytest.raises(ParseError):
             parse_clock(answer)
 
 
 def test_a_number_is_a_service_and_not_a_job():
-    assert systemd.restart("1234").words[4] == "1234.service"
-    assert systemd.restart("web.service").words[4] == "web.service"
-    assert systemd.restart("web").root
+    assert systemd.restart_service("1234").words[4] == "1234.service"
+    assert systemd.restart_service("web.service").words[4] == "web.service"
+    assert systemd.restart_service("web").root
 
 
 @pytest.mark.parametrize(
     ("said", "found"),
     [
-        ("passes\n", Configuration()),
-        ("no haproxy\n", Configuration(untested="there is no program haproxy")),
-        ("fails\n[ALERT] a\n[ALERT] b\n", Configuration(trouble="[ALERT] a\n[ALERT] b")),
-        ("fails\n", Configuration(trouble="it fails without a word")),
+        ("passes\n", ConfigurationTest()),
+        ("no haproxy\n", ConfigurationTest(untested_reason="there is no program haproxy")),
+        ("fails\n[ALERT] a\n[ALERT] b\n", ConfigurationTest(error="[ALERT] a\n[ALERT] b")),
+        ("fails\n", ConfigurationTest(error="it fails without a word")),
     ],
 )
-def test_the_test_of_a_configuration_is_understood(said: str, found: Configuration):
+def test_the_test_of_a_configuration_is_understood(said: str, found: ConfigurationTest):
     assert parse_configuration(said) == found
 
 
 @pytest.mark.parametrize("said", ["", "passes\nand more\n", "no a b\n", "sh: 1: x\n"])
 def test_what_is_no_test_of_a_configuration_is_never_taken_for_one(said: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_configuration(said)
 
 
@@ -172,4 +177,6 @@ def test_what_is_no_test_of_a_configuration_is_never_taken_for_one(said: str):
     ],
 )
 def test_known_errors_say_what_to_do(said: str, means: str):
-    assert means in str(failure(systemd.restart("web"), Answer(1, "", said), frozenset({0})))
+    assert means in str(
+        find_failure(systemd.restart_service("web"), Answer(1, "", said), frozenset({0}))
+    )

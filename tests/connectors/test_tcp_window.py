@@ -2,27 +2,27 @@ from pathlib import Path
 
 import pytest
 
+from connectors.errors import ParseError
 from connectors.tcp_window import (
-    Link,
-    Settings,
-    parse_link,
+    PeerRoute,
+    TcpSettings,
     parse_round_trip,
+    parse_route,
     parse_settings,
 )
-from connectors.trouble import NotUnderstood
 
 ANSWERS = Path(__file__).parent / "answers" / "tcp_window"
 SETTINGS = (ANSWERS / "settings.txt").read_text()
 
 
 def test_the_settings_are_understood():
-    assert parse_settings(SETTINGS) == Settings(
+    assert parse_settings(SETTINGS) == TcpSettings(
         scaling=True,
         moderation=True,
         timestamps=True,
         congestion="bbr",
-        receive=33554432,
-        send=4194304,
+        receive_buffer=33554432,
+        send_buffer=4194304,
     )
 
 
@@ -34,9 +34,9 @@ def test_half_of_a_buffer_is_window_and_without_scaling_64_kib():
 
 
 def test_a_card_that_knows_no_speed_has_none():
-    assert parse_link((ANSWERS / "link-loopback.txt").read_text()) == Link("lo", None)
-    assert parse_link("eth0\n10000\n") == Link("eth0", 10000)
-    assert parse_link("eth0\n4294967295\n") == Link("eth0", None)
+    assert parse_route((ANSWERS / "link-loopback.txt").read_text()) == PeerRoute("lo", None)
+    assert parse_route("eth0\n10000\n") == PeerRoute("eth0", 10000)
+    assert parse_route("eth0\n4294967295\n") == PeerRoute("eth0", None)
 
 
 def test_the_shortest_round_trip_counts():
@@ -52,15 +52,15 @@ def test_the_shortest_round_trip_counts():
         (parse_settings, SETTINGS.replace("tcp_rmem", "tcp_other")),
         (parse_settings, SETTINGS.replace("window_scaling = 1", "window_scaling = yes")),
         (parse_settings, SETTINGS.replace("4096\t131072\t33554432", "4096")),
-        (parse_link, ""),
-        (parse_link, "eth0\n"),
-        (parse_link, "\n1000\n"),
-        (parse_link, "eth0\nfast\n"),
+        (parse_route, ""),
+        (parse_route, "eth0\n"),
+        (parse_route, "\n1000\n"),
+        (parse_route, "eth0\nfast\n"),
         (parse_round_trip, ""),
         (parse_round_trip, "5 packets transmitted, 3 received\n"),
     ],
 )
 def test_anything_else_is_not_understood(parse: object, answer: str):
     assert callable(parse)
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse(answer)

@@ -8,7 +8,7 @@ import pytest
 
 from connectors import uptime
 from connectors.command import Shell
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
 from connectors.uptime import Uptime, parse_uptime
 
 PLAIN = (Path(__file__).parent / "answers" / "uptime" / "plain.txt").read_text()
@@ -25,12 +25,12 @@ def _with(file: str, text: str) -> str:
 def test_packages_that_ask_for_a_restart_are_told_once():
     asked = _with("/run/reboot-required", "*** System restart required ***\n")
     named = f"{asked}\n==> /run/reboot-required.pkgs <==\nlibc6\nlinux-base\nlibc6\n"
-    assert parse_uptime(named).reboot_for == ("libc6", "linux-base")
-    assert parse_uptime(asked).reboot_for == ()
+    assert parse_uptime(named).reboot_packages == ("libc6", "linux-base")
+    assert parse_uptime(asked).reboot_packages == ()
 
 
 def test_a_restart_is_asked_for_by_an_empty_file_too():
-    assert parse_uptime(_with("/run/reboot-required", "")).reboot_for == ()
+    assert parse_uptime(_with("/run/reboot-required", "")).reboot_packages == ()
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_container_that_does_not_tell_its_cores_tells_the_rest():
 def test_this_machine_tells_it_with_each_program_that_a_host_may_have(program: tuple[str, ...]):
     if shutil.which(program[0]) is None:
         pytest.skip(f"{program[0]} is not installed")
-    query = uptime.uptime()
+    query = uptime.query_uptime()
     assert isinstance(query.command, Shell)
     said = subprocess.run(
         (*program, *query.command.words[1:]), capture_output=True, text=True, check=False
@@ -73,5 +73,5 @@ def test_this_machine_tells_it_with_each_program_that_a_host_may_have(program: t
     ],
 )
 def test_anything_else_is_not_taken_for_it(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_uptime(answer)

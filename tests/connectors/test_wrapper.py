@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.command import Answer, Shell
-from connectors.trouble import Interrupted, NotSetUp, TimedOut
-from connectors.wrapper import Kept, Wrapped
+from connectors.errors import CommandTimeoutError, SetupError, UnknownOutcomeError
+from connectors.wrapper import StreamBuffer, WrappedCommand
 
 SHELLS = [name for name in ("sh", "dash", "bash", "zsh", "tcsh", "fish") if shutil.which(name)]
 NASTY = [
@@ -85,9 +85,9 @@ _CLEAN = st.characters(exclude_categories=["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "
 WORDS = st.lists(st.text(_CLEAN, max_size=30), min_size=1, max_size=60)
 
 
-def _answered_by(shell: str, command: Shell, **environment: str) -> tuple[Answer, Wrapped]:
+def _answered_by(shell: str, command: Shell, **environment: str) -> tuple[Answer, WrappedCommand]:
     """Run a command as sshd would with that login shell."""
-    wrapped = Wrapped(command)
+    wrapped = WrappedCommand(command)
     ended = subprocess.run(
         [shell, "-c", wrapped.line],
         input=wrapped.word_line + command.stdin.encode(),
@@ -98,7 +98,7 @@ def _answered_by(shell: str, command: Shell, **environment: str) -> tuple[Answer
     )
     wrapped.out.add(ended.stdout)
     wrapped.err.add(ended.stderr)
-    return wrapped.answer(seconds=0), wrapped
+    return wrapped.read_answer(seconds=0), wrapped
 
 
 def _words_seen_by(shell: str, words: list[str]) -> list[str]:
@@ -119,7 +119,7 @@ def test_no_clean_word_means_anything_to_any_shell(shell: str, words: list[str])
 
 
 def test_quoting_is_what_keeps_a_word_from_being_a_command():
-    wrapped = Wrapped(Shell(("echo", "a;echo b")))
+    wrapped = WrappedCommand(Shell(("echo", "a;echo b")))
     unquoted = wrapped.line.replace("'a;echo b'", "a;echo b")
     assert unquoted != wrapped.line
     said = subprocess.run(
@@ -174,7 +174,7 @@ def test_a_host_without_logger_runs_the_command_all_the_same(tmp_path: Path):
     for program in ("timeout", "cat"):
         (tmp_path / program).symlink_to(f"/usr/bin/{program}")
     (tmp_path / "sh").symlink_to("/bin/sh")
-    wrapped = Wrapped(Shell(("cat",), stdin="mine\n", note="run 1 step 2"))
+    wrapped = WrappedCommand(Shell(("cat",), stdin="mine\n", note="run 1 step 2"))
     # The script adds directories of its own to PATH: where they are, so is logger.
     line = wrapped.line.replace("/usr/local/sbin:/usr/sbin:/sbin", "/nowhere")
     ended = subprocess.run(
@@ -186,7 +186,7 @@ def test_a_host_without_logger_runs_the_command_all_the_same(tmp_path: Path):
     )
     wrapped.out.add(ended.stdout)
     wrapped.err.add(ended.stderr)
-    assert wrapped.answer(seconds=0) == Answer(0, "mine\n")
+    assert wrapped.read_answer(seconds=0) == Answer(0, "mine\n")
 
 
 def test_without_a_note_the_hosts_log_hears_nothing(tmp_path: Path):
@@ -201,7 +201,7 @@ def test_programs_speak_english_to_us():
 
 def test_a_host_without_timeout_is_told_apart_and_runs_nothing(tmp_path: Path):
     shutil.copy("/bin/sh", tmp_path / "sh")
-    wrapped = Wrapped(Shell(("touch", str(tmp_path / "canary"))))
+    wrapped = WrappedCommand(Shell(("touch", str(tmp_path / "canary"))))
     line = wrapped.line.replace(":/usr/local/sbin:/usr/sbin:/sbin", "")
     ended = subprocess.run(
         ["/bin/sh", "-c", line],
@@ -212,16 +212,16 @@ def test_a_host_without_timeout_is_told_apart_and_runs_nothing(tmp_path: Path):
     )
     wrapped.out.add(ended.stdout)
     wrapped.err.add(ended.stderr)
-    with pytest.raises(NotSetUp, match="install coreutils"):
-        wrapped.answer(seconds=0)
+    with pytest.raises(SetupError, match="install coreutils"):
+        wrapped.read_answer(seconds=0)
     assert not (tmp_path / "canary").exists()
 
 
 # --- reading ---
 
 
-def _heard(out: bytes, err: bytes, deadline: int = 30) -> Wrapped:
-    wrapped = Wrapped(Shell(("x",), deadline=deadline), "f00d")
+def _heard(out: bytes, err: bytes, deadline: int = 30) -> WrappedCommand:
+    wrapped = WrappedCommand(Shell(("x",), deadline=deadline), "f00d")
     wrapped.out.add(out)
     wrapped.err.add(err)
     return wrapped
@@ -242,16 +242,16 @@ def _heard(out: bytes, err: bytes, deadline: int = 30) -> Wrapped:
 )
 def test_output_that_was_cut_off_or_made_up_is_never_an_answer(out: bytes, err: bytes):
     wrapped = _heard(out, err)
-    assert not wrapped.ended
-    with pytest.raises(Interrupted) as trouble:
-        wrapped.answer(seconds=1)
+    assert not wrapped.has_ended
+    with pytest.raises(UnknownOutcomeError) as trouble:
+        wrapped.read_answer(seconds=1)
     assert trouble.value.started is None
 
 
 def test_whole_output_is_an_answer():
     wrapped = _heard(b"f00d begins\nall fine\nf00d 0\n", b"f00d begins\nf00d 0\n")
-    assert wrapped.ended
-    assert wrapped.answer(seconds=1) == Answer(0, "all fine\n", "")
+    assert wrapped.has_ended
+    assert wrapped.read_answer(seconds=1) == Answer(0, "all fine\n", "")
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
@@ -259,32 +259,32 @@ def test_whatever_is_said_between_first_and_last_word_is_kept(out: bytes, err: b
     wrapped = _heard(
         b"f00d begins\n" + out + b"f00d 0\n", b"noise\nf00d begins\n" + err + b"f00d 0\n"
     )
-    answer = wrapped.answer(seconds=1)
+    answer = wrapped.read_answer(seconds=1)
     assert answer.out == out.decode("utf-8", "backslashreplace")
     assert answer.err == err.decode("utf-8", "backslashreplace")
 
 
 def test_a_login_that_chats_is_not_taken_for_the_answer():
     wrapped = _heard(b"Welcome!\nf00d begins\n5\nf00d 0\n", b"motd\nf00d begins\nf00d 0\n")
-    assert wrapped.answer(seconds=1) == Answer(0, "5\n", "")
+    assert wrapped.read_answer(seconds=1) == Answer(0, "5\n", "")
 
 
 def test_a_login_shell_that_refuses_is_quoted():
     wrapped = _heard(b"This account is currently not available.\n", b"")
-    with pytest.raises(Interrupted, match="This account is currently not available"):
-        wrapped.answer(seconds=0)
+    with pytest.raises(UnknownOutcomeError, match="This account is currently not available"):
+        wrapped.read_answer(seconds=0)
 
 
 @pytest.mark.parametrize("status", [124, 137])
 def test_a_command_that_was_out_of_time_timed_out(status: int):
     end = f"f00d begins\nf00d {status}\n".encode()
-    with pytest.raises(TimedOut, match="after 9 s"):
-        _heard(end, end, deadline=9).answer(seconds=9.01)
+    with pytest.raises(CommandTimeoutError, match="after 9 s"):
+        _heard(end, end, deadline=9).read_answer(seconds=9.01)
 
 
 def test_a_status_124_with_time_left_is_the_programs_own():
     end = b"f00d begins\nf00d 124\n"
-    assert _heard(end, end, deadline=9).answer(seconds=8).status == 124
+    assert _heard(end, end, deadline=9).read_answer(seconds=8).status == 124
 
 
 @pytest.mark.parametrize(
@@ -292,10 +292,10 @@ def test_a_status_124_with_time_left_is_the_programs_own():
 )
 def test_a_command_that_a_signal_ended_is_unknown_and_not_failed(status: int, name: str):
     end = f"f00d begins\nf00d {status}\n".encode()
-    with pytest.raises(Interrupted, match=name) as trouble:
-        _heard(end, end).answer(seconds=0)
+    with pytest.raises(UnknownOutcomeError, match=name) as trouble:
+        _heard(end, end).read_answer(seconds=0)
     assert trouble.value.started is None
-    assert not isinstance(trouble.value, TimedOut)
+    assert not isinstance(trouble.value, CommandTimeoutError)
 
 
 # --- what is kept ---
@@ -303,10 +303,10 @@ def test_a_command_that_a_signal_ended_is_unknown_and_not_failed(status: int, na
 
 def test_of_long_output_the_beginning_and_the_end_are_kept_and_the_gap_is_named():
     mebibyte = 1024 * 1024
-    kept = Kept()
+    kept = StreamBuffer()
     for letter in (b"a", b"b", b"c", b"d", b"e", b"f", b"g"):
         kept.add(letter * mebibyte)
-    said, left_out = kept.after(b"")
+    said, left_out = kept.read_after(b"")
     assert left_out == 3 * mebibyte
     gap = f"\n[… {left_out} bytes are left out here …]\n".encode()
     assert said == b"".join([letter * mebibyte for letter in (b"a", b"b", b"c")]) + gap + (
@@ -316,28 +316,28 @@ def test_of_long_output_the_beginning_and_the_end_are_kept_and_the_gap_is_named(
 
 @given(st.lists(st.integers(0, 40), max_size=40))
 def test_output_below_the_limit_is_kept_whole_however_it_comes(sizes: list[int]):
-    kept = Kept()
+    kept = StreamBuffer()
     whole = b""
     for number, size in enumerate(sizes):
         kept.add(bytes([number]) * size)
         whole += bytes([number]) * size
-    assert kept.after(b"")[0] == whole
+    assert kept.read_after(b"")[0] == whole
 
 
 def test_an_end_that_lies_across_the_seam_is_seen():
     room = 3 * 1024 * 1024
-    wrapped = Wrapped(Shell(("x",)), "f00d")
+    wrapped = WrappedCommand(Shell(("x",)), "f00d")
     wrapped.err.add(b"f00d begins\nf00d 0\n")
     wrapped.out.add(b"f00d begins\n")
     wrapped.out.add(b"x" * (room - 12 - 3) + b"f00d 0\n")
-    assert wrapped.ended
-    answer = wrapped.answer(seconds=0)
-    assert (len(answer.out), answer.left_out) == (room - 15, 0)
+    assert wrapped.has_ended
+    answer = wrapped.read_answer(seconds=0)
+    assert (len(answer.out), answer.omitted_bytes) == (room - 15, 0)
 
 
 @pytest.mark.parametrize("stdin", ["", "some"])
 def test_the_script_holds_nothing_that_some_shell_reads_differently(stdin: str):
-    line = Wrapped(Shell(("x",), stdin=stdin)).line
+    line = WrappedCommand(Shell(("x",), stdin=stdin)).line
     script = line.removeprefix("sh -c '").partition("' keyturn ")[0]
     assert "begins" in script
     assert not set("'\\!\n") & set(script)
@@ -345,7 +345,7 @@ def test_the_script_holds_nothing_that_some_shell_reads_differently(stdin: str):
 
 def test_a_command_without_stdin_reads_nothing_and_one_with_stdin_is_heard_out():
     assert _answered_by("sh", Shell(("cat",)))[0].out == ""
-    unheard = Wrapped(Shell(("true",), stdin="x"))
+    unheard = WrappedCommand(Shell(("true",), stdin="x"))
     ended = subprocess.Popen(
         ["sh", "-c", unheard.line],
         stdin=subprocess.PIPE,

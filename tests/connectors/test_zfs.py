@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from connectors import zfs
-from connectors.command import Answer, Command, Shell, failure
-from connectors.trouble import CommandFailed, NotUnderstood
-from connectors.zfs import Load, Space, Traffic
+from connectors.command import Answer, Command, Shell, find_failure
+from connectors.errors import CommandError, ParseError
+from connectors.zfs import DeviceTraffic, LoadAverage, PoolSpace
 from tests.connectors.test_zpool_json import NOW, document
 from tests.connectors.test_zpool_text import recorded
 from tests.fakes import ScriptedFleet
@@ -16,51 +16,49 @@ from tests.runbooks.nas import nas
 
 
 def judged(command: Command, answer: Answer) -> str:
-    return str(failure(command, answer, frozenset({0})) or "done")
+    return str(find_failure(command, answer, frozenset({0})) or "done")
 
 
 def test_a_new_zfs_is_asked_once_and_its_clock_comes_along():
-    fleet = ScriptedFleet({("nas1", zfs.exact_status().command): json.dumps(document())})
-    storage = zfs.storage(fleet.ask, "nas1")
-    assert storage.now == datetime.fromtimestamp(NOW, UTC)
+    fleet = ScriptedFleet({("nas1", zfs.query_json_status().command): json.dumps(document())})
+    storage = zfs.read_storage(fleet.run_query, "nas1")
+    assert storage.host_time == datetime.fromtimestamp(NOW, UTC)
     assert storage.can_pause
     assert len(fleet.asked) == 1
 
 
 def test_a_document_that_is_not_understood_leaves_the_text():
     fleet = nas("2.1-several")
-    fleet.script("nas1", zfs.exact_status().command, '{"output_version": {}}')
-    assert len(zfs.storage(fleet.ask, "nas1").pools) == 3
+    fleet.script("nas1", zfs.query_json_status().command, '{"output_version": {}}')
+    assert len(zfs.read_storage(fleet.run_query, "nas1").pools) == 3
 
 
 def test_an_older_zfs_is_asked_for_text_with_whole_paths():
     fleet = nas("2.1-several")
-    storage = zfs.storage(fleet.ask, "nas1")
+    storage = zfs.read_storage(fleet.run_query, "nas1")
     assert [pool.name for pool in storage.pools] == ["tank", "tank.a-b_c:1", "tank2"]
-    assert storage.now == datetime.fromisoformat("2026-11-21 08:30:00")
+    assert storage.host_time == datetime.fromisoformat("2026-11-21 08:30:00")
     assert storage.can_pause
 
 
 def test_zfs_fuse_is_asked_in_its_own_words():
-    storage = zfs.storage(nas("fuse-running").ask, "nas1")
+    storage = zfs.read_storage(nas("fuse-running").run_query, "nas1")
     assert [pool.name for pool in storage.pools] == ["tank"]
     assert not storage.can_pause
 
 
 def test_a_zfs_that_is_not_there_is_not_taken_for_an_old_one():
     gone = Answer(1, "", "The ZFS modules are not loaded.\nTry running '/sbin/modprobe zfs'\n")
-    fleet = ScriptedFleet({("nas1", zfs.exact_status().command): gone})
-    with pytest.raises(CommandFailed, match="kernel module is not loaded"):
-        zfs.storage(fleet.ask, "nas1")
+    fleet = ScriptedFleet({("nas1", zfs.query_json_status().command): gone})
+    with pytest.raises(CommandError, match="kernel module is not loaded"):
+        zfs.read_storage(fleet.run_query, "nas1")
     assert len(fleet.asked) == 1
 
 
 def test_a_pool_that_is_not_there_is_told_with_those_that_are():
-    storage = zfs.storage(nas("2.1-several").ask, "nas1")
-    with pytest.raises(
-        CommandFailed, match=r"no pool tanc; its pools: tank, tank\.a-b_c:1, tank2"
-    ):
-        zfs.pick("tanc", storage)
+    storage = zfs.read_storage(nas("2.1-several").run_query, "nas1")
+    with pytest.raises(CommandError, match=r"no pool tanc; its pools: tank, tank\.a-b_c:1, tank2"):
+        zfs.find_pool("tanc", storage)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +67,9 @@ def test_a_pool_that_is_not_there_is_told_with_those_that_are():
         (zfs.start_scrub("tank"), "zpool scrub tank"),
         (zfs.stop_scrub("tank"), "zpool scrub -s tank"),
         (zfs.pause_scrub("tank"), "zpool scrub -p tank"),
-        (zfs.traffic("tank", 5).command, "zpool iostat -v tank 5 2"),
-        (zfs.traffic("", 5).command, "zpool iostat -v 5 2"),
-        (zfs.clock().command, "date '+%Y-%m-%d %H:%M:%S'"),
+        (zfs.query_traffic("tank", 5).command, "zpool iostat -v tank 5 2"),
+        (zfs.query_traffic("", 5).command, "zpool iostat -v 5 2"),
+        (zfs.query_clock().command, "date '+%Y-%m-%d %H:%M:%S'"),
     ],
 )
 def test_what_is_said(command: Command, words: str):
@@ -93,7 +91,7 @@ def test_every_order_needs_root_and_has_its_deadline():
 
 
 def test_traffic_is_waited_for_as_long_as_it_is_watched():
-    command = zfs.traffic("tank", 60).command
+    command = zfs.query_traffic("tank", 60).command
     assert isinstance(command, Shell)
     assert command.deadline > 60
 
@@ -136,8 +134,8 @@ def test_known_troubles_are_explained(status: int, said: str, meaning: str):
 
 def test_space_is_understood():
     assert zfs.parse_spaces(recorded("fuse-list")) == (
-        Space("other", "123M", "544K", "122M", 0, "ONLINE"),
-        Space("tank", "123M", "61.0M", "62.0M", 49, "ONLINE"),
+        PoolSpace("other", "123M", "544K", "122M", 0, "ONLINE"),
+        PoolSpace("tank", "123M", "61.0M", "62.0M", 49, "ONLINE"),
     )
     (faulted,) = zfs.parse_spaces("tank\t-\t-\t-\t-\tFAULTED\n")
     assert faulted.capacity is None
@@ -146,21 +144,21 @@ def test_space_is_understood():
 
 @pytest.mark.parametrize("answer", ["tank", "tank\t1G\t1G\t0\t1%\n", "tank 1G 1G 0 1% ONLINE"])
 def test_space_that_is_not_understood_is_an_error(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         zfs.parse_spaces(answer)
 
 
 def test_load_is_understood():
-    assert zfs.parse_load("4.38 5.94 3.57 22/390 11660\n") == Load(4.38, 5.94, 3.57)
+    assert zfs.parse_load("4.38 5.94 3.57 22/390 11660\n") == LoadAverage(4.38, 5.94, 3.57)
     for answer in ("", "1.0 2.0", "a b c d e"):
-        with pytest.raises(NotUnderstood):
+        with pytest.raises(ParseError):
             zfs.parse_load(answer)
 
 
 def test_of_two_samples_only_the_one_that_was_watched_is_told():
     traffic = zfs.parse_traffic(recorded("fuse-iostat"))
-    assert traffic[0] == Traffic("other", 0, 0, 0, 0, 0)
-    assert traffic[2] == Traffic("tank", 0, 243, 3779, 974 * 1024, 75_707_187)
+    assert traffic[0] == DeviceTraffic("other", 0, 0, 0, 0, 0)
+    assert traffic[2] == DeviceTraffic("tank", 0, 243, 3779, 974 * 1024, 75_707_187)
     assert [(each.depth, each.name) for each in traffic[2:]] == [
         (0, "tank"),
         (1, "mirror"),
@@ -183,16 +181,16 @@ def test_a_pool_may_be_called_pool_and_headings_of_groups_are_no_devices():
     )
     names = [each.name for each in zfs.parse_traffic(sample + sample)]
     assert names == ["pool", "sda1", "sdb1"]
-    with pytest.raises(NotUnderstood, match="cut off"):
+    with pytest.raises(ParseError, match="cut off"):
         zfs.parse_traffic(sample)
 
 
 @pytest.mark.parametrize("answer", ["usage:\n", "tank 1 2 3 4 5 6\ntank 1 2 3 4 5 fast\n"])
 def test_traffic_that_is_not_understood_is_an_error(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         zfs.parse_traffic(answer)
 
 
 def test_a_clock_that_is_not_understood_is_an_error():
-    with pytest.raises(NotUnderstood):
-        zfs.clock().parse("half past nine\n")
+    with pytest.raises(ParseError):
+        zfs.query_clock().parse("half past nine\n")

@@ -3,8 +3,8 @@
 import pytest
 
 from connectors.command import Answer
-from connectors.trouble import NotUnderstood
-from connectors.zfs_disks import disks, file_systems, layers
+from connectors.errors import ParseError
+from connectors.zfs_disks import query_file_systems, query_layers, read_disks
 from connectors.zpool import Pool, Vdev
 from tests.fakes import ScriptedFleet
 
@@ -16,46 +16,50 @@ def pool(*names: str) -> Pool:
 def test_partitions_and_volumes_are_followed_down_to_the_disks():
     # As lsblk 2.38 prints a volume on a RAID of two partitions.
     below = "/dev/mapper/vg-tank\n/dev/md0\n/dev/sda2\n/dev/sda\n/dev/sdb2\n/dev/sdb\n"
-    fleet = ScriptedFleet({("nas1", layers(["/dev/dm-0"]).command): below})
-    assert {"/dev/sda", "/dev/sdb"} < disks(fleet.ask, "nas1", pool("/dev/dm-0"))
+    fleet = ScriptedFleet({("nas1", query_layers(["/dev/dm-0"]).command): below})
+    assert {"/dev/sda", "/dev/sdb"} < read_disks(fleet.run_query, "nas1", pool("/dev/dm-0"))
 
 
 def test_a_short_name_stands_for_a_device():
-    fleet = ScriptedFleet({("nas1", layers(["/dev/sdb"]).command): "/dev/sdb\n"})
-    assert disks(fleet.ask, "nas1", pool("sdb")) == {"/dev/sdb"}
+    fleet = ScriptedFleet({("nas1", query_layers(["/dev/sdb"]).command): "/dev/sdb\n"})
+    assert read_disks(fleet.run_query, "nas1", pool("sdb")) == {"/dev/sdb"}
 
 
 def test_a_device_that_lsblk_does_not_know_stands_for_itself():
     unknown = Answer(64, "/dev/sdb\n", "lsblk: /dev/odd: not a block device\n")
-    fleet = ScriptedFleet({("nas1", layers(["/dev/sdb", "/dev/odd"]).command): unknown})
-    assert disks(fleet.ask, "nas1", pool("sdb", "odd")) == {"/dev/sdb", "/dev/odd"}
+    fleet = ScriptedFleet({("nas1", query_layers(["/dev/sdb", "/dev/odd"]).command): unknown})
+    assert read_disks(fleet.run_query, "nas1", pool("sdb", "odd")) == {"/dev/sdb", "/dev/odd"}
 
 
 def test_files_lie_on_the_disk_of_their_file_system():
     fleet = ScriptedFleet(
         {
-            ("nas1", file_systems(["/srv/d0"]).command): "Filesystem\n/dev/vda1\n",
-            ("nas1", layers(["/dev/vda1"]).command): "/dev/vda1\n/dev/vda\n",
+            ("nas1", query_file_systems(["/srv/d0"]).command): "Filesystem\n/dev/vda1\n",
+            ("nas1", query_layers(["/dev/vda1"]).command): "/dev/vda1\n/dev/vda\n",
         }
     )
-    assert disks(fleet.ask, "nas1", pool("/srv/d0")) == {"/srv/d0", "/dev/vda1", "/dev/vda"}
+    assert read_disks(fleet.run_query, "nas1", pool("/srv/d0")) == {
+        "/srv/d0",
+        "/dev/vda1",
+        "/dev/vda",
+    }
 
 
 def test_what_no_scrub_reads_is_left_out():
     vdevs = (
-        Vdev("tank", "DEGRADED", leaf=False),
+        Vdev("tank", "DEGRADED", is_leaf=False),
         Vdev("/dev/sdb", "ONLINE"),
         Vdev("12710046040931434167", "UNAVAIL"),
         Vdev("/dev/sdc", "ONLINE", group="cache"),
         Vdev("/dev/sdd", "AVAIL", group="spares"),
         Vdev("/dev/sde", "ONLINE", group="special"),
     )
-    fleet = ScriptedFleet({("nas1", layers(["/dev/sdb", "/dev/sde"]).command): ""})
-    found = disks(fleet.ask, "nas1", Pool("tank", "DEGRADED", vdevs))
+    fleet = ScriptedFleet({("nas1", query_layers(["/dev/sdb", "/dev/sde"]).command): ""})
+    found = read_disks(fleet.run_query, "nas1", Pool("tank", "DEGRADED", vdevs))
     assert found == {"/dev/sdb", "/dev/sde"}
 
 
 @pytest.mark.parametrize("answer", ["", "Filesystem\n", "/dev/vda1\n"])
 def test_a_df_that_is_not_understood_is_an_error(answer: str):
-    with pytest.raises(NotUnderstood):
-        file_systems(["/srv/d0"]).parse(answer)
+    with pytest.raises(ParseError):
+        query_file_systems(["/srv/d0"]).parse(answer)

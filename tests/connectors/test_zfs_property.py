@@ -5,9 +5,14 @@ from pathlib import Path
 import pytest
 
 from connectors import zfs_property
-from connectors.command import Answer, failure
-from connectors.trouble import NotUnderstood
-from connectors.zfs_property import Property, PropertyName, Unfit, fit
+from connectors.command import Answer, find_failure
+from connectors.errors import ParseError
+from connectors.zfs_property import (
+    InvalidValueError,
+    PropertyName,
+    ZfsProperty,
+    refuse_invalid_value,
+)
 
 ANSWERS = Path(__file__).parent / "answers" / "zfs"
 
@@ -27,7 +32,7 @@ ANSWERS = Path(__file__).parent / "answers" / "zfs"
     ],
 )
 def test_what_fits_is_taken_as_it_is(name: PropertyName, value: str):
-    assert fit(name, value) == value
+    assert refuse_invalid_value(name, value) == value
 
 
 @pytest.mark.parametrize(
@@ -47,20 +52,20 @@ def test_what_fits_is_taken_as_it_is(name: PropertyName, value: str):
     ],
 )
 def test_what_does_not_fit_is_refused(name: PropertyName, value: str):
-    with pytest.raises(Unfit):
-        fit(name, value)
+    with pytest.raises(InvalidValueError):
+        refuse_invalid_value(name, value)
 
 
 @pytest.mark.parametrize(
     ("answer", "understood"),
     [
-        ("local", Property("tank", "compression", "gzip-3", "local")),
-        ("inherited", Property("tank/home", "compression", "gzip-3", "inherited", "tank")),
-        ("default", Property("tank/home", "atime", "on", "default")),
-        ("none", Property("tank/home@a", "sharenfs", "-", "none")),
+        ("local", ZfsProperty("tank", "compression", "gzip-3", "local")),
+        ("inherited", ZfsProperty("tank/home", "compression", "gzip-3", "inherited", "tank")),
+        ("default", ZfsProperty("tank/home", "atime", "on", "default")),
+        ("none", ZfsProperty("tank/home@a", "sharenfs", "-", "none")),
     ],
 )
-def test_a_value_is_known_with_where_it_comes_from(answer: str, understood: Property):
+def test_a_value_is_known_with_where_it_comes_from(answer: str, understood: ZfsProperty):
     assert zfs_property.parse_property((ANSWERS / f"fuse-{answer}.txt").read_text()) == understood
 
 
@@ -68,20 +73,20 @@ def test_a_value_is_known_with_where_it_comes_from(answer: str, understood: Prop
     "answer", ["", "tank\tatime\ton\n", "tank\tatime\ton\tlocal", "tank\tatime\ton\tsomewhere\n"]
 )
 def test_what_is_not_understood_is_an_error(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         zfs_property.parse_property(answer)
 
 
 @pytest.mark.parametrize(
     ("was", "words"),
     [
-        (Property("tank", "atime", "on", "local"), "zfs set atime=on tank"),
-        (Property("tank", "atime", "on", "default"), "zfs inherit atime tank"),
-        (Property("tank/a", "atime", "on", "inherited", "tank"), "zfs inherit atime tank/a"),
-        (Property("tank", "atime", "on", "received"), "zfs inherit -S atime tank"),
+        (ZfsProperty("tank", "atime", "on", "local"), "zfs set atime=on tank"),
+        (ZfsProperty("tank", "atime", "on", "default"), "zfs inherit atime tank"),
+        (ZfsProperty("tank/a", "atime", "on", "inherited", "tank"), "zfs inherit atime tank/a"),
+        (ZfsProperty("tank", "atime", "on", "received"), "zfs inherit -S atime tank"),
     ],
 )
-def test_the_way_back_leads_to_where_the_value_came_from(was: Property, words: str):
+def test_the_way_back_leads_to_where_the_value_came_from(was: ZfsProperty, words: str):
     assert str(zfs_property.restore_property(was)) == words
 
 
@@ -101,4 +106,4 @@ def test_the_way_back_leads_to_where_the_value_came_from(was: Property, words: s
 )
 def test_known_troubles_are_explained(said: str, meaning: str):
     command = zfs_property.set_property("tank", "atime", "on")
-    assert meaning in str(failure(command, Answer(1, "", f"{said}\n"), frozenset({0})))
+    assert meaning in str(find_failure(command, Answer(1, "", f"{said}\n"), frozenset({0})))

@@ -4,8 +4,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from connectors.trouble import NotUnderstood
-from connectors.zpool import Pool, Scan, Vdev, duration, seconds, size, written
+from connectors.errors import ParseError
+from connectors.zpool import (
+    Pool,
+    Scan,
+    Vdev,
+    format_duration,
+    format_size,
+    parse_duration,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,13 +30,13 @@ from connectors.zpool import Pool, Scan, Vdev, duration, seconds, size, written
     ],
 )
 def test_a_size_is_understood(text: str, amount: int):
-    assert size(text) == amount
+    assert parse_size(text) == amount
 
 
 @pytest.mark.parametrize("text", ["", "-", "K", "1.2.3K", "12k", "1e9", "-1", " 1", "٣"])
 def test_what_is_no_size_is_refused(text: str):
-    with pytest.raises(NotUnderstood):
-        size(text)
+    with pytest.raises(ParseError):
+        parse_size(text)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +52,7 @@ def test_what_is_no_size_is_refused(text: str):
     ],
 )
 def test_a_size_is_written(amount: int, text: str):
-    assert written(amount) == text
+    assert format_size(amount) == text
 
 
 @pytest.mark.parametrize(
@@ -61,13 +69,13 @@ def test_a_size_is_written(amount: int, text: str):
     ],
 )
 def test_a_length_of_time_is_understood(text: str, length: int):
-    assert seconds(text) == length
+    assert parse_duration(text) == length
 
 
 @pytest.mark.parametrize("text", ["", "soon", "12", "1:2:3:4", "-00:00:01"])
 def test_what_is_no_length_of_time_is_refused(text: str):
-    with pytest.raises(NotUnderstood):
-        seconds(text)
+    with pytest.raises(ParseError):
+        parse_duration(text)
 
 
 @pytest.mark.parametrize(
@@ -81,50 +89,55 @@ def test_what_is_no_length_of_time_is_refused(text: str):
     ],
 )
 def test_a_length_of_time_is_written(length: int, text: str):
-    assert duration(length) == text
+    assert format_duration(length) == text
 
 
 def test_a_scan_is_told_in_words():
     when = datetime.fromisoformat("2026-11-21 08:08")
-    running = Scan("scrub", "running", when, percent=30.33, rate=18245222, left=16, repaired=0)
-    assert running.story == "scrub running, 30.3 % done, 17.4 MiB/s, 16 s left, repaired 0 B"
+    running = Scan(
+        "scrub", "running", when, percent=30.33, rate=18245222, seconds_left=16, repaired=0
+    )
+    assert running.description == "scrub running, 30.3 % done, 17.4 MiB/s, 16 s left, repaired 0 B"
     paused = Scan("scrub", "paused", when, percent=91.72, repaired=0)
     assert (
-        paused.story
+        paused.description
         == "scrub paused since 21 Nov 2026 08:08 host time at 91.7 % done, repaired 0 B"
     )
-    done = Scan("resilver", "finished", when, took=18, repaired=1024, errors=0)
+    done = Scan("resilver", "finished", when, seconds_taken=18, repaired=1024, errors=0)
     assert (
-        done.story
+        done.description
         == "resilver done on 21 Nov 2026 08:08 host time, in 18 s, put back 1 KiB, 0 errors"
     )
-    assert Scan("scrub", "stopped", when).story == "scrub stopped on 21 Nov 2026 08:08 host time"
+    assert (
+        Scan("scrub", "stopped", when).description
+        == "scrub stopped on 21 Nov 2026 08:08 host time"
+    )
     exact = Scan("scrub", "stopped", when.replace(tzinfo=UTC))
-    assert exact.story == "scrub stopped on 21 Nov 2026 08:08 UTC"
+    assert exact.description == "scrub stopped on 21 Nov 2026 08:08 UTC"
 
 
 def test_a_sound_pool_needs_nobody():
     spares = Vdev("sde", "AVAIL", group="spares"), Vdev("sdf", "INUSE", group="spares")
-    assert Pool("tank", "ONLINE", (Vdev("sda", "ONLINE"), *spares)).complaints == []
+    assert Pool("tank", "ONLINE", (Vdev("sda", "ONLINE"), *spares)).findings == []
 
 
 def test_a_disk_that_counts_errors_is_named_although_its_state_is_well():
-    (complaint,) = Pool("tank", "ONLINE", (Vdev("sda", "ONLINE", checksum=29),)).complaints
+    (complaint,) = Pool("tank", "ONLINE", (Vdev("sda", "ONLINE", checksum_errors=29),)).findings
     assert complaint.startswith("sda of tank has counted 29 checksum errors and is ONLINE all the")
 
 
 def test_a_disk_is_missing_in_a_pool_that_calls_itself_sound():
-    (complaint,) = Pool("tank", "ONLINE", (Vdev("sda", "UNAVAIL", note="was sdb"),)).complaints
+    (complaint,) = Pool("tank", "ONLINE", (Vdev("sda", "UNAVAIL", note="was sdb"),)).findings
     assert complaint == "tank is ONLINE: sda is UNAVAIL (was sdb)"
 
 
 def test_of_many_damaged_files_some_are_named():
     files = tuple(f"/tank/{number}" for number in range(13))
-    (complaint,) = Pool("tank", "ONLINE", errors=13, files=files).complaints
+    (complaint,) = Pool("tank", "ONLINE", error_count=13, damaged_files=files).findings
     assert complaint.startswith("tank has lost data in 13 places: /tank/0, ")
     assert complaint.endswith("/tank/9 and 3 more: restore from backup")
 
 
 def test_a_resilver_that_was_stopped_is_not_forgotten():
-    (complaint,) = Pool("tank", "ONLINE", scans=(Scan("resilver", "stopped"),)).complaints
+    (complaint,) = Pool("tank", "ONLINE", scans=(Scan("resilver", "stopped"),)).findings
     assert "was stopped before its end" in complaint

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
 from connectors.zpool import Pool, Scan, Vdev
 from connectors.zpool_json import parse_document
 
@@ -76,24 +76,26 @@ def at(seconds: int) -> datetime:
 def test_the_pool_and_its_disks_are_understood():
     understood = parse_document(json.dumps(document()))
     assert understood is not None
-    assert understood.now == at(NOW)
+    assert understood.host_time == at(NOW)
     (pool,) = understood.pools
-    assert (pool.name, pool.state, pool.errors, pool.scans) == ("tank", "ONLINE", 0, ())
-    assert [vdev.name for vdev in pool.vdevs if vdev.leaf] == ["/dev/sda1", "/dev/sdb1"]
-    assert pool.complaints == []
+    assert (pool.name, pool.state, pool.error_count, pool.scans) == ("tank", "ONLINE", 0, ())
+    assert [vdev.name for vdev in pool.vdevs if vdev.is_leaf] == ["/dev/sda1", "/dev/sdb1"]
+    assert pool.findings == []
 
 
 @pytest.mark.parametrize(
     ("stats", "scan"),
     [
-        ({}, Scan("scrub", "finished", at(START + 40), took=40, repaired=4096, errors=0)),
+        ({}, Scan("scrub", "finished", at(START + 40), seconds_taken=40, repaired=4096, errors=0)),
         (
             {"state": "CANCELED"},
-            Scan("scrub", "stopped", at(START + 40), took=40, repaired=4096, errors=0),
+            Scan("scrub", "stopped", at(START + 40), seconds_taken=40, repaired=4096, errors=0),
         ),
         (
             {"function": "RESILVER", "errors": 7},
-            Scan("resilver", "finished", at(START + 40), took=40, repaired=4096, errors=7),
+            Scan(
+                "resilver", "finished", at(START + 40), seconds_taken=40, repaired=4096, errors=7
+            ),
         ),
         (
             {"state": "SCANNING", "issued": 5 * GIB, "issued_bytes_per_scan": 5 * GIB},
@@ -103,7 +105,7 @@ def test_the_pool_and_its_disks_are_understood():
                 at(START),
                 percent=50.0,
                 rate=5 * GIB // 100,
-                left=100,
+                seconds_left=100,
                 repaired=4096,
             ),
         ),
@@ -121,7 +123,7 @@ def test_the_pool_and_its_disks_are_understood():
                 at(START),
                 percent=50.0,
                 rate=2 * GIB // 50,
-                left=100,
+                seconds_left=100,
                 repaired=4096,
             ),
         ),
@@ -146,10 +148,12 @@ def test_a_pool_that_was_never_scanned_may_say_so():
 def test_a_rebuild_is_a_resilver_beside_the_last_scrub():
     rebuild = {"state": "ACTIVE", "start_time": START, "scanned": 1, "to_scan": 4, "rebuilt": 9}
     pool = pool_of(document({"rebuild_stats": {"mirror-0": rebuild}}))
-    assert pool.scrub is not None
-    assert pool.resilvering == Scan("resilver", "running", at(START), percent=25.0, repaired=9)
+    assert pool.last_scrub is not None
+    assert pool.running_resilver == Scan(
+        "resilver", "running", at(START), percent=25.0, repaired=9
+    )
     done = pool_of(document({"rebuild_stats": {"mirror-0": {**rebuild, "state": "COMPLETE"}}}))
-    assert done.resilvering is None
+    assert done.running_resilver is None
 
 
 def test_a_scrub_of_known_errors_alone_is_not_taken_for_a_scrub():
@@ -173,7 +177,7 @@ def test_groups_states_and_remarks_are_those_of_the_text_form():
     cache = disk("12345", state="CANT_OPEN", not_present=1, was="/dev/sde1")
     pool = pool_of(document(spares={"c": spare}, logs={"d": log}, l2cache={"e": cache}))
     assert pool.vdevs[-3:] == (
-        Vdev("/dev/sdd1", "UNAVAIL", write=3, note="open failed", group="logs"),
+        Vdev("/dev/sdd1", "UNAVAIL", write_errors=3, note="open failed", group="logs"),
         Vdev("12345", "UNAVAIL", note="was /dev/sde1", group="cache"),
         Vdev("/dev/sdc1", "AVAIL", group="spares"),
     )
@@ -181,12 +185,12 @@ def test_groups_states_and_remarks_are_those_of_the_text_form():
 
 def test_lost_files_are_named():
     pool = pool_of(document(error_count=2, errlist=["tank:<0x0>", "/tank/more"]))
-    assert (pool.errors, pool.files) == (2, ("tank:<0x0>", "/tank/more"))
+    assert (pool.error_count, pool.damaged_files) == (2, ("tank:<0x0>", "/tank/more"))
     unnamed = pool_of(document(error_count=2, errlist="Permission denied"))
-    assert (unnamed.errors, unnamed.files) == (2, ())
+    assert (unnamed.error_count, unnamed.damaged_files) == (2, ())
     unknown = document()
     del unknown["pools"]["tank"]["error_count"]
-    assert pool_of(unknown).errors is None
+    assert pool_of(unknown).error_count is None
 
 
 def test_the_prose_is_put_on_one_line():
@@ -230,5 +234,5 @@ def test_a_newer_format_is_left_to_the_text_form():
     ],
 )
 def test_what_is_not_understood_is_never_taken_for_health(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_document(answer)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from connectors.command import Answer, Shell
+from connectors.command import NO_HOOKS, Answer, RunHooks, Shell
 from connectors.inventory import Host
 from tests.playground.daemon import PATH, Daemon, program
 
@@ -99,6 +99,7 @@ class Systemd(Daemon):
         /,
         *,
         through: tuple[Host, ...] = (),  # noqa: ARG002 - and it is reached through nobody
+        hooks: RunHooks = NO_HOOKS,  # noqa: ARG002 - nothing listens
     ) -> Answer:
         assert isinstance(command, Shell)
         done = self._inside(*command.words)

@@ -263,7 +263,7 @@ def test_the_inventory_tells_of_every_host_of_the_fleet():
     }
     assert len({host.host_key for host in inventory}) == 5
     assert len({host.address for host in inventory}) == 5
-    assert [host.name for host in inventory.tagged("haproxy")] == ["lb1", "lb2"]
+    assert [host.name for host in inventory.list_tagged("haproxy")] == ["lb1", "lb2"]
 
 
 def test_every_host_of_the_fleet_takes_the_one_key(loopback_fleet: LoopbackFleet):

@@ -28,7 +28,7 @@ TABLES = """\
 HTTP, WWW, SIX = (parse_heads(TABLES)[place] for place in (4, 3, 2))
 UNREADABLE = Answer(2, "", "grep: /etc/haproxy/haproxy.cfg: Permission denied")
 
-LIMITS = haproxy_limits.Limits(haproxy_limits.parse_limits(CONFIG))
+LIMITS = haproxy_limits.TableLimits(haproxy_limits.parse_limits(CONFIG))
 
 
 def rows(table: str, *entries: str) -> str:
@@ -44,10 +44,10 @@ def balancer(answers: Mapping[str, Replies] | None = None) -> ScriptedFleet:
     answers: what else it answers, by the line that it is sent.
     """
     fleet = ScriptedFleet(hosts=["lb1"])
-    fleet.script("lb1", haproxy.tables().command, TABLES)
-    fleet.script("lb1", haproxy_limits.limits().command, CONFIG)
-    fleet.script("lb1", haproxy.peers().command, "\n")
-    fleet.script("lb1", haproxy.keeps("http", "gpc0").command, rows("http"))
+    fleet.script("lb1", haproxy.query_tables().command, TABLES)
+    fleet.script("lb1", haproxy_limits.query_limits().command, CONFIG)
+    fleet.script("lb1", haproxy.query_peers().command, "\n")
+    fleet.script("lb1", haproxy.query_has_counter("http", "gpc0").command, rows("http"))
     for line, replies in (answers or {}).items():
         words = f"socat -t5 stdio UNIX-CONNECT:/run/haproxy/admin.sock <<< {shlex.quote(line)}"
         fleet.script("lb1", words, replies)

@@ -36,11 +36,11 @@ def file_server(answers: Mapping[str, Replies] | None = None) -> ScriptedFleet:
     fleet = ScriptedFleet(hosts=["nas1"])
     listed = recorded("exportfs-s").splitlines()
     exports = "".join(line + "\n" for line in listed if "/mp" not in line)
-    fleet.script("nas1", mounts.exports().command, exports)
+    fleet.script("nas1", mounts.query_exports().command, exports)
     for path, kind in MOUNTS.items():
-        fleet.script("nas1", mounts.mount_of(path).command, recorded(f"findmnt-{kind}"))
-    fleet.script("nas1", block_tree.tree().command, recorded("lsblk"))
-    fleet.script("nas1", iostat.in_json(1).command, LOAD)
+        fleet.script("nas1", mounts.query_mount(path).command, recorded(f"findmnt-{kind}"))
+    fleet.script("nas1", block_tree.query_tree().command, recorded("lsblk"))
+    fleet.script("nas1", iostat.query_json(1).command, LOAD)
     for command, replies in (answers or {}).items():
         fleet.script("nas1", command, replies)
     return fleet
@@ -48,4 +48,4 @@ def file_server(answers: Mapping[str, Replies] | None = None) -> ScriptedFleet:
 
 def queues(*devices: str) -> str:
     """Return the command that asks for the queues of these devices."""
-    return str(block.queues(devices).command)
+    return str(block.query_queues(devices).command)

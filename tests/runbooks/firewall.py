@@ -6,7 +6,7 @@ from pathlib import Path
 
 from connectors import csf, csf_list, pingdom
 from connectors.csf import Firewall
-from connectors.pingdom import Feed
+from connectors.pingdom import ProbeFeed
 from tests.fakes import ScriptedFleet
 from tests.feeds import FOURS, SIXES, feed
 
@@ -31,26 +31,28 @@ def firewall(
     kept = list(own)
     return Firewall(
         settings={"TESTING": "0", "IPV6": "1", **(settings or {})},
-        include=INCLUDE,
-        included=True,
-        own=csf_list.listing([ip_address(each) for each in kept], "pingdom") if kept else "",
+        include_line=INCLUDE,
+        is_included=True,
+        own_list=csf_list.format_list([ip_address(each) for each in kept], "pingdom")
+        if kept
+        else "",
         allow=allow or {},
         deny=deny or {},
-        in_force=frozenset(map(ip_network, kept if in_force is None else in_force)),
-        mine=frozenset(map(ip_address, mine)),
-        loaded=frozenset(loaded),
+        allowed_networks=frozenset(map(ip_network, kept if in_force is None else in_force)),
+        own_addresses=frozenset(map(ip_address, mine)),
+        loaded_tables=frozenset(loaded),
     )
 
 
-def probes(addresses: Iterable[str] = ALL, *, inactive: int = 0, built: str = "") -> Feed:
-    return Feed(frozenset(map(ip_address, addresses)), inactive, built)
+def probes(addresses: Iterable[str] = ALL, *, inactive: int = 0, built: str = "") -> ProbeFeed:
+    return ProbeFeed(frozenset(map(ip_address, addresses)), inactive, built)
 
 
 def fleet() -> ScriptedFleet:
     """Return a fleet with one host, whose firewall lets in none of the probes of the feed."""
     return ScriptedFleet(
         {
-            ("web1", csf.firewall().command): STATE,
-            ("web1", pingdom.feed().command): feed(),
+            ("web1", csf.query_firewall().command): STATE,
+            ("web1", pingdom.query_feed().command): feed(),
         }
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from connectors import zfs
 from connectors.command import Answer
-from connectors.zfs import Storage
+from connectors.zfs import ZfsStorage
 from connectors.zpool_text import parse_pools
 from tests.fakes import ScriptedFleet
 
@@ -47,17 +47,17 @@ def nas(name: str, *, load: str = "0.10 0.20 0.30 1/99 1234") -> ScriptedFleet:
     answer = (_ANSWERS / f"{name}.txt").read_text()
     modern = name.startswith("2.1")
     fleet = ScriptedFleet(hosts=["nas1"])
-    fleet.script("nas1", zfs.exact_status().command, _NO_SUCH_OPTION)
-    fleet.script("nas1", zfs.status().command, answer if modern else _NO_SUCH_OPTION)
-    fleet.script("nas1", zfs.plain_status().command, answer)
-    fleet.script("nas1", zfs.clock().command, f"{NOW}\n")
-    fleet.script("nas1", zfs.load().command, f"{load}\n")
+    fleet.script("nas1", zfs.query_json_status().command, _NO_SUCH_OPTION)
+    fleet.script("nas1", zfs.query_status().command, answer if modern else _NO_SUCH_OPTION)
+    fleet.script("nas1", zfs.query_plain_status().command, answer)
+    fleet.script("nas1", zfs.query_clock().command, f"{NOW}\n")
+    fleet.script("nas1", zfs.query_load().command, f"{load}\n")
     lines = [
         f"{pool.name}\t1.88G\t408M\t1.48G\t21%\t{pool.state}\n" for pool in parse_pools(answer)
     ]
-    fleet.script("nas1", zfs.spaces().command, "".join(lines))
+    fleet.script("nas1", zfs.query_spaces().command, "".join(lines))
     return fleet
 
 
-def storage_of(name: str) -> Storage:
-    return zfs.storage(nas(name).ask, "nas1")
+def storage_of(name: str) -> ZfsStorage:
+    return zfs.read_storage(nas(name).run_query, "nas1")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from connectors.command import Question
+from connectors.command import QueryCommand
 from connectors.inventory import Inventory
 from tests.fakes import Replies, ScriptedFleet, inventory_of
 
@@ -15,7 +15,7 @@ def said(name: str) -> str:
 
 
 def fleet(
-    answers: Mapping[tuple[str, str | Question], Replies],
+    answers: Mapping[tuple[str, str | QueryCommand], Replies],
     *,
     platforms: Mapping[str, str],
     settings: Mapping[str, str] | None = None,

@@ -7,10 +7,10 @@ from pydantic import ValidationError
 from bot.model import request_form
 from connectors import haproxy_limits
 from connectors.command import Answer
-from connectors.haproxy_limits import Limits
+from connectors.errors import CommandError
+from connectors.haproxy_limits import TableLimits
 from connectors.haproxy_peers import Peer
-from connectors.stick_table import Entry, Rate
-from connectors.trouble import CommandFailed
+from connectors.stick_table import Rate, TableEntry
 from runbooks import NoUndo, Plan, Refused
 from runbooks.abusers_clear import Abuser, ClearAbuser
 from tests.fakes import Replies
@@ -19,20 +19,22 @@ from tests.runbooks.balancer import HTTP, LIMITS, SIX, UNREADABLE, balancer, row
 from tests.runbooks.hostile import HOSTILE_ADDRESSES
 
 CLEAR = ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9"})
-FAST = Entry("203.0.113.9", 0, 98_000, rates={"conn_rate": Rate(43, 100_000)})
-SLOW = Entry("203.0.113.9", 0, 98_000, rates={"conn_rate": Rate(3, 100_000)})
+FAST = TableEntry("203.0.113.9", 0, 98_000, rates={"conn_rate": Rate(43, 100_000)})
+SLOW = TableEntry("203.0.113.9", 0, 98_000, rates={"conn_rate": Rate(3, 100_000)})
 
 
-def marked(*, gpc0: int = 57, use: int = 0, expires_ms: int = 578_000, **counters: int) -> Entry:
-    return Entry("203.0.113.9", use, expires_ms, counters={"gpc0": gpc0, **counters})
+def marked(
+    *, gpc0: int = 57, use: int = 0, expires_ms: int = 578_000, **counters: int
+) -> TableEntry:
+    return TableEntry("203.0.113.9", use, expires_ms, counters={"gpc0": gpc0, **counters})
 
 
 def known(
-    entry: Entry | None,
+    entry: TableEntry | None,
     *,
     spelling: Mapping[str, str] | None = None,
-    limits: Limits = LIMITS,
-    elsewhere: Mapping[str, Entry] | None = None,
+    limits: TableLimits = LIMITS,
+    elsewhere: Mapping[str, TableEntry] | None = None,
 ) -> Abuser:
     return Abuser(HTTP, entry, spelling or {"gpc0": "gpc0"}, limits, elsewhere or {})
 
@@ -40,7 +42,7 @@ def known(
 def test_a_marked_client_is_let_in_and_can_be_marked_again():
     plan = CLEAR.plan(known(marked()))
     (step,) = plan.steps
-    assert plan.because == "203.0.113.9 is marked for 9 min 38 s more"
+    assert plan.current_state == "203.0.113.9 is marked for 9 min 38 s more"
     assert said(step.do) == "clear table http key 203.0.113.9\n"
     assert said(step.undo) == "set table http key 203.0.113.9 data.gpc0 57\n"
     assert (step.before, step.after) == ("marked (gpc0)", "not in http")
@@ -57,12 +59,12 @@ def test_a_marked_client_is_let_in_and_can_be_marked_again():
         ),
     ],
 )
-def test_a_client_that_is_not_marked_needs_nothing(entry: Entry | None, because: str):
+def test_a_client_that_is_not_marked_needs_nothing(entry: TableEntry | None, because: str):
     assert CLEAR.plan(known(entry)) == Plan(because)
 
 
 def test_the_configuration_says_how_high_a_mark_counts():
-    limits = Limits((haproxy_limits.Limit("http", "gpc0", 10, "frontend http"),))
+    limits = TableLimits((haproxy_limits.TableLimit("http", "gpc0", 10, "frontend http"),))
     assert not CLEAR.plan(known(marked(gpc0=9), limits=limits)).steps
     assert CLEAR.plan(known(marked(gpc0=10), limits=limits)).steps
 
@@ -87,7 +89,7 @@ def test_a_client_that_is_still_too_fast_will_be_marked_again_and_that_is_told()
 
 
 def test_that_others_have_a_copy_which_comes_back_is_told():
-    peers = (Peer("lb2", "mesh", connected=True), Peer("lb3", "mesh", connected=False))
+    peers = (Peer("lb2", "mesh", is_connected=True), Peer("lb3", "mesh", is_connected=False))
     notes = CLEAR.plan(Abuser(HTTP, marked(), {"gpc0": "gpc0"}, LIMITS, {}, peers)).notes
     assert any(
         note.startswith("lb2 and lb3 (out of touch) have copies of http") and "@tag" in note
@@ -97,7 +99,7 @@ def test_that_others_have_a_copy_which_comes_back_is_told():
 
 
 def test_that_the_limits_are_not_known_is_told():
-    plan = CLEAR.plan(known(marked(), limits=Limits(unknown="the login may not read it")))
+    plan = CLEAR.plan(known(marked(), limits=TableLimits(error="the login may not read it")))
     assert plan.notes[-1].endswith("as the limits are not: the login may not read it.")
 
 
@@ -114,7 +116,7 @@ def test_a_mark_that_cannot_be_set_again_has_no_undo():
     array = ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "mark": "gpc2"})
     (step,) = array.plan(known(marked(gpc2=1))).steps
     assert isinstance(step.undo, NoUndo)
-    assert not array.plan(known(marked(gpc2=1))).reversible
+    assert not array.plan(known(marked(gpc2=1))).is_reversible
 
 
 def test_a_table_without_that_counter_is_refused():
@@ -131,14 +133,14 @@ def test_everything_that_the_decision_needs_is_read():
             ),
         }
     )
-    assert CLEAR.read(fleet.ask) == Abuser(
+    assert CLEAR.read(fleet.run_query) == Abuser(
         HTTP, marked(expires_ms=9), {"gpc0": "gpc0"}, LIMITS, {"www": FAST}
     )
 
 
 def test_a_client_that_is_not_there_is_asked_for_once():
     fleet = balancer({"show table http key 203.0.113.9": "\n"})
-    assert CLEAR.read(fleet.ask) == Abuser(HTTP, None, {}, LIMITS, {})
+    assert CLEAR.read(fleet.run_query) == Abuser(HTTP, None, {}, LIMITS, {})
     assert sent(fleet) == ["show table", "show table http key 203.0.113.9"]
 
 
@@ -146,8 +148,8 @@ def test_without_the_configuration_it_can_be_cleared_all_the_same():
     fleet = balancer(
         {"show table http key 203.0.113.9": rows("http", "203.0.113.9 use=0 exp=9 gpc0=57")}
     )
-    fleet.script("lb1", haproxy_limits.limits().command, UNREADABLE)
-    plan = CLEAR.plan(CLEAR.read(fleet.ask))
+    fleet.script("lb1", haproxy_limits.query_limits().command, UNREADABLE)
+    plan = CLEAR.plan(CLEAR.read(fleet.run_query))
     assert len(plan.steps) == 1
     assert "may not read" in plan.notes[-1]
 
@@ -162,7 +164,7 @@ def test_an_ipv6_address_is_written_in_its_one_way():
             "show table six data.gpc0 gt 9223372036854775807": rows("six"),
         }
     )
-    abuser = six.read(fleet.ask)
+    abuser = six.read(fleet.run_query)
     assert abuser.head == SIX
     assert said(six.plan(abuser).steps[0].do) == "clear table six key 2001:db8::ff\n"
 
@@ -184,7 +186,7 @@ def test_an_address_of_another_family_is_refused_before_it_is_sent(
     fleet = balancer({"show table": tables})
     clear = ClearAbuser.model_validate({"host": "lb1", "address": address, "table": table})
     with pytest.raises(Refused, match=words):
-        clear.read(fleet.ask)
+        clear.read(fleet.run_query)
     assert sent(fleet) == ["show table"]
 
 
@@ -243,11 +245,11 @@ def test_what_is_wrong_with_an_address_is_said_in_words():
 def test_a_clear_that_was_not_done_is_never_called_done(answer: Replies, words: str):
     fleet = balancer({"clear table http key 203.0.113.9": answer})
     (step,) = CLEAR.plan(known(marked())).steps
-    with pytest.raises(CommandFailed, match=words):
-        fleet.tell("lb1", step.do)
+    with pytest.raises(CommandError, match=words):
+        fleet.run_command("lb1", step.do)
 
 
 def test_a_clear_that_was_done_is_answered_with_an_empty_line():
     fleet = balancer({"clear table http key 203.0.113.9": "\n"})
     (step,) = CLEAR.plan(known(marked())).steps
-    assert fleet.tell("lb1", step.do) == Answer(0, "\n")
+    assert fleet.run_command("lb1", step.do) == Answer(0, "\n")

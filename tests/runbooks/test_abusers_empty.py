@@ -3,12 +3,12 @@ from pydantic import ValidationError
 
 from bot.model import request_form
 from connectors import haproxy_limits
-from connectors.haproxy_limits import Limits
+from connectors.errors import CommandError
+from connectors.haproxy_limits import TableLimits
 from connectors.haproxy_peers import Peer
-from connectors.stick_table import Entry, TableHead
-from connectors.trouble import CommandFailed
+from connectors.stick_table import TableEntry, TableHead
 from runbooks import NoUndo, Plan, Refused
-from runbooks.abusers_empty import Crowd, EmptyTable
+from runbooks.abusers_empty import EmptyTable, MarkedClients
 from tests.plans import work_of
 from tests.runbooks.balancer import LIMITS, UNREADABLE, balancer, rows, said, sent
 
@@ -23,24 +23,27 @@ KEPT = {
 }
 
 
-def marked(number: int, *, gpc0: int = 1, use: int = 0) -> Entry:
-    return Entry(f"203.0.113.{number}", use, 578_000, counters={"gpc0": gpc0})
+def marked(number: int, *, gpc0: int = 1, use: int = 0) -> TableEntry:
+    return TableEntry(f"203.0.113.{number}", use, 578_000, counters={"gpc0": gpc0})
 
 
 def crowd(
-    *entries: Entry, busy: dict[str, str] | None = None, limits: Limits = LIMITS, peer: str = ""
-) -> Crowd:
-    sharing = [Peer(peer, "mesh", connected=True)] if peer else []
-    return Crowd(HTTP, entries, limits, busy or {}, sharing)
+    *entries: TableEntry,
+    busy: dict[str, str] | None = None,
+    limits: TableLimits = LIMITS,
+    peer: str = "",
+) -> MarkedClients:
+    sharing = [Peer(peer, "mesh", is_connected=True)] if peer else []
+    return MarkedClients(HTTP, entries, limits, busy or {}, sharing)
 
 
 def test_a_table_with_marked_clients_is_cleared_for_good():
     plan = EMPTY.plan(crowd(marked(9, gpc0=57), marked(8)))
     (step,) = plan.steps
-    assert plan.because == "2 of 1,234 entries of http are marked"
+    assert plan.current_state == "2 of 1,234 entries of http are marked"
     assert said(step.do) == "clear table http\n"
     assert isinstance(step.undo, NoUndo)
-    assert not plan.reversible
+    assert not plan.is_reversible
     assert plan.notes[0] == (
         "Marked (gpc0): 203.0.113.9 (57, for 9 min 38 s more), 203.0.113.8 (1, for 9 min 38 s "
         "more)."
@@ -62,7 +65,7 @@ def test_clients_who_would_be_marked_again_at_once_are_no_work():
     busy = {"203.0.113.9": "43 connections in 100 s at www"}
     plan = EMPTY.plan(crowd(marked(9), busy=busy))
     assert not plan.steps
-    assert plan.because == (
+    assert plan.current_state == (
         "everybody who is marked in http is above a limit now, and the next request marks them "
         "again: "
         "203.0.113.9 (43 connections in 100 s at www)"
@@ -87,7 +90,9 @@ def test_what_stays_and_what_comes_back_is_told():
 
 
 def test_that_the_limits_are_not_known_is_told():
-    notes = EMPTY.plan(crowd(marked(9), limits=Limits(unknown="the login may not read it"))).notes
+    notes = EMPTY.plan(
+        crowd(marked(9), limits=TableLimits(error="the login may not read it"))
+    ).notes
     assert any(
         note.endswith("as the limits are not: the login may not read it.") for note in notes
     )
@@ -106,28 +111,28 @@ def test_haproxy_picks_the_marked_and_those_above_a_limit():
             ASK_LOUD: rows("www"),
         }
     )
-    state = EMPTY.read(fleet.ask)
-    assert [one.key for one in state.freed] == ["203.0.113.8"]
-    assert state.busy == {"203.0.113.9": "43 connections in 100 s at www"}
+    state = EMPTY.read(fleet.run_query)
+    assert [one.key for one in state.releasable] == ["203.0.113.8"]
+    assert state.excesses == {"203.0.113.9": "43 connections in 100 s at www"}
     assert "show table www" not in sent(fleet)
 
 
 def test_a_counter_that_runs_no_more_than_in_the_file_makes_nobody_busy():
     unknown = dict.fromkeys(KEPT, "Data type not stored in this table\n\n")
     fleet = balancer({ASK_MARKED: rows("http", "203.0.113.9 use=0 exp=9 gpc0=1"), **unknown})
-    assert EMPTY.read(fleet.ask).busy == {}
+    assert EMPTY.read(fleet.run_query).excesses == {}
 
 
 def test_where_nobody_is_marked_no_other_table_is_asked():
     fleet = balancer({ASK_MARKED: rows("http")})
-    assert not EMPTY.plan(EMPTY.read(fleet.ask)).steps
+    assert not EMPTY.plan(EMPTY.read(fleet.run_query)).steps
     assert not any("www" in line for line in sent(fleet))
 
 
 def test_a_login_that_may_not_read_the_configuration_can_ask_all_the_same():
     fleet = balancer({ASK_MARKED: rows("http", "203.0.113.9 use=0 exp=9 gpc0=1")})
-    fleet.script("lb1", haproxy_limits.limits().command, UNREADABLE)
-    assert EMPTY.plan(EMPTY.read(fleet.ask)).steps
+    fleet.script("lb1", haproxy_limits.query_limits().command, UNREADABLE)
+    assert EMPTY.plan(EMPTY.read(fleet.run_query)).steps
 
 
 def test_a_table_without_that_counter_is_refused():
@@ -139,13 +144,13 @@ def test_a_table_without_that_counter_is_refused():
     all_of_it = rows("www", "203.0.113.9 use=0 exp=98000 conn_rate(100000)=43")
     fleet = balancer({**unknown, "show table www": all_of_it})
     with pytest.raises(Refused, match="www keeps no gpc0"):
-        EmptyTable.model_validate(values).read(fleet.ask)
+        EmptyTable.model_validate(values).read(fleet.run_query)
 
 
 def test_a_table_that_is_not_there_is_said_to_be():
     missing = EmptyTable.model_validate({"host": "lb1", "table": "nosuch"})
-    with pytest.raises(CommandFailed, match="HAProxy has no table nosuch; its tables: "):
-        missing.read(balancer().ask)
+    with pytest.raises(CommandError, match="HAProxy has no table nosuch; its tables: "):
+        missing.read(balancer().run_query)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import haproxy_limits
-from connectors.haproxy_limits import Limit, Limits
-from connectors.stick_table import Entry
-from connectors.trouble import CommandFailed
+from connectors.errors import CommandError
+from connectors.haproxy_limits import TableLimit, TableLimits
+from connectors.stick_table import TableEntry
 from runbooks import Plan, Refused
-from runbooks.abusers_mark import Client, MarkAbuser
+from runbooks.abusers_mark import ClientEntry, MarkAbuser
 from tests.plans import work_of
 from tests.runbooks.balancer import HTTP, LIMITS, SIX, UNREADABLE, balancer, rows, said, sent
 from tests.runbooks.hostile import HOSTILE_ADDRESSES
@@ -17,9 +17,11 @@ EVERY = str(IPv4Address(0))
 MARK = MarkAbuser.model_validate({"host": "lb1", "address": "203.0.113.9"})
 
 
-def known(gpc0: int | None = None, *, limits: Limits = LIMITS, spelling: str = "gpc0") -> Client:
-    entry = None if gpc0 is None else Entry("203.0.113.9", 0, 9, counters={"gpc0": gpc0})
-    return Client(HTTP, entry, spelling, limits)
+def known(
+    gpc0: int | None = None, *, limits: TableLimits = LIMITS, spelling: str = "gpc0"
+) -> ClientEntry:
+    entry = None if gpc0 is None else TableEntry("203.0.113.9", 0, 9, counters={"gpc0": gpc0})
+    return ClientEntry(HTTP, entry, spelling, limits)
 
 
 @pytest.mark.parametrize("gpc0", [None, 0])
@@ -40,7 +42,7 @@ def test_a_client_that_comes_to_be_known_meanwhile_does_not_make_the_plan_stale(
 
 
 def test_a_mark_is_as_high_as_the_configuration_asks_for():
-    limits = Limits((Limit("http", "gpc0", 10, "frontend http"),))
+    limits = TableLimits((TableLimit("http", "gpc0", 10, "frontend http"),))
     (step,) = MARK.plan(known(3, limits=limits)).steps
     assert said(step.do) == "set table http key 203.0.113.9 data.gpc0 10\n"
     assert said(step.undo) == "set table http key 203.0.113.9 data.gpc0 3\n"
@@ -53,15 +55,15 @@ def test_a_counter_of_an_array_is_set_as_this_haproxy_spells_it():
 
 def test_a_mark_that_nothing_asks_for_may_block_nobody():
     assert not any("block" in note for note in MARK.plan(known()).notes)
-    assert "may block nobody" in MARK.plan(known(limits=Limits())).notes[-1]
-    unknown = MARK.plan(known(limits=Limits(unknown="it is not there")))
+    assert "may block nobody" in MARK.plan(known(limits=TableLimits())).notes[-1]
+    unknown = MARK.plan(known(limits=TableLimits(error="it is not there")))
     assert unknown.notes[-1].endswith("as the limits are not: it is not there.")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "172.31.0.1", "192.168.1.1", "::1"])
 def test_to_block_ones_own_networks_takes_a_second_look(address: str):
     mine = MarkAbuser.model_validate({"host": "lb1", "address": address})
-    client = Client(SIX if ":" in address else HTTP, None, "gpc0", LIMITS)
+    client = ClientEntry(SIX if ":" in address else HTTP, None, "gpc0", LIMITS)
     assert any("your own networks" in note for note in mine.plan(client).notes)
     assert not any("your own networks" in note for note in MARK.plan(known()).notes)
 
@@ -70,26 +72,26 @@ def test_to_block_ones_own_networks_takes_a_second_look(address: str):
 def test_what_is_no_clients_address_is_refused_before_anything_is_sent(address: str):
     fleet = balancer()
     with pytest.raises(Refused, match="not the address of one client"):
-        MarkAbuser.model_validate({"host": "lb1", "address": address}).read(fleet.ask)
+        MarkAbuser.model_validate({"host": "lb1", "address": address}).read(fleet.run_query)
     assert fleet.asked == []
 
 
 def test_everything_that_the_decision_needs_is_read():
     fleet = balancer({"show table http key 203.0.113.9": "\n"})
-    assert MARK.read(fleet.ask) == known()
+    assert MARK.read(fleet.run_query) == known()
     fleet = balancer(
         {"show table http key 203.0.113.9": rows("http", "203.0.113.9 use=0 exp=9 gpc0=1")}
     )
-    fleet.script("lb1", haproxy_limits.limits().command, UNREADABLE)
-    client = MARK.read(fleet.ask)
+    fleet.script("lb1", haproxy_limits.query_limits().command, UNREADABLE)
+    client = MARK.read(fleet.run_query)
     assert client.entry == known(1).entry
-    assert "may not read" in client.limits.unknown
+    assert "may not read" in client.limits.error
 
 
 def test_an_address_of_another_family_is_refused_before_it_is_sent():
     fleet = balancer()
     with pytest.raises(Refused, match="'::1' is not an IPv4 address"):
-        MarkAbuser.model_validate({"host": "lb1", "address": "::1"}).read(fleet.ask)
+        MarkAbuser.model_validate({"host": "lb1", "address": "::1"}).read(fleet.run_query)
     assert sent(fleet) == ["show table"]
 
 
@@ -100,13 +102,13 @@ def test_a_table_that_keeps_no_such_counter_is_refused():
     }
     www = MarkAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "table": "www"})
     with pytest.raises(Refused, match="www keeps no gpc0 that this HAProxy could set"):
-        www.read(balancer({"show table www key 203.0.113.9": "\n", **unknown}).ask)
+        www.read(balancer({"show table www key 203.0.113.9": "\n", **unknown}).run_query)
 
 
 def test_a_table_that_is_not_there_is_an_error_that_names_the_others():
     nowhere = MarkAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "table": "w"})
-    with pytest.raises(CommandFailed, match="its tables: http, other, six, users, www"):
-        nowhere.read(balancer().ask)
+    with pytest.raises(CommandError, match="its tables: http, other, six, users, www"):
+        nowhere.read(balancer().run_query)
 
 
 @pytest.mark.parametrize("address", HOSTILE_ADDRESSES)

@@ -3,7 +3,7 @@ from collections.abc import Mapping
 import pytest
 
 from connectors import haproxy, haproxy_limits
-from connectors.trouble import CommandFailed
+from connectors.errors import CommandError
 from runbooks import Refused, Report
 from runbooks.abusers_show import ShowAbusers
 from tests.connectors.test_haproxy import recorded
@@ -21,8 +21,8 @@ ASK_WWW = "show table www key 203.0.113.9"
 def shown(answers: Mapping[str, Replies], *, config: Replies | None = None) -> Report:
     fleet = balancer(answers)
     if config is not None:
-        fleet.script("lb1", haproxy_limits.limits().command, config)
-    return SHOW.report(SHOW.read(fleet.ask))
+        fleet.script("lb1", haproxy_limits.query_limits().command, config)
+    return SHOW.report(SHOW.read(fleet.run_query))
 
 
 def test_who_is_blocked_how_long_and_why():
@@ -56,8 +56,8 @@ def test_how_often_it_was_caught_is_told():
 
 def test_that_others_have_a_copy_is_told():
     fleet = balancer({ASK_MARKED: rows("http", MARKED), ASK_WWW: rows("www", SLOW)})
-    fleet.script("lb1", haproxy.peers().command, recorded("2.6-peers"))
-    report = SHOW.report(SHOW.read(fleet.ask))
+    fleet.script("lb1", haproxy.query_peers().command, recorded("2.6-peers"))
+    report = SHOW.report(SHOW.read(fleet.run_query))
     assert report.findings[-1].startswith("lb2 has a copy of http")
 
 
@@ -150,7 +150,7 @@ def test_where_haproxy_cannot_pick_the_marked_we_do():
             ASK_WWW: "\n",
         }
     )
-    report = array.report(array.read(fleet.ask))
+    report = array.report(array.read(fleet.run_query))
     assert report.summary == "lb1 has marked 1 client in http"
 
 
@@ -163,21 +163,21 @@ def test_a_table_that_keeps_no_such_mark_is_refused_and_not_called_empty():
     www = ShowAbusers.model_validate({"host": "lb1", "table": "www"})
     empty = balancer({"show table www": rows("www"), **unknown})
     with pytest.raises(Refused, match=r"www keeps no gpc0 to mark abusers with"):
-        www.read(empty.ask)
+        www.read(empty.run_query)
     with pytest.raises(Refused, match=r"www keeps no gpc0 .*: it keeps conn_rate, bytes_out_rate"):
-        www.read(fleet.ask)
+        www.read(fleet.run_query)
 
 
 def test_a_socket_that_hides_entries_is_an_error_and_not_good_news():
     hidden = "# table: http, type: ip, size:9, used:5\n# contents not dumped due to insufficient "
-    with pytest.raises(CommandFailed, match="level operator"):
+    with pytest.raises(CommandError, match="level operator"):
         shown({ASK_MARKED: hidden + "privileges\n\n"})
 
 
 def test_a_table_that_is_not_there_is_an_error_that_names_the_others():
     nowhere = ShowAbusers.model_validate({"host": "lb1", "table": "htp"})
-    with pytest.raises(CommandFailed, match="no table htp; its tables: http, other"):
-        nowhere.read(balancer().ask)
+    with pytest.raises(CommandError, match="no table htp; its tables: http, other"):
+        nowhere.read(balancer().run_query)
 
 
 def test_keys_that_are_no_addresses_are_looked_up_nowhere_else():
@@ -190,7 +190,7 @@ def test_keys_that_are_no_addresses_are_looked_up_nowhere_else():
             "show table users data.gpc0 ge 1": head + entry + "\n",
         }
     )
-    report = users.report(users.read(fleet.ask))
+    report = users.report(users.read(fleet.run_query))
     assert report.findings[0].startswith("bob smith is marked for 1 s more")
     assert len(sent(fleet)) == 4
 
@@ -206,8 +206,8 @@ def test_an_empty_table_is_empty_only_if_it_could_hold_a_mark(kept: bool):
         "show table http": rows("http"),
     }
     if kept:
-        report = array.report(array.read(balancer(answers).ask))
+        report = array.report(array.read(balancer(answers).run_query))
         assert report.summary == "lb1 has marked nobody in http"
         return
     with pytest.raises(Refused, match="http keeps no gpc2 to mark abusers with"):
-        array.read(balancer(answers).ask)
+        array.read(balancer(answers).run_query)

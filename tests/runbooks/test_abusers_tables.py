@@ -2,14 +2,14 @@ from pathlib import Path
 
 from connectors import haproxy
 from connectors.stick_table import TableHead
-from runbooks.abusers_tables import ListStickTables, Tables
+from runbooks.abusers_tables import ListStickTables, StickTables
 from tests.runbooks.balancer import balancer
 
 LOOK = ListStickTables.model_validate({"host": "lb1"})
 
 
 def test_every_table_is_shown_with_how_full_it_is():
-    report = LOOK.report(LOOK.read(balancer().ask))
+    report = LOOK.report(LOOK.read(balancer().run_query))
     assert report.healthy
     assert report.findings == []
     assert report.table is not None
@@ -22,7 +22,7 @@ def test_every_table_is_shown_with_how_full_it_is():
 
 def test_a_table_that_is_nearly_full_is_a_finding():
     report = LOOK.report(
-        Tables((TableHead("http", "ip", 100, 90), TableHead("www", "ip", 100, 89)))
+        StickTables((TableHead("http", "ip", 100, 90), TableHead("www", "ip", 100, 89)))
     )
     assert not report.healthy
     (finding,) = report.findings
@@ -31,12 +31,15 @@ def test_a_table_that_is_nearly_full_is_a_finding():
 
 
 def test_a_balancer_without_tables_is_well():
-    assert LOOK.report(Tables(())).summary == "lb1 keeps no stick tables"
-    assert LOOK.report(Tables(())).healthy
+    assert LOOK.report(StickTables(())).summary == "lb1 keeps no stick tables"
+    assert LOOK.report(StickTables(())).healthy
 
 
 def test_one_table_is_one_table():
-    assert "keeps 1 stick table:" in LOOK.report(Tables((TableHead("http", "ip", 0, 0),))).summary
+    assert (
+        "keeps 1 stick table:"
+        in LOOK.report(StickTables((TableHead("http", "ip", 0, 0),))).summary
+    )
 
 
 PEERS = Path(__file__).parents[1] / "connectors" / "answers" / "haproxy"
@@ -44,8 +47,8 @@ PEERS = Path(__file__).parents[1] / "connectors" / "answers" / "haproxy"
 
 def test_who_has_a_copy_of_a_table_is_shown():
     fleet = balancer()
-    fleet.script("lb1", haproxy.peers().command, (PEERS / "2.6-peers.txt").read_text())
-    report = LOOK.report(LOOK.read(fleet.ask))
+    fleet.script("lb1", haproxy.query_peers().command, (PEERS / "2.6-peers.txt").read_text())
+    report = LOOK.report(LOOK.read(fleet.run_query))
     assert report.healthy
     assert report.table is not None
     assert {row[0]: row[5] for row in report.table.rows}["http"] == "lb2"
@@ -54,7 +57,7 @@ def test_who_has_a_copy_of_a_table_is_shown():
 
 def test_a_peer_that_is_out_of_touch_is_a_finding():
     fleet = balancer()
-    fleet.script("lb1", haproxy.peers().command, (PEERS / "2.6-peers-alone.txt").read_text())
-    report = LOOK.report(LOOK.read(fleet.ask))
+    fleet.script("lb1", haproxy.query_peers().command, (PEERS / "2.6-peers-alone.txt").read_text())
+    report = LOOK.report(LOOK.read(fleet.run_query))
     assert not report.healthy
     assert report.findings[0].startswith("lb2 of the peers mesh is out of touch")

@@ -1,16 +1,16 @@
 import pytest
 from pydantic import ValidationError
 
-from connectors import agents, apache
-from connectors.agent_list import Agents
+from connectors import apache_agents, nginx_agents
+from connectors.agent_list import AgentList
 from runbooks import NoUndo, Plan, Refused
 from runbooks.agents_block import BlockAgent
-from tests.connectors.test_agents import TWO
-from tests.connectors.test_apache import TWO as TWO_OF_APACHE
+from tests.connectors.test_apache_agents import TWO as TWO_OF_APACHE
+from tests.connectors.test_nginx_agents import TWO
 from tests.fakes import ScriptedFleet
 
 BLOCK = BlockAgent.model_validate({"host": "web1", "agent": "BadBot/1.0"})
-HEEDED = Agents(("EvilBot/2",), heeding=2, servers=2)
+HEEDED = AgentList(("EvilBot/2",), including_count=2, server_count=2)
 
 HOSTILE_AGENTS = (
     "",
@@ -43,23 +43,23 @@ HOSTILE_AGENTS = (
 def test_an_agent_is_refused_and_can_be_let_in():
     plan = BLOCK.plan(HEEDED)
     (step,) = plan.steps
-    assert step.do == agents.refuse("BadBot/1.0")
+    assert step.do == nginx_agents.block_agent("BadBot/1.0")
     assert not isinstance(step.undo, NoUndo)
-    assert step.undo == agents.admit("BadBot/1.0")
+    assert step.undo == nginx_agents.unblock_agent("BadBot/1.0")
     assert plan.notes == ["An agent is what a client says of itself: it is changed in a moment."]
 
 
 def test_one_that_is_refused_needs_nothing():
-    assert BLOCK.plan(Agents(("BadBot/1.0",), 2, 2)) == Plan("BadBot/1.0 is refused already")
+    assert BLOCK.plan(AgentList(("BadBot/1.0",), 2, 2)) == Plan("BadBot/1.0 is refused already")
 
 
 def test_a_host_that_heeds_no_list_is_told_how_to():
     with pytest.raises(Refused, match=r"no server of nginx on web1 heeds our list"):
-        BLOCK.plan(Agents((), 0, 3))
+        BLOCK.plan(AgentList((), 0, 3))
 
 
 def test_servers_that_do_not_heed_it_are_announced():
-    plan = BLOCK.plan(Agents((), 1, 3))
+    plan = BLOCK.plan(AgentList((), 1, 3))
     assert any("1 of 3 servers" in note for note in plan.notes)
 
 
@@ -75,13 +75,13 @@ def test_what_everybody_is_called_is_refused_before_anything_is_asked(agent: str
     fleet = ScriptedFleet(hosts=["web1"])
     everybody = BlockAgent.model_validate({"host": "web1", "agent": agent})
     with pytest.raises(Refused, match="people would be refused"):
-        everybody.read(fleet.ask)
+        everybody.read(fleet.run_query)
     assert fleet.asked == []
 
 
 def test_it_is_read_from_the_configuration():
-    fleet = ScriptedFleet({("web1", agents.agents().command): TWO})
-    assert BLOCK.read(fleet.ask).refused == ("EvilBot/2", "C++ Crawler 1.0")
+    fleet = ScriptedFleet({("web1", nginx_agents.query_agents().command): TWO})
+    assert BLOCK.read(fleet.run_query).refused == ("EvilBot/2", "C++ Crawler 1.0")
 
 
 @pytest.mark.parametrize("agent", HOSTILE_AGENTS)
@@ -92,12 +92,15 @@ def test_what_is_no_agent_is_refused_before_anything_is_asked(agent: object):
 
 def test_apache_is_asked_and_told_where_it_is_meant():
     block = BlockAgent.model_validate({"host": "web1", "agent": "BadBot/1.0", "server": "apache"})
-    fleet = ScriptedFleet({("web1", apache.agents().command): TWO_OF_APACHE})
-    plan = block.plan(block.read(fleet.ask))
+    fleet = ScriptedFleet({("web1", apache_agents.query_agents().command): TWO_OF_APACHE})
+    plan = block.plan(block.read(fleet.run_query))
     (step,) = plan.steps
-    assert (step.do, step.undo) == (apache.refuse("BadBot/1.0"), apache.admit("BadBot/1.0"))
+    assert (step.do, step.undo) == (
+        apache_agents.block_agent("BadBot/1.0"),
+        apache_agents.unblock_agent("BadBot/1.0"),
+    )
     with pytest.raises(Refused, match="no server of apache on web1 heeds our list: make an empty"):
-        block.plan(Agents((), 0, 1))
+        block.plan(AgentList((), 0, 1))
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 import pytest
 from pydantic import ValidationError
 
-from connectors import agents, apache
-from connectors.agent_list import Agents
+from connectors import apache_agents, nginx_agents
+from connectors.agent_list import AgentList
 from runbooks import Plan, Refused
 from runbooks.agents_unblock import UnblockAgent
-from tests.connectors.test_agents import TWO
-from tests.connectors.test_apache import TWO as TWO_OF_APACHE
+from tests.connectors.test_apache_agents import TWO as TWO_OF_APACHE
+from tests.connectors.test_nginx_agents import TWO
 from tests.fakes import ScriptedFleet
 from tests.runbooks.test_agents_block import HOSTILE_AGENTS
 
@@ -14,19 +14,19 @@ UNBLOCK = UnblockAgent.model_validate({"host": "web1", "agent": "EvilBot/2"})
 
 
 def test_an_agent_is_let_in_and_can_be_refused_again():
-    fleet = ScriptedFleet({("web1", agents.agents().command): TWO})
-    (step,) = UNBLOCK.plan(UNBLOCK.read(fleet.ask)).steps
-    assert step.do == agents.admit("EvilBot/2")
-    assert step.undo == agents.refuse("EvilBot/2")
+    fleet = ScriptedFleet({("web1", nginx_agents.query_agents().command): TWO})
+    (step,) = UNBLOCK.plan(UNBLOCK.read(fleet.run_query)).steps
+    assert step.do == nginx_agents.unblock_agent("EvilBot/2")
+    assert step.undo == nginx_agents.block_agent("EvilBot/2")
 
 
 def test_one_that_is_not_refused_needs_nothing():
-    assert UNBLOCK.plan(Agents((), 1, 1)) == Plan("EvilBot/2 is not refused by the list")
+    assert UNBLOCK.plan(AgentList((), 1, 1)) == Plan("EvilBot/2 is not refused by the list")
 
 
 def test_one_that_is_refused_by_another_part_of_its_name_is_told():
     with pytest.raises(Refused, match="EvilBot/2 is refused as evilbot is: ask for evilbot"):
-        UNBLOCK.plan(Agents(("evilbot",), 1, 1))
+        UNBLOCK.plan(AgentList(("evilbot",), 1, 1))
 
 
 @pytest.mark.parametrize("agent", HOSTILE_AGENTS)
@@ -39,6 +39,9 @@ def test_apache_is_asked_and_told_where_it_is_meant():
     unblock = UnblockAgent.model_validate(
         {"host": "web1", "agent": "EvilBot/2", "server": "apache"}
     )
-    fleet = ScriptedFleet({("web1", apache.agents().command): TWO_OF_APACHE})
-    (step,) = unblock.plan(unblock.read(fleet.ask)).steps
-    assert (step.do, step.undo) == (apache.admit("EvilBot/2"), apache.refuse("EvilBot/2"))
+    fleet = ScriptedFleet({("web1", apache_agents.query_agents().command): TWO_OF_APACHE})
+    (step,) = unblock.plan(unblock.read(fleet.run_query)).steps
+    assert (step.do, step.undo) == (
+        apache_agents.unblock_agent("EvilBot/2"),
+        apache_agents.block_agent("EvilBot/2"),
+    )

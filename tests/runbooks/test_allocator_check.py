@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from connectors import allocator
 from connectors.allocator import Process
-from connectors.trouble import CommandFailed
+from connectors.errors import CommandError
 from runbooks.allocator_check import AllocatorCheck
 from tests.connectors.test_allocator import BOTH
 from tests.fakes import ScriptedFleet
@@ -24,8 +24,8 @@ def test_processes_that_use_the_same_are_well():
 
 
 def test_processes_that_differ_are_a_finding():
-    fleet = ScriptedFleet({("db1", allocator.processes("mysqld").command): BOTH})
-    report = CHECK.report(CHECK.read(fleet.ask))
+    fleet = ScriptedFleet({("db1", allocator.query_processes("mysqld").command): BOTH})
+    report = CHECK.report(CHECK.read(fleet.run_query))
     assert not report.healthy
     assert "not all of them use the same" in report.findings[0]
 
@@ -36,9 +36,9 @@ def test_a_library_that_was_asked_for_and_is_not_there_is_a_finding():
 
 
 def test_a_program_that_does_not_run_is_an_error():
-    fleet = ScriptedFleet({("db1", allocator.processes("mysqld").command): ""})
-    with pytest.raises(CommandFailed, match="no process of db1 is called mysqld"):
-        CHECK.read(fleet.ask)
+    fleet = ScriptedFleet({("db1", allocator.query_processes("mysqld").command): ""})
+    with pytest.raises(CommandError, match="no process of db1 is called mysqld"):
+        CHECK.read(fleet.run_query)
 
 
 @pytest.mark.parametrize("process", HOSTILE_NAMES)

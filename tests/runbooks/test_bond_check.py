@@ -6,12 +6,12 @@ import pytest
 from pydantic import ValidationError
 
 from bot.model import request_form
-from connectors.bond import ACTIVE_BACKUP, LACP, Bond, Link, parse_bond, parse_links
-from connectors.command import Answer, Question
-from connectors.switch import Lag, Member, Port
-from connectors.trouble import CommandFailed, NotUnderstood, Unreachable
-from runbooks import Earlier, Refused, Report, Table
-from runbooks.bond_check import BondCheck, FarEnd, Socket, State
+from connectors.bond import ACTIVE_BACKUP, LACP, Bond, LinkCounters, parse_bond, parse_links
+from connectors.command import Answer, QueryCommand
+from connectors.errors import CommandError, ParseError, UnreachableError
+from connectors.switch import Lag, LagMember, SwitchPort
+from runbooks import EarlierReport, Refused, Report, Table
+from runbooks.bond_check import BondCheck, BondState, CableEnd, SwitchSide
 from tests.fakes import Replies, ScriptedFleet
 from tests.runbooks.hostile import HOSTILE_ADDRESSES
 from tests.runbooks.network import fleet, said
@@ -47,7 +47,7 @@ def host(
     user: str = "root",
 ) -> ScriptedFleet:
     sudo = "" if user == "root" else "sudo -n -- "
-    answers: dict[tuple[str, str | Question], Replies] = {
+    answers: dict[tuple[str, str | QueryCommand], Replies] = {
         ("nas1", "ls -1 /proc/net/bonding"): "bond0\n",
         ("nas1", f"cat {FILE}"): said(bond),
         ("nas1", "ip -j -s link show"): LINKS,
@@ -64,17 +64,17 @@ def host(
     return fleet(answers, platforms=platforms, settings=settings, user=user)
 
 
-def healthy(name: str = "bond-8023ad") -> State:
+def healthy(name: str = "bond-8023ad") -> BondState:
     bond = parse_bond("bond0", said(name))
-    return State(bond, parse_links(LINKS), {})
+    return BondState(bond, parse_links(LINKS), {})
 
 
-def findings(state: State) -> list[str]:
+def findings(state: BondState) -> list[str]:
     report = CHECK.report(state)
     return list(report.findings)
 
 
-def with_member(state: State, /, **changed: object) -> State:
+def with_member(state: BondState, /, **changed: object) -> BondState:
     """The state with its second member changed."""
     first, second, *rest = state.bond.members
     members = (first, replace(second, **changed), *rest)  # type: ignore[arg-type]  # as the test says
@@ -82,7 +82,7 @@ def with_member(state: State, /, **changed: object) -> State:
 
 
 def test_a_bond_as_it_should_be():
-    report = CHECK.report(CHECK.read(host().ask))
+    report = CHECK.report(CHECK.read(host().run_query))
     assert report.summary == f"bond0 on nas1 ({LACP}) has 4 of 4 members up"
     assert (report.healthy, list(report.findings)) == (True, [])
     assert report.table is not None
@@ -93,20 +93,20 @@ def test_a_bond_as_it_should_be():
 
 def test_nothing_is_read_as_root_that_everybody_may_read():
     asked = host("bond-rr", user="keyturn")
-    CHECK.read(asked.ask)
+    CHECK.read(asked.run_query)
     assert not [words for _, words in asked.asked if "sudo" in words]
 
 
 def test_what_only_root_may_read_is_read_as_root():
     more: dict[str, Replies] = {f"SUDO cat {FILE}": said("bond-8023ad")}
     asked = host("bond-8023ad-not-root", more=more, user="keyturn")
-    assert CHECK.report(CHECK.read(asked.ask)).findings == []
+    assert CHECK.report(CHECK.read(asked.run_query)).findings == []
 
 
 def test_what_root_alone_may_read_and_we_may_not_is_said_to_be_unknown():
     refusal = Answer(1, "", "sudo: a password is required\n")
     asked = host("bond-8023ad-not-root", more={f"SUDO cat {FILE}": refusal}, user="keyturn")
-    report = CHECK.report(CHECK.read(asked.ask))
+    report = CHECK.report(CHECK.read(asked.run_query))
     (note,) = report.findings
     assert "whether the switch takes part is not known: the login may not run this" in note
     assert report.healthy
@@ -124,17 +124,17 @@ def test_members_in_different_aggregators_are_seen_without_root_too():
 def test_a_bond_that_is_not_there_is_refused_with_those_that_are():
     other = BondCheck.model_validate({"host": "nas1", "bond": "bond9"})
     with pytest.raises(Refused, match="nas1 has no bond9: it has bond0"):
-        other.read(host().ask)
+        other.read(host().run_query)
     none = host(
         more={"ls -1 /proc/net/bonding": Answer(2, "", "ls: cannot access '/proc/net/bonding'")}
     )
-    with pytest.raises(CommandFailed, match="bonding driver is not loaded"):
-        CHECK.read(none.ask)
+    with pytest.raises(CommandError, match="bonding driver is not loaded"):
+        CHECK.read(none.run_query)
 
 
 def test_a_bond_that_ip_does_not_list_is_not_guessed_at():
-    with pytest.raises(NotUnderstood, match="ip does not list it"):
-        CHECK.read(host(more={"ip -j -s link show": said("iproute2-6.1-link")}).ask)
+    with pytest.raises(ParseError, match="ip does not list it"):
+        CHECK.read(host(more={"ip -j -s link show": said("iproute2-6.1-link")}).run_query)
 
 
 # --- a channel that is dead although every link is up ---
@@ -142,7 +142,7 @@ def test_a_bond_that_ip_does_not_list_is_not_guessed_at():
 
 def test_a_switch_that_speaks_no_lacp_is_found_although_every_link_is_up():
     state = healthy()
-    bond = replace(state.bond, ports=1, partner=NOBODY)
+    bond = replace(state.bond, port_count=1, partner=NOBODY)
     found = findings(replace(state, bond=bond))
     assert found == [
         "nobody answers bond0 in LACP: the switch's ports are in no LACP group, so one member at "
@@ -152,7 +152,7 @@ def test_a_switch_that_speaks_no_lacp_is_found_although_every_link_is_up():
 
 def test_a_member_in_another_aggregator_is_a_finding():
     state = with_member(healthy(), aggregator=2)
-    found = findings(replace(state, bond=replace(state.bond, ports=3)))
+    found = findings(replace(state, bond=replace(state.bond, port_count=3)))
     assert found == [
         "3 of the 4 members that are up are in LACP's active aggregation",
         "eth1 is in aggregator 2 and the active one is 1: it carries nothing. Is its cable in "
@@ -164,15 +164,15 @@ def test_a_member_in_another_aggregator_is_a_finding():
     ("changed", "words"),
     [
         ({"partner": "52:54:00:00:09:09"}, "eth1 leads to 52:54:00:00:09:09 and the others to"),
-        ({"churned": True}, "eth1 is kept out of the aggregation by one of its ends"),
+        ({"is_churned": True}, "eth1 is kept out of the aggregation by one of its ends"),
         ({"partner_state": 7}, "eth1 is kept out of the aggregation by the switch"),
         ({"state": 7}, "eth1 is kept out of the aggregation by this host"),
         ({"duplex": "half"}, "eth1 runs in half duplex"),
         ({"speed": 100}, "the members run at different speeds: eth0 1000, eth1 100, eth2 1000"),
         ({"speed": None}, "the members run at different speeds: eth0 1000, eth1 unknown"),
-        ({"link": "down"}, "eth1 has no link"),
-        ({"link": "going down"}, "eth1 is going down"),
-        ({"link": "going back"}, "eth1 is going back"),
+        ({"link_state": "down"}, "eth1 has no link"),
+        ({"link_state": "going down"}, "eth1 is going down"),
+        ({"link_state": "going back"}, "eth1 is going back"),
     ],
 )
 def test_a_member_that_does_not_carry_its_share_is_a_finding(
@@ -187,7 +187,7 @@ def test_a_member_that_does_not_carry_its_share_is_a_finding(
 
 
 def test_round_robin_is_explained():
-    report = CHECK.report(CHECK.read(host("bond-rr").ask))
+    report = CHECK.report(CHECK.read(host("bond-rr").run_query))
     assert report.healthy
     assert report.findings[0].startswith("round-robin gives one connection")
 
@@ -204,27 +204,27 @@ def test_round_robin_is_explained():
     ],
 )
 def test_round_robin_has_a_vlan_for_each_port(ports: list[str], found: list[str]):
-    report = CHECK.report(CHECK.read(host("bond-rr", ports=ports).ask))
+    report = CHECK.report(CHECK.read(host("bond-rr", ports=ports).run_query))
     assert report.healthy is not bool(found)
     assert len(report.findings) == len(found)
     assert all(one.startswith(words) for one, words in zip(report.findings, found, strict=True))
 
 
 def test_ports_that_cannot_be_seen_or_tell_no_vlan_are_said_once():
-    silent: Replies = Unreachable("sw1 is down")
+    silent: Replies = UnreachableError("sw1 is down")
     fleet = host("bond-rr", ports=["Gi1", "Gi2", "Gi3", "Gi4"])
     fleet.script("sw1", "show interfaces status", silent)
-    assert CHECK.report(CHECK.read(fleet.ask)).findings == [
+    assert CHECK.report(CHECK.read(fleet.run_query)).findings == [
         "the ports that the cables end in could not be seen: sw1 is down"
     ]
-    sockets = [Socket("sw2", f"g{n}", Port(f"g{n}", "up")) for n in (1, 2, 3, 4)]
-    state = replace(healthy("bond-rr"), sockets=sockets)
+    sockets = [CableEnd("sw2", f"g{n}", SwitchPort(f"g{n}", "up")) for n in (1, 2, 3, 4)]
+    state = replace(healthy("bond-rr"), cable_ends=sockets)
     assert findings(state)[0] == "sw2 does not tell the VLAN of g1"
 
 
 def test_the_ports_of_another_mode_are_asked_by_nobody():
     asked = host(ports=["Gi1/0/2", "Gi1/0/6"])
-    assert CHECK.report(CHECK.read(asked.ask)).healthy
+    assert CHECK.report(CHECK.read(asked.run_query)).healthy
     assert not [name for name, _ in asked.asked if name == "sw1"]
 
 
@@ -233,15 +233,15 @@ def test_the_ports_of_another_mode_are_asked_by_nobody():
 AT = datetime(2026, 3, 1, 8, 0, tzinfo=UTC)
 
 
-def seen_before(state: State, **failures: int) -> State:
+def seen_before(state: BondState, **failures: int) -> BondState:
     """The state, with a report of before that told these failures."""
     members = tuple(
-        replace(each, failures=failures[each.name])
+        replace(each, failure_count=failures[each.name])
         for each in state.bond.members
         if each.name in failures
     )
     before = replace(state, bond=replace(state.bond, members=members), earlier=None)
-    return replace(state, earlier=Earlier(AT, CHECK.report(before)))
+    return replace(state, earlier=EarlierReport(AT, CHECK.report(before)))
 
 
 @pytest.mark.parametrize(
@@ -254,23 +254,23 @@ def seen_before(state: State, **failures: int) -> State:
     ],
 )
 def test_links_lost_since_last_time_are_trouble(now: int, before: int, words: str):
-    state = with_member(healthy(), failures=now)
+    state = with_member(healthy(), failure_count=now)
     report = CHECK.report(seen_before(state, eth0=0, eth1=before, eth2=0, eth3=0))
     assert not report.healthy
     assert report.findings[0].startswith(words)
 
 
 def test_links_lost_before_last_time_are_none_now():
-    state = with_member(healthy(), failures=5)
+    state = with_member(healthy(), failure_count=5)
     report = CHECK.report(seen_before(state, eth0=0, eth1=5, eth2=0, eth3=0))
     assert report.healthy
     assert "eth1 5 times, and none since this was last asked;" in report.findings[-1]
 
 
 def test_a_member_that_is_new_and_a_report_of_another_kind_tell_nothing():
-    state = with_member(healthy(), failures=5)
+    state = with_member(healthy(), failure_count=5)
     assert CHECK.report(seen_before(state, eth0=0)).healthy
-    other = Earlier(AT, Report("it was well", table=Table(("Member",), [("eth1",)])))
+    other = EarlierReport(AT, Report("it was well", table=Table(("Member",), [("eth1",)])))
     report = CHECK.report(replace(state, earlier=other))
     assert report.healthy
     assert "none since" not in report.findings[-1]
@@ -281,12 +281,12 @@ def test_links_that_were_lost_once_are_told_and_are_no_trouble_now():
     report = CHECK.report(state)
     assert report.findings[0].startswith("eth1 has no link")
     assert "eth1 once, eth2 once" in report.findings[-1]
-    up = with_member(state, link="up")
+    up = with_member(state, link_state="up")
     assert CHECK.report(up).healthy
 
 
 def test_a_bond_without_members_and_one_of_one():
-    report = CHECK.report(CHECK.read(host("bond-rr-no-members").ask))
+    report = CHECK.report(CHECK.read(host("bond-rr-no-members").run_query))
     assert report.findings[0] == "bond0 has no members: nothing goes through it"
     lonely = findings(healthy("bond-unwatched"))
     assert lonely[0] == "bond0 has one member only, eth2: nothing is spare"
@@ -296,14 +296,14 @@ def test_a_bond_without_members_and_one_of_one():
 def test_a_bond_that_runs_on_its_second_card_says_so():
     state = healthy("bond-backup")
     assert findings(state) == []
-    moved = replace(state, bond=replace(state.bond, active="eth1"))
+    moved = replace(state, bond=replace(state.bond, active_member="eth1"))
     assert findings(moved) == ["eth1 is active although eth0 is the primary"]
     assert moved.bond.mode == ACTIVE_BACKUP
 
 
 def test_a_bond_that_is_down_is_down():
     state = healthy("bond-rr")
-    assert findings(replace(state, bond=replace(state.bond, up=False)))[0].startswith(
+    assert findings(replace(state, bond=replace(state.bond, is_up=False)))[0].startswith(
         "bond0 is down"
     )
 
@@ -337,7 +337,7 @@ def test_packets_as_large_as_the_mtu_must_come_back(big: str, small: str, words:
     more[COUNT] = counted(5, 5, 5, 5)
     if small:
         more[SMALL] = Answer(int(small != "ping-whole"), said(small))
-    report = PEER.report(PEER.read(host(more=more).ask))
+    report = PEER.report(PEER.read(host(more=more).run_query))
     assert report.healthy is not bool(words)
     assert not words or report.findings[0].startswith(words)
 
@@ -367,12 +367,14 @@ def test_a_peer_with_a_smaller_mtu_answers_in_pieces(
 ):
     more: dict[str, Replies] = {BIG: said("ping-whole"), SMALL: said("ping-whole")}
     more[COUNT] = counted(*counts)
-    report = PEER.report(PEER.read(host(more=more).ask))
+    report = PEER.report(PEER.read(host(more=more).run_query))
     assert (report.healthy, list(report.findings)) == (healthy, [words] if words else [])
 
 
 def test_members_with_another_mtu_are_a_finding():
-    state = replace(healthy(), links={**healthy().links, "eth2": Link("eth2", 1500, 0, 0, 0)})
+    state = replace(
+        healthy(), links={**healthy().links, "eth2": LinkCounters("eth2", 1500, 0, 0, 0)}
+    )
     assert findings(state) == ["bond0 has an MTU of 9000 and not all its members: eth2 1500"]
 
 
@@ -380,12 +382,12 @@ def test_members_with_another_mtu_are_a_finding():
 
 
 def test_both_ends_are_in_one_report():
-    report = CHECK.report(CHECK.read(host(lag=said("cisco-etherchannel")).ask))
+    report = CHECK.report(CHECK.read(host(lag=said("cisco-etherchannel")).run_query))
     assert (report.healthy, list(report.findings)) == (True, [])
 
 
 def test_a_switch_that_does_not_answer_leaves_the_hosts_side_in_the_report():
-    report = CHECK.report(CHECK.read(host(lag=Unreachable("sw1 is down")).ask))
+    report = CHECK.report(CHECK.read(host(lag=UnreachableError("sw1 is down")).run_query))
     assert list(report.findings) == [
         "the other end, port-channel1 on sw1, could not be seen: sw1 is down"
     ]
@@ -397,28 +399,28 @@ def test_a_switch_that_does_not_answer_leaves_the_hosts_side_in_the_report():
         (None, "sw1 has no Po1, where the inventory says that bond0 ends"),
         (Lag("Po1", False, "LACP", ()), "sw1: Po1 is down"),
         (
-            Lag("Po1", True, "LACP", (Member("Gi1", "bundled"), Member("Gi2", "suspended"))),
+            Lag("Po1", True, "LACP", (LagMember("Gi1", "bundled"), LagMember("Gi2", "suspended"))),
             "sw1: Gi2 is not bundled into Po1: suspended",
         ),
         (
-            Lag("Po1", True, "LACP", (Member("Gi1", "bundled"), Member("Gi2", "bundled"))),
+            Lag("Po1", True, "LACP", (LagMember("Gi1", "bundled"), LagMember("Gi2", "bundled"))),
             "2 ports are bundled on sw1, and 4 members are up here",
         ),
         (
-            Lag("Po1", True, "", tuple(Member(f"Gi{n}", "bundled") for n in range(4))),
+            Lag("Po1", True, "", tuple(LagMember(f"Gi{n}", "bundled") for n in range(4))),
             "sw1 does not speak LACP on Po1, and the mode here is IEEE 802.3ad",
         ),
     ],
 )
 def test_ends_that_do_not_fit_are_a_finding(lag: Lag | None, words: str):
-    report = CHECK.report(replace(healthy(), far_end=FarEnd("sw1", "Po1", lag)))
+    report = CHECK.report(replace(healthy(), switch_side=SwitchSide("sw1", "Po1", lag)))
     assert not report.healthy
     assert report.findings[0].startswith(words)
 
 
 def test_a_switch_that_does_not_name_members_is_not_blamed():
-    far = FarEnd("sw2", "ch1", Lag("ch1", True, "", None))
-    state = replace(healthy(), far_end=far)
+    far = SwitchSide("sw2", "ch1", Lag("ch1", True, "", None))
+    state = replace(healthy(), switch_side=far)
     assert findings(state) == ["sw2 does not tell which ports are in ch1: they were not checked"]
     assert CHECK.report(state).healthy
 
@@ -448,4 +450,4 @@ def test_it_is_typed_with_what_is_known():
     assert request_form.parse_words(BondCheck, ["nas1"]) == CHECK
     assert request_form.parse_words(BondCheck, ["nas1", "peer=10.9.0.2"]) == PEER
     assert isinstance(CHECK.report(healthy()).summary, str)
-    assert Bond("bond0", LACP, up=True, watched=True, members=()).hides_lacp is False
+    assert Bond("bond0", LACP, is_up=True, is_monitored=True, members=()).is_lacp_hidden is False

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from bot.model import request_form
 from connectors import bond as dialect
-from connectors.bond import Bond, Link, Look, parse_bond
+from connectors.bond import Bond, BondSample, LinkCounters, parse_bond
 from connectors.command import Shell
 from runbooks.bond_watch import BondWatch
 from tests.runbooks.network import fleet, said
@@ -14,12 +14,14 @@ WATCH = BondWatch.model_validate({"host": "nas1", "seconds": 5})
 BOND = parse_bond("bond0", said("bond-rr"))
 
 
-def look(seconds: float, *, sent: tuple[int, ...], bond: Bond = BOND, errors: int = 0) -> Look:
+def look(
+    seconds: float, *, sent: tuple[int, ...], bond: Bond = BOND, errors: int = 0
+) -> BondSample:
     counted = {
-        member.name: Link(member.name, 1500, count, 2 * count, errors)
+        member.name: LinkCounters(member.name, 1500, count, 2 * count, errors)
         for member, count in zip(bond.members, sent, strict=True)
     }
-    return Look(seconds, bond, counted)
+    return BondSample(seconds, bond, counted)
 
 
 QUIET = look(100.0, sent=(0, 0, 0, 0))
@@ -55,9 +57,9 @@ def test_a_bond_without_traffic_blames_nobody():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"failures": 1}, "eth0 lost its link once while we watched"),
-        ({"failures": 3}, "eth0 lost its link 3 times while we watched"),
-        ({"link": "going down"}, "eth0 went from up to going down while we watched"),
+        ({"failure_count": 1}, "eth0 lost its link once while we watched"),
+        ({"failure_count": 3}, "eth0 lost its link 3 times while we watched"),
+        ({"link_state": "going down"}, "eth0 went from up to going down while we watched"),
     ],
 )
 def test_a_link_that_moved_is_a_finding(fields: dict[str, object], words: str):
@@ -67,8 +69,8 @@ def test_a_link_that_moved_is_a_finding(fields: dict[str, object], words: str):
 
 
 def test_a_link_that_was_lost_before_and_holds_now_is_none():
-    before = look(100.0, sent=(0,) * 4, bond=changed(failures=7))
-    after = look(105.0, sent=(0,) * 4, bond=changed(failures=7))
+    before = look(100.0, sent=(0,) * 4, bond=changed(failure_count=7))
+    after = look(105.0, sent=(0,) * 4, bond=changed(failure_count=7))
     assert WATCH.report((before, after)).healthy
 
 
@@ -86,14 +88,14 @@ def test_members_that_come_and_go_are_findings():
 
 
 def test_it_is_one_command_that_has_time_to_end():
-    command = dialect.watched("bond0", seconds=60).command
+    command = dialect.query_samples("bond0", seconds=60).command
     assert isinstance(command, Shell)
     assert command.words[-2:] == ("/proc/net/bonding/bond0", "60")
     assert command.deadline > 60
     looks = f"{said('bond-rr-no-members')}{said('iproute2-6.1-link')}== 7.5\n"
     host = fleet({("nas1", str(command)): looks * 2}, platforms={"nas1": "linux"})
     long = BondWatch.model_validate({"host": "nas1", "seconds": 60})
-    assert long.read(host.ask)[0].seconds == 7.5
+    assert long.read(host.run_query)[0].uptime == 7.5
 
 
 @pytest.mark.parametrize(

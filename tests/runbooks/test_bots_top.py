@@ -2,33 +2,34 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import access_log
-from connectors.access_log import Client, Traffic
-from runbooks.bots_top import BotsTop, Seen
+from connectors.access_log import AgentTraffic, WebTraffic
+from runbooks.bots_top import BotsTop, BotTraffic
 from tests.connectors.test_access_log import COUNTED
 from tests.fakes import ScriptedFleet
 
 LOOK = BotsTop.model_validate({"host": "web1"})
 AGENT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
-GOOGLE = Client("66.249.66.1", AGENT, 100, 60, 25)
+GOOGLE = AgentTraffic("66.249.66.1", AGENT, 100, 60, 25)
 REAL = "crawl-66-249-66-1.googlebot.com"
 
 
-def asked(client: Client, names: str, addresses: str = "") -> Seen:
+def asked(client: AgentTraffic, names: str, addresses: str = "") -> BotTraffic:
     """Return what is seen of one client, whose address has these names, and they these ones."""
-    counted = f"{client.requests}\t0\n{client.requests}\t{client.busiest}\t{client.refused}\t"
+    refused = client.refused_requests
+    counted = f"{client.requests}\t0\n{client.requests}\t{client.peak_requests}\t{refused}\t"
     lines = f"{client.address} {names}\n" if names else ""
     fleet = ScriptedFleet(
         {
-            ("web1", access_log.traffic(hours=2, most=25).command): (
+            ("web1", access_log.query_traffic(hours=2, max_rows=25).command): (
                 f"{counted}{client.address}\t{client.agent}\n"
             ),
-            ("web1", access_log.names_of(client.address).command): lines,
+            ("web1", access_log.query_names(client.address).command): lines,
         }
     )
     for name in names.split():
         back = "".join(f"{each} STREAM {name}\n" for each in addresses.split())
-        fleet.script("web1", access_log.addresses_of(name).command, back)
-    return LOOK.read(fleet.ask)
+        fleet.script("web1", access_log.query_addresses(name).command, back)
+    return LOOK.read(fleet.run_query)
 
 
 def test_a_search_engine_whose_name_leads_back_to_it_is_real():
@@ -63,9 +64,13 @@ def test_one_whose_name_does_not_is_a_finding(names: str, addresses: str):
 
 def test_nobody_else_is_looked_up():
     fleet = ScriptedFleet(
-        {("web1", access_log.traffic(hours=2, most=25).command): COUNTED.replace("Googlebot", "x")}
+        {
+            ("web1", access_log.query_traffic(hours=2, max_rows=25).command): COUNTED.replace(
+                "Googlebot", "x"
+            )
+        }
     )
-    report = LOOK.report(LOOK.read(fleet.ask))
+    report = LOOK.report(LOOK.read(fleet.run_query))
     assert len(fleet.asked) == 1
     assert report.summary.startswith("web1 answered 7 requests in 2 hours")
     assert report.findings == [
@@ -74,15 +79,15 @@ def test_nobody_else_is_looked_up():
 
 
 def test_one_who_is_faster_than_people_is_a_finding():
-    fast = Client("203.0.113.9", "python-requests/2.31", 30_000, 12_000, 0)
-    (finding,) = LOOK.report(Seen(Traffic(30_000, 0, (fast,)), {})).findings
+    fast = AgentTraffic("203.0.113.9", "python-requests/2.31", 30_000, 12_000, 0)
+    (finding,) = LOOK.report(BotTraffic(WebTraffic(30_000, 0, (fast,)), {})).findings
     assert finding == "203.0.113.9 asked 12,000 times in one hour: python-requests/2.31"
 
 
 def test_a_client_that_the_log_knows_by_name_only_is_not_called_verified():
-    named = Client("crawler.example.net", AGENT, 5, 5, 0)
+    named = AgentTraffic("crawler.example.net", AGENT, 5, 5, 0)
     seen = asked(named, "")
-    assert seen.real == {}
+    assert seen.verified == {}
     assert not LOOK.report(seen).healthy
 
 

@@ -7,21 +7,24 @@ from pydantic import ValidationError
 from connectors import certificate
 from connectors.certificate import Certificate
 from connectors.command import Answer
-from connectors.trouble import CommandFailed
-from runbooks.cert_check import CertCheck, Shown
+from connectors.errors import CommandError
+from runbooks.cert_check import CertCheck, ShownCertificate
 from tests.connectors.test_certificate import ANSWERS, recorded
 from tests.fakes import ScriptedFleet
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 CHECK = CertCheck.model_validate({"host": "web1", "server_name": "www.example.com"})
 GOOD = replace(
-    recorded("asked-by-its-name"), now=NOW, ends=NOW + timedelta(days=60), verdict=(0, "ok")
+    recorded("asked-by-its-name"),
+    host_time=NOW,
+    not_after=NOW + timedelta(days=60),
+    verify_result=(0, "ok"),
 )
-BEGINS_LATER = replace(GOOD, begins=NOW + timedelta(days=1))
+BEGINS_LATER = replace(GOOD, not_before=NOW + timedelta(days=1))
 
 
 def test_a_certificate_that_is_good_for_long_is_well():
-    report = CHECK.report([Shown("127.0.0.1", GOOD)])
+    report = CHECK.report([ShownCertificate("127.0.0.1", GOOD)])
     assert report.healthy
     assert report.summary == "web1:443 shows a certificate that ends on 2027-01-21, in 60 days"
 
@@ -30,29 +33,29 @@ def test_a_certificate_that_is_good_for_long_is_well():
     ("days", "findings"), [(21, 0), (20, 1), (0, 1), (-1, 1)], ids=["far", "near", "today", "past"]
 )
 def test_the_end_is_a_finding_when_renewal_should_have_been(days: int, findings: int):
-    shown = replace(GOOD, ends=NOW + timedelta(days=days))
-    assert len(CHECK.report([Shown("127.0.0.1", shown)]).findings) == findings
+    shown = replace(GOOD, not_after=NOW + timedelta(days=days))
+    assert len(CHECK.report([ShownCertificate("127.0.0.1", shown)]).findings) == findings
 
 
 @pytest.mark.parametrize(
     ("shown", "said"),
     [
-        (replace(GOOD, fits=False), "it is not for www.example.com but for"),
-        (replace(GOOD, verdict=(20, "unable to get local issuer certificate")), "(20)"),
+        (replace(GOOD, matches_name=False), "it is not for www.example.com but for"),
+        (replace(GOOD, verify_result=(20, "unable to get local issuer certificate")), "(20)"),
         (BEGINS_LATER, "only from 2026-11-23 on"),
     ],
 )
 def test_what_else_clients_would_refuse_is_a_finding(shown: Certificate, said: str):
-    report = CHECK.report([Shown("127.0.0.1", shown)])
+    report = CHECK.report([ShownCertificate("127.0.0.1", shown)])
     assert not report.healthy
     assert said in report.findings[0]
 
 
 def test_the_first_of_several_to_end_is_told():
     shown = [
-        Shown("192.0.2.1", GOOD),
-        Shown("192.0.2.2", replace(GOOD, ends=NOW + timedelta(days=1))),
-        Shown("192.0.2.3", None, "what listens there speaks no TLS"),
+        ShownCertificate("192.0.2.1", GOOD),
+        ShownCertificate("192.0.2.2", replace(GOOD, not_after=NOW + timedelta(days=1))),
+        ShownCertificate("192.0.2.3", None, "what listens there speaks no TLS"),
     ]
     report = CHECK.report(shown)
     assert report.summary.endswith("in 1 days")
@@ -62,23 +65,25 @@ def test_the_first_of_several_to_end_is_told():
 def test_every_address_is_asked_and_one_that_fails_hides_no_other():
     listening = (ANSWERS / "listeners.txt").read_text()
     shown = (ANSWERS / "asked-by-its-name.txt").read_text()
-    queries = [certificate.shown_at(at, 443, "www.example.com") for at in ("127.0.0.1", "::1")]
+    queries = [
+        certificate.query_certificate(at, 443, "www.example.com") for at in ("127.0.0.1", "::1")
+    ]
     fleet = ScriptedFleet(
         {
-            ("web1", certificate.listeners(443).command): listening.replace("8443", "443"),
+            ("web1", certificate.query_listeners(443).command): listening.replace("8443", "443"),
             ("web1", queries[0].command): shown,
             ("web1", queries[1].command): Answer(1, "", "connect:errno=111"),
         }
     )
-    first, second = CHECK.read(fleet.ask)
+    first, second = CHECK.read(fleet.run_query)
     assert first.certificate == recorded("asked-by-its-name")
-    assert "nothing listens there any more" in second.trouble
+    assert "nothing listens there any more" in second.error
 
 
 def test_a_port_that_nobody_listens_at_is_an_error():
-    fleet = ScriptedFleet({("web1", certificate.listeners(443).command): ""})
-    with pytest.raises(CommandFailed, match="nothing listens at port 443 of web1"):
-        CHECK.read(fleet.ask)
+    fleet = ScriptedFleet({("web1", certificate.query_listeners(443).command): ""})
+    with pytest.raises(CommandError, match="nothing listens at port 443 of web1"):
+        CHECK.read(fleet.run_query)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ WELL = Conntrack(10_000, 262_144, 65_536, 2**34, 0, 0)
 
 
 def test_a_host_that_is_well_is_told_in_one_sentence():
-    fleet = ScriptedFleet({("lb1", conntrack.conntrack().command): IN_USE})
-    assert CHECK.report(CHECK.read(fleet.ask)).healthy
+    fleet = ScriptedFleet({("lb1", conntrack.query_conntrack().command): IN_USE})
+    assert CHECK.report(CHECK.read(fleet.run_query)).healthy
     report = CHECK.report(WELL)
     assert report.summary == "lb1 keeps track of 10,000 connections of at most 262,144 (4%)"
 

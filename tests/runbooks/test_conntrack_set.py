@@ -42,7 +42,7 @@ def test_a_limit_below_what_is_in_use_is_refused():
 
 def test_a_table_that_would_eat_the_memory_is_refused():
     with pytest.raises(Refused, match="ask for 335,544 or fewer"):
-        SET.plan(replace(NOW, memory=2**30))
+        SET.plan(replace(NOW, memory_bytes=2**30))
 
 
 def test_long_chains_are_announced():
@@ -51,8 +51,8 @@ def test_long_chains_are_announced():
 
 
 def test_it_is_read_from_the_host():
-    fleet = ScriptedFleet({("lb1", conntrack.conntrack().command): IN_USE})
-    assert SET.read(fleet.ask).maximum == 262_144
+    fleet = ScriptedFleet({("lb1", conntrack.query_conntrack().command): IN_USE})
+    assert SET.read(fleet.run_query).maximum == 262_144
 
 
 @pytest.mark.parametrize(

@@ -5,23 +5,23 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import csf_grep
-from connectors.csf_grep import Find
+from connectors.csf_grep import CsfMatch
 from runbooks.csf_find import FindInCsf
 from tests.fakes import ScriptedFleet
 from tests.runbooks.hostile import HOSTILE_ADDRESSES
 
 ANSWERS = Path(__file__).parent.parent / "connectors" / "answers"
 FIND = FindInCsf.model_validate({"host": "web1", "address": "198.51.100.7"})
-RULE = Find("filter ALLOWIN", "ACCEPT 198.51.100.7 to 0.0.0.0/0")
-ALLOWED = Find("csf.allow", "198.51.100.7 # x")
-DENIED = Find("csf.deny", "198.51.100.7 # y")
+RULE = CsfMatch("filter ALLOWIN", "ACCEPT 198.51.100.7 to 0.0.0.0/0")
+ALLOWED = CsfMatch("csf.allow", "198.51.100.7 # x")
+DENIED = CsfMatch("csf.deny", "198.51.100.7 # y")
 
 
 def test_csf_is_asked_for_the_one_address():
     answer = (ANSWERS / "csf-grep-rules.txt").read_text()
     fleet = ScriptedFleet({("web1", "/usr/sbin/csf -g 198.51.100.7"): answer})
-    assert FIND.read(fleet.ask) == csf_grep.parse(answer)
-    report = FIND.report(FIND.read(fleet.ask))
+    assert FIND.read(fleet.run_query) == csf_grep.parse_matches(answer)
+    report = FIND.report(FIND.read(fleet.run_query))
     assert report.summary == (
         "web1 has 198.51.100.7 in filter ALLOWIN, filter ALLOWOUT, csf.allow"
     )
@@ -33,12 +33,12 @@ def test_csf_is_asked_for_the_one_address():
     ("finds", "findings"),
     [
         ([RULE, ALLOWED], 0),
-        ([Find("set chain_ALLOW", "198.51.100.7"), ALLOWED], 0),
+        ([CsfMatch("set chain_ALLOW", "198.51.100.7"), ALLOWED], 0),
         ([ALLOWED], 1),
         ([RULE, ALLOWED, DENIED], 1),
     ],
 )
-def test_what_does_not_fit_together_is_said(finds: Sequence[Find], findings: int):
+def test_what_does_not_fit_together_is_said(finds: Sequence[CsfMatch], findings: int):
     assert len(FIND.report(finds).findings) == findings
 
 

@@ -9,10 +9,10 @@ from bot.model import request_form
 from connectors import csf_list
 from connectors.command import Shell
 from connectors.csf import Firewall
-from connectors.pingdom import Feed
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
+from connectors.pingdom import ProbeFeed
 from runbooks import NoUndo, Plan, Refused
-from runbooks.csf_pingdom_refresh import Probes, RefreshPingdom
+from runbooks.csf_pingdom_refresh import ProbeState, RefreshPingdom
 from tests.feeds import BAD_FEEDS, FOURS, SIXES
 from tests.plans import work_of
 from tests.runbooks.firewall import ALL, INCLUDE, firewall, fleet, probes
@@ -22,22 +22,22 @@ ACCEPTING = RefreshPingdom.model_validate({"host": "web1", "accept_size_change":
 NEW = "5.173.1.1"
 
 
-def plan(found: Firewall, feed: Feed, *, runbook: RefreshPingdom = REFRESH) -> Plan:
-    return runbook.plan(Probes(found, feed))
+def plan(found: Firewall, feed: ProbeFeed, *, runbook: RefreshPingdom = REFRESH) -> Plan:
+    return runbook.plan(ProbeState(found, feed))
 
 
 def list_of(step_do: object) -> Sequence[str]:
     assert isinstance(step_do, Shell)
-    return sorted(str(address) for address in csf_list.addresses(step_do.stdin))
+    return sorted(str(address) for address in csf_list.parse_list(step_do.stdin))
 
 
 def test_the_first_list_is_loaded_on_probation_and_kept():
     made = plan(firewall(), probes())
-    assert made.because == "Pingdom's probes have 140 new addresses, and 0 are gone"
+    assert made.current_state == "Pingdom's probes have 140 new addresses, and 0 are gone"
     begin, load, keep = made.steps
-    assert load.do == csf_list.load(listing := _stdin(load.do), restart="-r")
-    assert begin.do == csf_list.begin_probation(listing, restart="-r")
-    assert keep.do == csf_list.keep(listing)
+    assert load.do == csf_list.load_list(listing := _stdin(load.do), restart="-r")
+    assert begin.do == csf_list.start_probation(listing, restart="-r")
+    assert keep.do == csf_list.keep_list(listing)
     assert list_of(load.do) == sorted(ALL)
     assert (load.before, load.after) == ("0 addresses", "140 addresses")
 
@@ -54,7 +54,7 @@ def test_a_firewall_that_is_off_is_not_turned_on_without_being_asked():
 def test_turning_the_firewall_on_is_asked_for_and_said():
     starting = RefreshPingdom.model_validate({"host": "web1", "start": "firewall"})
     made = plan(firewall(ALL, in_force=[], loaded=()), probes(), runbook=starting)
-    assert made.because.startswith("The firewall is off")
+    assert made.current_state.startswith("The firewall is off")
     assert made.steps[1].title == "Turn the firewall on, with Keyturn's list replaced"
     assert (made.steps[1].before, made.steps[1].after) == (
         "the firewall is off, 140 addresses",
@@ -76,11 +76,11 @@ def test_undone_from_the_last_to_the_first_it_is_the_same_with_the_list_of_befor
     undone = [step.undo for step in reversed(made.steps)]
     begin, _, keep = made.steps
     assert (keep.undo_title, begin.undo_title) == (begin.title, keep.title)
-    assert found.own is not None
+    assert found.own_list is not None
     assert undone == [
-        csf_list.begin_probation(found.own, restart="-r"),
-        csf_list.load(found.own, restart="-r"),
-        csf_list.keep(found.own),
+        csf_list.start_probation(found.own_list, restart="-r"),
+        csf_list.load_list(found.own_list, restart="-r"),
+        csf_list.keep_list(found.own_list),
     ]
     assert not any(isinstance(step.undo, NoUndo) for step in made.steps)
 
@@ -92,7 +92,7 @@ def test_a_list_that_is_right_and_in_force_needs_nothing():
 
 def test_a_list_that_is_right_and_not_in_force_is_loaded():
     made = plan(firewall(ALL, in_force=ALL[7:]), probes())
-    assert made.because == "The list is right, but 7 of its 140 addresses are not in force"
+    assert made.current_state == "The list is right, but 7 of its 140 addresses are not in force"
     assert len(made.steps) == 3
 
 
@@ -105,7 +105,9 @@ RESTING = "probe 141 is 'Resting', and neither active nor inactive"
 
 
 def test_an_address_stays_on_the_list_while_its_item_is_odd():
-    odd = replace(probes(ALL[1:]), odd=[RESTING], doubtful=frozenset({ip_address(ALL[0])}))
+    odd = replace(
+        probes(ALL[1:]), skip_reasons=[RESTING], skipped_addresses=frozenset({ip_address(ALL[0])})
+    )
     kept = f"Keeps 1 that may belong to what was skipped, until the feed is right again: {ALL[0]}."
     # By itself it changes nothing.
     assert plan(firewall(ALL), odd) == Plan(
@@ -128,16 +130,28 @@ def test_an_address_stays_on_the_list_while_its_item_is_odd():
 
 
 def test_nothing_is_removed_while_an_address_of_an_odd_item_cannot_be_read():
-    odd = replace(probes(ALL[3:]), odd=["probe 138 holds '5.172'"], unread=frozenset({4}))
+    odd = replace(
+        probes(ALL[3:]),
+        skip_reasons=["probe 138 holds '5.172'"],
+        unreadable_versions=frozenset({4}),
+    )
     made = plan(firewall(ALL), odd)
     assert not made.steps
     assert made.notes[-1].startswith("Keeps 3 that may belong to what was skipped")
-    six = replace(probes(ALL[:-3]), odd=["probe 138 holds '5.172'"], unread=frozenset({4}))
+    six = replace(
+        probes(ALL[:-3]),
+        skip_reasons=["probe 138 holds '5.172'"],
+        unreadable_versions=frozenset({4}),
+    )
     assert list_of(plan(firewall(ALL), six).steps[1].do) == sorted(ALL[:-3])
 
 
 def test_odd_items_do_not_hide_that_the_list_shrank():
-    odd = replace(probes(FOURS[21:]), odd=["probe 80 holds '5.172'"], unread=frozenset({4}))
+    odd = replace(
+        probes(FOURS[21:]),
+        skip_reasons=["probe 80 holds '5.172'"],
+        unreadable_versions=frozenset({4}),
+    )
     with pytest.raises(Refused, match="lost 21 of the 100 IPv4 addresses"):
         plan(firewall(FOURS), replace(odd, addresses=odd.addresses | {ip_address(NEW)}))
 
@@ -216,12 +230,15 @@ def test_that_ipv6_was_switched_off_is_no_fault_of_the_feed():
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (replace(firewall(), enabled=False), "csf is disabled on this host"),
+        (replace(firewall(), is_enabled=False), "csf is disabled on this host"),
         (firewall(settings={"TESTING": "1"}), 'set TESTING = "0" in csf.conf first'),
-        (replace(firewall(), on_probation=True), "ask again in some minutes"),
-        (replace(firewall(), included=False), f"touch /etc/csf/keyturn.allow and .*“{INCLUDE}”"),
-        (replace(firewall(), own=None), "csf does not read Keyturn's list yet"),
-        (replace(firewall(), own="8.8.8.8 # by hand, Jo\n"), "move it into csf.allow"),
+        (replace(firewall(), is_on_probation=True), "ask again in some minutes"),
+        (
+            replace(firewall(), is_included=False),
+            f"touch /etc/csf/keyturn.allow and .*“{INCLUDE}”",
+        ),
+        (replace(firewall(), own_list=None), "csf does not read Keyturn's list yet"),
+        (replace(firewall(), own_list="8.8.8.8 # by hand, Jo\n"), "move it into csf.allow"),
         (firewall(mine=[ALL[0]]), f"lists {ALL[0]}, which is this host itself"),
         (
             firewall(deny={"5.172.0.0/24": "abuser - Sat Nov 21 08:20:11 2026"}),
@@ -250,9 +267,9 @@ def test_that_every_port_is_open_to_them_is_told():
 
 def test_the_feed_and_the_firewall_are_read():
     hosts = fleet()
-    found = REFRESH.read(hosts.ask)
+    found = REFRESH.read(hosts.run_query)
     assert len(found.feed.addresses) == len(ALL)
-    assert found.firewall.included
+    assert found.firewall.is_included
     assert hosts.asked[0] == ("web1", "GET https://my.pingdom.com/probes/feed")
 
 
@@ -260,8 +277,8 @@ def test_the_feed_and_the_firewall_are_read():
 def test_with_a_bad_feed_the_host_is_not_even_asked(bad: str):
     hosts = fleet()
     hosts.script("web1", "GET https://my.pingdom.com/probes/feed", bad)
-    with pytest.raises(NotUnderstood):
-        REFRESH.read(hosts.ask)
+    with pytest.raises(ParseError):
+        REFRESH.read(hosts.run_query)
     assert len(hosts.asked) == 1
     assert hosts.tried == []
 

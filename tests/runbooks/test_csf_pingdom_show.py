@@ -5,16 +5,16 @@ from pydantic import ValidationError
 
 from bot.model import request_form
 from connectors.csf import Firewall
-from connectors.pingdom import Feed
+from connectors.pingdom import ProbeFeed
 from runbooks import Report
-from runbooks.csf_pingdom_show import Probes, ShowPingdom
+from runbooks.csf_pingdom_show import ProbeState, ShowPingdom
 from tests.runbooks.firewall import ALL, firewall, fleet, probes
 
 SHOW = ShowPingdom.model_validate({"host": "web1"})
 
 
-def report(found: Firewall, feed: Feed | None = None) -> Report:
-    return SHOW.report(Probes(found, feed or probes()))
+def report(found: Firewall, feed: ProbeFeed | None = None) -> Report:
+    return SHOW.report(ProbeState(found, feed or probes()))
 
 
 def test_a_host_that_lets_in_all_is_well():
@@ -49,7 +49,11 @@ def test_what_differs_is_shown_address_by_address():
 
 
 def test_an_odd_item_of_the_feed_is_named_and_what_it_may_keep_is_no_difference():
-    odd = replace(probes(ALL[1:]), odd=["probe 140 holds '5.172'"], unread=frozenset({4}))
+    odd = replace(
+        probes(ALL[1:]),
+        skip_reasons=["probe 140 holds '5.172'"],
+        unreadable_versions=frozenset({4}),
+    )
     seen = report(firewall(ALL), odd)
     assert seen.findings == ["skipped in Pingdom's feed: probe 140 holds '5.172'"]
     assert seen.table is None
@@ -65,10 +69,10 @@ def test_a_probe_that_is_let_in_by_hand_is_not_on_the_list_all_the_same():
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (replace(firewall(ALL), enabled=False), "csf is disabled"),
+        (replace(firewall(ALL), is_enabled=False), "csf is disabled"),
         (firewall(ALL, settings={"TESTING": "1"}), "TESTING mode"),
-        (replace(firewall(ALL), included=False), "csf.allow lacks the line “Include /etc/csf"),
-        (replace(firewall(ALL), on_probation=True), "on probation"),
+        (replace(firewall(ALL), is_included=False), "csf.allow lacks the line “Include /etc/csf"),
+        (replace(firewall(ALL), is_on_probation=True), "on probation"),
         (firewall(ALL, settings={"GLOBAL_ALLOW": "https://example.com/a"}), "GLOBAL_ALLOW"),
         (replace(firewall(ALL), common_domains=frozenset({"example.com"})), "commondomains"),
         (firewall(ALL, allow={"0.0.0.0/0": "everything"}), "lets in everybody"),
@@ -87,14 +91,14 @@ def test_a_cpanel_that_keeps_the_name_is_well():
 
 
 def test_a_list_that_somebody_wrote_into_is_told_of_and_the_rest_shown():
-    strange = replace(firewall(ALL), own="8.8.8.8 # by hand, Jo\n")
+    strange = replace(firewall(ALL), own_list="8.8.8.8 # by hand, Jo\n")
     seen = report(strange)
     assert "move it into csf.allow" in seen.findings[0]
     assert seen.summary.startswith("web1 lets in 140 of 140")
 
 
 def test_the_feed_and_the_firewall_are_read():
-    found = SHOW.read(fleet().ask)
+    found = SHOW.read(fleet().run_query)
     assert SHOW.report(found).summary == "web1 lets in 1 of 140 addresses of Pingdom's probes"
 
 

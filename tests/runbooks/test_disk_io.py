@@ -15,8 +15,8 @@ SLOW = DiskUse("sda", 150, 0, 600, 0, 60.0, 0.0, queue=9.0, busy=99.7)
 
 def test_disks_that_worked_are_shown_the_busiest_first():
     fleet = ScriptedFleet(hosts=["nas1"])
-    fleet.script("nas1", iostat.in_json(3).command, recorded("iostat-12.6-json"))
-    report = LOOK.report(LOOK.read(fleet.ask))
+    fleet.script("nas1", iostat.query_json(3).command, recorded("iostat-12.6-json"))
+    report = LOOK.report(LOOK.read(fleet.run_query))
     assert report.healthy
     assert report.summary.startswith(
         "In 3 s, no disk is saturated; busiest: sdh was busy 49 % of the time"

@@ -6,75 +6,77 @@ from pydantic import ValidationError
 
 from bot.model import request_form
 from connectors import disk_write
-from connectors.disk_write import Place, Result
+from connectors.disk_write import DirectoryState, WriteResult
 from runbooks import Clock, Plan, Refused
-from runbooks.disk_write_test import Found, TryDiskWrite
+from runbooks.disk_write_test import DirectoryReading, MeasureDiskWrite
 from tests.connectors.test_disk_write import NEVER
 from tests.fakes import ScriptedFleet
 from tests.plans import work_of
 from tests.runbooks.hostile import HOSTILE_MOMENTS
 
 NOW = datetime(2026, 3, 1, 14, 30, tzinfo=UTC)
-TRY = TryDiskWrite.model_validate(
+TRY = MeasureDiskWrite.model_validate(
     {"host": "nas1", "directory": "/srv", "since": "2026-03-01T14:30Z"}
 )
-CALM = Place(
-    of_root=True,
-    size=100 * 2**30,
-    free=50 * 2**30,
+CALM = DirectoryState(
+    is_root_owned=True,
+    size_bytes=100 * 2**30,
+    free_bytes=50 * 2**30,
     filesystem="ext4",
     mount="/srv",
-    now=NOW + timedelta(seconds=5),
+    host_time=NOW + timedelta(seconds=5),
     cpus=4,
     load=0.5,
-    waited=1.2,
+    io_wait=1.2,
 )
-DONE = Result("/srv", 64, NOW + timedelta(seconds=3), 0.4)
+DONE = WriteResult("/srv", 64, NOW + timedelta(seconds=3), 0.4)
 
 
-def plan(place: Place, lag: timedelta = timedelta()) -> Plan:
+def plan(place: DirectoryState, lag: timedelta = timedelta()) -> Plan:
     """Return the plan for a host whose clock is so far behind Keyturn's."""
-    return TRY.plan(Found(place, Clock(place.now, place.now + lag)))
+    return TRY.plan(DirectoryReading(place, Clock(place.host_time, place.host_time + lag)))
 
 
 def test_a_trial_is_one_step_that_leaves_nothing_but_its_result():
     proposed = plan(CALM)
     (step,) = proposed.steps
-    assert proposed.because == (
+    assert proposed.current_state == (
         "/srv is on /srv (ext4), which has 50.0 GiB free; load 0.5 on 4 CPUs"
     )
     assert "dd bs=1M count=$2 iflag=fullblock conv=fdatasync" in str(step.do)
     assert str(step.do).endswith(" keyturn /srv 64")
     assert str(step.undo) == "rm -f -- /run/keyturn-disk-write-test"
-    assert proposed.reversible
+    assert proposed.is_reversible
 
 
 def test_the_result_is_the_proof_and_is_told():
-    assert plan(replace(CALM, last=DONE)) == Plan(
+    assert plan(replace(CALM, last_result=DONE)) == Plan(
         "64 MiB were written to /srv in 0.40 s, 160 MiB/s, at 2026-03-01 14:30:03 UTC"
     )
 
 
 def test_a_result_is_told_however_busy_its_trial_has_made_the_host():
-    assert not plan(replace(CALM, last=DONE, load=9.0, waited=80.0)).steps
+    assert not plan(replace(CALM, last_result=DONE, load=9.0, io_wait=80.0)).steps
 
 
 @pytest.mark.parametrize(
     "last",
     [
-        replace(DONE, ended=NOW - timedelta(seconds=1)),
+        replace(DONE, ended_at=NOW - timedelta(seconds=1)),
         replace(DONE, directory="/var"),
         replace(DONE, mib=32),
     ],
 )
-def test_an_older_or_another_result_is_no_answer(last: Result):
-    proposed = plan(replace(CALM, last=last))
+def test_an_older_or_another_result_is_no_answer(last: WriteResult):
+    proposed = plan(replace(CALM, last_result=last))
     assert proposed.steps
     assert any(note.startswith("Last time: ") for note in proposed.notes)
 
 
 def test_what_moves_by_itself_does_not_make_the_plan_stale():
-    later = replace(CALM, free=49 * 2**30, load=1.5, waited=3.0, now=NOW + timedelta(hours=1))
+    later = replace(
+        CALM, free_bytes=49 * 2**30, load=1.5, io_wait=3.0, host_time=NOW + timedelta(hours=1)
+    )
     assert work_of(plan(later)) == work_of(plan(CALM))
 
 
@@ -82,16 +84,19 @@ def test_what_moves_by_itself_does_not_make_the_plan_stale():
     ("state", "words"),
     [
         (replace(CALM, load=4.0), "nas1 is busy .load 4 on 4 CPUs.: ask again"),
-        (replace(CALM, waited=20.0), "wait for its disks 20 % of the time"),
-        (replace(CALM, free=2**30), "1.0 GiB free, and behind 64 MiB 5.0 GiB are to be left"),
-        (replace(CALM, size=4 * 2**30, free=2**30), "64 MiB 1.0 GiB are to be left"),
-        (replace(CALM, of_root=False), "name a directory on the same disk that is root's"),
+        (replace(CALM, io_wait=20.0), "wait for its disks 20 % of the time"),
+        (
+            replace(CALM, free_bytes=2**30),
+            "1.0 GiB free, and behind 64 MiB 5.0 GiB are to be left",
+        ),
+        (replace(CALM, size_bytes=4 * 2**30, free_bytes=2**30), "64 MiB 1.0 GiB are to be left"),
+        (replace(CALM, is_root_owned=False), "name a directory on the same disk that is root's"),
         (replace(CALM, filesystem="tmpfs"), "in memory and on no disk"),
         (replace(CALM, filesystem="nfs4"), "another host's"),
         (replace(CALM, filesystem="squashfs"), "can only be read"),
     ],
 )
-def test_a_trial_that_would_disturb_or_tell_nothing_is_refused(state: Place, words: str):
+def test_a_trial_that_would_disturb_or_tell_nothing_is_refused(state: DirectoryState, words: str):
     with pytest.raises(Refused, match=words):
         plan(state)
 
@@ -99,27 +104,29 @@ def test_a_trial_that_would_disturb_or_tell_nothing_is_refused(state: Place, wor
 @pytest.mark.parametrize("lag", [-3600, -1, 0, 1, 3600])
 def test_result_is_recognised_when_the_host_clock_is_wrong(lag: int):
     behind = timedelta(seconds=lag)
-    ended, now = DONE.ended - behind, CALM.now - behind
-    assert not plan(replace(CALM, now=now, last=replace(DONE, ended=ended)), behind).steps
-    earlier = replace(DONE, ended=NOW - timedelta(seconds=2) - behind)
-    assert plan(replace(CALM, now=now, last=earlier), behind).steps
+    ended, now = DONE.ended_at - behind, CALM.host_time - behind
+    assert not plan(
+        replace(CALM, host_time=now, last_result=replace(DONE, ended_at=ended)), behind
+    ).steps
+    earlier = replace(DONE, ended_at=NOW - timedelta(seconds=2) - behind)
+    assert plan(replace(CALM, host_time=now, last_result=earlier), behind).steps
 
 
 def test_a_moment_that_is_still_to_come_is_refused():
     with pytest.raises(Refused, match="still to come"):
-        plan(replace(CALM, now=NOW - timedelta(seconds=7)))
+        plan(replace(CALM, host_time=NOW - timedelta(seconds=7)))
 
 
 def test_a_kernel_that_does_not_tell_who_waits_is_said_to_be_one():
-    notes = plan(replace(CALM, waited=None)).notes
+    notes = plan(replace(CALM, io_wait=None)).notes
     assert "This kernel does not tell whether programs wait for disks." in notes
 
 
 def test_what_is_needed_is_read_at_once():
     fleet = ScriptedFleet(hosts=["nas1"])
-    trial = TryDiskWrite.model_validate({"host": "nas1", "directory": "/srv/data"})
-    fleet.script("nas1", disk_write.place("/srv/data").command, NEVER)
-    assert trial.read(fleet.ask).place.mount == "/"
+    trial = MeasureDiskWrite.model_validate({"host": "nas1", "directory": "/srv/data"})
+    fleet.script("nas1", disk_write.query_directory("/srv/data").command, NEVER)
+    assert trial.read(fleet.run_query).directory.mount == "/"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +164,7 @@ def test_what_is_needed_is_read_at_once():
 )
 def test_what_is_no_plain_directory_is_refused(directory: object):
     with pytest.raises(ValidationError):
-        TryDiskWrite.model_validate({"host": "nas1", "directory": directory})
+        MeasureDiskWrite.model_validate({"host": "nas1", "directory": directory})
 
 
 @pytest.mark.parametrize(
@@ -165,19 +172,19 @@ def test_what_is_no_plain_directory_is_refused(directory: object):
 )
 def test_what_is_no_fair_amount_is_refused(mib: object):
     with pytest.raises(ValidationError):
-        TryDiskWrite.model_validate({"host": "nas1", "directory": "/srv", "mib": mib})
+        MeasureDiskWrite.model_validate({"host": "nas1", "directory": "/srv", "mib": mib})
 
 
 @pytest.mark.parametrize("moment", HOSTILE_MOMENTS)
 def test_what_is_no_moment_is_refused(moment: object):
     with pytest.raises(ValidationError):
-        TryDiskWrite.model_validate({"host": "nas1", "directory": "/srv", "since": moment})
+        MeasureDiskWrite.model_validate({"host": "nas1", "directory": "/srv", "since": moment})
 
 
 def test_it_is_typed_as_its_help_says():
     assert (
-        request_form.format_usage(TryDiskWrite)
+        request_form.format_usage(MeasureDiskWrite)
         == "disk write test HOST DIRECTORY [mib=64] [since=]"
     )
-    typed = request_form.parse_words(TryDiskWrite, ["nas1", "/srv", "128"])
+    typed = request_form.parse_words(MeasureDiskWrite, ["nas1", "/srv", "128"])
     assert typed.model_dump()["mib"] == 128

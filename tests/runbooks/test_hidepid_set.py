@@ -16,18 +16,18 @@ def wish(value: object) -> SetHidepid:
 def test_a_line_is_added_and_proc_mounted_again():
     plan = wish("2").plan(ProcMount(0, None, None))
     fstab, mount = plan.steps
-    assert fstab.do == hidepid.add_line("defaults,hidepid=2")
-    assert fstab.undo == hidepid.remove_line("defaults,hidepid=2")
-    assert (mount.do, mount.undo) == (hidepid.remount(2), hidepid.remount(0))
-    assert plan.because == "hidepid=0 is in force, and fstab says nothing"
+    assert fstab.do == hidepid.add_fstab_line("defaults,hidepid=2")
+    assert fstab.undo == hidepid.remove_fstab_line("defaults,hidepid=2")
+    assert (mount.do, mount.undo) == (hidepid.remount_proc(2), hidepid.remount_proc(0))
+    assert plan.current_state == "hidepid=0 is in force, and fstab says nothing"
     assert "Monitoring" in plan.notes[0]
 
 
 def test_a_line_that_is_there_keeps_its_other_options():
     plan = wish("2").plan(ProcMount(1, 5, "defaults,hidepid=1,gid=5"))
     fstab, _ = plan.steps
-    assert fstab.do == hidepid.set_options("defaults,gid=5,hidepid=2")
-    assert fstab.undo == hidepid.set_options("defaults,hidepid=1,gid=5")
+    assert fstab.do == hidepid.set_fstab_options("defaults,gid=5,hidepid=2")
+    assert fstab.undo == hidepid.set_fstab_options("defaults,hidepid=1,gid=5")
     assert not any("Monitoring" in note for note in plan.notes)
 
 
@@ -52,9 +52,9 @@ def test_showing_all_again_disturbs_nobody():
 
 def test_it_reads_what_is_in_force_and_what_will_be():
     fleet = ScriptedFleet(hosts=["web1"])
-    fleet.script("web1", hidepid.now().command, recorded("findmnt-proc-noaccess-gid"))
-    fleet.script("web1", hidepid.at_boot().command, Answer(1, ""))
-    assert wish("1").read(fleet.ask) == ProcMount(1, 5, None)
+    fleet.script("web1", hidepid.query_current().command, recorded("findmnt-proc-noaccess-gid"))
+    fleet.script("web1", hidepid.query_fstab().command, Answer(1, ""))
+    assert wish("1").read(fleet.run_query) == ProcMount(1, 5, None)
 
 
 @pytest.mark.parametrize(

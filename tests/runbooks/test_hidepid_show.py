@@ -40,9 +40,9 @@ def test_what_people_see_is_told_in_words(
     now: str, fstab: str | Answer, summary: str, findings: list[str]
 ):
     fleet = ScriptedFleet(hosts=["web1"])
-    fleet.script("web1", hidepid.now().command, recorded(now))
-    fleet.script("web1", hidepid.at_boot().command, fstab)
-    report = SHOW.report(SHOW.read(fleet.ask))
+    fleet.script("web1", hidepid.query_current().command, recorded(now))
+    fleet.script("web1", hidepid.query_fstab().command, fstab)
+    report = SHOW.report(SHOW.read(fleet.run_query))
     assert report.summary == summary
     assert report.healthy is (not findings)
     assert all(

@@ -6,10 +6,10 @@ from pydantic import ValidationError
 
 from connectors import history
 from connectors.command import Answer
-from connectors.history import Event, Own, Span
-from connectors.trouble import CommandFailed
+from connectors.errors import CommandError
+from connectors.history import HostEvent, KeyturnHistory, RunSpan
 from runbooks import Refused
-from runbooks.host_changes import Happened, HostChanges
+from runbooks.host_changes import HostChanges, HostHistory
 from tests.connectors.test_history import recorded
 from tests.fakes import ScriptedFleet
 from tests.runbooks.hostile import HOSTILE_MOMENTS
@@ -23,17 +23,17 @@ NO_JOURNAL = Answer(0, "-- No entries --\n", "No journal files were found.")
 def fleet(since: datetime, *, sudo: str | Answer) -> ScriptedFleet:
     return ScriptedFleet(
         {
-            ("web1", history.clock().command): f"{int(NOW.timestamp())}\n",
-            ("web1", history.ours(since).command): "",
-            ("web1", history.logins(since).command): recorded("starts"),
-            ("web1", history.sudo(since).command): sudo,
-            ("web1", history.packages(since).command): recorded("packages-dpkg"),
+            ("web1", history.query_clock().command): f"{int(NOW.timestamp())}\n",
+            ("web1", history.query_keyturn(since).command): "",
+            ("web1", history.query_logins(since).command): recorded("starts"),
+            ("web1", history.query_sudo(since).command): sudo,
+            ("web1", history.query_packages(since).command): recorded("packages-dpkg"),
         }
     )
 
 
 def test_all_sources_are_joined_newest_first():
-    report = LOOK.report(LOOK.read(fleet(SINCE, sudo=recorded("sudo")).ask))
+    report = LOOK.report(LOOK.read(fleet(SINCE, sudo=recorded("sudo")).run_query))
     assert report.healthy
     assert report.summary == ("9 things happened on web1 since 2026-11-20 00:00 UTC, by ada, root")
     assert report.table is not None
@@ -45,7 +45,7 @@ def test_all_sources_are_joined_newest_first():
 
 
 def test_a_source_that_cannot_be_read_is_a_finding_and_hides_no_other():
-    report = LOOK.report(LOOK.read(fleet(SINCE, sudo=NO_JOURNAL).ask))
+    report = LOOK.report(LOOK.read(fleet(SINCE, sudo=NO_JOURNAL).run_query))
     assert not report.healthy
     assert report.findings[0].startswith("uses of sudo are not known: this host keeps no journal")
     assert report.summary.startswith("5 things")
@@ -53,45 +53,45 @@ def test_a_source_that_cannot_be_read_is_a_finding_and_hides_no_other():
 
 def test_a_host_that_tells_nothing_at_all_is_an_error():
     silent = fleet(SINCE, sudo=NO_JOURNAL)
-    silent.script("web1", history.logins(SINCE).command, Answer(127, "", "last: not found"))
-    silent.script("web1", history.packages(SINCE).command, "")
-    with pytest.raises(CommandFailed, match=r"logins: .*uses of sudo: .*packages: "):
-        LOOK.read(silent.ask)
+    silent.script("web1", history.query_logins(SINCE).command, Answer(127, "", "last: not found"))
+    silent.script("web1", history.query_packages(SINCE).command, "")
+    with pytest.raises(CommandError, match=r"logins: .*uses of sudo: .*packages: "):
+        LOOK.read(silent.run_query)
 
 
 def test_without_a_moment_it_is_the_last_day_by_the_hosts_clock():
     day = HostChanges.model_validate({"host": "web1"})
-    happened = day.read(fleet(NOW - timedelta(days=1), sudo=recorded("sudo")).ask)
+    happened = day.read(fleet(NOW - timedelta(days=1), sudo=recorded("sudo")).run_query)
     assert happened.since == NOW - timedelta(days=1)
 
 
 def test_a_window_ends_where_it_is_said_to():
     fields = {"host": "web1", "since": "2026-11-20", "until": "2026-11-20T13:00Z"}
     look = HostChanges.model_validate(fields)
-    everything = LOOK.read(fleet(SINCE, sudo=recorded("sudo")).ask).events
-    happened = look.read(fleet(SINCE, sudo=recorded("sudo")).ask)
+    everything = LOOK.read(fleet(SINCE, sudo=recorded("sudo")).run_query).events
+    happened = look.read(fleet(SINCE, sudo=recorded("sudo")).run_query)
     assert 0 < len(happened.events) < len(everything)
-    assert max(event.at for event in happened.events) <= datetime(2026, 11, 20, 13, tzinfo=UTC)
+    assert max(event.time for event in happened.events) <= datetime(2026, 11, 20, 13, tzinfo=UTC)
     assert " since 2026-11-20 00:00 until 2026-11-20 13:00 UTC" in look.report(happened).summary
 
 
 def test_without_a_beginning_it_is_the_day_before_its_end():
     until = HostChanges.model_validate({"host": "web1", "until": "2026-11-20T12:00Z"})
     day_before = NOW - timedelta(days=2)
-    assert until.read(fleet(day_before, sudo=recorded("sudo")).ask).since == day_before
+    assert until.read(fleet(day_before, sudo=recorded("sudo")).run_query).since == day_before
 
 
 def test_a_window_that_ends_before_it_begins_is_refused():
     turned = {"host": "web1", "since": "2026-11-20", "until": "2026-11-19"}
     with pytest.raises(Refused, match="2026-11-19 00:00 UTC is before the beginning"):
-        HostChanges.model_validate(turned).read(fleet(SINCE, sudo="").ask)
+        HostChanges.model_validate(turned).read(fleet(SINCE, sudo="").run_query)
 
 
 @pytest.mark.parametrize("since", ["2026-11-22", "2026-08-20", "1970-01-01"])
 def test_a_window_in_the_future_or_of_half_a_year_is_refused(since: str):
     look = HostChanges.model_validate({"host": "web1", "since": since})
     with pytest.raises(Refused, match="the last 92 days"):
-        look.read(fleet(SINCE, sudo="").ask)
+        look.read(fleet(SINCE, sudo="").run_query)
 
 
 def at(minute: int, second: int = 0) -> datetime:
@@ -103,30 +103,32 @@ def _look(**fields: object) -> HostChanges:
 
 
 BY_KEYTURN = "/usr/sbin/zpool status -v as root"
-OWN = Own(
-    events=(Event(at(10), "keyturn", "dora", "run 7, succeeded: zfs scrub start nas1 tank", 7),),
+OWN = KeyturnHistory(
+    events=(
+        HostEvent(at(10), "keyturn", "dora", "run 7, succeeded: zfs scrub start nas1 tank", 7),
+    ),
     accounts=frozenset({"keyturn", "looker"}),
     spans=(
-        Span(at(9), at(11), 7, "dora", "run 7, succeeded: zfs scrub start nas1 tank"),
-        Span(at(20), at(21), 8, "stan", "run 8, succeeded: zfs pools nas1"),
+        RunSpan(at(9), at(11), 7, "dora", "run 7, succeeded: zfs scrub start nas1 tank"),
+        RunSpan(at(20), at(21), 8, "stan", "run 8, succeeded: zfs pools nas1"),
     ),
 )
-HAPPENED = Happened(
+HAPPENED = HostHistory(
     SINCE,
     (
-        *(Event(at(10, n), "sudo", "keyturn", BY_KEYTURN) for n in range(30)),
+        *(HostEvent(at(10, n), "sudo", "keyturn", BY_KEYTURN) for n in range(30)),
         OWN.events[0],
-        *(Event(at(20, n), "sudo", "looker", BY_KEYTURN) for n in range(20)),
-        Event(at(20, 30), "sudo", "ada", "/usr/bin/vim /etc/fstab as root"),
-        *(Event(at(40, n), "sudo", "keyturn", BY_KEYTURN) for n in range(3)),
-        Event(at(41), "sudo", "keyturn", "/bin/bash as root"),
+        *(HostEvent(at(20, n), "sudo", "looker", BY_KEYTURN) for n in range(20)),
+        HostEvent(at(20, 30), "sudo", "ada", "/usr/bin/vim /etc/fstab as root"),
+        *(HostEvent(at(40, n), "sudo", "keyturn", BY_KEYTURN) for n in range(3)),
+        HostEvent(at(41), "sudo", "keyturn", "/bin/bash as root"),
     ),
     (),
     OWN,
 )
 
 
-def rows(look: HostChanges, happened: Happened = HAPPENED) -> list[tuple[str, ...]]:
+def rows(look: HostChanges, happened: HostHistory = HAPPENED) -> list[tuple[str, ...]]:
     table = look.report(happened).table
     assert table is not None
     return [tuple(row[1:]) for row in table.rows]
@@ -173,24 +175,24 @@ def test_only_what_is_asked_for_is_listed(fields: dict[str, object], count: int)
 def test_a_clock_that_is_slow_does_not_part_a_run_from_what_it_did():
     slow = timedelta(minutes=30)
     events = tuple(
-        replace(event, at=event.at - slow) if event.kind == "sudo" else event
+        replace(event, time=event.time - slow) if event.kind == "sudo" else event
         for event in HAPPENED.events
     )
-    behind = replace(HAPPENED, events=events, ahead=slow)
+    behind = replace(HAPPENED, events=events, clock_lead=slow)
     told = {row for row in rows(LOOK, behind) if row[0] == "keyturn"}
     assert told == set(rows(_look(kind="keyturn")))
 
 
 def test_a_login_that_is_roots_own_is_not_taken_for_keyturns():
-    as_root = replace(HAPPENED, own=replace(OWN, accounts=frozenset()))
+    as_root = replace(HAPPENED, keyturn=replace(OWN, accounts=frozenset()))
     assert len(rows(LOOK, as_root)) == len(HAPPENED.events)
 
 
 def test_of_very_many_events_the_last_are_shown():
     events = tuple(
-        Event(SINCE + timedelta(seconds=n), "package", "", f"install {n}") for n in range(250)
+        HostEvent(SINCE + timedelta(seconds=n), "package", "", f"install {n}") for n in range(250)
     )
-    report = LOOK.report(Happened(SINCE, events, ()))
+    report = LOOK.report(HostHistory(SINCE, events, ()))
     assert report.table is not None
     assert len(report.table.rows) == 200
     assert report.table.rows[0][3] == "install 249"

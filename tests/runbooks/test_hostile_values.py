@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from bot.model import request_form
-from connectors.command import Ask
-from runbooks import AnyRunbook, Check, Host, Report, catalogue
+from connectors.command import QueryRunner
+from runbooks import AnyRunbook, Check, Host, Report, load_catalogue
 from tests.runbooks.hostile import (
     HOSTILE_ADDRESSES,
     HOSTILE_BOOLEANS,
@@ -20,7 +20,7 @@ from tests.runbooks.hostile import (
 
 FIELDS = [
     pytest.param(runbook, name, id=f"{words}: {name}")
-    for words, runbook in catalogue().items()
+    for words, runbook in load_catalogue().items()
     for name in runbook.model_fields
 ]
 # How a JSON schema tells what a field is for.
@@ -95,7 +95,7 @@ def test_it_is_refused_at_the_doors_where_people_type_it(runbook: type[AnyRunboo
 
 
 def test_what_a_dataset_is_exported_with_is_as_tight_as_a_plain_value():
-    shared = catalogue()["zfs set"]
+    shared = load_catalogue()["zfs set"]
     values = {**example(shared), "property": "sharenfs", "value": "rw=@192.0.2.0/24"}
     assert taken(shared, values, "value") == []
     options = [f"rw={word}" for word in HOSTILE_TEXTS if isinstance(word, str) and word != "*"]
@@ -110,7 +110,7 @@ class Careless(Check[str]):
     host: Host
     name: str
 
-    def read(self, ask: Ask) -> str:
+    def read(self, ask: QueryRunner) -> str:
         raise NotImplementedError
 
     def report(self, state: str) -> Report:

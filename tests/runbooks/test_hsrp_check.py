@@ -5,9 +5,9 @@ import pytest
 from pydantic import ValidationError
 
 from bot.model import request_form
-from connectors.command import Answer, Question
-from connectors.gateway import Gateway, Track
-from connectors.trouble import CommandFailed
+from connectors.command import Answer, QueryCommand
+from connectors.errors import CommandError
+from connectors.gateway import Gateway, TrackedObject
 from runbooks import Refused
 from runbooks.hsrp_check import HsrpCheck
 from tests.fakes import Replies
@@ -18,15 +18,18 @@ TWO = HsrpCheck.model_validate({"host": "r1", "other": "r2"})
 CISCO, FRR = {"r1": "cisco_ios", "r2": "cisco_ios"}, {"r1": "frr", "r2": "frr"}
 STANDBY, VRRP, JSON = "show standby", "show vrrp brief", "show vrrp json"
 
-UPLINK = (Track("object 1", up=True),)
+UPLINK = (TrackedObject("object 1", is_up=True),)
 WAN = Gateway(
-    *("HSRP", "Gi0/0", 1, "198.51.100.1", "Active", 110), "198.51.100.3", UPLINK, preempts=True
+    *("HSRP", "Gi0/0", 1, "198.51.100.1", "Active", 110),
+    "198.51.100.3",
+    UPLINK,
+    is_preempting=True,
 )
-LAN = replace(WAN, interface="Vlan10", group=10, address="10.0.0.1", standby="10.0.0.3")
+LAN = replace(WAN, interface="Vlan10", group=10, address="10.0.0.1", standby_router="10.0.0.3")
 
 
 def behind(group: Gateway) -> Gateway:
-    return replace(group, state="Standby", priority=100, standby="local")
+    return replace(group, state="Standby", priority=100, standby_router="local")
 
 
 def findings(pair: Mapping[str, tuple[Gateway, ...]]) -> list[str]:
@@ -61,29 +64,32 @@ def test_one_router_tells_the_lesson_by_halves():
 
 
 def test_a_group_that_tracks_nothing_is_a_finding():
-    (finding,) = findings({"r1": (replace(LAN, tracks=()),), "r2": (behind(LAN),)})
+    (finding,) = findings({"r1": (replace(LAN, tracked_objects=()),), "r2": (behind(LAN),)})
     assert finding.startswith("r1: Vlan10 group 10 (10.0.0.1) tracks nothing: ")
 
 
 @pytest.mark.parametrize(
     ("track", "words"),
     [
-        (Track("object 1", up=False), "tracks object 1, which is down"),
-        (Track("object 1", up=False, known=False), "which this router does not have"),
+        (TrackedObject("object 1", is_up=False), "tracks object 1, which is down"),
+        (
+            TrackedObject("object 1", is_up=False, is_known=False),
+            "which this router does not have",
+        ),
     ],
 )
-def test_what_is_tracked_must_be_there_and_up(track: Track, words: str):
-    (finding,) = findings({"r1": (replace(LAN, tracks=(track,)),), "r2": (behind(LAN),)})
+def test_what_is_tracked_must_be_there_and_up(track: TrackedObject, words: str):
+    (finding,) = findings({"r1": (replace(LAN, tracked_objects=(track,)),), "r2": (behind(LAN),)})
     assert words in finding
 
 
 def test_a_router_that_does_not_preempt_does_not_take_over():
-    (finding,) = findings({"r1": (LAN,), "r2": (replace(behind(LAN), preempts=False),)})
+    (finding,) = findings({"r1": (LAN,), "r2": (replace(behind(LAN), is_preempting=False),)})
     assert finding.startswith("r2: Vlan10 group 10 (10.0.0.1) does not preempt")
 
 
 def test_a_group_without_a_standby_is_a_finding():
-    report = ONE.report({"r1": (replace(LAN, standby="unknown"),)})
+    report = ONE.report({"r1": (replace(LAN, standby_router="unknown"),)})
     assert "has no standby" in report.findings[0]
 
 
@@ -102,33 +108,33 @@ def test_a_group_that_nobody_leads_is_a_finding():
 
 def test_what_recorded_routers_said_is_judged():
     recorded = fleet({("r1", STANDBY): said("cisco-standby")}, platforms=CISCO)
-    report = ONE.report(ONE.read(recorded.ask))
+    report = ONE.report(ONE.read(recorded.run_query))
     assert report.summary == "4 groups on r1: 4 to look at"
     first = [finding.split(":", 2)[1].strip()[:40] for finding in report.findings]
     assert first[0].startswith("Vlan703 group 4 (172.23.40.9) has no sta")
     alone = fleet({("r1", STANDBY): said("cisco-standby-alone")}, platforms=CISCO)
-    found = ONE.report(ONE.read(alone.ask)).findings
+    found = ONE.report(ONE.read(alone.run_query)).findings
     assert len([each for each in found if "has no standby" in each]) == 2
     assert len([each for each in found if "tracks nothing" in each]) == 2
 
 
 def test_split_brain_is_seen_from_both_sides():
-    cut: dict[tuple[str, str | Question], Replies] = {
+    cut: dict[tuple[str, str | QueryCommand], Replies] = {
         ("r1", JSON): said("frr-8.4-vrrp-cut-1"),
         ("r2", JSON): said("frr-8.4-vrrp-cut-2"),
     }
-    (finding,) = TWO.report(TWO.read(fleet(cut, platforms=FRR).ask)).findings
+    (finding,) = TWO.report(TWO.read(fleet(cut, platforms=FRR).run_query)).findings
     assert finding.startswith("r1 and r2 both say that they are Master for ve1 group 5")
-    whole: dict[tuple[str, str | Question], Replies] = {
+    whole: dict[tuple[str, str | QueryCommand], Replies] = {
         ("r1", JSON): said("frr-8.4-vrrp-master"),
         ("r2", JSON): said("frr-8.4-vrrp-backup"),
     }
-    assert TWO.report(TWO.read(fleet(whole, platforms=FRR).ask)).healthy
+    assert TWO.report(TWO.read(fleet(whole, platforms=FRR).run_query)).healthy
 
 
 def test_a_cisco_without_hsrp_is_asked_for_vrrp():
     routers = fleet({("r1", STANDBY): "", ("r1", VRRP): said("cisco-vrrp-brief")}, platforms=CISCO)
-    report = ONE.report(ONE.read(routers.ask))
+    report = ONE.report(ONE.read(routers.run_query))
     assert "r1: Fa0/1.4 group 4 (10.0.4.1) is in state Init: it takes no part" in report.findings
 
 
@@ -136,7 +142,7 @@ def test_a_router_in_no_group_at_all_says_so():
     routers = fleet(
         {("r1", STANDBY): "", ("r1", VRRP): Answer(1, "% Invalid input\n")}, platforms=CISCO
     )
-    report = ONE.report(ONE.read(routers.ask))
+    report = ONE.report(ONE.read(routers.run_query))
     assert report.healthy
     assert report.summary == "no group of HSRP or VRRP on r1"
 
@@ -144,20 +150,20 @@ def test_a_router_in_no_group_at_all_says_so():
 def test_vrrp_that_could_not_be_read_is_not_taken_for_none():
     refused = Answer(1, "% Authorization failed.\n")
     routers = fleet({("r1", STANDBY): "", ("r1", VRRP): refused}, platforms=CISCO)
-    with pytest.raises(CommandFailed, match="the login may not look at this"):
-        ONE.read(routers.ask)
+    with pytest.raises(CommandError, match="the login may not look at this"):
+        ONE.read(routers.run_query)
 
 
 def test_a_router_that_does_not_know_the_question_is_not_one_without_groups():
     routers = fleet({("r1", STANDBY): Answer(1, "% Invalid input\n")}, platforms=CISCO)
-    with pytest.raises(CommandFailed, match="lacks the feature"):
-        ONE.read(routers.ask)
+    with pytest.raises(CommandError, match="lacks the feature"):
+        ONE.read(routers.run_query)
 
 
 def test_a_router_is_not_compared_with_itself():
     same = HsrpCheck.model_validate({"host": "r1", "other": "r1"})
     with pytest.raises(Refused, match="cannot stand in for itself"):
-        same.read(fleet({}, platforms=CISCO).ask)
+        same.read(fleet({}, platforms=CISCO).run_query)
 
 
 def test_it_is_typed_with_one_router_or_two():

@@ -1,28 +1,29 @@
-from connectors import mail_queue, postfix
-from connectors.mail_message import Message, Queue
+from connectors import exim, postfix
+from connectors.mail_message import MailMessage, MailQueue
 from runbooks.mail_queue_check import MailQueueCheck
-from tests.connectors.test_mail_queue import THREE
+from tests.connectors.test_exim import THREE
 from tests.connectors.test_postfix import THREE as THREE_OF_POSTFIX
 from tests.fakes import ScriptedFleet
 
 CHECK = MailQueueCheck.model_validate({"host": "mail1"})
 
 
-def messages(count: int, sender: str, *, age: int = 60, to: int = 1) -> tuple[Message, ...]:
+def messages(count: int, sender: str, *, age: int = 60, to: int = 1) -> tuple[MailMessage, ...]:
     left = [f"a{n}@example.net" for n in range(to)]
     return tuple(
-        Message(age, 1000, f"m{n}", sender, frozen=False, left=left) for n in range(count)
+        MailMessage(age, 1000, f"m{n}", sender, is_frozen=False, recipients=left)
+        for n in range(count)
     )
 
 
 def test_a_few_messages_are_well():
     fleet = ScriptedFleet(
         {
-            ("mail1", postfix.runs_here().command): "",
-            ("mail1", mail_queue.queue().command): THREE,
+            ("mail1", postfix.query_is_installed().command): "",
+            ("mail1", exim.query_queue().command): THREE,
         }
     )
-    report = CHECK.report(CHECK.read(fleet.ask))
+    report = CHECK.report(CHECK.read(fleet.run_query))
     assert report.healthy
     assert report.summary == (
         "3 messages wait on mail1 (0.0 MiB), 1 of them frozen, the oldest for 0 h"
@@ -38,11 +39,11 @@ def test_a_few_messages_are_well():
 def test_where_postfix_runs_its_queue_is_told():
     fleet = ScriptedFleet(
         {
-            ("mail1", postfix.runs_here().command): "/usr/sbin/postqueue\n",
-            ("mail1", postfix.queue().command): THREE_OF_POSTFIX,
+            ("mail1", postfix.query_is_installed().command): "/usr/sbin/postqueue\n",
+            ("mail1", postfix.query_queue().command): THREE_OF_POSTFIX,
         }
     )
-    report = CHECK.report(CHECK.read(fleet.ask))
+    report = CHECK.report(CHECK.read(fleet.run_query))
     assert report.summary == (
         "3 messages wait on mail1 (0.0 MiB), 1 of them frozen, the oldest for 0 h"
     )
@@ -56,33 +57,33 @@ def test_where_postfix_runs_its_queue_is_told():
 
 
 def test_messages_that_are_only_counted_are_said_to_be():
-    report = CHECK.report(Queue(messages(10, "ada@example.com"), (), more=5000))
+    report = CHECK.report(MailQueue(messages(10, "ada@example.com"), (), unlisted_count=5000))
     assert report.summary.startswith("5,010 messages wait on mail1")
     assert report.findings[0].startswith("of 5,000 messages it is known only that they wait")
 
 
 def test_an_empty_queue_is_said_to_be():
-    assert CHECK.report(Queue((), ())).summary == "the mail queue of mail1 is empty"
+    assert CHECK.report(MailQueue((), ())).summary == "the mail queue of mail1 is empty"
 
 
 def test_a_sender_or_a_script_of_very_many_is_a_suspect():
-    report = CHECK.report(Queue(messages(100, "eve@example.com"), ("1001:x.php",) * 100))
+    report = CHECK.report(MailQueue(messages(100, "eve@example.com"), ("1001:x.php",) * 100))
     assert not report.healthy
     assert "100 messages are from eve@example.com" in report.findings[0]
     assert "sent by the script 1001:x.php" in report.findings[1]
-    assert CHECK.report(Queue(messages(99, "ada@example.com"), ("1001:x.php",) * 99)).healthy
+    assert CHECK.report(MailQueue(messages(99, "ada@example.com"), ("1001:x.php",) * 99)).healthy
 
 
 def test_many_bounces_tell_of_forged_senders():
-    (finding,) = CHECK.report(Queue(messages(100, ""), ())).findings
+    (finding,) = CHECK.report(MailQueue(messages(100, ""), ())).findings
     assert finding.startswith("100 are bounces that nobody takes")
 
 
 def test_one_message_for_very_many_people_is_a_suspect():
-    (finding,) = CHECK.report(Queue(messages(1, "eve@example.com", to=150), ())).findings
+    (finding,) = CHECK.report(MailQueue(messages(1, "eve@example.com", to=150), ())).findings
     assert finding == "m0 from eve@example.com is for 150 people"
 
 
 def test_what_waits_for_days_is_a_finding():
-    (finding,) = CHECK.report(Queue(messages(2, "a@example.com", age=4 * 86400), ())).findings
+    (finding,) = CHECK.report(MailQueue(messages(2, "a@example.com", age=4 * 86400), ())).findings
     assert finding.startswith("2 wait for over three days")

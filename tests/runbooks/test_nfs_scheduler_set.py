@@ -25,13 +25,13 @@ def server(queue: str = NONE, *, module: str | Answer = MODULE, rule: str = "") 
         {
             queues("sda"): queue,
             "modinfo -n bfq-iosched": module,
-            str(block_rule.read(RULE_FILE).command): rule,
+            str(block_rule.query_rule(RULE_FILE).command): rule,
         }
     )
 
 
 def plan(request: SetScheduler, queue: str = NONE, *, rule: str = "") -> Plan:
-    return request.plan(request.read(server(queue, rule=rule).ask))
+    return request.plan(request.read(server(queue, rule=rule).run_query))
 
 
 def lines(steps: Plan) -> list[tuple[str, ...]]:
@@ -50,7 +50,7 @@ def test_one_value_is_one_step_and_the_scheduler_comes_first():
         ("sda", "iosched/slice_idle=0"),
         ("sda", "read_ahead_kb=4096"),
     ]
-    assert wanted.because == "sda uses none with read_ahead_kb 128, nr_requests 256"
+    assert wanted.current_state == "sda uses none with read_ahead_kb 128, nr_requests 256"
     assert [(step.before, step.after) for step in wanted.steps] == [
         ("none", "bfq"),
         ("256", "512"),
@@ -68,9 +68,9 @@ def test_the_undo_of_a_switch_brings_back_all_that_it_forgot():
     wanted = plan(wish(scheduler="mq-deadline", nr_requests=64, read_ahead_kb=128), BFQ)
     before = block.parse_queues(BFQ, ["sda"])["sda"]
     switch, requests, ahead = wanted.steps
-    assert switch.undo == requests.undo == block.restore(before)
+    assert switch.undo == requests.undo == block.restore_queue(before)
     assert "iosched/low_latency=0" in str(switch.undo)
-    assert ahead.undo == block.write("sda", "read_ahead_kb", "4096")
+    assert ahead.undo == block.set_queue_setting("sda", "read_ahead_kb", "4096")
 
 
 def test_a_value_that_sudo_would_not_let_back_has_no_undo():
@@ -84,8 +84,8 @@ def test_a_value_that_sudo_would_not_let_back_has_no_undo():
 def test_without_a_switch_each_value_has_an_undo_of_its_own():
     wanted = plan(wish(slice_idle=1, nr_requests=512), BFQ)
     (step,) = wanted.steps
-    assert step.do == block.write("sda", "iosched/slice_idle", 1)
-    assert step.undo == block.write("sda", "iosched/slice_idle", "0")
+    assert step.do == block.set_queue_setting("sda", "iosched/slice_idle", 1)
+    assert step.undo == block.set_queue_setting("sda", "iosched/slice_idle", "0")
 
 
 def test_nothing_is_left_once_it_reads_as_asked():
@@ -96,7 +96,7 @@ def test_a_value_that_the_kernel_changed_is_noticed_by_reading_it_back():
     coerced = BFQ.replace("slice_idle:0", "slice_idle:4293")
     left = plan(wish(slice_idle=0), coerced)
     assert left.steps
-    assert "slice_idle 4293" in left.because
+    assert "slice_idle 4293" in left.current_state
 
 
 def test_a_module_that_loads_on_demand_is_taken_and_told():
@@ -106,14 +106,14 @@ def test_a_module_that_loads_on_demand_is_taken_and_told():
 
 def test_an_offered_scheduler_needs_no_word_on_its_module():
     fleet = server()
-    wish(scheduler="mq-deadline").read(fleet.ask)
+    wish(scheduler="mq-deadline").read(fleet.run_query)
     assert not any("modinfo" in command for _, command in fleet.asked)
 
 
 def test_a_scheduler_that_the_kernel_does_not_have_is_refused():
     gone = server(module=Answer(1, "", "modinfo: ERROR: Module bfq-iosched not found."))
     with pytest.raises(Refused, match=r"sda offers none, mq-deadline, and .* no module for bfq"):
-        wish().plan(wish().read(gone.ask))
+        wish().plan(wish().read(gone.run_query))
 
 
 def test_slice_idle_of_a_scheduler_without_it_is_refused():
@@ -141,8 +141,8 @@ def test_a_device_that_the_host_does_not_list_is_refused_before_its_files_are_re
 ):
     fleet = server()
     with pytest.raises(Refused, match=why):
-        wish(device=device).read(fleet.ask)
-    assert [command for _, command in fleet.asked] == [str(block_tree.tree().command)]
+        wish(device=device).read(fleet.run_query)
+    assert [command for _, command in fleet.asked] == [str(block_tree.query_tree().command)]
 
 
 def test_a_device_that_only_passes_requests_on_has_none_to_count():
@@ -153,10 +153,10 @@ def test_a_device_that_only_passes_requests_on_has_none_to_count():
 
 
 def test_a_device_may_be_named_as_people_do():
-    fleet = file_server({queues("dm-0"): QUEUES, str(block_rule.read(DM_RULE).command): ""})
+    fleet = file_server({queues("dm-0"): QUEUES, str(block_rule.query_rule(DM_RULE).command): ""})
     wanted = wish(device="vg0-export", scheduler="none", read_ahead_kb=4096)
-    (step,) = wanted.plan(wanted.read(fleet.ask)).steps
-    assert step.do == block.write("dm-0", "read_ahead_kb", 4096)
+    (step,) = wanted.plan(wanted.read(fleet.run_query)).steps
+    assert step.do == block.set_queue_setting("dm-0", "read_ahead_kb", 4096)
 
 
 DM_RULE = "/etc/udev/rules.d/60-keyturn-dm-0.rules"
@@ -165,21 +165,21 @@ DM_RULE = "/etc/udev/rules.d/60-keyturn-dm-0.rules"
 def test_a_rule_is_written_last_and_taken_away_again():
     wanted = plan(wish(slice_idle=0, persist="true"))
     rule = wanted.steps[-1]
-    text = block_rule.text_of(
+    text = block_rule.format_rule(
         "sda",
         ("device/wwid", "naa.5000c50000000001"),
         {"scheduler": "bfq", "iosched/slice_idle": 0},
     )
-    assert rule.do == block_rule.replace(RULE_FILE, text)
-    assert rule.undo == block_rule.replace(RULE_FILE, "")
+    assert rule.do == block_rule.replace_rule(RULE_FILE, text)
+    assert rule.undo == block_rule.replace_rule(RULE_FILE, "")
     assert not plan(wish(slice_idle=0, persist=True), BFQ, rule=text).steps
     assert not any("forgotten" in note for note in wanted.notes)
 
 
 def test_an_older_rule_comes_back():
-    old = block_rule.text_of("sda", None, {"scheduler": "none"})
+    old = block_rule.format_rule("sda", None, {"scheduler": "none"})
     (step,) = plan(wish(persist=True), BFQ, rule=old).steps
-    assert step.undo == block_rule.replace(RULE_FILE, old)
+    assert step.undo == block_rule.replace_rule(RULE_FILE, old)
     assert step.before == "another rule"
     (note,) = [note for note in plan(wish(), BFQ, rule=old).notes if "sets something else" in note]
     assert RULE_FILE in note
@@ -197,10 +197,10 @@ def test_a_disk_without_an_identity_is_warned_of():
         {
             queues("sda"): text,
             "modinfo -n bfq-iosched": MODULE,
-            str(block_rule.read("/etc/udev/rules.d/60-keyturn-sda.rules").command): "",
+            str(block_rule.query_rule("/etc/udev/rules.d/60-keyturn-sda.rules").command): "",
         }
     )
-    notes = wish(persist=True).plan(wish(persist=True).read(fleet.ask)).notes
+    notes = wish(persist=True).plan(wish(persist=True).read(fleet.run_query)).notes
     assert any("goes by its name" in note for note in notes)
 
 
@@ -216,11 +216,11 @@ def test_what_it_costs_is_told():
 
 def test_a_path_of_multipath_is_pointed_to_the_queue_that_counts():
     fleet = server(NONE)
-    fleet.script("nas1", block_tree.tree().command, recorded("lsblk-multipath"))
+    fleet.script("nas1", block_tree.query_tree().command, recorded("lsblk-multipath"))
     file = "/etc/udev/rules.d/60-keyturn-naa.5000c50000000004.rules"
     fleet.script("nas1", queues("sdd"), only("sdd"))
-    fleet.script("nas1", block_rule.read(file).command, "")
-    notes = wish(device="sdd").plan(wish(device="sdd").read(fleet.ask)).notes
+    fleet.script("nas1", block_rule.query_rule(file).command, "")
+    notes = wish(device="sdd").plan(wish(device="sdd").read(fleet.run_query)).notes
     assert any("sdd is a path of mpatha" in note and "of dm-0" in note for note in notes)
 
 
@@ -237,8 +237,8 @@ def test_a_path_of_multipath_is_pointed_to_the_queue_that_counts():
 )
 def test_no_change_fails_because_the_load_cannot_be_told(reply: str | Answer, note: str):
     fleet = server()
-    fleet.script("nas1", iostat.in_json(1).command, reply)
-    assert note in wish().plan(wish().read(fleet.ask)).notes[0]
+    fleet.script("nas1", iostat.query_json(1).command, reply)
+    assert note in wish().plan(wish().read(fleet.run_query)).notes[0]
 
 
 HOSTILE_DEVICES = (
@@ -333,6 +333,6 @@ def test_what_the_kernel_would_take_for_something_else_is_refused(name: str, num
 def test_what_the_disk_does_afterwards_is_told_with_the_proof():
     done = plan(wish(slice_idle=0, read_ahead_kb=4096, nr_requests=512), BFQ)
     assert not done.steps
-    assert done.because.startswith("sda uses bfq with ")
-    assert done.because.endswith(". In 1 s, sda was idle")
-    assert "In 1 s" not in plan(wish(), NONE).because
+    assert done.current_state.startswith("sda uses bfq with ")
+    assert done.current_state.endswith(". In 1 s, sda was idle")
+    assert "In 1 s" not in plan(wish(), NONE).current_state

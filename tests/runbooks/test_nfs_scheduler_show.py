@@ -12,7 +12,7 @@ SHOW = ShowScheduler.model_validate({"host": "nas1"})
 
 
 def report(text: str) -> Report:
-    return SHOW.report(SHOW.read(file_server({BEHIND_DISKS: text}).ask))
+    return SHOW.report(SHOW.read(file_server({BEHIND_DISKS: text}).run_query))
 
 
 # A partition has no queue, so it is not asked for one.
@@ -83,12 +83,12 @@ def test_a_fair_scheduler_on_what_does_not_turn_is_a_finding():
 
 def test_multipath_shows_the_queue_that_orders():
     fleet = ScriptedFleet(hosts=["nas1"])
-    fleet.script("nas1", mounts.exports().command, "/export/mp  *(rw)\n")
-    fleet.script("nas1", mounts.mount_of("/export/mp").command, recorded("findmnt-multipath"))
-    fleet.script("nas1", block_tree.tree().command, recorded("lsblk-multipath"))
+    fleet.script("nas1", mounts.query_exports().command, "/export/mp  *(rw)\n")
+    fleet.script("nas1", mounts.query_mount("/export/mp").command, recorded("findmnt-multipath"))
+    fleet.script("nas1", block_tree.query_tree().command, recorded("lsblk-multipath"))
     dm0 = only("dm-0").replace("scheduler:none", "scheduler:[mq-deadline] none")
     fleet.script("nas1", queues("dm-0"), dm0)
-    seen = SHOW.report(SHOW.read(fleet.ask))
+    seen = SHOW.report(SHOW.read(fleet.run_query))
     assert seen.summary == "nas1 exports 1 directory from dm-0"
     assert seen.table is not None
     assert seen.table.rows[0][1:4] == ("mpatha (dm-0)", "mpatha (dm-0)", "mq-deadline")
@@ -97,17 +97,17 @@ def test_multipath_shows_the_queue_that_orders():
 
 def test_zfs_is_pointed_to_its_own_runbook():
     fleet = ScriptedFleet(hosts=["nas1"])
-    fleet.script("nas1", mounts.exports().command, "/tank/home  *(rw)\n")
+    fleet.script("nas1", mounts.query_exports().command, "/tank/home  *(rw)\n")
     zfs = recorded("findmnt-tmpfs").replace('"tm"', '"tank/home"').replace('"tmpfs"', '"zfs"')
-    fleet.script("nas1", mounts.mount_of("/tank/home").command, zfs)
-    fleet.script("nas1", block_tree.tree().command, recorded("lsblk"))
-    seen = SHOW.report(SHOW.read(fleet.ask))
+    fleet.script("nas1", mounts.query_mount("/tank/home").command, zfs)
+    fleet.script("nas1", block_tree.query_tree().command, recorded("lsblk"))
+    seen = SHOW.report(SHOW.read(fleet.run_query))
     assert seen.summary == "nas1 exports 1 directory from no disk that is known"
     assert "ask `zfs io`" in seen.findings[0]
 
 
 def test_a_host_that_exports_nothing_is_well():
-    seen = SHOW.report(SHOW.read(file_server({str(mounts.exports().command): ""}).ask))
+    seen = SHOW.report(SHOW.read(file_server({str(mounts.query_exports().command): ""}).run_query))
     assert (seen.summary, seen.healthy) == ("nas1 exports nothing by NFS", True)
 
 

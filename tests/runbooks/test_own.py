@@ -20,7 +20,7 @@ def said() -> Query[str]:
 """
 _RUNBOOK = '''
 from connectors import greeting
-from connectors.command import Ask
+from connectors.command import QueryRunner
 from runbooks import Check, Host, Report
 
 
@@ -29,8 +29,8 @@ class Greet(Check[str], words="greeting show", example="web1"):
 
     host: Host
 
-    def read(self, ask: Ask) -> str:
-        return ask(self.host, greeting.said())
+    def read(self, run_query: QueryRunner) -> str:
+        return run_query(self.host, greeting.said())
 
     def report(self, said: str) -> Report:
         return Report(said)
@@ -101,8 +101,9 @@ def test_what_only_computes_is_within_reach(own: Path, keyturn: Keyturn):
 def test_a_plan_is_bound_to_the_dialects_too(own: Path, keyturn: Keyturn):
     def version() -> str:
         asked = (
-            "from runbooks import catalogue; from runbooks._catalogue import version; "
-            "print(version(catalogue()['greeting show']), version(catalogue()['uptime check']))"
+            "from runbooks import load_catalogue as load; "
+            "from runbooks._catalogue import compute_version as version; "
+            "print(version(load()['greeting show']), version(load()['uptime check']))"
         )
         told = subprocess.run(
             [sys.executable, "-c", asked],
@@ -138,8 +139,8 @@ def test_a_plan_is_bound_to_the_dialects_too(own: Path, keyturn: Keyturn):
         ("runbooks/greeting_show.py", "import psycopg\n", "does not use psycopg:"),
         (
             "runbooks/greeting_show.py",
-            "from connectors import sessions\n",
-            "does not use connectors.sessions:",
+            "from connectors import ssh_pool\n",
+            "does not use connectors.ssh_pool:",
         ),
         ("connectors/greeting.py", "import subprocess\n", "does not use subprocess:"),
         ("runbooks/bond_check.py", _RUNBOOK, "Keyturn has a module of this name"),

@@ -9,12 +9,12 @@ CHECK = CheckRaid.model_validate({"host": "nas1"})
 
 def report(mdstat: str, *, mismatches: str = "", **details: str) -> Report:
     fleet = ScriptedFleet(hosts=["nas1"])
-    fleet.script("nas1", raid.arrays().command, recorded(f"mdstat-{mdstat}"))
+    fleet.script("nas1", raid.query_arrays().command, recorded(f"mdstat-{mdstat}"))
     for name, answer in details.items():
-        fleet.script("nas1", raid.detail(name).command, recorded(f"mdadm-{answer}"))
+        fleet.script("nas1", raid.query_detail(name).command, recorded(f"mdadm-{answer}"))
     names = [array.name for array in raid.parse_arrays(recorded(f"mdstat-{mdstat}"))]
-    fleet.script("nas1", raid.mismatches(names).command, mismatches)
-    return CHECK.report(CHECK.read(fleet.ask))
+    fleet.script("nas1", raid.query_mismatches(names).command, mismatches)
+    return CHECK.report(CHECK.read(fleet.run_query))
 
 
 def test_whole_arrays_are_well():

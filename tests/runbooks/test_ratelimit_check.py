@@ -3,23 +3,23 @@ from dataclasses import replace
 import pytest
 
 from connectors import rate_limit
-from connectors.rate_limit import Counts, Limits, Use, Zone
-from runbooks.ratelimit_check import Limited, RatelimitCheck
+from connectors.rate_limit import LimitCounts, RateLimits, RateZone, ZoneUse
+from runbooks.ratelimit_check import RatelimitCheck, RateLimitState
 from tests.connectors.test_rate_limit import CONFIGURATION, COUNTED
 from tests.fakes import ScriptedFleet
 
 CHECK = RatelimitCheck.model_validate({"host": "web1"})
-WELL = Limits(
-    (Zone("one", "$binary_remote_addr", "10m", "1r/s"),),
-    (Use("one", 3, nodelay=True),),
+WELL = RateLimits(
+    (RateZone("one", "$binary_remote_addr", "10m", "1r/s"),),
+    (ZoneUse("one", 3, nodelay=True),),
     status=429,
     dry_run=False,
 )
-COUNTS = Counts({"one": 1234}, {})
+COUNTS = LimitCounts({"one": 1234}, {})
 
 
 def test_limits_that_are_applied_well_are_told_with_their_counts():
-    report = CHECK.report(Limited(WELL, COUNTS))
+    report = CHECK.report(RateLimitState(WELL, COUNTS))
     assert report.healthy
     assert report.summary == (
         "nginx on web1 has one limit of rate and refused 1,234 requests with 429 in the logs of "
@@ -32,14 +32,17 @@ def test_limits_that_are_applied_well_are_told_with_their_counts():
 @pytest.mark.parametrize(
     ("limited", "said"),
     [
-        (Limited(replace(WELL, uses=()), COUNTS), "one is set up and applied nowhere"),
-        (Limited(replace(WELL, status=503), COUNTS), "limit_req_status 429"),
-        (Limited(replace(WELL, dry_run=True), COUNTS), "let through all the same"),
-        (Limited(replace(WELL, uses=(Use("one", 5, nodelay=False),)), COUNTS), "nodelay answers"),
-        (Limited(WELL, None), "set nginx.error_logs"),
+        (RateLimitState(replace(WELL, uses=()), COUNTS), "one is set up and applied nowhere"),
+        (RateLimitState(replace(WELL, status=503), COUNTS), "limit_req_status 429"),
+        (RateLimitState(replace(WELL, dry_run=True), COUNTS), "let through all the same"),
+        (
+            RateLimitState(replace(WELL, uses=(ZoneUse("one", 5, nodelay=False),)), COUNTS),
+            "nodelay answers",
+        ),
+        (RateLimitState(WELL, None), "set nginx.error_logs"),
     ],
 )
-def test_what_a_person_should_act_on_is_a_finding(limited: Limited, said: str):
+def test_what_a_person_should_act_on_is_a_finding(limited: RateLimitState, said: str):
     report = CHECK.report(limited)
     assert not report.healthy
     assert len(report.findings) == 1
@@ -47,13 +50,13 @@ def test_what_a_person_should_act_on_is_a_finding(limited: Limited, said: str):
 
 
 def test_counts_that_are_not_known_are_not_nothing():
-    table = CHECK.report(Limited(WELL, None)).table
+    table = CHECK.report(RateLimitState(WELL, None)).table
     assert table is not None
     assert table.rows[0][5:] == ("not known", "not known")
 
 
 def test_a_host_that_limits_nothing_is_said_to():
-    report = CHECK.report(Limited(Limits((), (), status=503, dry_run=False), None))
+    report = CHECK.report(RateLimitState(RateLimits((), (), status=503, dry_run=False), None))
     assert report.summary == "nginx on web1 limits no rate of requests"
     assert report.healthy
 
@@ -61,9 +64,9 @@ def test_a_host_that_limits_nothing_is_said_to():
 def test_it_is_read_from_the_configuration_and_the_error_log():
     fleet = ScriptedFleet(
         {
-            ("web1", rate_limit.limits().command): CONFIGURATION,
-            ("web1", rate_limit.counts().command): COUNTED,
+            ("web1", rate_limit.query_limits().command): CONFIGURATION,
+            ("web1", rate_limit.query_counts().command): COUNTED,
         }
     )
-    report = CHECK.report(CHECK.read(fleet.ask))
+    report = CHECK.report(CHECK.read(fleet.run_query))
     assert "the zone spare is set up and applied nowhere" in report.findings

@@ -6,9 +6,9 @@ from pydantic import ValidationError
 
 from connectors import systemd
 from connectors.command import Shell
-from connectors.systemd import Configuration
+from connectors.systemd import ConfigurationTest
 from runbooks import Clock, NoUndo, Refused
-from runbooks.service_restart import Found, RestartService
+from runbooks.service_restart import RestartService, ServiceState
 from tests.connectors.test_systemd import ANSWERS, recorded
 from tests.fakes import ScriptedFleet
 from tests.plans import work_of
@@ -23,7 +23,7 @@ RUNNING = recorded("running")
 
 
 def test_a_service_that_came_up_before_the_request_is_restarted():
-    plan = RESTART.plan(Found(RUNNING, NOW))
+    plan = RESTART.plan(ServiceState(RUNNING, NOW))
     (step,) = plan.steps
     assert isinstance(step.do, Shell)
     assert step.do.words[3:5] == ("keyturn", "web.service")
@@ -36,23 +36,23 @@ def test_a_service_that_came_up_before_the_request_is_restarted():
 @pytest.mark.parametrize("seconds", [0, 1, 300])
 def test_one_that_came_up_since_needs_nothing(seconds: int):
     started = replace(RUNNING, started_at=SINCE + timedelta(seconds=seconds))
-    plan = RESTART.plan(Found(started, NOW))
+    plan = RESTART.plan(ServiceState(started, NOW))
     assert not plan.steps
-    assert "after the request" in plan.because
+    assert "after the request" in plan.current_state
 
 
 def test_one_that_came_up_since_and_failed_is_not_done():
     failed = replace(recorded("failed"), started_at=SINCE + timedelta(seconds=1))
-    assert RESTART.plan(Found(failed, NOW)).steps
+    assert RESTART.plan(ServiceState(failed, NOW)).steps
 
 
 def test_a_plan_goes_stale_when_somebody_else_restarts_the_service():
     other = replace(RUNNING, started_at=SINCE - timedelta(seconds=1))
-    plan = RESTART.plan(Found(RUNNING, NOW))
-    assert work_of(RESTART.plan(Found(other, NOW))) != work_of(plan)
-    later = Found(
-        replace(RUNNING, memory=1),
-        Clock(NOW.host + timedelta(hours=1), NOW.ours + timedelta(hours=1)),
+    plan = RESTART.plan(ServiceState(RUNNING, NOW))
+    assert work_of(RESTART.plan(ServiceState(other, NOW))) != work_of(plan)
+    later = ServiceState(
+        replace(RUNNING, memory_bytes=1),
+        Clock(NOW.host + timedelta(hours=1), NOW.keyturn + timedelta(hours=1)),
     )
     assert work_of(RESTART.plan(later)) == work_of(plan)
 
@@ -69,13 +69,13 @@ def test_a_plan_goes_stale_when_somebody_else_restarts_the_service():
 )
 def test_what_should_not_be_restarted_is_refused(name: str, reason: str):
     with pytest.raises(Refused, match=reason):
-        RESTART.plan(Found(recorded(name), NOW))
+        RESTART.plan(ServiceState(recorded(name), NOW))
 
 
 def test_what_people_may_not_start_is_refused():
-    fixed = replace(RUNNING, by_hand=False)
+    fixed = replace(RUNNING, is_manual=False)
     with pytest.raises(Refused, match="people cannot start or stop it"):
-        RESTART.plan(Found(fixed, NOW))
+        RESTART.plan(ServiceState(fixed, NOW))
 
 
 @pytest.mark.parametrize(
@@ -94,47 +94,47 @@ def test_what_people_may_not_start_is_refused():
 )
 def test_the_way_in_is_refused_also_where_it_is_only_dragged_along(name: str):
     with pytest.raises(Refused, match="Keyturn reach this host"):
-        RESTART.plan(Found(replace(RUNNING, name=name), NOW))
+        RESTART.plan(ServiceState(replace(RUNNING, name=name), NOW))
     with pytest.raises(Refused, match="Keyturn reach this host"):
-        RESTART.plan(Found(replace(RUNNING, dragged=("a.service", name)), NOW))
+        RESTART.plan(ServiceState(replace(RUNNING, dependents=("a.service", name)), NOW))
 
 
 @pytest.mark.parametrize("lag", [-3600, -0.4, 0.4, 0.9, 1.5, 120])
 def test_a_restart_is_recognised_when_the_host_clock_is_wrong(lag: float):
     behind = timedelta(seconds=lag)
-    clock = Clock(NOW.ours - behind, NOW.ours)
+    clock = Clock(NOW.keyturn - behind, NOW.keyturn)
     before = (SINCE - timedelta(seconds=2) - behind).replace(microsecond=0)
-    assert RESTART.plan(Found(replace(RUNNING, started_at=before), clock)).steps
+    assert RESTART.plan(ServiceState(replace(RUNNING, started_at=before), clock)).steps
     # Requested and restarted in the same moment; systemd tells it by the second.
     at_once = (SINCE + timedelta(seconds=0.1) - behind).replace(microsecond=0)
-    assert not RESTART.plan(Found(replace(RUNNING, started_at=at_once), clock)).steps
+    assert not RESTART.plan(ServiceState(replace(RUNNING, started_at=at_once), clock)).steps
 
 
 def test_a_moment_that_is_still_to_come_is_refused():
     with pytest.raises(Refused, match="still to come"):
-        RESTART.plan(Found(RUNNING, Clock(SINCE, SINCE - timedelta(minutes=1))))
+        RESTART.plan(ServiceState(RUNNING, Clock(SINCE, SINCE - timedelta(minutes=1))))
 
 
 def test_a_configuration_with_errors_is_refused_with_its_message():
-    broken = Configuration(trouble="[ALERT] haproxy.cfg:12 : unknown keyword 'blah'")
+    broken = ConfigurationTest(error="[ALERT] haproxy.cfg:12 : unknown keyword 'blah'")
     with pytest.raises(Refused, match="unknown keyword 'blah'"):
-        RESTART.plan(Found(RUNNING, NOW, broken))
+        RESTART.plan(ServiceState(RUNNING, NOW, broken))
     # What came up since is done, whatever became of its configuration.
     since = replace(RUNNING, started_at=SINCE + timedelta(seconds=1))
-    assert not RESTART.plan(Found(since, NOW, broken)).steps
+    assert not RESTART.plan(ServiceState(since, NOW, broken)).steps
 
 
 def test_the_plan_says_whether_the_configuration_was_tested():
     said = "The test of its configuration passes, and is made again right before the restart."
-    assert said in RESTART.plan(Found(RUNNING, NOW, Configuration())).notes
-    none = Configuration(untested="there is no program haproxy")
-    notes = RESTART.plan(Found(RUNNING, NOW, none)).notes
+    assert said in RESTART.plan(ServiceState(RUNNING, NOW, ConfigurationTest())).notes
+    none = ConfigurationTest(untested_reason="there is no program haproxy")
+    notes = RESTART.plan(ServiceState(RUNNING, NOW, none)).notes
     assert "Its configuration was not tested: there is no program haproxy." in notes
 
 
 def test_a_service_that_crashes_again_and_again_can_be_restarted():
-    looping = replace(RUNNING, active="activating", sub="auto-restart")
-    assert RESTART.plan(Found(looping, NOW)).steps
+    looping = replace(RUNNING, active_state="activating", sub_state="auto-restart")
+    assert RESTART.plan(ServiceState(looping, NOW)).steps
 
 
 def test_a_request_without_a_moment_remembers_its_own():
@@ -155,27 +155,32 @@ def test_everything_that_the_decision_needs_is_read():
     answer = (ANSWERS / "running.txt").read_text()
     fleet = ScriptedFleet(
         {
-            ("web1", systemd.service("web").command): answer,
-            ("web1", systemd.clock().command): "1795262700\n",
+            ("web1", systemd.query_service("web").command): answer,
+            ("web1", systemd.query_clock().command): "1795262700\n",
         }
     )
-    found = RESTART.read(fleet.ask)
+    found = RESTART.read(fleet.run_query)
     assert (found.service, found.configuration) == (RUNNING, None)
     assert found.clock.host == NOW.host
-    assert abs(datetime.now(UTC) - found.clock.ours) < timedelta(minutes=1)
+    assert abs(datetime.now(UTC) - found.clock.keyturn) < timedelta(minutes=1)
 
 
 def test_a_service_with_a_test_of_its_configuration_is_tested():
     answer = (ANSWERS / "running.txt").read_text().replace("web.service", "nginx.service")
     fleet = ScriptedFleet(
         {
-            ("web1", systemd.service("nginx").command): answer,
-            ("web1", systemd.clock().command): "1795262700.250000000\n",
-            ("web1", systemd.configuration("nginx.service").command): "fails\nnginx: [emerg] x\n",
+            ("web1", systemd.query_service("nginx").command): answer,
+            ("web1", systemd.query_clock().command): "1795262700.250000000\n",
+            (
+                "web1",
+                systemd.query_configuration("nginx.service").command,
+            ): "fails\nnginx: [emerg] x\n",
         }
     )
     restart = RestartService.model_validate({"host": "web1", "service": "nginx"})
-    assert restart.read(fleet.ask).configuration == Configuration(trouble="nginx: [emerg] x")
+    assert restart.read(fleet.run_query).configuration == ConfigurationTest(
+        error="nginx: [emerg] x"
+    )
 
 
 @pytest.mark.parametrize("service", HOSTILE_NAMES)

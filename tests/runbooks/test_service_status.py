@@ -14,8 +14,8 @@ LOOK = ServiceStatus.model_validate({"host": "web1", "service": "web"})
 
 def test_a_running_service_is_well():
     answer = (ANSWERS / "running.txt").read_text()
-    fleet = ScriptedFleet({("web1", systemd.service("web").command): answer})
-    report = LOOK.report(LOOK.read(fleet.ask))
+    fleet = ScriptedFleet({("web1", systemd.query_service("web").command): answer})
+    report = LOOK.report(LOOK.read(fleet.run_query))
     assert report.healthy
     assert report.summary == "web.service is active (running) since 2026-11-21 11:47:09 UTC"
     assert report.table is not None
@@ -40,7 +40,7 @@ def test_what_is_wrong_is_said(name: str, finding: str):
 
 
 def test_a_service_that_keeps_ending_is_a_finding():
-    report = LOOK.report(replace(recorded("running"), restarts=12))
+    report = LOOK.report(replace(recorded("running"), restart_count=12))
     assert not report.healthy
     assert "12 times" in report.findings[0]
 

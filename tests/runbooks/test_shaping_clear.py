@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import shaping
-from connectors.shaping import Rates, parse_cards
+from connectors.shaping import Rates, parse_interfaces
 from runbooks import Plan, Refused
 from runbooks.shaping_clear import ClearShaping
 from tests.connectors.test_shaping import LIMITED, NONE, PROBATION, SOMEBODYS
@@ -13,36 +13,36 @@ CLEAR = ClearShaping.model_validate({"host": "web1", "interface": "eth0"})
 
 
 def test_limits_are_taken_away_and_can_be_set_again():
-    (step,) = CLEAR.plan(parse_cards(LIMITED)).steps
-    assert step.do == shaping.settle("eth0", Rates())
-    assert step.undo == shaping.settle("eth0", Rates(1024, 512))
+    (step,) = CLEAR.plan(parse_interfaces(LIMITED)).steps
+    assert step.do == shaping.set_limits("eth0", Rates())
+    assert step.undo == shaping.set_limits("eth0", Rates(1024, 512))
     assert (step.before, step.after) == ("1,024 kbit/s in, 512 kbit/s out", "no limit")
 
 
 def test_an_interface_without_limits_needs_nothing():
-    assert CLEAR.plan(parse_cards(NONE)) == Plan("eth0 has no limit")
+    assert CLEAR.plan(parse_interfaces(NONE)) == Plan("eth0 has no limit")
 
 
 def test_what_somebody_else_has_set_up_is_left_alone():
-    plan = CLEAR.plan(parse_cards(SOMEBODYS))
+    plan = CLEAR.plan(parse_interfaces(SOMEBODYS))
     assert not plan.steps
-    assert "(tbf) is left as it is" in plan.because
+    assert "(tbf) is left as it is" in plan.current_state
 
 
 def test_limits_on_probation_are_left_to_the_host():
     with pytest.raises(Refused, match="are on probation"):
-        CLEAR.plan(parse_cards(PROBATION))
+        CLEAR.plan(parse_interfaces(PROBATION))
 
 
 def test_an_interface_that_is_not_there_is_refused():
     other = ClearShaping.model_validate({"host": "web1", "interface": "eth7"})
     with pytest.raises(Refused, match="it has lo, eth1, eth0"):
-        other.plan(parse_cards(NONE))
+        other.plan(parse_interfaces(NONE))
 
 
 def test_it_is_read_from_the_host():
-    fleet = ScriptedFleet({("web1", shaping.cards().command): LIMITED})
-    assert CLEAR.read(fleet.ask)["eth0"].rates == Rates(1024, 512)
+    fleet = ScriptedFleet({("web1", shaping.query_interfaces().command): LIMITED})
+    assert CLEAR.read(fleet.run_query)["eth0"].rates == Rates(1024, 512)
 
 
 @pytest.mark.parametrize("name", [*HOSTILE_NAMES, "eth0:1", "eth0@if2", "x" * 16, "."])

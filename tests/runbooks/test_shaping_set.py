@@ -4,9 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import shaping, tcp_window
-from connectors.shaping import Card, Queue, Rates, parse_cards
+from connectors.shaping import QueueingDiscipline, Rates, ShapedInterface, parse_interfaces
 from runbooks import Plan, Refused
-from runbooks.shaping_set import SetShaping, Shaping
+from runbooks.shaping_set import SetShaping, ShapingState
 from tests.connectors.test_shaping import LIMITED, NONE, PROBATION, SOMEBODYS
 from tests.fakes import ScriptedFleet
 from tests.plans import work_of
@@ -19,8 +19,8 @@ def asked(**fields: Any) -> SetShaping:
     return SetShaping.model_validate({"host": "web1", "interface": "eth0", **fields})
 
 
-def found(answer: str, seconds: float | None = None) -> Shaping:
-    return Shaping(parse_cards(answer), seconds)
+def found(answer: str, seconds: float | None = None) -> ShapingState:
+    return ShapingState(parse_interfaces(answer), seconds)
 
 
 SET = asked(down=1024, up="512")
@@ -29,24 +29,24 @@ SET = asked(down=1024, up="512")
 def test_limits_are_tried_out_and_kept_over_a_new_connection():
     plan = SET.plan(found(NONE))
     begin, limit, keep = plan.steps
-    assert begin.do == shaping.begin_probation("eth0", Rates())
-    assert limit.do == shaping.try_out("eth0", Rates(1024, 512))
-    assert keep.do == shaping.keep("eth0")
+    assert begin.do == shaping.start_probation("eth0", Rates())
+    assert limit.do == shaping.try_limits("eth0", Rates(1024, 512))
+    assert keep.do == shaping.keep_limits("eth0")
     assert (limit.before, limit.after) == ("no limit", "1,024 kbit/s in, 512 kbit/s out")
 
 
 def test_undone_from_the_last_to_the_first_the_host_can_take_that_back_too():
     begin, limit, keep = SET.plan(found(NONE)).steps
-    assert keep.undo == shaping.begin_probation("eth0", Rates(1024, 512))
-    assert limit.undo == shaping.try_out("eth0", Rates())
-    assert begin.undo == shaping.keep("eth0")
+    assert keep.undo == shaping.start_probation("eth0", Rates(1024, 512))
+    assert limit.undo == shaping.try_limits("eth0", Rates())
+    assert begin.undo == shaping.keep_limits("eth0")
     assert (keep.undo_title, begin.undo_title) == (begin.title, keep.title)
 
 
 def test_a_way_that_is_not_named_is_left_as_it_is():
     plan = asked(up=600).plan(found(LIMITED))
-    assert plan.steps[0].do == shaping.begin_probation("eth0", Rates(1024, 512))
-    assert plan.steps[1].do == shaping.try_out("eth0", Rates(1024, 600))
+    assert plan.steps[0].do == shaping.start_probation("eth0", Rates(1024, 512))
+    assert plan.steps[1].do == shaping.try_limits("eth0", Rates(1024, 600))
 
 
 def test_limits_that_are_as_asked_need_nothing():
@@ -68,7 +68,7 @@ def test_a_peer_is_measured_before(answer: str, seconds: float | None, note: str
 def test_a_peer_is_measured_after_and_that_is_told_with_the_proof():
     proof = asked(down=1024, up=512, peer=PEER).plan(found(LIMITED, 0.05))
     assert proof.steps == ()
-    assert proof.because == (
+    assert proof.current_state == (
         f"eth0 is limited to 1,024 kbit/s in, 512 kbit/s out; {PEER} is 50.0 ms away now"
     )
 
@@ -102,17 +102,23 @@ def test_where_no_limit_can_be_set_it_is_refused(fields: dict[str, Any], answer:
 
 
 def test_a_queue_of_the_kernels_own_choice_is_no_hindrance():
-    cards = {"eth0": Card("eth0", loopback=False, up=Queue("tbf", 700, 0, 0))}
-    assert SET.plan(Shaping(cards, None)).steps[1].before == "700 kbit/s out"
+    cards = {
+        "eth0": ShapedInterface(
+            "eth0", is_loopback=False, up_queue=QueueingDiscipline("tbf", 700, 0, 0)
+        )
+    }
+    assert SET.plan(ShapingState(cards, None)).steps[1].before == "700 kbit/s out"
 
 
 def test_a_peer_is_pinged_only_if_one_is_named():
-    ping = tcp_window.round_trip(PEER).command
+    ping = tcp_window.query_round_trip(PEER).command
     answer = "rtt min/avg/max/mdev = 12.300/12.400/12.500/0.1 ms\n"
-    fleet = ScriptedFleet({("web1", shaping.cards().command): NONE, ("web1", ping): answer})
-    assert SET.read(fleet.ask).seconds is None
+    fleet = ScriptedFleet(
+        {("web1", shaping.query_interfaces().command): NONE, ("web1", ping): answer}
+    )
+    assert SET.read(fleet.run_query).round_trip is None
     assert len(fleet.asked) == 1
-    assert asked(up=512, peer=PEER).read(fleet.ask).seconds == pytest.approx(0.0123)
+    assert asked(up=512, peer=PEER).read(fleet.run_query).round_trip == pytest.approx(0.0123)
 
 
 @pytest.mark.parametrize("field", ["down", "up"])

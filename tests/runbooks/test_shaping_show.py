@@ -10,11 +10,11 @@ SHOW = ShowShaping.model_validate({"host": "web1"})
 def report_of(answer: str) -> Report:
     fleet = ScriptedFleet(
         {
-            ("web1", shaping.cards().command): answer,
-            ("web1", shaping.classes("eth1").command): CLASSES,
+            ("web1", shaping.query_interfaces().command): answer,
+            ("web1", shaping.query_classes("eth1").command): CLASSES,
         }
     )
-    return SHOW.report(SHOW.read(fleet.ask))
+    return SHOW.report(SHOW.read(fleet.run_query))
 
 
 def test_a_host_without_limits_says_so():

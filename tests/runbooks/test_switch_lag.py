@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from bot.model import request_form
-from connectors.switch import Lag, Member
+from connectors.switch import Lag, LagMember
 from runbooks import Refused
 from runbooks.switch_lag import SwitchLag
 from tests.runbooks.network import fleet, said
@@ -16,7 +16,7 @@ def cisco():
 
 
 def test_every_aggregation_is_shown_with_its_members():
-    report = ALL.report(ALL.read(cisco().ask))
+    report = ALL.report(ALL.read(cisco().run_query))
     assert report.summary == "sw1 has 4 of 6 link aggregations whole"
     assert list(report.findings) == [
         "Po13 has one port only, Te2/8: nothing spare",
@@ -29,18 +29,20 @@ def test_every_aggregation_is_shown_with_its_members():
 def test_one_aggregation_is_found_by_any_of_its_names():
     for name in ("port-channel1", "Po1", "1"):
         one = SwitchLag.model_validate({"host": "sw1", "name": name})
-        report = one.report(one.read(cisco().ask))
+        report = one.report(one.read(cisco().run_query))
         assert (report.summary, report.healthy) == ("sw1 has 1 of 1 link aggregations whole", True)
 
 
 def test_an_aggregation_that_is_not_there_is_refused_with_what_is():
     other = SwitchLag.model_validate({"host": "sw1", "name": "Po9"})
     with pytest.raises(Refused, match="sw1 has no Po9: it has Po1, Po3, Po7, Po13, Po14, Po51"):
-        other.read(cisco().ask)
+        other.read(cisco().run_query)
 
 
 def test_a_member_that_is_left_out_is_a_finding():
-    lag = Lag("Po1", True, "LACP", (Member("Gi0/1", "bundled"), Member("Gi0/2", "suspended")))
+    lag = Lag(
+        "Po1", True, "LACP", (LagMember("Gi0/1", "bundled"), LagMember("Gi0/2", "suspended"))
+    )
     report = ALL.report((lag,))
     assert not report.healthy
     assert "Gi0/2 is not bundled into Po1: suspended" in report.findings

@@ -1,8 +1,8 @@
 import pytest
 
 from connectors.command import Answer
-from connectors.switch import Port
-from connectors.trouble import CommandFailed, NotSetUp
+from connectors.errors import CommandError, SetupError
+from connectors.switch import SwitchPort
 from runbooks.switch_ports import SwitchPorts
 from tests.runbooks.network import fleet, said
 
@@ -12,7 +12,7 @@ SHOW = ("sw1", "show interfaces status")
 
 def test_a_port_that_the_switch_stopped_is_a_finding():
     cisco = fleet({SHOW: said("cisco-interfaces-status")}, platforms={"sw1": "cisco_ios"})
-    report = LOOK.report(LOOK.read(cisco.ask))
+    report = LOOK.report(LOOK.read(cisco.run_query))
     assert report.summary == "sw1 has 6 of 16 ports up, and 2 to look at"
     assert list(report.findings) == [
         "Gi1/0/7 (Trunk Example) is suspended: the switch itself stopped it",
@@ -25,21 +25,23 @@ def test_a_port_that_the_switch_stopped_is_a_finding():
 
 def test_the_ports_of_a_dell_are_fine():
     dell = fleet({SHOW: said("dell-interfaces-status")}, platforms={"sw1": "dell_powerconnect"})
-    report = LOOK.report(LOOK.read(dell.ask))
+    report = LOOK.report(LOOK.read(dell.run_query))
     assert (report.summary, report.healthy) == ("sw1 has 4 of 6 ports up", True)
 
 
 def test_half_duplex_is_a_finding():
-    report = LOOK.report((Port("g1", "up", duplex="Half"), Port("g2", "down", duplex="a-half")))
+    report = LOOK.report(
+        (SwitchPort("g1", "up", duplex="Half"), SwitchPort("g2", "down", duplex="a-half"))
+    )
     assert [finding.split(":")[0] for finding in report.findings] == ["g1 runs in half duplex"]
 
 
 def test_a_switch_that_does_not_know_the_question_has_not_no_ports():
     asked = fleet({SHOW: Answer(1, "% Invalid input\n")}, platforms={"sw1": "cisco_ios"})
-    with pytest.raises(CommandFailed, match="lacks the feature"):
-        LOOK.read(asked.ask)
+    with pytest.raises(CommandError, match="lacks the feature"):
+        LOOK.read(asked.run_query)
 
 
 def test_a_host_that_is_no_switch_is_not_asked():
-    with pytest.raises(NotSetUp, match="no network device"):
-        LOOK.read(fleet({}, platforms={"sw1": "linux"}).ask)
+    with pytest.raises(SetupError, match="no network device"):
+        LOOK.read(fleet({}, platforms={"sw1": "linux"}).run_query)

@@ -7,7 +7,7 @@ LOOK = SwitchVlans.model_validate({"host": "sw1"})
 
 def test_vlans_are_shown_without_those_that_nobody_uses():
     cisco = fleet({("sw1", "show vlan"): said("cisco-vlan")}, platforms={"sw1": "cisco_ios"})
-    report = LOOK.report(LOOK.read(cisco.ask))
+    report = LOOK.report(LOOK.read(cisco.run_query))
     assert (report.summary, report.healthy) == ("sw1 has 4 VLANs", True)
     assert report.table is not None
     assert [row[0] for row in report.table.rows] == ["1", "10", "50", "60"]

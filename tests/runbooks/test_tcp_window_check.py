@@ -4,22 +4,24 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import tcp_window
-from connectors.tcp_window import Link, Settings, parse_settings
+from connectors.tcp_window import PeerRoute, TcpSettings, parse_settings
 from runbooks import Refused
-from runbooks.tcp_window_check import TcpWindowCheck, Way
+from runbooks.tcp_window_check import PeerConnection, TcpWindowCheck
 from tests.connectors.test_tcp_window import ANSWERS, SETTINGS
 from tests.fakes import ScriptedFleet
 from tests.runbooks.hostile import HOSTILE_ADDRESSES
 
 PEER = {"host": "web1", "peer": "198.51.100.7"}
 CHECK = TcpWindowCheck.model_validate(PEER)
-GIGABIT = Link("eth0", 1000)
+GIGABIT = PeerRoute("eth0", 1000)
 # Enough for a gigabit over 80 ms (10 MB under way), and for no more than that.
-LARGE = replace(parse_settings(SETTINGS), send=33_554_432)
+LARGE = replace(parse_settings(SETTINGS), send_buffer=33_554_432)
 
 
-def way(settings: Settings = LARGE, link: Link = GIGABIT, seconds: float = 0.08) -> Way:
-    return Way(settings, link, seconds)
+def way(
+    settings: TcpSettings = LARGE, link: PeerRoute = GIGABIT, seconds: float = 0.08
+) -> PeerConnection:
+    return PeerConnection(settings, link, seconds)
 
 
 def test_buffers_that_are_large_enough_are_well():
@@ -55,7 +57,7 @@ def test_the_same_buffers_are_enough_nearby():
         (replace(LARGE, congestion="reno"), "reno recovers slowly"),
     ],
 )
-def test_each_switch_that_is_off_is_a_finding(settings: Settings, said: str):
+def test_each_switch_that_is_off_is_a_finding(settings: TcpSettings, said: str):
     report = CHECK.report(way(settings))
     assert len(report.findings) == 1
     assert said in report.findings[0]
@@ -67,25 +69,25 @@ def test_without_scaling_a_far_peer_gets_little():
 
 
 def test_a_card_without_a_speed_is_taken_for_a_gigabit_and_that_is_said():
-    report = CHECK.report(way(link=Link("virtio0", None)))
+    report = CHECK.report(way(link=PeerRoute("virtio0", None)))
     assert "virtio0 knows no speed, so that is taken" in report.summary
 
 
 def test_the_round_trip_is_measured_unless_it_is_given():
     fleet = ScriptedFleet(
         {
-            ("web1", tcp_window.settings().command): SETTINGS,
-            ("web1", tcp_window.link("198.51.100.7").command): "eth0\n1000\n",
+            ("web1", tcp_window.query_settings().command): SETTINGS,
+            ("web1", tcp_window.query_route("198.51.100.7").command): "eth0\n1000\n",
         }
     )
     given = TcpWindowCheck.model_validate(PEER | {"rtt": "80"})
-    assert given.read(fleet.ask) == way(parse_settings(SETTINGS))
-    ping = tcp_window.round_trip("198.51.100.7").command
+    assert given.read(fleet.run_query) == way(parse_settings(SETTINGS))
+    ping = tcp_window.query_round_trip("198.51.100.7").command
     fleet.script("web1", ping, (ANSWERS / "ping.txt").read_text())
-    assert CHECK.read(fleet.ask).seconds == pytest.approx(33e-6)
+    assert CHECK.read(fleet.run_query).round_trip == pytest.approx(33e-6)
     fleet.script("web1", ping, (ANSWERS / "ping-no-answer.txt").read_text())
     with pytest.raises(Refused, match="give its rtt"):
-        CHECK.read(fleet.ask)
+        CHECK.read(fleet.run_query)
 
 
 @pytest.mark.parametrize("peer", HOSTILE_ADDRESSES)

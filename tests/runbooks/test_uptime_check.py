@@ -32,8 +32,8 @@ def test_a_host_that_does_not_tell_its_cores_is_not_judged_by_its_load():
     [
         (replace(WELL, seconds=600), "it started 10 min ago"),
         (replace(WELL, seconds=401 * DAY), "over a year"),
-        (replace(WELL, reboot_for=("libc6",)), "ask for a restart for libc6"),
-        (replace(WELL, reboot_for=()), "its packages ask for a restart"),
+        (replace(WELL, reboot_packages=("libc6",)), "ask for a restart for libc6"),
+        (replace(WELL, reboot_packages=()), "its packages ask for a restart"),
         (replace(WELL, load=(9.0, 9.0, 8.1)), "for a quarter of an hour (8.10)"),
         (replace(WELL, load=(17.0, 9.0, 1.0)), "more than four tasks wait for each core"),
     ],
@@ -45,5 +45,5 @@ def test_what_a_person_should_act_on_is_a_finding(up: Uptime, said: str):
 
 
 def test_it_is_read_from_the_host():
-    fleet = ScriptedFleet({("web1", uptime.uptime().command): PLAIN})
-    assert CHECK.read(fleet.ask).cores == 4
+    fleet = ScriptedFleet({("web1", uptime.query_uptime().command): PLAIN})
+    assert CHECK.read(fleet.run_query).cores == 4

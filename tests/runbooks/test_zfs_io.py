@@ -11,8 +11,8 @@ WATCH = PoolTraffic.model_validate({"host": "nas1", "seconds": "1"})
 
 
 def test_every_pool_and_its_disks_are_told():
-    fleet = ScriptedFleet({("nas1", zfs.traffic("", 1).command): recorded("fuse-iostat")})
-    report = WATCH.report(WATCH.read(fleet.ask))
+    fleet = ScriptedFleet({("nas1", zfs.query_traffic("", 1).command): recorded("fuse-iostat")})
+    report = WATCH.report(WATCH.read(fleet.run_query))
     assert report.summary == (
         "In 1 s, other was idle; "
         "tank read 974 KiB/s (243 reads/s) and wrote 72.2 MiB/s (3,779 writes/s)"
@@ -29,7 +29,7 @@ def test_no_pools_is_an_answer():
 def test_one_pool_is_watched_for_as_long_as_asked():
     one = PoolTraffic.model_validate({"host": "nas1", "pool": "tank", "seconds": 10})
     fleet = ScriptedFleet({("nas1", "zpool iostat -v tank 10 2"): ""})
-    assert one.read(fleet.ask) == ()
+    assert one.read(fleet.run_query) == ()
 
 
 @pytest.mark.parametrize("pool", [pool for pool in HOSTILE_POOLS if pool != ""])

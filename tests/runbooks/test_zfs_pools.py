@@ -4,15 +4,15 @@ from datetime import timedelta
 import pytest
 
 from connectors import zfs
-from connectors.trouble import NotUnderstood
-from runbooks.zfs_pools import ListPools, Pools
+from connectors.errors import ParseError
+from runbooks.zfs_pools import ListPools, PoolState
 from tests.runbooks.nas import nas
 
 LIST = ListPools.model_validate({"host": "nas1"})
 
 
-def pools_of(name: str) -> Pools:
-    return LIST.read(nas(name).ask)
+def pools_of(name: str) -> PoolState:
+    return LIST.read(nas(name).run_query)
 
 
 def test_every_pool_is_listed_with_what_is_wrong():
@@ -40,7 +40,7 @@ def test_zfs_fuse_forgets_its_scrubs_and_that_is_said():
 
 def test_a_scrub_that_is_long_ago_or_was_stopped_is_a_finding():
     pools = pools_of("2.1-finished")
-    later = replace(pools.storage, now=pools.storage.now + timedelta(days=50))
+    later = replace(pools.storage, host_time=pools.storage.host_time + timedelta(days=50))
     report = LIST.report(replace(pools, storage=later))
     assert report.findings == ["tank was scrubbed 50 days ago: once a month is good"]
     stopped = LIST.report(pools_of("2.1-canceled-spare"))
@@ -61,9 +61,9 @@ def test_a_suspended_pool_is_a_finding():
 
 def test_no_pools_is_believed_only_when_both_programs_say_so():
     fleet = nas("2.1-finished")
-    for query in (zfs.status(), zfs.plain_status()):
+    for query in (zfs.query_status(), zfs.query_plain_status()):
         fleet.script("nas1", query.command, "")
-    with pytest.raises(NotUnderstood, match="different pools"):
-        LIST.read(fleet.ask)
-    fleet.script("nas1", zfs.spaces().command, "")
-    assert LIST.report(LIST.read(fleet.ask)).summary == "nas1 has no ZFS pools"
+    with pytest.raises(ParseError, match="different pools"):
+        LIST.read(fleet.run_query)
+    fleet.script("nas1", zfs.query_spaces().command, "")
+    assert LIST.report(LIST.read(fleet.run_query)).summary == "nas1 has no ZFS pools"

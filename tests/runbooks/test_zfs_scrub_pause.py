@@ -11,7 +11,7 @@ PAUSE = PauseScrub.model_validate({"host": "nas1", "pool": "tank"})
 
 
 def test_a_scrub_is_paused_and_goes_on_by_the_undo():
-    (step,) = PAUSE.plan(PAUSE.read(nas("2.1-running").ask)).steps
+    (step,) = PAUSE.plan(PAUSE.read(nas("2.1-running").run_query)).steps
     assert (str(step.do), str(step.undo)) == ("zpool scrub -p tank", "zpool scrub tank")
     assert (step.before, step.after) == ("being scrubbed", "scrub paused")
 
@@ -31,7 +31,7 @@ def test_a_scrub_is_paused_and_goes_on_by_the_undo():
 def test_where_nothing_is_to_be_paused_nothing_is_done(name: str, because: str):
     plan = PAUSE.plan(storage_of(name))
     assert not plan.steps
-    assert plan.because == because
+    assert plan.current_state == because
 
 
 @pytest.mark.parametrize("name", ["2.1-resilvering", "fuse-resilvering"])

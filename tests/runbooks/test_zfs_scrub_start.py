@@ -5,33 +5,33 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import zfs
-from connectors.zfs import Load
-from connectors.zfs_disks import layers
+from connectors.zfs import LoadAverage
+from connectors.zfs_disks import query_layers
 from connectors.zpool import Pool
 from runbooks import Plan, Refused
-from runbooks.zfs_scrub_start import ForceScrub, Scrubbable, StartScrub
+from runbooks.zfs_scrub_start import ForceScrub, ScrubState, StartScrub
 from tests.plans import work_of
 from tests.runbooks.nas import HOSTILE_POOLS, nas, storage_of
 
 TANK = {"host": "nas1", "pool": "tank"}
 START = StartScrub.model_validate(TANK)
 FORCE = ForceScrub.model_validate(TANK)
-LOAD = Load(0.1, 0.2, 0.3)
+LOAD = LoadAverage(0.1, 0.2, 0.3)
 
 
-def found(name: str, **pool: str) -> Scrubbable:
+def found(name: str, **pool: str) -> ScrubState:
     """Return what is read where *name* was recorded. pool: what is otherwise with the pool."""
     storage = storage_of(name)
-    return Scrubbable(replace(zfs.pick("tank", storage), **pool), storage, LOAD)
+    return ScrubState(replace(zfs.find_pool("tank", storage), **pool), storage, LOAD)
 
 
-def aged(name: str, minutes: int) -> Scrubbable:
+def aged(name: str, minutes: int) -> ScrubState:
     known = found(name)
-    scrub = known.pool.scrub
+    scrub = known.pool.last_scrub
     assert scrub is not None
-    assert scrub.when is not None
-    now = scrub.when + timedelta(minutes=minutes)
-    return replace(known, storage=replace(known.storage, now=now))
+    assert scrub.time is not None
+    now = scrub.time + timedelta(minutes=minutes)
+    return replace(known, storage=replace(known.storage, host_time=now))
 
 
 def commands(plan: Plan) -> list[tuple[str, str]]:
@@ -44,7 +44,7 @@ def test_a_scrub_is_started_and_can_be_stopped(runbook: StartScrub | ForceScrub)
     assert commands(plan) == [("zpool scrub tank", "zpool scrub -s tank")]
     (step,) = plan.steps
     assert (step.before, step.after) == ("not being scrubbed", "being scrubbed")
-    assert plan.because == "tank is ONLINE; never scrubbed"
+    assert plan.current_state == "tank is ONLINE; never scrubbed"
 
 
 def test_on_zfs_fuse_the_undo_looks_before_it_stops():
@@ -56,7 +56,7 @@ def test_on_zfs_fuse_the_undo_looks_before_it_stops():
 def test_a_scrub_that_runs_is_left_alone(name: str):
     plan = START.plan(found(name))
     assert not plan.steps
-    assert "is being scrubbed already: scrub running" in plan.because
+    assert "is being scrubbed already: scrub running" in plan.current_state
 
 
 def test_a_paused_scrub_goes_on_and_can_be_paused_again():
@@ -105,17 +105,17 @@ def test_a_degraded_pool_is_scrubbed_by_force_alone(name: str):
 
 
 def test_a_busy_host_is_left_in_peace_except_by_force():
-    busy = replace(found("2.1-never"), load=Load(1.0, 8.1, 20.0))
+    busy = replace(found("2.1-never"), load=LoadAverage(1.0, 8.1, 20.0))
     with pytest.raises(Refused, match=r"the load of nas1 is 8\.1 and the limit given is 8:"):
         START.plan(busy)
-    assert START.plan(replace(busy, load=Load(20.0, 8.0, 20.0))).steps
+    assert START.plan(replace(busy, load=LoadAverage(20.0, 8.0, 20.0))).steps
     assert StartScrub.model_validate(TANK | {"max_load": "9"}).plan(busy).steps
     assert FORCE.plan(busy).steps
 
 
 def test_disks_that_another_pool_works_on_are_left_in_peace_except_by_force():
     other = replace(found("2.1-running").pool, name="other")
-    beside = replace(found("2.1-never"), busy_beside=(other,))
+    beside = replace(found("2.1-never"), busy_neighbours=(other,))
     with pytest.raises(Refused, match="other is on the same disks and busy"):
         START.plan(beside)
     plan = FORCE.plan(beside)
@@ -133,14 +133,14 @@ def test_disks_that_another_pool_works_on_are_left_in_peace_except_by_force():
     ],
 )
 def test_its_end_is_told_once_it_is_there(name: str, *, running: bool):
-    told = START.follow(found(name))
+    told = START.report_progress(found(name))
     assert told.running is running
     assert told.summary.startswith("tank: scrub ")
     assert told.summary != "tank: "
 
 
 def test_what_its_end_found_is_told_with_it():
-    told = START.follow(found("2.1-lost"))
+    told = START.report_progress(found("2.1-lost"))
     assert not told.healthy
     assert told.findings
 
@@ -159,20 +159,22 @@ def test_counters_and_lost_data_are_named_before_it_starts():
 
 def test_progress_and_load_do_not_make_a_plan_stale():
     plan = START.plan(found("2.1-never"))
-    assert work_of(plan) == work_of(START.plan(replace(found("2.1-never"), load=Load(3, 2, 1))))
+    assert work_of(plan) == work_of(
+        START.plan(replace(found("2.1-never"), load=LoadAverage(3, 2, 1)))
+    )
     assert work_of(plan) != work_of(START.plan(found("2.1-paused")))
 
 
-def _two_pools(*, same_disk: bool) -> Scrubbable:
+def _two_pools(*, same_disk: bool) -> ScrubState:
     running = "  scan: scrub in progress since Sat Nov 21 08:08:04 2026\nconfig:"
     fleet = nas("2.1-never")
     fleet.script(
-        "nas1", zfs.status().command, _pool("tank", "sdb1") + _pool("other", "sdc1", running)
+        "nas1", zfs.query_status().command, _pool("tank", "sdb1") + _pool("other", "sdc1", running)
     )
-    fleet.script("nas1", layers(["/dev/sdb1"]).command, "/dev/sdb1\n/dev/sdb\n")
+    fleet.script("nas1", query_layers(["/dev/sdb1"]).command, "/dev/sdb1\n/dev/sdb\n")
     disk = "/dev/sdb" if same_disk else "/dev/sdc"
-    fleet.script("nas1", layers(["/dev/sdc1"]).command, f"/dev/sdc1\n{disk}\n")
-    return START.read(fleet.ask)
+    fleet.script("nas1", query_layers(["/dev/sdc1"]).command, f"/dev/sdc1\n{disk}\n")
+    return START.read(fleet.run_query)
 
 
 def _pool(name: str, device: str, scan: str = "config:") -> str:
@@ -186,13 +188,13 @@ def _pool(name: str, device: str, scan: str = "config:") -> str:
 
 
 def test_which_pools_share_disks_is_read():
-    assert [pool.name for pool in _two_pools(same_disk=True).busy_beside] == ["other"]
-    assert _two_pools(same_disk=False).busy_beside == []
+    assert [pool.name for pool in _two_pools(same_disk=True).busy_neighbours] == ["other"]
+    assert _two_pools(same_disk=False).busy_neighbours == []
 
 
 def test_disks_are_looked_up_only_where_another_pool_is_busy():
     fleet = nas("2.1-several")
-    assert START.read(fleet.ask).busy_beside == []
+    assert START.read(fleet.run_query).busy_neighbours == []
     assert not any("lsblk" in words for _, words in fleet.asked)
 
 
@@ -241,7 +243,7 @@ def test_the_undo_is_refused_once_the_scrub_has_ended(name: str):
 
 
 def test_a_busy_host_does_not_keep_the_undo_of_a_scrub_from_being_proven():
-    busy = replace(found("2.1-never"), load=Load(20.0, 20.0, 20.0))
+    busy = replace(found("2.1-never"), load=LoadAverage(20.0, 20.0, 20.0))
     with pytest.raises(Refused, match="the limit given is 8"):
         START.plan(busy)
     assert commands(START.plan_anyway(busy)) == [("zpool scrub tank", "zpool scrub -s tank")]

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from connectors.trouble import CommandFailed
+from connectors.errors import CommandError
 from runbooks import Report
 from runbooks.zfs_scrub_status import ScrubStatus
 from tests.runbooks.nas import HOSTILE_POOLS, nas
@@ -10,7 +10,7 @@ STATUS = ScrubStatus.model_validate({"host": "nas1", "pool": "tank"})
 
 
 def report_of(name: str) -> Report:
-    return STATUS.report(STATUS.read(nas(name).ask))
+    return STATUS.report(STATUS.read(nas(name).run_query))
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_never_scrubbed_is_nothing_to_be_proud_of():
 
 def test_a_pool_that_is_not_there_is_an_error_that_names_the_others():
     absent = ScrubStatus.model_validate({"host": "nas1", "pool": "dozer"})
-    with pytest.raises(CommandFailed, match="no pool dozer; its pools: tank"):
-        absent.read(nas("2.1-finished").ask)
+    with pytest.raises(CommandError, match="no pool dozer; its pools: tank"):
+        absent.read(nas("2.1-finished").run_query)
 
 
 @pytest.mark.parametrize("pool", HOSTILE_POOLS)

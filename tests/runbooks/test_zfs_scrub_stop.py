@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import zfs
-from connectors.trouble import CommandFailed
+from connectors.errors import CommandError
 from runbooks import Plan, Refused
 from runbooks.zfs_scrub_stop import StopScrub
 from tests.plans import work_of
@@ -15,7 +15,7 @@ STOP = StopScrub.model_validate({"host": "nas1", "pool": "tank"})
 
 @pytest.mark.parametrize("name", ["2.1-running", "2.1-paused"])
 def test_a_scrub_is_stopped_and_an_undo_starts_it_anew(name: str):
-    plan = STOP.plan(STOP.read(nas(name).ask))
+    plan = STOP.plan(STOP.read(nas(name).run_query))
     (step,) = plan.steps
     assert (str(step.do), str(step.undo)) == ("zpool scrub -s tank", "zpool scrub tank")
     assert "An undo starts it from the beginning" in plan.notes[0]
@@ -70,7 +70,7 @@ def test_progress_does_not_make_a_plan_stale():
 
 def test_a_pool_that_is_not_there_is_an_error_that_names_the_others():
     absent = StopScrub.model_validate({"host": "nas1", "pool": "dozer"})
-    with pytest.raises(CommandFailed, match="no pool dozer; its pools: tank"):
+    with pytest.raises(CommandError, match="no pool dozer; its pools: tank"):
         absent.plan(storage_of("2.1-running"))
 
 

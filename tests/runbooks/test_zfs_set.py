@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import zfs_property
-from connectors.zfs_property import Property
+from connectors.zfs_property import ZfsProperty
 from runbooks import Plan, Refused
 from runbooks.zfs_set import SetProperty
 from tests.fakes import ScriptedFleet
@@ -15,8 +15,8 @@ def change(name: str, value: str, dataset: str = "tank/home") -> SetProperty:
 
 def was(
     name: str, value: str, source: zfs_property.Source = "local", parent: str = ""
-) -> Property:
-    return Property("tank/home", name, value, source, parent)
+) -> ZfsProperty:
+    return ZfsProperty("tank/home", name, value, source, parent)
 
 
 def test_the_value_is_read():
@@ -28,7 +28,7 @@ def test_the_value_is_read():
             ): "tank/home\tatime\ton\tinherited from tank\n"
         }
     )
-    assert change("atime", "off").read(fleet.ask) == was("atime", "on", "inherited", "tank")
+    assert change("atime", "off").read(fleet.run_query) == was("atime", "on", "inherited", "tank")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_value_is_read():
     ],
 )
 def test_a_value_is_set_and_brought_back_to_where_it_came_from(
-    before: Property, undo: str, shown: str
+    before: ZfsProperty, undo: str, shown: str
 ):
     (step,) = change("atime", "off").plan(before).steps
     assert (str(step.do), str(step.undo)) == ("zfs set atime=off tank/home", undo)

@@ -18,7 +18,7 @@ from bot.slack.modals import Sheet, form
 from bot.slack.run_facts import Approver, Story
 from bot.slack.run_message import render_card, render_result
 from connectors.command import Shell
-from runbooks import catalogue
+from runbooks import load_catalogue
 from tests.acceptance.visiting import CONTRAST
 from tests.bot.slack.stories import (
     ASKED,
@@ -123,7 +123,7 @@ def home() -> View:
 
 def sheet() -> View:
     told = ["It takes an approval from the owners of the edge: Olga Owner or Adam Admin."]
-    return form(Sheet(catalogue()["abusers clear"], ["lb1", "lb2"], {"via": ""}, "lb1", told))
+    return form(Sheet(load_catalogue()["abusers clear"], ["lb1", "lb2"], {"via": ""}, "lb1", told))
 
 
 @asynccontextmanager

@@ -97,7 +97,11 @@ def _tag(some: Collection[str], policy: Policy) -> str:
     """Return the tag that these hosts have and no other; "" if there is none."""
     tags = sorted({tag for host in policy.inventory for tag in host.tags})
     return next(
-        (tag for tag in tags if {host.name for host in policy.inventory.tagged(tag)} == set(some)),
+        (
+            tag
+            for tag in tags
+            if {host.name for host in policy.inventory.list_tagged(tag)} == set(some)
+        ),
         "",
     )
 

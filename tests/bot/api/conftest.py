@@ -13,7 +13,7 @@ from bot.api.deps import ApiParts
 from bot.api.rate_limit import Pace
 from bot.db.database import Database
 from bot.workflow.bans import PolicyWithoutBanned
-from runbooks import catalogue
+from runbooks import load_catalogue
 from tests.bot.office import Office
 from tests.toy import RUNBOOKS
 
@@ -76,7 +76,7 @@ def a_desk(
 @pytest.fixture(autouse=True)
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs can ask for the toy runbooks."""
-    known = cast("dict[str, Any]", catalogue())
+    known = cast("dict[str, Any]", load_catalogue())
     for words, runbook in RUNBOOKS.items():
         monkeypatch.setitem(known, words, runbook)
 

@@ -16,7 +16,7 @@ from bot.api.schemas import Shape
 from bot.db import events as moves_store
 from bot.db.database import StoreUnavailable
 from bot.db.events import RunEvents
-from runbooks import catalogue
+from runbooks import load_catalogue
 from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.office import Office
 from tests.toy import SetSwitch
@@ -55,7 +55,7 @@ def _asked_and_worked_on(desk: Desk, body: dict[str, Any], program: Any = None) 
 
 
 def test_a_check_is_answered_with_what_it_found(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    assert "toy show" in catalogue()
+    assert "toy show" in load_catalogue()
     # Nobody looks again: only who moves the run can wake who waits for it.
     monkeypatch.setattr(long_poll, "_LOOK_SECONDS", 60)
     answer = _asked_and_worked_on(desk, LOOK)

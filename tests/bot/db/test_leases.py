@@ -22,9 +22,8 @@ from bot.model.run import Run, State
 from bot.policy import PolicyDirectory
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
-from connectors import clearance
-from connectors.command import Answer, Command
-from connectors.trouble import Unreachable
+from connectors.command import NO_HOOKS, Answer, Command, RunHooks
+from connectors.errors import UnreachableError
 from tests.bot.office import WEB, ByHand, Office, an_office
 from tests.bot.time import MINUTE, Clock
 from tests.playground.postgres import Postgres
@@ -300,7 +299,7 @@ def test_a_proof_that_was_cut_off_is_read_by_another_at_once(any_office: Office)
 
     def cut(_host: str) -> None:
         office.fleet.before_ask = lambda _host: None
-        raise Unreachable("we are shutting down")
+        raise UnreachableError("we are shutting down")
 
     def end(_host: str, _words: str) -> None:
         office.workflow.close()
@@ -378,12 +377,20 @@ class AtTheDoor(ToyFleet):
 
     directory: Path = Path()
 
-    def tell(self, host: str, command: Command, /, *, fingerprint: str = "") -> Answer:
+    def run_command(
+        self,
+        host: str,
+        command: Command,
+        /,
+        *,
+        fingerprint: str = "",
+        hooks: RunHooks = NO_HOOKS,
+    ) -> Answer:
         (self.directory / "at the door").touch()
         _until((self.directory / "go").exists)
-        clearance.ask()
+        hooks.before_send()
         (self.directory / "sent").touch()
-        return super().tell(host, command, fingerprint=fingerprint)
+        return super().run_command(host, command, fingerprint=fingerprint, hooks=hooks)
 
 
 def _until(true: Callable[[], bool], seconds: float = 30) -> None:

@@ -19,7 +19,7 @@ from bot.webhooks import webhook_queue
 from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.erasure import preview_erasure
 from bot.workflow.requests import LEAVE_IT_OUT, InvalidRequest
-from connectors.trouble import CommandFailed, Interrupted, Unreachable
+from connectors.errors import CommandError, UnknownOutcomeError, UnreachableError
 from runbooks import AnyRunbook
 from tests.bot.office import WEB, Office, an_office
 from tests.policies import AREAS, INVENTORY
@@ -92,7 +92,7 @@ def test_waves_start_with_one_host_then_a_tenth_then_the_rest(crowd: Office):
 def test_after_the_first_failure_no_further_wave_starts(crowd: Office, bad: str, reached: int):
     def refuse(host: str, _words: str) -> None:
         if host == bad:
-            raise CommandFailed("it said: the lamp is glued")
+            raise CommandError("it said: the lamp is glued")
 
     crowd.fleet.before_tell = refuse
     ended = crowd.approve(_ask(crowd, NAMES))
@@ -106,7 +106,7 @@ def test_after_the_first_failure_no_further_wave_starts(crowd: Office, bad: str,
 def test_without_waves_every_host_would_be_reached(crowd: Office, monkeypatch: pytest.MonkeyPatch):
     def refuse(host: str, _words: str) -> None:
         if host == "lb1":
-            raise CommandFailed("it said: the lamp is glued")
+            raise CommandError("it said: the lamp is glued")
 
     monkeypatch.setattr(fanout, "_wave", len)
     crowd.fleet.before_tell = refuse
@@ -117,7 +117,7 @@ def test_without_waves_every_host_would_be_reached(crowd: Office, monkeypatch: p
 def test_a_host_whose_end_nobody_saw_makes_the_whole_unknown_until_it_is_settled(crowd: Office):
     def cut(host: str, _words: str) -> None:
         if host == "lb1":
-            raise Interrupted("the connection was lost")
+            raise UnknownOutcomeError("the connection was lost")
 
     crowd.fleet.before_tell = cut
     ended = crowd.approve(_ask(crowd, NAMES[:2]))
@@ -136,7 +136,7 @@ def test_a_host_whose_end_nobody_saw_makes_the_whole_unknown_until_it_is_settled
 def test_if_one_cannot_be_read_nothing_is_asked_for(crowd: Office):
     def gone(host: str) -> None:
         if host == "lb2":
-            raise Unreachable("no route")
+            raise UnreachableError("no route")
 
     crowd.fleet.before_ask = gone
     run = _ask(crowd, NAMES[:3])
@@ -527,7 +527,7 @@ def test_a_host_without_changes_is_no_canary(crowd: Office):
         crowd.fleet.hosts[name]["lamp"] = "on"
 
     def refuse(_host: str, _words: str) -> None:
-        raise CommandFailed("it said: the lamp is glued")
+        raise CommandError("it said: the lamp is glued")
 
     crowd.fleet.before_tell = refuse
     ended = crowd.approve(_ask(crowd, NAMES))
@@ -561,7 +561,7 @@ def test_a_policy_that_breaks_before_the_start_refuses_the_whole(crowd: Office):
 
 def test_a_whole_that_was_unknown_follows_its_hosts_after_a_crash_too(crowd: Office):
     def cut(_host: str, _words: str) -> None:
-        raise Interrupted("the connection was lost")
+        raise UnknownOutcomeError("the connection was lost")
 
     crowd.fleet.before_tell = cut
     whole = crowd.approve(_ask(crowd, NAMES[:2]))
@@ -575,7 +575,7 @@ def test_a_whole_that_was_unknown_follows_its_hosts_after_a_crash_too(crowd: Off
 
 def test_a_part_whose_turn_never_comes_expires_and_ends_the_whole(crowd: Office):
     def cut(_host: str, _words: str) -> None:
-        raise Interrupted("the connection was lost")
+        raise UnknownOutcomeError("the connection was lost")
 
     crowd.fleet.before_tell = cut
     crowd.approve(crowd.ask(SetSwitch(host="lb1", name="lamp", value="on")))

@@ -5,7 +5,7 @@ from sqlalchemy import update
 
 from bot.db import follow_ups, runs, tables
 from bot.model.run import ATTENTION, Run, State
-from connectors.trouble import Unreachable
+from connectors.errors import UnreachableError
 from tests.bot.office import Office
 from tests.toy import SetSwitch, WarmUp
 
@@ -65,7 +65,7 @@ def test_a_host_that_does_not_answer_is_looked_at_again(office: Office):
     run = _begun(office)
 
     def silent(_host: str) -> None:
-        raise Unreachable("no answer")
+        raise UnreachableError("no answer")
 
     office.fleet.before_ask = silent
     _look(office)

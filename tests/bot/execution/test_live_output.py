@@ -13,17 +13,19 @@ from bot.db.live_output import MOST_CHARACTERS, MOST_LINES, LiveOutput, NewestLi
 from bot.execution.live_output import LiveOutputWriter
 from bot.model.redaction import MARK
 from bot.model.run import State, StepState
-from connectors.hearing import Ear
-from connectors.trouble import CommandFailed, Interrupted
+from connectors.command import OutputListener
+from connectors.errors import CommandError, UnknownOutcomeError
+from connectors.wrapper import LineSplitter
 from tests.bot.office import Office
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
-def speak(text: str) -> None:
-    """Say something as the command's host would, to whoever listens in this thread."""
-    Ear(b"1f2e3d").add(b"1f2e3d begins\n" + text.encode() + b"\n")
+def speak(listener: OutputListener | None, text: str) -> None:
+    """Print something as the command's host would."""
+    assert listener is not None
+    LineSplitter(b"1f2e3d", listener).add(b"1f2e3d begins\n" + text.encode() + b"\n")
 
 
 def eventually(look: Callable[[], list[LiveOutput]], *, seconds: float = 10.0) -> list[LiveOutput]:
@@ -46,7 +48,7 @@ def test_lines_are_there_while_the_command_runs_and_gone_with_its_outcome(
     seen: list[LiveOutput] = []
 
     def look(_host: str, _words: str) -> None:
-        speak("the lamp\nwarms up")
+        speak(office.fleet.hooks.on_output, "the lamp\nwarms up")
         seen.extend(eventually(lambda: of_run(office, run.id)))
 
     office.fleet.before_tell = look
@@ -59,13 +61,16 @@ def test_lines_are_there_while_the_command_runs_and_gone_with_its_outcome(
 
 @pytest.mark.parametrize(
     ("trouble", "state"),
-    [(CommandFailed("it is loose"), StepState.FAILED), (Interrupted("gone"), StepState.UNKNOWN)],
+    [
+        (CommandError("it is loose"), StepState.FAILED),
+        (UnknownOutcomeError("gone"), StepState.UNKNOWN),
+    ],
 )
 def test_what_was_heard_is_kept_where_no_answer_came(
     office: Office, trouble: Exception, state: StepState
 ) -> None:
     def fail(_host: str, _words: str) -> None:
-        speak("\n".join(map(str, range(1000))))
+        speak(office.fleet.hooks.on_output, "\n".join(map(str, range(1000))))
         raise trouble
 
     office.fleet.before_tell = fail
@@ -80,9 +85,9 @@ def test_what_was_heard_is_kept_where_no_answer_came(
 
 def test_only_the_newest_lines_are_kept_and_all_are_counted(office: Office) -> None:
     run = office.ask(LAMP_ON)
-    with LiveOutputWriter(office.database).to(run.id, 1):
+    with LiveOutputWriter(office.database).to(run.id, 1) as (_, listener):
         for first in range(0, 100_000, 1000):
-            speak("\n".join(f"line {number}" for number in range(first, first + 1000)))
+            speak(listener, "\n".join(f"line {number}" for number in range(first, first + 1000)))
         found = eventually(lambda: [one for one in of_run(office, run.id) if one.total == 100_000])
     assert len(found[0].newest) == MOST_LINES
     assert found[0].newest[-1] == "line 99999"
@@ -90,8 +95,8 @@ def test_only_the_newest_lines_are_kept_and_all_are_counted(office: Office) -> N
 
 def test_long_lines_are_bounded_in_all(office: Office) -> None:
     run = office.ask(LAMP_ON)
-    with LiveOutputWriter(office.database).to(run.id, 1) as tail:
-        speak("\n".join("x" * 4000 for _ in range(500)))
+    with LiveOutputWriter(office.database).to(run.id, 1) as (tail, listener):
+        speak(listener, "\n".join("x" * 4000 for _ in range(500)))
         found = eventually(lambda: of_run(office, run.id))
     assert sum(map(len, tail.newest)) <= 2 * MOST_CHARACTERS
     assert sum(map(len, found[0].newest)) <= MOST_CHARACTERS
@@ -101,8 +106,8 @@ def test_secrets_are_redacted_from_live_output(office: Office) -> None:
     office.database.redactor.register("correct horse battery")
     run = office.ask(LAMP_ON)
     key = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *["MIIEpAIBAAKCAQEA" * 4] * 60])
-    with LiveOutputWriter(office.database).to(run.id, 1):
-        speak(f"password: correct horse battery\n{key}")
+    with LiveOutputWriter(office.database).to(run.id, 1) as (_, listener):
+        speak(listener, f"password: correct horse battery\n{key}")
         found = eventually(lambda: of_run(office, run.id))
     assert list(found[0].newest) == [f"password: {MARK}", MARK]
 
@@ -135,9 +140,9 @@ def test_what_is_erased_is_erased_here_too(office: Office) -> None:
 
 def test_a_database_that_takes_nothing_keeps_no_host_waiting(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'empty.db'}")
-    with LiveOutputWriter(database).to(1, 1) as tail:
-        speak("one")
+    with LiveOutputWriter(database).to(1, 1) as (tail, listener):
+        speak(listener, "one")
         assert eventually(lambda: [] if not database.trouble else [LiveOutput(1, "", 1, 0, 1, ())])
-        speak("two")
+        speak(listener, "two")
     assert list(tail.newest) == ["one", "two"]
     database.close()

@@ -11,8 +11,8 @@ import pytest
 from bot.db import runs
 from bot.model.run import Run, State
 from bot.service import Workflow
-from connectors.command import Ask, Query, Shell
-from connectors.trouble import Unreachable
+from connectors.command import Query, QueryRunner, Shell
+from connectors.errors import UnreachableError
 from runbooks import Check, Host, Refused, Report
 from tests.bot.office import WEB, Office, an_office
 from tests.policies import INVENTORY
@@ -27,7 +27,7 @@ class ShowTwice(Check[tuple[Switches, Switches, str]], words="toy twice", exampl
 
     host: Host
 
-    def read(self, ask: Ask) -> tuple[Switches, Switches, str]:
+    def read(self, ask: QueryRunner) -> tuple[Switches, Switches, str]:
         return ask(self.host, SHOW), ask(self.host, SHOW), ask(self.host, OTHER)
 
     def report(self, found: tuple[Switches, Switches, str]) -> Report:
@@ -40,7 +40,7 @@ class RefuseAtOnce(Check[Switches], words="toy refuse", example="lb1"):
 
     host: Host
 
-    def read(self, ask: Ask) -> Switches:
+    def read(self, ask: QueryRunner) -> Switches:
         if self.host == "lb2":
             raise Refused("not this one")
         return ask(self.host, SHOW)
@@ -56,9 +56,9 @@ class Noted(ToyFleet):
         super().__init__(hosts={name: {"lamp": "off"} for name in NAMES})
         self.by: list[tuple[str, str, str]] = []
 
-    def ask(self, host: str, query: Query[Any], /) -> Any:
+    def run_query(self, host: str, query: Query[Any], /) -> Any:
         self.by.append((threading.current_thread().name, host, str(query.command)))
-        return super().ask(host, query)
+        return super().run_query(host, query)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_what_asks_more_gets_each_answer_anew_and_asks_nothing_twice(office: Off
 def test_the_trouble_of_one_host_is_its_own(office: Office, fleet: Noted):
     def stumble(host: str) -> None:
         if host in {"lb2", "lb5"}:
-            raise Unreachable("lb2 is down" if host == "lb2" else "no route")
+            raise UnreachableError("lb2 is down" if host == "lb2" else "no route")
 
     fleet.before_ask = stumble
     found = _parts_of(office, [ShowSwitches(host=name) for name in NAMES])

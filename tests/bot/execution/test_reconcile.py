@@ -18,8 +18,8 @@ from bot.model.run import Run, State, StepRecord, StepState
 from bot.service import Workflow
 from bot.workflow.run_timeline import list_timeline
 from connectors.command import Shell
-from connectors.recall import NOT_ASKED, Fate, Recollection
-from connectors.trouble import Interrupted, Unreachable
+from connectors.errors import UnknownOutcomeError, UnreachableError
+from connectors.step_status import NO_STATUS, MarkerState, StepStatus
 from tests.bot.office import Office, an_office
 from tests.bot.time import Clock
 from tests.toy import SetAll, SetSwitch
@@ -38,7 +38,7 @@ def office(tmp_path: Path) -> Generator[Office]:
 
 
 def _lose(*_: str) -> None:
-    raise Interrupted("the connection was lost")
+    raise UnknownOutcomeError("the connection was lost")
 
 
 def _lost_before(office: Office, request: SetSwitch | SetAll = LAMP_ON) -> Run:
@@ -70,7 +70,7 @@ def _holder(office: Office) -> int | None:
     return held and held.run
 
 
-def _saying(office: Office, said: Recollection) -> None:
+def _saying(office: Office, said: StepStatus) -> None:
     office.fleet.recalls = lambda: said
 
 
@@ -141,7 +141,7 @@ def test_a_crash_before_the_proof_was_read_has_it_read_later(office: Office):
     assert office.run(run.id).state is State.UNKNOWN
 
     def away(_host: str) -> None:
-        raise Unreachable("lb1 did not answer within 5 s")
+        raise UnreachableError("lb1 did not answer within 5 s")
 
     office.fleet.before_ask = away
     _later(office)
@@ -191,7 +191,7 @@ def test_without_asking_the_host_such_a_run_waits_for_a_person(
 
 def test_what_the_host_says_has_failed_has_failed(office: Office):
     run = _lost_before(office)
-    _saying(office, Recollection(Fate.ENDED, UP, status=3, err="glued\n"))
+    _saying(office, StepStatus(MarkerState.ENDED, UP, status=3, err="glued\n"))
     _later(office)
     run = office.run(run.id)
     assert run.state is State.FAILED
@@ -201,7 +201,7 @@ def test_what_the_host_says_has_failed_has_failed(office: Office):
 
 def test_what_was_done_and_did_not_hold_is_said_so(office: Office):
     run = _lost_before(office)
-    _saying(office, Recollection(Fate.ENDED, UP, status=0))
+    _saying(office, StepStatus(MarkerState.ENDED, UP, status=0))
     _later(office)
     assert office.run(run.id).state is State.FAILED
     assert "yet it did not hold" in office.run(run.id).summary
@@ -219,7 +219,7 @@ def test_steps_that_were_not_sent_are_not_sent_now(office: Office):
 
 def test_what_is_still_at_it_is_waited_for(office: Office):
     run = _lost_after(office)
-    _saying(office, Recollection(Fate.RUNNING, UP))
+    _saying(office, StepStatus(MarkerState.RUNNING, UP))
     asked = office.fleet.asked
     _later(office)
     unknown = office.run(run.id)
@@ -240,8 +240,8 @@ def test_what_is_still_at_it_is_waited_for(office: Office):
 def test_who_cannot_be_asked_is_asked_again_ever_more_seldom(office: Office):
     run = _lost_after(office)
 
-    def unreachable() -> Recollection:
-        raise Unreachable("lb1 did not answer within 5 s")
+    def unreachable() -> StepStatus:
+        raise UnreachableError("lb1 did not answer within 5 s")
 
     office.fleet.recalls = unreachable
     asked: list[int] = []
@@ -276,16 +276,18 @@ def test_where_workers_elsewhere_ask_they_are_sent_ever_more_seldom_too(office: 
 
 def test_it_is_asked_every_ten_minutes_at_the_least(office: Office):
     _lost_after(office)
-    _saying(office, Recollection(Fate.RUNNING, UP))
+    _saying(office, StepStatus(MarkerState.RUNNING, UP))
     for _ in range(30):
         _later(office, seconds=601)
     assert office.fleet.recalled == 30
 
 
-@pytest.mark.parametrize("fate", [Fate.GONE, Fate.REBOOTED])
-def test_what_was_cut_off_is_for_a_person_unless_nothing_is_left(office: Office, fate: Fate):
+@pytest.mark.parametrize("fate", [MarkerState.GONE, MarkerState.REBOOTED])
+def test_what_was_cut_off_is_for_a_person_unless_nothing_is_left(
+    office: Office, fate: MarkerState
+):
     run = _lost_before(office)
-    _saying(office, Recollection(fate, UP))
+    _saying(office, StepStatus(fate, UP))
     for _ in range(3):
         _later(office)
     unknown = office.run(run.id)
@@ -305,8 +307,8 @@ def test_the_end_of_a_step_whose_run_was_settled_is_awaited_no_more(office: Offi
     assert (step.state, step.status) == (StepState.UNKNOWN, None)
 
 
-@pytest.mark.parametrize("said", [Recollection(Fate.GONE, UP), NOT_ASKED])
-def test_nothing_left_to_do_proves_what_the_host_cannot_say(office: Office, said: Recollection):
+@pytest.mark.parametrize("said", [StepStatus(MarkerState.GONE, UP), NO_STATUS])
+def test_nothing_left_to_do_proves_what_the_host_cannot_say(office: Office, said: StepStatus):
     run = _lost_after(office)
     _saying(office, said)
     _later(office)
@@ -317,7 +319,7 @@ def test_nothing_left_to_do_proves_what_the_host_cannot_say(office: Office, said
 
 def test_what_keeps_no_marker_is_read_again_until_nothing_is_left(office: Office):
     run = _lost_before(office)
-    _saying(office, NOT_ASKED)
+    _saying(office, NO_STATUS)
     _later(office)
     assert office.run(run.id).state is State.UNKNOWN
     assert "lb1 keeps no marker, and cannot say" in office.run(run.id).summary
@@ -326,7 +328,7 @@ def test_what_keeps_no_marker_is_read_again_until_nothing_is_left(office: Office
     assert office.run(run.id).state is State.SUCCEEDED
 
 
-def _judged(said: Recollection, *, seconds: float = 60) -> tuple[StepState, bool]:
+def _judged(said: StepStatus, *, seconds: float = 60) -> tuple[StepState, bool]:
     step = StepRecord(1, 1, StepState.UNKNOWN, sent=0)
     finding = judge_marker(said, _STEP, step, round(seconds * 1_000_000))
     return finding.state, finding.again
@@ -338,29 +340,29 @@ _STEP = PlannedStep("Do it", "lb1", "", Shell(("true",)), None, "no need")
 @pytest.mark.parametrize(
     ("said", "seconds", "state", "again"),
     [
-        (Recollection(Fate.CLOSED, up=1e9), 60, StepState.FAILED, False),
+        (StepStatus(MarkerState.CLOSED, uptime=1e9), 60, StepState.FAILED, False),
         # A host that was started since may have lost the marker: it proves nothing.
-        (Recollection(Fate.CLOSED, up=30), 60, StepState.UNKNOWN, False),
-        (Recollection(Fate.CLOSED, up=65), 60, StepState.UNKNOWN, False),
+        (StepStatus(MarkerState.CLOSED, uptime=30), 60, StepState.UNKNOWN, False),
+        (StepStatus(MarkerState.CLOSED, uptime=65), 60, StepState.UNKNOWN, False),
         # By then it may have been swept away.
-        (Recollection(Fate.CLOSED, up=1e9), 7 * 86400, StepState.UNKNOWN, False),
-        (Recollection(Fate.STARTING, up=1e9), 5, StepState.UNKNOWN, True),
-        (Recollection(Fate.STARTING, up=1e9), 90, StepState.UNKNOWN, False),
-        (Recollection(Fate.RUNNING, up=1e9), 9000, StepState.UNKNOWN, True),
-        (Recollection(Fate.GONE, up=1e9), 60, StepState.UNKNOWN, False),
-        (Recollection(Fate.REBOOTED, up=5), 60, StepState.UNKNOWN, False),
-        (Recollection(Fate.ENDED, up=5, status=0), 60, StepState.SUCCEEDED, False),
-        (Recollection(Fate.ENDED, up=5, status=1), 60, StepState.FAILED, False),
+        (StepStatus(MarkerState.CLOSED, uptime=1e9), 7 * 86400, StepState.UNKNOWN, False),
+        (StepStatus(MarkerState.STARTING, uptime=1e9), 5, StepState.UNKNOWN, True),
+        (StepStatus(MarkerState.STARTING, uptime=1e9), 90, StepState.UNKNOWN, False),
+        (StepStatus(MarkerState.RUNNING, uptime=1e9), 9000, StepState.UNKNOWN, True),
+        (StepStatus(MarkerState.GONE, uptime=1e9), 60, StepState.UNKNOWN, False),
+        (StepStatus(MarkerState.REBOOTED, uptime=5), 60, StepState.UNKNOWN, False),
+        (StepStatus(MarkerState.ENDED, uptime=5, status=0), 60, StepState.SUCCEEDED, False),
+        (StepStatus(MarkerState.ENDED, uptime=5, status=1), 60, StepState.FAILED, False),
         # It was stopped from outside, or ran out of time: how far it came, nobody knows.
-        (Recollection(Fate.ENDED, up=5, status=137), 60, StepState.UNKNOWN, False),
+        (StepStatus(MarkerState.ENDED, uptime=5, status=137), 60, StepState.UNKNOWN, False),
         (
-            Recollection(Fate.ENDED, up=5, status=124, began=1, ended=31),
+            StepStatus(MarkerState.ENDED, uptime=5, status=124, started_at=1, ended_at=31),
             60,
             StepState.UNKNOWN,
             False,
         ),
         (
-            Recollection(Fate.ENDED, up=5, status=124, began=1, ended=3),
+            StepStatus(MarkerState.ENDED, uptime=5, status=124, started_at=1, ended_at=3),
             60,
             StepState.FAILED,
             False,
@@ -368,7 +370,7 @@ _STEP = PlannedStep("Do it", "lb1", "", Shell(("true",)), None, "no need")
     ],
 )
 def test_what_a_host_says_is_taken_for_what_it_proves(
-    said: Recollection, seconds: float, state: StepState, again: bool
+    said: StepStatus, seconds: float, state: StepState, again: bool
 ):
     assert _judged(said, seconds=seconds) == (state, again)
 

@@ -14,17 +14,17 @@ from bot.hosts.live_check import HostCheck, check_host
 from bot.hosts.sudo_check import build_sudo_question
 from bot.hosts.sudo_rules import list_grants_on
 from connectors.command import Answer
+from connectors.errors import (
+    HostError,
+    LoginError,
+    SetupError,
+    UnknownOutcomeError,
+    UnreachableError,
+    WeakAlgorithmsError,
+)
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
-from connectors.sessions import Sessions
-from connectors.trouble import (
-    HostTrouble,
-    Interrupted,
-    LoginRefused,
-    NotSetUp,
-    Unreachable,
-    WeakAlgorithms,
-)
+from connectors.ssh_pool import SshPool
 from tests.fakes import ScriptedFleet, inventory_of
 from tests.playground.device import ScriptedDevice
 from tests.playground.fleet import LoopbackFleet
@@ -48,7 +48,7 @@ def _edited(fleet: LoopbackFleet, edit: Callable[[Entries], None]) -> None:
 
 
 def _stood(fleet: LoopbackFleet, name: str) -> HostCheck:
-    real = Fleet(fleet.inventory, Sessions(fleet.directory))
+    real = Fleet(fleet.inventory, SshPool(fleet.directory))
     try:
         return check_host(real, name)
     finally:
@@ -174,7 +174,7 @@ def test_a_network_device_is_asked_in_its_own_words(tmp_path: Path):
             **{"address": device.address, "port": device.port, "platform": "cisco_ios"},
             **{"password_file": "password", "host_key": device.host_key.public, "area": "net"},
         }
-        fleet = Fleet(Inventory.model_validate({"hosts": {"sw1": entry}}), Sessions(tmp_path))
+        fleet = Fleet(Inventory.model_validate({"hosts": {"sw1": entry}}), SshPool(tmp_path))
         try:
             found = check_host(fleet, "sw1")
         finally:
@@ -186,15 +186,15 @@ def test_a_network_device_is_asked_in_its_own_words(tmp_path: Path):
 @pytest.mark.parametrize(
     ("trouble", "claims"),
     [
-        (Unreachable("no"), (False, None, None, None)),
-        (WeakAlgorithms("no"), (True, None, None, None)),
-        (LoginRefused("no"), (True, True, False, None)),
-        (NotSetUp("no"), (None, None, None, None)),
-        (Interrupted("no"), (True, True, True, False)),
+        (UnreachableError("no"), (False, None, None, None)),
+        (WeakAlgorithmsError("no"), (True, None, None, None)),
+        (LoginError("no"), (True, True, False, None)),
+        (SetupError("no"), (None, None, None, None)),
+        (UnknownOutcomeError("no"), (True, True, True, False)),
     ],
 )
 def test_the_kind_of_trouble_tells_how_far_we_got(
-    trouble: HostTrouble, claims: tuple[bool | None, ...]
+    trouble: HostError, claims: tuple[bool | None, ...]
 ):
     found = check_host(ScriptedFleet({("h1", "id -u"): trouble}), "h1")
     assert (found.reachable, found.key, found.login, found.answers) == claims

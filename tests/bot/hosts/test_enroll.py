@@ -18,9 +18,9 @@ from bot.hosts import pending_hosts
 from bot.hosts.enrolment import Candidate, NoFingerprint, NotAddable, find_fingerprint
 from bot.hosts.pending_hosts import LocalUser, PendingHost
 from bot.policy.loader import load_policy
+from connectors.errors import UnreachableError
 from connectors.inventory import Inventory, Platform
-from connectors.transport import shown_key
-from connectors.trouble import Unreachable
+from connectors.ssh_transport import fetch_host_key
 from tests.playground import company
 from tests.playground.device import ScriptedDevice
 from tests.playground.fleet import LoopbackFleet
@@ -305,7 +305,7 @@ def test_hosts_and_comments_of_the_inventory_stay(policy: Path):
 )
 def test_of_several_keys_the_best_is_shown(kinds: Sequence[KeyType], shown: KeyType):
     with Sshd(host_key_types=kinds) as sshd:
-        key = shown_key(Candidate("nas2", sshd.address, sshd.port))
+        key = fetch_host_key(Candidate("nas2", sshd.address, sshd.port))
         assert key == sshd.host_keys[shown].public
         assert sshd.accepted == 0
 
@@ -376,8 +376,8 @@ def test_what_is_no_ssh_server_is_told_and_bounded():
         thread = threading.Thread(target=greet)
         thread.start()
         address, port = listener.getsockname()
-        with pytest.raises(Unreachable, match="is no SSH server: it said '220 mail ready"):
-            shown_key(Candidate("nas2", address, port))
+        with pytest.raises(UnreachableError, match="is no SSH server: it said '220 mail ready"):
+            fetch_host_key(Candidate("nas2", address, port))
         thread.join()
 
 

@@ -11,15 +11,15 @@ from bot.db.database import Database
 from bot.hosts import reachability
 from bot.hosts.reachability import ContactRecorder, LastContact
 from connectors.command import Query, Shell
-from connectors.trouble import (
-    BadSetting,
-    HostKeyMismatch,
-    HostTrouble,
-    Interrupted,
-    LoginRefused,
-    NotSetUp,
-    Unreachable,
-    WeakAlgorithms,
+from connectors.errors import (
+    HostError,
+    HostKeyMismatchError,
+    LoginError,
+    SettingError,
+    SetupError,
+    UnknownOutcomeError,
+    UnreachableError,
+    WeakAlgorithmsError,
 )
 from tests.bot.empty import empty
 from tests.bot.meeting import meet
@@ -53,13 +53,13 @@ def _of(database: Database, host: str) -> LastContact:
 
 
 def test_what_a_fleet_meets_is_kept(database: Database):
-    lost = Unreachable("lb2 does not answer")
+    lost = UnreachableError("lb2 does not answer")
     fleet = ScriptedFleet({("lb1", "uptime"): "up", ("lb2", "uptime"): lost})
     kept = ContactRecorder(database)
     fleet.on_contact = kept.note
-    fleet.ask("lb1", _LOOK)
-    with pytest.raises(Unreachable):
-        fleet.ask("lb2", _LOOK)
+    fleet.run_query("lb1", _LOOK)
+    with pytest.raises(UnreachableError):
+        fleet.run_query("lb2", _LOOK)
     kept.keep()
     well, away = _of(database, "lb1"), _of(database, "lb2")
     assert (well.kind, well.answered) == ("", well.met)
@@ -69,13 +69,13 @@ def test_what_a_fleet_meets_is_kept(database: Database):
 @pytest.mark.parametrize(
     ("trouble", "kind"),
     [
-        (HostKeyMismatch("another key"), "key"),
-        (LoginRefused("not ours"), "login"),
-        (WeakAlgorithms("weak"), "weak"),
-        (Interrupted("cut off"), "interrupted"),
+        (HostKeyMismatchError("another key"), "key"),
+        (LoginError("not ours"), "login"),
+        (WeakAlgorithmsError("weak"), "weak"),
+        (UnknownOutcomeError("cut off"), "interrupted"),
     ],
 )
-def test_what_stood_in_the_way_is_told_apart(database: Database, trouble: HostTrouble, kind: str):
+def test_what_stood_in_the_way_is_told_apart(database: Database, trouble: HostError, kind: str):
     kept = ContactRecorder(database)
     kept.note("lb1", trouble)
     kept.keep()
@@ -84,7 +84,7 @@ def test_what_stood_in_the_way_is_told_apart(database: Database, trouble: HostTr
 
 def test_what_is_missing_on_our_side_says_nothing_about_the_host(database: Database):
     kept = ContactRecorder(database)
-    for trouble in (NotSetUp("no key file"), BadSetting("haproxy.socket")):
+    for trouble in (SetupError("no key file"), SettingError("haproxy.socket")):
         kept.note("lb1", trouble)
     kept.keep()
     with database.reading() as tx:
@@ -100,7 +100,7 @@ def test_the_last_answer_and_the_first_failure_are_remembered(database: Database
     answered = _of(database, "lb1").answered
     for ago in (180, 120, 60):
         # Two of them are written down within a millisecond, which the database cannot tell.
-        kept.note("lb1", Unreachable("gone"))
+        kept.note("lb1", UnreachableError("gone"))
         watch.now += ago
         kept.keep()
     found = _of(database, "lb1")

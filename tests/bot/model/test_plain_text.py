@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bot.model.plain_text import check_text, fold_text
 from bot.model.text import escape_control
-from connectors.command import UncleanText, clean, quote_text
+from connectors.command import InvisibleCharacterError, quote_text, refuse_invisible
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 SCOTLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
@@ -69,15 +69,15 @@ def test_a_reason_is_kept_on_one_line(text: str, folded: str):
     ],
 )
 def test_what_nobody_can_see_is_refused_by_its_name(text: str):
-    with pytest.raises(UncleanText, match=r"invisible character U\+[0-9A-F]{4}"):
+    with pytest.raises(InvisibleCharacterError, match=r"invisible character U\+[0-9A-F]{4}"):
         fold_text(text)
-    with pytest.raises(UncleanText):
+    with pytest.raises(InvisibleCharacterError):
         check_text(text)
 
 
 @pytest.mark.parametrize("text", ["one\ntwo", "one\ttwo"])
 def test_a_name_is_one_line(text: str):
-    with pytest.raises(UncleanText):
+    with pytest.raises(InvisibleCharacterError):
         check_text(text)
 
 
@@ -85,7 +85,7 @@ def test_a_name_is_one_line(text: str):
 def test_what_is_taken_is_one_line_that_acts_on_nothing(text: str):
     try:
         kept = fold_text(text)
-    except UncleanText:
+    except InvisibleCharacterError:
         return
     assert len(kept.splitlines()) <= 1
     assert fold_text(kept) == kept
@@ -93,8 +93,8 @@ def test_what_is_taken_is_one_line_that_acts_on_nothing(text: str):
 
 @pytest.mark.parametrize("text", [FAMILY, "می\u200cخواهم"])
 def test_what_is_sent_to_hosts_holds_no_joiner(text: str):
-    with pytest.raises(UncleanText):
-        clean(text)
+    with pytest.raises(InvisibleCharacterError):
+        refuse_invisible(text)
 
 
 @pytest.mark.parametrize(

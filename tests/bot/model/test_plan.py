@@ -14,7 +14,7 @@ STEP = PlannedStep(
     host="lb1",
     fingerprint="SHA256:abc",
     do=Shell(
-        ("socat", "stdio", "/run/s"), stdin="clear table http key 203.0.113.9\n", trouble="x"
+        ("socat", "stdio", "/run/s"), stdin="clear table http key 203.0.113.9\n", error_pattern="x"
     ),
     undo=Shell(("socat",), stdin="set table http key 203.0.113.9 data.gpc0 57\n"),
     before="marked",

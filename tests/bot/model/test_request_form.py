@@ -1,7 +1,7 @@
 import pytest
 
 from bot.model import request_form
-from runbooks import catalogue
+from runbooks import load_catalogue
 from runbooks.abusers_clear import ClearAbuser
 
 
@@ -67,9 +67,9 @@ def test_every_problem_is_told_by_field():
     assert set(misfit.value.problems) == {"host", "address"}
 
 
-@pytest.mark.parametrize("words", catalogue())
+@pytest.mark.parametrize("words", load_catalogue())
 def test_the_example_of_every_runbook_is_understood(words: str):
-    runbook = catalogue()[words]
+    runbook = load_catalogue()[words]
     assert (
         request_form.find_runbook(request_form.split_words(f"{words} {runbook.example}"))[0]
         is runbook
@@ -77,9 +77,9 @@ def test_the_example_of_every_runbook_is_understood(words: str):
     assert request_form.parse_words(runbook, request_form.split_words(runbook.example))
 
 
-@pytest.mark.parametrize("words", catalogue())
+@pytest.mark.parametrize("words", load_catalogue())
 def test_every_runbook_has_a_form(words: str):
-    blanks = request_form.list_form_fields(catalogue()[words])
+    blanks = request_form.list_form_fields(load_catalogue()[words])
     assert blanks[0].name == "host"
     assert blanks[0].kind == "host"
     assert all(blank.hint for blank in blanks), "every field says what it is"
@@ -122,7 +122,7 @@ def test_a_value_that_is_called_like_a_host_is_taken(text: str):
 
 def test_every_label_is_written_in_words():
     """A field whose name is not a word that people use has a title of its own."""
-    for runbook in catalogue().values():
+    for runbook in load_catalogue().values():
         for name, field in runbook.model_fields.items():
             plain = "_" not in name and name not in {
                 "mib",
@@ -136,7 +136,7 @@ def test_every_label_is_written_in_words():
 
 
 def test_a_value_fits_its_own_field_whatever_the_others_are():
-    clear = catalogue()["abusers clear"]
+    clear = load_catalogue()["abusers clear"]
     assert request_form.fits(clear, "table", "http")
     assert not request_form.fits(clear, "table", "http; id")
     assert not request_form.fits(clear, "table", "-http")

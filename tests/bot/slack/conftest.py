@@ -4,7 +4,7 @@ from typing import Any, cast
 import pytest
 
 from bot.slack import actions
-from runbooks import catalogue
+from runbooks import load_catalogue
 from tests.bot.office import Office
 from tests.bot.slack.chat import Chat, a_chat
 from tests.toy import RUNBOOKS
@@ -18,7 +18,7 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     """People can type the toy runbooks' words."""
-    known = cast("dict[str, Any]", catalogue())
+    known = cast("dict[str, Any]", load_catalogue())
     for words, runbook in RUNBOOKS.items():
         monkeypatch.setitem(known, words, runbook)
 

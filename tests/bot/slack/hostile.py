@@ -16,8 +16,19 @@ import pytest
 from pydantic import Field
 from ruamel.yaml import YAML
 
-from connectors.command import Answer, Ask, Command, Query, Shell
-from runbooks import Change, Check, Host, NoUndo, Plan, Refused, Report, Step, Table, catalogue
+from connectors.command import Answer, Command, Query, QueryRunner, Shell
+from runbooks import (
+    Change,
+    Check,
+    Host,
+    NoUndo,
+    Plan,
+    Refused,
+    Report,
+    Step,
+    Table,
+    load_catalogue,
+)
 from tests import toy
 from tests.bot.office import Office, an_office
 from tests.bot.slack.chat import Chat, a_chat
@@ -40,7 +51,7 @@ class Say(Check[str], words="toy say", example="lb1"):
 
     host: Host
 
-    def read(self, ask: Ask) -> str:
+    def read(self, ask: QueryRunner) -> str:
         return ask(self.host, SAY)
 
     def report(self, said: str) -> Report:
@@ -53,7 +64,7 @@ class Echo(Change[str], words="toy echo", example="lb1 hello", undo="says nothin
     host: Host
     what: Annotated[str, Field(json_schema_extra={"lists": "words"})]
 
-    def read(self, ask: Ask) -> str:
+    def read(self, ask: QueryRunner) -> str:
         return ask(self.host, SAY)
 
     def plan(self, said: str) -> Plan:
@@ -80,21 +91,21 @@ class Balk(Check[str], words="toy balk", example="lb1"):
 
     host: Host
 
-    def read(self, ask: Ask) -> str:
+    def read(self, ask: QueryRunner) -> str:
         raise Refused(ask(self.host, SAY))
 
     def report(self, said: str) -> Report:
         return Report(said)
 
 
-def _words(ask: Ask, host: str) -> list[str]:
+def _words(ask: QueryRunner, host: str) -> list[str]:
     return [ask(host, SAY), LOUD[:70], "\u202eshort", "\x1b" * 30]
 
 
 @asynccontextmanager
 async def a_hostile_chat(directory: Path, patch: pytest.MonkeyPatch) -> AsyncGenerator[Chat]:
     offered = {**toy.RUNBOOKS, **{one.words: one for one in (Say, Echo, Insist, Balk)}}
-    for known in (catalogue(), toy.RUNBOOKS):
+    for known in (load_catalogue(), toy.RUNBOOKS):
         for words, one in offered.items():
             patch.setitem(cast("dict[str, Any]", known), words, one)
     patch.setitem(cast("dict[str, Any]", toy.LISTS), "words", _words)
@@ -128,7 +139,7 @@ def _poison(office: Office, patch: pytest.MonkeyPatch) -> None:
     fleet.hosts |= {"web1": {"lamp": "off"}, "nas1": {"lamp": "off"}}
     for host in ("lb1", "lb2", "web1"):
         fleet.hosts[host] |= {"said": "nothing", "x": SAID}
-    tell = fleet.tell
+    tell = fleet.run_command
 
     def loudly(host: str, command: Command, /, *, fingerprint: str = "") -> Answer:
         return replace(tell(host, command, fingerprint=fingerprint), out=f"{SAID}\n" * 60)

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from bot.db import runs, schedules, tables
 from bot.db.schedules import Schedule, ScheduleState
 from bot.slack import modals
-from connectors.trouble import CommandFailed
+from connectors.errors import CommandError
 from tests.bot.keyring import stepped_up
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
@@ -187,7 +187,7 @@ class Walk:
         fleet = self.chat.office.fleet
 
         def fail(_host: str, _words: str = "") -> None:
-            raise CommandFailed(SAID)
+            raise CommandError(SAID)
 
         fleet.before_tell = fail
         await self.say("toy set lb2 lamp on because SAID", "U0OLGA")

@@ -14,7 +14,7 @@ from bot.slack import changed_command
 from bot.slack.aliases import ALIASES, Alias, typed
 from bot.slack.commands import Commands
 from bot.slack.run_facts import Stories
-from runbooks import catalogue
+from runbooks import load_catalogue
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
@@ -343,7 +343,7 @@ def test_an_alias_stands_for_the_first_words(command: str, text: str, means: str
 
 @pytest.mark.parametrize("alias", ALIASES.values(), ids=ALIASES)
 def test_every_alias_leads_to_runbooks(alias: Alias):
-    assert [one for one in catalogue() if f"{one} ".startswith(f"{alias.words} ")]
+    assert [one for one in load_catalogue() if f"{one} ".startswith(f"{alias.words} ")]
 
 
 async def test_an_alias_is_a_command_of_its_own(chat: Chat):

@@ -7,7 +7,7 @@ import pytest
 
 from bot.web import build
 from bot.workflow.form_options import FormOptions
-from runbooks import catalogue
+from runbooks import load_catalogue
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.toy import ABUSERS, LISTS, RUNBOOKS
@@ -23,7 +23,7 @@ LAMP = {
 
 @pytest.fixture(autouse=True)
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = cast("dict[str, Any]", catalogue())
+    known = cast("dict[str, Any]", load_catalogue())
     for words, runbook in RUNBOOKS.items():
         monkeypatch.setitem(known, words, runbook)
 
@@ -31,7 +31,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_runbook_has_a_form(site: Site):
     browser = site.browser("dora")
     links = [link for link in Page(browser.get("/ask").text).links if "/ask/form" in link]
-    assert len(links) == len(catalogue())
+    assert len(links) == len(load_catalogue())
     for link in links:
         page = Page(browser.get(link).text)
         assert page.strange == []

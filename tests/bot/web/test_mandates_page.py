@@ -3,7 +3,7 @@
 import pytest
 
 from bot.model.run import State
-from runbooks import catalogue
+from runbooks import load_catalogue
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.toy import RUNBOOKS, SetSwitch
@@ -13,7 +13,7 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 @pytest.fixture(autouse=True)
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
-    known: dict[str, object] = catalogue()  # pyright: ignore[reportAssignmentType] - it is one
+    known: dict[str, object] = load_catalogue()  # pyright: ignore[reportAssignmentType] - it is one
     for words, runbook in RUNBOOKS.items():
         monkeypatch.setitem(known, words, runbook)
 

@@ -8,7 +8,7 @@ from sqlalchemy import update
 from bot.audit import change_log, verification
 from bot.db import locks, tables
 from bot.model.run import State
-from connectors.trouble import CommandFailed, Interrupted
+from connectors.errors import CommandError, UnknownOutcomeError
 from runbooks import Report
 from runbooks.abusers_clear import ClearAbuser
 from runbooks.service_restart import RestartService
@@ -86,7 +86,7 @@ def test_what_cannot_be_undone_says_why(site: Site) -> None:
 
 def test_a_failed_step_shows_what_the_host_said(site: Site) -> None:
     def refuse(_host: str, _words: str) -> None:
-        raise CommandFailed("the lamp is loose: fasten it")
+        raise CommandError("the lamp is loose: fasten it")
 
     site.office.fleet.before_tell = refuse
     run = site.office.approve(site.office.ask(SetAll(host="lb1", value="on")))
@@ -293,7 +293,7 @@ def test_an_undo_is_asked_for_again_where_it_is_asked_for(site: Site) -> None:
 
 def test_an_unknown_run_is_settled_by_an_owner_who_says_how_they_know(site: Site) -> None:
     def break_off(_host: str, _words: str) -> None:
-        raise Interrupted("lb1 closed the connection")
+        raise UnknownOutcomeError("lb1 closed the connection")
 
     site.office.fleet.before_tell = break_off
     run = site.office.approve(site.office.ask(LAMP_ON))

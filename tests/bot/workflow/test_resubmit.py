@@ -8,7 +8,7 @@ from bot.model.run import ENDED, Run, State
 from bot.model.schedule import CronExpression, ScheduleTiming
 from bot.workflow import resubmit
 from bot.workflow.requests import InvalidRequest
-from runbooks import catalogue
+from runbooks import load_catalogue
 from runbooks.service_restart import RestartService
 from tests.bot.slack.stories import a_run
 
@@ -42,7 +42,7 @@ def test_where_it_cannot_be_it_says_what_to_do(run: Run, said: str):
 def test_its_values_make_the_same_request():
     spelled, [request] = resubmit.resubmit_requests(OVER, HOSTS)
     assert spelled == ""
-    assert isinstance(request, catalogue()["abusers clear"])
+    assert isinstance(request, load_catalogue()["abusers clear"])
     assert dict(OVER.fields).items() <= {k: str(v) for k, v in request}.items()
 
 

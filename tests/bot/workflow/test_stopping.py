@@ -15,7 +15,7 @@ from bot.workflow.approvals import NotAllowed, StepUpRequired, TooLate
 from bot.workflow.bans import PolicyWithoutBanned
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import InvalidRequest
-from connectors.trouble import Interrupted
+from connectors.errors import UnknownOutcomeError
 from tests.bot.office import WEB, ByHand, Office
 from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches
 
@@ -92,7 +92,7 @@ class TestOneRun:
     def test_an_unknown_end_stays_unknown(self, office: Office):
         def cut(_host: str, _words: str) -> None:
             _quietly_stop(office)
-            raise Interrupted("the connection was lost")
+            raise UnknownOutcomeError("the connection was lost")
 
         office.fleet.before_tell = cut
         assert office.approve(office.ask(LAMP_ON)).state is State.UNKNOWN

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 
 from connectors.command import Hint, Query, Setting, Shell
-from connectors.mail_message import Message, Queue
+from connectors.errors import ParseError
+from connectors.mail_message import MailMessage, MailQueue
 from connectors.script import Script
 from connectors.sudo import SudoRule
-from connectors.trouble import NotUnderstood
 
 _PROGRAM = Setting("exim.program", "exim", pattern=r"[\w./-]+")
 _MARK = "--- scripts"
@@ -21,7 +21,7 @@ _SCRIPT = Script(
     'spool=$("$1" -bP spool_directory) || exit; '
     "grep -rhoiE '^[0-9]+[ *A-Z] +X-PHP-(Originating-)?Script: .*' --include='*-H' "
     '"${spool#spool_directory = }/input"; [ $? -le 1 ]',
-    words=1,
+    argument_count=1,
 )
 _HINTS = (
     Hint(
@@ -42,43 +42,43 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _BYTES = {"": 1, "K": 2**10, "M": 2**20}
 
 
-def queue() -> Query[Queue]:
+def query_queue() -> Query[MailQueue]:
     return Query(Shell((_SCRIPT, _PROGRAM), root=True, hints=_HINTS, deadline=120), parse_queue)
 
 
-def parse_queue(answer: str) -> Queue:
+def parse_queue(answer: str) -> MailQueue:
     listed, mark, headers = answer.rpartition(f"{_MARK}\n")
     if not mark:
-        raise NotUnderstood(f"Exim answered {answer[:200]!r} and no queue")
-    return Queue(tuple(_messages(listed)), tuple(_scripts(headers)))
+        raise ParseError(f"Exim answered {answer[:200]!r} and no queue")
+    return MailQueue(tuple(_parse_messages(listed)), tuple(_parse_scripts(headers)))
 
 
-def _messages(listed: str) -> Iterator[Message]:
+def _parse_messages(listed: str) -> Iterator[MailMessage]:
     for block in re.split(r"\n\s*\n", listed.strip("\n")):
         head, *recipients = block.splitlines() or [""]
         if not head:
             return
         found = _HEAD.fullmatch(head)
         if found is None:
-            raise NotUnderstood(f"Exim's queue holds {head[:160]!r}")
+            raise ParseError(f"Exim's queue holds {head[:160]!r}")
         number, unit, size, scale, name, sender, _, frozen = found.groups()
-        yield Message(
-            age=int(number) * _SECONDS[unit],
-            size=int(float(size) * _BYTES[scale]),
-            name=name,
+        yield MailMessage(
+            age_seconds=int(number) * _SECONDS[unit],
+            size_bytes=int(float(size) * _BYTES[scale]),
+            id=name,
             sender=sender,
-            frozen=bool(frozen),
+            is_frozen=bool(frozen),
             # A "D" stands before those who have it already.
-            left=[line.strip() for line in recipients if not re.match(r"\s*\+?D ", line)],
+            recipients=[line.strip() for line in recipients if not re.match(r"\s*\+?D ", line)],
         )
 
 
-def _scripts(headers: str) -> Iterator[str]:
+def _parse_scripts(headers: str) -> Iterator[str]:
     for line in headers.splitlines():
         found = re.fullmatch(r"\d+\S? +X-PHP-\S+: *(.*)", line, re.IGNORECASE)
         if found is None:
-            raise NotUnderstood(f"Exim's spool holds {line[:160]!r}")
+            raise ParseError(f"Exim's spool holds {line[:160]!r}")
         yield found[1].strip()
 
 
-SUDO = (SudoRule(_SCRIPT, _PROGRAM, reads=True),)
+SUDO = (SudoRule(_SCRIPT, _PROGRAM, read_only=True),)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from connectors import keyfile
-from connectors.trouble import NotSetUp
+from connectors import key_file
+from connectors.errors import SetupError
 from tests.playground.keys import make_key
 
 
@@ -30,30 +30,30 @@ def _certify(file: Path) -> None:
 
 
 def test_a_key_is_parsed_once_for_all_hosts(file: Path):
-    assert keyfile.load(file) is keyfile.load(file)
+    assert key_file.load_key(file) is key_file.load_key(file)
 
 
 def test_a_key_that_was_replaced_is_read_anew(file: Path):
-    first = keyfile.load(file)
+    first = key_file.load_key(file)
     make_key().write(file)
     # The clock of files stands still for some milliseconds.
     os.utime(file, (1, 1))
-    assert keyfile.load(file).asbytes() != first.asbytes()
+    assert key_file.load_key(file).asbytes() != first.asbytes()
 
 
 def test_a_certificate_that_is_laid_beside_a_known_key_is_shown_from_then_on(file: Path):
-    assert keyfile.load(file).public_blob is None
+    assert key_file.load_key(file).public_blob is None
     _certify(file)
-    assert keyfile.load(file).public_blob is not None
+    assert key_file.load_key(file).public_blob is not None
     file.with_name("key-cert.pub").unlink()
-    assert keyfile.load(file).public_blob is None
+    assert key_file.load_key(file).public_blob is None
 
 
 def test_a_known_key_is_refused_once_others_can_read_it_or_it_is_gone(file: Path):
-    keyfile.load(file)
+    key_file.load_key(file)
     file.chmod(0o640)
-    with pytest.raises(NotSetUp, match="open to others"):
-        keyfile.load(file)
+    with pytest.raises(SetupError, match="open to others"):
+        key_file.load_key(file)
     file.unlink()
-    with pytest.raises(NotSetUp, match="cannot be read"):
-        keyfile.load(file)
+    with pytest.raises(SetupError, match="cannot be read"):
+        key_file.load_key(file)

@@ -5,7 +5,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import pytest
 
-from connectors.public import is_public
+from connectors.public_addresses import is_public
 
 # First and last address of what is no single machine's on the internet, counted by hand.
 V4 = [

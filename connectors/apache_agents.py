@@ -10,11 +10,11 @@ mod_setenvif; expressions of Apache 2.4.
 import re
 from typing import Literal
 
-from connectors.agent_list import NAMED, REFUSE_PEOPLE, Agents
+from connectors.agent_list import AGENT_PATTERN, REFUSE_BROWSERS, AgentList
 from connectors.command import Hint, Query, Setting, Shell, quote_text
+from connectors.errors import ParseError
 from connectors.script import Script
-from connectors.sudo import Fits, SudoRule
-from connectors.trouble import NotUnderstood
+from connectors.sudo import SudoRule, WordPattern
 
 _CONTROL = Setting("apache.control", "apachectl", pattern=r"[\w./-]+")
 _NAME = "keyturn-agents.conf"
@@ -23,7 +23,7 @@ _FILE = Setting(
     f"/etc/apache2/conf-enabled/{_NAME}",
     pattern=r"(/[\w.-]+)+/keyturn-agents\.conf",
 )
-SET_UP = (
+SETUP_ADVICE = (
     "make an empty /etc/apache2/conf-enabled/keyturn-agents.conf, or name another file of that "
     "name which Apache includes as apache.agents in the inventory"
 )
@@ -38,14 +38,14 @@ _REFUSAL = ('<If "-n %{reqenv:keyturn_refused}">', "Require all denied", "</If>"
 _LOOK = Script(
     "apache-agents-look",
     f'"$2" -t -D DUMP_INCLUDES || exit; echo "{_MARK}"; [ ! -e "$1" ] || cat "$1"',
-    words=2,
+    argument_count=2,
 )
 # $3: add or remove, $4: the line. What Apache does not take is put back, and so it is where Apache
 # does not run: it is told by its process, since `apachectl` would start one that was stopped. The
 # new file replaces the old one at once.
 _SCRIPT = Script(
     "apache-agents",
-    REFUSE_PEOPLE + 'umask 022; file=$1; old=$(cat "$file") || exit 1; '
+    REFUSE_BROWSERS + 'umask 022; file=$1; old=$(cat "$file") || exit 1; '
     'put() { printf "%s\\n" "$1" > "$file.new" && mv "$file.new" "$file"; }; '
     'new=$(printf "%s\\n" "$old" | grep "^SetEnvIfNoCase " | grep -vxF -e "$4"); '
     '[ "$3" = remove ] || new=$(printf "%s\\n%s" "$new" "$4"); '
@@ -55,7 +55,7 @@ _SCRIPT = Script(
     '{ echo "Apache is not running" >&2; exit 1; }; '
     'put "$new" || exit 1; if "$2" -t && kill -USR1 "$pid"; then exit 0; fi; '
     'put "$old"; exit 1',
-    words=4,
+    argument_count=4,
 )
 _LINE = re.compile(rf"{re.escape(_BEFORE)}({_NAMED}){re.escape(_AFTER)}", re.ASCII)
 _HINTS = (
@@ -68,29 +68,29 @@ _HINTS = (
         r"Syntax error|Invalid command", "Apache does not take its configuration: nothing changed"
     ),
     Hint(r"Apache is not running", "Apache does not run: nothing was changed"),
-    Hint(r"keyturn-agents\.conf: No such file", SET_UP),
+    Hint(r"keyturn-agents\.conf: No such file", SETUP_ADVICE),
     Hint(r"[Pp]ermission denied", "only root may do this: the login's sudo rule is missing"),
 )
 
 
-def agents() -> Query[Agents]:
+def query_agents() -> Query[AgentList]:
     return Query(Shell((_LOOK, _FILE, _CONTROL), root=True, hints=_HINTS), parse_agents)
 
 
-def refuse(agent: str) -> Shell:
+def block_agent(agent: str) -> Shell:
     """Answer agents with 403 whose name holds these letters, in capitals or not."""
-    return _told("add", agent)
+    return _make_command("add", agent)
 
 
-def admit(agent: str) -> Shell:
-    return _told("remove", agent)
+def unblock_agent(agent: str) -> Shell:
+    return _make_command("remove", agent)
 
 
-def _told(verb: Literal["add", "remove"], agent: str) -> Shell:
-    return Shell((_SCRIPT, _FILE, _CONTROL, verb, _line(agent)), root=True, hints=_HINTS)
+def _make_command(verb: Literal["add", "remove"], agent: str) -> Shell:
+    return Shell((_SCRIPT, _FILE, _CONTROL, verb, _format_line(agent)), root=True, hints=_HINTS)
 
 
-def _line(agent: str) -> str:
+def _format_line(agent: str) -> str:
     escaped = re.sub(r"[.+]", r"\\\g<0>", agent)
     line = f"{_BEFORE}{escaped}{_AFTER}"
     if not _LINE.fullmatch(line):
@@ -100,27 +100,29 @@ def _line(agent: str) -> str:
     return line
 
 
-def parse_agents(answer: str) -> Agents:
+def parse_agents(answer: str) -> AgentList:
     """Understand the list of included files, and ours behind it."""
     included, mark, ours = answer.partition(f"{_MARK}\n")
     if not mark or not included.startswith("Included configuration files:\n"):
-        raise NotUnderstood(f"Apache answered {answer[:200]!r} instead of the files it includes")
+        raise ParseError(f"Apache answered {answer[:200]!r} instead of the files it includes")
     heeded = re.search(rf"(?m)^ +\(\d+\) /\S*/{re.escape(_NAME)}$", included) is not None
     lines = [line for line in ours.splitlines() if line.strip()]
     named = lines[: -len(_REFUSAL)] if tuple(lines[-len(_REFUSAL) :]) == _REFUSAL else lines
-    return Agents(tuple(_agent(line) for line in named), heeding=int(heeded), servers=1)
+    return AgentList(
+        tuple(_parse_agent(line) for line in named), including_count=int(heeded), server_count=1
+    )
 
 
-def _agent(line: str) -> str:
+def _parse_agent(line: str) -> str:
     found = _LINE.fullmatch(line)
     if found is None:
-        raise NotUnderstood(f"{_NAME} holds {line[:120]!r}, which is not ours: take it out first")
+        raise ParseError(f"{_NAME} holds {line[:120]!r}, which is not ours: take it out first")
     return found[1].replace("\\", "")
 
 
 # Where its words are parted otherwise, there is no such file as the first one names.
-_REFUSED = Fits(NAMED, before=_BEFORE, after=_AFTER, blanks=True)
+_REFUSED = WordPattern(AGENT_PATTERN, prefix=_BEFORE, suffix=_AFTER, has_blanks=True)
 SUDO = (
-    SudoRule(_LOOK, _FILE, _CONTROL, reads=True),
+    SudoRule(_LOOK, _FILE, _CONTROL, read_only=True),
     *(SudoRule(_SCRIPT, _FILE, _CONTROL, verb, _REFUSED) for verb in ("add", "remove")),
 )

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from connectors import mail_queue
-from connectors.command import Answer, failure
-from connectors.mail_message import Message
-from connectors.mail_queue import parse_queue
-from connectors.trouble import NotUnderstood
+from connectors import exim
+from connectors.command import Answer, find_failure
+from connectors.errors import ParseError
+from connectors.exim import parse_queue
+from connectors.mail_message import MailMessage
 
 ANSWERS = Path(__file__).parent / "answers" / "mail_queue"
 THREE = (ANSWERS / "three.txt").read_text()
@@ -15,19 +15,26 @@ THREE = (ANSWERS / "three.txt").read_text()
 def test_messages_and_the_scripts_that_sent_them_are_understood():
     queue = parse_queue(THREE)
     assert queue.messages == (
-        Message(
-            age=0,
-            size=327,
-            name="1xUjtg-00023k-1P",
+        MailMessage(
+            age_seconds=0,
+            size_bytes=327,
+            id="1xUjtg-00023k-1P",
             sender="shop@example.com",
-            frozen=True,
-            left=["a1@example.net", "b@example.org"],
+            is_frozen=True,
+            recipients=["a1@example.net", "b@example.org"],
         ),
         # The other recipient has it already.
-        Message(
-            0, 327, "1xUjtg-00023n-1W", "shop@example.com", frozen=False, left=["a2@example.net"]
+        MailMessage(
+            0,
+            327,
+            "1xUjtg-00023n-1W",
+            "shop@example.com",
+            is_frozen=False,
+            recipients=["a2@example.net"],
         ),
-        Message(0, 248, "1xUjtg-00023q-1e", "", frozen=False, left=["root@example.net"]),
+        MailMessage(
+            0, 248, "1xUjtg-00023q-1e", "", is_frozen=False, recipients=["root@example.net"]
+        ),
     )
     assert queue.scripts == ("1001:mailer.php", "1001:mailer.php")
 
@@ -38,7 +45,7 @@ def test_an_empty_queue_is_empty():
 
 def test_ages_and_sizes_have_units():
     (first, *_) = parse_queue(THREE.replace(" 0m   327", "25h  2.9K", 1)).messages
-    assert (first.age, first.size) == (90_000, 2969)
+    assert (first.age_seconds, first.size_bytes) == (90_000, 2969)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +53,7 @@ def test_ages_and_sizes_have_units():
     ["", "nonsense\n", THREE.replace("--- scripts", ""), "nonsense\n--- scripts\n", THREE + "x\n"],
 )
 def test_anything_else_is_not_taken_for_a_queue(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_queue(answer)
 
 
@@ -58,4 +65,6 @@ def test_anything_else_is_not_taken_for_a_queue(answer: str):
     ],
 )
 def test_known_errors_say_what_to_do(said: str, means: str):
-    assert means in str(failure(mail_queue.queue().command, Answer(1, "", said), frozenset({0})))
+    assert means in str(
+        find_failure(exim.query_queue().command, Answer(1, "", said), frozenset({0}))
+    )

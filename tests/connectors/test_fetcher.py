@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from connectors.command import Fetch, Query, Setting
-from connectors.feed import Feeds
+from connectors.errors import HostError, ParseError, SettingError, UnreachableError
+from connectors.fetcher import Fetcher
 from connectors.fleet import Fleet
-from connectors.sessions import Sessions
-from connectors.trouble import BadSetting, HostTrouble, NotUnderstood, Unreachable
+from connectors.ssh_pool import SshPool
 from tests.fakes import inventory_of
 from tests.playground.mirror import Mirror, Reply, answer
 from tests.playground.proxy import Proxy
@@ -31,8 +31,8 @@ def mirror(tmp_path: Path) -> Iterator[Mirror]:
 
 
 @pytest.fixture
-def feeds(tmp_path: Path) -> Feeds:
-    return Feeds(tmp_path)
+def feeds(tmp_path: Path) -> Fetcher:
+    return Fetcher(tmp_path)
 
 
 def fetch(
@@ -42,19 +42,19 @@ def fetch(
         mirror.url(path),
         networks=LOOPBACK,
         authority=mirror.authority.name,
-        most=most,
+        max_bytes=most,
         deadline=deadline,
     )
 
 
-def test_a_document_is_fetched_and_asked_for_by_its_name(mirror: Mirror, feeds: Feeds):
+def test_a_document_is_fetched_and_asked_for_by_its_name(mirror: Mirror, feeds: Fetcher):
     assert feeds.fetch(fetch(mirror)).out == BODY.decode()
     (head,) = mirror.heads
     assert f"\r\nHost: localhost:{mirror.port}\r\n" in head
     assert "\r\nAccept-Encoding: identity\r\n" in head
 
 
-def test_many_hosts_get_one_document(mirror: Mirror, feeds: Feeds):
+def test_many_hosts_get_one_document(mirror: Mirror, feeds: Fetcher):
     with ThreadPoolExecutor(20) as threads:
         answers = list(threads.map(feeds.fetch, [fetch(mirror)] * 20))
     assert {answer.out for answer in answers} == {BODY.decode()}
@@ -62,15 +62,15 @@ def test_many_hosts_get_one_document(mirror: Mirror, feeds: Feeds):
 
 
 def test_what_is_kept_for_no_time_is_fetched_each_time(mirror: Mirror, tmp_path: Path):
-    feeds = Feeds(tmp_path, keep=0)
+    feeds = Fetcher(tmp_path, cache_seconds=0)
     feeds.fetch(fetch(mirror))
     feeds.fetch(fetch(mirror))
     assert mirror.asked == ["/list", "/list"]
 
 
-def test_a_failure_is_not_kept(mirror: Mirror, feeds: Feeds):
+def test_a_failure_is_not_kept(mirror: Mirror, feeds: Fetcher):
     mirror.replies["/list"] = answer(b"", status="503 Service Unavailable")
-    with pytest.raises(Unreachable):
+    with pytest.raises(UnreachableError):
         feeds.fetch(fetch(mirror))
     mirror.replies["/list"] = answer(BODY, kind="text/plain")
     assert feeds.fetch(fetch(mirror)).out == BODY.decode()
@@ -83,11 +83,11 @@ def test_a_runbook_gets_it_through_the_fleet_with_the_words_of_its_host(
     web1 = inventory["web1"].model_copy(
         update={"settings": {"feed": mirror.url("/list"), "feed.ca": mirror.authority.name}}
     )
-    sessions = Sessions(tmp_path)
+    sessions = SshPool(tmp_path)
     fleet = Fleet(inventory.model_copy(update={"hosts": {"web1": web1}}), sessions)
     told = Fetch(Setting("feed", "https://example.com"), LOOPBACK, Setting("feed.ca", ""))
     assert str(fleet.resolve("web1", told)) == f"GET {mirror.url('/list')}"
-    assert fleet.ask("web1", Query(told, str.strip)) == "5.172.196.188"
+    assert fleet.run_query("web1", Query(told, str.strip)) == "5.172.196.188"
     fleet.close()
 
 
@@ -110,34 +110,34 @@ def say_nothing(tls: ssl.SSLSocket) -> None:
 @pytest.mark.parametrize(
     ("reply", "trouble", "words"),
     [
-        (answer(b"", status="204 No Content"), Unreachable, "status 204"),
-        (answer(BODY, status="206 Partial Content"), Unreachable, "status 206"),
-        (answer(b"gone", status="404 Not Found"), Unreachable, "status 404"),
+        (answer(b"", status="204 No Content"), UnreachableError, "status 204"),
+        (answer(BODY, status="206 Partial Content"), UnreachableError, "status 206"),
+        (answer(b"gone", status="404 Not Found"), UnreachableError, "status 404"),
         (
             answer(b"", status="302 Found", headers={"Location": "/elsewhere"}),
-            Unreachable,
+            UnreachableError,
             "status 302",
         ),
-        (answer(b"<html>", kind="text/html"), NotUnderstood, "gave text/html, and it must be"),
+        (answer(b"<html>", kind="text/html"), ParseError, "gave text/html, and it must be"),
         (
             answer(BODY, headers={"Content-Type": ""}),
-            NotUnderstood,
+            ParseError,
             "something without a type",
         ),
         (
             answer(gzip.compress(b"1" * 10_000_000), headers={"Content-Encoding": "gzip"}),
-            NotUnderstood,
+            ParseError,
             "packed .gzip., though not asked",
         ),
-        (answer(b"1" * 1_000_001), NotUnderstood, "longer than 1000000 bytes"),
-        (answer(BODY, headers={"Content-Length": "99"}), Unreachable, "no whole document"),
-        (b"", Unreachable, "no whole document"),
-        (b"nonsense\r\n\r\n", Unreachable, "no whole document"),
-        (answer(b"\xff\xfe5\x00"), NotUnderstood, "no UTF-8 text"),
+        (answer(b"1" * 1_000_001), ParseError, "longer than 1000000 bytes"),
+        (answer(BODY, headers={"Content-Length": "99"}), UnreachableError, "no whole document"),
+        (b"", UnreachableError, "no whole document"),
+        (b"nonsense\r\n\r\n", UnreachableError, "no whole document"),
+        (answer(b"\xff\xfe5\x00"), ParseError, "no UTF-8 text"),
     ],
 )
 def test_an_answer_that_is_not_as_it_must_be_is_refused(
-    mirror: Mirror, feeds: Feeds, reply: bytes, trouble: type[HostTrouble], words: str
+    mirror: Mirror, feeds: Fetcher, reply: bytes, trouble: type[HostError], words: str
 ):
     kind = b"text/html" if b"text/html" in reply else b"text/plain"
     mirror.replies["/list"] = reply.replace(b"application/rss+xml", kind)
@@ -155,43 +155,45 @@ def test_an_answer_that_is_not_as_it_must_be_is_refused(
     ],
     ids=["its head", "its body", "nothing"],
 )
-def test_a_server_that_takes_its_time_is_left(mirror: Mirror, feeds: Feeds, reply: Reply):
+def test_a_server_that_takes_its_time_is_left(mirror: Mirror, feeds: Fetcher, reply: Reply):
     mirror.replies["/list"] = reply
     began = time.monotonic()
-    with pytest.raises(Unreachable, match="within 1 s"):
+    with pytest.raises(UnreachableError, match="within 1 s"):
         feeds.fetch(fetch(mirror, deadline=1))
     assert time.monotonic() - began < 3
 
 
-def test_an_endless_document_is_left_when_it_is_too_long(mirror: Mirror, feeds: Feeds):
+def test_an_endless_document_is_left_when_it_is_too_long(mirror: Mirror, feeds: Fetcher):
     def pour(tls: ssl.SSLSocket) -> None:
         tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
         while True:
             tls.sendall(b"1" * 65536)
 
     mirror.replies["/list"] = pour
-    with pytest.raises(NotUnderstood, match="longer than 1000000 bytes"):
+    with pytest.raises(ParseError, match="longer than 1000000 bytes"):
         feeds.fetch(fetch(mirror))
 
 
 def test_a_server_inside_is_not_asked_unless_the_inventory_names_its_network(
-    mirror: Mirror, feeds: Feeds
+    mirror: Mirror, feeds: Fetcher
 ):
-    with pytest.raises(Unreachable, match="not a public address, and was not asked"):
+    with pytest.raises(UnreachableError, match="not a public address, and was not asked"):
         feeds.fetch(Fetch(mirror.url("/list"), authority=mirror.authority.name))
     assert mirror.asked == []
     feeds.fetch(fetch(mirror))
     assert mirror.asked == ["/list"]
 
 
-def test_a_server_that_no_trusted_authority_vouches_for_is_not_asked(mirror: Mirror, feeds: Feeds):
-    with pytest.raises(Unreachable, match="certificate verify failed"):
+def test_a_server_that_no_trusted_authority_vouches_for_is_not_asked(
+    mirror: Mirror, feeds: Fetcher
+):
+    with pytest.raises(UnreachableError, match="certificate verify failed"):
         feeds.fetch(Fetch(mirror.url("/list"), networks=LOOPBACK))
     assert mirror.asked == []
 
 
-def test_a_certificate_for_another_name_is_refused(mirror: Mirror, feeds: Feeds):
-    with pytest.raises(Unreachable, match=r"certificate is not valid for '127\.0\.0\.1'"):
+def test_a_certificate_for_another_name_is_refused(mirror: Mirror, feeds: Fetcher):
+    with pytest.raises(UnreachableError, match=r"certificate is not valid for '127\.0\.0\.1'"):
         feeds.fetch(
             Fetch(
                 mirror.url("/list", host="127.0.0.1"),
@@ -215,9 +217,9 @@ def without_a_name(mirror: Mirror) -> Fetch:
     [(without_a_server, "no whole document"), (without_a_name, "has no address")],
 )
 def test_a_server_that_is_not_there_is_named(
-    mirror: Mirror, feeds: Feeds, wanted: Callable[[Mirror], Fetch], words: str
+    mirror: Mirror, feeds: Fetcher, wanted: Callable[[Mirror], Fetch], words: str
 ):
-    with pytest.raises(Unreachable, match=words):
+    with pytest.raises(UnreachableError, match=words):
         feeds.fetch(wanted(mirror))
 
 
@@ -234,14 +236,14 @@ def test_a_server_that_is_not_there_is_named(
     ],
 )
 def test_an_inventory_that_does_not_say_it_well_is_told_so(
-    feeds: Feeds, wanted: Fetch, words: str
+    feeds: Fetcher, wanted: Fetch, words: str
 ):
-    with pytest.raises(BadSetting, match=words):
+    with pytest.raises(SettingError, match=words):
         feeds.fetch(wanted)
 
 
 def test_proxies_of_the_environment_are_not_used(
-    mirror: Mirror, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
+    mirror: Mirror, feeds: Fetcher, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     assert feeds.fetch(fetch(mirror)).out == BODY.decode()
@@ -257,33 +259,37 @@ def test_a_document_is_fetched_through_the_proxy_of_the_inventory(tmp_path: Path
         mirror.replies["/list"] = answer(BODY, kind="text/plain")
         with Proxy({"feed.invalid:443": mirror.port}) as proxy:
             told = through(proxy.url, "https://feed.invalid/list", mirror)
-            assert Feeds(tmp_path).fetch(told).out == BODY.decode()
+            assert Fetcher(tmp_path).fetch(told).out == BODY.decode()
             assert proxy.requests == ["CONNECT feed.invalid:443"]
         (head,) = mirror.heads
     assert "\r\nHost: feed.invalid\r\n" in head
 
 
-def test_a_proxy_that_leads_to_another_server_is_noticed(mirror: Mirror, feeds: Feeds):
+def test_a_proxy_that_leads_to_another_server_is_noticed(mirror: Mirror, feeds: Fetcher):
     with (
         Proxy({"feed.invalid:443": mirror.port}) as proxy,
-        pytest.raises(Unreachable, match=r"through the proxy http://127.* not valid for 'feed"),
+        pytest.raises(
+            UnreachableError, match=r"through the proxy http://127.* not valid for 'feed"
+        ),
     ):
         feeds.fetch(through(proxy.url, "https://feed.invalid/list", mirror))
     assert mirror.asked == []
 
 
-def test_a_proxy_that_refuses_is_named(mirror: Mirror, feeds: Feeds):
+def test_a_proxy_that_refuses_is_named(mirror: Mirror, feeds: Fetcher):
     with (
         Proxy({}) as proxy,
-        pytest.raises(Unreachable, match=f"the proxy {proxy.url} does not lead to .*403 Forbid"),
+        pytest.raises(
+            UnreachableError, match=f"the proxy {proxy.url} does not lead to .*403 Forbid"
+        ),
     ):
         feeds.fetch(through(proxy.url, mirror.url("/list"), mirror))
     assert mirror.asked == []
 
 
-def test_a_proxy_that_is_not_there_is_named(mirror: Mirror, feeds: Feeds):
+def test_a_proxy_that_is_not_there_is_named(mirror: Mirror, feeds: Fetcher):
     """The server is not connected to without it."""
-    with pytest.raises(Unreachable, match=r"through the proxy http://127\.0\.0\.1:1 "):
+    with pytest.raises(UnreachableError, match=r"through the proxy http://127\.0\.0\.1:1 "):
         feeds.fetch(through("http://127.0.0.1:1", mirror.url("/list"), mirror))
     assert mirror.asked == []
 
@@ -291,6 +297,6 @@ def test_a_proxy_that_is_not_there_is_named(mirror: Mirror, feeds: Feeds):
 @pytest.mark.parametrize(
     "proxy", ["proxy:3128", "https://proxy:3128", "http://", "http://proxy:99999", "http://[::1"]
 )
-def test_a_proxy_that_is_none_is_told(mirror: Mirror, feeds: Feeds, proxy: str):
-    with pytest.raises(BadSetting, match="as a feed's proxy: it must be like http://"):
+def test_a_proxy_that_is_none_is_told(mirror: Mirror, feeds: Fetcher, proxy: str):
+    with pytest.raises(SettingError, match="as a feed's proxy: it must be like http://"):
         feeds.fetch(through(proxy, mirror.url("/list"), mirror))

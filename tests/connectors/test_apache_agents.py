@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from connectors import apache
-from connectors.agent_list import Agents
-from connectors.apache import parse_agents
-from connectors.command import Answer, failure
-from connectors.trouble import NotUnderstood
+from connectors import apache_agents
+from connectors.agent_list import AgentList
+from connectors.apache_agents import parse_agents
+from connectors.command import Answer, find_failure
+from connectors.errors import ParseError
 
 ANSWERS = Path(__file__).parent / "answers" / "apache"
 TWO = (ANSWERS / "two.txt").read_text()
@@ -14,13 +14,15 @@ NOBODY = (ANSWERS / "nobody.txt").read_text()
 
 
 def test_whom_our_file_refuses_is_understood():
-    assert parse_agents(TWO) == Agents(("EvilBot/2", "C++ Crawler 1.0"), heeding=1, servers=1)
-    assert parse_agents(NOBODY) == Agents((), heeding=1, servers=1)
+    assert parse_agents(TWO) == AgentList(
+        ("EvilBot/2", "C++ Crawler 1.0"), including_count=1, server_count=1
+    )
+    assert parse_agents(NOBODY) == AgentList((), including_count=1, server_count=1)
 
 
 def test_a_file_that_apache_does_not_include_is_not_heeded():
     lines = [line for line in NOBODY.splitlines() if "keyturn-agents" not in line]
-    assert parse_agents("\n".join(lines) + "\n").heeding == 0
+    assert parse_agents("\n".join(lines) + "\n").including_count == 0
 
 
 @pytest.mark.parametrize(
@@ -35,7 +37,7 @@ def test_a_file_that_apache_does_not_include_is_not_heeded():
     ],
 )
 def test_what_is_not_ours_is_never_taken_for_it(answer: str):
-    with pytest.raises(NotUnderstood):
+    with pytest.raises(ParseError):
         parse_agents(answer)
 
 
@@ -45,13 +47,13 @@ def test_what_is_not_ours_is_never_taken_for_it(answer: str):
 )
 def test_what_apache_might_act_on_cannot_be_said(agent: str):
     with pytest.raises(ValueError, match=r"cannot be said|invisible"):
-        apache.refuse(agent)
+        apache_agents.block_agent(agent)
 
 
 def test_a_dot_and_a_plus_are_said_as_themselves():
     line = 'SetEnvIfNoCase User-Agent "C\\+\\+ v1\\.0" keyturn_refused'
-    assert apache.refuse("C++ v1.0").words[-2:] == ("add", line)
-    assert apache.admit("C++ v1.0").words[-2:] == ("remove", line)
+    assert apache_agents.block_agent("C++ v1.0").words[-2:] == ("add", line)
+    assert apache_agents.unblock_agent("C++ v1.0").words[-2:] == ("remove", line)
 
 
 @pytest.mark.parametrize(
@@ -64,4 +66,6 @@ def test_a_dot_and_a_plus_are_said_as_themselves():
     ],
 )
 def test_known_errors_say_what_to_do(said: str, words: str):
-    assert words in str(failure(apache.refuse("abcd"), Answer(1, "", said), frozenset({0})))
+    assert words in str(
+        find_failure(apache_agents.block_agent("abcd"), Answer(1, "", said), frozenset({0}))
+    )

@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 
 from connectors.command import Shell
-from connectors.inventory import Host
-from connectors.sessions import Sessions
-from connectors.ssh import Session
-from connectors.transport import Limits
-from connectors.trouble import (
-    HostKeyMismatch,
-    HostTrouble,
-    Interrupted,
-    LoginRefused,
-    Unreachable,
+from connectors.errors import (
+    HostError,
+    HostKeyMismatchError,
+    LoginError,
+    UnknownOutcomeError,
+    UnreachableError,
 )
+from connectors.inventory import Host
+from connectors.ssh import SshSession
+from connectors.ssh_pool import SshPool
+from connectors.ssh_transport import SshLimits
 from tests.playground.keys import make_key
 from tests.playground.sshd import Sshd
 
@@ -50,19 +50,19 @@ def eventually(claim: Callable[[], bool], *, seconds: float = 10.0) -> bool:
 
 
 @pytest.fixture
-def sessions() -> Iterator[Sessions]:
-    sessions = Sessions(NOWHERE)
+def sessions() -> Iterator[SshPool]:
+    sessions = SshPool(NOWHERE)
     yield sessions
     sessions.close()
 
 
-def test_twenty_commands_take_one_login(sshd: Sshd, sessions: Sessions):
+def test_twenty_commands_take_one_login(sshd: Sshd, sessions: SshPool):
     for number in range(20):
         assert sessions.run(host_of(sshd), Shell(("echo", str(number)))).out == f"{number}\n"
     assert sshd.accepted == 1
 
 
-def test_many_threads_share_one_login_and_each_gets_its_own_answer(sshd: Sshd, sessions: Sessions):
+def test_many_threads_share_one_login_and_each_gets_its_own_answer(sshd: Sshd, sessions: SshPool):
     words = [str(number) for number in range(40)]
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(partial(_echo, sessions, sshd), words))
@@ -71,11 +71,11 @@ def test_many_threads_share_one_login_and_each_gets_its_own_answer(sshd: Sshd, s
 
 
 def test_a_command_that_must_go_anew_takes_a_login_of_its_own_and_ends_it(
-    sshd: Sshd, sessions: Sessions
+    sshd: Sshd, sessions: SshPool
 ):
     for _ in range(2):
         assert sessions.run(host_of(sshd), TRUE).status == 0
-    assert sessions.run(host_of(sshd), replace(TRUE, anew=True)).status == 0
+    assert sessions.run(host_of(sshd), replace(TRUE, new_connection=True)).status == 0
     assert sshd.accepted == 2
     # sshd has several words for it, by how far the two of them were in saying good-bye.
     ended = re.compile("Closing connection to|Connection (closed|reset) by|Disconnected from")
@@ -84,21 +84,21 @@ def test_a_command_that_must_go_anew_takes_a_login_of_its_own_and_ends_it(
     assert sshd.accepted == 2
 
 
-def test_only_connections_that_stand_are_counted(sshd: Sshd, sessions: Sessions):
+def test_only_connections_that_stand_are_counted(sshd: Sshd, sessions: SshPool):
     assert sessions.run(host_of(sshd), TRUE).status == 0
-    assert sessions.open == 1
+    assert sessions.open_count == 1
     sshd.stop()
-    assert eventually(lambda: sessions.open == 0)
+    assert eventually(lambda: sessions.open_count == 0)
 
 
-def _echo(sessions: Sessions, sshd: Sshd, word: str) -> str:
+def _echo(sessions: SshPool, sshd: Sshd, word: str) -> str:
     return sessions.run(host_of(sshd), Shell(("echo", word))).out
 
 
 def test_no_more_than_so_many_commands_run_on_a_host_at_once(sshd: Sshd, tmp_path: Path):
     # Each one takes a place, says how many places are taken, and gives its own back.
     count = f"mkdir {tmp_path}/$$; ls {tmp_path} | wc -l; sleep 0.1; rmdir {tmp_path}/$$"
-    sessions = Sessions(NOWHERE, per_host=2)
+    sessions = SshPool(NOWHERE, per_host=2)
     with ThreadPoolExecutor(8) as pool:
         command = Shell(("sh", "-c", count))
         answers = [pool.submit(sessions.run, host_of(sshd), command) for _ in range(8)]
@@ -108,20 +108,20 @@ def test_no_more_than_so_many_commands_run_on_a_host_at_once(sshd: Sshd, tmp_pat
 
 
 def test_a_command_that_waits_too_long_for_its_turn_is_not_started(sshd: Sshd):
-    sessions = Sessions(NOWHERE, per_host=1, patience=0.1)
+    sessions = SshPool(NOWHERE, per_host=1, patience=0.1)
     first = threading.Thread(
         target=sessions.run, args=(host_of(sshd), Shell(("sh", "-c", "echo ready; sleep 1")))
     )
     first.start()
     assert eventually(lambda: "Starting session" in sshd.log())
-    with pytest.raises(Unreachable, match="web1 is busy") as trouble:
+    with pytest.raises(UnreachableError, match="web1 is busy") as trouble:
         sessions.run(host_of(sshd), TRUE)
     assert trouble.value.started is False
     first.join()
     sessions.close()
 
 
-def test_a_dead_connection_is_replaced_without_a_word(sshd: Sshd, sessions: Sessions):
+def test_a_dead_connection_is_replaced_without_a_word(sshd: Sshd, sessions: SshPool):
     assert sessions.run(host_of(sshd), TRUE).status == 0
     sshd.stop()
     sshd.start()
@@ -130,7 +130,7 @@ def test_a_dead_connection_is_replaced_without_a_word(sshd: Sshd, sessions: Sess
 
 
 def test_a_command_that_was_sent_is_never_sent_again(
-    sshd: Sshd, sessions: Sessions, tmp_path: Path
+    sshd: Sshd, sessions: SshPool, tmp_path: Path
 ):
     marks = tmp_path / "marks"
     command = Shell(("sh", "-c", f"echo x >> {marks}; sleep 20"))
@@ -139,27 +139,27 @@ def test_a_command_that_was_sent_is_never_sent_again(
         assert eventually(marks.exists)
         sshd.stop()
         sshd.start()
-        with pytest.raises(Interrupted) as trouble:
+        with pytest.raises(UnknownOutcomeError) as trouble:
             running.result()
     assert trouble.value.started is None
     assert sessions.run(host_of(sshd), TRUE).status == 0
     assert marks.read_text() == "x\n"
 
 
-def test_a_host_that_is_down_is_asked_anew_each_time(sshd: Sshd, sessions: Sessions):
+def test_a_host_that_is_down_is_asked_anew_each_time(sshd: Sshd, sessions: SshPool):
     sshd.stop()
-    with pytest.raises(Unreachable):
+    with pytest.raises(UnreachableError):
         sessions.run(host_of(sshd), TRUE)
     sshd.start()
     assert sessions.run(host_of(sshd), TRUE).status == 0
 
 
-def test_all_who_wait_for_a_login_hear_of_its_trouble_at_once(sshd: Sshd, sessions: Sessions):
+def test_all_who_wait_for_a_login_hear_of_its_trouble_at_once(sshd: Sshd, sessions: SshPool):
     sshd.stop()
-    troubles: list[HostTrouble] = []
+    troubles: list[HostError] = []
 
     def ask() -> None:
-        with pytest.raises(Unreachable) as trouble:
+        with pytest.raises(UnreachableError) as trouble:
             sessions.run(host_of(sshd), TRUE)
         troubles.append(trouble.value)
 
@@ -171,26 +171,26 @@ def test_all_who_wait_for_a_login_hear_of_its_trouble_at_once(sshd: Sshd, sessio
     assert len(troubles) == 10
 
 
-def test_wrong_host_keys_are_not_tried_twice(sshd: Sshd, sessions: Sessions):
-    with pytest.raises(HostKeyMismatch):
+def test_wrong_host_keys_are_not_tried_twice(sshd: Sshd, sessions: SshPool):
+    with pytest.raises(HostKeyMismatchError):
         sessions.run(host_of(sshd, host_key=make_key().public), TRUE)
     assert eventually(lambda: sshd.connections == 1)
     assert sshd.accepted == 0
 
 
 def test_a_host_that_the_inventory_describes_anew_gets_a_new_connection(
-    sshd: Sshd, sessions: Sessions
+    sshd: Sshd, sessions: SshPool
 ):
     sessions.run(host_of(sshd), TRUE)
     stranger = make_key().write(sshd.directory / "stranger")
-    with pytest.raises(LoginRefused):
+    with pytest.raises(LoginError):
         sessions.run(host_of(sshd, key=str(stranger)), TRUE)
     assert sessions.run(host_of(sshd, tags=["web"]), TRUE).status == 0
     assert sshd.accepted == 1
 
 
 def test_a_connection_that_nobody_uses_is_closed(sshd: Sshd):
-    sessions = Sessions(NOWHERE, idle=0.2)
+    sessions = SshPool(NOWHERE, idle=0.2)
     sessions.run(host_of(sshd), TRUE)
     assert eventually(lambda: sshd.processes() == [sshd.pid])
     assert sessions.run(host_of(sshd), TRUE).status == 0
@@ -198,21 +198,21 @@ def test_a_connection_that_nobody_uses_is_closed(sshd: Sshd):
     sessions.close()
 
 
-def test_a_connection_in_use_is_not_closed_for_being_idle(sshd: Sshd, sessions: Sessions):
+def test_a_connection_in_use_is_not_closed_for_being_idle(sshd: Sshd, sessions: SshPool):
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(sessions.run, host_of(sshd), Shell(("sleep", "0.5")))
         assert eventually(lambda: "Starting session" in sshd.log())
-        sessions.evict(time.monotonic() + 10_000)
+        sessions.close_idle(time.monotonic() + 10_000)
         assert running.result().status == 0
-    sessions.evict(time.monotonic() + 10_000)
+    sessions.close_idle(time.monotonic() + 10_000)
     sessions.run(host_of(sshd), TRUE)
     assert sshd.accepted == 2
 
 
-def test_after_closing_nothing_is_started(sshd: Sshd, sessions: Sessions):
+def test_after_closing_nothing_is_started(sshd: Sshd, sessions: SshPool):
     sessions.run(host_of(sshd), TRUE)
     sessions.close()
-    with pytest.raises(Unreachable, match="shutting down") as trouble:
+    with pytest.raises(UnreachableError, match="shutting down") as trouble:
         sessions.run(host_of(sshd), TRUE)
     assert trouble.value.started is False
 
@@ -221,7 +221,7 @@ def test_a_command_that_gets_no_channel_cuts_nobody_off_who_waits_on_the_same_co
     sshd: Sshd,
 ):
     """As while a virtual machine stands still for seconds, because it is moved."""
-    sessions = Sessions(NOWHERE, limits=Limits(channel=0.5))
+    sessions = SshPool(NOWHERE, limits=SshLimits(channel=0.5))
     assert sessions.run(host_of(sshd), TRUE).status == 0
     with ThreadPoolExecutor(1) as pool:
         command = Shell(("sh", "-c", "sleep 1; echo done"))
@@ -239,15 +239,15 @@ def test_a_command_that_gets_no_channel_cuts_nobody_off_who_waits_on_the_same_co
 
 
 def test_without_retiring_it_would_be_cut_off(sshd: Sshd, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Session, "retire", Session.close)
-    sessions = Sessions(NOWHERE, limits=Limits(channel=0.5))
+    monkeypatch.setattr(SshSession, "retire", SshSession.close)
+    sessions = SshPool(NOWHERE, limits=SshLimits(channel=0.5))
     assert sessions.run(host_of(sshd), TRUE).status == 0
     with ThreadPoolExecutor(1) as pool:
         under_way = pool.submit(sessions.run, host_of(sshd), Shell(("sleep", "1")))
         assert eventually(lambda: any("sleep" in _words_of(pid) for pid in sshd.processes()))
         with _standing_still(sshd):
             assert sessions.run(host_of(sshd), TRUE).status == 0
-        with pytest.raises(Interrupted):
+        with pytest.raises(UnknownOutcomeError):
             under_way.result()
     sessions.close()
 
@@ -279,7 +279,7 @@ def gate() -> Iterator[Sshd]:
 
 
 def test_a_host_is_reached_through_its_jump_host_with_its_own_key(
-    gate: Sshd, sshd: Sshd, sessions: Sessions
+    gate: Sshd, sshd: Sshd, sessions: SshPool
 ):
     for _ in range(3):
         answer = sessions.run(
@@ -290,7 +290,7 @@ def test_a_host_is_reached_through_its_jump_host_with_its_own_key(
     assert gate.client.public != sshd.client.public
 
 
-def test_a_chain_of_jump_hosts_is_passed_in_order(gate: Sshd, sshd: Sshd, sessions: Sessions):
+def test_a_chain_of_jump_hosts_is_passed_in_order(gate: Sshd, sshd: Sshd, sessions: SshPool):
     with Sshd() as inner:
         way = (host_of(gate, "gate"), host_of(inner, "inner"))
         assert sessions.run(host_of(sshd), TRUE, through=way).status == 0
@@ -298,17 +298,17 @@ def test_a_chain_of_jump_hosts_is_passed_in_order(gate: Sshd, sshd: Sshd, sessio
         assert (gate.accepted, inner.accepted, sshd.accepted) == (1, 1, 1)
 
 
-def test_trouble_at_the_jump_host_is_named_as_its_own(gate: Sshd, sshd: Sshd, sessions: Sessions):
+def test_trouble_at_the_jump_host_is_named_as_its_own(gate: Sshd, sshd: Sshd, sessions: SshPool):
     gate.stop()
     words = r"web1 is reached through gate: gate \(.*refused the connection"
-    with pytest.raises(Unreachable, match=words) as trouble:
+    with pytest.raises(UnreachableError, match=words) as trouble:
         sessions.run(host_of(sshd), TRUE, through=(host_of(gate, "gate"),))
     assert trouble.value.started is False
     assert sshd.connections == 0
 
 
-def test_a_jump_host_with_another_key_is_not_passed(gate: Sshd, sshd: Sshd, sessions: Sessions):
-    with pytest.raises(HostKeyMismatch, match="through gate"):
+def test_a_jump_host_with_another_key_is_not_passed(gate: Sshd, sshd: Sshd, sessions: SshPool):
+    with pytest.raises(HostKeyMismatchError, match="through gate"):
         sessions.run(
             host_of(sshd), TRUE, through=(host_of(gate, "gate", host_key=make_key().public),)
         )
@@ -316,9 +316,9 @@ def test_a_jump_host_with_another_key_is_not_passed(gate: Sshd, sshd: Sshd, sess
 
 
 def test_a_host_behind_a_jump_host_is_known_by_its_own_key(
-    gate: Sshd, sshd: Sshd, sessions: Sessions
+    gate: Sshd, sshd: Sshd, sessions: SshPool
 ):
-    with pytest.raises(HostKeyMismatch, match="web1"):
+    with pytest.raises(HostKeyMismatchError, match="web1"):
         sessions.run(
             host_of(sshd, host_key=make_key().public), TRUE, through=(host_of(gate, "gate"),)
         )
@@ -326,10 +326,10 @@ def test_a_host_behind_a_jump_host_is_known_by_its_own_key(
 
 
 def test_a_host_that_the_jump_host_does_not_reach_is_named(
-    gate: Sshd, sshd: Sshd, sessions: Sessions
+    gate: Sshd, sshd: Sshd, sessions: SshPool
 ):
     sshd.stop()
-    with pytest.raises(Unreachable, match="the jump host gate does not get through to web1"):
+    with pytest.raises(UnreachableError, match="the jump host gate does not get through to web1"):
         sessions.run(host_of(sshd), TRUE, through=(host_of(gate, "gate"),))
 
 
@@ -350,7 +350,7 @@ def _silent_address() -> Generator[int]:
 def test_a_host_that_is_away_takes_nothing_from_others_behind_the_same_jump_host(
     gate: Sshd, sshd: Sshd
 ):
-    sessions = Sessions(NOWHERE, limits=Limits(connect=1))
+    sessions = SshPool(NOWHERE, limits=SshLimits(connect=1))
     way = (host_of(gate, "gate"),)
     with _silent_address() as port, ThreadPoolExecutor(1) as pool:
         assert sessions.run(host_of(sshd), TRUE, through=way).status == 0
@@ -358,7 +358,9 @@ def test_a_host_that_is_away_takes_nothing_from_others_behind_the_same_jump_host
             sessions.run, host_of(sshd), Shell(("sh", "-c", "sleep 4; echo done")), through=way
         )
         away = host_of(sshd, "web2", port=port)
-        with pytest.raises(Unreachable, match="the jump host gate does not get through to web2"):
+        with pytest.raises(
+            UnreachableError, match="the jump host gate does not get through to web2"
+        ):
             sessions.run(away, TRUE, through=way)
         assert under_way.result().out == "done\n"
     assert gate.accepted == 1
@@ -366,7 +368,7 @@ def test_a_host_that_is_away_takes_nothing_from_others_behind_the_same_jump_host
 
 
 def test_a_jump_host_that_died_is_replaced_with_all_behind_it(
-    gate: Sshd, sshd: Sshd, sessions: Sessions
+    gate: Sshd, sshd: Sshd, sessions: SshPool
 ):
     way = (host_of(gate, "gate"),)
     sessions.run(host_of(sshd), TRUE, through=way)
@@ -377,15 +379,15 @@ def test_a_jump_host_that_died_is_replaced_with_all_behind_it(
 
 
 def test_a_jump_host_is_not_idle_while_something_is_connected_through_it(gate: Sshd, sshd: Sshd):
-    sessions = Sessions(NOWHERE, idle=100)
+    sessions = SshPool(NOWHERE, idle=100)
     way = (host_of(gate, "gate"),)
     much_later = time.monotonic() + 10_000
     sessions.run(host_of(sshd), TRUE, through=way)
-    sessions.evict(much_later)  # the host behind it goes first
+    sessions.close_idle(much_later)  # the host behind it goes first
     assert eventually(lambda: sshd.processes() == [sshd.pid])
     sessions.run(way[0], TRUE)
     assert gate.accepted == 1
-    sessions.evict(much_later)
+    sessions.close_idle(much_later)
     assert eventually(lambda: gate.processes() == [gate.pid])
     sessions.close()
 
@@ -400,7 +402,7 @@ def test_hosts_that_turn_us_away_are_tried_again_before_anything_is_sent():
         blocker = stack.enter_context(_half_open(host))
         freed = threading.Timer(0.25, blocker.close)
         freed.start()
-        sessions = Sessions(NOWHERE, limits=Limits())
+        sessions = SshPool(NOWHERE, limits=SshLimits())
         stack.callback(sessions.close)
         assert sessions.run(host, TRUE).status == 0
         freed.join()
@@ -409,7 +411,7 @@ def test_hosts_that_turn_us_away_are_tried_again_before_anything_is_sent():
 
 def test_a_host_that_takes_fewer_commands_at_once_than_we_would_send_gets_them_in_the_end():
     with Sshd(max_sessions=1) as sshd:
-        sessions = Sessions(NOWHERE, per_host=2)
+        sessions = SshPool(NOWHERE, per_host=2)
         with ThreadPoolExecutor(2) as pool:
             command = Shell(("sh", "-c", "echo done; sleep 0.1"))
             running = [pool.submit(sessions.run, host_of(sshd), command) for _ in range(2)]
@@ -417,7 +419,7 @@ def test_a_host_that_takes_fewer_commands_at_once_than_we_would_send_gets_them_i
         sessions.close()
 
 
-def test_short_commands_in_great_number_do_not_disturb_each_other(sshd: Sshd, sessions: Sessions):
+def test_short_commands_in_great_number_do_not_disturb_each_other(sshd: Sshd, sessions: SshPool):
     """What is said to a command that ended already would end up with the next, or end them all."""
     unheard = "x" * 200_000
     commands = [

@@ -23,23 +23,23 @@ from paramiko.message import Message
 from paramiko.packet import Packetizer
 
 # Bytes that a stranger may send before we know who it is.
-_STRANGERS_BYTES = 256 * 1024
+_UNTRUSTED_BYTES = 256 * 1024
 # RFC 4253, 6.1 wants 35,000 bytes to be taken; we let hosts put 32 KiB of data into one.
-LONGEST_PACKET = 64 * 1024
-_AT_ONCE = 64 * 1024
+MAX_PACKET_BYTES = 64 * 1024
+_READ_BYTES = 64 * 1024
 # Data of no length is of no use. A message of it is a channel and a length (RFC 4254, 5.2).
-_MOST_EMPTY, _EMPTY_DATA_BYTES = 1000, 8
+_MAX_EMPTY, _EMPTY_DATA_BYTES = 1000, 8
 # Seconds of processor time that a connection may take at once: for its login, or while nothing is
 # asked of it; and besides, for each command. 64 MiB of output take a second or two.
 SPARE_SECONDS, COMMAND_SECONDS = 2.0, 5.0
 # What it regains of that in a second, and for each command under way.
-_REGAINED, _REGAINED_BY_COMMAND = 0.05, 0.25
+_REGAINED_IDLE, _REGAINED_BY_COMMAND = 0.05, 0.25
 # New keys after an hour or a gigabyte, says RFC 4253, 9. They come with a new connection, since
 # paramiko may lose data when it asks for new keys itself, which it does at 512 MiB.
-OLDEST_SECONDS, MOST_BYTES = 3600.0, 128 * 1024 * 1024
+MAX_AGE_SECONDS, MAX_BYTES = 3600.0, 128 * 1024 * 1024
 
 
-class Cut(EOFError):
+class HangUpError(EOFError):
     """We hung up on the host: it cost too much, or said what no host says."""
 
 
@@ -55,50 +55,50 @@ class Stream:
         self,
         below: socket.socket | paramiko.Channel,
         *,
-        on_cut: Callable[[str], None] = lambda _: None,
+        on_hang_up: Callable[[str], None] = lambda _: None,
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self._below = below
-        self._on_cut, self._on_close = on_cut, on_close
+        self._on_hang_up, self._on_close = on_hang_up, on_close
         self._read = bytearray()
         self._received = self._sent = 0
         self._began = self._looked = self.last_heard = time.monotonic()
         self._spent, self._left = 0.0, SPARE_SECONDS
-        self._under_way = 0
+        self._active_count = 0
         self._lock = threading.Lock()
-        self.first = b""
-        self.trusted = False
-        self.cut = ""
+        self.first_bytes = b""
+        self.is_trusted = False
+        self.hang_up_reason = ""
         self.closed = False
 
     @property
-    def old(self) -> bool:
+    def is_expired(self) -> bool:
         """Whether its keys have served so long that a new connection is to follow it."""
         age = time.monotonic() - self._began
-        return age >= OLDEST_SECONDS or self._received + self._sent >= MOST_BYTES
+        return age >= MAX_AGE_SECONDS or self._received + self._sent >= MAX_BYTES
 
     def begin_work(self) -> None:
         """Grant the connection what a command may cost."""
         with self._lock:
-            self._under_way += 1
+            self._active_count += 1
             self._left += COMMAND_SECONDS
 
     def end_work(self) -> None:
         """Take that back."""
         with self._lock:
-            self._under_way -= 1
+            self._active_count -= 1
 
     @property
-    def under_way(self) -> int:
+    def active_count(self) -> int:
         """How many commands are, and connections to hosts that this one leads to."""
-        return self._under_way
+        return self._active_count
 
     def recv(self, size: int) -> bytes:
         """Return some of what has come. Called by the connection's own thread alone."""
-        if size > LONGEST_PACKET:
+        if size > MAX_PACKET_BYTES:
             self.hang_up("it announced a packet longer than any may be")
         if not self._read:
-            self._fill()
+            self._receive()
         data = bytes(self._read[:size])
         del self._read[:size]
         return data
@@ -125,38 +125,38 @@ class Stream:
         self._on_close()
 
     def hang_up(self, why: str) -> None:
-        """Cut the connection, tell who counts, and raise Cut."""
-        if not self.cut:
-            self.cut = why
-            self._on_cut(why)
+        """Cut the connection, tell who counts, and raise HangUpError."""
+        if not self.hang_up_reason:
+            self.hang_up_reason = why
+            self._on_hang_up(why)
         self.close()
-        raise Cut(why)
+        raise HangUpError(why)
 
     @property
     def _closed(self) -> bool:  # paramiko asks its socket by this name
         return self.closed
 
-    def _fill(self) -> None:
-        self._spend()
-        data = self._below.recv(_AT_ONCE)
+    def _receive(self) -> None:
+        self._charge_cpu_time()
+        data = self._below.recv(_READ_BYTES)
         if not data:
             raise EOFError
         self.last_heard = time.monotonic()
         self._received += len(data)
-        if not self.trusted:
-            self.first = (self.first + data)[:200]
-            if self._received > _STRANGERS_BYTES:
+        if not self.is_trusted:
+            self.first_bytes = (self.first_bytes + data)[:200]
+            if self._received > _UNTRUSTED_BYTES:
                 self.hang_up("it said too much before it was known who it is")
         self._read += data
 
-    def _spend(self) -> None:
+    def _charge_cpu_time(self) -> None:
         """Hang up once this thread has taken more than the host may cost us."""
         spent, now = time.thread_time(), time.monotonic()
         with self._lock:
             regained = (now - self._looked) * (
-                _REGAINED + _REGAINED_BY_COMMAND * self._under_way
+                _REGAINED_IDLE + _REGAINED_BY_COMMAND * self._active_count
             ) - (spent - self._spent)
-            most = SPARE_SECONDS + COMMAND_SECONDS * self._under_way
+            most = SPARE_SECONDS + COMMAND_SECONDS * self._active_count
             self._left = min(most, self._left + regained)
             self._spent, self._looked = spent, now
             is_too_much = self._left < 0
@@ -164,7 +164,7 @@ class Stream:
             self.hang_up("it flooded us")
 
 
-class Packets(Packetizer):
+class HostPacketizer(Packetizer):
     """paramiko's packets, but for a few that a host must not send."""
 
     def __init__(self, stream: Stream) -> None:
@@ -174,7 +174,7 @@ class Packets(Packetizer):
         self._host_key = b""
         self._empty = 0
 
-    def keep_host_key(self, transport: paramiko.Transport) -> None:
+    def pin_host_key(self, transport: paramiko.Transport) -> None:
         """From now on take new keys only from the host that was recognised."""
         self._host_key = transport.get_remote_server_key().asbytes()
         self._transport = transport
@@ -184,9 +184,9 @@ class Packets(Packetizer):
         if kind == MSG_CHANNEL_DATA and len(message.asbytes()) == _EMPTY_DATA_BYTES:
             # Each wakes the thread that waits for the command, whose time nobody counts.
             self._empty += 1
-            if self._empty > _MOST_EMPTY:
+            if self._empty > _MAX_EMPTY:
                 self._stream.hang_up("it flooded us")
-        if kind in {MSG_EXT_INFO, MSG_USERAUTH_INFO_REQUEST} and not _is_whole(kind, message):
+        if kind in {MSG_EXT_INFO, MSG_USERAUTH_INFO_REQUEST} and not _is_complete(kind, message):
             self._stream.hang_up("it announced more than it said")
         # paramiko compares the host's key to nothing. Under the new keys nothing was sent yet.
         if kind == MSG_NEWKEYS and self._transport is not None:
@@ -196,7 +196,7 @@ class Packets(Packetizer):
         return kind, message
 
 
-def _is_whole(kind: int, message: Message) -> bool:
+def _is_complete(kind: int, message: Message) -> bool:
     """Tell whether a message holds as many parts as it says: paramiko loops over them unseen."""
     shortest = 8
     if kind == MSG_USERAUTH_INFO_REQUEST:

@@ -26,20 +26,20 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from connectors.errors import SettingError
 from connectors.script import Script
-from connectors.trouble import BadSetting
 
 # Seconds between asking an overdue command to end and killing it. Less than the patience of
 # whoever waits for it, so that the host's own verdict arrives first.
 KILL_AFTER = 3
 # Days that a marker is kept, and for which one that is missing says anything.
-KEPT_DAYS = 7
-SETTING = "keyturn.marker"
-NONE = "none"
+KEEP_DAYS = 7
+MARKER_SETTING = "keyturn.marker"
+NO_MARKER = "none"
 
 
 @dataclass(frozen=True)
-class Mark:
+class StepMarker:
     """Which step of which run this is, to a host that has many, of several Keyturns.
 
     run: a name for the run that is never given to another; up to the first dash, that of the
@@ -51,24 +51,25 @@ class Mark:
     run: str
     step: int
     fence: int = 1
-    place: str = ""
+    directory: str = ""
 
-    def placed(self, settings: Mapping[str, str]) -> "Mark | None":
+    def resolve(self, settings: Mapping[str, str]) -> "StepMarker | None":
         """Return it as the inventory would have it on one host; None if that keeps none."""
-        place = settings.get(SETTING, self.place)
-        if place == NONE:
+        place = settings.get(MARKER_SETTING, self.directory)
+        if place == NO_MARKER:
             return None
         if place and not place.startswith("/"):
-            raise BadSetting(
-                f"the inventory sets {SETTING} to {place!r}: it must be a directory, such as "
-                f"/var/lib/keyturn, or {NONE}"
+            raise SettingError(
+                f"the inventory sets {MARKER_SETTING} to {place!r}: it must be a directory, "
+                "such as "
+                f"/var/lib/keyturn, or {NO_MARKER}"
             )
-        return replace(self, place=place.rstrip("/"))
+        return replace(self, directory=place.rstrip("/"))
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def arguments(self) -> tuple[str, ...]:
         """What both scripts are told of it."""
-        return self.place, self.run, str(self.step), str(self.fence)
+        return self.directory, self.run, str(self.step), str(self.fence)
 
 
 # The first that both scripts do: without a word nothing is started. It is exported to nobody.
@@ -78,7 +79,7 @@ READ_WORD = (
 )
 
 
-def print_of(word: str) -> str:
+def hash_word(word: str) -> str:
     """Return what tells a word from all others and does not tell the word."""
     return hashlib.sha256(word.encode()).hexdigest()
 
@@ -127,7 +128,7 @@ _STDIN = (
 _SWEEP = (
     "kt_seen=${kt_run##*-}; kt_seen=$kt_place/${kt_run%%-*}-swept-${kt_seen%????}; "
     'if [ "$kt_step" = 1 ] && [ ! -e "$kt_seen" ] && { true >"$kt_seen"; } 2>/dev/null; then '
-    f'find "$kt_place" -mindepth 1 -maxdepth 1 -name "${{kt_run%%-*}}-*" -mtime +{KEPT_DAYS} '
+    f'find "$kt_place" -mindepth 1 -maxdepth 1 -name "${{kt_run%%-*}}-*" -mtime +{KEEP_DAYS} '
     "-exec rm -rf {} + </dev/null >/dev/null 2>&1 & fi"
 )
 _BODY = (
@@ -150,7 +151,7 @@ _RUN = (
 )
 # $1 to $8: the command's deadline, the note for the host's log, the four words of the mark, how
 # many bytes the command reads, and the print of the word. The rest is the command.
-SCRIPT = (
+STEP_SCRIPT = (
     "kt_seconds=$1 kt_note=$2 kt_place=$3 kt_run=$4 "
     "kt_step=$5 kt_fence=$6 kt_in=$7 kt_print=$8 kt_end=; shift 8; "
     "LC_ALL=C PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export LC_ALL PATH; "
@@ -181,7 +182,7 @@ _TELL = (
 )
 # Asks what became of a step. What was not begun by now never will be: whoever comes for it later,
 # on a connection that was slow, finds that its place is taken.
-QUESTION = Script(
+STATUS_SCRIPT = Script(
     "marker",
     "kt_place=$1 kt_run=$2 kt_step=$3 kt_fence=$4; "
     f"{_FIND_PLACE}"
@@ -201,5 +202,5 @@ QUESTION = Script(
     'elif [ -d "$kt_dir" ]; then kt_is=starting; else kt_is=unmarked; fi; '
     "else kt_is=unmarked; fi; "
     f"{_TELL}",
-    words=4,
+    argument_count=4,
 )

@@ -1,4 +1,4 @@
-"""Hearing: what is told of a command while it still speaks."""
+"""Lines of a command's output, while it runs."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors import ssh
-from connectors.command import Shell
-from connectors.hearing import LONGEST_LINE, Ear, told_to
+from connectors.command import RunHooks, Shell
 from connectors.inventory import Host
+from connectors.wrapper import MAX_LINE_BYTES, LineSplitter
 from tests.playground.sshd import Sshd
 
 WORD = b"0123456789abcdef0123456789abcdef"
@@ -18,10 +18,9 @@ WORD = b"0123456789abcdef0123456789abcdef"
 
 def heard(*chunks: bytes) -> list[str]:
     lines: list[str] = []
-    with told_to(lines.extend):
-        ear = Ear(WORD)
+    splitter = LineSplitter(WORD, lines.extend)
     for chunk in chunks:
-        ear.add(chunk)
+        splitter.add(chunk)
     return lines
 
 
@@ -45,19 +44,11 @@ def test_a_bar_of_progress_is_told_as_it_grows() -> None:
 def test_a_line_without_end_is_told_in_pieces_and_not_kept() -> None:
     lines = heard(WORD + b" begins\n", *[b"x" * 1000] * 100)
     assert len(lines) >= 20
-    assert {len(line) for line in lines} == {LONGEST_LINE}
+    assert {len(line) for line in lines} == {MAX_LINE_BYTES}
 
 
 def test_bytes_that_are_no_text_are_spelt_out() -> None:
     assert heard(framed(b"\xff\xfe\n")) == ["\\xff\\xfe"]
-
-
-def test_nobody_listens_outside_of_the_block() -> None:
-    lines: list[str] = []
-    with told_to(lines.extend):
-        pass
-    Ear(WORD).add(framed(b"one\n"))
-    assert lines == []
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 400), max_size=8))
@@ -82,8 +73,8 @@ def test_a_real_host_is_heard_before_it_has_ended(sshd: Sshd) -> None:
     host = Host.model_validate({**sshd.inventory_entry(area="infra"), "name": "web1"})
     session = ssh.connect(host, sshd.directory.parent.parent)
     try:
-        with told_to(listen):
-            answer = session.run(Shell(("sh", "-c", script, "sh", str(go_on))))
+        command = Shell(("sh", "-c", script, "sh", str(go_on)))
+        answer = session.run(command, RunHooks(on_output=listen))
     finally:
         session.close()
     assert answer.out == "first\nlast"

@@ -12,7 +12,7 @@ from typing import Any, cast
 import textfsm
 
 from connectors.command import Hint
-from connectors.trouble import NotUnderstood
+from connectors.errors import ParseError
 
 LACKS_FEATURE = "its software lacks the feature"
 
@@ -50,37 +50,37 @@ class Row:
     def __init__(self, columns: dict[str, Any]) -> None:
         self._columns = columns
 
-    def text(self, column: str) -> str:
+    def get_text(self, column: str) -> str:
         return str(self._columns[column])
 
-    def texts(self, column: str) -> tuple[str, ...]:
+    def get_texts(self, column: str) -> tuple[str, ...]:
         """Return a column that holds several words."""
         return tuple(str(word) for word in self._columns[column])
 
-    def number(self, column: str) -> int:
-        word = self.text(column)
+    def get_number(self, column: str) -> int:
+        word = self.get_text(column)
         if not word.isdecimal():
-            raise NotUnderstood(f"the device names no {column.lower()} where it should: {word!r}")
+            raise ParseError(f"the device names no {column.lower()} where it should: {word!r}")
         return int(word)
 
 
-def rows(template: str, answer: str) -> tuple[Row, ...]:
+def parse_rows(template: str, answer: str) -> tuple[Row, ...]:
     """Read an answer that must hold at least one row.
 
     template: such as `cisco_ios_show_vlan`. Where nothing matches, templates answer with nothing,
     for an error message too: none is never taken for an answer here.
     """
-    machine = textfsm.TextFSM(StringIO(_text(template)))
+    machine = textfsm.TextFSM(StringIO(_read_template(template)))
     try:
         found = cast("list[dict[str, Any]]", machine.ParseTextToDicts(answer))  # pyright: ignore[reportUnknownMemberType]  # it ships no types
     except textfsm.TextFSMError:
         found = []
     if not found:
-        raise NotUnderstood(f"the device answered with something else: {said(answer)}")
+        raise ParseError(f"the device answered with something else: {format_answer(answer)}")
     return tuple(Row(row) for row in found)
 
 
-def said(answer: str) -> str:
+def format_answer(answer: str) -> str:
     """Return the beginning of an answer, to be quoted in an error, and what it looks like."""
     words = " / ".join(line.strip() for line in answer.splitlines() if line.strip())
     foreign = next((name for name, sign in _FOREIGN.items() if sign.search(answer)), "")
@@ -91,6 +91,6 @@ def said(answer: str) -> str:
 
 
 @cache
-def _text(template: str) -> str:
+def _read_template(template: str) -> str:
     file = files("ntc_templates") / "templates" / f"{template}.textfsm"
     return file.read_text(encoding="utf-8")

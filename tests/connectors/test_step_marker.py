@@ -13,23 +13,23 @@ from pathlib import Path
 import pytest
 
 from connectors.command import Answer, Shell
-from connectors.inventory import Inventory
-from connectors.marker import SCRIPT, Mark
-from connectors.recall import NOT_ASKED, Fate, Recollection, question
-from connectors.trouble import (
-    BadSetting,
-    BegunBefore,
-    CommandFailed,
-    Interrupted,
-    NotSetUp,
-    NotUnderstood,
-    Overtaken,
-    TimedOut,
+from connectors.errors import (
+    AlreadyStartedError,
+    CommandError,
+    CommandTimeoutError,
+    FencedError,
+    ParseError,
+    SettingError,
+    SetupError,
+    UnknownOutcomeError,
 )
-from connectors.wrapper import Wrapped
+from connectors.inventory import Inventory
+from connectors.step_marker import STEP_SCRIPT, StepMarker
+from connectors.step_status import NO_STATUS, MarkerState, StepStatus, query_step_status
+from connectors.wrapper import WrappedCommand
 from tests.fakes import inventory_of
 
-STEP = Mark("f00d-7-5f", 1)
+STEP = StepMarker("f00d-7-5f", 1)
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Machine:
     def environment(self) -> dict[str, str]:
         return {"PATH": self.path, "HOME": str(self.home)}
 
-    def begin(self, shell: Shell) -> tuple[subprocess.Popen[bytes], Wrapped]:
-        wrapped = Wrapped(shell)
+    def begin(self, shell: Shell) -> tuple[subprocess.Popen[bytes], WrappedCommand]:
+        wrapped = WrappedCommand(shell)
         begun = subprocess.Popen(
             ["sh", "-c", wrapped.line],
             stdin=subprocess.PIPE,
@@ -66,10 +66,10 @@ class Machine:
         out, err = begun.communicate((shell.stdin if stdin is None else stdin).encode(), 30)
         wrapped.out.add(out)
         wrapped.err.add(err)
-        return wrapped.answer(seconds=seconds)
+        return wrapped.read_answer(seconds=seconds)
 
-    def ask(self, mark: Mark = STEP) -> Recollection:
-        query = question(mark)
+    def ask(self, mark: StepMarker = STEP) -> StepStatus:
+        query = query_step_status(mark)
         assert isinstance(query.command, Shell)
         said = subprocess.run(
             query.command.words, capture_output=True, text=True, check=True, env=self.environment
@@ -120,7 +120,7 @@ def _told(machine: Machine) -> Shell:
     """Return a step that leaves a line behind for each time that it is run."""
     ledger = machine.home / "ledger"
     return Shell(
-        ("sh", "-c", f'cat; echo no >&2; echo x >>"{ledger}"; exit 3'), "yes\n", mark=STEP
+        ("sh", "-c", f'cat; echo no >&2; echo x >>"{ledger}"; exit 3'), "yes\n", marker=STEP
     )
 
 
@@ -132,14 +132,16 @@ def _times(machine: Machine) -> int:
 def test_what_a_step_answers_is_what_it_answers_without_a_marker(machine: Machine):
     step = _told(machine)
     assert (
-        machine.tell(step) == machine.tell(replace(step, mark=None)) == Answer(3, "yes\n", "no\n")
+        machine.tell(step)
+        == machine.tell(replace(step, marker=None))
+        == Answer(3, "yes\n", "no\n")
     )
 
 
 def test_a_step_is_run_once_however_often_it_is_sent(machine: Machine):
     machine.tell(_told(machine))
     for _ in range(3):
-        with pytest.raises(BegunBefore) as trouble:
+        with pytest.raises(AlreadyStartedError) as trouble:
             machine.tell(_told(machine))
         assert trouble.value.started is None
     assert _times(machine) == 1
@@ -147,7 +149,7 @@ def test_a_step_is_run_once_however_often_it_is_sent(machine: Machine):
 
 def test_without_the_marker_it_is_run_each_time(machine: Machine):
     for _ in range(3):
-        machine.tell(replace(_told(machine), mark=None))
+        machine.tell(replace(_told(machine), marker=None))
     assert _times(machine) == 3
 
 
@@ -161,26 +163,31 @@ def test_of_many_who_send_a_step_at_once_one_has_it_run(host: Machine):
 def test_the_host_tells_how_a_step_ended_and_what_it_said(machine: Machine):
     machine.tell(_told(machine))
     found = machine.ask()
-    assert (found.fate, found.status, found.out, found.err) == (Fate.ENDED, 3, "yes\n", "no\n")
-    assert found.whole
-    assert found.began is not None
-    assert found.ended is not None
-    assert abs(found.ended - time.time()) < 60
-    with pytest.raises(CommandFailed, match="it said: yes / no"):
-        found.answer(_told(machine))
+    assert (found.state, found.status, found.out, found.err) == (
+        MarkerState.ENDED,
+        3,
+        "yes\n",
+        "no\n",
+    )
+    assert found.is_complete
+    assert found.started_at is not None
+    assert found.ended_at is not None
+    assert abs(found.ended_at - time.time()) < 60
+    with pytest.raises(CommandError, match="it said: yes / no"):
+        found.to_answer(_told(machine))
 
 
 def test_a_step_that_nobody_began_never_will_be_once_the_host_was_asked(machine: Machine):
-    assert machine.ask().fate is Fate.CLOSED
-    with pytest.raises(BegunBefore):
+    assert machine.ask().state is MarkerState.CLOSED
+    with pytest.raises(AlreadyStartedError):
         machine.tell(_told(machine))
     assert _times(machine) == 0
-    assert machine.ask().fate is Fate.CLOSED
+    assert machine.ask().state is MarkerState.CLOSED
 
 
-def _wait_for(fate: Fate, machine: Machine) -> Recollection:
+def _wait_for(fate: MarkerState, machine: Machine) -> StepStatus:
     deadline = time.monotonic() + 20
-    while (found := machine.ask()).fate is not fate:
+    while (found := machine.ask()).state is not fate:
         assert time.monotonic() < deadline, found
         time.sleep(0.02)
     return found
@@ -198,16 +205,16 @@ def _slow(machine: Machine, *, says: str = "echo on; echo off >&2") -> Shell:
     """Return a step that says something, and ends once it may."""
     gate = machine.home / "gate"
     wait = f'while [ ! -e "{gate}" ]; do sleep 0.05; done'
-    return Shell(("sh", "-c", f"echo at last; {wait}; {says}; exit 4"), mark=STEP)
+    return Shell(("sh", "-c", f"echo at last; {wait}; {says}; exit 4"), marker=STEP)
 
 
 def test_a_step_under_way_is_told_apart_from_one_that_has_ended(machine: Machine):
     begun, _ = machine.begin(_slow(machine))
     _begun(machine)
-    assert machine.ask().fate is Fate.RUNNING
+    assert machine.ask().state is MarkerState.RUNNING
     (machine.home / "gate").touch()
     begun.communicate(timeout=30)
-    assert machine.ask().fate is Fate.ENDED
+    assert machine.ask().state is MarkerState.ENDED
 
 
 def test_a_step_goes_on_when_nobody_listens_any_more(machine: Machine):
@@ -220,7 +227,7 @@ def test_a_step_goes_on_when_nobody_listens_any_more(machine: Machine):
     begun.stderr.close()
     (machine.home / "gate").touch()
     begun.wait(30)
-    found = _wait_for(Fate.ENDED, machine)
+    found = _wait_for(MarkerState.ENDED, machine)
     assert found.status == 4
     assert found.out.endswith("19999\n20000\n")
     assert found.err.endswith("19999\n20000\n")
@@ -231,7 +238,7 @@ def test_a_step_goes_on_when_nobody_listens_any_more(machine: Machine):
 def test_without_a_marker_such_a_step_is_cut_off_in_the_middle(host: Machine):
     ended = host.home / "ended"
     step = _slow(host, says=f"echo much; echo more; seq 1 200000 && touch {ended}")
-    begun, _ = host.begin(replace(step, mark=None))
+    begun, _ = host.begin(replace(step, marker=None))
     assert begun.stdout is not None
     begun.stdout.readline()
     begun.stdout.close()
@@ -249,11 +256,11 @@ def test_a_step_that_was_killed_with_its_shell_is_gone_and_nobody_knows_how(mach
     _kill_family(begun.pid)
     begun.communicate(timeout=30)
     found = machine.ask()
-    assert found.fate is Fate.GONE
+    assert found.state is MarkerState.GONE
     assert found.out == "at last\n"
-    assert not found.whole
-    with pytest.raises(Interrupted, match="nobody knows"):
-        found.answer(_slow(machine))
+    assert not found.is_complete
+    with pytest.raises(UnknownOutcomeError, match="nobody knows"):
+        found.to_answer(_slow(machine))
 
 
 def _kill_family(pid: int) -> None:
@@ -279,7 +286,7 @@ def test_a_host_that_was_restarted_says_so(machine: Machine):
     file = machine.place / "f00d-7-5f-1" / "begun"
     word, _, rest = file.read_text().split(" ", 2)
     file.write_text(f"{word} 11111111-2222-3333-4444-555555555555 {rest}")
-    assert machine.ask().fate is Fate.REBOOTED
+    assert machine.ask().state is MarkerState.REBOOTED
 
 
 @pytest.mark.parametrize("half", ["", "3"])
@@ -288,7 +295,7 @@ def test_an_end_that_was_written_in_part_is_none(machine: Machine, half: str):
     machine.tell(_told(machine))
     (machine.place / "f00d-7-5f-1" / "end").write_text(half)
     found = machine.ask()
-    assert (found.fate, found.status) == (Fate.GONE, None)
+    assert (found.state, found.status) == (MarkerState.GONE, None)
 
 
 def test_another_process_with_the_number_of_one_that_is_gone_is_not_taken_for_it(machine: Machine):
@@ -300,38 +307,38 @@ def test_another_process_with_the_number_of_one_that_is_gone_is_not_taken_for_it
     word, boot, pid, rest = file.read_text().split(" ", 3)
     assert pid.isdigit()
     file.write_text(f"{word} {boot} {os.getpid()} {rest}")
-    assert machine.ask().fate is Fate.GONE
+    assert machine.ask().state is MarkerState.GONE
 
 
 def test_a_place_that_was_taken_and_no_more_is_told_as_that(machine: Machine):
     (machine.place / "f00d-7-5f-1").mkdir(parents=True)
-    assert machine.ask().fate is Fate.STARTING
+    assert machine.ask().state is MarkerState.STARTING
 
 
 def test_who_comes_with_a_lower_fence_comes_too_late(machine: Machine):
-    machine.tell(Shell(("true",), mark=Mark("r", 1, fence=3)))
-    step = replace(_told(machine), mark=Mark("r", 2, fence=2))
-    with pytest.raises(Overtaken) as trouble:
+    machine.tell(Shell(("true",), marker=StepMarker("r", 1, fence=3)))
+    step = replace(_told(machine), marker=StepMarker("r", 2, fence=2))
+    with pytest.raises(FencedError) as trouble:
         machine.tell(step)
     assert trouble.value.started is False
     assert _times(machine) == 0
-    machine.tell(replace(step, mark=Mark("r", 2, fence=3)))
-    machine.tell(replace(step, mark=Mark("other", 2, fence=1)))
+    machine.tell(replace(step, marker=StepMarker("r", 2, fence=3)))
+    machine.tell(replace(step, marker=StepMarker("other", 2, fence=1)))
     assert _times(machine) == 2
 
 
 def test_asking_with_a_higher_fence_keeps_the_one_before_from_going_on(machine: Machine):
-    machine.ask(Mark("r", 1, fence=5))
-    with pytest.raises(Overtaken):
-        machine.tell(replace(_told(machine), mark=Mark("r", 2, fence=4)))
+    machine.ask(StepMarker("r", 1, fence=5))
+    with pytest.raises(FencedError):
+        machine.tell(replace(_told(machine), marker=StepMarker("r", 2, fence=4)))
 
 
 def test_what_a_step_reads_arrives_whole_or_it_is_not_begun(machine: Machine):
-    with pytest.raises(NotSetUp, match="did not arrive there whole") as trouble:
+    with pytest.raises(SetupError, match="did not arrive there whole") as trouble:
         machine.tell(_told(machine), stdin="ye")
     assert trouble.value.started is False
     assert _times(machine) == 0
-    assert machine.ask().fate is Fate.CLOSED
+    assert machine.ask().state is MarkerState.CLOSED
 
 
 def test_what_a_step_read_is_not_kept(machine: Machine):
@@ -342,13 +349,13 @@ def test_what_a_step_read_is_not_kept(machine: Machine):
 
 
 def test_a_megabyte_of_what_was_said_is_kept_and_all_of_it_arrives(machine: Machine):
-    step = Shell(("sh", "-c", "head -c 3000000 /dev/zero; echo end >&2"), mark=STEP)
+    step = Shell(("sh", "-c", "head -c 3000000 /dev/zero; echo end >&2"), marker=STEP)
     answer = machine.tell(step)
     assert (len(answer.out), answer.err) == (3_000_000, "end\n")
     found = machine.ask()
     assert 1_000_000 <= found.out_bytes <= 2 * 1024 * 1024
-    assert not found.whole
-    assert found.answer(step).left_out
+    assert not found.is_complete
+    assert found.to_answer(step).omitted_bytes
 
 
 def test_the_note_is_in_the_hosts_log_before_a_step_begins_however_slow_that_is(machine: Machine):
@@ -356,24 +363,24 @@ def test_the_note_is_in_the_hosts_log_before_a_step_begins_however_slow_that_is(
     logger.unlink(missing_ok=True)
     logger.write_text(f'#!/bin/sh\nsleep 0.3; echo "$3" >"{told}"\n')
     logger.chmod(0o755)
-    step = Shell(("cat", str(told), "-"), "read too\n", note="run 7 step 1", mark=STEP)
+    step = Shell(("cat", str(told), "-"), "read too\n", note="run 7 step 1", marker=STEP)
     assert machine.tell(step).out == "run 7 step 1\nread too\n"
 
 
 def test_a_program_left_behind_does_not_keep_the_answer_waiting(host: Machine):
-    begun, wrapped = host.begin(Shell(("sh", "-c", "echo up; sleep 300 & echo $!"), mark=STEP))
+    begun, wrapped = host.begin(Shell(("sh", "-c", "echo up; sleep 300 & echo $!"), marker=STEP))
     assert begun.stdout is not None
     assert begun.stderr is not None
     for stream, kept, lines in ((begun.stdout, wrapped.out, 4), (begun.stderr, wrapped.err, 2)):
         for _ in range(lines):
             kept.add(stream.readline())
-    daemon = int(wrapped.answer(seconds=0).out.split()[1])
+    daemon = int(wrapped.read_answer(seconds=0).out.split()[1])
     os.kill(daemon, signal.SIGKILL)
     begun.communicate(timeout=30)
 
 
 def test_a_command_is_told_nothing_of_all_this(machine: Machine):
-    answer = machine.tell(Shell(("env",), mark=STEP))
+    answer = machine.tell(Shell(("env",), marker=STEP))
     assert "kt_" not in answer.out
     assert "keyturn" not in answer.out.replace(str(machine.home), "")
 
@@ -412,14 +419,14 @@ def test_markers_go_after_a_week_and_no_earlier(machine: Machine):
 def test_what_is_too_old_is_looked_for_once_in_a_while_and_not_at_each_run(machine: Machine):
     hour = 3600
     _aged(machine, {"f00d-3-5e-1": 9})
-    machine.tell(Shell(("true",), mark=Mark(f"f00d-8-{100 * hour:x}", 1)))
+    machine.tell(Shell(("true",), marker=StepMarker(f"f00d-8-{100 * hour:x}", 1)))
     _gone(machine, "f00d-3-5e-1")
     late = machine.place / "f00d-4-5e-1"
     late.mkdir()
     os.utime(late, (0, 0))
-    machine.tell(Shell(("true",), mark=Mark(f"f00d-9-{101 * hour:x}", 1)))
+    machine.tell(Shell(("true",), marker=StepMarker(f"f00d-9-{101 * hour:x}", 1)))
     assert late.exists()
-    machine.tell(Shell(("true",), mark=Mark(f"f00d-10-{120 * hour:x}", 1)))
+    machine.tell(Shell(("true",), marker=StepMarker(f"f00d-10-{120 * hour:x}", 1)))
     _gone(machine, "f00d-4-5e-1")
 
 
@@ -450,12 +457,12 @@ def test_where_no_marker_can_be_kept_nothing_is_run(
     machine: Machine, spoil: Callable[[Machine], None]
 ):
     spoil(machine)
-    step = Shell(("touch", f"{machine.home.parent}/canary"), mark=STEP)
-    with pytest.raises(NotSetUp, match=r"keyturn\.marker, or none to do without") as trouble:
+    step = Shell(("touch", f"{machine.home.parent}/canary"), marker=STEP)
+    with pytest.raises(SetupError, match=r"keyturn\.marker, or none to do without") as trouble:
         machine.tell(step)
     assert trouble.value.started is False
     assert not (machine.home.parent / "canary").exists()
-    assert machine.ask().fate is Fate.UNMARKED
+    assert machine.ask().state is MarkerState.UNMARKED
 
 
 @pytest.mark.parametrize("room", ["", "mkdir .keyturn;", "mkdir .keyturn; : >.keyturn/other;"])
@@ -467,7 +474,7 @@ def test_a_host_whose_disk_is_full_says_so_and_begins_nothing(machine: Machine, 
         f'{room} {fill} touch a b c d e f g 2>/dev/null; exec "$@"'
     )
     alone = ["unshare", "--map-root-user", "--mount", "/bin/sh", "-c", world, "world"]
-    wrapped = Wrapped(Shell(("sh", "-c", "touch /tmp/never"), mark=STEP))
+    wrapped = WrappedCommand(Shell(("sh", "-c", "touch /tmp/never"), marker=STEP))
     path = {**machine.environment, "PATH": f"{machine.path}:/usr/bin:/bin:/usr/sbin:/sbin"}
     program = shutil.which("sh", path=machine.path) or "sh"
     said = subprocess.run(
@@ -481,8 +488,8 @@ def test_a_host_whose_disk_is_full_says_so_and_begins_nothing(machine: Machine, 
         pytest.skip(f"this machine gives nobody a file system: {said.stderr!r}")
     wrapped.out.add(said.stdout)
     wrapped.err.add(said.stderr)
-    with pytest.raises(NotSetUp, match="the host's disk is full") as trouble:
-        wrapped.answer(seconds=0)
+    with pytest.raises(SetupError, match="the host's disk is full") as trouble:
+        wrapped.read_answer(seconds=0)
     assert trouble.value.started is False
 
 
@@ -490,7 +497,7 @@ def test_a_host_whose_disk_is_full_says_so_and_begins_nothing(machine: Machine, 
 def test_a_directory_that_is_somebody_elses_keeps_no_marker(machine: Machine):
     machine.place.mkdir(mode=0o777)
     os.chown(machine.place, 65534, 65534)
-    with pytest.raises(NotSetUp):
+    with pytest.raises(SetupError):
         machine.tell(_told(machine))
     assert _times(machine) == 0
 
@@ -500,7 +507,7 @@ def test_a_host_without_timeout_runs_nothing_and_keeps_nothing(tmp_path: Path):
     programs.mkdir()
     _busybox(programs)
     (programs / "timeout").unlink()
-    wrapped = Wrapped(Shell(("touch", str(tmp_path / "canary")), mark=STEP))
+    wrapped = WrappedCommand(Shell(("touch", str(tmp_path / "canary")), marker=STEP))
     ended = subprocess.run(
         [programs / "sh", "-c", wrapped.line.replace(":/usr/local/sbin:/usr/sbin:/sbin", "")],
         input=wrapped.word_line,
@@ -510,18 +517,18 @@ def test_a_host_without_timeout_runs_nothing_and_keeps_nothing(tmp_path: Path):
     )
     wrapped.out.add(ended.stdout)
     wrapped.err.add(ended.stderr)
-    with pytest.raises(NotSetUp, match="no program `timeout`"):
-        wrapped.answer(seconds=0)
+    with pytest.raises(SetupError, match="no program `timeout`"):
+        wrapped.read_answer(seconds=0)
     assert not (tmp_path / "canary").exists()
     assert list((tmp_path / ".keyturn").iterdir()) == []
 
 
 def test_a_step_that_the_host_stopped_in_time_has_no_end_of_its_own(host: Machine):
-    step = Shell(("sleep", "60"), deadline=1, mark=STEP)
-    with pytest.raises(TimedOut):
+    step = Shell(("sleep", "60"), deadline=1, marker=STEP)
+    with pytest.raises(CommandTimeoutError):
         host.tell(step, seconds=1)
-    with pytest.raises(TimedOut):
-        host.ask().answer(step)
+    with pytest.raises(CommandTimeoutError):
+        host.ask().to_answer(step)
 
 
 @pytest.mark.parametrize(
@@ -535,23 +542,23 @@ def test_a_step_that_the_host_stopped_in_time_has_no_end_of_its_own(host: Machin
     ],
 )
 def test_an_answer_that_is_none_is_not_believed(said: str):
-    with pytest.raises(NotUnderstood):
-        question(STEP).parse(said)
+    with pytest.raises(ParseError):
+        query_step_status(STEP).parse(said)
 
 
 # --- where it is kept, and by whom ---
 
 
 def test_what_is_run_through_sudo_is_word_for_word_what_it_is_without_a_marker():
-    step = Shell(("zpool", "scrub", "tank"), root=True, mark=STEP)
+    step = Shell(("zpool", "scrub", "tank"), root=True, marker=STEP)
     known = inventory_of("nas1", user="keyturn")["nas1"]
     told = known.resolve(step)
     assert isinstance(told, Shell)
     assert told.words == ("sudo", "-n", "--", "zpool", "scrub", "tank")
-    with_mark, without = Wrapped(told).line, Wrapped(replace(told, mark=None)).line
+    with_mark, without = WrappedCommand(told).line, WrappedCommand(replace(told, marker=None)).line
     assert with_mark.endswith(" sudo -n -- zpool scrub tank")
     assert without.endswith(" sudo -n -- zpool scrub tank")
-    assert "sudo" not in SCRIPT
+    assert "sudo" not in STEP_SCRIPT
 
 
 def _host(**settings: str) -> Inventory:
@@ -561,25 +568,25 @@ def _host(**settings: str) -> Inventory:
 
 
 def test_the_inventory_says_where_markers_are_kept_or_that_none_are():
-    step = Shell(("true",), mark=STEP)
+    step = Shell(("true",), marker=STEP)
 
-    def mark(**settings: str) -> Mark | None:
+    def mark(**settings: str) -> StepMarker | None:
         told = _host(**settings)["nas1"].resolve(step)
         assert isinstance(told, Shell)
-        return told.mark
+        return told.marker
 
     assert mark() == STEP
-    assert mark(**{"keyturn.marker": "/var/lib/kt/"}) == replace(STEP, place="/var/lib/kt")
+    assert mark(**{"keyturn.marker": "/var/lib/kt/"}) == replace(STEP, directory="/var/lib/kt")
     assert mark(**{"keyturn.marker": "none"}) is None
-    with pytest.raises(BadSetting, match="must be a directory"):
+    with pytest.raises(SettingError, match="must be a directory"):
         mark(**{"keyturn.marker": "kt"})
 
 
 def test_a_marker_is_kept_where_the_inventory_says(host: Machine):
     place = host.home / "markers here"
-    mark = replace(STEP, place=str(place))
-    host.tell(Shell(("true",), mark=mark))
-    assert host.ask(mark).fate is Fate.ENDED
+    mark = replace(STEP, directory=str(place))
+    host.tell(Shell(("true",), marker=mark))
+    assert host.ask(mark).state is MarkerState.ENDED
     assert (place / "f00d-7-5f-1").is_dir()
     assert not host.place.exists()
 
@@ -588,4 +595,4 @@ def test_a_host_that_keeps_none_is_not_asked():
     from tests.fakes import ScriptedFleet
 
     fleet = ScriptedFleet(inventory=_host(**{"keyturn.marker": "none"}))
-    assert fleet.recall("nas1", STEP) is NOT_ASKED
+    assert fleet.query_step("nas1", STEP) is NO_STATUS
