@@ -5,14 +5,14 @@ from importlib.metadata import version
 
 import click
 
-from bot.cli.audit_log import export, show
-from bot.cli.backup import backup, copy, restore
-from bot.cli.client import as_json
-from bot.cli.context import plainly
+from bot.cli.audit_log import export_entries, show_log
+from bot.cli.backup import back_up_database, copy_to_database, restore_database
+from bot.cli.client import json_option
+from bot.cli.context import exit_on_errors
 from bot.cli.db import db
 from bot.cli.delegations import COMMANDS as DELEGATIONS
 from bot.cli.environment import (
-    PLACE,
+    ENVIRONMENT,
     check_own_runbooks,
     read_installation,
     read_server_settings,
@@ -20,26 +20,26 @@ from bot.cli.environment import (
 )
 from bot.cli.history import COMMANDS as HISTORY
 from bot.cli.hosts import COMMANDS as HOSTS
-from bot.cli.inventory import inventory, sudoers
-from bot.cli.log_admin import acknowledge, erase, rotate_key
-from bot.cli.policy import policy
+from bot.cli.inventory import inventory_commands, print_sudoers
+from bot.cli.log_admin import acknowledge_loss, request_erasure, rotate_key
+from bot.cli.policy import policy_commands
 from bot.cli.runs import COMMANDS as RUNS
-from bot.cli.schedules import schedule
-from bot.cli.second_factors import factors
-from bot.cli.sections import STATUS, Family, Keyturn
+from bot.cli.schedules import schedule_commands
+from bot.cli.second_factors import factor_commands
+from bot.cli.sections import EXIT_STATUS_HELP, CommandGroup, KeyturnCommand
 from bot.cli.setup import COMMANDS as SETUP
 from bot.cli.stop import COMMANDS as STOPS
-from bot.cli.tokens import token
-from bot.cli.verify import verify
-from bot.cli.wait_report import report
-from bot.cli.webhooks import hooks
+from bot.cli.tokens import token_commands
+from bot.cli.verify import verify_log
+from bot.cli.wait_report import report_commands
+from bot.cli.webhooks import show_webhooks
 
 # Heavy modules are loaded by the command that needs them: `keyturn --help` answers at once.
 
 
 @click.group(
-    cls=Keyturn,
-    epilog=STATUS,
+    cls=KeyturnCommand,
+    epilog=EXIT_STATUS_HELP,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "obj": lambda: read_settings().policy,
@@ -60,7 +60,7 @@ def serve() -> None:
     check_own_runbooks(settings)
     from bot import app
 
-    with plainly():
+    with exit_on_errors():
         app.serve(settings)
 
 
@@ -81,12 +81,12 @@ def worker(*, sites: tuple[str, ...], concurrency: int) -> None:
 
     settings = read_server_settings()
     check_own_runbooks(settings)
-    with plainly():
+    with exit_on_errors():
         bot_worker.run_worker(settings, sites=sites, concurrency=concurrency)
 
 
 @main.command()
-@as_json
+@json_option
 def doctor(*, as_json: bool) -> None:
     """Check the whole installation, and say what to do about each problem. Changes nothing.
 
@@ -107,28 +107,35 @@ def manifest(*, http: str) -> None:
     """Print the manifest from which Slack makes the app: for Socket Mode, or for HTTP."""
     from bot.slack.manifest import format_manifest
 
-    with plainly():
+    with exit_on_errors():
         click.echo(format_manifest(http), nl=False)
 
 
-@main.group(cls=Family)
+@main.group(cls=CommandGroup)
 def changelog() -> None:
     """Read and verify the change log."""
 
 
-for command in (show, export, verify, rotate_key, erase, acknowledge):
-    command.context_settings["obj"] = PLACE
-    changelog.add_command(command)
-db.add_command(copy)
 for command in (
-    backup,
-    restore,
+    show_log,
+    export_entries,
+    verify_log,
+    rotate_key,
+    request_erasure,
+    acknowledge_loss,
+):
+    command.context_settings["obj"] = ENVIRONMENT
+    changelog.add_command(command)
+db.add_command(copy_to_database)
+for command in (
+    back_up_database,
+    restore_database,
     db,
-    policy,
-    schedule,
-    factors,
-    hooks,
-    token,
+    policy_commands,
+    schedule_commands,
+    factor_commands,
+    show_webhooks,
+    token_commands,
     *SETUP,
     *DELEGATIONS,
     *STOPS,
@@ -136,9 +143,9 @@ for command in (
     *HISTORY,
     *HOSTS,
 ):
-    command.context_settings["obj"] = PLACE
+    command.context_settings["obj"] = ENVIRONMENT
     main.add_command(command)
-for command in (Family.of(inventory), sudoers, report):
+for command in (CommandGroup.from_group(inventory_commands), print_sudoers, report_commands):
     main.add_command(command)
 
 

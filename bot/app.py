@@ -40,7 +40,7 @@ from bot.execution.lease_keeper import LeaseKeeper
 from bot.execution.local_dispatch import LocalDispatcher
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.execution.scheduler import Scheduler
-from bot.hosts.pending_hosts import list_for_pages
+from bot.hosts.pending_hosts import list_pending_host_summaries
 from bot.hosts.reachability import ContactRecorder
 from bot.maintenance.housekeeping import Housekeeping, Witness, log_setting_change
 from bot.model.keyfile import KeyFileError
@@ -50,10 +50,16 @@ from bot.policy import Policy, PolicyDirectory
 from bot.service import Workflow
 from bot.settings import Settings
 from bot.web import app as web
-from bot.web.connections import Connection, Connections, Limits, Timed, raise_descriptor_limit
-from bot.web.deps import Condition, WebParts
+from bot.web.connections import (
+    Connection,
+    ConnectionLimits,
+    ConnectionRegistry,
+    RequestTimeMiddleware,
+    raise_descriptor_limit,
+)
+from bot.web.deps import ComponentHealth, WebDependencies
 from bot.web.id_token import SLACK_ISSUER
-from bot.web.provider import Provider, Registration
+from bot.web.provider import ClientRegistration, IdentityProvider
 from bot.webhooks import config, webhook_queue
 from bot.webhooks.config import WebhookConfig
 from bot.workflow.bans import PolicyWithoutBanned
@@ -171,20 +177,24 @@ def build_foundation(
     with database.transaction() as tx:
         # From its first entry on: what is decided later needs all that is open.
         followed_log.follow_log(tx)
-        point = checkpoints.newest(settings.witness) if settings.witness is not None else None
+        point = (
+            checkpoints.read_newest_checkpoint(settings.witness)
+            if settings.witness is not None
+            else None
+        )
         if point is not None:
             verification.check_witness(tx, point)
     reach = reach or SshPool(settings.policy, per_host=_PER_HOST)
     fleet = Fleet(Inventory(hosts={}), reach)
     contacts = ContactRecorder(database)
-    fleet.on_contact = contacts.note
+    fleet.on_contact = contacts.record_contact
 
     def renew(policy: Policy) -> None:
         fleet.inventory = policy.inventory
-        redactor.register(*list_login_secrets(policy.inventory, settings.policy))
+        redactor.add_secrets(*list_login_secrets(policy.inventory, settings.policy))
 
     policies = PolicyDirectory(settings.policy, on_load=renew, owners=list_trusted_owners())
-    policies.current()
+    policies.get_policy()
     spool = Spool(settings.data / f"changelog{beside}.spool")
     house = Housekeeping(database, spool=spool, witnesses=_witnesses(settings))
     admitted, worker = PolicyWithoutBanned(policies, database), LeaseKeeper()
@@ -194,13 +204,13 @@ def build_foundation(
         fleet,
         dispatch,
         spool=spool,
-        safe=secrets_safe,
-        patience=round(settings.request_hours * _HOUR),
-        unused=round(settings.approval_hours * _HOUR),
-        reminder=round(settings.reminder_minutes * _HOUR / 60),
-        worker=worker,
+        secret_box=secrets_safe,
+        approval_timeout=round(settings.request_hours * _HOUR),
+        start_timeout=round(settings.approval_hours * _HOUR),
+        reminder_delay=round(settings.reminder_minutes * _HOUR / 60),
+        lease_keeper=worker,
         sites=sites,
-        pace=RateLimits.of(settings.requests_a_minute),
+        rate_limits=RateLimits.from_person_limit(settings.requests_a_minute),
     )
     workflow = Workflow(parts)
     return Foundation(
@@ -282,11 +292,11 @@ def _witnesses(settings: Settings) -> list[Witness]:
     if settings.witness is not None:
         found.append(partial(checkpoints.write_checkpoint, settings.witness))
     if settings.syslog:
-        found.append(LogServer.at(settings.syslog).tell)
+        found.append(LogServer.parse_address(settings.syslog).send_checkpoint)
     return found
 
 
-def build_oidc_provider(settings: Settings) -> Provider | None:
+def build_oidc_provider(settings: Settings) -> IdentityProvider | None:
     """Return whom people can prove to who they are, if there is somebody."""
     if not settings.oidc_client_id:
         return None
@@ -298,14 +308,14 @@ def build_oidc_provider(settings: Settings) -> Provider | None:
         "jwks_uri": settings.oidc_keys,
     }
     usual = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
-    return Provider(
-        Registration(
+    return IdentityProvider(
+        ClientRegistration(
             issuer,
             settings.oidc_client_id,
             settings.oidc_client_secret.get_secret_value(),
             settings.oidc_name,
-            slack=claims == "slack",
-            discovery=settings.oidc_discovery or usual,
+            is_slack=claims == "slack",
+            discovery_url=settings.oidc_discovery or usual,
             endpoints={name: address for name, address in endpoints.items() if address},
         )
     )
@@ -314,27 +324,31 @@ def build_oidc_provider(settings: Settings) -> Provider | None:
 def load_webhooks(settings: Settings, database: Database, redactor: Redactor) -> WebhookConfig:
     """Return the hooks that are set, and note which they are. Raises BadHooks."""
     found = config.load_webhook_config(settings.hooks)
-    redactor.register(*found.secrets)
+    redactor.add_secrets(*found.secrets)
     if settings.hooks is not None:
         with database.transaction() as tx:
-            log_setting_change(tx, config.KIND, hooks=config.webhook_config_to_log(found))
+            log_setting_change(
+                tx, config.CONFIG_ENTRY_KIND, hooks=config.render_webhook_config(found)
+            )
     return found
 
 
-def reached(cut: int) -> Condition:
+def reached(cut: int) -> ComponentHealth:
     """Say how hosts behave. cut: connections that we hung up on in the last minutes.
 
     Which hosts they lead to is not for strangers, and one bad host is no reason to serve nobody.
     """
     if not cut:
-        return Condition("no host floods us")
+        return ComponentHealth("no host floods us")
     many = "1 connection was" if cut == 1 else f"{cut} connections were"
-    return Condition(f"{many} cut lately, since hosts flooded us: the service's log says which")
+    return ComponentHealth(
+        f"{many} cut lately, since hosts flooded us: the service's log says which"
+    )
 
 
-def check_webhooks(database: Database) -> Condition:
+def check_webhooks(database: Database) -> ComponentHealth:
     """Say how many could not be told of what happened: a warning, for everything else works."""
-    return Condition(describe_deliveries(database))
+    return ComponentHealth(describe_deliveries(database))
 
 
 def export_spans(settings: Settings) -> None:
@@ -356,8 +370,10 @@ class Chat:
         # Imported only where Slack is configured: its libraries take 0.3 s and 16 MiB.
         from bot.slack import app
 
-        speaker = app.client(settings.slack_bot_token.get_secret_value(), settings.slack_api)
-        there = app.Installation(
+        speaker = app.create_client(
+            settings.slack_bot_token.get_secret_value(), settings.slack_api
+        )
+        there = app.SlackSettings(
             settings.slack_signing_secret.get_secret_value(),
             settings.slack_team,
             settings.address,
@@ -365,28 +381,30 @@ class Chat:
             settings.slack_alarm_channel,
             settings.slack_app_token.get_secret_value(),
         )
-        self.door = app.Door(
+        self.door = app.SlackService(
             ground.workflow, ground.database, ground.admitted, speaker, there, offering
         )
-        ground.database.on_news = self.door.outbox.wake
+        ground.database.on_news = self.door.outbox.wake_up
 
     async def run(self) -> None:
         """Send the outbox, and receive by Socket Mode where it is used, until cancelled."""
-        sockets = () if self.door.sockets is None else (self.door.sockets.run(),)
-        await asyncio.gather(self.door.outbox.run(), *sockets)
+        sockets = (
+            () if self.door.socket_mode is None else (self.door.socket_mode.run_until_cancelled(),)
+        )
+        await asyncio.gather(self.door.outbox.run_until_cancelled(), *sockets)
 
     async def close(self) -> None:
         """Close the connections to Slack."""
-        await self.door.close()
+        await self.door.close_listeners()
 
-    def condition(self) -> Condition:
+    def condition(self) -> ComponentHealth:
         """Return whether Slack reaches us, in words that strangers may read."""
-        if self.door.sockets is None:
-            return Condition("is listened to over HTTP")
-        seen = self.door.sockets.status
-        words = f"{seen.up} of {seen.wanted} connections stand"
-        broken = seen.refused or seen.seconds_down > _DEAF_SECONDS
-        return Condition(f"{words}: {seen.trouble}" if seen.trouble else words, broken)
+        if self.door.socket_mode is None:
+            return ComponentHealth("is listened to over HTTP")
+        seen = self.door.socket_mode.status
+        words = f"{seen.open_connections} of {seen.wanted_connections} connections stand"
+        broken = seen.is_token_refused or seen.seconds_down > _DEAF_SECONDS
+        return ComponentHealth(f"{words}: {seen.error}" if seen.error else words, broken)
 
 
 # A step that is under way when the service ends may take so long, and what is cut off then.
@@ -411,7 +429,7 @@ class Keyturn:
     chat: Chat | None
     asgi: Starlette
     contacts: ContactRecorder
-    connections: Connections
+    connections: ConnectionRegistry
     tellings: Sequence[WebhookSender] = ()
 
 
@@ -443,25 +461,25 @@ def build(
     offering = FormOptions(ground.fleet, database, admitted)
     slack = settings.slack_bot_token.get_secret_value()
     chat = Chat(settings, ground, offering) if slack else None
-    conditions: dict[str, Callable[[], Condition]] = {}
+    conditions: dict[str, Callable[[], ComponentHealth]] = {}
     if chat is not None:
         conditions["slack"] = chat.condition
     conditions["ssh"] = lambda: reached(len(ground.reach.list_recent_drops()))
     hooks = load_webhooks(settings, database, redactor)
     if hooks.subscriptions:
         conditions["subscriptions"] = partial(check_webhooks, database)
-    pages = web.build(
-        WebParts(
+    pages = web.build_app(
+        WebDependencies(
             workflow,
             database,
             admitted,
             settings.address,
             secure,
             conditions,
-            enrolling=partial(list_for_pages, settings.policy),
-            offering=offering,
-            findings=_state(settings, ground, beside).findings,
-            provider=build_oidc_provider(settings),
+            list_enrolling_hosts=partial(list_pending_host_summaries, settings.policy),
+            form_options=offering,
+            list_check_results=_state(settings, ground, beside).findings,
+            identity_provider=build_oidc_provider(settings),
         )
     )
     asgi = Starlette(
@@ -478,12 +496,12 @@ def build(
         findings=_state(settings, ground, beside).findings,
         offering=offering,
     )
-    connections = Connections(Limits.of_process(settings.proxy_networks))
+    connections = ConnectionRegistry(ConnectionLimits.create_for_process(settings.proxy_networks))
     gauges = Gauges(
         lambda: ground.reach.open_count,
         ground.house.unwitnessed,
-        lambda: connections.open,
-        connections.cut.copy,
+        lambda: connections.open_count,
+        connections.closed_by_reason.copy,
         lambda: ground.reach.drop_count,
     )
     asgi.router.routes.append(Route("/metrics", endpoint(programs, gauges)))
@@ -550,10 +568,10 @@ def server_config(keyturn: Keyturn) -> uvicorn.Config:
     """Return how uvicorn serves what was built."""
 
     class Served(Connection):
-        everyone = keyturn.connections
+        registry = keyturn.connections
 
     return uvicorn.Config(
-        Timed(keyturn.asgi),
+        RequestTimeMiddleware(keyturn.asgi),
         http=Served,
         backlog=keyturn.connections.limits.backlog,
         log_config=None,
@@ -581,7 +599,7 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
     """Take up what was left, keep the outbox and the clock going, and end in good order."""
     if keyturn.dispatch is not None:
         await asyncio.to_thread(_release_senders, keyturn.database)
-        keyturn.worker.start(keyturn.database)
+        keyturn.worker.start_heartbeat(keyturn.database)
         keyturn.dispatch.start(keyturn.workflow.advance)
         await asyncio.to_thread(keyturn.workflow.recover)
     clock = _clock(keyturn)
@@ -622,7 +640,7 @@ async def _finish(keyturn: Keyturn) -> None:
         # What still runs on hosts ends as interrupted, and its run as unknown.
         keyturn.fleet.close()
         await asyncio.to_thread(keyturn.dispatch.stop, _GIVE_UP_SECONDS)
-    await asyncio.to_thread(keyturn.worker.stop, keyturn.database)
+    await asyncio.to_thread(keyturn.worker.end_leases, keyturn.database)
 
 
 def _clock(keyturn: Keyturn) -> Scheduler:
@@ -637,12 +655,12 @@ def _clock(keyturn: Keyturn) -> Scheduler:
             flow.take_over,
             flow.nudge,
             keyturn.house.keep,
-            keyturn.contacts.keep,
+            keyturn.contacts.write_contacts,
         ],
-        fire=flow.schedules.fire_due,
-        timetables=flow.schedules.timetables,
+        fire_due_schedules=flow.schedules.fire_due_schedules,
+        list_timetables=flow.schedules.list_timetables,
         # Workers look after what goes on at their sites.
-        aside=[flow.follow_up] if keyturn.dispatch else [],
+        slow_duties=[flow.follow_up] if keyturn.dispatch else [],
     )
 
 

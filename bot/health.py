@@ -13,7 +13,12 @@ from bot.db import leases, procrastinate_queue, schedules, stats
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.schedules import ScheduleState
 from bot.hosts import reachability
-from bot.model.check_result import CheckResult, error, ok, warning
+from bot.model.check_result import (
+    CheckResult,
+    create_error_result,
+    create_ok_result,
+    create_warning_result,
+)
 
 _SECOND = 1_000_000
 # A clock that is further off than this tells of trouble with its source.
@@ -50,21 +55,31 @@ class ServiceHealth:
                 found = [*self._database(took), *self._told(tx)]
             found += self._witnesses()
         except StoreUnavailable as trouble:
-            found = [error("Database", f"{trouble}: nothing can be done until it answers")]
+            found = [
+                create_error_result("Database", f"{trouble}: nothing can be done until it answers")
+            ]
         return [*found, *self._spool(), *self._keys()]
 
     def _database(self, took: int) -> Iterator[CheckResult]:
         kind = "SQLite" if self.database.embedded else "PostgreSQL"
         well = took < _SLOW_MILLISECONDS
         said = f"{kind} answers within {took} ms"
-        yield ok("Database", said) if well else warning("Database", f"{said}: what slows it down?")
+        yield (
+            create_ok_result("Database", said)
+            if well
+            else create_warning_result("Database", f"{said}: what slows it down?")
+        )
         trouble = self.database.trouble
         if trouble:
-            yield error("Change log", f"cannot be written, so nothing runs: {trouble}")
+            yield create_error_result(
+                "Change log", f"cannot be written, so nothing runs: {trouble}"
+            )
 
     def _told(self, tx: Transaction) -> Iterator[CheckResult]:
         seq, digest = change_log.get_head(tx)
-        yield ok("Change log", f"{_many(seq, 'entry', 'entries')}, head {digest[:12] or 'none'}")
+        yield create_ok_result(
+            "Change log", f"{_many(seq, 'entry', 'entries')}, head {digest[:12] or 'none'}"
+        )
         yield self._skew(tx)
         yield from _schedules(tx)
         yield from _work(tx)
@@ -75,38 +90,46 @@ class ServiceHealth:
     def _skew(self, tx: Transaction) -> CheckResult:
         off = self.clock() - tx.now / _SECOND
         if abs(off) <= _SKEW_SECONDS:
-            return ok("Clock", f"agrees with the database's to {abs(off):.1f} s")
+            return create_ok_result("Clock", f"agrees with the database's to {abs(off):.1f} s")
         said = f"is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} the database's"
-        return error("Clock", f"{said}: look after the time service of this machine")
+        return create_error_result("Clock", f"{said}: look after the time service of this machine")
 
     def _witnesses(self) -> Iterator[CheckResult]:
         behind = self.unwitnessed()
         if not behind:
             said = "none: with KEYTURN_WITNESS or KEYTURN_SYSLOG a log that is cut off shows"
-            yield warning("Witnesses", said)
+            yield create_warning_result("Witnesses", said)
         for name, entries in behind.items():
             told = "knows all"
             if entries:
                 told = f"was not told of {_many(entries, 'entry', 'entries')} yet"
-            yield ok(f"Witness {name}", told)
+            yield create_ok_result(f"Witness {name}", told)
 
     def _spool(self) -> Iterator[CheckResult]:
         if self.spool is None:
             return
         if self.spool.exists() and self.spool.stat().st_size:
-            yield error("Spool", "holds what could not be logged: it is merged once that can be")
+            yield create_error_result(
+                "Spool", "holds what could not be logged: it is merged once that can be"
+            )
         else:
-            yield ok("Spool", "is empty")
+            yield create_ok_result("Spool", "is empty")
 
     def _keys(self) -> Iterator[CheckResult]:
         for about, file in self.keys.items():
             if not file.exists():
-                yield error(about, f"{file.name} is not there: put it back from its copy")
+                yield create_error_result(
+                    about, f"{file.name} is not there: put it back from its copy"
+                )
                 continue
             days = int((self.clock() - file.stat().st_mtime) // 86_400)
             said = f"{days} days old" if days != 1 else "1 day old"
             old = days > _OLD_KEY_DAYS
-            yield warning(about, f"{said}: consider a new one") if old else ok(about, said)
+            yield (
+                create_warning_result(about, f"{said}: consider a new one")
+                if old
+                else create_ok_result(about, said)
+            )
 
 
 def _many(count: int, one: str, several: str) -> str:
@@ -114,18 +137,20 @@ def _many(count: int, one: str, several: str) -> str:
 
 
 def _schedules(tx: Transaction) -> Iterator[CheckResult]:
-    active = [one for one in schedules.list_schedules(tx) if one.standing is ScheduleState.ACTIVE]
-    late = [one for one in active if one.due and one.due < tx.now - _LATE_SECONDS * _SECOND]
+    active = [one for one in schedules.list_schedules(tx) if one.state is ScheduleState.ACTIVE]
+    late = [one for one in active if one.due_at and one.due_at < tx.now - _LATE_SECONDS * _SECOND]
     missed = sum(schedules.count_missed(tx, days=7).values())
     if late:
         names = ", ".join(one.timing.name for one in late[:5])
-        yield error(
+        yield create_error_result(
             "Schedules", f"{len(late)} are overdue, such as {names}: is the clock at work?"
         )
     elif missed:
-        yield warning("Schedules", f"{missed} missed in the last 7 days")
+        yield create_warning_result("Schedules", f"{missed} missed in the last 7 days")
     else:
-        yield ok("Schedules", f"{_many(len(active), 'fires', 'fire')}, none is overdue")
+        yield create_ok_result(
+            "Schedules", f"{_many(len(active), 'fires', 'fire')}, none is overdue"
+        )
 
 
 def _work(tx: Transaction) -> Iterator[CheckResult]:
@@ -134,27 +159,33 @@ def _work(tx: Transaction) -> Iterator[CheckResult]:
     waits = f"{_many(stand.queued, 'run waits', 'runs wait')} for their turn"
     said = f"{waits}; at work: {', '.join(workers) or 'nobody'}"
     if stand.stalled:
-        yield error("Work", f"{stand.stalled} runs have given no sign for a while; {said}")
+        yield create_error_result(
+            "Work", f"{stand.stalled} runs have given no sign for a while; {said}"
+        )
     else:
-        yield ok("Work", said)
+        yield create_ok_result("Work", said)
     unknown = stats.count_unknown_outcomes(tx)
     if unknown:
-        yield warning("Unknown runs", f"{unknown} wait for an owner to say how they ended")
+        yield create_warning_result(
+            "Unknown runs", f"{unknown} wait for an owner to say how they ended"
+        )
     to_tell = f"{_many(stand.news, 'run is', 'runs are')} to be told of"
     if stand.failed_news:
-        yield warning("Outbox", f"{to_tell}, {stand.failed_news} were in vain")
+        yield create_warning_result("Outbox", f"{to_tell}, {stand.failed_news} were in vain")
     else:
-        yield ok("Outbox", to_tell)
+        yield create_ok_result("Outbox", to_tell)
 
 
 def check_sites(tx: Transaction) -> CheckResult:
     """Say whether each site has a worker, as far as something waits for it. On PostgreSQL only."""
     alone = procrastinate_queue.list_unattended_sites(tx, seconds=_UNATTENDED_SECONDS)
     if not alone:
-        return ok("Sites", "nothing waits at a site without a worker")
+        return create_ok_result("Sites", "nothing waits at a site without a worker")
     said = [f"{one.site} ({one.waiting} wait, the first for {one.seconds} s)" for one in alone]
     start = " ".join(f"--site {one.site}" for one in alone[:5])
-    return error("Sites", f"no worker is heard of at {_listed(said)}: keyturn worker {start}")
+    return create_error_result(
+        "Sites", f"no worker is heard of at {_listed(said)}: keyturn worker {start}"
+    )
 
 
 def _hosts(tx: Transaction) -> Iterator[CheckResult]:
@@ -162,11 +193,13 @@ def _hosts(tx: Transaction) -> Iterator[CheckResult]:
     changed = sorted(one.host for one in met if one.kind == "key")
     away = sorted(one.host for one in met if one.kind == "unreachable")
     if changed:
-        yield error("Host keys", f"others were shown by {_listed(changed)}: find out who answers")
+        yield create_error_result(
+            "Host keys", f"others were shown by {_listed(changed)}: find out who answers"
+        )
     if away:
-        yield warning("Hosts", f"not reached last time: {_listed(away)}")
+        yield create_warning_result("Hosts", f"not reached last time: {_listed(away)}")
     elif met:
-        yield ok("Hosts", f"{len(met)} were met, none was out of reach")
+        yield create_ok_result("Hosts", f"{len(met)} were met, none was out of reach")
 
 
 def _listed(names: Sequence[str]) -> str:

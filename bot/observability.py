@@ -268,10 +268,10 @@ class RedactingFormatter(logging.Formatter):
         self._redactor = redactor
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as logging calls it
-        return escape_to_one_line(self._redactor.text(super().formatMessage(record)))
+        return escape_to_one_line(self._redactor.redact_text(super().formatMessage(record)))
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._redactor.text(super().format(record))
+        return self._redactor.redact_text(super().format(record))
 
 
 class JsonFormatter(logging.Formatter):
@@ -290,13 +290,13 @@ class JsonFormatter(logging.Formatter):
             "time": at.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": self._redactor.text(record.getMessage()),
+            "message": self._redactor.redact_text(record.getMessage()),
         }
         if record.exc_info:
-            told["trouble"] = self._redactor.text(self.formatException(record.exc_info))
+            told["trouble"] = self._redactor.redact_text(self.formatException(record.exc_info))
         # Each text by itself: once it is JSON, a secret with a quote in it looks different.
         about = {
-            name: self._redactor.text(fact) if isinstance(fact, str) else fact
+            name: self._redactor.redact_text(fact) if isinstance(fact, str) else fact
             for name, fact in current_context().items()
             if name in _ABOUT
         }

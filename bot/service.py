@@ -11,20 +11,20 @@ from bot.execution import fanout, follow_up, outdated_plans, recovery, stalled_r
 from bot.execution.executor import Executor
 from bot.execution.read_hosts import HostReader
 from bot.execution.reconcile import Reconciler
-from bot.execution.recovery import Recovery
-from bot.model.run import Origin, Run, State
-from bot.policy import NoPolicy
+from bot.execution.recovery import RecoveryService
+from bot.model.run import RequestOrigin, Run, State
+from bot.policy import NoPolicyError
 from bot.workflow import approvals, bans, counter_proposals, reminders, requests, stopping
 from bot.workflow.break_glass import BreakGlassActions
 from bot.workflow.context import WorkflowContext
-from bot.workflow.delegations_and_grants import DelegationActions
+from bot.workflow.delegations_and_grants import DelegationAndGrantActions
 from bot.workflow.enrol_factor import FactorEnrolment
 from bot.workflow.erasure import ErasureActions
 from bot.workflow.finish import end_run
-from bot.workflow.policy_changes import Noting
+from bot.workflow.policy_changes import PolicyRecorder
 from bot.workflow.schedules import ScheduleActions
-from bot.workflow.step_up import StepUp
-from bot.workflow.tokens import Tokens
+from bot.workflow.step_up import StepUpActions
+from bot.workflow.tokens import TokenActions
 from bot.workflow.visibility import require_view
 from runbooks import AnyRunbook
 
@@ -40,18 +40,20 @@ class Workflow:
         self._applying = Executor(parts, self._closing)
         self._survey = HostReader(parts, self._closing)
         self._reconciling = Reconciler(parts, self._applying)
-        self.enrolling, self.stepping_up = FactorEnrolment(parts), StepUp(parts)
+        self.enrolling, self.stepping_up = FactorEnrolment(parts), StepUpActions(parts)
         self.breaking = BreakGlassActions(parts)
         self.erasing = ErasureActions(parts)
-        self.mandates = DelegationActions(parts)
+        self.mandates = DelegationAndGrantActions(parts)
         self.schedules = ScheduleActions(parts)
-        self.tokens = Tokens(parts)
-        self._recovering = Recovery(parts)
-        self._noting = Noting(parts)
+        self.tokens = TokenActions(parts)
+        self._recovering = RecoveryService(parts)
+        self._noting = PolicyRecorder(parts)
         self._under_way: list[int] = []
         self._left: set[int] = set()
 
-    def ask(self, runbook: AnyRunbook, *, person: str, origin: Origin, reason: str = "") -> Run:
+    def ask(
+        self, runbook: AnyRunbook, *, person: str, origin: RequestOrigin, reason: str = ""
+    ) -> Run:
         """Record a request. Raises Unfit, NoPolicy and StoreUnavailable: then nothing happened."""
         return requests.create_request(
             self._parts, runbook, person=person, origin=origin, reason=reason
@@ -63,15 +65,20 @@ class Workflow:
         *,
         spelled: str,
         person: str,
-        origin: Origin,
+        origin: RequestOrigin,
         reason: str = "",
     ) -> Run:
         """Record one request for several hosts, spelled as it was typed."""
         return requests.create_fanout_request(
-            self._parts, runbooks, spelled=spelled, person=person, origin=origin, reason=reason
+            self._parts,
+            runbooks,
+            host_pattern=spelled,
+            person=person,
+            origin=origin,
+            reason=reason,
         )
 
-    def undo(self, number: int, *, person: str, origin: Origin, reason: str = "") -> Run:
+    def undo(self, number: int, *, person: str, origin: RequestOrigin, reason: str = "") -> Run:
         require_view(self._parts, number, person=person)
         return requests.request_undo(
             self._parts, number, person=person, origin=origin, reason=reason
@@ -96,7 +103,7 @@ class Workflow:
         """Propose other values; the run that has them goes to the asker. Raises as approve()."""
         require_view(self._parts, number, person=person)
         return counter_proposals.propose_values(
-            self._parts, number, person=person, changes=changes, reason=reason
+            self._parts, number, person=person, changed_values=changes, reason=reason
         )
 
     def accept(self, number: int, *, person: str, digest: str) -> Run:
@@ -111,42 +118,44 @@ class Workflow:
     def settle(self, number: int, *, person: str, succeeded: bool, why: str) -> Run:
         require_view(self._parts, number, person=person)
         return approvals.settle_run(
-            self._parts, number, person=person, succeeded=succeeded, why=why
+            self._parts, number, person=person, succeeded=succeeded, reason=why
         )
 
     def stop(self, number: int, *, person: str, why: str = "") -> Run:
         """Send nothing more for a run. Raises NotYours, TooLate, NoSuchRun."""
         require_view(self._parts, number, person=person)
-        return stopping.stop_run(self._parts, number, person=person, why=why)
+        return stopping.stop_run(self._parts, number, person=person, reason=why)
 
     def stop_all(self, *, person: str, why: str, session: str = "") -> int:
         """Send nothing more at all; return how many runs that concerns. session: as approve()."""
-        return stopping.stop_everything(self._parts, person=person, why=why, session=session)
+        return stopping.stop_everything(self._parts, person=person, reason=why, session=session)
 
     def resume(self, *, person: str, why: str, session: str = "") -> None:
-        return stopping.resume_everything(self._parts, person=person, why=why, session=session)
+        return stopping.resume_everything(self._parts, person=person, reason=why, session=session)
 
     def ban(
         self, person: str, *, by: str, why: str, session: str = "", factor: bool = True
     ) -> None:
         """Shut somebody out. Raises NotYours, TooLate and Unfit, as the next one does. session: as
         approve(). factor: False on the command line."""
-        bans.ban_person(self._parts, person, by=by, why=why, session=session, factor=factor)
+        bans.ban_person(
+            self._parts, person, banned_by=by, reason=why, session=session, requires_factor=factor
+        )
 
     def unban(self, person: str, *, by: str, why: str, session: str = "") -> None:
-        bans.unban_person(self._parts, person, by=by, why=why, session=session)
+        bans.unban_person(self._parts, person, unbanned_by=by, reason=why, session=session)
 
     def expire_due(self) -> list[Run]:
-        expired = approvals.expire_due_runs(self._parts)
-        return expired + counter_proposals.end_overtaken(self._parts)
+        expired = approvals.expire_runs(self._parts)
+        return expired + counter_proposals.end_superseded_proposals(self._parts)
 
     def remind_due(self) -> list[Run]:
         """Call those whose approval is waited for."""
-        return reminders.remind_pending(self._parts)
+        return reminders.remind_approvers(self._parts)
 
     def note_policy(self) -> None:
         """Write a change of the policy down, or that it cannot be used."""
-        self._noting.note_policy()
+        self._noting.record_policy_change()
 
     def end_outdated(self) -> list[Run]:
         """End what waits with the plan of an earlier policy."""
@@ -180,22 +189,22 @@ class Workflow:
                 return
             if asked:
                 with observability.trace_span("plan", run=number, host=run.host):
-                    ready = self._survey.take(asked, held_up)
+                    ready = self._survey.read_hosts(asked, held_up)
                     run = ready[0] if ready else run
             self._carry_on(run)
-        except NoPolicy as trouble:
+        except NoPolicyError as trouble:
             self._without_policy(number, trouble)
 
     def _carry_on(self, run: Run) -> None:
         """Do what is next for a run that is planned."""
         if run.state is State.UNKNOWN:
-            self._reconciling.reconcile(run.id)
+            self._reconciling.reconcile_run(run.id)
         elif run.state is State.RUNNING:
-            self._applying.resume(run.id)
-        elif run.state is State.READY and run.timing is not None:
+            self._applying.resume_run(run.id)
+        elif run.state is State.QUEUED and run.timing is not None:
             start_schedule.start_schedule_of_run(self._parts, run.id)
-        elif run.state is State.READY:
-            self._applying.start(run.id)
+        elif run.state is State.QUEUED:
+            self._applying.start_run(run.id)
 
     @property
     def closing(self) -> bool:
@@ -204,15 +213,18 @@ class Workflow:
 
     def _asked_with(self, tx: Transaction, run: Run) -> Sequence[Run]:
         """Return what its host is to be read for: it, and of a request the parts at its site."""
-        if run.state is not State.ASKED or run.hosts:
+        if run.state is not State.PLANNING or run.hosts:
             return ()
         if run.parent is None:
             return [run]
-        return [run, *requests.list_other_parts(tx, self._parts.policies.current(), run)]
+        return [
+            run,
+            *requests.list_sibling_runs_at_site(tx, self._parts.policies.get_policy(), run),
+        ]
 
     def follow_up(self) -> None:
         """Look at what runs have started and goes on after them."""
-        follow_up.look_at_due(self._parts)
+        follow_up.run_due_follow_ups(self._parts)
 
     def nudge(self) -> None:
         """Put to work what nobody works on: a freeze has ended, or a wake-up was lost."""
@@ -228,14 +240,16 @@ class Workflow:
 
     def _wake_forgotten(self) -> None:
         database = self._parts.database
-        taken = self._survey.taken().union(self._under_way)
+        taken = self._survey.list_runs_being_read().union(self._under_way)
         # On SQLite one thread writes: nobody is to wait while thousands of runs are looked at.
         with database.reading() if database.embedded else database.transaction() as tx:
             moving = runs.list_unfinished_briefly(tx)
             found = stalled_runs.list_stalled_runs(self._parts, tx, moving, taken)
-            found += [run for run in self._reconciling.due(tx) if run.id not in self._under_way]
+            found += [
+                run for run in self._reconciling.list_due_runs(tx) if run.id not in self._under_way
+            ]
             if not database.embedded:
-                stalled_runs.log_unattended(self._parts, tx, moving)
+                stalled_runs.record_unattended_sites(self._parts, tx, moving)
         if found:
             with database.transaction() as tx:
                 for run in found:
@@ -243,18 +257,18 @@ class Workflow:
 
     def recover(self) -> None:
         """Take up what an earlier process left. Call before the first advance()."""
-        self._recovering.everything()
+        self._recovering.recover_unfinished_runs()
 
     def take_over(self) -> None:
         """Take up what a worker left that is not heard of any more, or end it."""
-        self._recovering.lapsed()
+        self._recovering.recover_expired_leases()
 
     def _resume(self, number: int) -> None:
         with self._parts.database.transaction() as tx:
             run = runs.lock_run(tx, number)
             # Looked for while the run is held: who is at work cannot have left it like this.
             if number not in self._under_way:
-                self._recovering.take_up(tx, run)
+                self._recovering.recover_run(tx, run)
 
     def close(self) -> None:
         """Begin nothing more, and make waiting writers give up: the process is about to end.
@@ -268,7 +282,7 @@ class Workflow:
         try:
             with self._parts.database.transaction() as tx:
                 run = runs.lock_run(tx, number)
-                if self._parts.worker.sees_another(tx, number):
+                if self._parts.lease_keeper.is_leased_by_another(tx, number):
                     # Ours no more: whoever has it by now does not share our fault.
                     return
                 if run.state is State.RUNNING:
@@ -280,23 +294,23 @@ class Workflow:
                         "A fault in Keyturn itself, while a step was under way; see its log. "
                         f"{run.host} stays locked until an owner settles this run.",
                     )
-                elif run.state in {State.ASKED, State.READY, State.STARTING}:
+                elif run.state in {State.PLANNING, State.QUEUED, State.STARTING}:
                     end_run(
                         self._parts,
                         tx,
                         run,
-                        State.REFUSED if run.state is State.READY else State.FAILED,
+                        State.REFUSED if run.state is State.QUEUED else State.FAILED,
                         "A fault in Keyturn itself, before anything was sent; see its log.",
                     )
         except StoreUnavailable as trouble:
             log.critical("run %d: %s", number, trouble)
             self._left.add(number)
 
-    def _without_policy(self, number: int, trouble: NoPolicy) -> None:
+    def _without_policy(self, number: int, trouble: NoPolicyError) -> None:
         """Nobody may do anything now: what is not sent yet is not sent."""
         with self._parts.database.transaction() as tx:
             run = runs.lock_run(tx, number)
-            if run.state in {State.ASKED, State.READY, State.STARTING}:
+            if run.state in {State.PLANNING, State.QUEUED, State.STARTING}:
                 why = f"There is no valid policy: {trouble}. Nothing was sent."
                 end_run(self._parts, tx, run, State.REFUSED, why)
             elif run.state is State.RUNNING and run.hosts:

@@ -15,7 +15,7 @@ from bot.execution.procrastinate_worker import ProcrastinateWorker
 from bot.execution.scheduler import Scheduler
 from bot.model.redaction import Redactor
 from bot.observability import set_up_logging
-from bot.policy import NoPolicy, Policy, Problem
+from bot.policy import NoPolicyError, Policy, PolicyProblem
 from bot.settings import Settings
 from runbooks import list_own_digests
 
@@ -45,13 +45,13 @@ def run_worker(settings: Settings, *, sites: Sequence[str], concurrency: int) ->
             beside=beside,
             tenure=tenure,
         )
-        _check_sites(ground.policies.current(), served)
+        _check_sites(ground.policies.get_policy(), served)
         ground.house.take_up()
         ground.house.note_own_runbooks(list_own_digests())
         looks = max(2, concurrency * 3 // 4)
         url = settings.database_url
         crew = ProcrastinateWorker(
-            url, sites=sorted(served), threads=concurrency, look_threads=looks
+            url, sites=sorted(served), threads=concurrency, check_threads=looks
         )
         click.echo(f"Working for {', '.join(sorted(served))} as {ground.worker.name}")
         ended = asyncio.run(_until_told(ground, crew))
@@ -67,7 +67,9 @@ def _check_sites(policy: Policy, sites: frozenset[str]) -> None:
     known = sorted({host.site for host in policy.inventory.hosts.values()})
     for site in sorted(sites - {*known}):
         there = f"there are {', '.join(known)}" if known else "it has no hosts yet"
-        raise NoPolicy(Problem(f"no host of the inventory is at site {site!r}: {there}"))
+        raise NoPolicyError(
+            PolicyProblem(f"no host of the inventory is at site {site!r}: {there}")
+        )
 
 
 async def _until_told(ground: Foundation, crew: ProcrastinateWorker) -> bool:
@@ -83,7 +85,7 @@ async def _until_told(ground: Foundation, crew: ProcrastinateWorker) -> bool:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
-    ground.worker.start(ground.database)
+    ground.worker.start_heartbeat(ground.database)
     crew.start(ground.workflow.advance)
     clock = _clock(ground)
     clock.start()
@@ -93,15 +95,15 @@ async def _until_told(ground: Foundation, crew: ProcrastinateWorker) -> bool:
     # What still runs on hosts ends as interrupted, and its run as unknown.
     ground.fleet.close()
     ended = ended or await asyncio.to_thread(crew.stop, _GIVE_UP_SECONDS)
-    await asyncio.to_thread(ground.worker.stop, ground.database)
+    await asyncio.to_thread(ground.worker.end_leases, ground.database)
     return ended
 
 
 def _clock(ground: Foundation) -> Scheduler:
     """Return what a worker does by time alone; what fires is the business of those that serve."""
     return Scheduler(
-        [ground.workflow.take_over, ground.house.keep, ground.contacts.keep],
-        fire=lambda: None,
-        timetables=dict,
-        aside=[ground.workflow.follow_up],
+        [ground.workflow.take_over, ground.house.keep, ground.contacts.write_contacts],
+        fire_due_schedules=lambda: None,
+        list_timetables=dict,
+        slow_duties=[ground.workflow.follow_up],
     )

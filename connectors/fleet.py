@@ -57,10 +57,10 @@ class Fleet:
         self.on_contact: Callable[[str, HostError | None], None] = _ignore_contact
 
     @overload
-    def resolve(self, host: str, command: Command) -> Command: ...
+    def resolve_command(self, host: str, command: Command) -> Command: ...
     @overload
-    def resolve(self, host: str, command: RemoteCommand) -> RemoteCommand: ...
-    def resolve(self, host: str, command: RemoteCommand) -> RemoteCommand:
+    def resolve_command(self, host: str, command: RemoteCommand) -> RemoteCommand: ...
+    def resolve_command(self, host: str, command: RemoteCommand) -> RemoteCommand:
         """Return the command exactly as this host will be told it, by the login that changes."""
         return _resolve_command(self.inventory[host].for_changing, command)
 

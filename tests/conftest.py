@@ -110,7 +110,7 @@ def watched_by_the_judge() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def policies_read_once() -> Iterator[None]:
     """Read and check the same texts once: thousands of tests begin with the same few policies."""
-    read = vars(loader)["_load"]
+    read = vars(loader)["_build_policy"]
 
     @lru_cache(maxsize=20)
     def policy(*texts: tuple[str, str]) -> Policy:
@@ -123,7 +123,7 @@ def policies_read_once() -> Iterator[None]:
         return own
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loader, "_load", load)
+        patch.setattr(loader, "_build_policy", load)
         yield
 
 

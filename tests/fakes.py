@@ -54,17 +54,17 @@ class ScriptedFleet(Fleet):
         several = cast("list[Reply]", replies) if isinstance(replies, list) else [replies]
         self._script.replies[host, str(command)] = several.copy()
 
-    def resolve(self, host: str, command: Any) -> Any:
+    def resolve_command(self, host: str, command: Any) -> Any:
         if forgotten(command, self.inventory[host].settings):
             raise AssertionError(
                 f"sudo would refuse this, declare a SudoRule in its dialect's SUDO: {command}"
             )
-        return super().resolve(host, command)
+        return super().resolve_command(host, command)
 
     def run_query(self, host: str, query: Query[T]) -> T:
         if isinstance(query.command, Setting):
             return super().run_query(host, query)
-        words = str(self.resolve(host, query.command))
+        words = str(self.resolve_command(host, query.command))
         self.asked.append((host, words))
         if (host, words) not in self._script.replies:
             known = "\n  ".join(f"{name}: {line}" for name, line in self._script.replies)
@@ -79,7 +79,7 @@ class ScriptedFleet(Fleet):
         fingerprint: str = "",
         hooks: RunHooks = NO_HOOKS,
     ) -> Answer:
-        words = (host, str(self.resolve(host, command)))
+        words = (host, str(self.resolve_command(host, command)))
         self.tried.append(words)
         try:
             answer = super().run_command(host, command, fingerprint=fingerprint, hooks=hooks)

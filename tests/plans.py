@@ -6,7 +6,7 @@ from runbooks import NoUndo, Plan, Step
 
 
 def work_of(plan: Plan) -> list[Canonical]:
-    return [_proposed(step).work for step in plan.steps]
+    return [_proposed(step).runs_command for step in plan.steps]
 
 
 def _proposed(step: Step) -> PlannedStep:
@@ -15,9 +15,9 @@ def _proposed(step: Step) -> PlannedStep:
         title=step.title,
         host=step.host,
         fingerprint="",
-        do=step.do,
+        command=step.do,
         undo=None if isinstance(undo, NoUndo) else undo,
-        no_undo=undo.reason if isinstance(undo, NoUndo) else "",
+        no_undo_reason=undo.reason if isinstance(undo, NoUndo) else "",
         before=step.before,
         after=step.after,
     )

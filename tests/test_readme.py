@@ -10,7 +10,7 @@ import pytest
 
 import connectors
 from bot.model import request_form
-from bot.policy.annotations import KNOWN
+from bot.policy.annotations import ANNOTATION_MEANINGS
 from bot.policy.cedar import SCHEMA
 from bot.settings import Settings
 from connectors.inventory import Host
@@ -50,7 +50,7 @@ def test_who_follows_the_four_moves_has_a_runbook_that_passes_its_tests(made: li
     for test in tests:
         test()
     made_class: type[AnyRunbook] = vars(runbook)["SetHugePages"]
-    request = request_form.parse_words(made_class, request_form.split_words(made_class.example))
+    request = request_form.parse_request(made_class, request_form.split_words(made_class.example))
     assert isinstance(request, Change)
     (step,) = request.plan("always").steps
     assert not isinstance(step.undo, NoUndo)
@@ -82,7 +82,9 @@ def test_all_that_a_rule_can_say_and_look_at_is_told():
         r"(?m)^  (\w+): ", SCHEMA.partition("type Request")[2].partition("};")[0]
     )
     assert "novel" in looks_at
-    for word in [f"`@{note}" for note in KNOWN] + [f"`context.{fact}`" for fact in looks_at]:
+    for word in [f"`@{note}" for note in ANNOTATION_MEANINGS] + [
+        f"`context.{fact}`" for fact in looks_at
+    ]:
         assert word in told, word
 
 

@@ -96,7 +96,7 @@ class WarmUp(SetSwitch, words="toy warm", example="lb1 lamp on", undo="sets it b
         if switches.get("warming") == "burnt":
             raise Refused("it is burnt out, and stays so")
 
-    def follow(self, switches: Switches) -> Report:
+    def report_progress(self, switches: Switches) -> Report:
         warming = switches.get("warming", "off") == "on"
         if switches.get("warming") == "burnt":
             return Report("burnt out", healthy=False)
@@ -249,5 +249,5 @@ class ToyFleet:
             return StepStatus(MarkerState.CLOSED, uptime=1e9)
         return StepStatus(MarkerState.ENDED, uptime=1e9, status=answer.status, out=answer.out)
 
-    def resolve(self, host: str, command: Command, /) -> Command:  # noqa: ARG002
+    def resolve_command(self, host: str, command: Command, /) -> Command:  # noqa: ARG002
         return command

@@ -13,11 +13,11 @@ from bot import observability
 from bot.api.deps import ApiParts
 from bot.audit import refusals
 from bot.auth import tokens
-from bot.auth.tokens import Token
+from bot.auth.tokens import ApiToken
 from bot.db import stops
 from bot.db.database import StoreUnavailable
-from bot.model.run import Origin
-from bot.model.view_rights import Sight
+from bot.model.run import RequestOrigin
+from bot.model.view_rights import ViewRights
 from bot.policy import Person, Policy
 
 _SAID = re.compile(r"bearer +(\S+) *", re.ASCII | re.IGNORECASE)
@@ -38,7 +38,7 @@ class NoToken(Exception):
     token: where it is one that we know.
     """
 
-    def __init__(self, why: str, token: Token | None = None) -> None:
+    def __init__(self, why: str, token: ApiToken | None = None) -> None:
         self.prefix = token.prefix if token else ""
         self.whose = token.person if token else ""
         super().__init__(why)
@@ -69,7 +69,7 @@ class Caller:
 
     person: Person
     policy: Policy
-    token: Token
+    token: ApiToken
     came: int
 
     @property
@@ -77,13 +77,13 @@ class Caller:
         return self.person.id
 
     @property
-    def sight(self) -> Sight:
+    def sight(self) -> ViewRights:
         """What they may view."""
-        return self.policy.sight(self.id)
+        return self.policy.get_view_rights(self.id)
 
     @property
-    def origin(self) -> Origin:
-        return Origin("api", user=self.token.prefix)
+    def origin(self) -> RequestOrigin:
+        return RequestOrigin("api", user=self.token.prefix)
 
     def must_be_for(self, scope: str) -> None:
         if not _FOR[scope].intersection(self.token.scopes):
@@ -101,7 +101,7 @@ def recognised(request: Request, parts: ApiParts) -> Caller:
     try:
         caller = _known(parts, said[1])
     except NoToken as refused:
-        refusals.log_refusal_apart(
+        refusals.log_refusal_in_own_transaction(
             parts.database,
             refusals.TOKEN,
             token=refused.prefix,
@@ -125,20 +125,20 @@ def _known(parts: ApiParts, whole: str) -> Caller:
         shut_out = token is not None and token.person in stops.list_banned_people(tx)
     if token is None:
         raise NoToken("this token is not known here")
-    if not token.holds(now):
-        why = "this token was revoked" if token.revoked else "this token has expired"
+    if not token.is_active(now):
+        why = "this token was revoked" if token.revoked_at else "this token has expired"
         raise NoToken(why, token)
-    policy = parts.policies.current()
-    person = None if shut_out else policy.person(token.person)
+    policy = parts.policies.get_policy()
+    person = None if shut_out else policy.find_person(token.person)
     if person is None:
         why = "whose token this is is not among the people of the policy any more"
         raise NoToken(why, token)
-    if not tokens.is_use_recent(token, now):
+    if not tokens.is_use_recorded_recently(token, now):
         _note_use(parts, token)
     return Caller(person, policy, token, now)
 
 
-def _note_use(parts: ApiParts, token: Token) -> None:
+def _note_use(parts: ApiParts, token: ApiToken) -> None:
     try:
         with parts.database.transaction() as tx:
             tokens.record_token_use(tx, token)

@@ -17,7 +17,7 @@ from bot.audit.change_log import Entry
 from bot.db import search, search_words, view_conditions
 from bot.model import request_form, runbook_info
 from bot.model.request_form import FormField
-from bot.model.run import STANDINGS
+from bot.model.run import RUN_STATUSES
 from bot.model.runbook_info import RunbookInfo
 from bot.workflow.unknown_filters import describe_unknown_log_names
 from runbooks import load_catalogue
@@ -53,7 +53,7 @@ class RunbookShape(schemas.Shape):
     own: whether it is this installation's, and did not come with Keyturn.
     """
 
-    words: str
+    name: str
     kind: str
     effect: str = Field(description="check, change, or one-way where there is no undo.")
     summary: str
@@ -66,9 +66,9 @@ class RunbookShape(schemas.Shape):
 
     @classmethod
     def of(cls, told: RunbookInfo) -> "RunbookShape":
-        blanks = request_form.list_form_fields(load_catalogue()[told.words])
+        blanks = request_form.list_form_fields(load_catalogue()[told.name])
         return cls(
-            words=told.words,
+            name=told.name,
             kind=told.kind,
             effect=told.effect,
             summary=told.summary,
@@ -76,7 +76,7 @@ class RunbookShape(schemas.Shape):
             example=told.example,
             tag=told.tag,
             undo=told.undo,
-            own=told.own,
+            own=told.is_custom,
             fields=[FieldShape.of(blank) for blank in blanks],
         )
 
@@ -88,18 +88,18 @@ class RunbookList(schemas.Shape):
 class EntryPage(schemas.Shape):
     """entries: the newest first. head: the newest of all. next: null on the last page.
 
-    unheard_of: by filter, what is said of a name that neither the policy nor the log has. Where
-    there are entries it is empty.
+    unknown_filters: by filter, what is said of a name that neither the policy nor the log has.
+    Where there are entries it is empty.
     """
 
     entries: Sequence[schemas.EntryShape]
     head_seq: int
     head_hash: str
     next: str | None
-    unheard_of: dict[str, str]
+    unknown_filters: dict[str, str]
 
 
-class VerdictShape(schemas.Shape):
+class VerificationShape(schemas.Shape):
     """broken: the number of the first entry that does not fit; null if all do."""
 
     entries: int
@@ -133,7 +133,7 @@ class LogFilter(Given):
     until: Moment | None = None
     area: Word | None = Field(None, description="Of the runs that they tell of.")
     runbook: Word | None = Field(None, description="Of the runs that they tell of.")
-    state: list[Standing] = Field(default_factory=list[str], max_length=len(STANDINGS))
+    state: list[Standing] = Field(default_factory=list[str], max_length=len(RUN_STATUSES))
     text: Word | None = Field(None, description="Words that all occur in these runs.")
     before: int | None = Field(None, ge=1, le=9_007_199_254_740_991)
     limit: int = Field(50, ge=1, le=500)
@@ -144,7 +144,7 @@ class LogFilter(Given):
         if self.area or self.runbook or self.state or self.text:
             of_runs = search.RunFilter(
                 area=self.area,
-                words=" ".join(self.runbook.lower().split()) if self.runbook else None,
+                runbook=" ".join(self.runbook.lower().split()) if self.runbook else None,
                 states=frozenset(self.state),
                 text=tuple(search_words.parse_search(self.text or "")),
             )
@@ -154,14 +154,14 @@ class LogFilter(Given):
             kind=self.kind or "",
             since=micros(self.since),
             until=micros(self.until),
-            runs=of_runs,
+            run_filter=of_runs,
             before=self.before,
         )
 
 
 @router.get("/me", operation_id="whoAmI", summary="Say whose token this is", tags=["token"])
 def me(caller: Reading) -> Me:
-    areas = caller.policy.household.areas.values()
+    areas = caller.policy.organisation.areas.values()
     return Me(
         person=caller.id,
         name=caller.person.name,
@@ -170,7 +170,7 @@ def me(caller: Reading) -> Me:
         token=caller.token.prefix,
         token_name=caller.token.name,
         scopes=caller.token.scopes,
-        expires_at=schemas.at(caller.token.expires),
+        expires_at=schemas.to_datetime(caller.token.expires_at),
     )
 
 
@@ -185,8 +185,10 @@ def log(
     request: Request, parts: Here, caller: Reading, wanted: Annotated[LogFilter, Query()]
 ) -> EntryPage:
     with parts.database.reading(caller.sight) as tx:
-        found = query.find_newest_entries(tx, wanted.wanted, most=wanted.limit + 1)
-        unheard_of = {} if found else describe_unknown_log_names(tx, wanted.wanted, caller.policy)
+        found = query.find_newest_entries(tx, wanted.wanted, limit=wanted.limit + 1)
+        unknown_filters = (
+            {} if found else describe_unknown_log_names(tx, wanted.wanted, caller.policy)
+        )
         head = change_log.get_head(tx)
     shown = found[: wanted.limit]
     return EntryPage(
@@ -194,19 +196,21 @@ def log(
         head_seq=head[0],
         head_hash=head[1],
         next=_older(request, wanted, shown) if len(found) > len(shown) else None,
-        unheard_of=unheard_of,
+        unknown_filters=unknown_filters,
     )
 
 
 @router.post(
     "/log/verify", operation_id="verifyLog", summary="Recompute the whole chain", tags=["log"]
 )
-def verify(parts: Here, caller: Reading) -> VerdictShape:
+def verify(parts: Here, caller: Reading) -> VerificationShape:
     """One is verified at a time, be it here or on the page. Takes the right to view every run."""
     with parts.database.reading(caller.sight) as tx:
         view_conditions.require_everything(tx, "Verifying the whole change log")
     seen = verification.verify_log_once(parts.database)
-    return VerdictShape(entries=seen.entries, head=seen.head, broken=seen.broken, why=seen.why)
+    return VerificationShape(
+        entries=seen.entries, head=seen.head, broken=seen.broken, why=seen.why
+    )
 
 
 def _older(request: Request, wanted: LogFilter, shown: Sequence[Entry]) -> str:

@@ -10,7 +10,13 @@ from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
 from bot.api.schemas_in import Given
-from bot.workflow.compare import Line, Section, Side, compare_runs, find_pair
+from bot.workflow.compare import (
+    ComparedLine,
+    ComparedRun,
+    ComparedSection,
+    compare_runs,
+    find_runs_to_compare,
+)
 
 router = APIRouter(tags=["runs"])
 
@@ -29,7 +35,7 @@ class LineShape(schemas.Shape):
     folded: int
 
     @classmethod
-    def of(cls, line: Line) -> "LineShape":
+    def of(cls, line: ComparedLine) -> "LineShape":
         return cls.model_validate(vars(line))
 
 
@@ -41,9 +47,9 @@ class SectionShape(schemas.Shape):
     lines: Sequence[LineShape]
 
     @classmethod
-    def of(cls, section: Section) -> "SectionShape":
+    def of(cls, section: ComparedSection) -> "SectionShape":
         lines = [LineShape.of(line) for line in section.lines]
-        return cls(title=section.title, differing=section.differing, lines=lines)
+        return cls(title=section.title, differing=section.differing_lines, lines=lines)
 
 
 class Compared(schemas.Shape):
@@ -69,11 +75,11 @@ class Both(Given):
 def compare(parts: Here, caller: Reading, wanted: Annotated[Both, Query()]) -> Compared:
     """What hosts answered is compared, too. What is alike, far from any difference, is folded."""
     with parts.database.reading(caller.sight) as tx:
-        left, right = find_pair(tx, wanted.b, wanted.a, name=str)
+        left, right = find_runs_to_compare(tx, wanted.b, wanted.a, name_person=str)
     sections = [SectionShape.of(one) for one in compare_runs(left, right)] if left else []
 
-    def told(side: Side) -> schemas.RunShape:
-        return schemas.RunShape.of(side.run, side.votes, parts.base_url)
+    def told(side: ComparedRun) -> schemas.RunShape:
+        return schemas.RunShape.of(side.run, side.decisions, parts.base_url)
 
     return Compared(
         left=told(left) if left else None,

@@ -10,7 +10,7 @@ from bot.api.rate_limit import Pace
 from bot.db.database import Database
 from bot.model.check_result import CheckResult
 from bot.service import Workflow
-from bot.workflow.context import Policies
+from bot.workflow.context import PolicySource
 from bot.workflow.form_options import FormOptions
 
 
@@ -24,7 +24,7 @@ class ApiParts:
 
     workflow: Workflow
     database: Database
-    policies: Policies
+    policies: PolicySource
     base_url: str
     pace: Pace = field(default_factory=Pace)
     findings: Callable[[], Sequence[CheckResult]] = tuple

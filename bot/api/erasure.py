@@ -28,7 +28,9 @@ class AnswerShape(schemas.Shape):
 
     @classmethod
     def of(cls, one: StoredOutput) -> "AnswerShape":
-        return cls(run=one.run, step=one.n, entry=one.entry, characters=len(one.text))
+        return cls(
+            run=one.run_id, step=one.step_number, entry=one.entry_seq, characters=len(one.text)
+        )
 
 
 class WishShape(schemas.Shape):
@@ -43,7 +45,9 @@ class WishShape(schemas.Shape):
         if entry is None:
             return None
         return cls(
-            person=entry.person, at=schemas.at(entry.at), why=str(entry.facts.get("why", ""))
+            person=entry.person,
+            at=schemas.to_datetime(entry.at),
+            why=str(entry.facts.get("why", "")),
         )
 
 
@@ -74,7 +78,9 @@ def show(parts: Here, caller: Reading, number: Number) -> ErasureShape:
 def ask(parts: Here, caller: Asking, number: Number, given: Because) -> ErasureShape:
     """Nothing is erased before an owner of the area, another person, confirms it on the page."""
     login = caller.token.prefix
-    parts.workflow.erasing.ask(number, person=caller.id, why=given.reason, door="api", login=login)
+    parts.workflow.erasing.request_erasure(
+        number, person=caller.id, reason=given.reason, source="api", login=login
+    )
     return _told(parts, caller, number)
 
 
@@ -82,8 +88,8 @@ def _told(parts: ApiParts, caller: Caller, number: int) -> ErasureShape:
     with parts.database.reading(caller.sight) as tx:
         found = erasure.preview_erasure(tx, runs.get_run(tx, number))
     return ErasureShape(
-        answers=[AnswerShape.of(one) for one in found.answers],
-        asked=WishShape.of(found.asked),
+        answers=[AnswerShape.of(one) for one in found.outputs],
+        asked=WishShape.of(found.request),
         declined=WishShape.of(found.declined),
         page=f"{parts.base_url}/runs/{number}/erase",
     )

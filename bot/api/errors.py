@@ -12,19 +12,19 @@ from starlette.exceptions import HTTPException
 
 from bot import observability
 from bot.api.auth import NotForThat, NoToken, TooFast
-from bot.audit.verification import AlreadyVerifying
+from bot.audit.verification import VerificationInProgress
 from bot.db.database import StoreUnavailable
-from bot.db.runs import NoSuchRun, Overtaken
+from bot.db.runs import ConcurrentUpdateError, NoSuchRun
 from bot.db.schedules import NoSuchSchedule
 from bot.db.view_conditions import NotEverything
 from bot.model import request_form
-from bot.model.request_form import InvalidValues, NotUnderstood
-from bot.model.run import IllegalMove
+from bot.model.request_form import InvalidValuesError, RequestSyntaxError
+from bot.model.run import IllegalTransitionError
 from bot.model.schedule import ScheduleError
 from bot.model.text import capitalise_sentence
-from bot.policy import NoPolicy
+from bot.policy import NoPolicyError
 from bot.workflow.approvals import NotAllowed, StepUpRequired, TooLate
-from bot.workflow.requests import InvalidRequest, TooManyRequests
+from bot.workflow.requests import InvalidRequestError, TooManyRequestsError
 
 log = logging.getLogger(__name__)
 
@@ -88,22 +88,22 @@ _KINDS: Sequence[tuple[type[Exception], int, str]] = (
     (NoToken, 401, "no-token"),
     (NotForThat, 403, "other-scope"),
     (TooFast, 429, "too-fast"),
-    (TooManyRequests, 429, "too-much"),
+    (TooManyRequestsError, 429, "too-much"),
     (StillAtIt, 409, "same-key-at-work"),
     (UsedForSomethingElse, 422, "same-key-other-request"),
     (StepUpRequired, 403, "second-factor"),
     (NotAllowed, 403, "not-yours"),
     (NotEverything, 403, "not-yours"),
-    (AlreadyVerifying, 409, "at-it-already"),
+    (VerificationInProgress, 409, "at-it-already"),
     (TooLate, 409, "too-late"),
-    (Overtaken, 409, "overtaken"),
-    (IllegalMove, 409, "too-late"),
+    (ConcurrentUpdateError, 409, "overtaken"),
+    (IllegalTransitionError, 409, "too-late"),
     (NoSuchRun, 404, "no-such-run"),
     (NoSuchSchedule, 404, "no-such-schedule"),
-    (NotUnderstood, 422, "not-understood"),
+    (RequestSyntaxError, 422, "not-understood"),
     (ScheduleError, 422, "not-understood"),
-    (InvalidRequest, 422, "unfit"),
-    (NoPolicy, 503, "no-policy"),
+    (InvalidRequestError, 422, "unfit"),
+    (NoPolicyError, 503, "no-policy"),
     (StoreUnavailable, 503, "no-database"),
 )
 
@@ -147,7 +147,7 @@ def answer(request: Request, error: Exception) -> JSONResponse | None:
         status,
         kind,
         _words(request, error),
-        problems=error.problems if isinstance(error, InvalidValues) else None,
+        problems=error.problems if isinstance(error, InvalidValuesError) else None,
         headers=_headers(error),
     )
 
@@ -165,7 +165,7 @@ def install(app: FastAPI) -> None:
 
 def _words(request: Request, error: Exception) -> str:
     """Return the message, unless it is for those who run Keyturn only."""
-    if isinstance(error, NoPolicy):
+    if isinstance(error, NoPolicyError):
         log.error("there is no valid policy: %s", error)
         return (
             "The policy files cannot be used as they are, so nobody may do anything. "
@@ -191,9 +191,9 @@ def _headers(error: Exception) -> dict[str, str]:
             return {"WWW-Authenticate": said}
         case TooFast():
             return {"Retry-After": str(error.seconds)}
-        case TooManyRequests():
+        case TooManyRequestsError():
             return {"Retry-After": "60"}
-        case StoreUnavailable() | NoPolicy():
+        case StoreUnavailable() | NoPolicyError():
             return {"Retry-After": "5"}
         case _:
             return {}

@@ -72,14 +72,16 @@ def choices(parts: Here, caller: Reading, name: str, wanted: Annotated[Which, Qu
     chosen = (each.partition("=") for each in wanted.given)
     given = {field: value for field, equals, value in chosen if equals}
     if parts.offering is not None:
-        parts.offering.look(known, host=name, person=caller.id, door="api", given=given)
+        parts.offering.read_options(
+            known, host=name, person=caller.id, source="api", form_values=given
+        )
     fields = [
         ChoiceShape(
             field=blank.name,
             values=blank.choices
             or (
-                parts.offering.values(
-                    known, blank, host=name, person=caller.id, door="api", given=given
+                parts.offering.list_options(
+                    known, blank, host=name, person=caller.id, source="api", form_values=given
                 )
                 if parts.offering
                 else ()
@@ -100,5 +102,5 @@ def choices(parts: Here, caller: Reading, name: str, wanted: Annotated[Which, Qu
 def moments(parts: Here, caller: Reading, wanted: Annotated[Cron, Query()]) -> Moments:
     found = parse_cron(wanted.cron, wanted.zone)
     with parts.database.reading(caller.sight) as tx:
-        coming = found.next(tx.now, count=wanted.count)
-    return Moments(in_words=found.words, next=[schemas.at(due) for due in coming])
+        coming = found.list_due_times(tx.now, count=wanted.count)
+    return Moments(in_words=found.description, next=[schemas.to_datetime(due) for due in coming])

@@ -12,7 +12,7 @@ from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
 from bot.api.schemas_in import Given, Word
-from bot.hosts.status import HostKeyKind, HostStatus, Reachability, list_host_status
+from bot.hosts.status import HostKeyKind, HostStatus, Reachability, list_host_statuses
 from bot.model.run import Run
 from connectors.errors import UnknownHostError
 from connectors.inventory import Host
@@ -28,16 +28,16 @@ class LoginShape(schemas.Shape):
     by: str
 
 
-class WaitingShape(schemas.Shape):
+class QueuedRunShape(schemas.Shape):
     """A run that waits for its turn on a host."""
 
     run: int
     title: str
-    asked_by: str
+    requested_by: str
 
     @classmethod
-    def of(cls, run: Run) -> "WaitingShape":
-        return cls(run=run.id, title=run.title, asked_by=run.asked_by)
+    def of(cls, run: Run) -> "QueuedRunShape":
+        return cls(run=run.id, title=run.title, requested_by=run.requested_by)
 
 
 class HostShape(schemas.Shape):
@@ -57,13 +57,13 @@ class HostShape(schemas.Shape):
     fingerprint: str
     key: HostKeyKind
     logins: Sequence[LoginShape]
-    reach: Reachability = Field(description="How it was met last, by a run or a check.")
-    met_at: datetime | None
+    reachability: Reachability = Field(description="How it was met last, by a run or a check.")
+    tried_at: datetime | None
     answered_at: datetime | None
-    trouble: str = Field(description="What stood in the way then, in words.")
+    error: str = Field(description="What stood in the way then, in words.")
     frozen: str = Field(description="Why changes wait there now; empty if they do not.")
     locked_by: schemas.LockShape | None
-    waiting: Sequence[WaitingShape]
+    waiting: Sequence[QueuedRunShape]
 
     @classmethod
     def of(cls, one: HostStatus) -> "HostShape":
@@ -79,15 +79,18 @@ class HostShape(schemas.Shape):
             zone=host.zone,
             changes=host.changes,
             fingerprint=host.fingerprint,
-            key=one.pin,
-            logins=[LoginShape(**vars(login)) for login in one.logins],
-            reach=one.reach,
-            met_at=schemas.moment(contact and contact.met),
-            answered_at=schemas.moment(contact and contact.answered),
-            trouble=contact.trouble if contact else "",
-            frozen=one.frozen,
+            key=one.host_key_kind,
+            logins=[
+                LoginShape(user=login.user, purpose=login.purpose, by=login.authentication)
+                for login in one.logins
+            ],
+            reachability=one.reachability,
+            tried_at=schemas.to_optional_datetime(contact and contact.tried_at),
+            answered_at=schemas.to_optional_datetime(contact and contact.answered_at),
+            error=contact.error if contact else "",
+            frozen=one.freeze,
             locked_by=schemas.LockShape.of(one.lock),
-            waiting=[WaitingShape.of(run) for run in one.line],
+            waiting=[QueuedRunShape.of(run) for run in one.queue],
         )
 
 
@@ -95,24 +98,24 @@ class HostList(schemas.Shape):
     hosts: Sequence[HostShape]
 
 
-class HeldShape(schemas.Shape):
-    """A host that a change holds. asked_by: whose run that is. waiting: the next first."""
+class HeldLockShape(schemas.Shape):
+    """A host that a change holds. requested_by: whose run that is. waiting: the next first."""
 
     host: str
     run: int
-    asked_by: str
+    requested_by: str
     since: datetime
-    waiting: Sequence[WaitingShape]
+    waiting: Sequence[QueuedRunShape]
 
 
 class LockList(schemas.Shape):
-    locks: Sequence[HeldShape]
+    locks: Sequence[HeldLockShape]
 
 
 class HostFilter(Given):
     tag: Word | None = None
     area: Word | None = None
-    reach: Reachability | None = None
+    reachability: Reachability | None = None
 
 
 @router.get("/hosts", operation_id="listHosts", summary="List hosts, by name")
@@ -124,8 +127,8 @@ def hosts(parts: Here, caller: Reading, wanted: Annotated[HostFilter, Query()]) 
     with parts.database.reading(caller.sight) as tx:
         found = [
             one
-            for one in list_host_status(tx, caller.policy, fits)
-            if wanted.reach in {None, one.reach}
+            for one in list_host_statuses(tx, caller.policy, fits)
+            if wanted.reachability in {None, one.reachability}
         ]
     return HostList(hosts=[HostShape.of(one) for one in sorted(found, key=_name)])
 
@@ -138,22 +141,22 @@ def host(parts: Here, caller: Reading, name: str) -> HostShape:
         raise HTTPException(404, str(unknown)[:300]) from None
     with parts.database.reading(caller.sight) as tx:
         return HostShape.of(
-            next(list_host_status(tx, caller.policy, lambda one: one.name == known.name))
+            next(list_host_statuses(tx, caller.policy, lambda one: one.name == known.name))
         )
 
 
 @router.get("/locks", operation_id="listLocks", summary="List hosts that a change holds")
 def locks(parts: Here, caller: Reading) -> LockList:
     with parts.database.reading(caller.sight) as tx:
-        found = list(list_host_status(tx, caller.policy))
+        found = list(list_host_statuses(tx, caller.policy))
     return LockList(
         locks=[
-            HeldShape(
+            HeldLockShape(
                 host=one.host.name,
                 run=one.lock.run,
-                asked_by=one.holder.asked_by if one.holder else "",
-                since=schemas.at(one.lock.since),
-                waiting=[WaitingShape.of(run) for run in one.line],
+                requested_by=one.holder.requested_by if one.holder else "",
+                since=schemas.to_datetime(one.lock.since),
+                waiting=[QueuedRunShape.of(run) for run in one.queue],
             )
             for one in sorted(found, key=_name)
             if one.lock

@@ -119,7 +119,7 @@ def _again(database: Database, earlier: EarlierRequest, mine: str) -> Response:
 def _done(database: Database, number: int) -> Response:
     """Lead to what a request did that was cut off before it was answered."""
     with database.reading() as tx:
-        [entry] = change_log.list_entries_after(tx, number - 1, most=1)
+        [entry] = change_log.list_entries_after(tx, number - 1, limit=1)
     if entry.run is None:
         raise StillAtIt(
             "the request with this Idempotency-Key was cut off before it was answered; what it "

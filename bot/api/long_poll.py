@@ -19,7 +19,7 @@ from bot.api.idempotency import Once
 from bot.api.schemas import Shape
 from bot.db import runs
 from bot.db.database import StoreUnavailable
-from bot.model.run import ENDED, State
+from bot.model.run import ENDED_STATES, State
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ LONGEST = 30
 _MOST, _LOOKERS = 200, 4
 # How often one looks, for what another process did; sooner at first, where workers are elsewhere.
 _LOOK_SECONDS, _FIRST_LOOK_SECONDS = 0.5, 0.03
-_WITH_PEOPLE = frozenset({State.WAITING, State.OFFERED, State.UNKNOWN})
+_WITH_PEOPLE = frozenset({State.PENDING, State.COUNTER_PROPOSED, State.UNKNOWN})
 _SAID = (
     "Answer when the run is over, or waits for people, or after so many seconds; sooner where "
     "many wait already. The same request by its Idempotency-Key is not waited for again."
@@ -39,7 +39,7 @@ Wait = Annotated[float, Query(ge=0, le=LONGEST, description=_SAID)]
 
 def rests(state: State) -> bool:
     """Say whether a run in this state goes no further by itself."""
-    return state in ENDED or state in _WITH_PEOPLE
+    return state in ENDED_STATES or state in _WITH_PEOPLE
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ class Unreviewed(schemas.Shape):
     run: int
     who: str
     reason: str
-    broken_at: datetime | None
+    activated_at: datetime | None
 
     @classmethod
     def of(cls, one: BreakGlass) -> "Unreviewed":
-        at = schemas.moment(one.broken)
-        return cls(run=one.run, who=one.person, reason=one.reason, broken_at=at)
+        at = schemas.to_optional_datetime(one.activated_at)
+        return cls(run=one.run, who=one.person, reason=one.reason, activated_at=at)
 
 
 class Awaited(schemas.Shape):
@@ -56,8 +56,8 @@ class DelegationShape(schemas.Shape):
             of=one.delegator,
             by=one.delegate,
             area=one.area,
-            since=schemas.at(one.made),
-            until=schemas.at(one.ends),
+            since=schemas.to_datetime(one.created_at),
+            until=schemas.to_datetime(one.ends_at),
             reason=one.reason,
         )
 
@@ -71,7 +71,7 @@ class GrantShape(schemas.Shape):
     runbook: str
     hosts: str
     values: Mapping[str, str]
-    an_hour: int
+    per_hour: int
     left: int
     since: datetime
     until: datetime
@@ -81,15 +81,15 @@ class GrantShape(schemas.Shape):
     def drawn(cls, one: Grant, left: int) -> "GrantShape":
         return cls(
             id=one.id,
-            by=one.giver,
+            by=one.granted_by,
             to=one.person,
-            runbook=one.words,
+            runbook=one.runbook,
             hosts=one.hosts,
             values=one.values,
-            an_hour=one.an_hour,
+            per_hour=one.per_hour,
             left=left,
-            since=schemas.at(one.made),
-            until=schemas.at(one.ends),
+            since=schemas.to_datetime(one.created_at),
+            until=schemas.to_datetime(one.ends_at),
             reason=one.reason,
         )
 
@@ -104,7 +104,7 @@ class Mandates(schemas.Shape):
 @router.get("/waiting", operation_id="waitingForMe", summary="List what waits for you")
 def waiting(parts: Here, caller: Reading) -> Awaited:
     with parts.database.reading(caller.sight) as tx:
-        found = pending.list_pending_for(tx, caller.policy, caller.id)
+        found = pending.list_runs_awaiting_person(tx, caller.policy, caller.id)
         votes = runs.list_votes_on(tx, [run.id for run in found])
         panes = break_glass.list_unreviewed(tx)
     return Awaited(

@@ -17,12 +17,12 @@ from bot.api.deps import ApiParts
 from bot.audit import change_log
 from bot.db import stats
 from bot.db.database import StoreUnavailable
-from bot.model.run import ENDED, State
-from bot.policy import NoPolicy
+from bot.model.run import ENDED_STATES, State
+from bot.policy import NoPolicyError
 from bot.webhooks import webhook_queue
 
 _VOTES = {"approved": "yes", "denied": "no", "approval refused": "refused"}
-_ENDINGS = {state.value for state in ENDED}
+_ENDINGS = {state.value for state in ENDED_STATES}
 _KINDS = (*_ENDINGS, "approved", "approval refused")
 _WAITS = (10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400)
 _TAKES = (0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 14400)
@@ -114,14 +114,14 @@ class Metrics:
 
     def _note(self, one: stats.CountedEntry) -> None:
         if one.kind in _VOTES:
-            self._votes.labels(_VOTES[one.kind], one.words).inc()
+            self._votes.labels(_VOTES[one.kind], one.runbook).inc()
         if one.kind not in _ENDINGS or one.part:
             return
-        self._runs.labels(one.kind, one.words).inc()
+        self._runs.labels(one.kind, one.runbook).inc()
         if one.waited is not None:
-            self._waits.labels(one.words).observe(one.waited)
+            self._waits.labels(one.runbook).observe(one.waited)
         if one.took is not None:
-            self._takes.labels(one.words).observe(one.took)
+            self._takes.labels(one.runbook).observe(one.took)
 
 
 class _Health(Collector):
@@ -152,8 +152,8 @@ class _Health(Collector):
 
     def _policy_broken(self) -> bool:
         try:
-            self._parts.policies.current()
-        except (NoPolicy, StoreUnavailable):
+            self._parts.policies.get_policy()
+        except (NoPolicyError, StoreUnavailable):
             return True
         return False
 
@@ -259,7 +259,7 @@ def endpoint(parts: ApiParts, gauges: Gauges) -> Callable[[Request], Response]:
         try:
             recognised(request, parts).must_be_for("metrics")
             told = metrics.told()
-        except (NoPolicy, StoreUnavailable):
+        except (NoPolicyError, StoreUnavailable):
             # The token cannot be looked up now, which /readyz tells everybody too.
             told = metrics.health()
         except (NoToken, NotForThat, TooFast) as no:

@@ -10,9 +10,9 @@ from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
 from bot.api.schemas_in import Given, Word
-from bot.policy.summary.current import summarise_now
-from bot.policy.summary.model import AreaSummary, Chapter, Clause, FreezeSummary
-from bot.workflow.requests import InvalidRequest
+from bot.policy.summary.current import summarise_current_policy
+from bot.policy.summary.model import AreaSummary, Clause, FreezeSummary, PeopleSummary
+from bot.workflow.requests import InvalidRequestError
 
 router = APIRouter(tags=["policy"])
 
@@ -30,8 +30,8 @@ class ClauseShape(schemas.Shape):
     def of(cls, one: Clause) -> "ClauseShape":
         return cls(
             sentence=one.sentence,
-            approvals=one.approvals,
-            who=one.who,
+            approvals=one.required_approvals,
+            who=one.approver_names,
             rules=dict(one.rules),
             notes=one.notes,
         )
@@ -53,7 +53,7 @@ class ChapterShape(schemas.Shape):
     views: Sequence[ClauseShape]
 
     @classmethod
-    def of(cls, one: Chapter) -> "ChapterShape":
+    def of(cls, one: PeopleSummary) -> "ChapterShape":
         def drawn(clauses: Sequence[Clause]) -> list[ClauseShape]:
             return [ClauseShape.of(clause) for clause in clauses]
 
@@ -95,9 +95,9 @@ class FreezeShape(schemas.Shape):
     def of(cls, one: FreezeSummary) -> "FreezeShape":
         return cls(
             name=one.name,
-            holds=one.holds,
-            begins_at=one.begins,
-            ends_at=one.ends,
+            holds=one.is_active,
+            begins_at=one.begins_at,
+            ends_at=one.ends_at,
             sentence=one.sentence,
         )
 
@@ -119,15 +119,15 @@ class Whose(Given):
 @router.get("/policy", operation_id="getPolicy", summary="Tell the policy in plain words")
 def policy(parts: Here, caller: Reading, wanted: Annotated[Whose, Query()]) -> CharterShape:
     person = wanted.person or ""
-    if person and caller.policy.person(person) is None:
-        raise InvalidRequest(f"{person} is not among the people of the policy")
+    if person and caller.policy.find_person(person) is None:
+        raise InvalidRequestError(f"{person} is not among the people of the policy")
     with parts.database.reading(caller.sight) as tx:
         now = tx.now
-    found = summarise_now(caller.policy, now, person=person)
+    found = summarise_current_policy(caller.policy, now, person=person)
     return CharterShape(
         version=found.version,
         chapters=[ChapterShape.of(one) for one in found.chapters],
-        areas=[AreaShape.of(one) for one in found.domains],
+        areas=[AreaShape.of(one) for one in found.areas],
         freezes=[FreezeShape.of(one) for one in found.freezes],
-        no_undo=found.lasting,
+        no_undo=found.irreversible_changes,
     )

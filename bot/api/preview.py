@@ -11,9 +11,9 @@ from bot.api.auth import Caller, Reading
 from bot.api.deps import ApiParts, Here
 from bot.api.schemas_in import Given, Text, Word
 from bot.model import request_form
-from bot.policy.explain import AreaAnswer, Preview, PreviewQuestion, parse_question
-from bot.workflow.preview import preview_evident, preview_request
-from bot.workflow.requests import InvalidRequest
+from bot.policy.explain import AreaEvaluation, Preview, PreviewQuestion, parse_preview_question
+from bot.workflow.preview import preview_request, preview_without_database
+from bot.workflow.requests import InvalidRequestError
 from connectors.errors import UnknownHostError
 from runbooks import AnyRunbook
 
@@ -34,18 +34,18 @@ class AnswerShape(schemas.Shape):
     views: bool = Field(description="Whether runs of others like this are shown to the person.")
 
     @classmethod
-    def of(cls, answer: AreaAnswer) -> "AnswerShape":
-        seen = answer.prospect
+    def of(cls, answer: AreaEvaluation) -> "AnswerShape":
+        seen = answer.evaluation
         return cls(
             area=answer.area,
             hosts=answer.hosts,
             allowed=seen.allowed,
-            approvals=seen.approvals,
-            whose=seen.whose,
+            approvals=seen.required_approvals,
+            whose=seen.approvals_from,
             approvers=seen.approvers,
-            says=seen.says,
-            frozen=answer.frozen,
-            views=seen.views,
+            says=seen.policy_notes,
+            frozen=answer.freeze,
+            views=seen.can_view,
         )
 
 
@@ -65,9 +65,11 @@ class OutlookShape(schemas.Shape):
             person=seen.person,
             runbook=seen.runbook,
             allowed=seen.allowed,
-            usual_wait_seconds=None if seen.wait is None else round(seen.wait / 1_000_000),
-            sentences=seen.sentences(who=who),
-            answers=[AnswerShape.of(answer) for answer in seen.answers],
+            usual_wait_seconds=None
+            if seen.usual_wait is None
+            else round(seen.usual_wait / 1_000_000),
+            sentences=seen.describe(subject=who),
+            answers=[AnswerShape.of(answer) for answer in seen.areas],
         )
 
 
@@ -80,11 +82,11 @@ class MayI(Given):
 
 @router.get("/outlook", operation_id="mayI", summary="Say whether somebody may have it done")
 def may_i(parts: Here, caller: Reading, asked: Annotated[MayI, Query()]) -> OutlookShape:
-    meant = parse_question(caller.policy, request_form.split_words(asked.words))
+    meant = parse_preview_question(caller.policy, request_form.split_words(asked.words))
     person = asked.person or caller.id
-    known = caller.policy.person(person)
+    known = caller.policy.find_person(person)
     if known is None:
-        raise InvalidRequest(f"{person} is not among the people of the policy")
+        raise InvalidRequestError(f"{person} is not among the people of the policy")
     mine = person == caller.id
     return _seen(parts, caller, meant, person=person, who="You" if mine else known.name)
 
@@ -97,15 +99,17 @@ def foreseen(
         for host in hosts:
             caller.policy.inventory[host]
     except UnknownHostError as unknown:
-        raise InvalidRequest(str(unknown)) from None
+        raise InvalidRequestError(str(unknown)) from None
     return _seen(parts, caller, PreviewQuestion(runbook, hosts), person=caller.id, who="You")
 
 
 def _seen(
     parts: ApiParts, caller: Caller, meant: PreviewQuestion, *, person: str, who: str
 ) -> OutlookShape:
-    seen = preview_evident(caller.policy, meant, person=person, door="api", now=caller.came)
+    seen = preview_without_database(
+        caller.policy, meant, person=person, source="api", now=caller.came
+    )
     if seen is None:
         with parts.database.reading(caller.sight) as tx:
-            seen = preview_request(tx, caller.policy, meant, person=person, door="api")
+            seen = preview_request(tx, caller.policy, meant, person=person, source="api")
     return OutlookShape.of(seen, who=who)

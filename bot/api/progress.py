@@ -8,26 +8,26 @@ from fastapi import APIRouter, Query
 
 from bot.api.auth import Reading
 from bot.api.deps import Here
-from bot.api.schemas import Shape, at
+from bot.api.schemas import Shape, to_datetime
 from bot.api.schemas_in import Number
 from bot.audit import run_proof
 from bot.db import run_progress, runs
 from bot.db.database import Transaction
 from bot.db.live_output import LiveOutput
 from bot.db.run_progress import RunProgress
-from bot.model.run import ATTENTION, State, StepState
+from bot.model.run import NEEDS_ATTENTION, State, StepState
 
 router = APIRouter(prefix="/runs/{number}", tags=["runs"])
 
-_GOOD = frozenset({State.SUCCEEDED, State.UNCHANGED})
-_TO_COME = frozenset({State.OFFERED, State.WAITING})
-_UNDER_WAY = frozenset({State.ASKED, State.READY, State.STARTING, State.RUNNING})
+_GOOD = frozenset({State.SUCCEEDED, State.NO_CHANGES})
+_TO_COME = frozenset({State.COUNTER_PROPOSED, State.PENDING})
+_UNDER_WAY = frozenset({State.PLANNING, State.QUEUED, State.STARTING, State.RUNNING})
 _SAID_AGAIN = 6_000_000
 
 Position = Annotated[int, Query(ge=0, le=2**62)]
 
 
-class HeardShape(Shape):
+class LiveOutputShape(Shape):
     """What a host says while a step runs there. newest: lines; total: how many there were."""
 
     run: int
@@ -37,7 +37,7 @@ class HeardShape(Shape):
     newest: list[str]
 
     @classmethod
-    def of(cls, heard: LiveOutput) -> "HeardShape":
+    def of(cls, heard: LiveOutput) -> "LiveOutputShape":
         return cls(
             run=heard.run,
             host=heard.host,
@@ -51,24 +51,25 @@ class ProgressShape(Shape):
     """Counted in hosts where there are several, else in steps.
 
     position: what to ask with as `after` the next time, for only what was said since; a little
-    may come again. heard: what hosts say just now; when a step is over its output is in the plan.
-    unwell: whether what was looked at needs attention. needing_attention: of those done, hosts
-    of which that is so.
+    may come again. live_output: what hosts say just now; when a step is over its output is in the
+    plan.
+    needs_attention: whether what was looked at needs attention. needing_attention: of those done,
+    hosts of which that is so.
     """
 
     run: int
     state: State
-    unwell: bool
-    over: bool
+    needs_attention: bool
+    ended: bool
     counted_in: str
     total: int
     done: int
     needing_attention: int
     failed: int
-    under_way: int
-    to_come: int
+    running: int
+    upcoming: int
     as_of: datetime
-    heard: list[HeardShape]
+    live_output: list[LiveOutputShape]
     position: int
 
 
@@ -92,17 +93,17 @@ def progress(parts: Here, caller: Reading, number: Number, after: Position = 0) 
     return ProgressShape(
         run=number,
         state=glance.whole.state,
-        unwell=glance.whole.unwell,
-        over=glance.whole.over,
+        needs_attention=glance.whole.needs_attention,
+        ended=glance.whole.is_ended,
         counted_in=counted_in,
         total=total,
         done=done,
-        needing_attention=sum(part.standing == ATTENTION for part in glance.parts),
+        needing_attention=sum(part.status == NEEDS_ATTENTION for part in glance.parts),
         failed=failed,
-        under_way=moving,
-        to_come=total - done - failed - moving,
-        as_of=at(glance.now),
-        heard=[HeardShape.of(one) for one in glance.heard if one.at > after],
+        running=moving,
+        upcoming=total - done - failed - moving,
+        as_of=to_datetime(glance.now),
+        live_output=[LiveOutputShape.of(one) for one in glance.heard if one.at > after],
         position=max(glance.now - _SAID_AGAIN, 0),
     )
 
@@ -115,11 +116,11 @@ def verify(parts: Here, caller: Reading, number: Number) -> ProofShape:
         found = run_proof.verify_run(tx, number)
     return ProofShape(
         entries=found.entries,
-        first=found.first,
-        last=found.last,
+        first=found.first_entry,
+        last=found.last_entry,
         keys=list(found.keys),
-        outputs=found.outputs,
-        erased=found.erased,
+        outputs=found.valid_outputs,
+        erased=found.erased_outputs,
         faults=list(found.faults),
     )
 
@@ -136,7 +137,7 @@ def _counted(tx: Transaction, glance: RunProgress) -> tuple[str, int, int, int, 
 
 
 def _steps(tx: Transaction, number: int) -> tuple[str, int, int, int, int]:
-    proposal = runs.get_run(tx, number).proposal
+    proposal = runs.get_run(tx, number).plan
     states = [record.state for record in runs.list_steps(tx, number)]
     done = sum(state is StepState.SUCCEEDED for state in states)
     moving = sum(state is StepState.INTENT for state in states)

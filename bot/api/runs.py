@@ -31,9 +31,9 @@ from bot.api.schemas_in import (
     micros,
 )
 from bot.audit import change_log
-from bot.audit.change_log import Draft
+from bot.audit.change_log import EntryDraft
 from bot.db import runs, search, search_words
-from bot.model.run import STANDINGS, Run
+from bot.model.run import RUN_STATUSES, Run
 from bot.workflow import resubmit
 from bot.workflow.unknown_filters import describe_unknown_names
 from runbooks import AnyRunbook
@@ -50,7 +50,7 @@ class RunFilter(Given):
     host: Word | None = None
     person: Word | None = None
     runbook: Word | None = None
-    state: list[Standing] = Field(default_factory=list[str], max_length=len(STANDINGS))
+    state: list[Standing] = Field(default_factory=list[str], max_length=len(RUN_STATUSES))
     since: Moment | None = None
     until: Moment | None = None
     area: Word | None = None
@@ -63,7 +63,7 @@ class RunFilter(Given):
         return search.RunFilter(
             host=self.host and self.host.lower(),
             person=self.person and self.person.lower(),
-            words=self.runbook and " ".join(self.runbook.lower().split()),
+            runbook=self.runbook and " ".join(self.runbook.lower().split()),
             states=frozenset(self.state),
             since=micros(self.since),
             until=micros(self.until),
@@ -76,13 +76,13 @@ class RunFilter(Given):
 class RunPage(schemas.Shape):
     """runs: the newest first. next: the address of the page after, null on the last.
 
-    unheard_of: by filter, what is said of a name that neither the policy nor any run has. Where
-    there are runs it is empty.
+    unknown_filters: by filter, what is said of a name that neither the policy nor any run has.
+    Where there are runs it is empty.
     """
 
     runs: list[schemas.RunShape]
     next: str | None
-    unheard_of: dict[str, str]
+    unknown_filters: dict[str, str]
 
 
 class Asked(schemas.Shape):
@@ -104,20 +104,20 @@ def listing(
         page = search.search_runs(tx, wanted.filter, most=wanted.limit)
         votes = runs.list_votes_on(tx, [run.id for run in page.runs])
         found = page.runs or page.older
-        unheard_of = {} if found else describe_unknown_names(tx, wanted.filter, caller.policy)
+        unknown_filters = {} if found else describe_unknown_names(tx, wanted.filter, caller.policy)
     return RunPage(
         runs=[
             schemas.RunShape.of(run, votes.get(run.id, ()), parts.base_url) for run in page.runs
         ],
         next=_next(request, page.older) if page.older else None,
-        unheard_of=unheard_of,
+        unknown_filters=unknown_filters,
     )
 
 
 @router.get("/{number}", operation_id="getRun", summary="Tell all about one run")
 def show(
     request: Request, parts: Here, caller: Reading, number: Number, wait: Wait = 0
-) -> schemas.RunInFull:
+) -> schemas.RunDetails:
     told = partial(records.in_full, parts, caller, number)
     found = told()
     if not rests(found.state):
@@ -145,7 +145,7 @@ def ask(request: Request, parts: Here, caller: Asking, order: Order, wait: Wait 
     summary="Approve the plan you saw",
     dependencies=[DESCRIBED],
 )
-def approve(parts: Here, caller: Approving, number: Number, given: Approval) -> schemas.RunInFull:
+def approve(parts: Here, caller: Approving, number: Number, given: Approval) -> schemas.RunDetails:
     """Never where a rule wants a second factor: that is shown on the run's page."""
 
     def act() -> None:
@@ -160,7 +160,7 @@ def approve(parts: Here, caller: Approving, number: Number, given: Approval) -> 
     summary="Say no: it ends the run",
     dependencies=[DESCRIBED],
 )
-def deny(parts: Here, caller: Approving, number: Number, given: Because) -> schemas.RunInFull:
+def deny(parts: Here, caller: Approving, number: Number, given: Because) -> schemas.RunDetails:
     def act() -> None:
         parts.workflow.deny(number, person=caller.id, reason=given.reason)
 
@@ -173,7 +173,7 @@ def deny(parts: Here, caller: Approving, number: Number, given: Because) -> sche
     summary="Propose other values: a run of its own",
     dependencies=[DESCRIBED],
 )
-def counter(parts: Here, caller: Approving, number: Number, given: Counter) -> schemas.RunInFull:
+def counter(parts: Here, caller: Approving, number: Number, given: Counter) -> schemas.RunDetails:
     def act() -> int:
         return parts.workflow.counter(
             number, person=caller.id, changes=given.values, reason=given.reason
@@ -188,7 +188,7 @@ def counter(parts: Here, caller: Approving, number: Number, given: Counter) -> s
     summary="Take over the values that an approver proposes",
     dependencies=[DESCRIBED],
 )
-def accept(parts: Here, caller: Asking, number: Number, given: Acceptance) -> schemas.RunInFull:
+def accept(parts: Here, caller: Asking, number: Number, given: Acceptance) -> schemas.RunDetails:
     def act() -> None:
         parts.workflow.accept(number, person=caller.id, digest=given.digest)
 
@@ -201,7 +201,7 @@ def accept(parts: Here, caller: Asking, number: Number, given: Acceptance) -> sc
     summary="Take your request back",
     dependencies=[DESCRIBED],
 )
-def withdraw(parts: Here, caller: Asking, number: Number) -> schemas.RunInFull:
+def withdraw(parts: Here, caller: Asking, number: Number) -> schemas.RunDetails:
     def act() -> None:
         parts.workflow.withdraw(number, person=caller.id)
 
@@ -214,7 +214,7 @@ def withdraw(parts: Here, caller: Asking, number: Number) -> schemas.RunInFull:
     summary="Send nothing more for a run",
     dependencies=[DESCRIBED],
 )
-def stop(parts: Here, caller: Stopping, number: Number, given: Because) -> schemas.RunInFull:
+def stop(parts: Here, caller: Stopping, number: Number, given: Because) -> schemas.RunDetails:
     def act() -> None:
         parts.workflow.stop(number, person=caller.id, why=given.reason)
 
@@ -230,7 +230,7 @@ def stop(parts: Here, caller: Stopping, number: Number, given: Because) -> schem
 )
 def undo(
     parts: Here, caller: Asking, number: Number, given: Because, answer: Response
-) -> schemas.RunInFull:
+) -> schemas.RunDetails:
     run = parts.workflow.undo(number, person=caller.id, origin=caller.origin, reason=given.reason)
     return records.respond_with_request(parts, caller, run, answer)
 
@@ -250,7 +250,7 @@ def ask_again(
     """A run of its own. Of several hosts, those that its pattern or tag means by now."""
     with parts.database.reading(caller.sight) as tx:
         over = runs.get_run(tx, number)
-    meant = resubmit.resubmit_requests(over, caller.policy.inventory.tags)
+    meant = resubmit.build_resubmit_requests(over, caller.policy.inventory.tags)
     return _asked(request, parts, caller, meant, given, wait)
 
 
@@ -260,7 +260,7 @@ def ask_again(
     summary="Say how an unknown run ended",
     dependencies=[DESCRIBED],
 )
-def settle(parts: Here, caller: Approving, number: Number, given: Ending) -> schemas.RunInFull:
+def settle(parts: Here, caller: Approving, number: Number, given: Ending) -> schemas.RunDetails:
     def act() -> None:
         parts.workflow.settle(number, person=caller.id, succeeded=given.succeeded, why=given.why)
 
@@ -273,11 +273,11 @@ def settle(parts: Here, caller: Approving, number: Number, given: Ending) -> sch
     summary="Say what you think of an emergency",
     dependencies=[DESCRIBED],
 )
-def review(parts: Here, caller: Approving, number: Number, given: Review) -> schemas.RunInFull:
+def review(parts: Here, caller: Approving, number: Number, given: Review) -> schemas.RunDetails:
     """Of a run that went through without its approvals; whoever could have given them may."""
 
     def act() -> None:
-        parts.workflow.breaking.review(number, person=caller.id, words=given.words)
+        parts.workflow.breaking.review_break_glass(number, person=caller.id, findings=given.words)
 
     return _done(parts, caller, number, "review", act)
 
@@ -316,12 +316,14 @@ def _record(
 
 def _done(
     parts: ApiParts, caller: Caller, number: int, what: str, act: Callable[[], int | None]
-) -> schemas.RunInFull:
+) -> schemas.RunDetails:
     """Do it, with a note in the log by which token, and tell the run as it is by then."""
     with parts.database.reading(caller.sight) as tx:
         run = runs.get_run(tx, number)
     used = {"token": caller.token.prefix, "to": what}
-    with change_log.announced_by(Draft("token used", run.id, caller.id, run.host, used)):
+    with change_log.announce_with_next_entry(
+        EntryDraft("token used", run.id, caller.id, run.host, used)
+    ):
         onward = act() or number
     return records.in_full(parts, caller, onward)
 

@@ -13,7 +13,7 @@ from bot.api.deps import ApiParts, Here
 from bot.api.idempotency import DESCRIBED, Once
 from bot.api.schemas_in import Because, Given, Number, ScheduleOrder
 from bot.audit import change_log
-from bot.audit.change_log import Draft
+from bot.audit.change_log import EntryDraft
 from bot.db import runs, schedules
 from bot.db.database import Transaction
 from bot.db.schedules import Fire, FireOutcome, Schedule, ScheduleState
@@ -28,25 +28,25 @@ _NEXT, _NEWEST = 5, 50
 class FireShape(schemas.Shape):
     """What became of one moment. host: empty for all at once."""
 
-    due: datetime
+    due_at: datetime
     host: str
     outcome: FireOutcome
     run: int | None
-    why: str
+    reason: str
 
     @classmethod
     def of(cls, fire: Fire) -> "FireShape":
         return cls(
-            due=schemas.at(fire.due),
+            due_at=schemas.to_datetime(fire.due_at),
             host=fire.host,
             outcome=fire.outcome,
             run=fire.run,
-            why=fire.why,
+            reason=fire.reason,
         )
 
 
 class ScheduleShape(schemas.Shape):
-    """One schedule. run: the request that was approved for it. why: of its standing.
+    """One schedule. run: the request that was approved for it. state_reason: of its state.
 
     missed: moments of the last 30 days at which Keyturn was not running.
     """
@@ -56,19 +56,19 @@ class ScheduleShape(schemas.Shape):
     request: str
     hosts: Sequence[str]
     owner: str
-    standing: ScheduleState
-    why: str
+    state: ScheduleState
+    state_reason: str
     cron: str
     zone: str
-    in_words: str
+    description: str
     next: Sequence[datetime]
     missed: int
-    began_at: datetime
+    created_at: datetime
     lapses_at: datetime
     run: int
 
 
-class ScheduleInFull(ScheduleShape):
+class ScheduleDetails(ScheduleShape):
     """One schedule, and what became of its newest moments, the newest first."""
 
     fires: Sequence[FireShape]
@@ -103,7 +103,7 @@ def listing(
 
 
 @router.get("/{number}", operation_id="getSchedule", summary="Tell all about one schedule")
-def show(parts: Here, caller: Reading, number: Number) -> ScheduleInFull:
+def show(parts: Here, caller: Reading, number: Number) -> ScheduleDetails:
     return _told(parts, caller, number)
 
 
@@ -114,12 +114,12 @@ def show(parts: Here, caller: Reading, number: Number) -> ScheduleInFull:
     status_code=202,
     dependencies=[DESCRIBED],
 )
-def ask(parts: Here, caller: Asking, order: ScheduleOrder, answer: Response) -> schemas.RunInFull:
+def ask(parts: Here, caller: Asking, order: ScheduleOrder, answer: Response) -> schemas.RunDetails:
     wanted = parse_timing(order.name, order.settings, zone="UTC")
     spelled, requests = order.understood(caller.policy)
-    run = parts.workflow.schedules.ask(
+    run = parts.workflow.schedules.request_schedule(
         requests,
-        spelled=spelled,
+        host_pattern=spelled,
         person=caller.id,
         origin=caller.origin,
         timing=wanted,
@@ -134,9 +134,11 @@ def ask(parts: Here, caller: Asking, order: ScheduleOrder, answer: Response) -> 
     summary="Let it fire no more until it is resumed",
     dependencies=[DESCRIBED],
 )
-def suspend(parts: Here, caller: Asking, number: Number, given: Because) -> ScheduleInFull:
+def suspend(parts: Here, caller: Asking, number: Number, given: Because) -> ScheduleDetails:
     def act() -> None:
-        parts.workflow.schedules.suspend(number, person=caller.id, why=given.reason.strip())
+        parts.workflow.schedules.suspend_schedule(
+            number, person=caller.id, reason=given.reason.strip()
+        )
 
     return _done(parts, caller, number, "suspend", act)
 
@@ -147,9 +149,9 @@ def suspend(parts: Here, caller: Asking, number: Number, given: Because) -> Sche
     summary="Let it fire again, from its next moment on",
     dependencies=[DESCRIBED],
 )
-def resume(parts: Here, caller: Asking, number: Number) -> ScheduleInFull:
+def resume(parts: Here, caller: Asking, number: Number) -> ScheduleDetails:
     def act() -> None:
-        parts.workflow.schedules.resume(number, person=caller.id)
+        parts.workflow.schedules.resume_schedule(number, person=caller.id)
 
     return _done(parts, caller, number, "resume", act)
 
@@ -160,9 +162,11 @@ def resume(parts: Here, caller: Asking, number: Number) -> ScheduleInFull:
     summary="Let it fire no more, for good",
     dependencies=[DESCRIBED],
 )
-def end(parts: Here, caller: Asking, number: Number, given: Because) -> ScheduleInFull:
+def end(parts: Here, caller: Asking, number: Number, given: Because) -> ScheduleDetails:
     def act() -> None:
-        parts.workflow.schedules.end(number, person=caller.id, why=given.reason.strip())
+        parts.workflow.schedules.end_schedule(
+            number, person=caller.id, reason=given.reason.strip()
+        )
 
     return _done(parts, caller, number, "end", act)
 
@@ -176,8 +180,8 @@ def end(parts: Here, caller: Asking, number: Number, given: Because) -> Schedule
 )
 def take(
     parts: Here, caller: Asking, number: Number, given: Because, answer: Response
-) -> schemas.RunInFull:
-    run = parts.workflow.schedules.take(
+) -> schemas.RunDetails:
+    run = parts.workflow.schedules.take_over_schedule(
         number, person=caller.id, origin=caller.origin, reason=given.reason
     )
     return records.respond_with_request(parts, caller, run, answer)
@@ -185,43 +189,45 @@ def take(
 
 def _done(
     parts: ApiParts, caller: Caller, number: int, what: str, act: Callable[[], None]
-) -> ScheduleInFull:
+) -> ScheduleDetails:
     """Do it, with a note in the log by which token, and tell the schedule as it is by then."""
     with parts.database.reading(caller.sight) as tx:
         found = schedules.get_schedule(tx, number)
     used = {"schedule": number, "token": caller.token.prefix, "to": what}
-    with change_log.announced_by(Draft("token used", found.run, caller.id, facts=used)):
+    with change_log.announce_with_next_entry(
+        EntryDraft("token used", found.run, caller.id, facts=used)
+    ):
         act()
     return _told(parts, caller, number)
 
 
-def _told(parts: ApiParts, caller: Caller, number: int) -> ScheduleInFull:
+def _told(parts: ApiParts, caller: Caller, number: int) -> ScheduleDetails:
     with parts.database.reading(caller.sight) as tx:
         found = schedules.get_schedule(tx, number)
         fires = [FireShape.of(fire) for fire in schedules.list_fires(tx, number, most=_NEWEST)]
         missed = schedules.count_missed(tx).get(number, 0)
         drawn = _drawn(tx, found, runs.get_run(tx, found.run), missed)
-        return ScheduleInFull(**drawn, fires=fires)
+        return ScheduleDetails(**drawn, fires=fires)
 
 
 def _drawn(tx: Transaction, found: Schedule, run: Run, missed: int) -> dict[str, Any]:
-    table = found.timing.timetable
-    active = found.standing is ScheduleState.ACTIVE
-    coming = table.next(tx.now, count=_NEXT) if active else []
+    table = found.timing.cron_expression
+    active = found.state is ScheduleState.ACTIVE
+    coming = table.list_due_times(tx.now, count=_NEXT) if active else []
     return {
         "id": found.id,
         "name": found.timing.name,
         "request": run.request,
         "hosts": run.hosts or (run.host,),
         "owner": found.owner,
-        "standing": found.standing,
-        "why": found.why,
+        "state": found.state,
+        "state_reason": found.reason,
         "cron": table.cron,
         "zone": table.zone,
-        "in_words": found.timing.words,
-        "next": [schemas.at(due) for due in coming],
+        "description": found.timing.description,
+        "next": [schemas.to_datetime(due) for due in coming],
         "missed": missed,
-        "began_at": schemas.at(found.began),
-        "lapses_at": schemas.at(found.lapses),
+        "created_at": schemas.to_datetime(found.created_at),
+        "lapses_at": schemas.to_datetime(found.lapses_at),
         "run": found.run,
     }

@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from bot.audit.change_log import Entry
 from bot.db.locks import Lock
 from bot.model.plan import PlannedStep
-from bot.model.run import Run, State, StepRecord, StepState, Vote
+from bot.model.run import Decision, Run, State, StepRecord, StepState
 from bot.workflow.run_timeline import get_entry_facts
 from bot.workflow.run_view import RunView
-from bot.workflow.schedule_facts import ScheduleFacts
+from bot.workflow.schedule_facts import ScheduleDetails
 from runbooks import Report
 
 
@@ -22,36 +22,36 @@ class Shape(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def moment(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else at(microseconds)
+def to_optional_datetime(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else to_datetime(microseconds)
 
 
-def at(microseconds: int) -> datetime:
+def to_datetime(microseconds: int) -> datetime:
     """Return a stored time, exactly."""
     whole, rest = divmod(microseconds, 1_000_000)
     return datetime.fromtimestamp(whole, UTC).replace(microsecond=rest)
 
 
-class VoteShape(Shape):
-    """One person's yes or no to the digest of a plan. in_stead_of: whose key it was."""
+class DecisionShape(Shape):
+    """One person's yes or no to the digest of a plan. on_behalf_of: whose key it was."""
 
     person: str
     approves: bool
     digest: str
     at: datetime
     reason: str
-    in_stead_of: str | None = None
+    on_behalf_of: str | None = None
     second_factor: bool
 
     @classmethod
-    def of(cls, vote: Vote) -> "VoteShape":
+    def of(cls, vote: Decision) -> "DecisionShape":
         return cls(
             person=vote.person,
-            approves=vote.yes,
+            approves=vote.approves,
             digest=vote.digest,
-            at=at(vote.at),
+            at=to_datetime(vote.decided_at),
             reason=vote.reason,
-            in_stead_of=vote.instead_of or None,
+            on_behalf_of=vote.on_behalf_of or None,
             second_factor=bool(vote.factor),
         )
 
@@ -59,7 +59,7 @@ class VoteShape(Shape):
 class StepShape(Shape):
     """One command on one host, exactly as it is told, and what became of it.
 
-    state: null until it is sent. status: the command's own. trouble: what went wrong, in words.
+    state: null until it is sent. status: the command's own. error: what went wrong, in words.
     """
 
     n: int
@@ -76,7 +76,7 @@ class StepShape(Shape):
     ended_at: datetime | None = None
     status: int | None = None
     output: str | None = None
-    trouble: str | None = None
+    error: str | None = None
 
     @classmethod
     def of(cls, n: int, step: PlannedStep, record: StepRecord | None) -> "StepShape":
@@ -85,17 +85,17 @@ class StepShape(Shape):
             title=step.title,
             host=step.host,
             fingerprint=step.fingerprint,
-            command=str(step.do),
+            command=str(step.command),
             undo=None if step.undo is None else str(step.undo),
-            no_undo=step.no_undo or None,
+            no_undo=step.no_undo_reason or None,
             before=step.before,
             after=step.after,
             state=record and record.state,
-            sent_at=moment(record and record.sent),
-            ended_at=moment(record and record.ended),
-            status=record.status if record else None,
+            sent_at=to_optional_datetime(record and record.sent_at),
+            ended_at=to_optional_datetime(record and record.ended_at),
+            status=record.exit_status if record else None,
             output=record.output if record else None,
-            trouble=(record.trouble or None) if record else None,
+            error=(record.error or None) if record else None,
         )
 
 
@@ -112,14 +112,14 @@ class PlanShape(Shape):
 
     @classmethod
     def from_view(cls, view: RunView) -> "PlanShape | None":
-        proposal = view.run.proposal
+        proposal = view.run.plan
         if proposal is None:
             return None
         return cls(
             digest=view.run.digest,
-            because=proposal.because,
+            because=proposal.current_state,
             notes=proposal.notes,
-            reversible=proposal.reversible,
+            reversible=proposal.is_reversible,
             runbook_version=proposal.runbook_version,
             policy_version=proposal.policy_version,
             steps=[StepShape.of(n, step, record) for n, step, record in view.steps],
@@ -169,7 +169,7 @@ class EntryShape(Shape):
     @classmethod
     def of(cls, entry: Entry) -> "EntryShape":
         told = {name: value for name, value in vars(entry).items() if name not in {"body", "at"}}
-        return cls(at=at(entry.at), facts=dict(get_entry_facts(entry)), **told)
+        return cls(at=to_datetime(entry.at), facts=dict(get_entry_facts(entry)), **told)
 
 
 class LockShape(Shape):
@@ -180,74 +180,76 @@ class LockShape(Shape):
 
     @classmethod
     def of(cls, lock: Lock | None) -> "LockShape | None":
-        return cls(run=lock.run, since=at(lock.since)) if lock else None
+        return cls(run=lock.run, since=to_datetime(lock.since)) if lock else None
 
 
 class RunShape(Shape):
-    """One run, as in a list. page: where people see it. needed: how many approvals it takes."""
+    """One run, as in a list. page: where people see it. required_approvals: how many it takes."""
 
     id: int
     title: str
     state: State
-    over: bool
+    ended: bool
     runbook: str
     kind: Literal["check", "change"]
     request: str = Field(description="The request as it would be typed.")
-    fields: dict[str, str]
+    values: dict[str, str]
     host: str
     hosts: Sequence[str]
     area: str = Field(description="Of a check on hosts of several areas, all: `core, edge`.")
-    asked_by: str
-    door: str
+    requested_by: str
+    source: str
     reason: str
-    asked_at: datetime
+    requested_at: datetime
     expires_at: datetime | None
     started_at: datetime | None
     ended_at: datetime | None
     digest: str = Field(description="Of the plan, 64 hex digits; empty until there is one.")
-    needed: int
+    required_approvals: int
     approved_by: Sequence[str]
     undo_of: int | None
-    part_of: int | None
-    counters: int | None
+    parent: int | None
+    proposal_for: int | None
     summary: str
-    unwell: bool = Field(description="Its report tells of something wrong: it needs attention.")
+    needs_attention: bool = Field(
+        description="Its report tells of something wrong: it needs attention."
+    )
     page: str
 
     @classmethod
-    def of(cls, run: Run, votes: Sequence[Vote], base_url: str) -> "RunShape":
-        return cls(**brief(run, votes, base_url))
+    def of(cls, run: Run, votes: Sequence[Decision], base_url: str) -> "RunShape":
+        return cls(**describe_run(run, votes, base_url))
 
 
-def brief(run: Run, votes: Sequence[Vote], base_url: str) -> dict[str, Any]:
+def describe_run(run: Run, votes: Sequence[Decision], base_url: str) -> dict[str, Any]:
     """Return what lists and details both tell."""
     return {
         "id": run.id,
         "title": run.title,
         "state": run.state,
-        "over": run.over,
-        "runbook": run.words,
+        "ended": run.is_ended,
+        "runbook": run.runbook,
         "kind": run.kind,
-        "request": run.request or run.words,
-        "fields": dict(run.fields),
+        "request": run.request or run.runbook,
+        "values": dict(run.values),
         "host": run.host,
         "hosts": run.hosts or (run.host,),
         "area": run.area,
-        "asked_by": run.asked_by,
-        "door": run.origin.door,
+        "requested_by": run.requested_by,
+        "source": run.origin.source,
         "reason": run.reason,
-        "asked_at": at(run.asked),
-        "expires_at": moment(run.expires),
-        "started_at": moment(run.started),
-        "ended_at": moment(run.ended),
+        "requested_at": to_datetime(run.requested_at),
+        "expires_at": to_optional_datetime(run.expires_at),
+        "started_at": to_optional_datetime(run.started_at),
+        "ended_at": to_optional_datetime(run.ended_at),
         "digest": run.digest,
-        "needed": run.needed,
-        "approved_by": [vote.person for vote in votes if vote.yes],
+        "required_approvals": run.required_approvals,
+        "approved_by": [vote.person for vote in votes if vote.approves],
         "undo_of": run.undo_of,
-        "part_of": run.parent,
-        "counters": run.counters,
+        "parent": run.parent,
+        "proposal_for": run.proposal_for,
         "summary": run.summary,
-        "unwell": run.unwell,
+        "needs_attention": run.needs_attention,
         "page": f"{base_url}/runs/{run.id}",
     }
 
@@ -263,28 +265,29 @@ class ScheduleFactsShape(Shape):
     current: str = Field(description="What it would do now, beside the steps of the plan.")
 
     @classmethod
-    def of(cls, facts: ScheduleFacts | None) -> "ScheduleFactsShape | None":
+    def of(cls, facts: ScheduleDetails | None) -> "ScheduleFactsShape | None":
         return cls(**vars(facts)) if facts else None
 
 
-class RunInFull(RunShape):
+class RunDetails(RunShape):
     """All that is known of one run.
 
-    version: grows with each change. missing: how many approvals it still takes, whose: of whom,
-    approvers: by whom that could be. parts: of a request for several hosts, one run for each.
+    version: grows with each change. missing_approvals: how many it still takes, approvals_from: of
+    whom, approvers: by whom that could be. child_runs: of a request for several hosts, one for
+    each.
     """
 
     version: int
-    says: Sequence[str] = Field(description="The rules that apply, in their own words.")
-    missing: int
-    whose: str
+    policy_notes: Sequence[str] = Field(description="The rules that apply, in their own words.")
+    missing_approvals: int
+    approvals_from: str
     approvers: Sequence[str]
-    wants_second_factor: bool = Field(description="Then it is approved on its page only.")
+    requires_second_factor: bool = Field(description="Then it is approved on its page only.")
     locked_by: LockShape | None
     plan: PlanShape | None
     report: ReportShape | None
-    votes: Sequence[VoteShape]
-    parts: Sequence[RunShape]
+    decisions: Sequence[DecisionShape]
+    child_runs: Sequence[RunShape]
     schedule: ScheduleFactsShape | None = Field(description="What a schedule does, and when.")
     proposals: Sequence[int] = Field(
         description="Open counter-proposals for it: it stays pending until one is accepted."
@@ -293,23 +296,23 @@ class RunInFull(RunShape):
     entries: Sequence[EntryShape]
 
     @classmethod
-    def from_view(cls, view: RunView, base_url: str) -> "RunInFull":
+    def from_view(cls, view: RunView, base_url: str) -> "RunDetails":
         run = view.run
         return cls(
-            **brief(run, view.votes, base_url),
+            **describe_run(run, view.decisions, base_url),
             version=run.version,
-            says=run.says,
-            missing=view.missing,
-            whose=view.whose,
+            policy_notes=run.policy_notes,
+            missing_approvals=view.missing_approvals,
+            approvals_from=view.approvals_from,
             approvers=[person.id for person in view.approvers],
-            wants_second_factor=view.takes_second_factor,
+            requires_second_factor=view.requires_second_factor,
             locked_by=LockShape.of(view.lock),
             plan=PlanShape.from_view(view),
             report=ReportShape.of(run.report) if run.report else None,
-            votes=[VoteShape.of(vote) for vote in view.votes],
-            parts=[RunShape.of(child, (), base_url) for child in view.children],
+            decisions=[DecisionShape.of(vote) for vote in view.decisions],
+            child_runs=[RunShape.of(child, (), base_url) for child in view.children],
             schedule=ScheduleFactsShape.of(view.schedule),
             proposals=view.proposals,
-            frozen=view.frozen,
+            frozen=view.freeze_after_approval,
             entries=[EntryShape.of(entry) for entry in view.entries],
         )

@@ -18,9 +18,9 @@ from pydantic import (
 )
 
 from bot.model import request_form
-from bot.model.plain_text import fold_text
-from bot.model.request_form import InvalidValues
-from bot.model.run import STANDINGS
+from bot.model.plain_text import join_to_one_line
+from bot.model.request_form import InvalidValuesError
+from bot.model.run import RUN_STATUSES
 from bot.policy import Policy
 from connectors.command import quote_text, refuse_invisible
 from runbooks import AnyRunbook, load_catalogue
@@ -33,7 +33,7 @@ Word = Annotated[
 Reason = Annotated[
     str,
     Field(max_length=1000, description="Kept in the change log, on one line."),
-    AfterValidator(fold_text),
+    AfterValidator(join_to_one_line),
 ]
 Digest = Annotated[
     str,
@@ -54,14 +54,14 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_written)]
 
 
 def _standing(value: str) -> str:
-    if value not in STANDINGS:
-        raise ValueError(f"must be one of {', '.join(STANDINGS)}")
+    if value not in RUN_STATUSES:
+        raise ValueError(f"must be one of {', '.join(RUN_STATUSES)}")
     return value
 
 
 # A state, or `needs attention`: of those that succeeded, only those whose report is not well.
 Standing = Annotated[
-    str, AfterValidator(_standing), Field(json_schema_extra={"enum": [*STANDINGS]})
+    str, AfterValidator(_standing), Field(json_schema_extra={"enum": [*RUN_STATUSES]})
 ]
 
 
@@ -96,7 +96,7 @@ class Wish(Given):
     def understood(self, policy: Policy) -> tuple[str, Sequence[AnyRunbook]]:
         """Return how several hosts were spelled, and a request for each. Raises NotUnderstood."""
         runbook, typed = self._typed()
-        return request_form.parse_for_hosts(runbook, typed, policy.inventory.tags)
+        return request_form.parse_request_for_hosts(runbook, typed, policy.inventory.tags)
 
     def _typed(self) -> tuple[type[AnyRunbook], Sequence[str]]:
         if self.words.strip():
@@ -106,13 +106,15 @@ class Wish(Given):
         words = " ".join(self.runbook.lower().split())
         runbook, _ = request_form.find_runbook(words.split())
         if words not in load_catalogue():
-            raise request_form.NotUnderstood(
+            raise request_form.RequestSyntaxError(
                 f"there is no runbook {quote_text(words)}: values go into `values`"
             )
         strange = [name for name in self.values if name.lower() not in runbook.model_fields]
         if strange:
             usage = request_form.format_usage(runbook)
-            raise InvalidValues(words, dict.fromkeys(strange, f"is no field. It is typed {usage}"))
+            raise InvalidValuesError(
+                words, dict.fromkeys(strange, f"is no field. It is typed {usage}")
+            )
         return runbook, [f"{name}={value}" for name, value in self.values.items()]
 
 
@@ -155,13 +157,13 @@ class Ending(Given):
     """How an unknown run ended, as an owner found it on the host. why: how they know."""
 
     succeeded: bool
-    why: Annotated[str, Field(min_length=10, max_length=1000), AfterValidator(fold_text)]
+    why: Annotated[str, Field(min_length=10, max_length=1000), AfterValidator(join_to_one_line)]
 
 
 class Review(Given):
     """What somebody else found when they looked at it."""
 
-    words: Annotated[str, Field(min_length=10, max_length=1000), AfterValidator(fold_text)]
+    words: Annotated[str, Field(min_length=10, max_length=1000), AfterValidator(join_to_one_line)]
 
 
 class Counter(Given):

@@ -17,16 +17,16 @@ from bot.api.schemas_in import Given, Moment, Number, Text, Word, micros
 from bot.audit import timeline
 from bot.audit.timeline import TimelineEvent
 from bot.db import saved_views
-from bot.db.saved_views import NoSuchView, View
+from bot.db.saved_views import NoSuchView, SavedView
 from bot.model import times
-from bot.model.run import Vote
-from bot.model.times import NotATime
-from bot.workflow.requests import InvalidRequest
+from bot.model.run import Decision
+from bot.model.times import InvalidTimeError
+from bot.workflow.requests import InvalidRequestError
 
 router = APIRouter(tags=["history"], route_class=Once)
 
 
-class HappeningShape(schemas.Shape):
+class TimelineEventShape(schemas.Shape):
     """One thing that happened. overlap: how many of the hosts that were asked about it touches.
 
     entry: its number in the change log, where it is no run's.
@@ -45,9 +45,9 @@ class HappeningShape(schemas.Shape):
     outcome: str
 
     @classmethod
-    def of(cls, one: TimelineEvent, approvals: Sequence[Vote]) -> "HappeningShape":
+    def of(cls, one: TimelineEvent, approvals: Sequence[Decision]) -> "TimelineEventShape":
         return cls(
-            at=schemas.at(one.at),
+            at=schemas.to_datetime(one.at),
             rank=one.rank,
             overlap=one.overlap,
             what=one.what,
@@ -61,8 +61,8 @@ class HappeningShape(schemas.Shape):
         )
 
 
-class AroundList(schemas.Shape):
-    """The likeliest first, between two moments. left_out: how many less likely ones are not here.
+class TimelinePage(schemas.Shape):
+    """The likeliest first, between two moments. omitted: how many less likely ones are not here.
 
     looked_since, looked_until: between which the log was looked at. In a busy time that is less:
     ask again with a moment nearer to what you look for.
@@ -72,8 +72,8 @@ class AroundList(schemas.Shape):
     until: datetime
     looked_since: datetime
     looked_until: datetime
-    left_out: int
-    happenings: Sequence[HappeningShape]
+    omitted: int
+    events: Sequence[TimelineEventShape]
 
 
 class ViewShape(schemas.Shape):
@@ -86,7 +86,7 @@ class ViewShape(schemas.Shape):
     page: str
 
     @classmethod
-    def of(cls, view: View, base_url: str) -> "ViewShape":
+    def of(cls, view: SavedView, base_url: str) -> "ViewShape":
         return cls(
             id=view.id,
             person=view.person,
@@ -117,25 +117,23 @@ class ViewOrder(Given):
 @router.get("/around", operation_id="lookAround", summary="Say what changed around a moment")
 def look_around(
     parts: Here, caller: Reading, wanted: Annotated[AroundFilter, Query()]
-) -> AroundList:
+) -> TimelinePage:
     try:
         reach = times.parse_span(wanted.within)
-    except NotATime as trouble:
-        raise InvalidRequest(str(trouble)) from None
+    except InvalidTimeError as trouble:
+        raise InvalidRequestError(str(trouble)) from None
     with parts.database.reading(caller.sight) as tx:
         at = tx.now if wanted.at is None else micros(wanted.at) or 0
         host = wanted.host.lower()
-        found = timeline.build_timeline(tx, at, within=reach, host=host, most=wanted.limit)
-        allowed = timeline.list_approvals(tx, found.happenings)
-    return AroundList(
-        since=schemas.at(max(at - reach, 0)),
-        until=schemas.at(at + reach),
-        looked_since=schemas.at(max(at - found.within, 0)),
-        looked_until=schemas.at(at + found.within),
-        left_out=found.left_out,
-        happenings=[
-            HappeningShape.of(one, allowed.get(one.run or 0, ())) for one in found.happenings
-        ],
+        found = timeline.build_timeline(tx, at, span=reach, host_pattern=host, limit=wanted.limit)
+        allowed = timeline.list_approvals(tx, found.events)
+    return TimelinePage(
+        since=schemas.to_datetime(max(at - reach, 0)),
+        until=schemas.to_datetime(at + reach),
+        looked_since=schemas.to_datetime(max(at - found.searched_span, 0)),
+        looked_until=schemas.to_datetime(at + found.searched_span),
+        omitted=found.omitted,
+        events=[TimelineEventShape.of(one, allowed.get(one.run or 0, ())) for one in found.events],
     )
 
 
@@ -165,14 +163,16 @@ def show(parts: Here, caller: Reading, number: Number) -> ViewShape:
 def keep(parts: Here, caller: Asking, order: ViewOrder) -> ViewShape:
     strange = sorted(set(order.filters) - set(saved_views.FILTERS))
     if strange:
-        raise InvalidRequest(
+        raise InvalidRequestError(
             f"{strange[0]} is no filter: there are {', '.join(saved_views.FILTERS)}"
         )
     typed = {name: order.filters[name] for name in saved_views.FILTERS if order.filters.get(name)}
     with parts.database.transaction() as tx:
         mine = saved_views.list_views(tx, caller.id)
         if len(mine) >= saved_views.MOST and order.name not in {view.name for view in mine}:
-            raise InvalidRequest(f"you keep {saved_views.MOST} views already: forget one first")
+            raise InvalidRequestError(
+                f"you keep {saved_views.MOST} views already: forget one first"
+            )
         view = saved_views.store_view(
             tx, person=caller.id, name=order.name, query=urlencode(typed)
         )

@@ -11,7 +11,12 @@ from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
 from bot.api.schemas_in import Given
-from bot.workflow.wait_report import QUARTER, SelfServiceSuggestion, WaitRow, build_wait_report
+from bot.workflow.wait_report import (
+    DEFAULT_DAYS,
+    SelfServiceSuggestion,
+    WaitRow,
+    build_wait_report,
+)
 
 router = APIRouter(prefix="/report", tags=["report"])
 
@@ -22,11 +27,11 @@ class LineShape(schemas.Shape):
     """One row. Waits are seconds; null where nothing was decided. approval_rate: 0 to 1."""
 
     name: str
-    asked: int
+    requested: int
     approved: int
     denied: int
     expired: int
-    waiting: int
+    pending: int
     approval_rate: float | None
     median_wait: float | None
     ninth_decile_wait: float | None
@@ -36,26 +41,26 @@ class LineShape(schemas.Shape):
     def of(cls, line: WaitRow) -> "LineShape":
         return cls(
             name=line.name,
-            asked=line.asked,
+            requested=line.requested,
             approved=line.approved,
             denied=line.denied,
             expired=line.expired,
-            waiting=line.waiting,
-            approval_rate=line.rate,
-            median_wait=_seconds(line.middle),
-            ninth_decile_wait=_seconds(line.ninth),
+            pending=line.pending,
+            approval_rate=line.approval_rate,
+            median_wait=_seconds(line.median),
+            ninth_decile_wait=_seconds(line.ninth_decile),
             longest_wait=_seconds(line.longest),
         )
 
 
-class LiftShape(schemas.Shape):
+class SuggestionShape(schemas.Shape):
     """What could go without approvals. rule: text for policy.cedar. at_once: of those asked for,
     how many would not have waited; replayed: the replay with it in a line.
     """
 
     runbook: str
     area: str
-    asked: int
+    requested: int
     waited: float
     median_wait: float
     rule: str
@@ -63,16 +68,16 @@ class LiftShape(schemas.Shape):
     replayed: str
 
     @classmethod
-    def of(cls, lift: SelfServiceSuggestion) -> "LiftShape":
+    def of(cls, lift: SelfServiceSuggestion) -> "SuggestionShape":
         return cls(
             runbook=lift.runbook,
             area=lift.area,
-            asked=lift.asked,
-            waited=lift.waited / _SECOND,
-            median_wait=lift.middle / _SECOND,
+            requested=lift.requested,
+            waited=lift.total_wait / _SECOND,
+            median_wait=lift.median / _SECOND,
             rule=lift.rule,
-            at_once=lift.at_once,
-            replayed=lift.replayed,
+            at_once=lift.without_waiting,
+            replayed=lift.replay_summary,
         )
 
 
@@ -87,11 +92,11 @@ class Waiting(schemas.Shape):
     by_runbook: Sequence[LineShape]
     by_area: Sequence[LineShape]
     by_hour: Sequence[LineShape]
-    self_service: Sequence[LiftShape]
+    self_service: Sequence[SuggestionShape]
 
 
 class Back(Given):
-    days: int = Field(QUARTER, ge=1, le=366)
+    days: int = Field(DEFAULT_DAYS, ge=1, le=366)
 
 
 @router.get("/waiting", operation_id="reportWaiting", summary="Say how long people wait")
@@ -100,12 +105,12 @@ def waiting(parts: Here, caller: Reading, wanted: Annotated[Back, Query()]) -> W
         found = build_wait_report(tx, caller.policy, days=wanted.days)
     return Waiting(
         days=found.days,
-        since=schemas.at(found.since),
+        since=schemas.to_datetime(found.since),
         total=LineShape.of(found.total),
         by_runbook=[LineShape.of(line) for line in found.runbooks],
         by_area=[LineShape.of(line) for line in found.areas],
         by_hour=[LineShape.of(line) for line in found.hours],
-        self_service=[LiftShape.of(lift) for lift in found.lifts],
+        self_service=[SuggestionShape.of(lift) for lift in found.suggestions],
     )
 
 

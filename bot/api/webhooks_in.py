@@ -14,12 +14,12 @@ from starlette.routing import Route
 from bot.api import errors, middleware
 from bot.audit import inbound_events, refusals
 from bot.db.database import Database, StoreUnavailable
-from bot.policy import NoPolicy
+from bot.policy import NoPolicyError
 from bot.webhooks import formats
-from bot.webhooks.config import Source, WebhookConfig
-from bot.webhooks.formats import Event, NotUnderstood, Stale
-from bot.webhooks.signature import Unsigned, check_signature
-from bot.workflow.context import Policies
+from bot.webhooks.config import WebhookConfig, WebhookSource
+from bot.webhooks.formats import InvalidBodyError, StaleEventError, WebhookEvent
+from bot.webhooks.signature import SignatureError, check_signature
+from bot.workflow.context import PolicySource
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Incoming:
         self,
         hooks: WebhookConfig,
         database: Database,
-        policies: Policies,
+        policies: PolicySource,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._hooks, self._database, self._policies = hooks, database, policies
@@ -44,7 +44,7 @@ class Incoming:
         body = await request.body()
         try:
             return await asyncio.to_thread(self._taken, request, body)
-        except (StoreUnavailable, NoPolicy) as trouble:
+        except (StoreUnavailable, NoPolicyError) as trouble:
             log.error("an event could not be kept: %s", trouble)
             return errors.problem(
                 request, 503, "unavailable", "It cannot be kept now: send it again in a moment."
@@ -55,18 +55,25 @@ class Incoming:
         source = self._hooks.sources.get(request.path_params["name"])
         try:
             if source is None:
-                raise Unsigned("there is no such source")
-            check_signature(source.way, source.secret, request.headers, body, now=int(now))
-        except Unsigned as no:
+                raise SignatureError("there is no such source")
+            check_signature(
+                source.signature_scheme, source.secret, request.headers, body, now=int(now)
+            )
+        except SignatureError as no:
             # Which of them it was is nobody's business but the log's.
             whose = source.name if source else ""
-            refusals.log_refusal_apart(self._database, refusals.HOOK, source=whose, why=str(no))
+            refusals.log_refusal_in_own_transaction(
+                self._database, refusals.WEBHOOK_REFUSED, source=whose, why=str(no)
+            )
             return errors.problem(
                 request, 401, "not-signed", "This is not signed by a source that is known here."
             )
         if self._too_much(source, now):
             answer = errors.problem(
-                request, 429, "too-much", f"More than {source.a_minute} a minute: send it later."
+                request,
+                429,
+                "too-much",
+                f"More than {source.max_per_minute} a minute: send it later.",
             )
             answer.headers["Retry-After"] = "60"
             return answer
@@ -74,17 +81,17 @@ class Incoming:
             told = formats.parse_events(
                 source.format,
                 body,
-                name=request.headers.get("webhook-id", ""),
-                inventory=self._policies.current().inventory,
+                delivery_id=request.headers.get("webhook-id", ""),
+                inventory=self._policies.get_policy().inventory,
                 now=int(now),
             )
-        except Stale as old:
+        except StaleEventError as old:
             return errors.problem(request, 409, "too-old", f"Nothing was noted: {old}.")
-        except NotUnderstood as trouble:
+        except InvalidBodyError as trouble:
             return errors.problem(request, 422, "not-understood", str(trouble))
         return JSONResponse({"noted": self._noted(source, told)}, 202 if told else 200)
 
-    def _noted(self, source: Source, told: Sequence[Event]) -> list[int]:
+    def _noted(self, source: WebhookSource, told: Sequence[WebhookEvent]) -> list[int]:
         """Return the numbers of the new entries: what was told before has one already."""
         with self._database.transaction() as tx:
             entries = [
@@ -93,8 +100,8 @@ class Incoming:
                     source.name,
                     one.key,
                     hosts=tuple(one.hosts),
-                    at=one.at,
-                    said={
+                    happened_at=one.happened_at,
+                    details={
                         "title": one.title,
                         "category": one.category,
                         "told_by": one.person,
@@ -106,11 +113,11 @@ class Incoming:
             ]
         return [entry.seq for entry in entries if entry is not None]
 
-    def _too_much(self, source: Source, now: float) -> bool:
+    def _too_much(self, source: WebhookSource, now: float) -> bool:
         lately = self._lately[source.name]
         while lately and lately[0] <= now - _MINUTE:
             lately.popleft()
-        if len(lately) >= source.a_minute:
+        if len(lately) >= source.max_per_minute:
             return True
         lately.append(now)
         return False

@@ -15,7 +15,7 @@ from bot.db import runs
 from bot.db.database import Database, StoreUnavailable
 from bot.db.runs import NoSuchRun
 from bot.webhooks import signature, webhook_queue
-from bot.webhooks.config import Subscription
+from bot.webhooks.config import WebhookSubscription
 from bot.webhooks.webhook_queue import PendingDelivery, SubscriptionFilter
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class WebhookSender:
 
     def __init__(
         self,
-        to: Subscription,
+        to: WebhookSubscription,
         database: Database,
         base_url: str,
         *,
@@ -103,7 +103,9 @@ class WebhookSender:
         with self._database.reading() as tx:
             body = self._body(item, runs.get_run(tx, item.run), runs.list_votes(tx, item.run))
         name = f"{self._to.name}-{item.seq}"
-        headers = signature.sign_headers(self._to.secret, name, body, at=int(self._clock()))
+        headers = signature.build_signature_headers(
+            self._to.secret, name, body, timestamp=int(self._clock())
+        )
         post(self._to.url, body, headers, private=self._to.private, resolve=self._resolve)
 
     def _failed(self, item: PendingDelivery, why: str, *, for_good: bool = False) -> bool:
@@ -111,12 +113,12 @@ class WebhookSender:
             webhook_queue.mark_failed(tx, item, why, for_good=for_good)
         return False
 
-    def _body(self, item: PendingDelivery, run: runs.Run, votes: list[runs.Vote]) -> bytes:
+    def _body(self, item: PendingDelivery, run: runs.Run, votes: list[runs.Decision]) -> bytes:
         told = Told(
             type="run",
             event=item.kind,
             entry=item.seq,
-            at=schemas.at(item.at),
+            at=schemas.to_datetime(item.at),
             run=schemas.RunShape.of(run, votes, self._base_url),
         )
         return told.model_dump_json().encode()

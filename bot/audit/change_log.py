@@ -18,53 +18,57 @@ from bot.model.canonical import Canonical, encode_canonical, hash_canonical
 
 GENESIS = "0" * 64
 # The kind of the entries that name the key by which the log is sealed from then on.
-KEY = "key"
+KEY_KIND = "key"
 # The places of hash and signature among the members of an entry.
 _HASH, _SIGNATURE = 8, 9
 
-_NAMES = [column.name for column in tables.entry.columns]
-_INSERT = insert(tables.entry)
-_NEWEST = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(1)
+_COLUMN_NAMES = [column.name for column in tables.entry.columns]
+_INSERT_QUERIES = insert(tables.entry)
+_NEWEST_ENTRY = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(1)
 # SQLite has one writer; of PostgreSQL, a function of the schema takes a lock, then looks.
-_LOCKED_NEWEST = text("SELECT * FROM log_head()").columns(*tables.entry.columns)
-_HASH_AT = select(tables.entry.c.hash).where(tables.entry.c.seq == bindparam("number"))
-_FROM = (
+_LOCKED_NEWEST_ENTRY = text("SELECT * FROM log_head()").columns(*tables.entry.columns)
+_HASH_QUERIES = select(tables.entry.c.hash).where(tables.entry.c.seq == bindparam("number"))
+_ROWS_FROM_QUERIES = (
     select(tables.entry)
     .where(tables.entry.c.seq >= bindparam("first"))
     .order_by(tables.entry.c.seq)
     .limit(bindparam("most"))
 )
-_OF = tables.entry.c.run == bindparam("of")
-_OF_RUN = select(tables.entry).where(_OF).order_by(tables.entry.c.seq)
-_OF_KIND = (
+_IS_OF_RUN = tables.entry.c.run == bindparam("of")
+_ENTRIES_OF_RUN = select(tables.entry).where(_IS_OF_RUN).order_by(tables.entry.c.seq)
+_LAST_ENTRY_OF_KIND = (
     select(tables.entry)
     .where(tables.entry.c.kind == bindparam("which"))
     .order_by(tables.entry.c.seq.desc())
     .limit(1)
 )
-_FIRST = select(tables.entry).order_by(tables.entry.c.seq).limit(1)
-_LAST_OF_RUN = select(tables.entry).where(_OF).order_by(tables.entry.c.seq.desc()).limit(1)
+_FIRST_ENTRY = select(tables.entry).order_by(tables.entry.c.seq).limit(1)
+_LAST_ENTRY_OF_RUN = (
+    select(tables.entry).where(_IS_OF_RUN).order_by(tables.entry.c.seq.desc()).limit(1)
+)
 
 
-class LogAltered(StoreUnavailable):
+class LogAlteredError(StoreUnavailable):
     """The change log is not as Keyturn has written it: nothing is added to it, so nothing runs."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, reason: str) -> None:
         super().__init__(
-            f"the change log was altered: {why}. Nothing is added to it, and nothing runs. Keep a "
+            f"the change log was altered: {reason}. Nothing is added to it, and nothing runs. "
+            "Keep a "
             "copy of the database, and run `keyturn changelog verify`"
         )
 
 
-class LogShortened(LogAltered):
+class LogShortenedError(LogAlteredError):
     """The log lacks entries at its end: a failover or a restore lost them, or someone cut it."""
 
-    def __init__(self, ends: int, written: int) -> None:
-        lost = written - ends
+    def __init__(self, last_entry: int, last_written: int) -> None:
+        lost = last_written - last_entry
         super().__init__(
-            f"it ends at entry {ends}, and Keyturn has written entry {written}. If a failover "
+            f"it ends at entry {last_entry}, and Keyturn has written entry {last_written}. If a "
+            "failover "
             "lost them, stop Keyturn, run `keyturn changelog acknowledge "
-            f"{ends + 1} --lost {lost} --as PERSON --reason TEXT`, and start it again"
+            f"{last_entry + 1} --lost {lost} --as PERSON --reason TEXT`, and start it again"
         )
 
 
@@ -98,7 +102,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Draft:
+class EntryDraft:
     """What is to become an entry."""
 
     kind: str
@@ -108,25 +112,25 @@ class Draft:
     facts: Mapping[str, Canonical] = field(default_factory=dict[str, Canonical])
 
 
-_HERALD: ContextVar[Draft | None] = ContextVar("herald", default=None)
+_ANNOUNCEMENT: ContextVar[EntryDraft | None] = ContextVar("herald", default=None)
 
 
 @contextmanager
-def announced_by(herald: Draft) -> Generator[None]:
+def announce_with_next_entry(announcement: EntryDraft) -> Generator[None]:
     """Put this before what the same person does in the block, once a transaction.
 
     So it is told with what came of it, and not at all where nothing did.
     """
-    before = _HERALD.set(herald)
+    before = _ANNOUNCEMENT.set(announcement)
     try:
         yield
     finally:
-        _HERALD.reset(before)
+        _ANNOUNCEMENT.reset(before)
 
 
-def _ahead(tx: Transaction, drafts: Sequence[Draft]) -> list[Draft]:
+def _take_announcement(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[EntryDraft]:
     """Return what is to be put before these, if anything is."""
-    herald = _HERALD.get()
+    herald = _ANNOUNCEMENT.get()
     if herald is None or all(draft.person != herald.person for draft in drafts):
         return []
     return [herald] if tx.first(("heralded", herald.kind)) else []
@@ -142,38 +146,40 @@ def append_entry(
     **facts: Canonical,
 ) -> Entry:
     """Add an entry in the caller's transaction: what it tells of and the telling are one."""
-    draft = Draft(kind, run, person, host, facts)
-    ahead = _ahead(tx, [draft])
+    draft = EntryDraft(kind, run, person, host, facts)
+    ahead = _take_announcement(tx, [draft])
     if ahead:
         return append_entries(tx, [*ahead, draft])[-1]
-    row = _chained(tx, draft, _body(tx, facts), tx.log_head or _last_and_locked(tx))
-    return _store(tx, [row])[0]
+    row = _build_row(tx, draft, _encode_facts(tx, facts), tx.log_head or _lock_head(tx))
+    return _store_rows(tx, [row])[0]
 
 
-def append_entries(tx: Transaction, drafts: Sequence[Draft]) -> list[Entry]:
+def append_entries(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[Entry]:
     """Add entries in their order by one statement, each chained and signed as if alone."""
     if not drafts:
         return []
-    ahead = _ahead(tx, drafts)
+    ahead = _take_announcement(tx, drafts)
     drafts = [*ahead, *drafts]
-    head = tx.log_head or _last_and_locked(tx)
+    head = tx.log_head or _lock_head(tx)
     rows: list[tuple[Any, ...]] = []
-    for draft, body in zip(drafts, _bodies(tx, drafts), strict=True):
-        rows.append(_chained(tx, draft, body, head))
+    for draft, body in zip(drafts, _encode_all_facts(tx, drafts), strict=True):
+        rows.append(_build_row(tx, draft, body, head))
         head = rows[-1][0], rows[-1][-2]
-    return _store(tx, rows)[len(ahead) :]
+    return _store_rows(tx, rows)[len(ahead) :]
 
 
-def _chained(tx: Transaction, draft: Draft, body: str, head: tuple[int, str]) -> tuple[Any, ...]:
+def _build_row(
+    tx: Transaction, draft: EntryDraft, body: str, head: tuple[int, str]
+) -> tuple[Any, ...]:
     """Return the row that follows where the log ends."""
     seq, prev = head
     unsigned = (seq + 1, tx.now, draft.kind, draft.run, draft.person, draft.host, body, prev)
     digest = hash_entry((*unsigned, "", ""))
-    return (*unsigned, digest, tx.seal.sign(digest))
+    return (*unsigned, digest, tx.seal.sign_hash(digest))
 
 
-def _store(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
-    tx.sql.execute(_INSERT, [dict(zip(_NAMES, row, strict=True)) for row in rows])
+def _store_rows(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
+    tx.sql.execute(_INSERT_QUERIES, [dict(zip(_COLUMN_NAMES, row, strict=True)) for row in rows])
     # Nobody else appends before this transaction ends.
     tx.log_head = rows[-1][0], rows[-1][-2]
     tx.logged = True
@@ -183,10 +189,10 @@ def _store(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
 
 def lock_log(tx: Transaction) -> None:
     """Keep others from appending until this transaction ends: what it reads of the log holds."""
-    tx.log_head = _last_and_locked(tx)
+    tx.log_head = _lock_head(tx)
 
 
-def _last_and_locked(tx: Transaction) -> tuple[int, str]:
+def _lock_head(tx: Transaction) -> tuple[int, str]:
     """Return where the log ends, and keep others from appending until this transaction ends.
 
     Raises LogAltered if the log does not end as Keyturn left it: signing another entry would
@@ -198,10 +204,10 @@ def _last_and_locked(tx: Transaction) -> tuple[int, str]:
 
 
 def _read_locked_head(tx: Transaction) -> Sequence[Any] | None:
-    return tx.sql.execute(_NEWEST if tx.embedded else _LOCKED_NEWEST).first()
+    return tx.sql.execute(_NEWEST_ENTRY if tx.embedded else _LOCKED_NEWEST_ENTRY).first()
 
 
-def locked_head(tx: Transaction) -> Entry | None:
+def lock_and_get_head(tx: Transaction) -> Entry | None:
     """Return the newest entry, checked as for an append; None from an empty log."""
     row = _read_locked_head(tx)
     if tx.log_head is None:
@@ -214,41 +220,43 @@ def check_head(tx: Transaction, row: Sequence[Any] | None) -> None:
     seq, digest = (row[0], row[_HASH]) if row else (0, GENESIS)
     known, known_hash = tx.seen_head.head
     if row is not None and not is_hash_valid(row):
-        raise LogAltered(f"entry {seq} was altered: its content does not have its hash")
+        raise LogAlteredError(f"entry {seq} was altered: its content does not have its hash")
     if (seq, digest) == (known, known_hash):
         return
     if seq < known:
-        raise LogShortened(seq, known)
+        raise LogShortenedError(seq, known)
     if row is not None:
-        check_signed(tx, row)
+        check_row_signature(tx, row)
     if known:
-        before = tx.sql.execute(_HASH_AT, {"number": known}).scalar()
+        before = tx.sql.execute(_HASH_QUERIES, {"number": known}).scalar()
         if before != known_hash:
-            raise LogAltered(f"entry {known} is not the one that Keyturn has written")
+            raise LogAlteredError(f"entry {known} is not the one that Keyturn has written")
 
 
-def check_signed(tx: Transaction, row: Sequence[Any]) -> None:
+def check_row_signature(tx: Transaction, row: Sequence[Any]) -> None:
     """Raise LogAltered unless our key has signed this entry, whose hash is right."""
-    if not signing.is_signature_valid(tx.seal.public, row[_HASH], row[_SIGNATURE]):
-        raise LogAltered(f"entry {row[0]} is not signed by the key of the log")
+    if not signing.is_signature_valid(tx.seal.public_key, row[_HASH], row[_SIGNATURE]):
+        raise LogAlteredError(f"entry {row[0]} is not signed by the key of the log")
 
 
-def _body(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
+def _encode_facts(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
     body = encode_canonical(facts)
-    return encode_canonical(tx.redactor.thing(facts)) if tx.redactor.holds(body) else body
+    return (
+        encode_canonical(tx.redactor.redact_value(facts)) if tx.redactor.has_secret(body) else body
+    )
 
 
-def _bodies(tx: Transaction, drafts: Sequence[Draft]) -> list[str]:
+def _encode_all_facts(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[str]:
     bodies = [encode_canonical(draft.facts) for draft in drafts]
     # Looking for secrets in all of it at once finds no fewer of them.
-    if not tx.redactor.holds("\n".join(bodies)):
+    if not tx.redactor.has_secret("\n".join(bodies)):
         return bodies
-    return [_body(tx, draft.facts) for draft in drafts]
+    return [_encode_facts(tx, draft.facts) for draft in drafts]
 
 
 def get_head(tx: Transaction) -> tuple[int, str]:
     """Return the newest entry's sequence number and hash; (0, GENESIS) of an empty log."""
-    row = tx.sql.execute(_NEWEST).first()
+    row = tx.sql.execute(_NEWEST_ENTRY).first()
     return (row.seq, row.hash) if row else (0, GENESIS)
 
 
@@ -279,90 +287,96 @@ def is_hash_valid(row: Sequence[Any]) -> bool:
         return False
 
 
-def succession(seq: int, prev: str, key: str) -> str:
+def hash_succession(seq: int, prev: str, public_key: str) -> str:
     """Return the hash that the owner of a new key signs: which entry names it, after which entry,
     and the key before it.
 
     It is no hash of an entry, so no signature of an entry is such a proof.
     """
-    return hash_canonical({"after": prev, "key": key, "seq": seq})
+    return hash_canonical({"after": prev, "key": public_key, "seq": seq})
 
 
-def is_succession(entry: Entry, key: str) -> bool:
+def is_succession_signed(entry: Entry, public_key: str) -> bool:
     """Say whether the owner of the key that this entry names has signed that it follows *key*."""
     facts = entry.facts
-    signed = succession(entry.seq, entry.prev, key)
+    signed = hash_succession(entry.seq, entry.prev, public_key)
     return signing.is_signature_valid(
         str(facts.get("public", "")), signed, str(facts.get("proof", ""))
     )
 
 
-def keys_named(tx: Transaction) -> list[tuple[int, str]]:
+def list_keys(tx: Transaction) -> list[tuple[int, str]]:
     """Return which keys the log names: each with the number of its entry, the oldest first.
 
     The last of them vouches for the one before by its proof, and so on; the one before has signed
     the entry. Where that is not so, those before it are left out.
     """
-    query = select(tables.entry).where(tables.entry.c.kind == KEY).order_by(tables.entry.c.seq)
-    named = [_entry(row) for row in tx.sql.execute(query)]
+    query = (
+        select(tables.entry).where(tables.entry.c.kind == KEY_KIND).order_by(tables.entry.c.seq)
+    )
+    named = [_build_entry(row) for row in tx.sql.execute(query)]
     keys = [(entry.seq, str(entry.facts.get("public", ""))) for entry in named]
     for n in range(len(named) - 1, 0, -1):
         entry, before = named[n], keys[n - 1][1]
         whole = is_hash_valid([*vars(entry).values()])
-        if not (whole and is_succession(entry, before)) or not signing.is_signature_valid(
+        if not (whole and is_succession_signed(entry, before)) or not signing.is_signature_valid(
             before, entry.hash, entry.signature
         ):
             return keys[n:]
     return keys
 
 
-def key_of(keys: Sequence[tuple[int, str]], seq: int) -> str:
+def find_key_of_entry(keys_by_entry: Sequence[tuple[int, str]], seq: int) -> str:
     """Return the key that signs the entry with this number, "" if none is known. The entry that
     names a key is signed by the one before; the first names its own."""
-    if keys and seq == keys[0][0] == 1:
-        return keys[0][1]
-    return next((key for since, key in reversed(keys) if since < seq), "")
+    if keys_by_entry and seq == keys_by_entry[0][0] == 1:
+        return keys_by_entry[0][1]
+    return next((key for since, key in reversed(keys_by_entry) if since < seq), "")
 
 
-def is_signed(entry: Entry, keys: Sequence[tuple[int, str]]) -> bool:
+def is_entry_signed(entry: Entry, keys_by_entry: Sequence[tuple[int, str]]) -> bool:
     """Say whether the key of its time signed this entry."""
-    return signing.is_signature_valid(key_of(keys, entry.seq), entry.hash, entry.signature)
+    return signing.is_signature_valid(
+        find_key_of_entry(keys_by_entry, entry.seq), entry.hash, entry.signature
+    )
 
 
 def list_entries_of_run(tx: Transaction, run: int, kinds: Collection[str] = ()) -> list[Entry]:
     """Return the entries about a run. kinds: only of these; () for all."""
     if not view_conditions.list_viewable(tx, [run]):
         return []
-    found = [_entry(row) for row in tx.sql.execute(_OF_RUN, {"of": run}).all()]
+    found = [_build_entry(row) for row in tx.sql.execute(_ENTRIES_OF_RUN, {"of": run}).all()]
     return [entry for entry in found if not kinds or entry.kind in kinds]
 
 
 def get_last_entry_of_run(tx: Transaction, run: int) -> Entry | None:
     row = (
-        tx.sql.execute(_LAST_OF_RUN, {"of": run}).first()
+        tx.sql.execute(_LAST_ENTRY_OF_RUN, {"of": run}).first()
         if view_conditions.list_viewable(tx, [run])
         else None
     )
-    return _entry(row) if row else None
+    return _build_entry(row) if row else None
 
 
 def get_last_entry_of_kind(tx: Transaction, kind: str) -> Entry | None:
-    row = tx.sql.execute(_OF_KIND, {"which": kind}).first()
-    return _entry(row) if row else None
+    row = tx.sql.execute(_LAST_ENTRY_OF_KIND, {"which": kind}).first()
+    return _build_entry(row) if row else None
 
 
 def get_first_entry(tx: Transaction) -> Entry | None:
     """Return the entry that the log begins with."""
-    row = tx.sql.execute(_FIRST).first()
-    return _entry(row) if row else None
+    row = tx.sql.execute(_FIRST_ENTRY).first()
+    return _build_entry(row) if row else None
 
 
-def list_latest_of_kind(tx: Transaction, kind: str, *, person: str, most: int) -> list[Entry]:
+def list_newest_entries_of_kind(
+    tx: Transaction, kind: str, *, person: str, limit: int
+) -> list[Entry]:
     """Return the newest entries of a kind about one person, the newest first."""
     query = select(tables.entry).where(tables.entry.c.kind == kind)
     query = query.where(tables.entry.c.person == person)
-    rows = tx.sql.execute(query.order_by(tables.entry.c.seq.desc()).limit(most))
-    return [_entry(row) for row in rows]
+    rows = tx.sql.execute(query.order_by(tables.entry.c.seq.desc()).limit(limit))
+    return [_build_entry(row) for row in rows]
 
 
 def list_entries_naming(tx: Transaction, kind: str, name: str, number: int) -> list[Entry]:
@@ -370,7 +384,7 @@ def list_entries_naming(tx: Transaction, kind: str, name: str, number: int) -> l
     query = select(tables.entry).where(
         tables.entry.c.kind == kind, tables.entry.c.body.contains(f'"{name}":{number}')
     )
-    return [_entry(row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
+    return [_build_entry(row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
 
 
 def list_run_entries_naming(
@@ -382,7 +396,7 @@ def list_run_entries_naming(
         tables.entry.c.kind == kind,
         tables.entry.c.body.contains(f'"{name}":{number}'),
     )
-    found = [_entry(row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
+    found = [_build_entry(row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
     return [entry for entry in found if entry.facts.get(name) == number]
 
 
@@ -394,31 +408,31 @@ def list_entries_since(tx: Transaction, kind: str, at: int) -> Generator[Entry]:
         for row in rows:
             if row.at <= at:
                 return
-            yield _entry(row)
+            yield _build_entry(row)
 
 
 def list_newest_entries(
-    tx: Transaction, *, before: int | None = None, most: int = 50
+    tx: Transaction, *, before: int | None = None, limit: int = 50
 ) -> list[Entry]:
-    query = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(most)
+    query = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(limit)
     if before is not None:
         query = query.where(tables.entry.c.seq < before)
-    return [_entry(row) for row in tx.sql.execute(query)]
+    return [_build_entry(row) for row in tx.sql.execute(query)]
 
 
-def list_entries_after(tx: Transaction, seq: int, *, most: int = 1000) -> list[Entry]:
+def list_entries_after(tx: Transaction, seq: int, *, limit: int = 1000) -> list[Entry]:
     query = (
         select(tables.entry)
         .where(tables.entry.c.seq > seq)
         .order_by(tables.entry.c.seq)
-        .limit(most)
+        .limit(limit)
     )
-    return [_entry(row) for row in tx.sql.execute(query)]
+    return [_build_entry(row) for row in tx.sql.execute(query)]
 
 
-def rows_from(tx: Transaction, seq: int, *, most: int) -> Sequence[Sequence[Any]]:
+def list_rows_from(tx: Transaction, seq: int, *, limit: int) -> Sequence[Sequence[Any]]:
     """Return the rows from this number on, each with the members of an Entry in their order."""
-    return tx.sql.execute(_FROM, {"first": seq, "most": most}).all()
+    return tx.sql.execute(_ROWS_FROM_QUERIES, {"first": seq, "most": limit}).all()
 
 
 def read_whole_log(tx: Transaction) -> Generator[Entry]:
@@ -442,7 +456,7 @@ def read_rows(tx: Transaction) -> AbstractContextManager[Iterable[Sequence[Any]]
     return tx.sql.execute(query.execution_options(yield_per=2000))
 
 
-def _entry(row: Row[Any]) -> Entry:
+def _build_entry(row: Row[Any]) -> Entry:
     return Entry(
         row.seq,
         row.at,

@@ -13,9 +13,9 @@ from sqlalchemy import bindparam, or_, select
 from bot.audit import change_log
 from bot.audit.change_log import Entry
 from bot.audit.followed_log import (
-    check_taking,
-    find_missing_of_children,
-    find_missing_of_run,
+    check_revocations,
+    find_missing_child_start,
+    find_missing_entry_of_run,
     follow_log,
 )
 from bot.audit.key_history import list_vouched_entries
@@ -25,79 +25,99 @@ from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
 from bot.db.schedules import Schedule
 from bot.model.canonical import encode_canonical
-from bot.model.run import ENDED, Run, State, Vote
+from bot.model.run import ENDED_STATES, Decision, Run, State
 
-_ENDS = frozenset(state.value for state in ENDED)
-_BEFORE_START = frozenset({State.ASKED, State.WAITING, State.READY, State.STARTING})
-_STOPPED = "stop asked"
-_TELLING = (
-    *("asked", "proposed", "accepted", "planned", "escalated", "approved", "started", _STOPPED),
-    *sorted(_ENDS),
+_END_KINDS = frozenset(state.value for state in ENDED_STATES)
+_STATES_BEFORE_START = frozenset({State.PLANNING, State.PENDING, State.QUEUED, State.STARTING})
+_STOP_KIND = "stop requested"
+_RUN_KINDS = (
+    *(
+        "requested",
+        "proposed",
+        "accepted",
+        "planned",
+        "escalated",
+        "approved",
+        "started",
+        _STOP_KIND,
+    ),
+    *sorted(_END_KINDS),
 )
-_FIRES = frozenset({"scheduled", "schedule resumed"})
-_STANDINGS = (*sorted(_FIRES), "schedule suspended", "schedule lapsed", "schedule ended")
+_ACTIVE_SCHEDULE_KINDS = frozenset({"scheduled", "schedule resumed"})
+_SCHEDULE_KINDS = (
+    *sorted(_ACTIVE_SCHEDULE_KINDS),
+    "schedule suspended",
+    "schedule lapsed",
+    "schedule ended",
+)
 _SENDING, _DONE = "sending", "step succeeded"
 # What the entry of a request says beside who and where.
-_ASKED = "runbook", "undo_of", "door", "schedule", "hosts"
-_BROKEN, _REVIEWED = "glass broken", "glass reviewed"
+_REQUEST_FACTS = "runbook", "undo_of", "door", "schedule", "hosts"
+_BROKEN, _REVIEWED = "break-glass activated", "break-glass reviewed"
 # What shuts somebody out, or holds everything up, and what lets them go on.
-_SHUTS = frozenset({"banned", "everything stopped"})
-_LETS_GO_ON = frozenset({"ban lifted", "everything resumed"})
-_SINCE = (
+_BLOCKING_KINDS = frozenset({"banned", "everything stopped"})
+_UNBLOCKING_KINDS = frozenset({"ban lifted", "everything resumed"})
+_STARTS_AND_ENDS_SINCE = (
     select(tables.entry)
     .where(
         tables.entry.c.host == bindparam("met"),
         tables.entry.c.seq > bindparam("began"),
-        or_(*(tables.entry.c.kind == kind for kind in sorted({"started", *_ENDS}))),
+        or_(*(tables.entry.c.kind == kind for kind in sorted({"started", *_END_KINDS}))),
     )
     .order_by(tables.entry.c.seq)
 )
-_STANDING = (
+_BLOCKING_ENTRIES = (
     select(tables.entry)
-    .where(or_(*(tables.entry.c.kind == kind for kind in sorted(_SHUTS | _LETS_GO_ON))))
+    .where(
+        or_(*(tables.entry.c.kind == kind for kind in sorted(_BLOCKING_KINDS | _UNBLOCKING_KINDS)))
+    )
     .order_by(tables.entry.c.seq)
 )
 EVERYBODY = ""
-STEPPED_UP = "stepped up"
+STEPPED_UP_KIND = "stepped up"
 # Of one person: whoever does so more often within a day is noticed otherwise.
-_PANES = 50
+_MAX_ENTRIES = 50
 
 
-def find_doubt(tx: Transaction, run: Run) -> str:
+def find_doubt_of_run(tx: Transaction, run: Run) -> str:
     """Say what the log does not bear out of a run that is to be let through; "" if all is well."""
     known = follow_log(tx)
     read = change_log.list_entries_of_run(tx, run.id)
-    told = [entry for entry in read if entry.kind in _TELLING]
+    told = [entry for entry in read if entry.kind in _RUN_KINDS]
     entries = list_vouched_entries(tx, told)
     return (
-        find_missing_of_run(known, run.id, read)
-        or _of_request(run, entries)
-        or _of_plan(run, entries)
-        or _of_votes(runs.list_votes(tx, run.id), entries, told)
-        or _of_state(run, entries, told)
+        find_missing_entry_of_run(known, run.id, read)
+        or _find_doubt_of_request(run, entries)
+        or _find_doubt_of_plan(run, entries)
+        or _find_doubt_of_decisions(runs.list_votes(tx, run.id), entries, told)
+        or _find_doubt_of_state(run, entries, told)
     )
 
 
-def find_doubt_of_child(tx: Transaction, part: Run, whole: Run) -> str:
+def find_doubt_of_child(tx: Transaction, child: Run, parent: Run) -> str:
     """Say what the log does not bear out of the part of a request that is about to be sent, or is
     under way; "" if all is well. Each host has one part, which begins once."""
     known = follow_log(tx)
-    opened = list_vouched_entries(tx, change_log.list_entries_of_run(tx, whole.id, ["started"]))
+    opened = list_vouched_entries(tx, change_log.list_entries_of_run(tx, parent.id, ["started"]))
     if not opened:
-        return f"that run {whole.id} was started"
-    lacks = find_missing_of_run(known, part.id, change_log.list_entries_of_run(tx, part.id))
+        return f"that run {parent.id} was started"
+    lacks = find_missing_entry_of_run(
+        known, child.id, change_log.list_entries_of_run(tx, child.id)
+    )
     if lacks:
         return lacks
     told = [
         Entry(*row)
-        for row in tx.sql.execute(_SINCE, {"met": part.host, "began": opened[0].seq}).all()
+        for row in tx.sql.execute(
+            _STARTS_AND_ENDS_SINCE, {"met": child.host, "began": opened[0].seq}
+        ).all()
     ]
-    others = [one for one in told if one.run != part.id and one.facts.get("whole") == whole.id]
+    others = [one for one in told if one.run != child.id and one.facts.get("whole") == parent.id]
     if others:
-        return f"that the part for {part.host} is not begun twice"
-    own = [one for one in told if one.run == part.id]
-    return find_missing_of_children(known, whole.id, part.host, told) or _of_state(
-        part, list_vouched_entries(tx, own), own
+        return f"that the part for {child.host} is not begun twice"
+    own = [one for one in told if one.run == child.id]
+    return find_missing_child_start(known, parent.id, child.host, told) or _find_doubt_of_state(
+        child, list_vouched_entries(tx, own), own
     )
 
 
@@ -108,12 +128,12 @@ def find_doubt_of_steps(tx: Transaction, run: Run) -> str:
     """
     known = follow_log(tx)
     read = change_log.list_entries_of_run(tx, run.id)
-    if lacks := find_missing_of_run(known, run.id, read):
+    if lacks := find_missing_entry_of_run(known, run.id, read):
         return lacks
     told = [entry for entry in read if entry.kind in {_SENDING, _DONE}]
     done = [one.facts.get("n") for one in list_vouched_entries(tx, told) if one.kind == _DONE]
     sent = [one.facts.get("n") for one in told if one.kind == _SENDING]
-    numbers = [record.n for record in runs.list_steps(tx, run.id)]
+    numbers = [record.step_number for record in runs.list_steps(tx, run.id)]
     as_told = all(n in done for n in numbers) and all(n in numbers for n in sent)
     in_order = numbers == list(range(1, len(numbers) + 1))
     return "" if as_told and in_order else "which steps of it were done"
@@ -125,11 +145,11 @@ def list_banned(tx: Transaction) -> frozenset[str]:
     What lets them go on has to be vouched for, unless it is older than the key.
     """
     known = follow_log(tx)
-    told = [Entry(*row) for row in tx.sql.execute(_STANDING).all()]
-    check_taking(known, _SHUTS, told)
+    told = [Entry(*row) for row in tx.sql.execute(_BLOCKING_ENTRIES).all()]
+    check_revocations(known, _BLOCKING_KINDS, told)
     last = {str(one.facts.get("who", EVERYBODY)): one for one in told}
-    lifted = [one for one in last.values() if one.kind in _LETS_GO_ON]
-    named = change_log.get_last_entry_of_kind(tx, change_log.KEY) if lifted else None
+    lifted = [one for one in last.values() if one.kind in _UNBLOCKING_KINDS]
+    named = change_log.get_last_entry_of_kind(tx, change_log.KEY_KIND) if lifted else None
     ours = {one.seq for one in list_vouched_entries(tx, lifted)}
     old = {one.seq for one in lifted if named is not None and one.seq < named.seq}
     return frozenset(who for who, one in last.items() if one.seq not in ours | old)
@@ -139,12 +159,12 @@ def find_doubt_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
     """Say what the log does not bear out of a schedule, and of a run that it is to have fired."""
     known = follow_log(tx)
     read = change_log.list_entries_of_run(tx, schedule.run)
-    if lacks := find_missing_of_run(known, schedule.run, read):
+    if lacks := find_missing_entry_of_run(known, schedule.run, read):
         return lacks
     told = [
         entry
         for entry in read
-        if entry.kind in _STANDINGS and entry.facts.get("schedule") == schedule.id
+        if entry.kind in _SCHEDULE_KINDS and entry.facts.get("schedule") == schedule.id
     ]
     entries = list_vouched_entries(tx, told)
     begun = [entry for entry in entries if entry.kind == "scheduled"]
@@ -154,12 +174,12 @@ def find_doubt_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
     said = begun[-1].person, facts.get("lapses"), encode_canonical(facts.get("timing"))
     mine = (
         schedule.owner,
-        schedule.lapses,
-        encode_canonical(tx.redactor.thing(schedule.timing.document)),
+        schedule.lapses_at,
+        encode_canonical(tx.redactor.redact_value(schedule.timing.document)),
     )
     if said != mine:
         return f"that schedule {schedule.id} is as it was approved"
-    if told[-1].kind not in _FIRES or told[-1] not in entries:
+    if told[-1].kind not in _ACTIVE_SCHEDULE_KINDS or told[-1] not in entries:
         return f"that schedule {schedule.id} fires"
     fired = list_vouched_entries(
         tx, change_log.list_run_entries_naming(tx, "fired", schedule.run, "fired", run.id)
@@ -169,25 +189,32 @@ def find_doubt_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
     return ""
 
 
-def find_doubt_of_break_glass(tx: Transaction, run: Run, broken: BreakGlass) -> str:
+def find_doubt_of_break_glass(tx: Transaction, run: Run, break_glass_record: BreakGlass) -> str:
     """Say what the log does not bear out of broken glass; "" if all is well."""
     entries = list_vouched_entries(tx, change_log.list_entries_of_run(tx, run.id, [_BROKEN]))
-    mine = broken.person, broken.factor, run.digest
+    mine = break_glass_record.person, break_glass_record.factor, run.digest
     for entry in entries:
         facts = entry.facts
         said = entry.person, facts.get("factor"), facts.get("digest")
-        if said == mine and broken.until is not None and broken.until <= facts.get("until", 0):
+        if (
+            said == mine
+            and break_glass_record.active_until is not None
+            and break_glass_record.active_until <= facts.get("until", 0)
+        ):
             return ""
-    return f"that {broken.person} broke the glass of run {run.id}"
+    return f"that {break_glass_record.person} broke the glass of run {run.id}"
 
 
 def is_stepped_up(tx: Transaction, session: Session) -> bool:
     """Say whether whose session it is has shown the factor that its row names, then or later."""
-    told = change_log.list_latest_of_kind(tx, STEPPED_UP, person=session.person, most=_PANES)
+    told = change_log.list_newest_entries_of_kind(
+        tx, STEPPED_UP_KIND, person=session.person, limit=_MAX_ENTRIES
+    )
     shown = [
         entry
         for entry in told
-        if entry.facts.get("factor") == session.factor and entry.at >= (session.stepped_up or 0)
+        if entry.facts.get("factor") == session.factor_digest
+        and entry.at >= (session.stepped_up_at or 0)
     ]
     return bool(list_vouched_entries(tx, shown))
 
@@ -197,9 +224,9 @@ def get_unreviewed_run(tx: Transaction, person: str) -> int | None:
     reviewed within the day; None if there is none."""
     late = tx.now - break_glass.REVIEW_SECONDS * 1_000_000
     known = follow_log(tx)
-    broken = change_log.list_latest_of_kind(tx, _BROKEN, person=person, most=_PANES)
-    if len(broken) < _PANES:
-        check_taking(known, {_BROKEN}, broken, about=person)
+    broken = change_log.list_newest_entries_of_kind(tx, _BROKEN, person=person, limit=_MAX_ENTRIES)
+    if len(broken) < _MAX_ENTRIES:
+        check_revocations(known, {_BROKEN}, broken, subject=person)
     for entry in reversed(broken):
         if entry.run is None or entry.at >= late:
             continue
@@ -211,81 +238,83 @@ def get_unreviewed_run(tx: Transaction, person: str) -> int | None:
     return None
 
 
-def _of_request(run: Run, entries: Sequence[Entry]) -> str:
+def _find_doubt_of_request(run: Run, entries: Sequence[Entry]) -> str:
     """A request was asked for, or proposed by somebody else and accepted by its asker."""
-    doubt = f"that {run.asked_by} asked for this"
-    asked = [entry for entry in entries if entry.kind == "asked"]
+    doubt = f"that {run.requested_by} asked for this"
+    asked = [entry for entry in entries if entry.kind == "requested"]
     if not asked:
-        return doubt if not _accepted(run, entries) else ""
+        return doubt if not _is_proposal_accepted(run, entries) else ""
     facts = asked[0].facts
-    said = asked[0].person, asked[0].host, *(facts.get(name, doubt) for name in _ASKED)
-    came = run.origin.door, run.origin.schedule or None, list(run.hosts)
-    return "" if said == (run.asked_by, run.host, run.words, run.undo_of, *came) else doubt
+    said = asked[0].person, asked[0].host, *(facts.get(name, doubt) for name in _REQUEST_FACTS)
+    came = run.origin.source, run.origin.schedule_id or None, list(run.hosts)
+    return "" if said == (run.requested_by, run.host, run.runbook, run.undo_of, *came) else doubt
 
 
-def _accepted(run: Run, entries: Sequence[Entry]) -> bool:
+def _is_proposal_accepted(run: Run, entries: Sequence[Entry]) -> bool:
     proposed = [entry for entry in entries if entry.kind == "proposed"]
     return any(
-        entry.facts.get("asked_by") == run.asked_by
+        entry.facts.get("requested_by") == run.requested_by
         and entry.host == run.host
         and entry.facts.get("editors") == list(run.editors)
-        and entry.facts.get("instead_of_run") == run.counters
+        and entry.facts.get("instead_of_run") == run.proposal_for
         for entry in proposed
     ) and any(
         entry.kind == "accepted"
-        and entry.person == run.asked_by
+        and entry.person == run.requested_by
         and entry.facts.get("digest") == run.digest
         for entry in entries
     )
 
 
-def _of_plan(run: Run, entries: Sequence[Entry]) -> str:
+def _find_doubt_of_plan(run: Run, entries: Sequence[Entry]) -> str:
     """A plan names request and values, and its digest stands for all of it."""
     planned = [entry for entry in entries if entry.kind == "planned"]
-    if not planned or _digest_in(planned[-1]) != run.digest:
+    if not planned or _get_planned_digest(planned[-1]) != run.digest:
         return "that this plan was shown"
-    plan = run.proposal
+    plan = run.plan
     if plan is None or plan.digest != run.digest:
         return "that this plan was shown"
-    said = (plan.asked_by, plan.runbook, dict(plan.fields), plan.undo_of, plan.timing)
-    mine = (run.asked_by, run.words, dict(run.fields), run.undo_of, run.timing)
+    said = (plan.requested_by, plan.runbook, dict(plan.values), plan.undo_of, plan.timing)
+    mine = (run.requested_by, run.runbook, dict(run.values), run.undo_of, run.timing)
     return "" if said == mine else "that the plan is one for this request"
 
 
 @lru_cache(32)
-def _digest_in(planned: Entry) -> object:
+def _get_planned_digest(plan_entry: Entry) -> object:
     """Return the digest that was shown: beside it stands the whole plan, which may be long."""
-    return planned.facts.get("digest")
+    return plan_entry.facts.get("digest")
 
 
-def _of_votes(votes: Sequence[Vote], entries: Sequence[Entry], told: Sequence[Entry]) -> str:
-    if any(entry.kind == State.DENIED.value for entry in told):
+def _find_doubt_of_decisions(
+    decisions: Sequence[Decision], entries: Sequence[Entry], all_entries: Sequence[Entry]
+) -> str:
+    if any(entry.kind == State.DENIED.value for entry in all_entries):
         return "that nobody has denied it"
     approved = {
-        (entry.person, entry.facts.get("digest"), *_how(entry))
+        (entry.person, entry.facts.get("digest"), *_get_factor_and_delegator(entry))
         for entry in entries
         if entry.kind == "approved"
     }
-    for vote in votes:
-        cast = (vote.person, vote.digest, vote.factor, vote.instead_of)
-        if vote.yes and cast not in approved:
+    for vote in decisions:
+        cast = (vote.person, vote.digest, vote.factor, vote.on_behalf_of)
+        if vote.approves and cast not in approved:
             return f"that {vote.person} approved it"
     return ""
 
 
-def _how(entry: Entry) -> tuple[str, str]:
-    return entry.facts.get("factor") or "", entry.facts.get("instead_of") or ""
+def _get_factor_and_delegator(entry: Entry) -> tuple[str, str]:
+    return entry.facts.get("factor") or "", entry.facts.get("on_behalf_of") or ""
 
 
-def _of_state(run: Run, entries: Sequence[Entry], told: Sequence[Entry]) -> str:
+def _find_doubt_of_state(run: Run, entries: Sequence[Entry], all_entries: Sequence[Entry]) -> str:
     """What has begun, was stopped or ended does not begin again; what goes on was let through."""
-    kinds, ours = {entry.kind for entry in told}, {entry.kind for entry in entries}
-    if run.escalated is not None and "escalated" not in ours:
+    kinds, ours = {entry.kind for entry in all_entries}, {entry.kind for entry in entries}
+    if run.escalated_at is not None and "escalated" not in ours:
         return "that nobody has decided in time"
-    if run.state in _BEFORE_START and "started" in kinds:
+    if run.state in _STATES_BEFORE_START and "started" in kinds:
         return "that it has not been started before"
     if run.state is State.RUNNING and "started" not in ours:
         return "that it was started"
-    if _STOPPED in kinds:
+    if _STOP_KIND in kinds:
         return "that nobody has stopped it"
-    return "" if run.over or not kinds & _ENDS else "that it has not ended before"
+    return "" if run.is_ended or not kinds & _END_KINDS else "that it has not ended before"

@@ -15,14 +15,14 @@ from bot.model.text import escape_to_one_line
 from bot.model.times import format_iso
 
 
-def to_utc(microseconds: int) -> datetime:
+def to_datetime(microseconds: int) -> datetime:
     """Return a stored time, in UTC."""
     return datetime.fromtimestamp(microseconds / 1_000_000, UTC)
 
 
 def format_entry(entry: Entry) -> str:
     """Return one line: when, number, run, what, who, where, and the beginning of its hash."""
-    when = to_utc(entry.at).strftime("%Y-%m-%d %H:%M:%SZ")
+    when = to_datetime(entry.at).strftime("%Y-%m-%d %H:%M:%SZ")
     who = f" by {entry.person}" if entry.person else ""
     where = f" on {entry.host}" if entry.host else ""
     run = f"run {entry.run}" if entry.run else "-"
@@ -31,67 +31,81 @@ def format_entry(entry: Entry) -> str:
     return f"{when}  #{entry.seq:<5} {run:<8} {entry.kind}{who}{where}{said}  [{entry.hash[:12]}]"
 
 
-def entry_to_json(entry: Entry) -> str:
+def format_entry_as_json(entry: Entry) -> str:
     """Return the entry as one JSON object, its facts unfolded."""
     shown = {name: value for name, value in vars(entry).items() if name != "body"}
     told = {"at": format_iso(entry.at), "facts": entry.facts}
     return json.dumps(shown | told, ensure_ascii=False)
 
 
-COLUMNS = ("seq", "at", "kind", "run", "person", "host", "body", "prev", "hash", "signature")
+ARCHIVE_COLUMNS = (
+    "seq",
+    "at",
+    "kind",
+    "run",
+    "person",
+    "host",
+    "body",
+    "prev",
+    "hash",
+    "signature",
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 # Facility 13, log audit; severity 5, notice.
-_PRIORITY = 13 * 8 + 5
+_SYSLOG_PRIORITY = 13 * 8 + 5
 # No number is registered for Keyturn: this one stands for examples (RFC 5612).
-_ID = "keyturn@32473"
+_STRUCTURED_DATA_ID = "keyturn@32473"
 _UNPRINTABLE = re.compile(r"[^!-~]+")
 
 
-def archive_json(entry: Mapping[str, Any]) -> str:
+def format_archive_json(entry: Mapping[str, Any]) -> str:
     return json.dumps(entry, ensure_ascii=False) + "\n"
 
 
 def format_csv_row(cells: Sequence[object]) -> str:
     """Return one record and its end: quoted where it must be, and never a formula."""
     line = io.StringIO()
-    csv.writer(line, lineterminator="\r\n").writerow([_harmless(cell) for cell in cells])
+    csv.writer(line, lineterminator="\r\n").writerow([_escape_formula(cell) for cell in cells])
     return line.getvalue()
 
 
-def archive_csv(entry: Mapping[str, Any]) -> str:
-    known = dict(entry) | {"at": _iso(entry["at"])}
-    return format_csv_row([known[name] for name in COLUMNS])
+def format_archive_csv(entry: Mapping[str, Any]) -> str:
+    known = dict(entry) | {"at": _format_iso(entry["at"])}
+    return format_csv_row([known[name] for name in ARCHIVE_COLUMNS])
 
 
-def archive_syslog(entry: Mapping[str, Any], machine: str) -> str:
+def format_archive_syslog(entry: Mapping[str, Any], hostname: str) -> str:
     """Return one line. machine: which one says it. What is said of the entry is JSON in ASCII."""
     kind = _UNPRINTABLE.sub("-", entry["kind"])[:32] or "-"
     named = ("seq", "run", "person", "host", "prev", "hash", "signature")
-    data = " ".join(f'{name}="{_escaped(entry[name])}"' for name in named)
+    data = " ".join(f'{name}="{_escape_syslog_value(entry[name])}"' for name in named)
     said = json.dumps(json.loads(entry["body"]))
-    origin = _UNPRINTABLE.sub("-", machine)[:255] or "-"
-    return f"<{_PRIORITY}>1 {_iso(entry['at'])} {origin} keyturn - {kind} [{_ID} {data}] {said}\n"
+    origin = _UNPRINTABLE.sub("-", hostname)[:255] or "-"
+    return (
+        f"<{_SYSLOG_PRIORITY}>1 {_format_iso(entry['at'])} {origin} keyturn - {kind} "
+        f"[{_STRUCTURED_DATA_ID} {data}] {said}\n"
+    )
 
 
-def _harmless(cell: object) -> object:
-    if isinstance(cell, str) and cell.startswith(_FORMULA):
+def _escape_formula(cell: object) -> object:
+    if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS):
         return f"'{cell}"
     return "" if cell is None else cell
 
 
-def _escaped(value: object) -> str:
+def _escape_syslog_value(value: object) -> str:
     text = "" if value is None else str(value)
     return re.sub(r'(["\\\]])', r"\\\1", text).replace("\n", " ")
 
 
-def _iso(at: int) -> str:
+def _format_iso(at: int) -> str:
     return (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def export_log(tx: Transaction) -> Generator[dict[str, Any]]:
+def iterate_export(tx: Transaction) -> Generator[dict[str, Any]]:
     """Yield every entry's members; of one that binds output, that too, or None once erased."""
-    outputs = output.read_all_output(tx)
+    outputs = output.iterate_all_output(tx)
     bound = next(outputs, None)
     for entry in change_log.read_whole_log(tx):
         members = dict(vars(entry))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from bot.audit import change_log
 from bot.audit.change_log import Entry
-from bot.audit.followed_log import check_taking, check_used, follow_log
+from bot.audit.followed_log import check_grant_uses, check_revocations, follow_log
 from bot.audit.key_history import list_vouched_entries
 from bot.db import grants
 from bot.db.database import Transaction
@@ -18,61 +18,70 @@ from bot.db.grants import Grant
 from bot.model.times import format_deadline
 
 
-def list_logged_grants(tx: Transaction, found: Sequence[Delegation]) -> list[Delegation]:
+def list_logged_delegations(
+    tx: Transaction, delegations: Sequence[Delegation]
+) -> list[Delegation]:
     """Return those that were given as their rows say, and not revoked."""
-    return [one for one in found if _as_logged(tx, one)]
+    return [one for one in delegations if _is_delegation_logged(tx, one)]
 
 
-def is_grant_logged(tx: Transaction, given: Grant) -> bool:
+def is_grant_logged(tx: Transaction, grant: Grant) -> bool:
     """Say whether the grant was given as its row says, and not revoked."""
-    if _taken_back(tx, "grant revoked", "grant", given.id):
+    if _is_revoked(tx, "grant revoked", "grant", grant.id):
         return False
-    entries = list_vouched_entries(tx, _told(tx, "granted", "grant", given.id))
+    entries = list_vouched_entries(tx, _list_entries(tx, "granted", "grant", grant.id))
     if not entries:
         return False
     entry, facts = entries[0], entries[0].facts
-    said = (entry.person, *(facts.get(name) for name in ("to", "what", "an_hour", "until")))
+    said = (entry.person, *(facts.get(name) for name in ("to", "what", "per_hour", "until")))
     return said == (
-        given.giver,
-        given.person,
-        given.what,
-        given.an_hour,
-        format_deadline(given.ends),
+        grant.granted_by,
+        grant.person,
+        grant.what,
+        grant.per_hour,
+        format_deadline(grant.ends_at),
     )
 
 
-def are_uses_logged(tx: Transaction, given: Grant, *, but: int) -> bool:
+def has_all_uses_counted(tx: Transaction, grant: Grant, *, except_run: int) -> bool:
     """Say whether every use of the grant within the last hour that the log tells of is counted.
 
     but: a run that is not counted. Whose entry was forged does not matter: it gives nothing back.
     """
     known, since = follow_log(tx), tx.now - grants.HOUR
     used = [*change_log.list_entries_since(tx, "grant used", since)]
-    check_used(known, since, used)
-    told = [entry for entry in used if entry.facts.get("grant") == given.id and entry.run != but]
-    return len(told) <= grants.count_used(tx, given.id, but=but)
+    check_grant_uses(known, since, used)
+    told = [
+        entry for entry in used if entry.facts.get("grant") == grant.id and entry.run != except_run
+    ]
+    return len(told) <= grants.count_used(tx, grant.id, but=except_run)
 
 
-def _as_logged(tx: Transaction, one: Delegation) -> bool:
-    if _taken_back(tx, "delegation revoked", "delegation", one.id):
+def _is_delegation_logged(tx: Transaction, delegation: Delegation) -> bool:
+    if _is_revoked(tx, "delegation revoked", "delegation", delegation.id):
         return False
-    entries = list_vouched_entries(tx, _told(tx, "delegated", "delegation", one.id))
+    entries = list_vouched_entries(tx, _list_entries(tx, "delegated", "delegation", delegation.id))
     if not entries:
         return False
     entry, facts = entries[0], entries[0].facts
     said = (entry.person, *(facts.get(name) for name in ("delegate", "area", "until")))
-    return said == (one.delegator, one.delegate, one.where, format_deadline(one.ends))
+    return said == (
+        delegation.delegator,
+        delegation.delegate,
+        delegation.where,
+        format_deadline(delegation.ends_at),
+    )
 
 
-def _taken_back(tx: Transaction, kind: str, name: str, number: int) -> bool:
+def _is_revoked(tx: Transaction, kind: str, fact: str, number: int) -> bool:
     """Say whether the log tells that it was revoked. Raises LogAltered."""
     known = follow_log(tx)
-    told = _told(tx, kind, name, number)
-    check_taking(known, {kind}, told, about=str(number))
+    told = _list_entries(tx, kind, fact, number)
+    check_revocations(known, {kind}, told, subject=str(number))
     return bool(told)
 
 
-def _told(tx: Transaction, kind: str, name: str, number: int) -> list[Entry]:
+def _list_entries(tx: Transaction, kind: str, fact: str, number: int) -> list[Entry]:
     """Return the entries of this kind that speak of that number, whoever signed them."""
-    found = change_log.list_entries_naming(tx, kind, name, number)
-    return [entry for entry in found if entry.facts.get(name) == number]
+    found = change_log.list_entries_naming(tx, kind, fact, number)
+    return [entry for entry in found if entry.facts.get(fact) == number]

@@ -10,8 +10,8 @@ from bot.audit.change_log import Entry
 from bot.db.database import Transaction
 from bot.db.tables import outside_event
 
-EVENT = "event"
-_KEEP = 30 * 86_400_000_000
+EVENT_KIND = "event"
+_RETENTION = 30 * 86_400_000_000
 
 
 def record_event(
@@ -20,8 +20,8 @@ def record_event(
     key: str,
     *,
     hosts: tuple[str, ...],
-    at: int | None,
-    said: Mapping[str, str],
+    happened_at: int | None,
+    details: Mapping[str, str],
 ) -> Entry | None:
     """Log an event of that source, once; None if it was told before.
 
@@ -29,13 +29,13 @@ def record_event(
     """
     if not tx.insert_once(outside_event, source=source, key=key, at=tx.now):
         return None
-    facts: dict[str, Any] = {name: text for name, text in said.items() if text}
+    facts: dict[str, Any] = {name: text for name, text in details.items() if text}
     host = hosts[0] if len(hosts) == 1 else ""
     return change_log.append_entry(
-        tx, EVENT, host=host, source=source, hosts=list(hosts), happened=at, **facts
+        tx, EVENT_KIND, host=host, source=source, hosts=list(hosts), happened=happened_at, **facts
     )
 
 
 def delete_old_events(tx: Transaction) -> None:
     """Forget which events were told so long ago that nobody tells of them again."""
-    tx.sql.execute(delete(outside_event).where(outside_event.c.at < tx.now - _KEEP))
+    tx.sql.execute(delete(outside_event).where(outside_event.c.at < tx.now - _RETENTION))

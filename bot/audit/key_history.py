@@ -14,15 +14,15 @@ from bot.audit.change_log import Entry
 from bot.db.database import StoreUnavailable, Transaction
 
 # What waits for an approval is some days old at the most: nobody follows the links for years.
-_FARTHEST = 100_000
+_MAX_ENTRIES = 100_000
 
 
 # Whether a signature fits a hash never changes, and the same few are looked at before each packet.
-_fits = lru_cache(4096)(signing.is_signature_valid)
+_is_signature_valid_cached = lru_cache(4096)(signing.is_signature_valid)
 
 
 @lru_cache(64, typed=True)
-def _has_its_hash(*row: Any) -> bool:
+def _is_hash_valid_cached(*row: Any) -> bool:
     """Say whether an entry has the hash that it must have.
 
     It is known again by all that it says, and not by its hash: what was altered is looked at anew.
@@ -40,37 +40,43 @@ def list_vouched_entries(tx: Transaction, entries: Iterable[Entry]) -> list[Entr
         ours = tx.seal
     except StoreUnavailable:
         return list(entries)
-    whole = [entry for entry in entries if _has_its_hash(*vars(entry).values())]
-    foreign = {e.hash for e in whole if not _fits(ours.public, e.hash, e.signature)}
-    older = [e for e in whole if e.hash in foreign and e.hash not in ours.inherited]
+    whole = [entry for entry in entries if _is_hash_valid_cached(*vars(entry).values())]
+    foreign = {
+        e.hash
+        for e in whole
+        if not _is_signature_valid_cached(ours.public_key, e.hash, e.signature)
+    }
+    older = [e for e in whole if e.hash in foreign and e.hash not in ours.inherited_hashes]
     if older:
-        ours.inherited |= _inherited(tx, ours.public, older)
-    return [e for e in whole if e.hash not in foreign or e.hash in ours.inherited]
+        ours.inherited_hashes |= _list_inherited_hashes(tx, ours.public_key, older)
+    return [e for e in whole if e.hash not in foreign or e.hash in ours.inherited_hashes]
 
 
-def _inherited(tx: Transaction, ours: str, entries: Sequence[Entry]) -> set[str]:
+def _list_inherited_hashes(tx: Transaction, public_key: str, entries: Sequence[Entry]) -> set[str]:
     """Return the hashes of those that the key of their time signed, and that are in the log that
     our key took over: who has stolen an older key cannot write into that."""
-    keys = change_log.keys_named(tx)
-    if not keys or keys[-1][1] != ours:
+    keys = change_log.list_keys(tx)
+    if not keys or keys[-1][1] != public_key:
         return set()
     signed = [
         entry
         for entry in entries
-        if _fits(change_log.key_of(keys, entry.seq), entry.hash, entry.signature)
+        if _is_signature_valid_cached(
+            change_log.find_key_of_entry(keys, entry.seq), entry.hash, entry.signature
+        )
     ]
-    return _linked(tx, ours, signed)
+    return _list_linked_hashes(tx, public_key, signed)
 
 
-def _linked(tx: Transaction, key: str, entries: Sequence[Entry]) -> set[str]:
+def _list_linked_hashes(tx: Transaction, public_key: str, entries: Sequence[Entry]) -> set[str]:
     """Return the hashes of those that lead up to what the key signed when it became ours."""
     if not entries:
         return set()
-    named = change_log.get_last_entry_of_kind(tx, change_log.KEY)
+    named = change_log.get_last_entry_of_kind(tx, change_log.KEY_KIND)
     first = min(entry.seq for entry in entries)
-    if named is None or not 0 < named.seq - first <= _FARTHEST:
+    if named is None or not 0 < named.seq - first <= _MAX_ENTRIES:
         return set()
-    if named.facts.get("public") != key:
+    if named.facts.get("public") != public_key:
         return set()
     wanted, found = {entry.hash for entry in entries}, set[str]()
     seq, prev = first, ""

@@ -12,11 +12,11 @@ from bot.model import host_patterns
 
 _COLUMNS = ", ".join(column.name for column in tables.entry.columns)
 # So many entries, the newest, are looked at for what many of them are.
-_WINDOW = 2_000
+_MAX_SCANNED_ENTRIES = 2_000
 # Of how many runs, those that fit and are the newest, entries are found by what the run is.
-NEWEST_RUNS = 200
+MAX_RUNS = 200
 # One step of the index for each.
-_KINDS = sql_text.each_value_sql("entry", "kind")
+_KINDS_STATEMENT = sql_text.each_value_sql("entry", "kind")
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,19 @@ class EntryFilter:
     kind: str = ""
     since: int | None = None
     until: int | None = None
-    runs: RunFilter | None = field(default=None)
+    run_filter: RunFilter | None = field(default=None)
     before: int | None = None
 
 
 @dataclass(frozen=True)
-class _Sought:
+class _EntryQuery:
     """conditions: SQL that an entry must fit; given: what that names."""
 
     conditions: Sequence[str]
-    given: dict[str, object]
+    parameters: dict[str, object]
 
-    def also(self, condition: str, **given: object) -> "_Sought":
-        return _Sought([*self.conditions, condition], {**self.given, **given})
+    def add_condition(self, condition: str, **given: object) -> "_EntryQuery":
+        return _EntryQuery([*self.conditions, condition], {**self.parameters, **given})
 
 
 @dataclass(frozen=True)
@@ -59,110 +59,132 @@ class LogPage:
     kinds: Sequence[str]
 
 
-def get_log_page(tx: Transaction, wanted: EntryFilter | None, *, most: int) -> LogPage:
+def get_log_page(tx: Transaction, entry_filter: EntryFilter | None, *, limit: int) -> LogPage:
     """Return a page of the log.
 
     wanted: None for a page without entries.
     """
     whole = view_conditions.can_view_everything(tx)
-    several = wanted is not None and _of_several(wanted)
-    found = find_newest_entries(tx, wanted, most=most) if wanted and several else []
-    sought = None if wanted is None or several else _narrowed(tx, wanted, most)
+    several = entry_filter is not None and _is_for_several_hosts(entry_filter)
+    found = find_newest_entries(tx, entry_filter, limit=limit) if entry_filter and several else []
+    sought = (
+        None if entry_filter is None or several else _build_single_query(tx, entry_filter, limit)
+    )
     if sought:
-        found += _read(tx, sought, most)
-    known = [kind for (kind,) in sql_text.fetch_rows(tx, _KINDS, {})] if whole else []
+        found += _read_entries(tx, sought, limit)
+    known = [kind for (kind,) in sql_text.fetch_rows(tx, _KINDS_STATEMENT, {})] if whole else []
     kinds = known if whole else sorted({entry.kind for entry in found})
     return LogPage(found, change_log.get_head(tx), kinds)
 
 
-def find_newest_entries(tx: Transaction, wanted: EntryFilter, *, most: int) -> list[Entry]:
+def find_newest_entries(tx: Transaction, entry_filter: EntryFilter, *, limit: int) -> list[Entry]:
     """Return the newest of them, the newest first."""
-    if not _of_several(wanted):
-        sought = _narrowed(tx, wanted, most)
-        return _read(tx, sought, most) if sought else []
-    sought = _sought(tx, wanted)
-    found = _among_the_newest(tx, wanted, sought, most)
-    if len(found) >= most:
+    if not _is_for_several_hosts(entry_filter):
+        sought = _build_single_query(tx, entry_filter, limit)
+        return _read_entries(tx, sought, limit) if sought else []
+    sought = _build_query(tx, entry_filter)
+    found = _find_among_newest(tx, entry_filter, sought, limit)
+    if len(found) >= limit:
         return found
     found.clear()
-    for host in search.list_known_hosts(tx, "entry", wanted.host):
-        found += _read(tx, sought.also("host = :host", host=host), most)
-    return sorted(found, key=lambda entry: -entry.seq)[:most]
+    for host in search.list_known_hosts(tx, "entry", entry_filter.host):
+        found += _read_entries(tx, sought.add_condition("host = :host", host=host), limit)
+    return sorted(found, key=lambda entry: -entry.seq)[:limit]
 
 
-def _among_the_newest(
-    tx: Transaction, wanted: EntryFilter, sought: _Sought, most: int
+def _find_among_newest(
+    tx: Transaction, entry_filter: EntryFilter, query: _EntryQuery, limit: int
 ) -> list[Entry]:
     """Look for the hosts of a pattern where most of them are: one look instead of one each."""
-    beyond = wanted.before or change_log.get_head(tx)[0] + 1
-    newest = sought.also("seq >= :newest", newest=beyond - _WINDOW)
-    like = host_patterns.pattern_to_like(wanted.host)
-    return _read(tx, newest.also("host LIKE :like ESCAPE '\\'", like=like), most)
+    beyond = entry_filter.before or change_log.get_head(tx)[0] + 1
+    newest = query.add_condition("seq >= :newest", newest=beyond - _MAX_SCANNED_ENTRIES)
+    like = host_patterns.convert_to_sql_like(entry_filter.host)
+    return _read_entries(tx, newest.add_condition("host LIKE :like ESCAPE '\\'", like=like), limit)
 
 
-def _of_several(wanted: EntryFilter) -> bool:
+def _is_for_several_hosts(entry_filter: EntryFilter) -> bool:
     """Say whether it takes a look at each of several hosts."""
-    return wanted.runs is None and host_patterns.is_pattern(wanted.host)
+    return entry_filter.run_filter is None and host_patterns.is_pattern(entry_filter.host)
 
 
-def _narrowed(tx: Transaction, wanted: EntryFilter, most: int) -> _Sought | None:
+def _build_single_query(
+    tx: Transaction, entry_filter: EntryFilter, limit: int
+) -> _EntryQuery | None:
     """Return what one look finds them by; None if there is nothing to be found."""
-    sought = _sought(tx, wanted)
-    if wanted.runs is not None:
-        return _of_runs(tx, wanted, sought, most)
-    return sought.also("host = :host", host=wanted.host) if wanted.host else sought
+    sought = _build_query(tx, entry_filter)
+    if entry_filter.run_filter is not None:
+        return _add_run_condition(tx, entry_filter, sought, limit)
+    return (
+        sought.add_condition("host = :host", host=entry_filter.host)
+        if entry_filter.host
+        else sought
+    )
 
 
-def _sought(tx: Transaction, wanted: EntryFilter) -> _Sought:
+def _build_query(tx: Transaction, entry_filter: EntryFilter) -> _EntryQuery:
     seen = view_conditions.entries_condition(tx)
-    sought = _Sought([seen.sql] if seen.sql else [], {**seen.given})
-    if wanted.person:
-        sought = sought.also("person = :person", person=wanted.person)
-    if wanted.kind:
-        sought = sought.also("kind = :kind", kind=wanted.kind)
-    if wanted.before is not None:
-        sought = sought.also("seq < :before", before=wanted.before)
-    if wanted.since is not None:
+    sought = _EntryQuery([seen.sql] if seen.sql else [], {**seen.given})
+    if entry_filter.person:
+        sought = sought.add_condition("person = :person", person=entry_filter.person)
+    if entry_filter.kind:
+        sought = sought.add_condition("kind = :kind", kind=entry_filter.kind)
+    if entry_filter.before is not None:
+        sought = sought.add_condition("seq < :before", before=entry_filter.before)
+    if entry_filter.since is not None:
         query = "SELECT seq FROM entry WHERE at >= :at ORDER BY at, seq LIMIT 1"
-        first = sql_text.fetch_scalar(tx, query, {"at": wanted.since - search.SLACK})
+        first = sql_text.fetch_scalar(tx, query, {"at": entry_filter.since - search.SLACK})
         first = 2**62 if first is None else first
-        sought = sought.also("seq >= :first AND at >= :since", first=first, since=wanted.since)
-    if wanted.until is not None:
+        sought = sought.add_condition(
+            "seq >= :first AND at >= :since", first=first, since=entry_filter.since
+        )
+    if entry_filter.until is not None:
         query = "SELECT seq FROM entry WHERE at <= :at ORDER BY at DESC, seq DESC LIMIT 1"
-        last = sql_text.fetch_scalar(tx, query, {"at": wanted.until + search.SLACK})
-        sought = sought.also("seq <= :last AND at <= :until", last=last or 0, until=wanted.until)
+        last = sql_text.fetch_scalar(tx, query, {"at": entry_filter.until + search.SLACK})
+        sought = sought.add_condition(
+            "seq <= :last AND at <= :until", last=last or 0, until=entry_filter.until
+        )
     return sought
 
 
-def _of_runs(tx: Transaction, wanted: EntryFilter, sought: _Sought, most: int) -> _Sought | None:
-    assert wanted.runs is not None  # noqa: S101 - asked for by the runs
-    host, until = wanted.host or wanted.runs.host, _asked_until(tx, wanted)
-    asked = replace(wanted.runs, host=host, until=until)
-    numbers = search.find_run_numbers(tx, asked, most=max(most, NEWEST_RUNS))
+def _add_run_condition(
+    tx: Transaction, entry_filter: EntryFilter, query: _EntryQuery, limit: int
+) -> _EntryQuery | None:
+    assert entry_filter.run_filter is not None  # noqa: S101 - asked for by the runs
+    host, until = (
+        entry_filter.host or entry_filter.run_filter.host,
+        _get_latest_request_time(tx, entry_filter),
+    )
+    asked = replace(entry_filter.run_filter, host=host, until=until)
+    numbers = search.find_run_numbers(tx, asked, most=max(limit, MAX_RUNS))
     if not numbers:
         return None
-    sought = sought.also("run IN :runs", runs=numbers)
+    query = query.add_condition("run IN :runs", runs=numbers)
     # By the index of runs, whatever else was written since: walked from its end, the log may tell
     # of others for long. Of those that are left over, nothing but the number is looked at.
-    which = f"SELECT seq FROM entry WHERE {_all(sought)} ORDER BY seq + 0 DESC LIMIT :most"  # noqa: S608 - ours
-    return _Sought([f"seq IN ({which})"], sought.given)
+    which = (
+        f"SELECT seq FROM entry WHERE {_join_conditions(query)} ORDER BY seq + 0 DESC LIMIT :most"  # noqa: S608 - ours
+    )
+    return _EntryQuery([f"seq IN ({which})"], query.parameters)
 
 
-def _asked_until(tx: Transaction, wanted: EntryFilter) -> int | None:
+def _get_latest_request_time(tx: Transaction, entry_filter: EntryFilter) -> int | None:
     """Return when a run was asked for at the latest that older entries may tell of."""
-    moments = [wanted.until, wanted.runs.until if wanted.runs else None]
-    if wanted.before is not None:
+    moments = [
+        entry_filter.until,
+        entry_filter.run_filter.until if entry_filter.run_filter else None,
+    ]
+    if entry_filter.before is not None:
         query = "SELECT at FROM entry WHERE seq < :before ORDER BY seq DESC LIMIT 1"
-        moments.append(sql_text.fetch_scalar(tx, query, {"before": wanted.before}))
+        moments.append(sql_text.fetch_scalar(tx, query, {"before": entry_filter.before}))
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def _read(tx: Transaction, sought: _Sought, most: int) -> list[Entry]:
-    where = f"WHERE {_all(sought)}" if sought.conditions else ""
+def _read_entries(tx: Transaction, entry_query: _EntryQuery, limit: int) -> list[Entry]:
+    where = f"WHERE {_join_conditions(entry_query)}" if entry_query.conditions else ""
     query = f"SELECT {_COLUMNS} FROM entry {where} ORDER BY seq DESC LIMIT :most"  # noqa: S608 - ours
-    rows = sql_text.fetch_rows(tx, query, {**sought.given, "most": most})
+    rows = sql_text.fetch_rows(tx, query, {**entry_query.parameters, "most": limit})
     return [Entry(*row) for row in rows]
 
 
-def _all(sought: _Sought) -> str:
-    return " AND ".join(sought.conditions)
+def _join_conditions(query: _EntryQuery) -> str:
+    return " AND ".join(query.conditions)

@@ -10,15 +10,15 @@ from bot.model.run import Run
 log = logging.getLogger(__name__)
 
 SIGN_IN, STRANGER, TOKEN = "sign-in refused", "stranger refused", "token refused"
-HOOK = "hook refused"
-_APART = 60 * 1_000_000
+WEBHOOK_REFUSED = "hook refused"
+_INTERVAL = 60 * 1_000_000
 # Of what one person was refused, so many of a kind are logged a minute, and of each run one.
-_MOST = 20
+_MAX_PER_INTERVAL = 20
 
 
 def log_refusal(tx: Transaction, kind: str, **facts: Canonical) -> None:
     """Log it in the caller's transaction, unless one of its kind is a minute old or less."""
-    if not _lately(tx, kind):
+    if not _is_recently_logged(tx, kind):
         change_log.append_entry(tx, kind, run=None, person="", host="", **facts)
 
 
@@ -32,18 +32,18 @@ def log_person_refusal(
     number, host = (run.id, run.host) if run else (None, "")
     lately = [
         one
-        for one in change_log.list_entries_since(tx, kind, tx.now - _APART)
+        for one in change_log.list_entries_since(tx, kind, tx.now - _INTERVAL)
         if one.person == person
     ]
-    if len(lately) < _MOST and all(one.run != number for one in lately):
+    if len(lately) < _MAX_PER_INTERVAL and all(one.run != number for one in lately):
         change_log.append_entry(tx, kind, run=number, person=person, host=host, **facts)
 
 
-def log_refusal_apart(database: Database, kind: str, **facts: Canonical) -> None:
+def log_refusal_in_own_transaction(database: Database, kind: str, **facts: Canonical) -> None:
     """Do so in a transaction of its own; a refusal stands, whether it could be logged or not."""
     try:
         with database.reading() as tx:
-            if _lately(tx, kind):
+            if _is_recently_logged(tx, kind):
                 return
         with database.transaction() as tx:
             log_refusal(tx, kind, **facts)
@@ -51,6 +51,6 @@ def log_refusal_apart(database: Database, kind: str, **facts: Canonical) -> None
         log.warning("a refusal could not be logged: %s", trouble)
 
 
-def _lately(tx: Transaction, kind: str) -> bool:
+def _is_recently_logged(tx: Transaction, kind: str) -> bool:
     last = change_log.get_last_entry_of_kind(tx, kind)
-    return last is not None and tx.now - last.at <= _APART
+    return last is not None and tx.now - last.at <= _INTERVAL

@@ -11,17 +11,17 @@ from sqlalchemy import select
 
 from bot.audit import change_log, signing
 from bot.audit.change_log import GENESIS, Entry
-from bot.audit.output import ERASED, hash_with_salt
+from bot.audit.output import ERASED_KIND, hash_with_salt
 from bot.db import tables
 from bot.db.database import Transaction
 
 # A run with more entries is for the verification of the whole log.
-_MOST = 5000
-_AT_ONCE = 500
+_MAX_ENTRIES = 5000
+_BATCH_SIZE = 500
 
 
 @dataclass(frozen=True)
-class RunProof:
+class RunVerification:
     """entries: how many were looked at. keys: which sealed them. outputs: how many of their hosts'
     answers have the hash that an entry binds; erased: how many were erased, as the log says.
 
@@ -29,39 +29,41 @@ class RunProof:
     """
 
     entries: int
-    first: int
-    last: int
+    first_entry: int
+    last_entry: int
     keys: Sequence[str]
-    outputs: int
-    erased: int
+    valid_outputs: int
+    erased_outputs: int
     faults: Sequence[str]
 
 
-def verify_run(tx: Transaction, run: int) -> RunProof:
-    entries = change_log.list_entries_of_run(tx, run)[:_MOST]
-    beside = _beside(tx, entries)
-    keys = change_log.keys_named(tx)
-    if tx.stamping is not None and keys and keys[-1][1] != tx.stamping.public:
+def verify_run(tx: Transaction, run: int) -> RunVerification:
+    entries = change_log.list_entries_of_run(tx, run)[:_MAX_ENTRIES]
+    beside = _load_neighbours(tx, entries)
+    keys = change_log.list_keys(tx)
+    if tx.stamping is not None and keys and keys[-1][1] != tx.stamping.public_key:
         # Another key than ours cannot vouch for anything here.
         keys = []
     faults: list[str] = []
     for entry in entries:
-        faults += _faults(entry, beside, change_log.key_of(keys, entry.seq))
-    outputs, erased, wrong = _outputs(tx, run, entries)
+        faults += _iterate_entry_faults(
+            entry, beside, change_log.find_key_of_entry(keys, entry.seq)
+        )
+    outputs, erased, wrong = _verify_outputs(tx, run, entries)
     numbers = [entry.seq for entry in entries]
-    return RunProof(
+    return RunVerification(
         len(entries),
         min(numbers, default=0),
         max(numbers, default=0),
-        tuple(dict.fromkeys(change_log.key_of(keys, number) for number in numbers)),
+        tuple(dict.fromkeys(change_log.find_key_of_entry(keys, number) for number in numbers)),
         outputs,
         erased,
         [*faults, *wrong],
     )
 
 
-def _faults(entry: Entry, beside: dict[int, Entry], key: str) -> Iterable[str]:
-    before, after = beside.get(entry.seq - 1), beside.get(entry.seq + 1)
+def _iterate_entry_faults(entry: Entry, neighbours: dict[int, Entry], key: str) -> Iterable[str]:
+    before, after = neighbours.get(entry.seq - 1), neighbours.get(entry.seq + 1)
     if change_log.hash_entry(list(vars(entry).values())) != entry.hash:
         yield f"entry {entry.seq} was altered: its content does not have its hash"
     if entry.seq > 1 and before is None:
@@ -74,22 +76,24 @@ def _faults(entry: Entry, beside: dict[int, Entry], key: str) -> Iterable[str]:
         yield f"entry {entry.seq} is not signed by the key that sealed the log then"
 
 
-def _beside(tx: Transaction, entries: Sequence[Entry]) -> dict[int, Entry]:
+def _load_neighbours(tx: Transaction, entries: Sequence[Entry]) -> dict[int, Entry]:
     """Return the entries with those right before and after each."""
     wanted = sorted({seq + step for seq in (e.seq for e in entries) for step in (-1, 0, 1)})
     found: dict[int, Entry] = {}
-    for first in range(0, len(wanted), _AT_ONCE):
-        some = tables.entry.c.seq.in_(wanted[first : first + _AT_ONCE])
+    for first in range(0, len(wanted), _BATCH_SIZE):
+        some = tables.entry.c.seq.in_(wanted[first : first + _BATCH_SIZE])
         rows = tx.sql.execute(select(tables.entry).where(some))
         found |= {row.seq: Entry(*row) for row in rows}
     return found
 
 
-def _outputs(tx: Transaction, run: int, entries: Sequence[Entry]) -> tuple[int, int, list[str]]:
+def _verify_outputs(
+    tx: Transaction, run: int, entries: Sequence[Entry]
+) -> tuple[int, int, list[str]]:
     found = tables.output.c
     query = select(found.entry, found.salt, found.text).where(found.run == run)
     kept = {row.entry: row for row in tx.sql.execute(query)}
-    may_be_erased = any(entry.kind == ERASED for entry in entries)
+    may_be_erased = any(entry.kind == ERASED_KIND for entry in entries)
     good, erased, wrong = 0, 0, list[str]()
     for entry in entries:
         bound = entry.facts.get("output_sha256") if '"output_sha256"' in entry.body else None

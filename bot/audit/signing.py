@@ -27,7 +27,7 @@ from bot.model.keyfile import KeyFileError
 
 _SIGNATURE_BYTES, _KEY_BYTES = 64, 32
 # What a key is derived for: one that is for something else has another.
-_STAMPS = b"keyturn: stamps of rows that let somebody in"
+_MAC_KEY_INFO = b"keyturn: stamps of rows that let somebody in"
 
 
 class SigningKey:
@@ -41,33 +41,33 @@ class SigningKey:
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
         # As libsodium takes it, which makes the same signature in half of OpenSSL's time.
-        self._signing = key.private_bytes_raw() + key.public_key().public_bytes_raw()
-        self.inherited = set[str]()
-        self.doubted = dict[tuple[str, str, str], bool]()
-        self.public = key.public_key().public_bytes_raw().hex()
+        self._secret_bytes = key.private_bytes_raw() + key.public_key().public_bytes_raw()
+        self.inherited_hashes = set[str]()
+        self.doubted_rows = dict[tuple[str, str, str], bool]()
+        self.public_key = key.public_key().public_bytes_raw().hex()
 
     @staticmethod
-    def new() -> "SigningKey":
+    def create() -> "SigningKey":
         return SigningKey(Ed25519PrivateKey.generate())
 
-    def sign(self, digest: str) -> str:
+    def sign_hash(self, digest: str) -> str:
         """Return the signature of a hash, as 128 hex digits. digest: 64 hex digits."""
-        return crypto_sign(bytes.fromhex(digest), self._signing)[:_SIGNATURE_BYTES].hex()
+        return crypto_sign(bytes.fromhex(digest), self._secret_bytes)[:_SIGNATURE_BYTES].hex()
 
-    def stamp(self, content: str) -> str:
+    def create_mac(self, content: str) -> str:
         """Return what nobody can make of this text without the key, as 64 hex digits."""
-        return hmac.new(self._stamping, content.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._mac_key, content.encode(), hashlib.sha256).hexdigest()
 
     @cached_property
-    def _stamping(self) -> bytes:
-        derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=_STAMPS)
+    def _mac_key(self) -> bytes:
+        derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=_MAC_KEY_INFO)
         return derived.derive(self._key.private_bytes_raw())
 
 
-def is_signature_valid(public: str, digest: str, signature: str) -> bool:
+def is_signature_valid(public_key: str, digest: str, signature: str) -> bool:
     """Return whether the owner of *public* signed this hash; all as hex digits, if they are."""
     try:
-        signed, key = bytes.fromhex(signature), bytes.fromhex(public)
+        signed, key = bytes.fromhex(signature), bytes.fromhex(public_key)
         # libsodium reads as many bytes as it expects, without looking how many there are.
         if (len(signed), len(key)) != (_SIGNATURE_BYTES, _KEY_BYTES):
             return False
@@ -81,7 +81,9 @@ def is_signature_valid(public: str, digest: str, signature: str) -> bool:
 def load_signing_key(file: Path) -> SigningKey:
     """Return the seal whose key is kept in *file*, made on the spot if there is none yet."""
     try:
-        key = load_pem_private_key(keyfile.load_or_create_key(file, _make), password=None)
+        key = load_pem_private_key(
+            keyfile.load_or_create_key(file, _generate_key_file), password=None
+        )
     except ValueError:
         raise KeyFileError(f"{file} is no private key: put back the one from the backup") from None
     if not isinstance(key, Ed25519PrivateKey):
@@ -98,7 +100,7 @@ def create_signing_key(file: Path) -> SigningKey:
     return load_signing_key(file)
 
 
-def _make() -> bytes:
+def _generate_key_file() -> bytes:
     return Ed25519PrivateKey.generate().private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )

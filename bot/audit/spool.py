@@ -15,7 +15,7 @@ from bot.audit import change_log
 from bot.db.database import Transaction
 from bot.model.canonical import Canonical, encode_canonical, hash_canonical
 
-TROUBLE = "logging trouble"
+TROUBLE_KIND = "logging trouble"
 
 
 class Spool:
@@ -23,40 +23,40 @@ class Spool:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._taken = file.with_name(f"{file.name}.taken")
+        self._file_being_merged = file.with_name(f"{file.name}.taken")
 
-    def note(self, run: int, facts: Mapping[str, Canonical]) -> None:
+    def add_facts(self, run_id: int, facts: Mapping[str, Canonical]) -> None:
         """Write down what is known of a run. Raises OSError if even that is not possible."""
-        line = encode_canonical({"run": run, "facts": facts})
+        line = encode_canonical({"run": run_id, "facts": facts})
         with self._file.open("a") as out:
             # A line that a crash cut short is ended first.
             out.write(f"\n{line}\n")
             out.flush()
             os.fsync(out.fileno())
 
-    def merge(self, tx: Transaction) -> None:
+    def merge_into_log(self, tx: Transaction) -> None:
         """Add what was noted to the log; forget it once that is durable."""
-        if not self._taken.exists():
+        if not self._file_being_merged.exists():
             with suppress(FileNotFoundError):
                 # What is noted from now on begins another file.
-                self._file.rename(self._taken)
-        noted = self._read()
+                self._file.rename(self._file_being_merged)
+        noted = self._read_facts()
         for run, facts in noted:
             mark = hash_canonical({"run": run, "facts": facts})
             # An earlier merge may have been durable just before its process ended.
-            if not any(mark == entry.facts.get("mark") for entry in _told(tx, run)):
-                change_log.append_entry(tx, TROUBLE, run=run, mark=mark, **facts)
-        tx.after_commit(lambda: self._taken.unlink(missing_ok=True))
+            if not any(mark == entry.facts.get("mark") for entry in _list_merged_entries(tx, run)):
+                change_log.append_entry(tx, TROUBLE_KIND, run=run, mark=mark, **facts)
+        tx.after_commit(lambda: self._file_being_merged.unlink(missing_ok=True))
 
     @property
-    def empty(self) -> bool:
-        return not (self._file.exists() or self._taken.exists())
+    def is_empty(self) -> bool:
+        return not (self._file.exists() or self._file_being_merged.exists())
 
-    def _read(self) -> list[tuple[int, dict[str, Any]]]:
-        if not self._taken.exists():
+    def _read_facts(self) -> list[tuple[int, dict[str, Any]]]:
+        if not self._file_being_merged.exists():
             return []
         found: list[tuple[int, dict[str, Any]]] = []
-        for line in self._taken.read_text(errors="replace").splitlines():
+        for line in self._file_being_merged.read_text(errors="replace").splitlines():
             try:
                 noted = json.loads(line)
                 found.append((int(noted["run"]), dict(noted["facts"])))
@@ -65,5 +65,7 @@ class Spool:
         return found
 
 
-def _told(tx: Transaction, run: int) -> list[change_log.Entry]:
-    return [entry for entry in change_log.list_entries_of_run(tx, run) if entry.kind == TROUBLE]
+def _list_merged_entries(tx: Transaction, run: int) -> list[change_log.Entry]:
+    return [
+        entry for entry in change_log.list_entries_of_run(tx, run) if entry.kind == TROUBLE_KIND
+    ]

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from bot.audit.checkpoints import Checkpoint
 
-_SECONDS = 2.0
-_PORTS = {"udp": 514, "tcp": 601}
+_TIMEOUT_SECONDS = 2.0
+_DEFAULT_PORTS = {"udp": 514, "tcp": 601}
 # Facility log audit (13), severity notice (5).
 _PRIORITY = 13 * 8 + 5
 
@@ -19,47 +19,51 @@ class LogServer:
     """scheme: udp, tcp or unix. place: host and port, or the path of a socket."""
 
     scheme: str
-    place: tuple[str, int] | str
+    address: tuple[str, int] | str
 
     @staticmethod
-    def at(address: str) -> "LogServer":
+    def parse_address(address: str) -> "LogServer":
         """Read `udp://host[:port]`, `tcp://host[:port]` or `unix:///dev/log`."""
         parts = urlsplit(address)
         if parts.scheme == "unix" and parts.path:
             return LogServer("unix", parts.path)
-        if parts.scheme in _PORTS and parts.hostname:
-            return LogServer(parts.scheme, (parts.hostname, parts.port or _PORTS[parts.scheme]))
+        if parts.scheme in _DEFAULT_PORTS and parts.hostname:
+            return LogServer(
+                parts.scheme, (parts.hostname, parts.port or _DEFAULT_PORTS[parts.scheme])
+            )
         raise ValueError("a log server is udp://HOST[:PORT], tcp://HOST[:PORT] or unix:///PATH")
 
-    def tell(self, point: Checkpoint) -> None:
+    def send_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Send one message. Raises OSError if nobody takes it within two seconds."""
-        message = _message(point)
-        if isinstance(self.place, str):
-            _send_locally(self.place, message)
+        message = _format_message(checkpoint)
+        if isinstance(self.address, str):
+            _send_locally(self.address, message)
         elif self.scheme == "udp":
-            _send_datagram(self.place, message)
+            _send_datagram(self.address, message)
         else:
-            with socket.create_connection(self.place, timeout=_SECONDS) as line:
+            with socket.create_connection(self.address, timeout=_TIMEOUT_SECONDS) as line:
                 # RFC 6587: the length stands before each message.
                 line.sendall(b"%d %s" % (len(message), message))
 
 
-def _message(point: Checkpoint) -> bytes:
-    when = datetime.fromtimestamp(point.at / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def _format_message(checkpoint: Checkpoint) -> bytes:
+    when = datetime.fromtimestamp(checkpoint.at / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     here = socket.gethostname() or "-"
     head = f"<{_PRIORITY}>1 {when} {here} keyturn {os.getpid()} checkpoint - "
-    return (head + point.line).encode()
+    return (head + checkpoint.text).encode()
 
 
-def _send_datagram(place: tuple[str, int], message: bytes) -> None:
-    family, kind, protocol, _, address = socket.getaddrinfo(*place, type=socket.SOCK_DGRAM)[0]
+def _send_datagram(host_and_port: tuple[str, int], message: bytes) -> None:
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        *host_and_port, type=socket.SOCK_DGRAM
+    )[0]
     with socket.socket(family, kind, protocol) as line:
-        line.settimeout(_SECONDS)
+        line.settimeout(_TIMEOUT_SECONDS)
         line.sendto(message, address)
 
 
 def _send_locally(path: str, message: bytes) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-        line.settimeout(_SECONDS)
+        line.settimeout(_TIMEOUT_SECONDS)
         line.connect(path)
         line.send(message)

@@ -7,22 +7,22 @@ from typing import cast
 from sqlalchemy import select
 
 from bot.audit.change_log import Entry
-from bot.audit.inbound_events import EVENT
+from bot.audit.inbound_events import EVENT_KIND
 from bot.db import runs, tables, view_conditions
 from bot.db.database import Transaction
 from bot.model import host_patterns
-from bot.model.run import ATTENTION, ENDED, Run, State, Vote, format_approvers
+from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, Decision, Run, State, format_approvers
 from bot.model.text import escape_to_one_line
 
 # Of a busy time, so many entries are looked at, those nearest to the moment.
-_MOST_ENTRIES = 5_000
-_AT_ONCE = 500
+_MAX_ENTRIES = 5_000
+_BATCH_SIZE = 500
 _DAY = 86_400_000_000
-_UNDER_WAY = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
-_MOST_CHECKS = 50
-_FIRES = {"fires missed", "fire skipped"}
+_UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
+_MAX_CHECKS = 50
+_FIRE_KINDS = {"fires missed", "fire skipped"}
 # What concerns every host, though it names none.
-_EVERYWHERE = {
+_GLOBAL_EVENT_TITLES = {
     "policy changed": "the policy changed",
     "policy broken": "there was no valid policy",
     "everything stopped": "everything was stopped",
@@ -62,13 +62,13 @@ class Timeline:
     more entries than are looked at. Microseconds.
     """
 
-    happenings: Sequence[TimelineEvent]
-    left_out: int
-    within: int
+    events: Sequence[TimelineEvent]
+    omitted: int
+    searched_span: int
 
 
 def build_timeline(
-    tx: Transaction, at: int, *, within: int, host: str = "*", most: int = 50
+    tx: Transaction, at: int, *, span: int, host_pattern: str = "*", limit: int = 50
 ) -> Timeline:
     """Return what happened up to *within* before and after, by how likely it has to do with it.
 
@@ -76,129 +76,145 @@ def build_timeline(
     in common with it, then what changed something, what was attempted, and what else was seen;
     then what is nearest.
     """
-    entries, reach = _entries(tx, at, within)
-    found = [*_of_runs(tx, entries, at, within, host), *_of_fires(tx, entries, host)]
-    found += _of_checks(tx, entries, host)
-    found += [_of_event(entry, host) for entry in entries if _event_fits(entry, host)]
-    found += [_of_entry(entry) for entry in entries if entry.kind in _EVERYWHERE]
+    entries, reach = _find_nearest_entries(tx, at, span)
+    found = [
+        *_iterate_run_events(tx, entries, at, span, host_pattern),
+        *_iterate_fire_events(tx, entries, host_pattern),
+    ]
+    found += _iterate_check_events(tx, entries, host_pattern)
+    found += [
+        _build_outside_event(entry, host_pattern)
+        for entry in entries
+        if _is_matching_outside_event(entry, host_pattern)
+    ]
+    found += [
+        _build_global_event(entry) for entry in entries if entry.kind in _GLOBAL_EVENT_TITLES
+    ]
     found.sort(key=lambda one: (-one.overlap, one.rank, abs(one.at - at), -(one.run or 0)))
-    return Timeline(found[:most], max(len(found) - most, 0), reach)
+    return Timeline(found[:limit], max(len(found) - limit, 0), reach)
 
 
-def list_approvals(tx: Transaction, found: Sequence[TimelineEvent]) -> dict[int, list[Vote]]:
+def list_approvals(tx: Transaction, events: Sequence[TimelineEvent]) -> dict[int, list[Decision]]:
     """Return the approvals of what happened, by run; a run without any is left out.
 
     What is done on one of several hosts was allowed with the request for all of them.
     """
-    known = runs.list_runs(tx, [one.run for one in found if one.run])
+    known = runs.list_runs(tx, [one.run for one in events if one.run])
     asked = {run.id: run.parent or run.id for run in known}
     votes = runs.list_votes_on(tx, [*asked.values()])
-    given = {run: [vote for vote in votes.get(of, ()) if vote.yes] for run, of in asked.items()}
+    given = {
+        run: [vote for vote in votes.get(of, ()) if vote.approves] for run, of in asked.items()
+    }
     return {run: yes for run, yes in given.items() if yes}
 
 
-def _entries(tx: Transaction, at: int, within: int) -> tuple[list[Entry], int]:
+def _find_nearest_entries(tx: Transaction, at: int, span: int) -> tuple[list[Entry], int]:
     """Return the entries that are nearest, the newest first, and how far around that is."""
     column = tables.entry.c
     query = select(tables.entry).where(view_conditions.entries_condition(tx).clause())
-    before = query.where(column.at >= at - within, column.at <= at)
-    after = query.where(column.at > at, column.at <= at + within)
+    before = query.where(column.at >= at - span, column.at <= at)
+    after = query.where(column.at > at, column.at <= at + span)
     sides = (
         before.order_by(column.at.desc(), column.seq.desc()),
         after.order_by(column.at, column.seq),
     )
-    found = [
-        Entry(*row) for side in sides for row in tx.sql.execute(side.limit(_MOST_ENTRIES + 1))
-    ]
-    reach = within
-    if len(found) > _MOST_ENTRIES:
-        found = sorted(found, key=lambda entry: abs(entry.at - at))[:_MOST_ENTRIES]
+    found = [Entry(*row) for side in sides for row in tx.sql.execute(side.limit(_MAX_ENTRIES + 1))]
+    reach = span
+    if len(found) > _MAX_ENTRIES:
+        found = sorted(found, key=lambda entry: abs(entry.at - at))[:_MAX_ENTRIES]
         reach = abs(found[-1].at - at)
     return sorted(found, key=lambda entry: (entry.at, entry.seq), reverse=True), reach
 
 
-def _of_runs(
-    tx: Transaction, entries: Sequence[Entry], at: int, within: int, host: str
+def _iterate_run_events(
+    tx: Transaction, entries: Sequence[Entry], at: int, span: int, host_pattern: str
 ) -> Iterable[TimelineEvent]:
     moments: dict[int, list[int]] = {}
     for entry in entries:
-        if entry.run is not None and entry.kind not in _FIRES:
+        if entry.run is not None and entry.kind not in _FIRE_KINDS:
             moments.setdefault(entry.run, []).append(entry.at)
-    for run in _all_of(tx, moments, at, within):
-        overlap = _overlap(run, host)
-        if run.kind == "change" and overlap and not (run.hosts and run.started is None):
-            yield _of_run(run, moments, at, overlap)
+    for run in _iterate_runs(tx, moments, at, span):
+        overlap = _count_matching_hosts(run, host_pattern)
+        if run.kind == "change" and overlap and not (run.hosts and run.started_at is None):
+            yield _build_run_event(run, moments, at, overlap)
 
 
-def _all_of(tx: Transaction, moments: Mapping[int, object], at: int, within: int) -> Iterable[Run]:
+def _iterate_runs(
+    tx: Transaction, entry_times: Mapping[int, object], at: int, span: int
+) -> Iterable[Run]:
     """Yield the runs that the log tells of then, and those that were under way all the time."""
-    numbers = sorted(set(moments) | set(_spanning(tx, at - within, at + within)))
-    for first in range(0, len(numbers), _AT_ONCE):
-        yield from runs.list_runs(tx, numbers[first : first + _AT_ONCE])
+    numbers = sorted(set(entry_times) | set(_list_runs_spanning(tx, at - span, at + span)))
+    for first in range(0, len(numbers), _BATCH_SIZE):
+        yield from runs.list_runs(tx, numbers[first : first + _BATCH_SIZE])
 
 
-def _spanning(tx: Transaction, since: int, until: int) -> list[int]:
+def _list_runs_spanning(tx: Transaction, since: int, until: int) -> list[int]:
     column = tables.run.c
     ended = select(column.id).where(
         column.ended > until, column.ended <= until + _DAY, column.started < since
     )
-    found = list(tx.sql.execute(ended.limit(_AT_ONCE)).scalars())
+    found = list(tx.sql.execute(ended.limit(_BATCH_SIZE)).scalars())
     going = select(column.id).where(column.place != tables.WHOLE, column.started < since)
-    newest = going.order_by(column.id.desc()).limit(_AT_ONCE)
-    for state in _UNDER_WAY:
+    newest = going.order_by(column.id.desc()).limit(_BATCH_SIZE)
+    for state in _UNFINISHED_STATES:
         # One by one, each is looked up by its index: of all runs next to none is under way.
         found += tx.sql.execute(newest.where(column.state == state.value)).scalars()
     return found
 
 
-def _of_run(
-    run: Run, moments: Mapping[int, Sequence[int]], at: int, overlap: int
+def _build_run_event(
+    run: Run, entry_times: Mapping[int, Sequence[int]], at: int, overlap: int
 ) -> TimelineEvent:
-    known = [*moments.get(run.id, ()), *filter(None, (run.started, run.ended))]
-    nearest = min(known or [run.asked], key=lambda one: abs(one - at))
-    done = run.started is not None or run.state in _UNDER_WAY
+    known = [*entry_times.get(run.id, ()), *filter(None, (run.started_at, run.ended_at))]
+    nearest = min(known or [run.requested_at], key=lambda one: abs(one - at))
+    done = run.started_at is not None or run.state in _UNFINISHED_STATES
     return TimelineEvent(
         nearest,
         0 if done else 1,
         overlap,
         run.title,
         tuple(run.hosts) or (run.host,),
-        run.asked_by,
+        run.requested_by,
         run.id,
-        run.standing if run.state in ENDED or done else f"not yet: {run.state}",
-        outcome=run.summary if run.over else "",
+        run.status if run.state in ENDED_STATES or done else f"not yet: {run.state}",
+        outcome=run.summary if run.is_ended else "",
     )
 
 
-def _overlap(run: Run, host: str) -> int:
-    return sum(_fits(one, host) for one in (run.hosts or (run.host,)))
+def _count_matching_hosts(run: Run, host_pattern: str) -> int:
+    return sum(_matches_any_pattern(one, host_pattern) for one in (run.hosts or (run.host,)))
 
 
 def describe_event(
-    one: TimelineEvent, votes: Sequence[Vote] = (), names: Mapping[str, str] | None = None
+    event: TimelineEvent,
+    decisions: Sequence[Decision] = (),
+    person_names: Mapping[str, str] | None = None,
 ) -> str:
     """Return it on a line: what, on which hosts where that does not say, by whom, and its end.
 
     names: of people, by their ids; whoever has none there is told by their id.
     """
-    hosts = ", ".join(one.hosts[:3]) + (f" and {len(one.hosts) - 3} more" * (len(one.hosts) > 3))
-    where = "" if len(one.hosts) == 1 and one.hosts[0] in one.what else f" on {hosts}"
-    who = f", by {(names or {}).get(one.person, one.person)}" if one.person else ""
-    end = f": {one.outcome}" if one.outcome else ""
-    return escape_to_one_line(
-        f"{one.what}{where if one.hosts else ''}{who}{format_approvers(votes, names)}{end}"
+    hosts = ", ".join(event.hosts[:3]) + (
+        f" and {len(event.hosts) - 3} more" * (len(event.hosts) > 3)
     )
+    where = "" if len(event.hosts) == 1 and event.hosts[0] in event.what else f" on {hosts}"
+    who = f", by {(person_names or {}).get(event.person, event.person)}" if event.person else ""
+    approved = format_approvers(decisions, person_names)
+    end = f": {event.outcome}" if event.outcome else ""
+    return escape_to_one_line(f"{event.what}{where if event.hosts else ''}{who}{approved}{end}")
 
 
-def _of_fires(tx: Transaction, entries: Sequence[Entry], host: str) -> Iterable[TimelineEvent]:
+def _iterate_fire_events(
+    tx: Transaction, entries: Sequence[Entry], host_pattern: str
+) -> Iterable[TimelineEvent]:
     """Tell of moments that schedules left out: on a host, or on all of the schedule's."""
-    told = [entry for entry in entries if entry.kind in _FIRES and entry.run is not None]
+    told = [entry for entry in entries if entry.kind in _FIRE_KINDS and entry.run is not None]
     asked = {run.id: run for run in runs.list_runs(tx, sorted({entry.run or 0 for entry in told}))}
     for entry in told:
         run = asked.get(entry.run or 0)
         planned = (tuple(run.hosts) or (run.host,)) if run else ()
         hosts = (entry.host,) if entry.host else planned
-        overlap = sum(_fits(one, host) for one in hosts)
+        overlap = sum(_matches_any_pattern(one, host_pattern) for one in hosts)
         facts = entry.facts
         said = ": ".join(filter(None, (run.title if run else "", str(facts.get("why") or ""))))
         what = f"schedule {facts.get('schedule')}, {entry.kind}: {said}"
@@ -208,36 +224,40 @@ def _of_fires(tx: Transaction, entries: Sequence[Entry], host: str) -> Iterable[
             )
 
 
-def _of_checks(tx: Transaction, entries: Sequence[Entry], host: str) -> Iterable[TimelineEvent]:
+def _iterate_check_events(
+    tx: Transaction, entries: Sequence[Entry], host_pattern: str
+) -> Iterable[TimelineEvent]:
     """Tell of checks that found something other than they should have."""
     told = [entry for entry in entries if entry.run and entry.kind == State.SUCCEEDED.value]
     asked = runs.list_runs(tx, sorted({entry.run or 0 for entry in told}))
-    checks = [run for run in asked if run.kind == "check" and run.standing == ATTENTION]
-    found = [run for run in checks if _overlap(run, host)]
-    for run in found[:_MOST_CHECKS]:
+    checks = [run for run in asked if run.kind == "check" and run.status == NEEDS_ATTENTION]
+    found = [run for run in checks if _count_matching_hosts(run, host_pattern)]
+    for run in found[:_MAX_CHECKS]:
         yield TimelineEvent(
-            run.ended or run.asked,
+            run.ended_at or run.requested_at,
             2,
-            _overlap(run, host),
+            _count_matching_hosts(run, host_pattern),
             run.title,
             tuple(run.hosts) or (run.host,),
-            run.asked_by,
+            run.requested_by,
             run.id,
-            run.standing,
+            run.status,
             outcome=run.summary,
         )
 
 
-def _event_fits(entry: Entry, host: str) -> bool:
-    hosts = _hosts_of(entry)
-    return entry.kind == EVENT and (not hosts or any(_fits(one, host) for one in hosts))
+def _is_matching_outside_event(entry: Entry, host_pattern: str) -> bool:
+    hosts = _list_event_hosts(entry)
+    return entry.kind == EVENT_KIND and (
+        not hosts or any(_matches_any_pattern(one, host_pattern) for one in hosts)
+    )
 
 
-def _of_event(entry: Entry, host: str) -> TimelineEvent:
+def _build_outside_event(entry: Entry, host_pattern: str) -> TimelineEvent:
     """Tell of something that happened outside. Without hosts it may concern any."""
-    facts, hosts = entry.facts, _hosts_of(entry)
+    facts, hosts = entry.facts, _list_event_hosts(entry)
     what = str(facts.get("title") or "an event")
-    overlap = sum(_fits(one, host) for one in hosts)
+    overlap = sum(_matches_any_pattern(one, host_pattern) for one in hosts)
     rank = 2 if hosts else 3
     source = str(facts.get("source") or "")
     said = f"{source}: {what}" if source else what
@@ -250,24 +270,24 @@ def _of_event(entry: Entry, host: str) -> TimelineEvent:
         hosts,
         entry.person,
         entry.run,
-        EVENT,
+        EVENT_KIND,
         entry.seq,
         outcome=str(facts.get("detail") or ""),
     )
 
 
-def _hosts_of(entry: Entry) -> tuple[str, ...]:
-    listed = entry.facts.get("hosts") if entry.kind == EVENT else None
+def _list_event_hosts(entry: Entry) -> tuple[str, ...]:
+    listed = entry.facts.get("hosts") if entry.kind == EVENT_KIND else None
     several = cast("list[object]", listed) if isinstance(listed, list) else []
     return tuple(map(str, several)) or ((entry.host,) if entry.host else ())
 
 
-def _of_entry(entry: Entry) -> TimelineEvent:
-    what = _EVERYWHERE[entry.kind]
+def _build_global_event(entry: Entry) -> TimelineEvent:
+    what = _GLOBAL_EVENT_TITLES[entry.kind]
     return TimelineEvent(entry.at, 3, 0, what, (), entry.person, entry.run, entry.kind, entry.seq)
 
 
-def _fits(host: str, pattern: str) -> bool:
+def _matches_any_pattern(host: str, patterns: str) -> bool:
     return any(
-        host_patterns.matches_pattern(host, one) for one in pattern.replace(",", " ").split()
+        host_patterns.matches_pattern(host, one) for one in patterns.replace(",", " ").split()
     )

@@ -20,17 +20,17 @@ from bot.model.canonical import encode_canonical
 
 log = logging.getLogger(__name__)
 
-REFUSED = "forgery refused"
+FORGERY_REFUSED = "forgery refused"
 # The database gives the number, and nothing is found by it that a prefix or a hash does not bind.
-_UNSTAMPED = frozenset({"id", "stamp"})
-_NAME_LETTERS = 16
+_COLUMNS_WITHOUT_MAC = frozenset({"id", "stamp"})
+_NAME_LENGTH = 16
 # Whoever writes such rows by the thousand has the log tell of as many, and no more at once.
 _MOST_DOUBTED, _MOST_AT_ONCE = 1000, 20
 
 
 def add_mac(tx: Transaction, table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a new row with their stamp."""
-    return {**values, "stamp": _key(tx).stamp(row_to_text(table, values))}
+    return {**values, "stamp": _get_signing_key(tx).create_mac(encode_row(table, values))}
 
 
 def amend_with_mac(
@@ -40,12 +40,15 @@ def amend_with_mac(
 
     Keep others from changing it meanwhile, or the stamp is of what it does not say.
     """
-    return {**values, "stamp": _key(tx).stamp(row_to_text(table, {**row._asdict(), **values}))}
+    return {
+        **values,
+        "stamp": _get_signing_key(tx).create_mac(encode_row(table, {**row._asdict(), **values})),
+    }
 
 
 def is_mac_valid(tx: Transaction, table: Table, row: Any) -> bool:
     """Say whether we wrote the row as it is. row: all columns of the table, by their names."""
-    key = _key(tx)
+    key = _get_signing_key(tx)
     try:
         wanted = compute_mac(key, table, row)
     except (TypeError, ValueError):
@@ -54,48 +57,48 @@ def is_mac_valid(tx: Transaction, table: Table, row: Any) -> bool:
     if wanted and hmac.compare_digest(wanted.encode(), str(row.stamp).encode(errors="replace")):
         return True
     told = row._asdict()
-    name = str(told.get("prefix") or told["token"])[:_NAME_LETTERS]
-    _doubt(key, (table.name, name, str(told["person"])[:64]))
+    name = str(told.get("prefix") or told["token"])[:_NAME_LENGTH]
+    _note_forged_row(key, (table.name, name, str(told["person"])[:64]))
     return False
 
 
 def compute_mac(key: SigningKey, table: Table, row: Any) -> str:
     """Return the stamp that a row has by this key."""
-    return key.stamp(row_to_text(table, row._asdict()))
+    return key.create_mac(encode_row(table, row._asdict()))
 
 
-def log_refused_rows(tx: Transaction) -> None:
+def log_forged_rows(tx: Transaction) -> None:
     """Tell the change log of the rows that were found since it was told last."""
-    doubted = tx.seal.doubted
+    doubted = tx.seal.doubted_rows
     untold = [doubt for doubt, told in doubted.items() if not told][:_MOST_AT_ONCE]
     for what, name, whose in untold:
-        change_log.append_entry(tx, REFUSED, what=what, name=name, whose=whose)
+        change_log.append_entry(tx, FORGERY_REFUSED, what=what, name=name, whose=whose)
     if untold:
         tx.after_commit(lambda: doubted.update(dict.fromkeys(untold, True)))
 
 
-def _doubt(key: SigningKey, doubt: tuple[str, str, str]) -> None:
-    if doubt in key.doubted or len(key.doubted) >= _MOST_DOUBTED:
+def _note_forged_row(key: SigningKey, forged_row: tuple[str, str, str]) -> None:
+    if forged_row in key.doubted_rows or len(key.doubted_rows) >= _MOST_DOUBTED:
         return
-    key.doubted[doubt] = False
+    key.doubted_rows[forged_row] = False
     log.critical(
         "the %s %s of %s was not written by Keyturn as it is: somebody may have altered the "
         "database. It opens nothing",
-        *doubt,
+        *forged_row,
     )
 
 
-def _key(tx: Transaction) -> SigningKey:
+def _get_signing_key(tx: Transaction) -> SigningKey:
     if tx.stamping is None:
         raise StoreUnavailable("the key of the change log is not here: nobody can be let in")
     return tx.stamping
 
 
-def row_to_text(table: Table, values: Mapping[str, Any]) -> str:
+def encode_row(table: Table, values: Mapping[str, Any]) -> str:
     """Write down what a row says. What is empty is left out: a column more changes no stamp."""
     said = {
         name: value
         for name, value in values.items()
-        if name not in _UNSTAMPED and value is not None
+        if name not in _COLUMNS_WITHOUT_MAC and value is not None
     }
     return encode_canonical({"table": table.name, "row": said})

@@ -12,7 +12,7 @@ from bot.model.canonical import Canonical
 
 
 @dataclass(frozen=True)
-class Factor:
+class SecondFactor:
     """One factor of one person. kind: totp or passkey. digest: 32 hex digits that name it.
 
     made, proven: microseconds; proven: when its owner showed that they have it, None if not yet.
@@ -24,14 +24,14 @@ class Factor:
     person: str
     kind: str
     digest: str
-    made: int
-    proven: int | None
+    created_at: int
+    verified_at: int | None
     used: int
     confirmed_by: str
     sealed: str
 
     @property
-    def about(self) -> Canonical:
+    def sealed_context(self) -> Canonical:
         """What is sealed with the secret: none of it can be altered in the database."""
         return {
             "person": self.person,
@@ -42,61 +42,65 @@ class Factor:
 
 
 def add_factor(
-    tx: Transaction, safe: SecretBox, *, person: str, kind: str, digest: str, secret: str
-) -> Factor:
+    tx: Transaction, secret_box: SecretBox, *, person: str, kind: str, digest: str, secret: str
+) -> SecondFactor:
     """Keep a factor that nobody has proven yet."""
-    new = Factor(0, person, kind, digest, tx.now, None, 0, "", "")
+    new = SecondFactor(0, person, kind, digest, tx.now, None, 0, "", "")
     values = {name: value for name, value in vars(new).items() if name != "id"}
-    values["sealed"] = safe.seal(secret, about=new.about)
+    values["sealed"] = secret_box.seal_secret(secret, context=new.sealed_context)
     row = tx.sql.execute(insert(tables.factor).values(values).returning(tables.factor)).one()
-    return _factor(row)
+    return _build_factor(row)
 
 
-def open_secret(safe: SecretBox, factor: Factor) -> str:
+def open_factor_secret(secret_box: SecretBox, factor: SecondFactor) -> str:
     """Return what makes its codes, or its public key. Raises DoesNotOpen."""
-    return safe.open(factor.sealed, about=factor.about)
+    return secret_box.open_secret(factor.sealed, context=factor.sealed_context)
 
 
-def lock_factors(tx: Transaction, person: str) -> list[Factor]:
+def lock_factors(tx: Transaction, person: str) -> list[SecondFactor]:
     """Return a person's factors, and keep others from using them until this transaction ends."""
     query = select(tables.factor).where(tables.factor.c.person == person)
     rows = tx.sql.execute(query.order_by(tables.factor.c.id).with_for_update())
-    return [_factor(row) for row in rows]
+    return [_build_factor(row) for row in rows]
 
 
-def list_factors(tx: Transaction, person: str) -> list[Factor]:
+def list_factors(tx: Transaction, person: str) -> list[SecondFactor]:
     query = select(tables.factor).where(tables.factor.c.person == person)
-    return [_factor(row) for row in tx.sql.execute(query.order_by(tables.factor.c.id))]
+    return [_build_factor(row) for row in tx.sql.execute(query.order_by(tables.factor.c.id))]
 
 
-def list_all_factors(tx: Transaction) -> list[Factor]:
+def list_verified_factors(tx: Transaction) -> list[SecondFactor]:
     """Return every factor that its owner has proven."""
-    query = select(tables.factor).where(tables.factor.c.proven.is_not(None))
-    return [_factor(row) for row in tx.sql.execute(query.order_by(tables.factor.c.id))]
+    query = select(tables.factor).where(tables.factor.c.verified_at.is_not(None))
+    return [_build_factor(row) for row in tx.sql.execute(query.order_by(tables.factor.c.id))]
 
 
-def get_factor(tx: Transaction, number: int) -> Factor | None:
-    query = select(tables.factor).where(tables.factor.c.id == number)
+def find_factor(tx: Transaction, factor_id: int) -> SecondFactor | None:
+    query = select(tables.factor).where(tables.factor.c.id == factor_id)
     row = tx.sql.execute(query.with_for_update()).one_or_none()
-    return _factor(row) if row else None
+    return _build_factor(row) if row else None
 
 
-def mark_proven(tx: Transaction, factor: Factor, *, used: int) -> None:
-    _change(tx, factor, proven=tx.now, used=used)
+def mark_verified(tx: Transaction, factor: SecondFactor, *, counter: int) -> None:
+    _update_factor(tx, factor, verified_at=tx.now, used=counter)
 
 
-def mark_used(tx: Transaction, factor: Factor, *, used: int) -> None:
-    _change(tx, factor, used=used)
+def record_counter(tx: Transaction, factor: SecondFactor, *, counter: int) -> None:
+    _update_factor(tx, factor, used=counter)
 
 
-def confirm_factor(tx: Transaction, safe: SecretBox, factor: Factor, *, by: str) -> None:
+def confirm_factor(
+    tx: Transaction, secret_box: SecretBox, factor: SecondFactor, *, confirmed_by: str
+) -> None:
     """Seal it anew, with who vouched for it. Raises DoesNotOpen."""
-    plain = open_secret(safe, factor)
-    about = replace(factor, confirmed_by=by).about
-    _change(tx, factor, confirmed_by=by, sealed=safe.seal(plain, about=about))
+    plain = open_factor_secret(secret_box, factor)
+    about = replace(factor, confirmed_by=confirmed_by).sealed_context
+    _update_factor(
+        tx, factor, confirmed_by=confirmed_by, sealed=secret_box.seal_secret(plain, context=about)
+    )
 
 
-def remove_factor(tx: Transaction, factor: Factor) -> None:
+def remove_factor(tx: Transaction, factor: SecondFactor) -> None:
     tx.sql.execute(delete(tables.factor).where(tables.factor.c.id == factor.id))
 
 
@@ -105,18 +109,18 @@ def delete_all_factors(tx: Transaction) -> int:
     return len(tx.sql.execute(delete(tables.factor).returning(tables.factor.c.id)).all())
 
 
-def _change(tx: Transaction, factor: Factor, **values: object) -> None:
+def _update_factor(tx: Transaction, factor: SecondFactor, **values: object) -> None:
     tx.sql.execute(update(tables.factor).where(tables.factor.c.id == factor.id).values(values))
 
 
-def _factor(row: Row[Any]) -> Factor:
-    return Factor(
+def _build_factor(row: Row[Any]) -> SecondFactor:
+    return SecondFactor(
         row.id,
         row.person,
         row.kind,
         row.digest,
-        row.made,
-        row.proven,
+        row.created_at,
+        row.verified_at,
         row.used,
         row.confirmed_by,
         row.sealed,

@@ -20,10 +20,10 @@ from bot.model.keyfile import KeyFileError
 
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
-_TRIAL = "trial"
+_TRIAL_NAME = "trial"
 
 
-class DoesNotOpen(Exception):
+class CannotOpenError(Exception):
     """It was sealed by another key, or is about something else, or was altered."""
 
 
@@ -36,22 +36,22 @@ class SecretBox:
         self._cipher = AESGCM(key)
 
     @staticmethod
-    def new() -> "SecretBox":
+    def create() -> "SecretBox":
         return SecretBox(os.urandom(_KEY_BYTES))
 
-    def seal(self, secret: str, *, about: Canonical) -> str:
+    def seal_secret(self, secret: str, *, context: Canonical) -> str:
         nonce = os.urandom(_NONCE_BYTES)
-        sealed = self._cipher.encrypt(nonce, secret.encode(), encode_canonical(about).encode())
+        sealed = self._cipher.encrypt(nonce, secret.encode(), encode_canonical(context).encode())
         return base64.b64encode(nonce + sealed).decode()
 
-    def open(self, sealed: str, *, about: Canonical) -> str:
+    def open_secret(self, sealed: str, *, context: Canonical) -> str:
         """Return the secret. Raises DoesNotOpen."""
         try:
             raw = base64.b64decode(sealed, validate=True)
             nonce, rest = raw[:_NONCE_BYTES], raw[_NONCE_BYTES:]
-            return self._cipher.decrypt(nonce, rest, encode_canonical(about).encode()).decode()
+            return self._cipher.decrypt(nonce, rest, encode_canonical(context).encode()).decode()
         except (InvalidTag, ValueError):
-            raise DoesNotOpen("it does not open") from None
+            raise CannotOpenError("it does not open") from None
 
 
 def load_secret_box(file: Path) -> SecretBox:
@@ -64,29 +64,29 @@ def load_secret_box(file: Path) -> SecretBox:
         ) from None
 
 
-def check_secret_key(tx: Transaction, safe: SecretBox) -> None:
+def check_secret_key(tx: Transaction, secret_box: SecretBox) -> None:
     """See that our key opens what this database holds, and that what is written is sealed.
 
     Raises BadKey: with another key, nobody's second factor would work, and new ones would be
     sealed by a key that is not in the backup.
     """
-    before = read_trial(tx, safe)
+    before = read_sealed_trial(tx, secret_box)
     words = secrets.token_hex(16)
-    _write(tx, safe.seal(words, about=_TRIAL), anew=before is None)
-    back = _read(tx) or ""
+    _write_row(tx, secret_box.seal_secret(words, context=_TRIAL_NAME), is_new=before is None)
+    back = _read_row(tx) or ""
     if words in back or words.encode() in base64.b64decode(back):
         raise KeyFileError("secrets would be written as they are: this Keyturn must not be used")
-    if safe.open(back, about=_TRIAL) != words:
+    if secret_box.open_secret(back, context=_TRIAL_NAME) != words:
         raise KeyFileError("secrets do not come back as they were: this Keyturn must not be used")
 
 
-def read_trial(tx: Transaction, safe: SecretBox) -> str | None:
+def read_sealed_trial(tx: Transaction, secret_box: SecretBox) -> str | None:
     """Return what was sealed for a trial, None if nothing was yet. Raises BadKey."""
-    before = _read(tx)
+    before = _read_row(tx)
     try:
         if before is not None:
-            safe.open(before, about=_TRIAL)
-    except DoesNotOpen:
+            secret_box.open_secret(before, context=_TRIAL_NAME)
+    except CannotOpenError:
         raise KeyFileError(
             "the secrets in this database are sealed by another key: put the right "
             "secrets.key back, from the backup of its day"
@@ -94,19 +94,19 @@ def read_trial(tx: Transaction, safe: SecretBox) -> str | None:
     return before
 
 
-def forget_key(tx: Transaction) -> None:
+def delete_sealed_trial(tx: Transaction) -> None:
     """Let the next start begin with whatever key there is by then."""
     tx.sql.execute(delete(tables.sealed))
 
 
-def _read(tx: Transaction) -> str | None:
-    found = select(tables.sealed.c.content).where(tables.sealed.c.name == _TRIAL)
+def _read_row(tx: Transaction) -> str | None:
+    found = select(tables.sealed.c.content).where(tables.sealed.c.name == _TRIAL_NAME)
     return tx.sql.execute(found).scalar_one_or_none()
 
 
-def _write(tx: Transaction, content: str, *, anew: bool) -> None:
-    if anew:
-        tx.sql.execute(insert(tables.sealed).values(name=_TRIAL, content=content))
+def _write_row(tx: Transaction, content: str, *, is_new: bool) -> None:
+    if is_new:
+        tx.sql.execute(insert(tables.sealed).values(name=_TRIAL_NAME, content=content))
     else:
-        here = tables.sealed.c.name == _TRIAL
+        here = tables.sealed.c.name == _TRIAL_NAME
         tx.sql.execute(update(tables.sealed).where(here).values(content=content))

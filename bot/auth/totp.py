@@ -5,14 +5,14 @@ import re
 
 from bot.model.canonical import hash_canonical
 
-KIND = "totp"
+TOTP_KIND = "totp"
 STEP_SECONDS = 30
 # How many steps the clock of a phone may be ahead or behind.
-_DRIFT = 1
+_MAX_DRIFT_STEPS = 1
 _DIGEST_DIGITS = 32
 
 
-def new_secret() -> str:
+def create_secret() -> str:
     """Return 160 random bits, in base 32 as apps take them."""
     from pyotp import random_base32
 
@@ -21,10 +21,10 @@ def new_secret() -> str:
 
 def hash_secret(secret: str) -> str:
     """Return 32 hex digits that name a secret and do not tell it."""
-    return hash_canonical({"kind": KIND, "secret": secret})[:_DIGEST_DIGITS]
+    return hash_canonical({"kind": TOTP_KIND, "secret": secret})[:_DIGEST_DIGITS]
 
 
-def find_time_step(secret: str, code: str, *, now: int, after: int) -> int | None:
+def find_time_step(secret: str, code: str, *, now: int, last_step: int) -> int | None:
     """Return the time step that a code is of; None if it fits none that comes after *after*.
 
     now: microseconds since 1970. A step that is remembered as *after* makes each code work once.
@@ -36,22 +36,22 @@ def find_time_step(secret: str, code: str, *, now: int, after: int) -> int | Non
     generator = TOTP(secret)
     current = now // (STEP_SECONDS * 1_000_000)
     found: int | None = None
-    for step in range(current - _DRIFT, current + _DRIFT + 1):
+    for step in range(current - _MAX_DRIFT_STEPS, current + _MAX_DRIFT_STEPS + 1):
         # All are compared, whichever fits: how long it takes tells nothing.
         if hmac.compare_digest(generator.generate_otp(step), code):
             found = step
-    return found if found is not None and found > after else None
+    return found if found is not None and found > last_step else None
 
 
-def provisioning_uri(secret: str, *, person: str, host: str) -> str:
+def build_provisioning_uri(secret: str, *, person: str, host: str) -> str:
     """Return the otpauth:// address that apps read from a picture."""
     from pyotp.totp import TOTP
 
     return TOTP(secret).provisioning_uri(name=person, issuer_name=f"Keyturn {host}")
 
 
-def qr_code(address: str) -> str:
+def render_qr_code(uri: str) -> str:
     """Return the address as a QR code: the SVG as a data URI."""
     import segno
 
-    return segno.make_qr(address, error="m").svg_data_uri(border=3, light="white", scale=4)
+    return segno.make_qr(uri, error="m").svg_data_uri(border=3, light="white", scale=4)

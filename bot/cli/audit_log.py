@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.cli.context import NOT_FOUND, Place, at_place, plainly, stop
+from bot.cli.context import (
+    NOT_FOUND,
+    CommandEnvironment,
+    exit_on_errors,
+    exit_with_error,
+    pass_environment,
+)
 from bot.cli.progress import show_progress
 from connectors.command import quote_text
 
@@ -22,10 +28,10 @@ if TYPE_CHECKING:
     from bot.audit.query import EntryFilter
     from bot.audit.timeline import TimelineEvent
     from bot.db.database import Database, Transaction
-    from bot.model.run import Vote
+    from bot.model.run import Decision
 
-_AT_ONCE = 1000
-_RUN_FILTERS = ("area", "runbook", "state", "value", "words")
+_BATCH_SIZE = 1000
+_RUN_FILTER_OPTIONS = ("area", "runbook", "state", "value", "words")
 
 
 @click.command("show")
@@ -46,9 +52,9 @@ _RUN_FILTERS = ("area", "runbook", "state", "value", "words")
 @click.option("--within", default="30m", show_default=True, help="How far around it.")
 @click.option("-n", "--most", type=click.IntRange(1, 10_000), default=30, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@at_place
-def show(
-    place: Place,
+@pass_environment
+def show_log(
+    environment: CommandEnvironment,
     *,
     run: int | None,
     around: str,
@@ -65,50 +71,54 @@ def show(
     """
     from bot.model.text import escape_to_one_line
 
-    with plainly(), place.database() as database, database.reading() as tx:
+    with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
         if around:
-            _show_around(tx, around, within, wanted["host"], most=most, as_json=as_json)
+            _print_timeline(tx, around, within, wanted["host"], limit=most, as_json=as_json)
             return
-        entries = _entries(tx, run, wanted, most)
+        entries = _list_entries(tx, run, wanted, most)
         if run and not entries:
-            stop(f"there is nothing about run {run} in the change log", NOT_FOUND)
+            exit_with_error(f"there is nothing about run {run} in the change log", NOT_FOUND)
         if not entries and any(wanted.values()):
-            unheard_of = escape_to_one_line("; ".join(_unheard_of(place, tx, wanted)))
-            stop(unheard_of or "nothing in the change log fits", NOT_FOUND)
-    _print(entries, as_json=as_json)
+            unknown_filters = escape_to_one_line(
+                "; ".join(_describe_unknown_filters(environment, tx, wanted))
+            )
+            exit_with_error(unknown_filters or "nothing in the change log fits", NOT_FOUND)
+    _print_entries(entries, as_json=as_json)
 
 
-def _print(entries: "Iterable[Entry]", *, as_json: bool) -> None:
+def _print_entries(entries: "Iterable[Entry]", *, as_json: bool) -> None:
     from bot.audit import formats
 
     for entry in entries:
-        click.echo(formats.entry_to_json(entry) if as_json else formats.format_entry(entry))
+        click.echo(formats.format_entry_as_json(entry) if as_json else formats.format_entry(entry))
 
 
-def _entries(
-    tx: "Transaction", run: int | None, wanted: Mapping[str, str], most: int
+def _list_entries(
+    tx: "Transaction", run_id: int | None, typed: Mapping[str, str], limit: int
 ) -> "list[Entry]":
     from bot.audit import change_log, query
 
-    if run:
-        return change_log.list_entries_of_run(tx, run)
-    return query.find_newest_entries(tx, _wanted(tx, wanted), most=most)[::-1]
+    if run_id:
+        return change_log.list_entries_of_run(tx, run_id)
+    return query.find_newest_entries(tx, _build_entry_filter(tx, typed), limit=limit)[::-1]
 
 
-def _unheard_of(place: Place, tx: "Transaction", typed: Mapping[str, str]) -> list[str]:
+def _describe_unknown_filters(
+    environment: CommandEnvironment, tx: "Transaction", typed: Mapping[str, str]
+) -> list[str]:
     """Say what it names that never was. Without a valid policy nobody knows who is in it."""
-    from bot.policy import NoPolicy
+    from bot.policy import NoPolicyError
     from bot.policy.loader import load_policy
     from bot.workflow.unknown_filters import describe_unknown_log_names
 
     try:
-        policy = load_policy(place.policy())
-    except NoPolicy:
+        policy = load_policy(environment.get_policy_directory())
+    except NoPolicyError:
         return []
-    return [*describe_unknown_log_names(tx, _wanted(tx, typed), policy).values()]
+    return [*describe_unknown_log_names(tx, _build_entry_filter(tx, typed), policy).values()]
 
 
-def _wanted(tx: "Transaction", typed: Mapping[str, str]) -> "EntryFilter":
+def _build_entry_filter(tx: "Transaction", typed: Mapping[str, str]) -> "EntryFilter":
     from bot.audit.query import EntryFilter
     from bot.db import search, search_words
     from bot.model import times
@@ -118,40 +128,42 @@ def _wanted(tx: "Transaction", typed: Mapping[str, str]) -> "EntryFilter":
         for name in ("since", "until")
     )
     sought = None
-    if any(typed[name] for name in _RUN_FILTERS):
+    if any(typed[name] for name in _RUN_FILTER_OPTIONS):
         text = [
             *search_words.parse_search(typed["value"]),
             *search_words.parse_search(typed["words"]),
         ]
         sought = search.RunFilter(
             area=typed["area"] or None,
-            words=" ".join(typed["runbook"].lower().split()) or None,
-            states=_states(typed["state"]),
+            runbook=" ".join(typed["runbook"].lower().split()) or None,
+            states=_parse_state(typed["state"]),
             text=text,
         )
     return EntryFilter(typed["host"].lower(), typed["person"], typed["kind"], since, until, sought)
 
 
-def _states(typed: str) -> frozenset[str]:
-    from bot.model.request_form import NotUnderstood
-    from bot.model.run import STANDINGS
+def _parse_state(typed: str) -> frozenset[str]:
+    from bot.model.request_form import RequestSyntaxError
+    from bot.model.run import RUN_STATUSES
 
-    if typed and typed not in STANDINGS:
-        raise NotUnderstood(
-            f"there is no state {quote_text(typed)}: choose one of {', '.join(STANDINGS)}"
+    if typed and typed not in RUN_STATUSES:
+        raise RequestSyntaxError(
+            f"there is no state {quote_text(typed)}: choose one of {', '.join(RUN_STATUSES)}"
         )
     return frozenset({typed} if typed else ())
 
 
-def _show_around(
-    tx: "Transaction", at: str, within: str, host: str, *, most: int, as_json: bool
+def _print_timeline(
+    tx: "Transaction", typed_time: str, typed_span: str, host: str, *, limit: int, as_json: bool
 ) -> None:
     from bot.audit import timeline
     from bot.model import times
 
-    moment, reach = times.parse_past_moment(at, now=tx.now), times.parse_span(within)
-    seen = timeline.build_timeline(tx, moment, within=reach, host=host.lower() or "*", most=most)
-    found = seen.happenings
+    moment, reach = times.parse_past_moment(typed_time, now=tx.now), times.parse_span(typed_span)
+    seen = timeline.build_timeline(
+        tx, moment, span=reach, host_pattern=host.lower() or "*", limit=limit
+    )
+    found = seen.events
     allowed = timeline.list_approvals(tx, found)
     if not as_json:
         between = (
@@ -162,33 +174,33 @@ def _show_around(
             click.echo("nothing that Keyturn knows of")
     for one in found:
         votes = allowed.get(one.run or 0, ())
-        click.echo(_json(one, votes) if as_json else _line(one, votes))
-    if seen.left_out:
-        click.echo(f"left out as less likely: {seen.left_out}; -n shows more", err=True)
-    if seen.within < reach:
+        click.echo(_format_event_as_json(one, votes) if as_json else _format_event(one, votes))
+    if seen.omitted:
+        click.echo(f"left out as less likely: {seen.omitted}; -n shows more", err=True)
+    if seen.searched_span < reach:
         looked = (
-            times.format_moment(moment - seen.within),
-            times.format_moment(moment + seen.within),
+            times.format_moment(moment - seen.searched_span),
+            times.format_moment(moment + seen.searched_span),
         )
         click.echo(f"so much happened that only {' to '.join(looked)} was looked at", err=True)
 
 
-def _json(one: "TimelineEvent", votes: "Sequence[Vote]") -> str:
+def _format_event_as_json(event: "TimelineEvent", decisions: "Sequence[Decision]") -> str:
     """Tell it by the names that it has in the API."""
     from bot.model.times import format_iso
 
-    approved_by = [vote.person for vote in votes]
-    told = vars(one) | {"at": format_iso(one.at), "approved_by": approved_by}
+    approved_by = [vote.person for vote in decisions]
+    told = vars(event) | {"at": format_iso(event.at), "approved_by": approved_by}
     return json.dumps(told, ensure_ascii=False)
 
 
-def _line(one: "TimelineEvent", votes: "Sequence[Vote]") -> str:
+def _format_event(event: "TimelineEvent", decisions: "Sequence[Decision]") -> str:
     from bot.audit import timeline
     from bot.model import times
 
-    run = f"run {one.run}" if one.run else f"#{one.entry}"
-    told = timeline.describe_event(one, votes)
-    return f"{times.format_moment(one.at)}  {run:<8} {one.state:<14} {told}"
+    run = f"run {event.run}" if event.run else f"#{event.entry}"
+    told = timeline.describe_event(event, decisions)
+    return f"{times.format_moment(event.at)}  {run:<8} {event.state:<14} {told}"
 
 
 @click.command("export")
@@ -200,39 +212,39 @@ def _line(one: "TimelineEvent", votes: "Sequence[Vote]") -> str:
     show_default=True,
     help="jsonl has what hosts answered too, and is what docs/verify_changelog.py reads.",
 )
-@at_place
-def export(place: Place, *, form: str) -> None:
+@pass_environment
+def export_entries(environment: CommandEnvironment, *, form: str) -> None:
     """Print every entry on a line: JSON, CSV for spreadsheets, or syslog (RFC 5424).
 
     That somebody did is in the change log. A cell of CSV is never a formula.
     """
     from bot.audit import change_log, formats
-    from bot.audit.formats import export_log
+    from bot.audit.formats import iterate_export
 
     machine = socket.gethostname()
     writers: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-        "jsonl": formats.archive_json,
-        "csv": formats.archive_csv,
-        "syslog": lambda entry: formats.archive_syslog(entry, machine),
+        "jsonl": formats.format_archive_json,
+        "csv": formats.format_archive_csv,
+        "syslog": lambda entry: formats.format_archive_syslog(entry, machine),
     }
-    with plainly(), place.database() as database:
-        _note(database, form)
+    with exit_on_errors(), environment.open_database() as database:
+        _record_export(database, form)
         with database.reading() as tx:
             if form == "csv":
-                click.echo(formats.format_csv_row(formats.COLUMNS), nl=False)
-            stage = show_progress(quiet=not _into_a_file())(
+                click.echo(formats.format_csv_row(formats.ARCHIVE_COLUMNS), nl=False)
+            stage = show_progress(quiet=not _is_output_a_file())(
                 "exporting", lambda: change_log.get_head(tx)[0]
             )
             # Whoever reads along may go before the end: then the rows are let go of at once.
-            with stage as told, closing(export_log(tx)) as entries:
+            with stage as told, closing(iterate_export(tx)) as entries:
                 lines = map(writers[form], entries)
-                while some := list(islice(lines, _AT_ONCE)):
+                while some := list(islice(lines, _BATCH_SIZE)):
                     sys.stdout.write("".join(some))
                     told(len(some))
                 sys.stdout.flush()
 
 
-def _into_a_file() -> bool:
+def _is_output_a_file() -> bool:
     """Say whether what is printed goes into a file, and not to a person or another program."""
     try:
         return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
@@ -240,13 +252,13 @@ def _into_a_file() -> bool:
         return False
 
 
-def _note(database: "Database", form: str) -> None:
+def _record_export(database: "Database", log_format: str) -> None:
     """Log that somebody exported it; who may only read cannot, and is told."""
     from bot.audit import change_log
     from bot.db.database import StoreUnavailable
 
     try:
         with database.transaction() as tx:
-            change_log.append_entry(tx, "exported", login=getpass.getuser(), format=form)
+            change_log.append_entry(tx, "exported", login=getpass.getuser(), format=log_format)
     except StoreUnavailable as trouble:
         click.echo(f"keyturn: this is not in the change log: {trouble}", err=True)

@@ -9,8 +9,14 @@ from urllib.parse import urlsplit
 
 import click
 
-from bot.cli.client import as_json
-from bot.cli.context import FAILED, Place, at_place, plainly, stop
+from bot.cli.client import json_option
+from bot.cli.context import (
+    FAILED,
+    CommandEnvironment,
+    exit_on_errors,
+    exit_with_error,
+    pass_environment,
+)
 from bot.cli.progress import show_progress
 
 if TYPE_CHECKING:
@@ -19,9 +25,9 @@ if TYPE_CHECKING:
 
 @click.command("backup")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@as_json
-@at_place
-def backup(place: Place, *, file: Path, as_json: bool) -> None:
+@json_option
+@pass_environment
+def back_up_database(environment: CommandEnvironment, *, file: Path, as_json: bool) -> None:
     """Save all that the database holds in FILE, while the service goes on.
 
     One file for either database: `keyturn restore` puts it back into either. It holds no keys:
@@ -31,11 +37,11 @@ def backup(place: Place, *, file: Path, as_json: bool) -> None:
     from bot.maintenance import backup as saving
     from bot.maintenance.copy_database import NotCopied
 
-    with plainly(), place.database() as database:
+    with exit_on_errors(), environment.open_database() as database:
         try:
             label, verdict = saving.make_backup(database, file, show_progress(quiet=as_json))
         except NotCopied as no:
-            stop(str(no), FAILED)
+            exit_with_error(str(no), FAILED)
     broken = verdict.broken is not None
     if as_json:
         told_of = {"file": str(file), "rows": label.rows, "entries": label.point.seq}
@@ -57,9 +63,11 @@ def backup(place: Place, *, file: Path, as_json: bool) -> None:
     type=click.Path(path_type=Path, exists=True),
     help="A witness's file, or a host's log, to see what came after; may be given several times.",
 )
-@as_json
-@at_place
-def restore(place: Place, *, file: Path, witnesses: tuple[Path, ...], as_json: bool) -> None:
+@json_option
+@pass_environment
+def restore_database(
+    environment: CommandEnvironment, *, file: Path, witnesses: tuple[Path, ...], as_json: bool
+) -> None:
     """Put the backup FILE back, where there is no database, or an empty one.
 
     The service must be stopped, and changelog.key and secrets.key in their place. What came after
@@ -73,29 +81,31 @@ def restore(place: Place, *, file: Path, witnesses: tuple[Path, ...], as_json: b
     from bot.maintenance.copy_database import NotCopied
     from bot.maintenance.restore import restore_backup as put_back
 
-    data = place.data()
+    data = environment.get_data_directory()
     with (
-        plainly(),
+        exit_on_errors(),
         lock_data_directory(data),
-        place.database(missing=True) as target,
+        environment.open_database(allow_missing=True) as target,
         lock_exclusive(target),
     ):
         for name in ("changelog.key", "secrets.key"):
-            key = place.keys() / name
+            key = environment.get_key_directory() / name
             if not key.exists():
-                stop(f"{key} is missing: put it back first, from the keys' backup", FAILED)
-        seen = [one for each in witnesses for one in checkpoints.read_witness(each)]
+                exit_with_error(
+                    f"{key} is missing: put it back first, from the keys' backup", FAILED
+                )
+        seen = [one for each in witnesses for one in checkpoints.read_witnessed_checkpoints(each)]
         try:
             stages = show_progress(quiet=as_json)
             done = put_back(file, target, working=data, seen=seen, stages=stages)
         except NoBackup as no:
-            stop(f"{file} {no}", FAILED)
+            exit_with_error(f"{file} {no}", FAILED)
         except NotCopied as no:
-            stop(str(no), FAILED)
+            exit_with_error(str(no), FAILED)
     if as_json:
-        click.echo(json.dumps(_as_data(done)))
+        click.echo(json.dumps(_result_to_data(done)))
     else:
-        click.echo(_as_text(done, bool(witnesses)))
+        click.echo(_format_result(done, bool(witnesses)))
 
 
 @click.command("copy")
@@ -103,9 +113,11 @@ def restore(place: Place, *, file: Path, witnesses: tuple[Path, ...], as_json: b
 @click.option(
     "--to", "target", required=True, help="sqlite:///FILE or postgresql://USER@HOST/NAME"
 )
-@as_json
-@at_place
-def copy(place: Place, *, source: str, target: str, as_json: bool) -> None:
+@json_option
+@pass_environment
+def copy_to_database(
+    environment: CommandEnvironment, *, source: str, target: str, as_json: bool
+) -> None:
     """Copy all that a database holds into another, empty one: from SQLite to PostgreSQL, or back.
 
     The service must be stopped. The copy is verified; the log tells of the move. Afterwards set
@@ -118,17 +130,17 @@ def copy(place: Place, *, source: str, target: str, as_json: bool) -> None:
     from bot.maintenance.copy_database import NotCopied
 
     with (
-        plainly(),
-        lock_data_directory(place.data()),
-        place.database(_address(source)) as old,
-        place.database(_address(target), missing=True) as new,
+        exit_on_errors(),
+        lock_data_directory(environment.get_data_directory()),
+        environment.open_database(_parse_database_url(source)) as old,
+        environment.open_database(_parse_database_url(target), allow_missing=True) as new,
         lock_exclusive(old),
         lock_exclusive(new),
     ):
         try:
             moved = copy_database.copy_database(old, new, show_progress(quiet=as_json))
         except NotCopied as no:
-            stop(str(no), FAILED)
+            exit_with_error(str(no), FAILED)
     if as_json:
         click.echo(json.dumps(vars(moved)))
     else:
@@ -138,65 +150,65 @@ def copy(place: Place, *, source: str, target: str, as_json: bool) -> None:
         click.echo("set KEYTURN_DATABASE to the new address, and start")
 
 
-def _address(given: str) -> str:
+def _parse_database_url(typed: str) -> str:
     """Return an address as SQLAlchemy writes it. Raises ValueError for one that cannot be."""
-    if not given:
+    if not typed:
         return ""
-    parts = urlsplit(given)
+    parts = urlsplit(typed)
     if parts.password:
         raise ValueError(
             "a password on the command line can be read by everybody on this machine: leave it "
             "out, and set PGPASSWORD, or keep it in ~/.pgpass"
         )
-    if given.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
-        return f"postgresql+psycopg://{given.partition('://')[2]}"
-    if given.startswith("sqlite:///"):
-        return f"sqlite:///{Path(given.removeprefix('sqlite:///')).absolute()}"
-    raise ValueError(f"{given} is no address: sqlite:///FILE or postgresql://USER@HOST/NAME")
+    if typed.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
+        return f"postgresql+psycopg://{typed.partition('://')[2]}"
+    if typed.startswith("sqlite:///"):
+        return f"sqlite:///{Path(typed.removeprefix('sqlite:///')).absolute()}"
+    raise ValueError(f"{typed} is no address: sqlite:///FILE or postgresql://USER@HOST/NAME")
 
 
-def _as_data(done: "RestoreResult") -> dict[str, object]:
+def _result_to_data(result: "RestoreResult") -> dict[str, object]:
     return {
-        "made": done.label.made,
-        "entries": done.label.point.seq,
-        "head": done.label.point.hash,
-        "ended": list(done.ended),
-        "seen_until": max((one.point.seq for one in done.later), default=None),
-        "runs_seen": sorted({one.run for one in done.later if one.run}),
-        "next_run": done.first,
+        "made": result.label.made,
+        "entries": result.label.point.seq,
+        "head": result.label.point.hash,
+        "ended": list(result.ended),
+        "seen_until": max((one.checkpoint.seq for one in result.later), default=None),
+        "runs_seen": sorted({one.run for one in result.later if one.run}),
+        "next_run": result.first,
     }
 
 
-def _as_text(done: "RestoreResult", witnessed: bool) -> str:  # noqa: FBT001 - whether there were any
+def _format_result(result: "RestoreResult", has_witnesses: bool) -> str:  # noqa: FBT001 - whether there were any
     from bot.model.times import format_moment
 
-    point = done.label.point
+    point = result.label.point
     lines = [
-        f"put back as it was at {format_moment(done.label.made)}: {point.seq} entries, unbroken"
+        f"put back as it was at {format_moment(result.label.made)}: {point.seq} entries, unbroken"
     ]
-    last = max((one.point for one in done.later), key=lambda one: one.seq, default=None)
+    last = max((one.checkpoint for one in result.later), key=lambda one: one.seq, default=None)
     if last is not None:
         lines.append(
             f"lost: entries {point.seq + 1} to {last.seq} at least, as witnesses saw at "
             f"{format_moment(last.at)}"
         )
-        if named := sorted({one.run for one in done.later if one.run}):
-            lines.append(f"hosts were changed by runs that are not here: {_numbers(named)}")
-    elif witnessed:
+        if named := sorted({one.run for one in result.later if one.run}):
+            lines.append(f"hosts were changed by runs that are not here: {_join_numbers(named)}")
+    elif has_witnesses:
         lines.append("the witnesses saw nothing that came later")
     else:
         lines.append("what came later is lost; give --witness to see how much that was")
-    if done.ended:
+    if result.ended:
         lines.append(
-            f"ended, since they may have been done meanwhile: runs {_numbers(done.ended)}"
+            f"ended, since they may have been done meanwhile: runs {_join_numbers(result.ended)}"
         )
     lines += [
-        f"the next run has number {done.first}: those between were, or may have been, others",
+        f"the next run has number {result.first}: those between were, or may have been, others",
         "everybody signs in anew; tokens, bans, grants and second factors are as they were then",
         "nothing goes to a host yet: look at it, then keyturn resume --as PERSON --why REASON",
     ]
     return "\n".join(lines)
 
 
-def _numbers(numbers: Sequence[int]) -> str:
+def _join_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))

@@ -18,7 +18,7 @@ FAILED, NOT_UNDERSTOOD, NOT_FOUND, REFUSED, WAITING, INTERRUPTED = 1, 2, 3, 4, 5
 
 
 @dataclass(frozen=True)
-class Place:
+class CommandEnvironment:
     """Each is looked up only by a command that needs it.
 
     policy: the policy directory. database: opens the database, or that at another address, in the
@@ -29,22 +29,22 @@ class Place:
     witness: the file that checkpoints of the change log are added to, if there is one.
     """
 
-    policy: Callable[[], Path]
-    database: "Callable[..., AbstractContextManager[Database]]"
+    get_policy_directory: Callable[[], Path]
+    open_database: "Callable[..., AbstractContextManager[Database]]"
     has_database: Callable[[], bool]
-    data: Callable[[], Path]
-    keys: Callable[[], Path]
-    address: Callable[[], str]
-    migrations: Callable[[], str]
-    hooks: Callable[[], Path | None] = lambda: None
-    service: Callable[[], str] = lambda: ""
-    witness: Callable[[], Path | None] = lambda: None
+    get_data_directory: Callable[[], Path]
+    get_key_directory: Callable[[], Path]
+    get_base_url: Callable[[], str]
+    get_migration_url: Callable[[], str]
+    get_webhook_file: Callable[[], Path | None] = lambda: None
+    get_service_url: Callable[[], str] = lambda: ""
+    get_witness_file: Callable[[], Path | None] = lambda: None
 
 
-at_place = click.make_pass_decorator(Place)
+pass_environment = click.make_pass_decorator(CommandEnvironment)
 
 
-class Number(click.IntRange):
+class RecordNumber(click.IntRange):
     """The number of a run, a schedule or whatever else the database counts."""
 
     name = "number"
@@ -54,14 +54,14 @@ class Number(click.IntRange):
 
 
 @contextmanager
-def plainly() -> Generator[None]:
+def exit_on_errors() -> Generator[None]:
     """Turn what a person can do something about into one line on standard error."""
     from bot.audit.signing import KeyFileError
     from bot.db.database import AlreadyRunning, StoreUnavailable
-    from bot.model.request_form import NotUnderstood
+    from bot.model.request_form import RequestSyntaxError
     from bot.model.text import escape_to_one_line
-    from bot.model.times import NotATime
-    from bot.policy import NoPolicy
+    from bot.model.times import InvalidTimeError
+    from bot.policy import NoPolicyError
 
     try:
         yield
@@ -69,13 +69,13 @@ def plainly() -> Generator[None]:
         # Whoever read along has seen enough. Python would say so once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
-    except (NotUnderstood, NotATime) as trouble:
-        stop(escape_to_one_line(str(trouble)), NOT_UNDERSTOOD)
-    except (StoreUnavailable, AlreadyRunning, NoPolicy, KeyFileError, ValueError) as trouble:
-        stop(escape_to_one_line(str(trouble)), FAILED)
+    except (RequestSyntaxError, InvalidTimeError) as trouble:
+        exit_with_error(escape_to_one_line(str(trouble)), NOT_UNDERSTOOD)
+    except (StoreUnavailable, AlreadyRunning, NoPolicyError, KeyFileError, ValueError) as trouble:
+        exit_with_error(escape_to_one_line(str(trouble)), FAILED)
     except OSError as trouble:
         told = trouble.filename and trouble.strerror
-        stop(
+        exit_with_error(
             escape_to_one_line(
                 f"{trouble.filename}: {trouble.strerror}" if told else str(trouble)
             ),
@@ -84,29 +84,29 @@ def plainly() -> Generator[None]:
 
 
 @contextmanager
-def considered() -> Generator[None]:
+def exit_on_refusals() -> Generator[None]:
     """Turn each no of the workflow into one line and the status that tells its kind."""
-    from bot.db.runs import NoSuchRun, Overtaken
+    from bot.db.runs import ConcurrentUpdateError, NoSuchRun
     from bot.db.schedules import NoSuchSchedule
     from bot.model.schedule import ScheduleError
     from bot.workflow.approvals import NotAllowed, TooLate
-    from bot.workflow.requests import InvalidRequest, NoSuchPerson
+    from bot.workflow.requests import InvalidRequestError, NoSuchPersonError
 
     try:
         yield
-    except NoSuchPerson as missing:
-        stop(str(missing), NOT_FOUND)
-    except (ScheduleError, InvalidRequest) as strange:
-        stop(str(strange), NOT_UNDERSTOOD)
+    except NoSuchPersonError as missing:
+        exit_with_error(str(missing), NOT_FOUND)
+    except (ScheduleError, InvalidRequestError) as strange:
+        exit_with_error(str(strange), NOT_UNDERSTOOD)
     except (NoSuchRun, NoSuchSchedule) as missing:
-        stop(str(missing), NOT_FOUND)
+        exit_with_error(str(missing), NOT_FOUND)
     except NotAllowed as refused:
-        stop(str(refused), REFUSED)
-    except (TooLate, Overtaken) as late:
-        stop(str(late), FAILED)
+        exit_with_error(str(refused), REFUSED)
+    except (TooLate, ConcurrentUpdateError) as late:
+        exit_with_error(str(late), FAILED)
 
 
-def stop(message: str, status: int) -> NoReturn:
+def exit_with_error(message: str, status: int) -> NoReturn:
     """Say why it goes no further."""
     click.echo(f"keyturn: {message}", err=True)
     sys.exit(status)

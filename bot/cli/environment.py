@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.cli.context import FAILED, NOT_FOUND, Place, plainly, stop
+from bot.cli.context import FAILED, NOT_FOUND, CommandEnvironment, exit_on_errors, exit_with_error
 
 if TYPE_CHECKING:
     from bot.db.database import Database
@@ -30,7 +30,7 @@ def read_settings() -> "Settings":
     except ValidationError as error:
         found = error.errors()[0]
         name = "".join(f"KEYTURN_{part}: ".upper() for part in found["loc"])
-        stop(name + request_form.describe_invalid_value(found), FAILED)
+        exit_with_error(name + request_form.describe_invalid_value(found), FAILED)
 
 
 def read_server_settings() -> "Settings":
@@ -39,9 +39,9 @@ def read_server_settings() -> "Settings":
     from connectors.permissions import find_reader
 
     settings = read_settings()
-    with plainly():
+    with exit_on_errors():
         if SETTINGS_FILE.exists() and (trouble := find_reader(SETTINGS_FILE)):
-            stop(trouble, FAILED)
+            exit_with_error(trouble, FAILED)
     return settings
 
 
@@ -83,38 +83,38 @@ def read_installation() -> "Installation":
 
 
 @contextmanager
-def open_database(instead: str = "", *, missing: bool = False) -> "Generator[Database]":
+def open_database(other_url: str = "", *, allow_missing: bool = False) -> "Generator[Database]":
     """Open the database, and close it at the end.
 
     Args:
-        instead: Address of another database, or of the same for another role.
-        missing: Whether the file of the database may be absent.
+        other_url: Address of another database, or of the same for another role.
+        allow_missing: Whether the file of the database may be absent.
     """
     from bot.audit import signing
     from bot.db.database import Database
     from bot.model.redaction import Redactor
 
     settings = read_settings()
-    with plainly():
+    with exit_on_errors():
         key = settings.key_directory / "changelog.key"
         sealed = signing.load_signing_key(key) if key.exists() else None
-        database = Database(instead or settings.database_url, sealed, Redactor(settings.secrets))
+        database = Database(other_url or settings.database_url, sealed, Redactor(settings.secrets))
         file = Path(database.engine.url.database or "")
-        if database.embedded and not (missing or file.exists()):
-            stop(
+        if database.embedded and not (allow_missing or file.exists()):
+            exit_with_error(
                 f"there is no database in {file.parent.absolute()} yet: keyturn serve makes it, "
                 "and KEYTURN_DATA says where it is",
                 NOT_FOUND,
             )
         try:
-            if sealed is not None and not (instead or missing):
-                _open_log(database)
+            if sealed is not None and not (other_url or allow_missing):
+                _open_empty_log(database)
             yield database
         finally:
             database.close()
 
 
-def _open_log(database: "Database") -> None:
+def _open_empty_log(database: "Database") -> None:
     """Record the signing key in an empty change log: what a command writes comes after it."""
     from bot.audit import change_log as log
     from bot.audit import verification
@@ -134,15 +134,15 @@ def _has_database() -> bool:
     return bool(settings.database) or (settings.data / "keyturn.db").exists()
 
 
-PLACE = Place(
-    policy=lambda: read_settings().policy,
-    database=open_database,
+ENVIRONMENT = CommandEnvironment(
+    get_policy_directory=lambda: read_settings().policy,
+    open_database=open_database,
     has_database=_has_database,
-    data=lambda: read_settings().data,
-    keys=lambda: read_settings().key_directory,
-    address=lambda: read_settings().base_url.rstrip("/"),
-    service=lambda: read_settings().here,
-    witness=lambda: read_settings().witness,
-    migrations=lambda: read_settings().migrations.get_secret_value(),
-    hooks=lambda: read_settings().hooks,
+    get_data_directory=lambda: read_settings().data,
+    get_key_directory=lambda: read_settings().key_directory,
+    get_base_url=lambda: read_settings().base_url.rstrip("/"),
+    get_service_url=lambda: read_settings().here,
+    get_witness_file=lambda: read_settings().witness,
+    get_migration_url=lambda: read_settings().migrations.get_secret_value(),
+    get_webhook_file=lambda: read_settings().hooks,
 )

@@ -3,26 +3,28 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bot.cli.client import format_state, moment
+from bot.cli.client import format_run_state, format_time
 
-_NEWEST_LINES = 20
+_MAX_OUTPUT_LINES = 20
 
 
-def in_full(run: Mapping[str, Any], *, most: int | None = None) -> str:
+def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -> str:
     """Return a run as people read it: who asked and decided, the plan, and what came of it.
 
     most: rows of the report's table; None for all.
     """
     lines = [
         f"run {run['id']}: {run['title']}",
-        f"  {format_state(run)}. {run['summary']}".rstrip(),
+        f"  {format_run_state(run)}. {run['summary']}".rstrip(),
     ]
-    where = f"{run['asked_by']} on {', '.join(run['hosts'])}"
-    lines.append(f"  asked by {where}{_when_and_why(run['asked_at'], run['reason'])}")
-    lines += [_vote(vote) for vote in run["votes"]]
-    if run["state"] == "waiting":
-        lines += _decision(run)
-    lines += _schedule(run)
+    where = f"{run['requested_by']} on {', '.join(run['hosts'])}"
+    lines.append(
+        f"  asked by {where}{_format_time_and_reason(run['requested_at'], run['reason'])}"
+    )
+    lines += [_format_decision(vote) for vote in run["decisions"]]
+    if run["state"] == "pending":
+        lines += _format_pending_approval(run)
+    lines += _format_schedule(run)
     plan = run["plan"]
     if plan is not None:
         lines.append(f"  {plan['because']}")
@@ -35,67 +37,70 @@ def in_full(run: Mapping[str, Any], *, most: int | None = None) -> str:
         lines.append(f"     $ {step['command']}")
         undo = f"undo: {step['undo']}" if step["undo"] else f"cannot be undone: {step['no_undo']}"
         lines.append(f"     {undo}")
-        lines += [f"     {line}" for line in _result(step)]
+        lines += [f"     {line}" for line in _format_step_result(step)]
     report = run["report"]
     if report:
         lines += [f"  - {finding}" for finding in report["findings"]]
     if report and report["table"]:
-        head, *rows = _aligned(report["table"])
-        lines += ["  " + "  ".join(row) for row in [head, *rows[:most]]]
-        if left := len(rows[most:]) if most else 0:
+        head, *rows = _align_columns(report["table"])
+        lines += ["  " + "  ".join(row) for row in [head, *rows[:max_rows]]]
+        if left := len(rows[max_rows:]) if max_rows else 0:
             lines.append(f"  [… {left} more rows: keyturn run {run['id']} | less …]")
     lines.append(f"  {run['page']}")
     return "\n".join(lines)
 
 
-def _decision(run: Mapping[str, Any]) -> list[str]:
+def _format_pending_approval(run: Mapping[str, Any]) -> list[str]:
     """Return what an approver has to know beside the plan, and what to type."""
     from bot.model.run import describe_proposals
 
     able = ", ".join(run["approvers"]) or "nobody"
-    lines = [f"  takes {run['missing']} of {run['whose']}: {able}"]
-    lines += [f"  {said}" for said in run["says"]]
+    lines = [f"  takes {run['missing_approvals']} of {run['approvals_from']}: {able}"]
+    lines += [f"  {said}" for said in run["policy_notes"]]
     if run["proposals"]:
         lines.append(f"  {describe_proposals(run['proposals'])}")
     if run["expires_at"]:
-        lines.append(f"  approve until {moment(run['expires_at'])}")
+        lines.append(f"  approve until {format_time(run['expires_at'])}")
     if run["frozen"]:
         lines.append(f"  once approved it waits: {run['frozen']}")
-    if run["wants_second_factor"]:
+    if run["requires_second_factor"]:
         return [*lines, "  this approval takes a second factor: approve it on its page"]
     return [*lines, f"  keyturn approve {run['id']} {run['digest'][:10]}"]
 
 
-def _schedule(run: Mapping[str, Any]) -> list[str]:
+def _format_schedule(run: Mapping[str, Any]) -> list[str]:
     """Return what is approved with a request for a schedule."""
     if not run["schedule"]:
         return []
-    from bot.workflow.schedule_facts import ScheduleFacts
+    from bot.workflow.schedule_facts import ScheduleDetails
 
-    return [f"  {label}: {text}" for label, text in ScheduleFacts(**run["schedule"]).rows]
-
-
-def _vote(vote: Mapping[str, Any]) -> str:
-    instead = f" in the stead of {vote['in_stead_of']}" if vote["in_stead_of"] else ""
-    how = "approved" if vote["approves"] else "denied"
-    return f"  {how} by {vote['person']}{instead}{_when_and_why(vote['at'], vote['reason'])}"
+    return [
+        f"  {label}: {text}" for label, text in ScheduleDetails(**run["schedule"]).labelled_rows
+    ]
 
 
-def _when_and_why(at: str, why: str) -> str:
-    return f", {moment(at)}" + (f": {why}" if why else "")
+def _format_decision(decision: Mapping[str, Any]) -> str:
+    instead = f" in the stead of {decision['on_behalf_of']}" if decision["on_behalf_of"] else ""
+    how = "approved" if decision["approves"] else "denied"
+    when = _format_time_and_reason(decision["at"], decision["reason"])
+    return f"  {how} by {decision['person']}{instead}{when}"
 
 
-def _result(step: Mapping[str, Any]) -> list[str]:
+def _format_time_and_reason(iso_time: str, reason: str) -> str:
+    return f", {format_time(iso_time)}" + (f": {reason}" if reason else "")
+
+
+def _format_step_result(step: Mapping[str, Any]) -> list[str]:
     """Return how a step went, and the end of what its host said."""
     said = (step["output"] or "").splitlines()
     lines = [f"exit status {step['status']}"] if step["status"] else []
-    lines += [step["trouble"]] if step["trouble"] else []
-    if len(said) > _NEWEST_LINES:
-        lines.append(f"[… {len(said) - _NEWEST_LINES} lines before; --json has all …]")
-    return lines + [f"| {line}" for line in said[-_NEWEST_LINES:] if line]
+    lines += [step["error"]] if step["error"] else []
+    if len(said) > _MAX_OUTPUT_LINES:
+        lines.append(f"[… {len(said) - _MAX_OUTPUT_LINES} lines before; --json has all …]")
+    return lines + [f"| {line}" for line in said[-_MAX_OUTPUT_LINES:] if line]
 
 
-def _aligned(table: Mapping[str, Any]) -> list[list[str]]:
+def _align_columns(table: Mapping[str, Any]) -> list[list[str]]:
     rows = [table["columns"], *table["rows"]]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     return [[f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows]

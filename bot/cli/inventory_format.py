@@ -9,41 +9,41 @@ from bot.model.text import escape_to_one_line
 _HEADINGS = ("HOST", "ADDRESS", "REACHABLE", "KEY", "LOGIN", "ANSWERS", "ROOT")
 
 
-def format_checks(standings: Sequence[HostCheck]) -> str:
+def format_checks(checks: Sequence[HostCheck]) -> str:
     """Return a table, and below it what is so and what to do about those that need something."""
-    rows = [_HEADINGS, *(_row(each) for each in standings)]
+    rows = [_HEADINGS, *(_build_row(each) for each in checks)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    sick = [each for each in standings if not each.well]
-    said = [_said(each) for each in standings if each.trouble or each.advice]
+    sick = [each for each in checks if not each.is_healthy]
+    said = [_format_problem(each) for each in checks if each.error or each.advice]
     lines += ["", *said] if said else []
-    return "\n".join([*lines, "", _summary(len(standings), len(sick))])
+    return "\n".join([*lines, "", _format_summary(len(checks), len(sick))])
 
 
-def checks_to_data(standings: Sequence[HostCheck]) -> list[dict[str, Any]]:
+def checks_to_data(checks: Sequence[HostCheck]) -> list[dict[str, Any]]:
     """Return what json prints: null where it is not known."""
-    return [vars(each) | {"well": each.well} for each in standings]
+    return [vars(each) | {"well": each.is_healthy} for each in checks]
 
 
-def _said(standing: HostCheck) -> str:
-    words = escape_to_one_line(standing.trouble or standing.advice)
-    return words if words.startswith(standing.host) else f"{standing.host}: {words}"
+def _format_problem(check: HostCheck) -> str:
+    words = escape_to_one_line(check.error or check.advice)
+    return words if words.startswith(check.host) else f"{check.host}: {words}"
 
 
-def _row(standing: HostCheck) -> tuple[str, ...]:
-    claims = (standing.reachable, standing.key, standing.login, standing.answers)
-    root = "?" if standing.root is None else standing.root or "-"
-    return (standing.host, standing.address, *(_claim(each) for each in claims), root)
+def _build_row(check: HostCheck) -> tuple[str, ...]:
+    claims = (check.reachable, check.key, check.login, check.answers)
+    root = "?" if check.root is None else check.root or "-"
+    return (check.host, check.address, *(_format_tristate(each) for each in claims), root)
 
 
-def _claim(claim: bool | None) -> str:  # noqa: FBT001 - it is what is told
-    return "?" if claim is None else "yes" if claim else "NO"
+def _format_tristate(answer: bool | None) -> str:  # noqa: FBT001 - it is what is told
+    return "?" if answer is None else "yes" if answer else "NO"
 
 
-def _summary(hosts: int, sick: int) -> str:
-    if not sick:
-        return "the host is well" if hosts == 1 else f"all {hosts} hosts are well"
-    return f"{sick} of {hosts} {'is' if sick == 1 else 'are'} not well"
+def _format_summary(host_count: int, problem_count: int) -> str:
+    if not problem_count:
+        return "the host is well" if host_count == 1 else f"all {host_count} hosts are well"
+    return f"{problem_count} of {host_count} {'is' if problem_count == 1 else 'are'} not well"

@@ -6,15 +6,15 @@ from pathlib import Path
 import click
 
 from bot.cli import offline
-from bot.cli.client import as_json, print_result
-from bot.cli.context import Place, at_place, considered, plainly
+from bot.cli.client import json_option, print_result
+from bot.cli.context import CommandEnvironment, exit_on_errors, exit_on_refusals, pass_environment
 from bot.cli.progress import show_progress
 
 
 @click.command("rotate-key")
-@as_json
-@at_place
-def rotate_key(place: Place, *, as_json: bool) -> None:
+@json_option
+@pass_environment
+def rotate_key(environment: CommandEnvironment, *, as_json: bool) -> None:
     """Seal the log by a new key from now on; the log itself says so, signed by both.
 
     The whole log is verified first: a log that is broken keeps its key. The service must be
@@ -27,16 +27,16 @@ def rotate_key(place: Place, *, as_json: bool) -> None:
     from bot.maintenance import key_rotation
 
     with (
-        plainly(),
-        place.database() as database,
-        lock_data_directory(place.data()),
+        exit_on_errors(),
+        environment.open_database() as database,
+        lock_data_directory(environment.get_data_directory()),
         lock_exclusive(database),
     ):
-        ours = place.witness()
+        ours = environment.get_witness_file()
         points = checkpoints.read_checkpoints(ours) if ours is not None and ours.exists() else []
         done = key_rotation.rotate_signing_key(
             database,
-            place.keys() / "changelog.key",
+            environment.get_key_directory() / "changelog.key",
             witnesses=points,
             stages=show_progress(quiet=as_json),
         )
@@ -58,9 +58,11 @@ def rotate_key(place: Place, *, as_json: bool) -> None:
 @click.argument("run", type=int)
 @click.option("--why", required=True, help="The reason, which stays in the log for good.")
 @click.option("--as", "person", required=True, help="Who you are, as in people.yaml.")
-@as_json
-@at_place
-def erase(place: Place, *, run: int, why: str, person: str, as_json: bool) -> None:
+@json_option
+@pass_environment
+def request_erasure(
+    environment: CommandEnvironment, *, run: int, why: str, person: str, as_json: bool
+) -> None:
     """Ask to erase what the hosts answered in RUN, for good. It takes two people.
 
     An owner of the area confirms it, signed in on the web: here, anybody could say who they are.
@@ -69,10 +71,10 @@ def erase(place: Place, *, run: int, why: str, person: str, as_json: bool) -> No
     """
     from bot.workflow import erasure
 
-    with plainly(), place.database() as database, considered():
-        parts, login = offline.parts(place, database), getpass.getuser()
-        erasure.ask_to_erase(parts, run, person=person, why=why, door="cli", login=login)
-    where = f"{place.address()}/runs/{run}/erase"
+    with exit_on_errors(), environment.open_database() as database, exit_on_refusals():
+        parts, login = offline.build_workflow_context(environment, database), getpass.getuser()
+        erasure.request_erasure(parts, run, person=person, why=why, source="cli", login=login)
+    where = f"{environment.get_base_url()}/runs/{run}/erase"
     said = f"asked for: another person, an owner of the area, confirms it on the web, {where}"
     print_result({"run": run, "page": where}, [said], as_json=as_json)
 
@@ -90,10 +92,10 @@ def erase(place: Place, *, run: int, why: str, person: str, as_json: bool) -> No
     help="A witness's file that saw them; may be given several times. Left out, that of "
     "KEYTURN_WITNESS.",
 )
-@as_json
-@at_place
-def acknowledge(
-    place: Place,
+@json_option
+@pass_environment
+def acknowledge_loss(
+    environment: CommandEnvironment,
     *,
     first: int,
     lost: int,
@@ -113,22 +115,22 @@ def acknowledge(
     from bot.db.process_lock import lock_exclusive
 
     with (
-        plainly(),
-        place.database() as database,
-        lock_data_directory(place.data()),
+        exit_on_errors(),
+        environment.open_database() as database,
+        lock_data_directory(environment.get_data_directory()),
         lock_exclusive(database),
     ):
-        ours = place.witness()
+        ours = environment.get_witness_file()
         files = witnesses or ((ours,) if ours is not None and ours.exists() else ())
         if not files:
             raise ValueError("name a file of a witness that saw the entries: --witness FILE")
         points = [point for file in files for point in checkpoints.read_checkpoints(file)]
         with database.transaction(seconds=3600) as tx:
-            verification.acknowledge(
+            verification.acknowledge_loss(
                 tx,
                 points,
                 first=first,
-                lost=lost,
+                lost_entries=lost,
                 person=person,
                 reason=reason,
                 login=getpass.getuser(),

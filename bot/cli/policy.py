@@ -10,55 +10,67 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.cli.client import as_json
-from bot.cli.context import FAILED, NOT_FOUND, REFUSED, Place, at_place, plainly, stop
+from bot.cli.client import json_option
+from bot.cli.context import (
+    FAILED,
+    NOT_FOUND,
+    REFUSED,
+    CommandEnvironment,
+    exit_on_errors,
+    exit_with_error,
+    pass_environment,
+)
 from bot.cli.progress import show_progress
-from bot.cli.sections import Family
+from bot.cli.sections import CommandGroup
 
 if TYPE_CHECKING:
-    from bot.policy import Policy, Problem
+    from bot.policy import Policy, PolicyProblem
     from bot.policy.explain import Preview, PreviewQuestion
 
-_DIRECTORY = click.Path(path_type=Path)
+_PATH_TYPE = click.Path(path_type=Path)
 
 
-@click.group(cls=Family)
-def policy() -> None:
+@click.group("policy", cls=CommandGroup)
+def policy_commands() -> None:
     """Look at the policy, and at what another one would change."""
 
 
-@policy.command("check")
-@click.argument("directory", type=_DIRECTORY, required=False)
-@as_json
-@at_place
-def check(place: Place, *, directory: Path | None, as_json: bool) -> None:
+@policy_commands.command("check")
+@click.argument("directory", type=_PATH_TYPE, required=False)
+@json_option
+@pass_environment
+def check_policy(
+    environment: CommandEnvironment, *, directory: Path | None, as_json: bool
+) -> None:
     """Say whether the policy directory is valid, and if not, where and what to do.
 
     What is probably mistyped, but possible, is told as well; it is valid all the same. Of the
     directory in use it also says who else may write there.
     """
     from bot.model.text import escape_to_one_line
-    from bot.policy import NoPolicy
+    from bot.policy import NoPolicyError
     from bot.policy.lint import list_warnings
     from bot.policy.loader import check_access, load_policy
     from runbooks import load_catalogue
 
-    with plainly():
+    with exit_on_errors():
         try:
             if directory is None:
-                check_access(place.policy())
-            found = load_policy(directory or place.policy())
-        except NoPolicy as trouble:
+                check_access(environment.get_policy_directory())
+            found = load_policy(directory or environment.get_policy_directory())
+        except NoPolicyError as trouble:
             if as_json:
-                click.echo(_checked(trouble.problems))
+                click.echo(_format_check_as_json(trouble.problems))
             else:
                 for problem in trouble.problems:
                     click.echo(f"keyturn: {escape_to_one_line(str(problem))}", err=True)
             sys.exit(FAILED)
     doubts = list_warnings(found, load_catalogue())
-    people, hosts = len(found.household.people), len(found.inventory.hosts)
+    people, hosts = len(found.organisation.people), len(found.inventory.hosts)
     if as_json:
-        click.echo(_checked([], doubts, version=found.version, people=people, hosts=hosts))
+        click.echo(
+            _format_check_as_json([], doubts, version=found.version, people=people, hosts=hosts)
+        )
         return
     for slip in doubts:
         click.echo(f"look again: {slip}", err=True)
@@ -66,23 +78,30 @@ def check(place: Place, *, directory: Path | None, as_json: bool) -> None:
     click.echo(f"valid, version {found.version}: {counted}")
 
 
-def _checked(
-    problems: "Sequence[Problem]", doubts: "Sequence[Problem]" = (), **counted: str | int
+def _format_check_as_json(
+    problems: "Sequence[PolicyProblem]",
+    warnings: "Sequence[PolicyProblem]" = (),
+    **extra: str | int,
 ) -> str:
     """Write what a check found, for programs. doubts: what is valid, and probably mistyped."""
-    told = {"ok": not problems, **counted}
-    listed = {"problems": [*map(vars, problems)], "look_again": [*map(vars, doubts)]}
+    told = {"ok": not problems, **extra}
+    listed = {"problems": [*map(vars, problems)], "look_again": [*map(vars, warnings)]}
     return json.dumps(told | listed, indent=2, ensure_ascii=False)
 
 
-@policy.command("page")
-@click.argument("directory", type=_DIRECTORY, required=False)
+@policy_commands.command("page")
+@click.argument("directory", type=_PATH_TYPE, required=False)
 @click.option("--person", default="", help="Only what this person may do.")
-@click.option("--html", type=_DIRECTORY, help="Write a page into this file; - is standard output.")
-@as_json
-@at_place
-def page(
-    place: Place, *, directory: Path | None, person: str, html: Path | None, as_json: bool
+@click.option("--html", type=_PATH_TYPE, help="Write a page into this file; - is standard output.")
+@json_option
+@pass_environment
+def print_policy_page(
+    environment: CommandEnvironment,
+    *,
+    directory: Path | None,
+    person: str,
+    html: Path | None,
+    as_json: bool,
 ) -> None:
     """Tell in plain words what the policy lets people do.
 
@@ -93,28 +112,30 @@ def page(
     from bot.policy.summary import render
     from bot.policy.summary.build import summarise_policy
 
-    with plainly():
-        found = load_policy(directory or place.policy())
-        if person and found.person(person) is None:
-            stop(f"{person} is not among the people of the policy", NOT_FOUND)
+    with exit_on_errors():
+        found = load_policy(directory or environment.get_policy_directory())
+        if person and found.find_person(person) is None:
+            exit_with_error(f"{person} is not among the people of the policy", NOT_FOUND)
         told = summarise_policy(found, list_runbook_info(), now=datetime.now(UTC), person=person)
         if html is not None and str(html) != "-":
-            html.write_text(render.summary_to_html(told), encoding="utf-8")
+            html.write_text(render.render_html(told), encoding="utf-8")
             click.echo(f"wrote {html}")
         elif html is not None:
-            click.echo(render.summary_to_html(told))
+            click.echo(render.render_html(told))
         elif as_json:
-            click.echo(json.dumps(render.summary_to_data(told), indent=2, ensure_ascii=False))
+            click.echo(json.dumps(render.render_data(told), indent=2, ensure_ascii=False))
         else:
-            click.echo(render.summary_to_text(told))
+            click.echo(render.render_text(told))
 
 
-@policy.command("explain")
+@policy_commands.command("explain")
 @click.argument("person")
 @click.argument("words", nargs=-1, required=True, metavar="WORDS HOST…")
-@as_json
-@at_place
-def explain(place: Place, *, person: str, words: tuple[str, ...], as_json: bool) -> None:
+@json_option
+@pass_environment
+def explain_request(
+    environment: CommandEnvironment, *, person: str, words: tuple[str, ...], as_json: bool
+) -> None:
     """Say whether PERSON may have WORDS done on the hosts, and who would approve it.
 
     \b
@@ -124,35 +145,37 @@ def explain(place: Place, *, person: str, words: tuple[str, ...], as_json: bool)
     Exit status 0 if they may ask for it on every host, 1 if not, 3 if there is no such runbook or
     host.
     """
-    from bot.policy.explain import parse_question
+    from bot.policy.explain import parse_preview_question
     from bot.policy.loader import load_policy
 
-    with plainly():
-        found = load_policy(place.policy())
-        seen = _foreseen(place, found, parse_question(found, words), person)
+    with exit_on_errors():
+        found = load_policy(environment.get_policy_directory())
+        seen = _preview_request(environment, found, parse_preview_question(found, words), person)
     if as_json:
-        click.echo(json.dumps(seen.data, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(seen.to_data, indent=2, ensure_ascii=False))
     else:
-        known = found.person(person)
-        click.echo("\n".join(seen.sentences(who=known.name if known else person)))
+        known = found.find_person(person)
+        click.echo("\n".join(seen.describe(subject=known.name if known else person)))
     sys.exit(0 if seen.allowed else REFUSED)
 
 
-def _foreseen(place: Place, policy: "Policy", asked: "PreviewQuestion", person: str) -> "Preview":
+def _preview_request(
+    environment: CommandEnvironment, policy: "Policy", question: "PreviewQuestion", person: str
+) -> "Preview":
     """Return what would come of it, also where nothing was ever asked for."""
-    from bot.policy.explain import preview_question
+    from bot.policy.explain import evaluate_preview
     from bot.workflow.preview import preview_request
 
-    if not place.has_database():
-        return preview_question(
-            policy, asked, person=person, door="cli", now=time.time_ns() // 1000
+    if not environment.has_database():
+        return evaluate_preview(
+            policy, question, person=person, source="cli", now=time.time_ns() // 1000
         )
-    with place.database() as database, database.reading() as tx:
-        return preview_request(tx, policy, asked, person=person, door="cli")
+    with environment.open_database() as database, database.reading() as tx:
+        return preview_request(tx, policy, question, person=person, source="cli")
 
 
-@policy.command("replay")
-@click.argument("directory", type=_DIRECTORY, metavar="NEW_DIR")
+@policy_commands.command("replay")
+@click.argument("directory", type=_PATH_TYPE, metavar="NEW_DIR")
 @click.option(
     "--since", default="90d", show_default=True, help="Since when: 90d, last month, 2026-03-01."
 )
@@ -164,9 +187,11 @@ def _foreseen(place: Place, policy: "Policy", asked: "PreviewQuestion", person: 
     show_default=True,
     help="How many runs to list of each kind; --json lists all.",
 )
-@as_json
-@at_place
-def replay(place: Place, *, directory: Path, since: str, most: int, as_json: bool) -> None:
+@json_option
+@pass_environment
+def replay_history(
+    environment: CommandEnvironment, *, directory: Path, since: str, most: int, as_json: bool
+) -> None:
     """Run everything that was asked for through the policy in NEW_DIR, and tell what differs.
 
     Reads only, also while the service runs. For example, before a change of the policy is merged:
@@ -175,27 +200,29 @@ def replay(place: Place, *, directory: Path, since: str, most: int, as_json: boo
     from bot.cli import replay_format
     from bot.db import history
     from bot.model import times
-    from bot.model.progress import count_progress
-    from bot.model.times import NotATime
+    from bot.model.progress import iterate_with_progress
+    from bot.model.times import InvalidTimeError
     from bot.policy.loader import load_policy
     from bot.workflow.policy_replay import replay_requests as run_through
 
-    with plainly():
+    with exit_on_errors():
         proposed = load_policy(directory)
-    with place.database() as database, database.reading() as tx:
+    with environment.open_database() as database, database.reading() as tx:
         try:
             moment = times.parse_past_moment(since, now=tx.now)
-        except NotATime as trouble:
+        except InvalidTimeError as trouble:
             raise click.BadParameter(str(trouble), param_hint="--since") from None
         stages = show_progress(quiet=as_json)
         with stages("replaying", lambda: history.count_past_requests(tx, moment)) as told:
             found = run_through(
-                proposed, count_progress(history.list_past_requests(tx, moment), told)
+                proposed, iterate_with_progress(history.list_past_requests(tx, moment), told)
             )
     if as_json:
-        click.echo(json.dumps(replay_format.as_data(found), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(replay_format.replay_to_data(found), indent=2, ensure_ascii=False))
     else:
-        with plainly():
+        with exit_on_errors():
             click.echo(
-                replay_format.as_text(found, since=moment, most=most, address=place.address())
+                replay_format.format_replay(
+                    found, since=moment, limit=most, base_url=environment.get_base_url()
+                )
             )

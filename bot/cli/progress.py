@@ -11,23 +11,23 @@ import click
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
-    from bot.model.progress import ReportProgress, Stages
+    from bot.model.progress import BeginStage, ReportProgress
 
 # Drawn no oftener than somebody sees.
-_SECONDS = 0.2
+_REDRAW_SECONDS = 0.2
 
 
-def show_progress(*, quiet: bool = False) -> "Stages":
+def show_progress(*, quiet: bool = False) -> "BeginStage":
     """Return what draws a bar for each stage of work where a person looks on. quiet: nowhere."""
-    from bot.model.progress import report_nothing
+    from bot.model.progress import begin_silent_stage
 
-    return report_nothing if quiet or not sys.stderr.isatty() else progress
+    return begin_silent_stage if quiet or not sys.stderr.isatty() else draw_progress_bar
 
 
 @contextmanager
-def progress(label: str, total: Callable[[], int]) -> "Generator[ReportProgress]":
+def draw_progress_bar(label: str, get_total: Callable[[], int]) -> "Generator[ReportProgress]":
     """Draw a bar on standard error that ends in a line of its own, as far as the work came."""
-    length = total()
+    length = get_total()
     if not length:
         yield lambda _more: None
         return
@@ -37,7 +37,7 @@ def progress(label: str, total: Callable[[], int]) -> "Generator[ReportProgress]
     def told(more: int) -> None:
         nonlocal waiting, drawn
         waiting += more
-        if time.monotonic() - drawn >= _SECONDS:
+        if time.monotonic() - drawn >= _REDRAW_SECONDS:
             bar.update(waiting)
             waiting, drawn = 0, time.monotonic()
 

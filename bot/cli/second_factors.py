@@ -2,29 +2,29 @@
 
 import click
 
-from bot.cli.client import as_json, print_result
-from bot.cli.context import Place, at_place, plainly
-from bot.cli.sections import Family
+from bot.cli.client import json_option, print_result
+from bot.cli.context import CommandEnvironment, exit_on_errors, pass_environment
+from bot.cli.sections import CommandGroup
 
 
-@click.group(cls=Family)
-def factors() -> None:
+@click.group("factors", cls=CommandGroup)
+def factor_commands() -> None:
     """Look after the second factors of people."""
 
 
-@factors.command("list")
-@as_json
-@at_place
-def list_factors(place: Place, *, as_json: bool) -> None:
+@factor_commands.command("list")
+@json_option
+@pass_environment
+def list_factors(environment: CommandEnvironment, *, as_json: bool) -> None:
     """Print every second factor by its digest, and whether it counts."""
     from bot.auth import second_factors as store
     from bot.policy.loader import load_policy
     from bot.workflow.second_factor import is_factor_valid
 
-    with plainly(), place.database() as database, database.reading() as tx:
-        policy = load_policy(place.policy())
+    with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
+        policy = load_policy(environment.get_policy_directory())
         found = [
-            (factor, is_factor_valid(policy, factor)) for factor in store.list_all_factors(tx)
+            (factor, is_factor_valid(policy, factor)) for factor in store.list_verified_factors(tx)
         ]
     told = [
         {
@@ -41,15 +41,15 @@ def list_factors(place: Place, *, as_json: bool) -> None:
         f"{'counts' if good else 'does not count yet'}"
         for factor, good in found
     ]
-    print_result(told, lines, as_json=as_json, empty="nobody has a second factor")
+    print_result(told, lines, as_json=as_json, empty_message="nobody has a second factor")
 
 
-@factors.command()
+@factor_commands.command("forget")
 @click.option("--why", required=True, help="What the change log shall say about it.")
 @click.option("--yes", is_flag=True, help="Do not ask whether it is meant.")
-@as_json
-@at_place
-def forget(place: Place, *, why: str, yes: bool, as_json: bool) -> None:
+@json_option
+@pass_environment
+def delete_factors(environment: CommandEnvironment, *, why: str, yes: bool, as_json: bool) -> None:
     """Forget them all, where their key is lost for good.
 
     Stop the service first, and take the new secrets.key away if there is one.
@@ -61,9 +61,9 @@ def forget(place: Place, *, why: str, yes: bool, as_json: bool) -> None:
     if not yes:
         asked = "Everybody has to enrol anew. Forget every second factor?"
         click.confirm(asked, abort=True, err=as_json)
-    with plainly(), place.database() as database, database.transaction() as tx:
+    with exit_on_errors(), environment.open_database() as database, database.transaction() as tx:
         number = store.delete_all_factors(tx)
-        secret_box.forget_key(tx)
+        secret_box.delete_sealed_trial(tx)
         change_log.append_entry(tx, "factors forgotten", door="cli", why=why, number=number)
     said = f"{number} second factors are forgotten; people enrol anew at /second-factor"
     print_result({"forgotten": number}, [said], as_json=as_json)

@@ -8,7 +8,7 @@ from typing import Any, Self
 import click
 from click import Command, Context, HelpFormatter, UsageError
 
-from bot.cli.context import FAILED, INTERRUPTED, stop
+from bot.cli.context import FAILED, INTERRUPTED, exit_with_error
 
 # Each command once, beside what it is for.
 SECTIONS: Mapping[str, Sequence[str]] = {
@@ -25,28 +25,28 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         *("init", "inventory", "sudoers", "manifest", "doctor", "serve", "worker", "completion"),
     ),
 }
-STATUS = (
+EXIT_STATUS_HELP = (
     "Exit status: 0 done, 1 failed, 2 not understood, 3 not found, 4 refused, "
     "5 not over yet, such as waiting for people, 130 interrupted."
 )
 
 
-class Family(click.Group):
+class CommandGroup(click.Group):
     """Commands of one subject, each listed with the whole of its first sentence."""
 
     @classmethod
-    def of(cls, other: click.Group) -> Self:
+    def from_group(cls, group: click.Group) -> Self:
         """Return a group of a layer that cannot know this one, and those in it, listed so."""
         inside = {
-            name: cls.of(one) if isinstance(one, click.Group) else one
-            for name, one in other.commands.items()
+            name: cls.from_group(one) if isinstance(one, click.Group) else one
+            for name, one in group.commands.items()
         }
-        return cls(other.name, commands=inside, help=other.help)
+        return cls(group.name, commands=inside, help=group.help)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        self.list_section(formatter, "Commands", self.list_commands(ctx))
+        self.write_section(formatter, "Commands", self.list_commands(ctx))
 
-    def list_section(self, formatter: HelpFormatter, title: str, names: Iterable[str]) -> None:
+    def write_section(self, formatter: HelpFormatter, title: str, names: Iterable[str]) -> None:
         shown = [
             (name, self.commands[name].get_short_help_str(limit=1000))
             for name in names
@@ -56,7 +56,7 @@ class Family(click.Group):
             formatter.write_dl(shown)
 
 
-class Keyturn(Family):
+class KeyturnCommand(CommandGroup):
     """All of them, by what they are for."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
@@ -86,7 +86,7 @@ class Keyturn(Family):
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - as click calls it
         for title, names in SECTIONS.items():
-            self.list_section(formatter, title, names)
+            self.write_section(formatter, title, names)
 
     def invoke(self, ctx: Context) -> Any:
         """Do what was typed; by Ctrl-C it ends at once, and as shells expect."""
@@ -97,7 +97,7 @@ class Keyturn(Family):
 
             # Runbooks of one's own are loaded by whatever first asks for one.
             if isinstance(trouble, OwnRunbookError):
-                stop(str(trouble), FAILED)
+                exit_with_error(str(trouble), FAILED)
             raise
         except KeyboardInterrupt:
             click.echo(err=True)

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import click
 
-from bot.cli.client import as_json, print_result
-from bot.cli.context import NOT_FOUND, plainly, stop
+from bot.cli.client import json_option, print_result
+from bot.cli.context import NOT_FOUND, exit_on_errors, exit_with_error
 from bot.cli.environment import open_database, read_settings
 from connectors.command import quote_text
 
 
 @click.command("runbooks")
 @click.argument("words", nargs=-1)
-@as_json
+@json_option
 def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
     """List what can be asked for, or tell all about the runbooks that begin with WORDS.
 
@@ -23,45 +23,45 @@ def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
     For example: keyturn runbooks zfs scrub
     """
     from bot.model import runbook_info
-    from bot.policy import NoPolicy
+    from bot.policy import NoPolicyError
     from bot.policy.loader import load_policy
 
     try:
         hosts = tuple(load_policy(read_settings().policy).inventory.hosts.values())
-    except NoPolicy:  # what there is can be told without: only not where
+    except NoPolicyError:  # what there is can be told without: only not where
         hosts = ()
     found = runbook_info.list_runbook_info(" ".join(words), hosts=hosts)
     if not found:
-        stop(
+        exit_with_error(
             f"no runbook begins with {quote_text(' '.join(words))}: keyturn runbooks lists all",
             NOT_FOUND,
         )
     if as_json:
         click.echo(json.dumps([vars(one) for one in found], indent=2, ensure_ascii=False))
     elif words:
-        click.echo("\n\n".join(one.in_full() for one in found))
+        click.echo("\n\n".join(one.format_help() for one in found))
     else:
-        width = max(len(one.words) for one in found)
+        width = max(len(one.name) for one in found)
         for one in found:
-            click.echo(f"{one.words:<{width}}  {one.effect:<7}  {one.summary}")
+            click.echo(f"{one.name:<{width}}  {one.effect:<7}  {one.summary}")
 
 
-@click.command()
+@click.command("init")
 @click.argument("directory", type=click.Path(path_type=Path))
-def init(directory: Path) -> None:
+def create_policy_directory(directory: Path) -> None:
     """Write a policy directory to start from, with a comment on every line that matters."""
     from bot.policy import starter
 
-    with plainly():
-        for path in starter.write(directory):
+    with exit_on_errors():
+        for path in starter.write_starter_policy(directory):
             click.echo(f"wrote {path}")
     click.echo(f"Edit them, then: keyturn policy check {directory}")
 
 
 @click.command("sign-in")
 @click.argument("person")
-@as_json
-def sign_in(*, person: str, as_json: bool) -> None:
+@json_option
+def create_sign_in_link(*, person: str, as_json: bool) -> None:
     """Print a link that signs PERSON in to the web pages, once, within ten minutes."""
     from bot.audit import change_log as log
     from bot.auth import sessions
@@ -69,16 +69,16 @@ def sign_in(*, person: str, as_json: bool) -> None:
 
     settings = read_settings()
     with open_database() as database:
-        known = load_policy(settings.policy).person(person)
+        known = load_policy(settings.policy).find_person(person)
         if known is None:
-            stop(
+            exit_with_error(
                 f"{person} is not among the people of {settings.policy / 'people.yaml'}", NOT_FOUND
             )
         with database.transaction() as tx:
-            token = sessions.create_link(tx, known.id)
+            token = sessions.create_sign_in_link(tx, known.id)
             log.append_entry(tx, "link made", person=known.id, door="cli")
     link = f"{settings.address}/sign-in/{token}"
     print_result({"person": known.id, "link": link}, [link], as_json=as_json)
 
 
-COMMANDS = (list_runbooks, init, sign_in)
+COMMANDS = (list_runbooks, create_policy_directory, create_sign_in_link)

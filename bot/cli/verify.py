@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.cli.client import as_json
-from bot.cli.context import FAILED, Place, at_place, plainly
+from bot.cli.client import json_option
+from bot.cli.context import FAILED, CommandEnvironment, exit_on_errors, pass_environment
 from bot.cli.progress import show_progress
 
 if TYPE_CHECKING:
@@ -31,10 +31,15 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Check every hash, and of the signatures only the last and those of changed keys.",
 )
-@as_json
-@at_place
-def verify(
-    place: Place, *, witnesses: tuple[Path, ...], key: str, quick: bool, as_json: bool
+@json_option
+@pass_environment
+def verify_log(
+    environment: CommandEnvironment,
+    *,
+    witnesses: tuple[Path, ...],
+    key: str,
+    quick: bool,
+    as_json: bool,
 ) -> None:
     """Recompute the whole chain and check every signature.
 
@@ -43,16 +48,20 @@ def verify(
     """
     from bot.audit import checkpoints, verification
 
-    with plainly(), place.database() as database:
-        ours = place.witness()
+    with exit_on_errors(), environment.open_database() as database:
+        ours = environment.get_witness_file()
         files = witnesses or ((ours,) if ours is not None and ours.exists() else ())
         points = [point for file in files for point in checkpoints.read_checkpoints(file)]
         with database.reading() as tx:
             verdict = verification.verify_log(
-                tx, key=key, witnesses=points, quick=quick, stages=show_progress(quiet=as_json)
+                tx,
+                required_key=key,
+                witnesses=points,
+                quick=quick,
+                stages=show_progress(quiet=as_json),
             )
         if verdict.broken is None:
-            _note(database, key)
+            _record_verification(database, key)
     if as_json:
         click.echo(json.dumps(vars(verdict)))
     elif verdict.broken is None:
@@ -67,13 +76,13 @@ def verify(
     sys.exit(FAILED if verdict.broken is not None else 0)
 
 
-def _note(database: "Database", key: str) -> None:
+def _record_verification(database: "Database", public_key: str) -> None:
     """Log that somebody verified it; who may only read cannot, and is told."""
     from bot.audit import change_log
     from bot.db.database import StoreUnavailable
 
     try:
         with database.transaction() as tx:
-            change_log.append_entry(tx, "verified", login=getpass.getuser(), key=key)
+            change_log.append_entry(tx, "verified", login=getpass.getuser(), key=public_key)
     except StoreUnavailable as trouble:
         click.echo(f"keyturn: this is not in the change log: {trouble}", err=True)

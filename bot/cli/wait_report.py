@@ -5,16 +5,16 @@ from typing import Any
 
 import click
 
-from bot.cli.client import Service, as_json, at_service, print_result
-from bot.cli.sections import Family
+from bot.cli.client import ServiceClient, json_option, pass_service, print_result
+from bot.cli.sections import CommandGroup
 
 
-@click.group("report", cls=Family)
-def report() -> None:
+@click.group("report", cls=CommandGroup)
+def report_commands() -> None:
     """Tell how Keyturn is used."""
 
 
-@report.command("waiting")
+@report_commands.command("waiting")
 @click.option(
     "--days",
     type=click.IntRange(1, 366),
@@ -22,41 +22,48 @@ def report() -> None:
     show_default=True,
     help="How far back to look.",
 )
-@as_json
-@at_service
-def waiting(reached: Service, *, days: int, as_json: bool) -> None:
+@json_option
+@pass_service
+def print_wait_report(service: ServiceClient, *, days: int, as_json: bool) -> None:
     """Tell how long people wait, by runbook, area and hour, and what could be self-service."""
-    told = reached.get("/report/waiting", days=days)
-    print_result(told, list(_lines(told)), as_json=as_json)
+    told = service.get("/report/waiting", days=days)
+    print_result(told, list(_format_report(told)), as_json=as_json)
 
 
-def _lines(told: Mapping[str, Any]) -> Iterator[str]:
-    total = told["total"]
-    if not total["asked"]:
-        yield f"nobody waited for an approval in the last {told['days']} days"
+def _format_report(report: Mapping[str, Any]) -> Iterator[str]:
+    total = report["total"]
+    if not total["requested"]:
+        yield f"nobody waited for an approval in the last {report['days']} days"
         return
-    yield f"{total['asked']} requests of the last {told['days']} days waited for approvals"
-    hours = [{**line, "name": f"{line['name']}:00 UTC"} for line in told["by_hour"]]
-    for group in (told["by_runbook"], told["by_area"], [one for one in hours if one["asked"]]):
+    yield f"{total['requested']} requests of the last {report['days']} days waited for approvals"
+    hours = [{**line, "name": f"{line['name']}:00 UTC"} for line in report["by_hour"]]
+    for group in (
+        report["by_runbook"],
+        report["by_area"],
+        [one for one in hours if one["requested"]],
+    ):
         yield ""
-        yield from _table(group)
-    for lift in told["self_service"]:
+        yield from _format_table(group)
+    for lift in report["self_service"]:
         yield ""
         yield f"{lift['runbook']} in {lift['area']} could be self-service: {lift['replayed']}"
         yield from (f"    {line}" for line in lift["rule"].splitlines())
 
 
-def _table(group: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    width = max(len(line["name"]) for line in group)
+def _format_table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    width = max(len(line["name"]) for line in rows)
     yield f"{'':<{width}}  {'half':>8}  {'9 of 10':>8}  {'asked':>6}  {'approved':>8}"
-    for line in group:
+    for line in rows:
         rate = "-" if line["approval_rate"] is None else f"{line['approval_rate']:.0%}"
-        half, nine = _long(line["median_wait"]), _long(line["ninth_decile_wait"])
-        counts = f"{line['asked']:>6}  {rate:>8}"
+        half, nine = (
+            _format_duration(line["median_wait"]),
+            _format_duration(line["ninth_decile_wait"]),
+        )
+        counts = f"{line['requested']:>6}  {rate:>8}"
         yield f"{line['name']:<{width}}  {half:>8}  {nine:>8}  {counts}"
 
 
-def _long(seconds: float | None) -> str:
+def _format_duration(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     if seconds < 90:

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 import click
 
-from bot.cli.client import as_json, print_result
-from bot.cli.context import Place, at_place, plainly
+from bot.cli.client import json_option, print_result
+from bot.cli.context import CommandEnvironment, exit_on_errors, pass_environment
 
-_FORMATS = {
+_FORMAT_HINTS = {
     "keyturn": "signed as Standard Webhooks say",
     "alertmanager": "http_config: authorization: credentials_file: with the secret in it",
     "github": "Content type application/json, the secret, event: Deployment statuses",
 }
-_NONE = """There is no file of hooks. Write one, and set KEYTURN_HOOKS to where it is:
+_SETUP_HELP = """There is no file of hooks. Write one, and set KEYTURN_HOOKS to where it is:
 
 sources:                       # who may tell Keyturn what happened elsewhere
   deploys:
@@ -30,31 +30,33 @@ docs/hooks.md says more."""
 
 
 @click.command("hooks")
-@as_json
+@json_option
 @click.option("--again", metavar="NAME", default="", help="Tell NAME what was given up.")
-@at_place
-def hooks(place: Place, *, as_json: bool, again: str) -> None:
+@pass_environment
+def show_webhooks(environment: CommandEnvironment, *, as_json: bool, again: str) -> None:
     """Show who may tell Keyturn of events, whom it tells of runs, and how to set that up."""
-    from bot.webhooks.config import load_webhook_config, webhook_config_to_log
+    from bot.webhooks.config import load_webhook_config, render_webhook_config
 
-    file = place.hooks()
+    file = environment.get_webhook_file()
     if again:
-        _again(place, again, as_json=as_json)
+        _retry_deliveries(environment, again, as_json=as_json)
         return
-    with plainly():
+    with exit_on_errors():
         found = load_webhook_config(file)
     if as_json:
-        json.dump(webhook_config_to_log(found), sys.stdout, indent=2)
+        json.dump(render_webhook_config(found), sys.stdout, indent=2)
         click.echo()
         return
     if file is None:
-        click.echo(_NONE)
+        click.echo(_SETUP_HELP)
         return
-    address = place.address() or "http://127.0.0.1:8080"
+    address = environment.get_base_url() or "http://127.0.0.1:8080"
     for source in found.sources.values():
         click.echo(f"{source.name} tells us: POST {address}/hooks/{source.name}")
-        click.echo(f"  {source.format}: {_FORMATS[source.format]}; {source.a_minute} a minute")
-    standing = _standing(place)
+        click.echo(
+            f"  {source.format}: {_FORMAT_HINTS[source.format]}; {source.max_per_minute} a minute"
+        )
+    standing = _count_deliveries(environment)
     for one in found.subscriptions.values():
         what = ", ".join(one.events) or "what happens"
         where = ", ".join(one.areas) or "any area"
@@ -67,26 +69,32 @@ def hooks(place: Place, *, as_json: bool, again: str) -> None:
             click.echo(f"  {dead} given up: keyturn hooks --again {one.name} tells them after all")
 
 
-def _standing(place: Place) -> Mapping[str, tuple[int, int]]:
+def _count_deliveries(environment: CommandEnvironment) -> Mapping[str, tuple[int, int]]:
     from bot.webhooks import webhook_queue
 
-    if not place.has_database():
+    if not environment.has_database():
         return {}
-    with place.database() as database, database.reading() as tx:
+    with environment.open_database() as database, database.reading() as tx:
         return webhook_queue.count_deliveries(tx)
 
 
-def _again(place: Place, name: str, *, as_json: bool) -> None:
+def _retry_deliveries(
+    environment: CommandEnvironment, subscription: str, *, as_json: bool
+) -> None:
     from getpass import getuser
 
     from bot.audit import change_log
     from bot.webhooks import webhook_queue
 
-    with place.database() as database, database.transaction() as tx:
-        taken = webhook_queue.retry_failed(tx, name)
+    with environment.open_database() as database, database.transaction() as tx:
+        taken = webhook_queue.retry_failed(tx, subscription)
         if taken:
             change_log.append_entry(
-                tx, "told again", subscription=name, entries=taken, login=getuser()
+                tx, "told again", subscription=subscription, entries=taken, login=getuser()
             )
-    said = f"{name} is told {taken} again" if taken else f"nothing for {name} was given up"
-    print_result({"subscription": name, "entries": taken}, [said], as_json=as_json)
+    said = (
+        f"{subscription} is told {taken} again"
+        if taken
+        else f"nothing for {subscription} was given up"
+    )
+    print_result({"subscription": subscription, "entries": taken}, [said], as_json=as_json)

@@ -23,23 +23,23 @@ class BreakGlass:
     run: int
     person: str
     reason: str
-    wanted: int
-    broken: int | None = None
-    until: int | None = None
+    requested_at: int
+    activated_at: int | None = None
+    active_until: int | None = None
     factor: str = ""
-    reviewed: int | None = None
+    reviewed_at: int | None = None
     reviewer: str = ""
     review: str = ""
 
     @property
     def review_due(self) -> int | None:
         """When somebody else must have looked at it; None if nobody need any more, or yet."""
-        if self.broken is None or self.reviewed is not None:
+        if self.activated_at is None or self.reviewed_at is not None:
             return None
-        return self.broken + REVIEW_SECONDS * _SECOND
+        return self.activated_at + REVIEW_SECONDS * _SECOND
 
     def open(self, now: int) -> bool:
-        return self.until is not None and now < self.until
+        return self.active_until is not None and now < self.active_until
 
 
 def request_break_glass(tx: Transaction, *, run: int, person: str, reason: str) -> None:
@@ -50,11 +50,11 @@ def request_break_glass(tx: Transaction, *, run: int, person: str, reason: str) 
 
 
 def activate_break_glass(tx: Transaction, run: int, *, until: int, factor: str) -> None:
-    _change(tx, run, broken=tx.now, until=until, factor=factor)
+    _change(tx, run, activated_at=tx.now, active_until=until, factor=factor)
 
 
 def record_review(tx: Transaction, run: int, *, reviewer: str, words: str) -> None:
-    _change(tx, run, reviewed=tx.now, reviewer=reviewer, review=words)
+    _change(tx, run, reviewed_at=tx.now, reviewer=reviewer, review=words)
 
 
 def get_break_glass(tx: Transaction, run: int) -> BreakGlass | None:
@@ -65,14 +65,20 @@ def get_break_glass(tx: Transaction, run: int) -> BreakGlass | None:
 def list_active(tx: Transaction) -> frozenset[int]:
     """Return the runs whose glass is broken and still open."""
     column = tables.glass.c
-    return frozenset(tx.sql.execute(select(column.run).where(column.until > tx.now)).scalars())
+    return frozenset(
+        tx.sql.execute(select(column.run).where(column.active_until > tx.now)).scalars()
+    )
 
 
 def list_unreviewed(tx: Transaction) -> list[BreakGlass]:
     """Return what was broken and nobody else has looked at yet, the oldest first."""
     column = tables.glass.c
-    query = select(tables.glass).where(column.broken.is_not(None), column.reviewed.is_(None))
-    found = [BreakGlass(**row) for row in tx.sql.execute(query.order_by(column.broken)).mappings()]
+    query = select(tables.glass).where(
+        column.activated_at.is_not(None), column.reviewed_at.is_(None)
+    )
+    found = [
+        BreakGlass(**row) for row in tx.sql.execute(query.order_by(column.activated_at)).mappings()
+    ]
     seen = view_conditions.list_viewable(tx, [glass.run for glass in found])
     return [glass for glass in found if glass.run in seen]
 

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from psycopg.pq import TransactionStatus
 from sqlalchemy import (
     Connection,
     Engine,
@@ -30,7 +29,7 @@ from bot.db.condition import Condition
 from bot.db.events import RunEvents
 from bot.db.statement_timeout import StatementTimeout
 from bot.model.redaction import Redactor
-from bot.model.view_rights import Sight
+from bot.model.view_rights import ViewRights
 
 # So many connections are kept, and so many more are made where all are in use.
 _KEPT, _MORE = 16, 16
@@ -168,9 +167,9 @@ class Transaction:
         moves: RunEvents | None = None,
     ) -> None:
         # What may be viewed by the person for whom it reads; None for the service itself.
-        self.sight: Sight | None = None
+        self.sight: ViewRights | None = None
         # What runs and entries must fit by that, once it was asked for.
-        self.conditions: dict[Sight, tuple[Condition, Condition]] = {}
+        self.conditions: dict[ViewRights, tuple[Condition, Condition]] = {}
         self.sql, self.now = sql, now
         self.embedded = sql.dialect.name == "sqlite"
         self.tell_news = tell_news
@@ -322,7 +321,7 @@ class Database:
             yield connection
 
     @contextmanager
-    def reading(self, sight: Sight | None = None) -> Generator[Transaction]:
+    def reading(self, sight: ViewRights | None = None) -> Generator[Transaction]:
         """Read one consistent state. Nothing written here is kept.
 
         sight: of the person for whom it reads; None for the service itself, which sees all.
@@ -435,6 +434,9 @@ def commit(connection: Connection) -> None:
     if connection.dialect.name == "sqlite":
         alive = driver.in_transaction
     else:
+        # psycopg is loaded only where PostgreSQL is used.
+        from psycopg.pq import TransactionStatus
+
         alive = driver.info.transaction_status == TransactionStatus.INTRANS
     if not alive:
         raise SQLAlchemyError("the transaction failed before its commit")

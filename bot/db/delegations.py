@@ -29,9 +29,9 @@ class Delegation:
     delegator: str
     delegate: str
     area: str
-    made: int
-    ends: int
-    revoked: int | None = None
+    created_at: int
+    ends_at: int
+    revoked_at: int | None = None
     reason: str = ""
 
     @property
@@ -41,7 +41,7 @@ class Delegation:
 
     def holds(self, *, area: str, now: int) -> bool:
         """Say whether it counts there now: at the moment when it ends, it does not any more."""
-        return self.revoked is None and now < self.ends and self.area in {"", area}
+        return self.revoked_at is None and now < self.ends_at and self.area in {"", area}
 
 
 def add_delegation(

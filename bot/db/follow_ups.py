@@ -14,8 +14,8 @@ class FollowUp:
 
     run: int
     since: int
-    next: int
-    looks: int
+    next_at: int
+    attempts: int
 
 
 def add_follow_up(tx: Transaction, run: int, *, next_look: int) -> None:
@@ -33,8 +33,8 @@ def claim_follow_up(tx: Transaction, vigil: FollowUp, *, next_look: int) -> bool
     """Take the next look; False if somebody else takes it."""
     claimed = tx.sql.execute(
         update(tables.vigil)
-        .where(tables.vigil.c.run == vigil.run, tables.vigil.c.looks == vigil.looks)
-        .values(next=next_look, looks=vigil.looks + 1)
+        .where(tables.vigil.c.run == vigil.run, tables.vigil.c.looks == vigil.attempts)
+        .values(next=next_look, looks=vigil.attempts + 1)
     )
     return claimed.rowcount == 1
 

@@ -27,10 +27,10 @@ class NewGrant:
     """A grant that is not recorded yet."""
 
     person: str
-    words: str
+    runbook: str
     hosts: str
-    an_hour: int
-    ends: int
+    per_hour: int
+    ends_at: int
     values: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -44,31 +44,31 @@ class Grant:
 
     id: int
     person: str
-    words: str
+    runbook: str
     hosts: str
-    an_hour: int
-    giver: str
-    made: int
-    ends: int
+    per_hour: int
+    granted_by: str
+    created_at: int
+    ends_at: int
     values: Mapping[str, str] = field(default_factory=dict[str, str])
-    revoked: int | None = None
+    revoked_at: int | None = None
     reason: str = ""
 
     def holds(self, now: int) -> bool:
-        return self.revoked is None and now < self.ends
+        return self.revoked_at is None and now < self.ends_at
 
     def covers(self, run: Run) -> bool:
         """Say whether the run is what was granted: one change of one host, and not an undo."""
         return (
-            (run.asked_by, run.words, run.kind) == (self.person, self.words, "change")
+            (run.requested_by, run.runbook, run.kind) == (self.person, self.runbook, "change")
             and not run.hosts
             and run.parent is None
             and run.undo_of is None
             and run.timing is None
-            and not run.origin.schedule
+            and not run.origin.schedule_id
             and fnmatchcase(run.host, self.hosts)
             and all(
-                fnmatchcase(run.fields.get(name, ""), pattern)
+                fnmatchcase(run.values.get(name, ""), pattern)
                 for name, pattern in self.values.items()
             )
         )
@@ -77,7 +77,7 @@ class Grant:
     def what(self) -> str:
         """What was granted, as it is typed: `abusers clear lb* table=http`."""
         values = [f"{name}={pattern}" for name, pattern in self.values.items()]
-        return " ".join([self.words, self.hosts, *values])
+        return " ".join([self.runbook, self.hosts, *values])
 
 
 def add_grant(tx: Transaction, new: NewGrant, *, giver: str, reason: str) -> Grant:
@@ -85,13 +85,13 @@ def add_grant(tx: Transaction, new: NewGrant, *, giver: str, reason: str) -> Gra
         insert(tables.standing_grant)
         .values(
             person=new.person,
-            words=new.words,
+            words=new.runbook,
             hosts=new.hosts,
             patterns=encode_canonical(new.values),
-            an_hour=new.an_hour,
+            per_hour=new.per_hour,
             giver=giver,
             made=tx.now,
-            ends=new.ends,
+            ends=new.ends_at,
             reason=reason,
         )
         .returning(tables.standing_grant)
@@ -139,7 +139,7 @@ def count_taken(tx: Transaction, grant: int, *, but: int | None = None) -> int:
     run = tables.run.c
     on_their_way = select(func.count()).where(
         run.grant_id == grant,
-        run.state.in_([State.READY.value, State.STARTING.value]),
+        run.state.in_([State.QUEUED.value, State.STARTING.value]),
         run.id != (but or 0),
     )
     return count_used(tx, grant, but=but) + tx.sql.execute(on_their_way).scalar_one()
@@ -149,11 +149,11 @@ def count_left(tx: Transaction, given: Grant, run: int) -> int:
     """Return how often it could be used still within the hour, once this run had used it."""
     at = tx.sql.execute(select(_USE.at).where(_USE.run == run)).scalar_one_or_none()
     if at is None:
-        return max(given.an_hour - count_taken(tx, given.id), 0)
+        return max(given.per_hour - count_taken(tx, given.id), 0)
     query = select(func.count()).where(
         _USE.grant_id == given.id, _USE.at > at - HOUR, _USE.at <= at
     )
-    return max(given.an_hour - tx.sql.execute(query).scalar_one(), 0)
+    return max(given.per_hour - tx.sql.execute(query).scalar_one(), 0)
 
 
 def count_used(tx: Transaction, grant: int, *, but: int | None = None) -> int:
@@ -185,13 +185,13 @@ def _grant(row: Row[Any]) -> Grant:
     return Grant(
         id=row.id,
         person=row.person,
-        words=row.words,
+        runbook=row.words,
         hosts=row.hosts,
         values=json.loads(row.patterns),
-        an_hour=row.an_hour,
-        giver=row.giver,
-        made=row.made,
-        ends=row.ends,
-        revoked=row.revoked,
+        per_hour=row.per_hour,
+        granted_by=row.giver,
+        created_at=row.made,
+        ends_at=row.ends,
+        revoked_at=row.revoked,
         reason=row.reason,
     )

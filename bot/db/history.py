@@ -27,14 +27,14 @@ class PastRequest:
     """
 
     id: int
-    words: str
+    runbook: str
     kind: str
     host: str
     hosts: tuple[str, ...]
     title: str
-    asked_by: str
-    door: str
-    asked: int
+    requested_by: str
+    source: str
+    requested_at: int
     state: State
     reversible: bool
     novel: bool
@@ -64,7 +64,7 @@ def list_past_requests(
             _RUN.host,
             _RUN.hosts,
             _RUN.request,
-            _RUN.asked_by,
+            _RUN.requested_by,
             _RUN.origin,
             _RUN.asked,
             _RUN.state,
@@ -90,7 +90,7 @@ def list_past_requests(
         query = query.where(_RUN.area == area)
     with tx.sql.execute(query) as rows:
         for row in rows:
-            first = firsts[row.asked_by, row.words]
+            first = firsts[row.requested_by, row.words]
             novel = first is None or first >= row.asked
             yield _past(cast("Row[Any]", row), novel=novel, keys=tuple(keys.get(row.id, ())))
 
@@ -105,14 +105,14 @@ def _past(row: Row[Any], *, novel: bool, keys: tuple[str, ...]) -> PastRequest:
     origin = json.loads(row.origin)
     return PastRequest(
         id=row.id,
-        words=row.words,
+        runbook=row.words,
         kind=row.kind,
         host=row.host,
         hosts=tuple(json.loads(row.hosts)),
         title=f"undo of run {row.undo_of}: {row.request}" if row.undo_of else row.request,
-        asked_by=row.asked_by,
-        door=origin["door"],
-        asked=row.asked,
+        requested_by=row.requested_by,
+        source=origin["source"],
+        requested_at=row.asked,
         state=State(row.state),
         reversible=_reversible(row.proposal),
         novel=novel,
@@ -120,8 +120,8 @@ def _past(row: Row[Any], *, novel: bool, keys: tuple[str, ...]) -> PastRequest:
         planned=row.proposal is not None,
         refused=row.state == State.REFUSED.value and row.summary.startswith(POLICY_REFUSED),
         needed=row.needed,
-        step_up=bool(json.loads(row.terms).get("step_up")),
-        alone=row.grant_id is not None or bool(origin.get("schedule")),
+        step_up=bool(json.loads(row.terms).get("requires_second_factor")),
+        alone=row.grant_id is not None or bool(origin.get("schedule_id")),
         keys=keys,
     )
 
@@ -136,14 +136,14 @@ def _reversible(proposal: str | None) -> bool:
 def _keys(tx: Transaction, moment: int) -> dict[int, list[str]]:
     vote = tables.vote.c
     query = (
-        select(vote.run, vote.person, vote.instead_of)
+        select(vote.run, vote.person, vote.on_behalf_of)
         .join(tables.run, _RUN.id == vote.run)
-        .where(_RUN.asked >= moment, vote.yes)
-        .order_by(vote.at)
+        .where(_RUN.asked >= moment, vote.approves)
+        .order_by(vote.decided_at)
     )
     found: dict[int, list[str]] = {}
     for row in tx.sql.execute(query):
-        found.setdefault(row.run, []).append(row.instead_of or row.person)
+        found.setdefault(row.run, []).append(row.on_behalf_of or row.person)
     return found
 
 
@@ -159,7 +159,7 @@ class _Firsts(dict[tuple[str, str], int | None]):
     def __missing__(self, key: tuple[str, str]) -> int | None:
         person, words = key
         query = select(_RUN.ended).where(
-            _RUN.asked_by == person,
+            _RUN.requested_by == person,
             _RUN.words == words,
             _RUN.state == State.SUCCEEDED.value,
             _RUN.undo_of.is_(None),
@@ -171,9 +171,9 @@ class _Firsts(dict[tuple[str, str], int | None]):
 def _first_successes(tx: Transaction) -> Mapping[tuple[str, str], int | None]:
     """Return when each person first had each runbook succeed."""
     query = (
-        select(_RUN.asked_by, _RUN.words, func.min(_RUN.ended))
+        select(_RUN.requested_by, _RUN.words, func.min(_RUN.ended))
         .where(_RUN.state == State.SUCCEEDED.value, _RUN.undo_of.is_(None))
-        .group_by(_RUN.asked_by, _RUN.words)
+        .group_by(_RUN.requested_by, _RUN.words)
     )
     found = {(person, words): ended for person, words, ended in tx.sql.execute(query)}
     return defaultdict(lambda: None, found)

@@ -54,7 +54,7 @@ def newest_lines(
 
     lines: best twice as many as are shown: a secret that begins in the others is still known.
     """
-    said = redactor.text("\n".join(lines)).replace("\0", "\\x00")
+    said = redactor.redact_text("\n".join(lines)).replace("\0", "\\x00")
     kept = said[-MOST_CHARACTERS:].split("\n")[-MOST_LINES:]
     return NewestLines(run, n, total, "\n".join(kept))
 

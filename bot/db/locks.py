@@ -50,7 +50,7 @@ def list_locks(tx: Transaction) -> list[Lock]:
 def list_queues(tx: Transaction) -> dict[str, list[Run]]:
     """Return the runs that wait for their turn, by host, in their order; without their plans."""
     run = tables.run.c
-    query = select(run.id).where(run.state == State.READY.value, run.hosts == "[]")
+    query = select(run.id).where(run.state == State.QUEUED.value, run.hosts == "[]")
     numbers = list(tx.sql.execute(query).scalars())
     known = {waiting.id: waiting for waiting in runs.list_runs(tx, numbers)}
     found: dict[str, list[Run]] = {}

@@ -24,7 +24,7 @@ _NOTHING_TOLD = {
 
 
 @dataclass(frozen=True)
-class PendingNews:
+class PendingRunUpdate:
     """A run with something to tell. revision: what will have been told when it is delivered.
 
     tries: how often it was tried, by somebody who died over it too: what they said may be there.
@@ -32,7 +32,7 @@ class PendingNews:
 
     run: int
     revision: int
-    tries: int
+    attempts: int
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ def announce_run(tx: Transaction, run: int) -> None:
     tx.sql.execute(announce, {"run": run, **_NOTHING_TOLD})
 
 
-def list_pending_news(tx: Transaction, *, most: int = 100) -> list[PendingNews]:
+def list_pending_updates(tx: Transaction, *, most: int = 100) -> list[PendingRunUpdate]:
     return [_item(row) for row in tx.sql.execute(_pending(tx, most))]
 
 
-def _item(row: Row[Any]) -> PendingNews:
-    return PendingNews(row.run, row.revision, row.tries + bool(row.sender))
+def _item(row: Row[Any]) -> PendingRunUpdate:
+    return PendingRunUpdate(row.run, row.revision, row.tries + bool(row.sender))
 
 
 def _pending(tx: Transaction, most: int) -> Select[Any]:
@@ -72,14 +72,14 @@ def _pending(tx: Transaction, most: int) -> Select[Any]:
     )
 
 
-def lock_pending_news(tx: Transaction) -> list[PendingNews]:
+def lock_pending_update(tx: Transaction) -> list[PendingRunUpdate]:
     """Return what is pending, kept from others until this transaction ends: nobody tells it now,
     and what is read of it from here on is as nobody has told it yet."""
     query = _pending(tx, 100).with_for_update(skip_locked=True)
     return [_item(row) for row in tx.sql.execute(query)]
 
 
-def claim_news(tx: Transaction, item: PendingNews, *, sender: str, seconds: float) -> bool:
+def claim_update(tx: Transaction, item: PendingRunUpdate, *, sender: str, seconds: float) -> bool:
     """Keep others from delivering it for so long; False if somebody else is at it already.
 
     sender: who delivers it meanwhile, "" if it only waits.
@@ -96,25 +96,25 @@ def claim_news(tx: Transaction, item: PendingNews, *, sender: str, seconds: floa
     return claimed.rowcount == 1
 
 
-def renew(tx: Transaction, item: PendingNews, *, sender: str, seconds: float) -> None:
+def renew(tx: Transaction, item: PendingRunUpdate, *, sender: str, seconds: float) -> None:
     """Keep others from it for so long from now on, if they have not taken it over."""
     until = tx.now + round(seconds * 1_000_000)
     tx.sql.execute(_held_by(item, sender).values(not_before=until))
 
 
-def mark_told(tx: Transaction, item: PendingNews, *, sender: str = "") -> None:
+def mark_delivered(tx: Transaction, item: PendingRunUpdate, *, sender: str = "") -> None:
     """Note that it was told by who claimed it, unless others have taken it over since."""
     done = _held_by(item, sender)
     tx.sql.execute(done.values(told=item.revision, tries=0, not_before=0, sender="", trouble=""))
 
 
-def postpone_news(
-    tx: Transaction, item: PendingNews, *, seconds: float, why: str, sender: str = ""
+def postpone_update(
+    tx: Transaction, item: PendingRunUpdate, *, seconds: float, why: str, sender: str = ""
 ) -> None:
     """Try again later; the news keeps."""
     tx.sql.execute(
         _held_by(item, sender).values(
-            tries=item.tries + 1,
+            tries=item.attempts + 1,
             not_before=tx.now + round(seconds * 1_000_000),
             sender="",
             trouble=why[:500],
@@ -132,7 +132,7 @@ def release_all(tx: Transaction) -> None:
     tx.sql.execute(_released().where(tables.news.c.sender != ""))
 
 
-def _held_by(item: PendingNews, sender: str) -> Update:
+def _held_by(item: PendingRunUpdate, sender: str) -> Update:
     row = tables.news.c
     return update(tables.news).where(row.run == item.run, row.sender == sender)
 

@@ -23,26 +23,26 @@ _BULK_STEP = 8
 _OF_LATE = 500
 
 _RANK = case(
-    (exists().where(_GLASS.run == _RUN.id, _GLASS.broken.is_not(None)), URGENT),
+    (exists().where(_GLASS.run == _RUN.id, _GLASS.activated_at.is_not(None)), URGENT),
     (_RUN.parent.is_not(None) | exists().where(_FIRE.run == _RUN.id), BULK),
     else_=ONE,
 ).label("rank")
-_OF = select(_RUN.asked_by, _RANK).where(_RUN.id == bindparam("number"))
-_WAITING = (_RUN.state == State.READY.value) & (_RUN.hosts == "[]")
+_OF = select(_RUN.requested_by, _RANK).where(_RUN.id == bindparam("number"))
+_WAITING = (_RUN.state == State.QUEUED.value) & (_RUN.hosts == "[]")
 _LINE = (
-    select(_RUN.asked_by, _RANK, func.min(_RUN.id).label("first"))
+    select(_RUN.requested_by, _RANK, func.min(_RUN.id).label("first"))
     .where(_WAITING, _RUN.host == bindparam("target"))
-    .group_by(_RUN.asked_by, _RANK)
+    .group_by(_RUN.requested_by, _RANK)
 )
 _SERVED = (
-    select(_RUN.asked_by, func.max(_RUN.started).label("at"))
+    select(_RUN.requested_by, func.max(_RUN.started).label("at"))
     .where(
         _RUN.host == bindparam("target"),
         _RUN.id >= bindparam("least"),
-        _RUN.asked_by.in_(bindparam("people", expanding=True)),
+        _RUN.requested_by.in_(bindparam("people", expanding=True)),
         _RUN.started.is_not(None),
     )
-    .group_by(_RUN.asked_by)
+    .group_by(_RUN.requested_by)
 )
 # How urgent those were that have had a host of late.
 _RANKS = (
@@ -58,7 +58,7 @@ _RANKS = (
 _URGENT = (
     select(_RUN.id)
     .join(tables.glass, _GLASS.run == _RUN.id)
-    .where(_WAITING, _RUN.host == bindparam("target"), _GLASS.broken.is_not(None))
+    .where(_WAITING, _RUN.host == bindparam("target"), _GLASS.activated_at.is_not(None))
     .order_by(_RUN.id)
     .limit(1)
 )
@@ -88,7 +88,7 @@ class Turn:
 
 def get_turn(tx: Transaction, run: int) -> Turn:
     row = tx.sql.execute(_OF, {"number": run}).first()
-    return Turn(row.rank, row.asked_by) if row else Turn()
+    return Turn(row.rank, row.requested_by) if row else Turn()
 
 
 def next_run_at(tx: Transaction, target: str) -> int | None:
@@ -103,11 +103,11 @@ def next_run_at(tx: Transaction, target: str) -> int | None:
         of_late = list(tx.sql.execute(_RANKS, known).scalars())
         if len(of_late) == _BULK_STEP - 1 and BULK not in of_late:
             highest = BULK
-    firsts = {row.asked_by: row.first for row in line if row.rank == highest}
+    firsts = {row.requested_by: row.first for row in line if row.rank == highest}
     if len(firsts) < 2:
         return next(iter(firsts.values()), None)
     known = {"target": target, "people": list(firsts), "least": min(firsts.values()) - _OF_LATE}
-    served = {row.asked_by: row.at for row in tx.sql.execute(_SERVED, known)}
+    served = {row.requested_by: row.at for row in tx.sql.execute(_SERVED, known)}
     return min((served.get(person, 0), number) for person, number in firsts.items())[1]
 
 
@@ -119,11 +119,11 @@ def urgent_run_at(tx: Transaction, target: str) -> int | None:
 
 def order_runs(tx: Transaction, numbers: Sequence[int]) -> Sequence[int]:
     """Return these runs as they will come to their turn, as far as that is known."""
-    query = select(_RUN.id, _RUN.asked_by, _RANK).where(_RUN.id.in_(numbers)).order_by(_RUN.id)
+    query = select(_RUN.id, _RUN.requested_by, _RANK).where(_RUN.id.in_(numbers)).order_by(_RUN.id)
     before: dict[tuple[int, str], int] = {}
     found: list[tuple[int, int, int]] = []
     for row in tx.sql.execute(query):
-        mine = (row.rank, row.asked_by)
+        mine = (row.rank, row.requested_by)
         before[mine] = before.get(mine, -1) + 1
         found.append((-row.rank, before[mine], row.id))
     return [number for _, _, number in sorted(found)]

@@ -19,7 +19,7 @@ class RequestCount:
 
 _RUN, _FIRE = tables.run.c, tables.fire.c
 _ASKED = select(
-    func.count(case((_RUN.asked_by == bindparam("who"), 1))).label("person"),
+    func.count(case((_RUN.requested_by == bindparam("who"), 1))).label("person"),
     func.count(case((_RUN.words == bindparam("what"), 1))).label("runbook"),
     func.count().label("everybody"),
 ).where(

@@ -10,7 +10,7 @@ from bot.db import live_output, tables, view_conditions
 from bot.db.database import Transaction
 from bot.db.live_output import LiveOutput
 from bot.db.runs import NoSuchRun
-from bot.model.run import ENDED, State, status_of
+from bot.model.run import ENDED_STATES, State, get_run_status
 
 _RUN = tables.run.c
 _COLUMNS = [
@@ -27,18 +27,18 @@ class RunProgressPart:
     version: int
     host: str
     state: State
-    started: int | None
-    ended: int | None
+    started_at: int | None
+    ended_at: int | None
     summary: str
-    unwell: bool = False
+    needs_attention: bool = False
 
     @property
-    def standing(self) -> str:
-        return status_of(self.state, unwell=self.unwell)
+    def status(self) -> str:
+        return get_run_status(self.state, needs_attention=self.needs_attention)
 
     @property
-    def over(self) -> bool:
-        return self.state in ENDED
+    def is_ended(self) -> bool:
+        return self.state in ENDED_STATES
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,21 @@ from bot.db.tables import ALONE, PART, WHOLE
 from bot.model.approvals import ApprovalRequirements
 from bot.model.canonical import encode_canonical
 from bot.model.plan import ResolvedPlan
-from bot.model.run import AT_WORK, Origin, Run, State, StepRecord, StepState, Vote, check_move
+from bot.model.run import (
+    ACTIVE_STATES,
+    Decision,
+    RequestOrigin,
+    Run,
+    State,
+    StepRecord,
+    StepState,
+    check_transition,
+)
 from bot.model.schedule import ScheduleTiming
 from runbooks import Report
 
 REPORT = TypeAdapter(Report)
-_ORIGIN = TypeAdapter(Origin)
+_ORIGIN = TypeAdapter(RequestOrigin)
 _TERMS = TypeAdapter(ApprovalRequirements).dump_json(ApprovalRequirements()).decode()
 # The number is given by the database.
 COLUMNS = tuple(column.name for column in tables.run.columns if column.name != "id")
@@ -42,25 +51,25 @@ COLUMNS = tuple(column.name for column in tables.run.columns if column.name != "
 class NewRun:
     """A request that is not recorded yet."""
 
-    words: str
+    runbook: str
     kind: str
-    fields: Mapping[str, str]
+    values: Mapping[str, str]
     host: str
     area: str
-    asked_by: str
-    origin: Origin
+    requested_by: str
+    origin: RequestOrigin
     reason: str = ""
     undo_of: int | None = None
     request: str = ""
     parent: int | None = None
     hosts: Sequence[str] = ()
     editors: Sequence[str] = ()
-    counters: int | None = None
+    proposal_for: int | None = None
     timing: ScheduleTiming | None = None
 
 
 @lru_cache(1024)
-def _origin_text(origin: Origin) -> str:
+def _origin_text(origin: RequestOrigin) -> str:
     return _ORIGIN.dump_json(origin).decode()
 
 
@@ -69,16 +78,16 @@ def new_run_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
     return {
         **dict.fromkeys(COLUMNS),
         "version": 1,
-        "state": State.ASKED.value,
-        "words": new.words,
+        "state": State.PLANNING.value,
+        "words": new.runbook,
         "kind": new.kind,
-        "fields": encode_canonical(new.fields),
+        "fields": encode_canonical(new.values),
         "request": new.request,
         "host": new.host,
         "area": new.area,
-        "asked_by": new.asked_by,
+        "requested_by": new.requested_by,
         "origin": _origin_text(new.origin),
-        "reason": tx.redactor.text(new.reason),
+        "reason": tx.redactor.redact_text(new.reason),
         "asked": tx.now,
         "digest": "",
         "needed": 0,
@@ -89,7 +98,7 @@ def new_run_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
         "parent": new.parent,
         "hosts": json.dumps([*new.hosts]) if new.hosts else "[]",
         "editors": json.dumps([*new.editors]) if new.editors else "[]",
-        "counters": new.counters,
+        "counters": new.proposal_for,
         "timing": new.timing.to_json() if new.timing else None,
         "summary": "",
         "unwell": False,
@@ -97,13 +106,13 @@ def new_run_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
     }
 
 
-_ROWS_ORIGIN = TypeAdapter(Origin)
+_ROWS_ORIGIN = TypeAdapter(RequestOrigin)
 _ROWS_TERMS = TypeAdapter(ApprovalRequirements)
 
 
 # Many runs have the same of these: it is read once.
 @lru_cache(1024)
-def _origin(text: str) -> Origin:
+def _origin(text: str) -> RequestOrigin:
     return _ROWS_ORIGIN.validate_json(text)
 
 
@@ -124,44 +133,42 @@ def read_names(text: str) -> tuple[str, ...]:
 
 
 def read_run(row: Any) -> Run:
-    return Run.of(
-        {
-            "id": row.id,
-            "version": row.version,
-            "state": State(row.state),
-            "words": row.words,
-            "kind": row.kind,
-            "fields": json.loads(row.fields),
-            "request": row.request,
-            "host": row.host,
-            "area": row.area,
-            "asked_by": row.asked_by,
-            "origin": _origin(row.origin),
-            "reason": row.reason,
-            "asked": row.asked,
-            "expires": row.expires,
-            "started": row.started,
-            "ended": row.ended,
-            "proposal": ResolvedPlan.from_json(row.proposal) if row.proposal else None,
-            "digest": row.digest,
-            "needed": row.needed,
-            "groups": read_names(row.groups),
-            "says": read_names(row.says),
-            "terms": _terms(row.terms),
-            "shown": row.shown,
-            "reminded": row.reminded,
-            "escalated": row.escalated,
-            "undo_of": row.undo_of,
-            "parent": row.parent,
-            "hosts": read_names(row.hosts),
-            "editors": read_names(row.editors),
-            "counters": row.counters,
-            "grant": row.grant_id,
-            "timing": ScheduleTiming.from_json(row.timing) if row.timing else None,
-            "summary": row.summary,
-            "unwell": row.unwell,
-            "report": REPORT.validate_json(row.report) if row.report else None,
-        }
+    return Run(
+        id=row.id,
+        version=row.version,
+        state=State(row.state),
+        runbook=row.words,
+        kind=row.kind,
+        values=json.loads(row.fields),
+        request=row.request,
+        host=row.host,
+        area=row.area,
+        requested_by=row.requested_by,
+        origin=_origin(row.origin),
+        reason=row.reason,
+        requested_at=row.asked,
+        expires_at=row.expires,
+        started_at=row.started,
+        ended_at=row.ended,
+        plan=ResolvedPlan.from_json(row.proposal) if row.proposal else None,
+        digest=row.digest,
+        required_approvals=row.needed,
+        approver_groups=read_names(row.groups),
+        policy_notes=read_names(row.says),
+        requirements=_terms(row.terms),
+        pending_since=row.shown,
+        reminded_at=row.reminded,
+        escalated_at=row.escalated,
+        undo_of=row.undo_of,
+        parent=row.parent,
+        hosts=read_names(row.hosts),
+        editors=read_names(row.editors),
+        proposal_for=row.counters,
+        grant_id=row.grant_id,
+        timing=ScheduleTiming.from_json(row.timing) if row.timing else None,
+        summary=row.summary,
+        needs_attention=row.unwell,
+        report=REPORT.validate_json(row.report) if row.report else None,
     )
 
 
@@ -183,14 +190,21 @@ def _as_it_is(value: object) -> object:
 
 # What changes of a run, by its name there: its column, and how it is written.
 _WRITTEN: Mapping[str, tuple[str, Callable[[Any], object]]] = {
-    **{name: (name, _as_it_is) for name in ("expires", "started", "ended", "digest", "needed")},
-    **{name: (name, _as_it_is) for name in ("shown", "reminded", "escalated", "summary")},
-    "unwell": ("unwell", _as_it_is),
-    "proposal": ("proposal", lambda proposal: proposal.to_json() if proposal else None),
-    "groups": ("groups", lambda groups: json.dumps(list(groups))),
-    "says": ("says", lambda says: json.dumps(list(says), ensure_ascii=False)),
-    "terms": ("terms", write_requirements),
-    "grant": ("grant_id", _as_it_is),
+    "expires_at": ("expires", _as_it_is),
+    "started_at": ("started", _as_it_is),
+    "ended_at": ("ended", _as_it_is),
+    "digest": ("digest", _as_it_is),
+    "required_approvals": ("needed", _as_it_is),
+    "pending_since": ("shown", _as_it_is),
+    "reminded_at": ("reminded", _as_it_is),
+    "escalated_at": ("escalated", _as_it_is),
+    "summary": ("summary", _as_it_is),
+    "needs_attention": ("unwell", _as_it_is),
+    "plan": ("proposal", lambda plan: plan.to_json() if plan else None),
+    "approver_groups": ("groups", lambda groups: json.dumps(list(groups))),
+    "policy_notes": ("says", lambda notes: json.dumps(list(notes), ensure_ascii=False)),
+    "requirements": ("terms", write_requirements),
+    "grant_id": ("grant_id", _as_it_is),
 }
 
 
@@ -231,10 +245,14 @@ _LIST: Select[Any] = (
 )
 _VOTES_ON = (
     select(tables.vote)
-    .order_by(tables.vote.c.at)
+    .order_by(tables.vote.c.decided_at)
     .where(tables.vote.c.run.in_(bindparam("wanted", expanding=True)))
 )
-_VOTES = select(tables.vote).where(tables.vote.c.run == bindparam("of")).order_by(tables.vote.c.at)
+_VOTES = (
+    select(tables.vote)
+    .where(tables.vote.c.run == bindparam("of"))
+    .order_by(tables.vote.c.decided_at)
+)
 _CONCLUDE = (
     update(tables.step)
     .where(tables.step.c.run == bindparam("of"), tables.step.c.n == bindparam("which"))
@@ -250,7 +268,7 @@ _STEPS = (
 _SUCCEEDED = (
     select(tables.run.c.id)
     .where(
-        tables.run.c.asked_by == bindparam("who"),
+        tables.run.c.requested_by == bindparam("who"),
         tables.run.c.words == bindparam("what"),
         tables.run.c.state == State.SUCCEEDED.value,
         tables.run.c.undo_of.is_(None),
@@ -260,7 +278,7 @@ _SUCCEEDED = (
 
 
 # Of several hosts, an unknown whole follows from its hosts once they are settled.
-_UNFINISHED = tables.run.c.state.in_([state.value for state in sorted(AT_WORK)]) | (
+_UNFINISHED = tables.run.c.state.in_([state.value for state in sorted(ACTIVE_STATES)]) | (
     (tables.run.c.state == State.UNKNOWN.value) & (tables.run.c.hosts != "[]")
 )
 
@@ -269,7 +287,7 @@ class NoSuchRun(Exception):
     """There is no run with this number."""
 
 
-class Overtaken(Exception):
+class ConcurrentUpdateError(Exception):
     """Somebody else changed the run first; look at it again."""
 
 
@@ -292,7 +310,7 @@ def _added(tx: Transaction, adding: Executable, new: Sequence[NewRun]) -> Sequen
         tx,
         {
             one.id: [
-                *search_words.words_of_fields(each.fields),
+                *search_words.words_of_fields(each.values),
                 *search_words.split_search_words(row["reason"]),
             ]
             for one, each, row in zip(added, new, rows, strict=True)
@@ -324,13 +342,13 @@ def move_run(tx: Transaction, run: Run, to: State, **changes: Any) -> Run:
 
 def changed_copy(run: Run, **changes: Any) -> Run:
     """Return what a run is to become, to be moved or amended to."""
-    return Run.of({**vars(run), "version": run.version + 1, **changes})
+    return replace(run, version=run.version + 1, **changes)
 
 
 def move_runs(tx: Transaction, moved: Sequence[tuple[Run, Run]]) -> list[Run]:
     """Do so with several, by one statement. moved: each as it was, and as it becomes."""
     for was, run in moved:
-        check_move(was, run.state)
+        check_transition(was, run.state)
     return _save(tx, moved)
 
 
@@ -357,7 +375,9 @@ def _save(tx: Transaction, changed: Sequence[tuple[Run, Run]]) -> list[Run]:
         _tell_summaries(tx, changed, rows)
     if tx.sql.execute(_saving(names), rows).rowcount != len(rows):
         numbers = ", ".join(str(was.id) for was, _ in changed)
-        raise Overtaken(f"run {numbers} was changed by somebody else at the same moment")
+        raise ConcurrentUpdateError(
+            f"run {numbers} was changed by somebody else at the same moment"
+        )
     for was, run in changed:
         if run.state is not was.state:
             tx.after_commit(partial(tx.moves.tell, run.id, run.state))
@@ -368,7 +388,7 @@ def _tell_summaries(
     tx: Transaction, changed: Sequence[tuple[Run, Run]], rows: Sequence[dict[str, Any]]
 ) -> None:
     """Put into each row how the run ended, without secrets, and let it be found by that."""
-    said = tx.redactor.texts([run.summary for _, run in changed])
+    said = tx.redactor.redact_texts([run.summary for _, run in changed])
     found: dict[int, list[str]] = {}
     for (was, run), row, summary in zip(changed, rows, said, strict=True):
         row["summary"] = _storable(summary)
@@ -453,18 +473,18 @@ def list_unknown_outcomes(tx: Transaction) -> list[Run]:
 def list_pending(tx: Transaction) -> list[Run]:
     """Return every request that waits for approvals."""
     query = _select().where(
-        tables.run.c.state == State.WAITING.value, tables.run.c.parent.is_(None)
+        tables.run.c.state == State.PENDING.value, tables.run.c.parent.is_(None)
     )
     return seen(tx, tx.sql.execute(query.order_by(tables.run.c.id)))
 
 
 def list_due_to_expire(tx: Transaction) -> list[Run]:
     """Return what waited too long; of a part of a request, only for its turn on the host."""
-    waiting = [State.OFFERED.value, State.WAITING.value, State.READY.value]
+    waiting = [State.COUNTER_PROPOSED.value, State.PENDING.value, State.QUEUED.value]
     query = _select().where(
         tables.run.c.state.in_(waiting),
         tables.run.c.expires <= tx.now,
-        tables.run.c.parent.is_(None) | (tables.run.c.state == State.READY.value),
+        tables.run.c.parent.is_(None) | (tables.run.c.state == State.QUEUED.value),
     )
     return [read_run(row) for row in tx.sql.execute(query)]
 
@@ -473,7 +493,9 @@ def open_proposals(tx: Transaction, number: int) -> list[int]:
     """Return the counter-proposals for a run that its requester can accept now."""
     column = tables.run.c
     query = select(column.id).where(
-        column.state == State.OFFERED.value, column.counters == number, column.expires > tx.now
+        column.state == State.COUNTER_PROPOSED.value,
+        column.counters == number,
+        column.expires > tx.now,
     )
     return list(tx.sql.execute(query.order_by(column.id)).scalars())
 
@@ -484,51 +506,53 @@ def overtaken_proposals(tx: Transaction) -> list[int]:
     query = (
         select(column.id)
         .join(original, column.counters == original.c.id)
-        .where(column.state == State.OFFERED.value, original.c.state != State.WAITING.value)
+        .where(
+            column.state == State.COUNTER_PROPOSED.value, original.c.state != State.PENDING.value
+        )
     )
     return list(tx.sql.execute(query.order_by(column.id)).scalars())
 
 
-def add_vote(tx: Transaction, vote: Vote) -> bool:
+def add_vote(tx: Transaction, vote: Decision) -> bool:
     """Record a person's only vote on a run; False if that person has voted before."""
     return tx.insert_once(
         tables.vote,
         run=vote.run,
         person=vote.person,
-        yes=vote.yes,
+        approves=vote.approves,
         digest=vote.digest,
-        at=vote.at,
-        instead_of=vote.instead_of,
-        reason=tx.redactor.text(vote.reason),
+        decided_at=vote.decided_at,
+        on_behalf_of=vote.on_behalf_of,
+        reason=tx.redactor.redact_text(vote.reason),
         factor=vote.factor,
     )
 
 
-def replace_vote(tx: Transaction, vote: Vote) -> None:
+def replace_vote(tx: Transaction, vote: Decision) -> None:
     """Put a person's yes with a second factor in the place of the one without."""
     column = tables.vote.c
     tx.sql.execute(
         update(tables.vote)
-        .where(column.run == vote.run, column.person == vote.person, column.yes)
+        .where(column.run == vote.run, column.person == vote.person, column.approves)
         .values(
-            at=vote.at,
+            decided_at=vote.decided_at,
             digest=vote.digest,
-            instead_of=vote.instead_of,
-            reason=tx.redactor.text(vote.reason),
+            on_behalf_of=vote.on_behalf_of,
+            reason=tx.redactor.redact_text(vote.reason),
             factor=vote.factor,
         )
     )
 
 
-def list_votes(tx: Transaction, run: int) -> list[Vote]:
-    return [Vote(**row) for row in tx.sql.execute(_VOTES, {"of": run}).mappings()]
+def list_votes(tx: Transaction, run: int) -> list[Decision]:
+    return [Decision(**row) for row in tx.sql.execute(_VOTES, {"of": run}).mappings()]
 
 
-def list_votes_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Vote]]:
+def list_votes_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Decision]]:
     """Return the votes on several runs at once, by run; a run without votes is left out."""
-    found: dict[int, list[Vote]] = {}
+    found: dict[int, list[Decision]] = {}
     for row in tx.sql.execute(_VOTES_ON, {"wanted": numbers}):
-        found.setdefault(row.run, []).append(Vote(*row))
+        found.setdefault(row.run, []).append(Decision(*row))
     return found
 
 
@@ -546,11 +570,11 @@ def record_outcome(tx: Transaction, record: StepRecord) -> None:
         _CONCLUDE,
         {
             "of": record.run,
-            "which": record.n,
+            "which": record.step_number,
             "state": record.state.value,
-            "ended": record.ended,
-            "status": record.status,
-            "trouble": _storable(tx.redactor.text(record.trouble)),
+            "ended": record.ended_at,
+            "status": record.exit_status,
+            "trouble": _storable(tx.redactor.redact_text(record.error)),
         },
     )
 
@@ -578,8 +602,11 @@ def list_steps_of_children(tx: Transaction, parent: int) -> Sequence[StepRecord]
     found: list[StepRecord] = []
     before = 0
     for child in list_children(tx, parent):
-        found += [replace(step, n=before + step.n) for step in list_steps(tx, child.id)]
-        before += len(child.proposal.steps) if child.proposal else 0
+        found += [
+            replace(step, step_number=before + step.step_number)
+            for step in list_steps(tx, child.id)
+        ]
+        before += len(child.plan.steps) if child.plan else 0
     return found
 
 
@@ -665,7 +692,7 @@ def list_planned_under_other_policies(tx: Transaction, version: str, *, before: 
     they are kept: there may be thousands that need not be looked at.
     """
     query = select(_POLICIES_RUN.id).where(
-        _POLICIES_RUN.state.in_([State.WAITING.value, State.READY.value]),
+        _POLICIES_RUN.state.in_([State.PENDING.value, State.QUEUED.value]),
         _POLICIES_RUN.place != tables.PART,
         _POLICIES_RUN.asked <= before,
         _POLICIES_RUN.timing.is_(None),

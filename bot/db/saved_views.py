@@ -21,30 +21,30 @@ class NoSuchView(Exception):
 
 
 @dataclass(frozen=True)
-class View:
+class SavedView:
     """query: the filters as they stand in an address, in one order. made: microseconds."""
 
     id: int
     person: str
     name: str
     query: str
-    made: int
+    created_at: int
 
 
-def list_views(tx: Transaction, person: str) -> list[View]:
+def list_views(tx: Transaction, person: str) -> list[SavedView]:
     """Return somebody's views, by name."""
     query = select(tables.view).where(_VIEW.person == person).order_by(_VIEW.name)
-    return [View(*row) for row in tx.sql.execute(query)]
+    return [SavedView(*row) for row in tx.sql.execute(query)]
 
 
-def get_view(tx: Transaction, number: int) -> View:
+def get_view(tx: Transaction, number: int) -> SavedView:
     row = tx.sql.execute(select(tables.view).where(_VIEW.id == number)).one_or_none()
     if row is None:
         raise NoSuchView(f"there is no view {number}")
-    return View(*row)
+    return SavedView(*row)
 
 
-def store_view(tx: Transaction, *, person: str, name: str, query: str) -> View:
+def store_view(tx: Transaction, *, person: str, name: str, query: str) -> SavedView:
     """Keep it; one of the same name takes these filters."""
     same = (_VIEW.person == person) & (_VIEW.name == name)
     known = tx.sql.execute(select(_VIEW.id).where(same)).scalar()
@@ -53,7 +53,7 @@ def store_view(tx: Transaction, *, person: str, name: str, query: str) -> View:
         return get_view(tx, known)
     values = {"person": person, "name": name, "query": query, "made": tx.now}
     row = tx.sql.execute(insert(tables.view).values(values).returning(tables.view)).one()
-    return View(*row)
+    return SavedView(*row)
 
 
 def delete_view(tx: Transaction, number: int, *, person: str) -> bool:

@@ -46,14 +46,14 @@ class Schedule:
 
     id: int
     run: int
-    standing: ScheduleState
+    state: ScheduleState
     owner: str
     timing: ScheduleTiming
-    began: int
-    lapses: int
-    decided: int
-    due: int | None
-    why: str
+    created_at: int
+    lapses_at: int
+    decided_until: int
+    due_at: int | None
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,13 @@ class Fire:
     """What became of one moment. host: "" for all hosts at once. start: when it was to start."""
 
     schedule: int
-    due: int
+    due_at: int
     host: str
     outcome: FireOutcome
     start: int
     at: int
     run: int | None
-    why: str
+    reason: str
 
 
 class NoSuchSchedule(Exception):
@@ -116,7 +116,7 @@ def list_schedules(tx: Transaction) -> list[Schedule]:
     """Return all of them, those that fire first."""
     found = _seen(tx, [_schedule(row) for row in tx.sql.execute(select(tables.schedule))])
     order = list(ScheduleState)
-    return sorted(found, key=lambda each: (order.index(each.standing), each.due or 0, each.id))
+    return sorted(found, key=lambda each: (order.index(each.state), each.due_at or 0, each.id))
 
 
 def _seen(tx: Transaction, found: Sequence[Schedule]) -> list[Schedule]:
@@ -133,7 +133,7 @@ def list_recent_schedules(tx: Transaction) -> tuple[list[Schedule], int]:
         entry.kind == "schedule ended", entry.at > tx.now - ENDED_DAYS * _DAY
     )
     lately = set(tx.sql.execute(query).scalars())
-    shown = [one for one in found if one.standing is not ScheduleState.ENDED or one.run in lately]
+    shown = [one for one in found if one.state is not ScheduleState.ENDED or one.run in lately]
     return shown, len(found) - len(shown)
 
 
@@ -173,13 +173,13 @@ def record_fire(tx: Transaction, fire: Fire) -> bool:
     return tx.insert_once(
         tables.fire,
         schedule=fire.schedule,
-        due=fire.due,
+        due=fire.due_at,
         host=fire.host,
         outcome=fire.outcome.value,
         start=fire.start,
         at=fire.at,
         run=fire.run,
-        why=fire.why,
+        why=fire.reason,
     )
 
 
@@ -191,7 +191,7 @@ def mark_started(
         update(tables.fire)
         .where(
             tables.fire.c.schedule == fire.schedule,
-            tables.fire.c.due == fire.due,
+            tables.fire.c.due == fire.due_at,
             tables.fire.c.host == fire.host,
         )
         .values(outcome=outcome.value, run=run, why=why, at=tx.now)
@@ -213,7 +213,7 @@ def is_still_waiting(tx: Transaction, fire: Fire) -> bool:
     """Whether nobody has started it meanwhile. Ask while its schedule is held."""
     column = tables.fire.c
     query = select(column.outcome).where(
-        column.schedule == fire.schedule, column.due == fire.due, column.host == fire.host
+        column.schedule == fire.schedule, column.due == fire.due_at, column.host == fire.host
     )
     return tx.sql.execute(query).scalar_one_or_none() == FireOutcome.LATER.value
 
@@ -251,9 +251,9 @@ def get_fire_of_run(tx: Transaction, run: int) -> Fire | None:
 def has_different_outcome(tx: Transaction, run: Run) -> bool:
     """Whether a run that a schedule asked for has ended otherwise than the one before it."""
     fired = get_fire_of_run(tx, run.id)
-    if fired is None or get_schedule(tx, fired.schedule).timing.telling is NotifyWhen.ALWAYS:
+    if fired is None or get_schedule(tx, fired.schedule).timing.notify_when is NotifyWhen.ALWAYS:
         return True
-    if not run.over and run.state is not State.UNKNOWN:
+    if not run.is_ended and run.state is not State.UNKNOWN:
         return False
     number = get_last_run(tx, fired.schedule, host=fired.host, before=run.id)
     return number is None or _ending(runs.get_run(tx, number)) != _ending(run)
@@ -264,7 +264,7 @@ def _ending(run: Run) -> object:
 
 
 def _next(timing: ScheduleTiming, after: int) -> int | None:
-    return next(timing.timetable.after(after), None)
+    return next(timing.cron_expression.iterate_due_times(after), None)
 
 
 def _change(tx: Transaction, schedule: Schedule, **changes: object) -> None:
@@ -284,27 +284,27 @@ def _schedule(row: Row[tuple[object, ...]]) -> Schedule:
     return Schedule(
         id=row.id,
         run=row.run,
-        standing=ScheduleState(row.state),
+        state=ScheduleState(row.state),
         owner=row.owner,
         timing=ScheduleTiming.from_json(row.timing),
-        began=row.began,
-        lapses=row.lapses,
-        decided=row.decided,
-        due=row.due,
-        why=row.why,
+        created_at=row.began,
+        lapses_at=row.lapses,
+        decided_until=row.decided,
+        due_at=row.due,
+        reason=row.why,
     )
 
 
 def _fire(row: Row[tuple[object, ...]]) -> Fire:
     return Fire(
         schedule=row.schedule,
-        due=row.due,
+        due_at=row.due,
         host=row.host,
         outcome=FireOutcome(row.outcome),
         start=row.start,
         at=row.at,
         run=row.run,
-        why=row.why,
+        reason=row.why,
     )
 
 

@@ -10,11 +10,24 @@ from sqlalchemy import bindparam, select
 from bot.db import runs, saved_views, tables, view_conditions
 from bot.db.database import Transaction
 from bot.db.runs import read_names
-from bot.db.saved_views import View
+from bot.db.saved_views import SavedView
 from bot.db.sql_text import each_value_sql, fetch_rows, fetch_scalar
 from bot.db.tables import PART, WHOLE
-from bot.model.host_patterns import is_pattern, matches_pattern, pattern_range, pattern_to_like
-from bot.model.run import ATTENTION, Run, State, Vote, format_title, split_areas, status_of
+from bot.model.host_patterns import (
+    compute_sort_range,
+    convert_to_sql_like,
+    is_pattern,
+    matches_pattern,
+)
+from bot.model.run import (
+    NEEDS_ATTENTION,
+    Decision,
+    Run,
+    State,
+    format_title,
+    get_run_status,
+    split_areas,
+)
 from bot.model.schedule import ScheduleTiming
 
 # How many runs are looked at for a page: first few, since most filters let enough through.
@@ -52,7 +65,7 @@ class RunFilter:
 
     host: str | None = None
     person: str | None = None
-    words: str | None = None
+    runbook: str | None = None
     states: frozenset[str] = frozenset()
     since: int | None = None
     until: int | None = None
@@ -127,10 +140,13 @@ def find_page_numbers(
 
 def _hides(tx: Transaction, wanted: RunFilter) -> bool:
     """Say whether the rules show no run of this runbook on any host that is meant."""
-    if tx.sight is None or wanted.host is None or not is_pattern(wanted.host):
-        return view_conditions.hide(tx, host=wanted.host, words=wanted.words)
+    if view_conditions.can_view_everything(tx):
+        # Also where nothing is meant: there is no condition, and so no person's own, to fit.
+        return False
+    if wanted.host is None or not is_pattern(wanted.host):
+        return view_conditions.hide(tx, host=wanted.host, words=wanted.runbook)
     meant = list_known_hosts(tx, "run", wanted.host)
-    return all(view_conditions.hide(tx, host=host, words=wanted.words) for host in meant)
+    return all(view_conditions.hide(tx, host=host, words=wanted.runbook) for host in meant)
 
 
 def _walked(
@@ -163,7 +179,7 @@ def _own(tx: Transaction, wanted: RunFilter, bounds: tuple[int, int], limit: int
     pattern = wanted.host if wanted.host is not None and is_pattern(wanted.host) else None
     rest, given = _rest(tx, wanted, pattern)
     host = None if pattern else wanted.host
-    known = {"host": host, "asked_by": wanted.person, "words": wanted.words}
+    known = {"host": host, "requested_by": wanted.person, "words": wanted.runbook}
     exact = {column: value for column, value in known.items() if value is not None}
     areas = {f"area{n}": area for n, area in enumerate(_areas(tx, wanted))}
     words = {f"word{n}": word for n, word in enumerate(wanted.text)}
@@ -181,7 +197,7 @@ def _own(tx: Transaction, wanted: RunFilter, bounds: tuple[int, int], limit: int
 
 def _near(tx: Transaction, wanted: RunFilter, bounds: tuple[int, int], limit: int) -> list[int]:
     """Return numbers of a pattern's runs among the newest of all; none without a pattern alone."""
-    alone = not (wanted.person or wanted.words or wanted.area or wanted.text)
+    alone = not (wanted.person or wanted.runbook or wanted.area or wanted.text)
     if not alone or wanted.host is None or not is_pattern(wanted.host):
         return []
     walk = _Walk("ix_run_newest", "", [], *_rest(tx, wanted, wanted.host))
@@ -242,8 +258,8 @@ def _walk(tx: Transaction, wanted: RunFilter) -> _Walk | None:
     areas = _areas(tx, wanted)
     filters: list[tuple[str, str, str | None]] = [
         ("ix_run_host", "host", None if pattern else wanted.host),
-        ("ix_run_person", "asked_by", wanted.person),
-        ("ix_run_words", "words", wanted.words),
+        ("ix_run_person", "requested_by", wanted.person),
+        ("ix_run_words", "words", wanted.runbook),
         ("ix_run_area", "area", wanted.area),
     ]
     known = [(index, column, value) for index, column, value in filters if value is not None]
@@ -309,7 +325,7 @@ def _rest(
         states = _states(wanted)
         given |= {f"s{n}": state for n, state in enumerate(states)}
         rest.append(f"run.state IN ({_named('s', len(states))})")
-        if ATTENTION in wanted.states and State.SUCCEEDED not in wanted.states:
+        if NEEDS_ATTENTION in wanted.states and State.SUCCEEDED not in wanted.states:
             rest.append(f"(run.unwell OR run.state != '{State.SUCCEEDED}')")
     if wanted.since is not None:
         given["since"] = wanted.since
@@ -318,14 +334,14 @@ def _rest(
         given["until"] = wanted.until
         rest.append("run.asked <= :until")
     if pattern is not None:
-        given["like"] = pattern_to_like(pattern)
+        given["like"] = convert_to_sql_like(pattern)
         rest.append("run.host LIKE :like ESCAPE '\\'")
     return rest, given
 
 
 def _states(wanted: RunFilter) -> list[str]:
     """Return the states that the runs are in which are wanted."""
-    found = {State.SUCCEEDED if one == ATTENTION else one for one in wanted.states}
+    found = {State.SUCCEEDED if one == NEEDS_ATTENTION else one for one in wanted.states}
     return sorted(str(one) for one in found)
 
 
@@ -383,7 +399,7 @@ def _highest_floor(tx: Transaction, walk: _Walk, bounds: tuple[int, int], each: 
 
 def list_known_hosts(tx: Transaction, table: str, pattern: str) -> list[str]:
     """Return the hosts that fit a pattern, of all that a table has ever told of."""
-    first, beyond = pattern_range(pattern)
+    first, beyond = compute_sort_range(pattern)
     end = f"AND {table}.host < :beyond" if beyond else ""
     query = each_value_sql(table, "host", "WHERE host >= :first", end)
     known = fetch_rows(tx, query, {"first": first, "beyond": beyond})
@@ -409,32 +425,32 @@ class ListedRun(NamedTuple):
     stands: str
     host: str
     area: str
-    asked_by: str
+    requested_by: str
     reason: str
-    asked: int
-    started: int | None
-    ended: int | None
+    requested_at: int
+    started_at: int | None
+    ended_at: int | None
     summary: str
-    words: str
+    runbook: str
     kind: str
     request: str
     undo_of: int | None
     all_hosts: str
     timing: str | None
-    unwell: bool
+    needs_attention: bool
 
     @property
     def state(self) -> State:
         return State(self.stands)
 
     @property
-    def standing(self) -> str:
-        return status_of(self.state, unwell=self.unwell)
+    def status(self) -> str:
+        return get_run_status(self.state, needs_attention=self.needs_attention)
 
     @property
     def title(self) -> str:
         timing = ScheduleTiming.from_json(self.timing) if self.timing else None
-        return format_title(self.request or self.words, undo_of=self.undo_of, timing=timing)
+        return format_title(self.request or self.runbook, undo_of=self.undo_of, timing=timing)
 
     @property
     def hosts(self) -> Sequence[str]:
@@ -442,7 +458,16 @@ class ListedRun(NamedTuple):
         return read_names(self.all_hosts)
 
 
-_OTHERWISE = {"stands": "state", "all_hosts": "hosts"}
+# The columns that have another name.
+_OTHERWISE = {
+    "stands": "state",
+    "all_hosts": "hosts",
+    "requested_at": "asked",
+    "started_at": "started",
+    "ended_at": "ended",
+    "runbook": "words",
+    "needs_attention": "unwell",
+}
 _COLUMNS = [_RUN[_OTHERWISE.get(name, name)] for name in ListedRun._fields]
 _LIST = (
     select(*_COLUMNS)
@@ -458,8 +483,8 @@ class RunListing:
 
     runs: Sequence[ListedRun]
     older: int | None
-    votes: Mapping[int, Sequence[Vote]]
-    views: Sequence[View]
+    votes: Mapping[int, Sequence[Decision]]
+    views: Sequence[SavedView]
 
 
 def list_run_page(

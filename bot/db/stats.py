@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, func, select
 
 from bot.db import search, tables, view_conditions
 from bot.db.database import Transaction
-from bot.model.run import ENDED, State
+from bot.model.run import ENDED_STATES, State
 
 _RUN, _VOTE = tables.run.c, tables.vote.c
 # Of so many requests, the newest, the usual wait is told.
@@ -33,10 +33,10 @@ class Wait:
     """
 
     run: int
-    words: str
+    runbook: str
     area: str
-    asked_by: str
-    asked: int
+    requested_by: str
+    requested_at: int
     state: State
     length: int | None
     approved: bool
@@ -57,9 +57,9 @@ def list_waits_since(tx: Transaction, moment: int) -> Iterator[Wait]:
     # By number: all runs, and all votes, that ever were need not be walked for it.
     first = search.first_number_since(tx, moment) or 0
     keys = (
-        select(_VOTE.run, func.count().label("n"), func.max(_VOTE.at).label("at"))
+        select(_VOTE.run, func.count().label("n"), func.max(_VOTE.decided_at).label("at"))
         .join(tables.run, _RUN.id == _VOTE.run)
-        .where(_VOTE.run >= first, _RUN.asked >= moment, _VOTE.yes)
+        .where(_VOTE.run >= first, _RUN.asked >= moment, _VOTE.approves)
         .group_by(_VOTE.run)
         .subquery()
     )
@@ -68,7 +68,7 @@ def list_waits_since(tx: Transaction, moment: int) -> Iterator[Wait]:
             _RUN.id,
             _RUN.words,
             _RUN.area,
-            _RUN.asked_by,
+            _RUN.requested_by,
             _RUN.asked,
             _RUN.state,
             _RUN.shown,
@@ -96,7 +96,7 @@ def list_waits_since(tx: Transaction, moment: int) -> Iterator[Wait]:
             row.id,
             row.words,
             row.area,
-            row.asked_by,
+            row.requested_by,
             row.asked,
             State(row.state),
             None if until is None else max(until - row.shown, 0),
@@ -119,9 +119,9 @@ def get_usual_wait(tx: Transaction, words: str) -> int | None:
 # What is being worked on and has given no sign for so long has stalled.
 STALLED_SECONDS = 15 * 60
 _SECOND = 1_000_000
-_OPEN = [state.value for state in State if state not in ENDED]
-_BUSY = [state.value for state in (State.ASKED, State.STARTING, State.RUNNING)]
-_QUEUED = [State.ASKED.value, State.READY.value]
+_OPEN = [state.value for state in State if state not in ENDED_STATES]
+_BUSY = [state.value for state in (State.PLANNING, State.STARTING, State.RUNNING)]
+_QUEUED = [State.PLANNING.value, State.QUEUED.value]
 _MOST_ENTRIES = 2000
 
 
@@ -152,7 +152,7 @@ class CountedEntry:
     """
 
     kind: str
-    words: str
+    runbook: str
     part: bool
     waited: float | None
     took: float | None
@@ -168,7 +168,7 @@ def count_open_work(tx: Transaction) -> OpenWork:
     opened = [(row[0], row[1], row[2]) for row in rows]
     oldest = tx.sql.execute(
         select(func.min(run.shown)).where(
-            run.state == State.WAITING.value, run.place != tables.PART
+            run.state == State.PENDING.value, run.place != tables.PART
         )
     ).scalar()
     queued = select(func.count()).where(run.state.in_(_QUEUED), run.place != tables.WHOLE)

@@ -32,7 +32,7 @@ class Stop:
     what: str
     person: str
     at: int
-    why: str
+    reason: str
 
 
 def add_stop(tx: Transaction, what: str, *, person: str, why: str) -> bool:
@@ -81,9 +81,9 @@ class Ban:
     """Who is shut out, by whom, since when and why."""
 
     person: str
-    by: str
+    banned_by: str
     at: int
-    why: str
+    reason: str
 
 
 def add_ban(tx: Transaction, person: str, *, by: str, why: str) -> bool:

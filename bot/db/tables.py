@@ -15,7 +15,7 @@ from sqlalchemy import (
     text,
 )
 
-from bot.model.run import LONGEST_AREAS
+from bot.model.run import MAX_AREAS_LENGTH
 
 metadata = MetaData(
     naming_convention={
@@ -44,8 +44,8 @@ run = Table(
     Column("fields", Text, nullable=False),
     Column("request", Text, nullable=False),
     Column("host", String(64), nullable=False),
-    Column("area", String(LONGEST_AREAS), nullable=False),
-    Column("asked_by", String(64), nullable=False),
+    Column("area", String(MAX_AREAS_LENGTH), nullable=False),
+    Column("requested_by", String(64), nullable=False),
     Column("origin", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("asked", BigInteger, nullable=False),
@@ -75,15 +75,15 @@ run = Table(
     Column("unwell", Boolean, nullable=False),
     # Keyset paging, newest first, behind the first filter that is given. What other filters look
     # at is in the index too: what they leave out costs no look into the table.
-    Index("ix_run_host", "host", *_LOOKED_AT, "words", "asked_by", "area"),
-    Index("ix_run_person", "asked_by", *_LOOKED_AT, "words", "area", "host"),
+    Index("ix_run_host", "host", *_LOOKED_AT, "words", "requested_by", "area"),
+    Index("ix_run_person", "requested_by", *_LOOKED_AT, "words", "area", "host"),
     Index("ix_run_words", "words", *_LOOKED_AT, "area", "host"),
     Index("ix_run_area", "area", *_LOOKED_AT, "host"),
     Index("ix_run_state", "state", "id", "place", "asked", "unwell", "host"),
     Index("ix_run_newest", *_LOOKED_AT, "host"),
     Index("ix_run_edited", "id", sqlite_where=_EDITED, postgresql_where=_EDITED),
     # Whether somebody has had this runbook succeed before.
-    Index(None, "asked_by", "words"),
+    Index(None, "requested_by", "words"),
     # From times to numbers, and what was under way at a time.
     Index(None, "asked", "id"),
     Index(None, "ended", "id"),
@@ -97,11 +97,11 @@ vote = Table(
     metadata,
     Column("run", Integer, ForeignKey("run.id"), primary_key=True),
     Column("person", String(64), primary_key=True),
-    Column("yes", Boolean, nullable=False),
+    Column("approves", Boolean, nullable=False),
     Column("digest", String(64), nullable=False),
-    Column("at", BigInteger, nullable=False),
+    Column("decided_at", BigInteger, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("instead_of", String(64), nullable=False),
+    Column("on_behalf_of", String(64), nullable=False),
     Column("factor", String(32), nullable=False),
 )
 
@@ -129,7 +129,7 @@ standing_grant = Table(
     Column("words", String(80), nullable=False),
     Column("hosts", String(100), nullable=False),
     Column("patterns", Text, nullable=False),
-    Column("an_hour", Integer, nullable=False),
+    Column("per_hour", Integer, nullable=False),
     Column("giver", String(64), nullable=False),
     Column("made", BigInteger, nullable=False),
     Column("ends", BigInteger, nullable=False),
@@ -367,8 +367,8 @@ factor = Table(
     Column("person", String(64), nullable=False),
     Column("kind", String(8), nullable=False),
     Column("digest", String(32), nullable=False),
-    Column("made", BigInteger, nullable=False),
-    Column("proven", BigInteger),
+    Column("created_at", BigInteger, nullable=False),
+    Column("verified_at", BigInteger),
     Column("used", BigInteger, nullable=False),
     Column("confirmed_by", String(64), nullable=False),
     Column("sealed", Text, nullable=False),
@@ -389,14 +389,14 @@ glass = Table(
     Column("run", Integer, ForeignKey("run.id"), primary_key=True),
     Column("person", String(64), nullable=False),
     Column("reason", Text, nullable=False),
-    Column("wanted", BigInteger, nullable=False),
-    Column("broken", BigInteger),
-    Column("until", BigInteger),
+    Column("requested_at", BigInteger, nullable=False),
+    Column("activated_at", BigInteger),
+    Column("active_until", BigInteger),
     Column("factor", String(32), nullable=False),
-    Column("reviewed", BigInteger),
+    Column("reviewed_at", BigInteger),
     Column("reviewer", String(64), nullable=False),
     Column("review", Text, nullable=False),
-    Index(None, "person", "broken"),
+    Index(None, "person", "activated_at"),
 )
 
 
@@ -406,11 +406,11 @@ contact = Table(
     "contact",
     metadata,
     Column("host", String(64), primary_key=True),
-    Column("met", BigInteger, nullable=False),
-    Column("answered", BigInteger),
+    Column("tried_at", BigInteger, nullable=False),
+    Column("answered_at", BigInteger),
     Column("since", BigInteger, nullable=False),
     Column("kind", String(16), nullable=False),
-    Column("trouble", Text, nullable=False),
+    Column("error", Text, nullable=False),
 )
 
 # Filters of the history under a name. query: as in the address, in one order.

@@ -13,7 +13,7 @@ from bot.db import sql_text, tables
 from bot.db.condition import Condition
 from bot.db.database import Transaction
 from bot.db.tables import WHOLE
-from bot.model.view_rights import Sight, Viewable, can_view_all
+from bot.model.view_rights import ViewableScope, ViewRights, can_view_all
 
 
 class NotEverything(Exception):
@@ -61,13 +61,15 @@ def hide(tx: Transaction, *, host: str | None, words: str | None) -> bool:
     sight = tx.sight
     if sight is None or (host is None and words is None):
         return False
-    known = sight.everywhere.hosts
+    known = sight.all_viewable.hosts
     for one in _runbooks(tx, sight) if words is None else [words]:
         for kind in sight.kinds:
-            where = sight.viewable(one, kind)
-            if host is None and (where.hosts or where.areas):
+            where = sight.list_viewable(one, kind)
+            if host is None and (where.hosts or where.former_areas):
                 return False
-            if host in where.hosts or (host is not None and host not in known and where.areas):
+            if host in where.hosts or (
+                host is not None and host not in known and where.former_areas
+            ):
                 return False
     return True
 
@@ -75,7 +77,7 @@ def hide(tx: Transaction, *, host: str | None, words: str | None) -> bool:
 # All runs that a person asked for, edited or decided, of which there are few, and some more: by
 # their numbers, so that no more than these are looked at.
 OWN = (
-    "SELECT run.id FROM run WHERE run.asked_by = :sight_me AND {fits} "
+    "SELECT run.id FROM run WHERE run.requested_by = :sight_me AND {fits} "
     "UNION ALL SELECT run.id FROM run WHERE run.editors != '[]' "
     "AND run.editors LIKE :sight_edits ESCAPE '\\' "
     "UNION ALL SELECT vote.run FROM vote WHERE vote.person = :sight_me "
@@ -94,36 +96,36 @@ def _conditions(tx: Transaction) -> tuple[Condition, Condition]:
     return known
 
 
-def _drawn(tx: Transaction, sight: Sight) -> tuple[Condition, Condition]:
+def _drawn(tx: Transaction, sight: ViewRights) -> tuple[Condition, Condition]:
     viewable = {
-        (words, kind): sight.viewable(words, kind)
+        (words, kind): sight.list_viewable(words, kind)
         for words in _runbooks(tx, sight)
         for kind in sight.kinds
     }
     if can_view_all(viewable, sight):
         return _ALL, _ALL
-    groups: dict[Viewable, list[tuple[str, str]]] = {}
+    groups: dict[ViewableScope, list[tuple[str, str]]] = {}
     for which, where in viewable.items():
         groups.setdefault(where, []).append(which)
     given: dict[str, object] = {
         "sight_me": sight.person,
         "sight_edits": f'%"{_literal(sight.person)}"%',
         "sight_named": json.dumps(sorted(sight.runbooks or ())),
-        "sight_known": json.dumps(sorted(sight.everywhere.hosts)),
+        "sight_known": json.dumps(sorted(sight.all_viewable.hosts)),
     }
     fits = [_OWN]
     for n, (where, whiches) in enumerate(groups.items()):
-        if where.hosts or where.areas:
+        if where.hosts or where.former_areas:
             fits.append(_of_group(tx, n, where, whiches, sight, given))
     runs = f"({' OR '.join(fits)})"
-    wholly = sight.everywhere.hosts.intersection(*(where.hosts for where in groups))
+    wholly = sight.all_viewable.hosts.intersection(*(where.hosts for where in groups))
     given["sight_wholly"] = json.dumps(sorted(wholly))
     return Condition(runs, given), Condition(_entries(tx, runs), given)
 
 
 # Somebody always sees what they asked for, edited or decided.
 _OWN = (
-    "run.asked_by = :sight_me OR run.editors LIKE :sight_edits ESCAPE '\\' "
+    "run.requested_by = :sight_me OR run.editors LIKE :sight_edits ESCAPE '\\' "
     "OR EXISTS (SELECT 1 FROM vote WHERE vote.run = coalesce(run.parent, run.id) "
     "AND vote.person = :sight_me)"
 )
@@ -134,7 +136,7 @@ def _literal(word: str) -> str:
     return "".join(f"\\{letter}" if letter in "\\%_" else letter for letter in word)
 
 
-def _runbooks(tx: Transaction, sight: Sight) -> Sequence[str]:
+def _runbooks(tx: Transaction, sight: ViewRights) -> Sequence[str]:
     """Return the runbooks to be decided about: those that rules name, and the empty name for any
     other, so that a right to everything does not depend on what has been asked for so far.
 
@@ -142,7 +144,7 @@ def _runbooks(tx: Transaction, sight: Sight) -> Sequence[str]:
     """
     if sight.runbooks is None:
         return [""]
-    if sight.closed:
+    if sight.compares_runbooks_only:
         return sorted({"", *sight.runbooks})
     stored = {
         words for (words,) in sql_text.fetch_rows(tx, sql_text.each_value_sql("run", "words"), {})
@@ -153,14 +155,14 @@ def _runbooks(tx: Transaction, sight: Sight) -> Sequence[str]:
 def _of_group(
     tx: Transaction,
     n: int,
-    where: Viewable,
+    where: ViewableScope,
     whiches: Sequence[tuple[str, str]],
-    sight: Sight,
+    sight: ViewRights,
     given: dict[str, object],
 ) -> str:
     """Return what runs of some runbooks fit, which may be viewed in the same places."""
     given[f"sight_hosts{n}"] = json.dumps(sorted(where.hosts))
-    given[f"sight_areas{n}"] = json.dumps(sorted(where.areas))
+    given[f"sight_areas{n}"] = json.dumps(sorted(where.former_areas))
     parts: list[str] = []
     if sight.runbooks is not None:
         for kind in sight.kinds:
@@ -168,13 +170,13 @@ def _of_group(
             named = [words for words, of in whiches if of == kind]
             given[name] = json.dumps(named)
             which = f"run.words IN ({sql_text.list_parameter_sql(tx, name)})"
-            if sight.closed and "" in named:
+            if sight.compares_runbooks_only and "" in named:
                 which += f" OR run.words NOT IN ({sql_text.list_parameter_sql(tx, 'sight_named')})"
             parts.append(f"(({which}) AND run.kind = '{kind}')" if kind else f"({which})")
     else:
         parts += [f"run.kind = '{kind}'" if kind else "1 = 1" for _, kind in whiches]
     which = " OR ".join(parts)
-    if where == sight.everywhere:
+    if where == sight.all_viewable:
         return f"({which})"
     hosts, known = (
         sql_text.list_parameter_sql(tx, f"sight_hosts{n}"),

@@ -13,27 +13,27 @@ T = TypeVar("T")
 class BatchQueue(Generic[T]):
     """left: how many are yet to be taken; each is brought once. Any thread may bring."""
 
-    def __init__(self, left: int) -> None:
-        self.left = left
-        self._brought: list[T] = []
+    def __init__(self, remaining: int) -> None:
+        self.remaining = remaining
+        self._items: list[T] = []
         self._lock = threading.Lock()
-        self._begun, self._complete = threading.Event(), threading.Event()
+        self._has_items, self._is_complete = threading.Event(), threading.Event()
 
-    def bring(self, one: T) -> None:
+    def put_item(self, item: T) -> None:
         with self._lock:
-            self._brought.append(one)
-            if len(self._brought) == 1:
-                self._begun.set()
-            if len(self._brought) == self.left:
-                self._complete.set()
+            self._items.append(item)
+            if len(self._items) == 1:
+                self._has_items.set()
+            if len(self._items) == self.remaining:
+                self._is_complete.set()
 
-    def take(self, *, within: float) -> Sequence[T]:
+    def take_batch(self, *, seconds: float) -> Sequence[T]:
         """Wait for one; return it and what comes within so many seconds of it, or all at once."""
-        self._begun.wait()
-        self._complete.wait(within)
+        self._has_items.wait()
+        self._is_complete.wait(seconds)
         with self._lock:
-            taken, self._brought = self._brought, []
-            self.left -= len(taken)
-            self._begun.clear()
-            self._complete.clear()
+            taken, self._items = self._items, []
+            self.remaining -= len(taken)
+            self._has_items.clear()
+            self._is_complete.clear()
         return taken

@@ -8,93 +8,93 @@ from bot.db.database import Transaction
 from bot.db.follow_ups import FollowUp
 from bot.execution.planner import load_runbook
 from bot.model.run import Run, State
-from bot.policy import NoPolicy
+from bot.policy import NoPolicyError
 from bot.workflow.context import WorkflowContext, get_site
-from bot.workflow.finish import announce_end
+from bot.workflow.finish import announce_run_change
 from connectors.errors import HostError
 from runbooks import Change, Refused, Report
 
 log = logging.getLogger(__name__)
 
 _SECOND = 1_000_000
-_FIRST_LOOK = 20 * _SECOND
-_SELDOM = 600 * _SECOND
+_FIRST_DELAY = 20 * _SECOND
+_MAX_DELAY = 600 * _SECOND
 # Longer than any scrub; whoever wants to know more asks then.
-_LONGEST = 21 * 86400 * _SECOND
+_MAX_FOLLOW_UP_TIME = 21 * 86400 * _SECOND
 
 
-def begin_follow_up(parts: WorkflowContext, tx: Transaction, run: Run) -> None:
+def begin_follow_up(context: WorkflowContext, tx: Transaction, run: Run) -> None:
     """Keep watch over a run that has just succeeded, if its work goes on."""
-    runbook = parts.runbooks.get(run.words)
+    runbook = context.runbooks.get(run.runbook)
     if runbook is None or run.undo_of is not None or not issubclass(runbook, Change):
         return
     if runbook.report_progress is not Change.report_progress:
-        follow_ups.add_follow_up(tx, run.id, next_look=tx.now + _FIRST_LOOK)
+        follow_ups.add_follow_up(tx, run.id, next_look=tx.now + _FIRST_DELAY)
 
 
-def look_at_due(parts: WorkflowContext) -> None:
+def run_due_follow_ups(context: WorkflowContext) -> None:
     """Look at everything that is due."""
-    with parts.database.reading() as tx:
+    with context.database.reading() as tx:
         due = follow_ups.list_due_follow_ups(tx)
     for vigil in due:
-        if not _reaches(parts, vigil):
+        if not _is_at_own_site(context, vigil):
             continue
-        with parts.database.transaction() as tx:
+        with context.database.transaction() as tx:
             # A look that never comes back must not be the last one.
-            wait = min((tx.now - vigil.since) // 4 + _FIRST_LOOK, _SELDOM)
+            wait = min((tx.now - vigil.since) // 4 + _FIRST_DELAY, _MAX_DELAY)
             mine = follow_ups.claim_follow_up(tx, vigil, next_look=tx.now + wait)
             run = runs.get_run(tx, vigil.run)
         if mine:
-            _look(parts, run, vigil)
+            _follow_up_run(context, run, vigil)
 
 
-def _reaches(parts: WorkflowContext, vigil: FollowUp) -> bool:
-    if parts.sites is None:
+def _is_at_own_site(context: WorkflowContext, follow_up: FollowUp) -> bool:
+    if context.sites is None:
         return True
-    with parts.database.reading() as tx:
-        return get_site(parts, runs.get_run(tx, vigil.run).host) in parts.sites
+    with context.database.reading() as tx:
+        return get_site(context, runs.get_run(tx, follow_up.run).host) in context.sites
 
 
-def _look(parts: WorkflowContext, run: Run, vigil: FollowUp) -> None:
+def _follow_up_run(context: WorkflowContext, run: Run, follow_up: FollowUp) -> None:
     try:
-        found = _found(parts, run)
-    except (HostError, NoPolicy) as trouble:
+        found = _read_progress(context, run)
+    except (HostError, NoPolicyError) as trouble:
         log.warning("run %d: how it goes on cannot be read: %s", run.id, trouble)
         found = Report(f"{run.host} cannot be read: {trouble}", healthy=False, running=True)
     except Refused as refused:
         found = Report(str(refused), healthy=False)
-    with parts.database.transaction() as tx:
-        too_long = tx.now - vigil.since > _LONGEST
+    with context.database.transaction() as tx:
+        too_long = tx.now - follow_up.since > _MAX_FOLLOW_UP_TIME
         if found.running and not too_long:
             return
         held = runs.lock_run(tx, run.id)
         if follow_ups.has_follow_up(tx, run.id) and held.state is State.SUCCEEDED:
             follow_ups.end_follow_up(tx, run.id)
-            _tell(tx, held, found)
+            _record_result(tx, held, found)
 
 
-def _found(parts: WorkflowContext, run: Run) -> Report:
-    if run.host not in parts.policies.current().inventory.hosts:
+def _read_progress(context: WorkflowContext, run: Run) -> Report:
+    if run.host not in context.policies.get_policy().inventory.hosts:
         raise Refused(f"{run.host} is no longer in the inventory")
-    runbook = load_runbook(parts, run)
+    runbook = load_runbook(context, run)
     if not isinstance(runbook, Change):
-        raise Refused(f"{run.words} is not a change")
-    found = runbook.report_progress(runbook.read(parts.fleet.run_query))
+        raise Refused(f"{run.runbook} is not a change")
+    found = runbook.report_progress(runbook.read(context.fleet.run_query))
     return found or Report("it is over")
 
 
-def _tell(tx: Transaction, run: Run, found: Report) -> None:
-    said = output.prepare_report(tx, found)
+def _record_result(tx: Transaction, run: Run, report: Report) -> None:
+    said = output.prepare_report(tx, report)
     entry = change_log.append_entry(
         tx,
         "followed up",
         run=run.id,
         host=run.host,
-        summary=tx.redactor.text(found.summary),
-        healthy=found.healthy,
+        summary=tx.redactor.redact_text(report.summary),
+        healthy=report.healthy,
         output_sha256=said.sha256,
     )
     output.store_output(tx, entry, 0, said)
-    if not found.healthy:
-        runs.amend_run(tx, run, unwell=True)
-    announce_end(tx, run)
+    if not report.healthy:
+        runs.amend_run(tx, run, needs_attention=True)
+    announce_run_change(tx, run)

@@ -6,7 +6,7 @@ from bot.audit import change_log, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.db import leases, runs
 from bot.db.database import Transaction
-from bot.execution.lease_keeper import HeldRun
+from bot.execution.lease_keeper import HeldLease
 from bot.model.plan import PlannedStep
 from bot.model.run import Run
 from connectors.step_marker import StepMarker
@@ -14,7 +14,9 @@ from connectors.step_marker import StepMarker
 _SECOND = 1_000_000
 
 
-def name_step_marker(tx: Transaction, run: Run, n: int, *, fence: int = 0) -> StepMarker:
+def build_step_marker(
+    tx: Transaction, run: Run, step_number: int, *, fence: int = 0
+) -> StepMarker:
     """Return the mark of one step: no other step of any Keyturn has it.
 
     fence: of whoever sends it; left out, the newest, as who takes the run over has it.
@@ -26,28 +28,44 @@ def name_step_marker(tx: Transaction, run: Run, n: int, *, fence: int = 0) -> St
     installation = first.hash[:12] if first else "new"
     lease = None if fence else leases.get_lease(tx, run.id)
     fence = fence or (lease.fence if lease else 1)
-    return StepMarker(f"{installation}-{run.id}-{run.asked // _SECOND:x}", n, fence)
+    return StepMarker(
+        f"{installation}-{run.id}-{run.requested_at // _SECOND:x}", step_number, fence
+    )
 
 
 @dataclass(frozen=True)
-class Intent:
+class StepIntent:
     """Step n of a run. point: how far the log is with it. mark: what it is called on its host."""
 
     run: Run
-    n: int
+    step_number: int
     step: PlannedStep
-    point: Checkpoint
-    mark: StepMarker
+    checkpoint: Checkpoint
+    marker: StepMarker
 
 
-def record_step_intent(tx: Transaction, run: Run, hold: HeldRun, n: int) -> Intent:
+def record_step_intent(
+    tx: Transaction, run: Run, held_lease: HeldLease, step_number: int
+) -> StepIntent:
     """Write down what is about to be sent: committed before it is."""
-    if run.proposal is None:
+    if run.plan is None:
         raise ValueError(f"run {run.id} has no plan")
-    step = run.proposal.steps[n - 1]
-    runs.record_intent(tx, run.id, n)
+    step = run.plan.steps[step_number - 1]
+    runs.record_intent(tx, run.id, step_number)
     entry = change_log.append_entry(
-        tx, "sending", run=run.id, host=step.host, n=n, title=step.title, command=str(step.do)
+        tx,
+        "sending",
+        run=run.id,
+        host=step.host,
+        n=step_number,
+        title=step.title,
+        command=str(step.command),
     )
-    point = verification.make_checkpoint_at(tx, entry)
-    return Intent(run, n, step, point, name_step_marker(tx, run, n, fence=hold.fence))
+    point = verification.create_checkpoint_at(tx, entry)
+    return StepIntent(
+        run,
+        step_number,
+        step,
+        point,
+        build_step_marker(tx, run, step_number, fence=held_lease.fence),
+    )

@@ -20,27 +20,27 @@ from connectors.errors import HostError
 log = logging.getLogger(__name__)
 
 # Whoever is not heard of for so long may be taken from; told so often before that.
-_SECONDS = 15.0
-_PULSE_SECONDS = 4.0
-_AGAIN_SECONDS = 0.5
+_LEASE_SECONDS = 15.0
+_HEARTBEAT_SECONDS = 4.0
+_RETRY_SECONDS = 0.5
 # So much earlier ends the time to send: clocks do not run alike, and a packet takes its way.
-_MARGIN = 2.0
+_MARGIN_SECONDS = 2.0
 
 
-class TooLateToSend(HostError):
+class LeaseExpiredError(HostError):
     """This worker was away for so long that others may have the run by now: nothing was sent."""
 
 
 @dataclass
-class HeldRun:
+class HeldLease:
     """A run in our hands. ends: by our own clock, when we may no longer send."""
 
-    run: int
+    run_id: int
     fence: int
-    ends: float
+    ends_at: float
 
 
-def _name() -> str:
+def _create_worker_name() -> str:
     return f"{socket.gethostname()[:60]} {os.getpid()} {secrets.token_hex(4)}"
 
 
@@ -48,76 +48,77 @@ def _name() -> str:
 class LeaseKeeper:
     """name: nobody else has it, not even this process after a restart."""
 
-    name: str = field(default_factory=_name)
-    seconds: float = _SECONDS
+    name: str = field(default_factory=_create_worker_name)
+    seconds: float = _LEASE_SECONDS
 
     def __post_init__(self) -> None:
-        self._held: dict[int, HeldRun] = {}
+        self._leases: dict[int, HeldLease] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._pulse: threading.Thread | None = None
+        self._heartbeat_thread: threading.Thread | None = None
 
-    def take(self, tx: Transaction, run: Run) -> HeldRun:
+    def take_lease(self, tx: Transaction, run: Run) -> HeldLease:
         """Take a run in hand that the transaction holds; it counts once that is committed."""
         taken = leases.take_lease(tx, run.id, self.name, seconds=self.seconds)
-        hold = HeldRun(run.id, taken.fence, self._end(tx.began))
-        tx.after_commit(lambda: self._keep(hold))
+        hold = HeldLease(run.id, taken.fence, self._compute_end(tx.began))
+        tx.after_commit(lambda: self._add_lease(hold))
         return hold
 
-    def has(self, tx: Transaction, hold: HeldRun) -> bool:
+    def has_lease(self, tx: Transaction, lease: HeldLease) -> bool:
         """Say whether the run is still ours, and in time. The transaction holds the run."""
-        now = leases.get_lease(tx, hold.run)
-        return self._is_ours(now, hold) and now is not None and tx.now < now.until
+        now = leases.get_lease(tx, lease.run_id)
+        return self._is_ours(now, lease) and now is not None and tx.now < now.until
 
-    def regains(self, tx: Transaction, hold: HeldRun) -> bool:
+    def regain_lease(self, tx: Transaction, lease: HeldLease) -> bool:
         """Take up again what nobody has taken meanwhile, however late; False if somebody has."""
-        if not leases.renew_lease(tx, self.name, hold.run, hold.fence, seconds=self.seconds):
+        if not leases.renew_lease(tx, self.name, lease.run_id, lease.fence, seconds=self.seconds):
             return False
-        tx.after_commit(lambda: self._prolonged(hold, tx.began))
+        tx.after_commit(lambda: self._prolong_lease(lease, tx.began))
         return True
 
-    def sees_another(self, tx: Transaction, run: int) -> bool:
+    def is_leased_by_another(self, tx: Transaction, run_id: int) -> bool:
         """Say whether another worker has the run in hand. The transaction holds the run."""
-        now = leases.get_lease(tx, run)
+        now = leases.get_lease(tx, run_id)
         return now is not None and now.worker not in {"", self.name} and tx.now < now.until
 
-    def check(self, hold: HeldRun) -> None:
+    def check_lease(self, lease: HeldLease) -> None:
         """Raise TooLateToSend if we have not been heard of in time. Asked before each packet."""
-        late = boot_time() - hold.ends
+        late = boot_time() - lease.ends_at
         if late > 0:
-            raise TooLateToSend(
-                f"this worker was not heard of for {late + self.seconds - _MARGIN:.0f} s, so that "
+            raise LeaseExpiredError(
+                f"this worker was not heard of for {late + self.seconds - _MARGIN_SECONDS:.0f} "
+                "s, so that "
                 "others may have taken the run over. Nothing was sent"
             )
 
-    def _keep(self, hold: HeldRun) -> None:
+    def _add_lease(self, lease: HeldLease) -> None:
         with self._lock:
-            self._held[hold.run] = hold
+            self._leases[lease.run_id] = lease
 
-    def drop(self, hold: HeldRun) -> None:
+    def drop_lease(self, lease: HeldLease) -> None:
         """Care for the run no more."""
         with self._lock:
-            if self._held.get(hold.run) is hold:
-                del self._held[hold.run]
+            if self._leases.get(lease.run_id) is lease:
+                del self._leases[lease.run_id]
 
     @property
-    def holding(self) -> frozenset[int]:
+    def leased_runs(self) -> frozenset[int]:
         with self._lock:
-            return frozenset(self._held)
+            return frozenset(self._leases)
 
-    def start(self, database: Database) -> None:
+    def start_heartbeat(self, database: Database) -> None:
         """Say from now on, every few seconds, that we are there."""
-        self._pulse = threading.Thread(
-            target=self._beat, args=(database,), name="pulse", daemon=True
+        self._heartbeat_thread = threading.Thread(
+            target=self._run_heartbeat, args=(database,), name="pulse", daemon=True
         )
-        self._pulse.start()
+        self._heartbeat_thread.start()
 
-    def stop(self, database: Database) -> None:
+    def end_leases(self, database: Database) -> None:
         """Give up what we have, so that others may take it at once."""
         self._closed.set()
-        if self._pulse is not None:
-            self._pulse.join(_PULSE_SECONDS)
-        mine = {(hold.run, hold.fence) for hold in self._holds()}
+        if self._heartbeat_thread is not None:
+            self._heartbeat_thread.join(_HEARTBEAT_SECONDS)
+        mine = {(hold.run_id, hold.fence) for hold in self._list_leases()}
         if not mine:
             return
         try:
@@ -126,44 +127,44 @@ class LeaseKeeper:
         except StoreUnavailable as trouble:
             log.warning("what this worker had is found in %.0f s: %s", self.seconds, trouble)
 
-    def pulse(self, database: Database) -> None:
+    def renew_leases(self, database: Database) -> None:
         """Say once that we are there. Raises StoreUnavailable."""
-        held = self._holds()
+        held = self._list_leases()
         if not held:
             return
         with database.transaction() as tx:
-            mine = {(hold.run, hold.fence) for hold in held}
+            mine = {(hold.run_id, hold.fence) for hold in held}
             still = leases.renew_leases(tx, self.name, mine, seconds=self.seconds)
         for hold in held:
-            if (hold.run, hold.fence) in still:
-                self._prolonged(hold, tx.began)
+            if (hold.run_id, hold.fence) in still:
+                self._prolong_lease(hold, tx.began)
             else:
-                log.warning("run %d was taken over: it was too long without news", hold.run)
-                self.drop(hold)
+                log.warning("run %d was taken over: it was too long without news", hold.run_id)
+                self.drop_lease(hold)
 
-    def _beat(self, database: Database) -> None:
-        wait = _PULSE_SECONDS
+    def _run_heartbeat(self, database: Database) -> None:
+        wait = _HEARTBEAT_SECONDS
         while not self._closed.wait(wait):
-            wait = _PULSE_SECONDS
+            wait = _HEARTBEAT_SECONDS
             try:
-                self.pulse(database)
+                self.renew_leases(database)
             except StoreUnavailable as trouble:
                 log.critical("nobody hears that this worker is there: %s", trouble)
-                wait = _AGAIN_SECONDS
+                wait = _RETRY_SECONDS
             except Exception:
                 # Without a pulse nothing could be sent any more, and nobody would say why.
                 log.exception("nobody hears that this worker is there")
-                wait = _AGAIN_SECONDS
+                wait = _RETRY_SECONDS
 
-    def _holds(self) -> list[HeldRun]:
+    def _list_leases(self) -> list[HeldLease]:
         with self._lock:
-            return list(self._held.values())
+            return list(self._leases.values())
 
-    def _prolonged(self, hold: HeldRun, began: float) -> None:
-        hold.ends = max(hold.ends, self._end(began))
+    def _prolong_lease(self, lease: HeldLease, renewed_at: float) -> None:
+        lease.ends_at = max(lease.ends_at, self._compute_end(renewed_at))
 
-    def _end(self, began: float) -> float:
-        return began + self.seconds - _MARGIN
+    def _compute_end(self, renewed_at: float) -> float:
+        return renewed_at + self.seconds - _MARGIN_SECONDS
 
-    def _is_ours(self, now: leases.Lease | None, hold: HeldRun) -> bool:
-        return now is not None and (now.worker, now.fence) == (self.name, hold.fence)
+    def _is_ours(self, stored: leases.Lease | None, lease: HeldLease) -> bool:
+        return stored is not None and (stored.worker, stored.fence) == (self.name, lease.fence)

@@ -25,26 +25,26 @@ class OutputTail:
     """The newest lines that were heard of one step, and how many there were in all."""
 
     def __init__(self) -> None:
-        self.total = 0
-        self.newest: deque[str] = deque(maxlen=2 * live_output.MOST_LINES)
+        self.total_lines = 0
+        self.newest_lines: deque[str] = deque(maxlen=2 * live_output.MOST_LINES)
         self._characters = 0
 
-    def add(self, lines: Sequence[str]) -> None:
-        self.total += len(lines)
+    def add_lines(self, lines: Sequence[str]) -> None:
+        self.total_lines += len(lines)
         for line in lines[-2 * live_output.MOST_LINES :]:
-            if len(self.newest) == self.newest.maxlen:
-                self._characters -= len(self.newest.popleft())
-            self.newest.append(line)
+            if len(self.newest_lines) == self.newest_lines.maxlen:
+                self._characters -= len(self.newest_lines.popleft())
+            self.newest_lines.append(line)
             self._characters += len(line)
-        while self._characters > 2 * live_output.MOST_CHARACTERS and len(self.newest) > 1:
-            self._characters -= len(self.newest.popleft())
+        while self._characters > 2 * live_output.MOST_CHARACTERS and len(self.newest_lines) > 1:
+            self._characters -= len(self.newest_lines.popleft())
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """What was heard, in the place of an answer that never came to its end."""
-        left_out = self.total - len(self.newest)
+        left_out = self.total_lines - len(self.newest_lines)
         gap = [f"[… {left_out} lines are left out here …]"] if left_out else []
-        return "\n".join([*gap, *self.newest])
+        return "\n".join([*gap, *self.newest_lines])
 
 
 class LiveOutputWriter:
@@ -54,12 +54,14 @@ class LiveOutputWriter:
         self._database = database
         self._lock = threading.Lock()
         self._writing = threading.Lock()
-        self._news: dict[tuple[int, int], OutputTail] = {}
+        self._unwritten: dict[tuple[int, int], OutputTail] = {}
         self._timer: threading.Timer | None = None
         self._pause = _PAUSE
 
     @contextmanager
-    def to(self, run: int, n: int) -> Generator[tuple[OutputTail, OutputListener]]:
+    def capture_step(
+        self, run_id: int, step_number: int
+    ) -> Generator[tuple[OutputTail, OutputListener]]:
         """Yield the tail of a step's output, and the listener that fills it.
 
         After the block nothing is written of the step any more.
@@ -68,30 +70,33 @@ class LiveOutputWriter:
 
         def hear(lines: Sequence[str]) -> None:
             with self._lock:
-                tail.add(lines)
-                self._news[run, n] = tail
-                self._soon()
+                tail.add_lines(lines)
+                self._unwritten[run_id, step_number] = tail
+                self._schedule_write()
 
         try:
             yield tail, hear
         finally:
             with self._lock:
-                self._news.pop((run, n), None)
+                self._unwritten.pop((run_id, step_number), None)
             with self._writing:  # what is being written just now is there to be forgotten
                 pass
 
-    def _soon(self) -> None:
+    def _schedule_write(self) -> None:
         if self._timer is None:
-            self._timer = threading.Timer(self._pause, self._write)
+            self._timer = threading.Timer(self._pause, self._write_unwritten)
             self._timer.daemon = True
             self._timer.start()
 
-    def _write(self) -> None:
+    def _write_unwritten(self) -> None:
         with self._writing:
             with self._lock:
                 self._timer = None
-                said = [(*key, tail.total, [*tail.newest]) for key, tail in self._news.items()]
-                self._news.clear()
+                said = [
+                    (*key, tail.total_lines, [*tail.newest_lines])
+                    for key, tail in self._unwritten.items()
+                ]
+                self._unwritten.clear()
             begun, redactor = time.monotonic(), self._database.redactor
             # Secrets are taken out before, since nobody else can write meanwhile.
             kept = [

@@ -18,52 +18,52 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, int, int]] = []
-        self._waiting: set[int] = set()
-        self._places: dict[int, dict[str, int]] = {}
-        self._now: dict[int, int] = {}
+        self._queued: set[int] = set()
+        self._last_places: dict[int, dict[str, int]] = {}
+        self._current_place: dict[int, int] = {}
         self._count = itertools.count()
         self._lock = threading.Lock()
 
-    def join(self, run: int, turn: Turn) -> bool:
+    def add_run(self, run_id: int, turn: Turn) -> bool:
         """Put a run into the line; False if it is there: who waits will see all that happens."""
         with self._lock:
-            if run in self._waiting:
+            if run_id in self._queued:
                 return False
-            self._waiting.add(run)
-            last = self._places.setdefault(turn.line, {})
-            place = priority.fair_place(last, self._now.get(turn.line, 0), turn)
+            self._queued.add(run_id)
+            last = self._last_places.setdefault(turn.line, {})
+            place = priority.fair_place(last, self._current_place.get(turn.line, 0), turn)
             last[turn.who] = place
-            heapq.heappush(self._heap, (-turn.line, place, turn.step, next(self._count), run))
+            heapq.heappush(self._heap, (-turn.line, place, turn.step, next(self._count), run_id))
             return True
 
-    def take(self) -> int | None:
+    def take_next_run(self) -> int | None:
         """Return whose turn it is, and take it out; None if nobody waits."""
         with self._lock:
             if not self._heap:
                 return None
             behind, place, _, _, run = heapq.heappop(self._heap)
-            self._now[-behind] = place
-            self._waiting.remove(run)
+            self._current_place[-behind] = place
+            self._queued.remove(run)
             if not self._heap:
                 # Who comes now has nobody to take turns with.
-                self._places.clear()
+                self._last_places.clear()
             return run
 
     @property
-    def waiting(self) -> Collection[int]:
+    def queued_runs(self) -> Collection[int]:
         with self._lock:
-            return frozenset(self._waiting)
+            return frozenset(self._queued)
 
 
 log = logging.getLogger(__name__)
 
 
-class _Lane:
+class _ThreadLane:
     """Threads, and the line before them."""
 
     def __init__(self, threads: int, name: str) -> None:
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self.line = FairQueue()
+        self.queue = FairQueue()
 
 
 class LocalDispatcher:
@@ -74,66 +74,71 @@ class LocalDispatcher:
     urgent: besides them, for broken glass alone: it waits for no other run's thread.
     """
 
-    def __init__(self, threads: int = 16, *, looks: int = 6, urgent: int = 2) -> None:
-        self._runs, self._looks = _Lane(threads, "run"), _Lane(looks, "look")
-        self._urgent = _Lane(urgent, "urgent")
-        self._under_way: set[Future[None]] = set()
-        self._advance: Callable[[int], None] | None = None
+    def __init__(
+        self, threads: int = 16, *, check_threads: int = 6, urgent_threads: int = 2
+    ) -> None:
+        self._change_lane, self._check_lane = (
+            _ThreadLane(threads, "run"),
+            _ThreadLane(check_threads, "look"),
+        )
+        self._urgent_lane = _ThreadLane(urgent_threads, "urgent")
+        self._running: set[Future[None]] = set()
+        self._advance_run: Callable[[int], None] | None = None
         self._closed = threading.Event()
         self._lock = threading.Lock()
 
     @property
-    def _lanes(self) -> tuple[_Lane, ...]:
-        return self._runs, self._looks, self._urgent
+    def _all_lanes(self) -> tuple[_ThreadLane, ...]:
+        return self._change_lane, self._check_lane, self._urgent_lane
 
-    def start(self, advance: Callable[[int], None]) -> None:
+    def start(self, advance_run: Callable[[int], None]) -> None:
         """Begin to work: *advance* brings one run as far as it can go."""
-        self._advance = advance
+        self._advance_run = advance_run
 
-    def enqueue(self, tx: Transaction, run: int, site: str) -> None:  # noqa: ARG002 - one process serves every site
-        turn = priority.get_turn(tx, run)
-        lane = self._urgent if turn.rank == priority.URGENT else self._runs
-        tx.after_commit(lambda: self._submit(lane, run, turn))
+    def enqueue_run(self, tx: Transaction, run_id: int, site: str) -> None:  # noqa: ARG002 - one process serves every site
+        turn = priority.get_turn(tx, run_id)
+        lane = self._urgent_lane if turn.rank == priority.URGENT else self._change_lane
+        tx.after_commit(lambda: self._submit(lane, run_id, turn))
 
-    def look(self, tx: Transaction, run: int, site: str) -> None:  # noqa: ARG002 - one process serves every site
-        turn = priority.get_turn(tx, run)
-        tx.after_commit(lambda: self._submit(self._looks, run, turn))
+    def enqueue_check(self, tx: Transaction, run_id: int, site: str) -> None:  # noqa: ARG002 - one process serves every site
+        turn = priority.get_turn(tx, run_id)
+        tx.after_commit(lambda: self._submit(self._check_lane, run_id, turn))
 
-    def busy(self, tx: Transaction) -> Collection[int]:  # noqa: ARG002 - it is all in this process
-        return frozenset[int]().union(*(lane.line.waiting for lane in self._lanes))
+    def list_dispatched_runs(self, tx: Transaction) -> Collection[int]:  # noqa: ARG002 - it is all in this process
+        return frozenset[int]().union(*(lane.queue.queued_runs for lane in self._all_lanes))
 
-    def stop(self, patience: float | None = None) -> bool:
+    def stop(self, timeout: float | None = None) -> bool:
         """Take nothing new and let what is under way come to its end; False if it did not.
 
         patience: seconds to wait for that; None for as long as it takes.
         """
         with self._lock:
             self._closed.set()
-        for lane in self._lanes:
+        for lane in self._all_lanes:
             lane.pool.shutdown(wait=False, cancel_futures=True)
-        return not wait(self._under_way, timeout=patience).not_done
+        return not wait(self._running, timeout=timeout).not_done
 
-    def _submit(self, lane: _Lane, run: int, turn: Turn) -> None:
+    def _submit(self, lane: _ThreadLane, run_id: int, turn: Turn) -> None:
         # What is not taken now is found again at the next start: the state is in the database.
         with self._lock:
-            if self._closed.is_set() or not lane.line.join(run, turn):
+            if self._closed.is_set() or not lane.queue.add_run(run_id, turn):
                 return
             # Whichever thread is free next takes whose turn it is by then.
-            work = self._hurry if lane is self._urgent else self._work
-            future = lane.pool.submit(work, lane.line)
-            self._under_way.add(future)
-        future.add_done_callback(self._under_way.discard)
+            work = self._work_urgently if lane is self._urgent_lane else self._advance_next_run
+            future = lane.pool.submit(work, lane.queue)
+            self._running.add(future)
+        future.add_done_callback(self._running.discard)
 
-    def _hurry(self, line: FairQueue) -> None:
+    def _work_urgently(self, queue: FairQueue) -> None:
         with urgent_write():
-            self._work(line)
+            self._advance_next_run(queue)
 
-    def _work(self, line: FairQueue) -> None:
-        run = line.take()
-        if self._advance is None or run is None:
+    def _advance_next_run(self, queue: FairQueue) -> None:
+        run = queue.take_next_run()
+        if self._advance_run is None or run is None:
             raise RuntimeError("started work before start(), or with nobody in the line")
         try:
-            self._advance(run)
+            self._advance_run(run)
         except Exception:
             log.exception("run %d could not be advanced", run)
             raise

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 # The library is loaded by the processes that use it: the embedded server starts without it.
 
 
-def change_queue(site: str) -> str:
+def get_change_queue(site: str) -> str:
     """Return the name of the queue of a site's changes."""
     return f"site-{site}"
 
 
-def check_queue(site: str) -> str:
+def get_check_queue(site: str) -> str:
     """Return that of what only reads there: it has workers of its own, so no change waits."""
     return f"look-{site}"
 
 
-def urgent_queue(site: str) -> str:
+def get_urgent_queue(site: str) -> str:
     """Return that of broken glass there, which waits for no other run's thread."""
     return f"fast-{site}"
 
@@ -32,15 +32,15 @@ def urgent_queue(site: str) -> str:
 class ProcrastinateDispatcher:
     """Has the workers of a run's site advance it. For PostgreSQL only."""
 
-    def enqueue(self, tx: Transaction, run: int, site: str) -> None:
-        turn = priority.get_turn(tx, run)
-        queue = urgent_queue(site) if turn.rank == priority.URGENT else change_queue(site)
-        self._hint(tx, run, queue, turn)
+    def enqueue_run(self, tx: Transaction, run_id: int, site: str) -> None:
+        turn = priority.get_turn(tx, run_id)
+        queue = get_urgent_queue(site) if turn.rank == priority.URGENT else get_change_queue(site)
+        self._defer_job(tx, run_id, queue, turn)
 
-    def look(self, tx: Transaction, run: int, site: str) -> None:
-        self._hint(tx, run, check_queue(site), priority.get_turn(tx, run))
+    def enqueue_check(self, tx: Transaction, run_id: int, site: str) -> None:
+        self._defer_job(tx, run_id, get_check_queue(site), priority.get_turn(tx, run_id))
 
-    def busy(self, tx: Transaction) -> Collection[int]:
+    def list_dispatched_runs(self, tx: Transaction) -> Collection[int]:
         # A hint that a dead worker took is one no more.
         procrastinate_queue.delete_dead_hints(tx)
         return procrastinate_queue.list_busy_runs(tx)
@@ -52,10 +52,10 @@ class ProcrastinateDispatcher:
         # Never opened: every job goes through the connection of the caller's transaction.
         return App(connector=SyncPsycopgConnector(conninfo="unused"))
 
-    def _hint(self, tx: Transaction, run: int, queue: str, turn: Turn) -> None:
+    def _defer_job(self, tx: Transaction, run_id: int, queue: str, turn: Turn) -> None:
         from procrastinate.exceptions import ConnectorException
 
-        if procrastinate_queue.is_hint_waiting(tx, run, queue):
+        if procrastinate_queue.is_hint_waiting(tx, run_id, queue):
             return
         job = self._app.configure_task(
             procrastinate_queue.TASK,
@@ -64,6 +64,6 @@ class ProcrastinateDispatcher:
             connection=tx.sql.connection.driver_connection,
         )
         try:
-            job.defer(run=run, who=turn.who)
+            job.defer(run=run_id, who=turn.who)
         except ConnectorException as trouble:
             raise StoreUnavailable(f"the database says: {trouble.__cause__}") from trouble

@@ -10,7 +10,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bot.db import procrastinate_queue
-from bot.execution.procrastinate_dispatch import change_queue, check_queue, urgent_queue
+from bot.execution.procrastinate_dispatch import (
+    get_change_queue,
+    get_check_queue,
+    get_urgent_queue,
+)
 
 if TYPE_CHECKING:
     from procrastinate import App, JobContext
@@ -22,10 +26,12 @@ log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
 # An outage of the database that is shorter leaves the worker alive and its jobs acknowledged.
 _OUTAGE_SECONDS = 600.0
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 # What was followed is away by then, unless the engine failed to say so.
-_FOLLOWED_SECONDS = 5.0
-_FORGET = "DELETE FROM procrastinate_jobs WHERE id = ANY(%(ids)s) AND status = 'doing'"
+_CLEANUP_SECONDS = 5.0
+_DELETE_FINISHED_JOBS = (
+    "DELETE FROM procrastinate_jobs WHERE id = ANY(%(ids)s) AND status = 'doing'"
+)
 # The engine's own work needs threads besides those of the jobs.
 _SPARE_THREADS = 4
 
@@ -43,30 +49,30 @@ class ProcrastinateWorker:
         *,
         sites: Sequence[str],
         threads: int = 8,
-        look_threads: int = 6,
+        check_threads: int = 6,
         urgent_threads: int = 2,
     ) -> None:
         self._conninfo = url.replace("postgresql+psycopg://", "postgresql://", 1)
         self._lanes = (
-            ([change_queue(site) for site in sites], threads),
-            ([check_queue(site) for site in sites], look_threads),
-            ([urgent_queue(site) for site in sites], urgent_threads),
+            ([get_change_queue(site) for site in sites], threads),
+            ([get_check_queue(site) for site in sites], check_threads),
+            ([get_urgent_queue(site) for site in sites], urgent_threads),
         )
         self._pool = ThreadPoolExecutor(
-            threads + look_threads + urgent_threads + _SPARE_THREADS, thread_name_prefix="crew"
+            threads + check_threads + urgent_threads + _SPARE_THREADS, thread_name_prefix="crew"
         )
-        self._advance: Callable[[int], None] | None = None
-        self._followed: deque[int] = deque()
+        self._advance_run: Callable[[int], None] | None = None
+        self._finished_jobs: deque[int] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = asyncio.Event()
-        self._begun = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="crew", daemon=True)
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run_loop, name="crew", daemon=True)
 
-    def start(self, advance: Callable[[int], None]) -> None:
+    def start(self, advance_run: Callable[[int], None]) -> None:
         """Begin to take hints: *advance* brings one run as far as it can go."""
-        self._advance = advance
+        self._advance_run = advance_run
         self._thread.start()
-        self._begun.wait()
+        self._started.wait()
 
     def close(self) -> None:
         """Take nothing more, from this moment on; what is under way goes on."""
@@ -75,42 +81,42 @@ class ProcrastinateWorker:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._closing.set)
 
-    def stop(self, patience: float | None = None) -> bool:
+    def stop(self, timeout: float | None = None) -> bool:
         """Take nothing new and let what is under way come to its end; False if it did not.
 
         patience: seconds to wait for that; None for as long as it takes.
         """
         self.close()
-        self._thread.join(patience)
+        self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         loop = asyncio.new_event_loop()
         # Jobs that are not coroutines run in the default executor, of few threads by itself.
         loop.set_default_executor(self._pool)
         self._loop = loop
-        self._begun.set()
+        self._started.set()
         try:
-            loop.run_until_complete(self._last())
+            loop.run_until_complete(self._work_until_closed())
         finally:
             self._pool.shutdown(wait=False, cancel_futures=True)
             loop.close()
 
-    async def _last(self) -> None:
+    async def _work_until_closed(self) -> None:
         """Work until closed, whatever befalls the connections: who is gone takes nothing."""
         while not self._closing.is_set():
             try:
-                await self._work()
+                await self._run_workers()
             except Exception:
                 log.exception("the worker begins anew")
-                await self._rest()
+                await self._wait_before_retry()
 
-    async def _rest(self) -> None:
+    async def _wait_before_retry(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(_AGAIN_SECONDS):
+            async with asyncio.timeout(_RETRY_SECONDS):
                 await self._closing.wait()
 
-    async def _work(self) -> None:
+    async def _run_workers(self) -> None:
         from procrastinate import App, PsycopgConnector
 
         app = App(
@@ -119,29 +125,29 @@ class ProcrastinateWorker:
                 timeout=_OUTAGE_SECONDS,
                 reconnect_timeout=_OUTAGE_SECONDS,
                 max_size=2 * len(self._lanes) + 2,
-                configure=_hasten,
+                configure=_configure_connection,
             )
         )
-        app.task(name=procrastinate_queue.TASK, pass_context=True)(self._take)
+        app.task(name=procrastinate_queue.TASK, pass_context=True)(self._run_job)
         async with app.open_async():
             lanes = [
-                asyncio.create_task(self._keep(app, queues, at_once))
+                asyncio.create_task(self._run_lane(app, queues, at_once))
                 for queues, at_once in self._lanes
             ]
-            lanes.append(asyncio.create_task(self._forget(app)))
+            lanes.append(asyncio.create_task(self._delete_finished_jobs(app)))
             await self._closing.wait()
             # A worker that is cancelled fetches nothing more and waits for its jobs.
             for lane in lanes:
                 lane.cancel()
             await asyncio.gather(*lanes, return_exceptions=True)
 
-    async def _keep(self, app: "App", queues: Sequence[str], at_once: int) -> None:
+    async def _run_lane(self, app: "App", queues: Sequence[str], concurrency: int) -> None:
         """Work until cancelled; what ends a worker besides that is told, and it begins anew."""
         while not self._closing.is_set():
             try:
                 await app.run_worker_async(
                     queues=queues,
-                    concurrency=at_once,
+                    concurrency=concurrency,
                     fetch_job_polling_interval=_POLL_SECONDS,
                     # What is done needs no row: the runs are in our own tables.
                     delete_jobs="always",
@@ -149,9 +155,9 @@ class ProcrastinateWorker:
                 )
             except Exception:
                 log.exception("the worker of %s begins anew", ", ".join(queues))
-            await self._rest()
+            await self._wait_before_retry()
 
-    async def _forget(self, app: "App") -> None:
+    async def _delete_finished_jobs(self, app: "App") -> None:
         """Take away, until cancelled, hints that were followed and are still there.
 
         The engine could not say that it was done, since the database was away at that moment. As
@@ -161,30 +167,30 @@ class ProcrastinateWorker:
 
         due: list[int] = []
         while True:
-            await asyncio.sleep(_FOLLOWED_SECONDS)
+            await asyncio.sleep(_CLEANUP_SECONDS)
             try:
                 if due:
-                    await app.connector.execute_query_async(_FORGET, ids=due)
+                    await app.connector.execute_query_async(_DELETE_FINISHED_JOBS, ids=due)
             except ConnectorException:
                 log.warning("%d hints that were followed are taken away later", len(due))
                 continue
-            due = [self._followed.popleft() for _ in range(len(self._followed))]
+            due = [self._finished_jobs.popleft() for _ in range(len(self._finished_jobs))]
 
-    def _take(self, context: "JobContext", run: int, **_: str) -> None:
-        if self._advance is None:
+    def _run_job(self, context: "JobContext", run: int, **_: str) -> None:
+        if self._advance_run is None:
             raise RuntimeError("started work before start()")
         # What has come here while we close is found again: its run is in the database.
         if self._closing.is_set():
             return
         try:
-            self._advance(run)
+            self._advance_run(run)
         except Exception:
             log.exception("run %d could not be advanced", run)
         if context.job.id is not None:
-            self._followed.append(context.job.id)
+            self._finished_jobs.append(context.job.id)
 
 
-async def _hasten(connection: "AsyncConnection") -> None:
+async def _configure_connection(connection: "AsyncConnection") -> None:
     """Let taking a hint and giving it back wait for no disk: one that comes back does nothing."""
     await connection.set_autocommit(True)
     await connection.execute("SET synchronous_commit = off")

@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 from bot.db import runs, search
 from bot.db.search import RunFilter
 from bot.model.run import Run, State
-from bot.model.view_rights import Sight
+from bot.model.view_rights import ViewRights
 from bot.workflow.context import WorkflowContext
 from connectors.command import Query, QueryRunner
 from connectors.history import HostEvent, KeyturnHistory, KeyturnHistoryQuery, RunSpan
@@ -16,20 +16,20 @@ from runbooks._earlier_report import EarlierReportQuery
 
 T = TypeVar("T")
 
-_DID_SOMETHING = frozenset(
+_STATES_WITH_EFFECT = frozenset(
     {State.RUNNING, State.SUCCEEDED, State.FAILED, State.UNKNOWN, State.STOPPED}
 )
-_MOST = 500
+_MAX_RUNS = 500
 # A check that was asked so often since with other values was not asked lately with these.
-_LATELY = 50
+_MAX_EARLIER_RUNS = 50
 _SECOND = 1_000_000
 # Runs that began so long before the window may reach into it.
-_BEFORE = 24 * 60 * 60 * _SECOND
+_MAX_RUN_TIME = 24 * 60 * 60 * _SECOND
 # How far a host's log and the database may be apart about one moment.
-_SLACK = 5 * _SECOND
+_CLOCK_TOLERANCE = 5 * _SECOND
 
 
-def asking(parts: WorkflowContext, *, person: str = "") -> QueryRunner:
+def create_query_function(context: WorkflowContext, *, person: str = "") -> QueryRunner:
     """Return what puts a check's questions to whoever knows the answer.
 
     person: who requested the check, and is answered from runs that they may view; "" for the
@@ -38,81 +38,91 @@ def asking(parts: WorkflowContext, *, person: str = "") -> QueryRunner:
 
     def ask(host: str, query: Query[T], /) -> T:
         if isinstance(query, KeyturnHistoryQuery):
-            return cast("T", _ours(parts, host, query, person))
+            return cast("T", _query_own_runs(context, host, query, person))
         if isinstance(query, EarlierReportQuery):
-            return cast("T", _last_time(parts, host, query, person))
-        return parts.fleet.run_query(host, query)
+            return cast("T", _query_earlier_check(context, host, query, person))
+        return context.fleet.run_query(host, query)
 
     return ask
 
 
-def _sight(parts: WorkflowContext, person: str) -> Sight | None:
-    return parts.policies.current().sight(person) if person else None
+def _get_view_rights(context: WorkflowContext, person: str) -> ViewRights | None:
+    return context.policies.get_policy().get_view_rights(person) if person else None
 
 
-def _ours(
-    parts: WorkflowContext, host: str, query: KeyturnHistoryQuery, person: str
+def _query_own_runs(
+    context: WorkflowContext, host: str, own_runs_query: KeyturnHistoryQuery, person: str
 ) -> KeyturnHistory:
     """Return what Keyturn did on a host, and when its runs may have used sudo there."""
-    since = round(query.since.timestamp()) * _SECOND
-    known = parts.policies.current().inventory.hosts.get(host)
+    since = round(own_runs_query.since.timestamp()) * _SECOND
+    known = context.policies.get_policy().inventory.hosts.get(host)
     logins = {login.user for login in (known, known.reader if known else None) if login}
-    with parts.database.reading(_sight(parts, person)) as tx:
+    with context.database.reading(_get_view_rights(context, person)) as tx:
         found = search.find_newest_runs(
-            tx, RunFilter(host=host, since=since - _BEFORE), most=_MOST
+            tx, RunFilter(host=host, since=since - _MAX_RUN_TIME), most=_MAX_RUNS
         )
         # Of a schedule nothing is sent, and of a request for several hosts its parts are.
         alone = [run for run in found if not run.hosts and run.timing is None]
         events = [
-            _event(run, runs.list_votes(tx, run.parent or run.id))
+            _build_event(run, runs.list_votes(tx, run.parent or run.id))
             for run in alone
-            if _sent(run) and (run.started or 0) >= since
+            if _has_sent_commands(run) and (run.started_at or 0) >= since
         ]
-        spans = [span for run in alone for span in _spans(run, tx.now)]
-        now = _moment(tx.now)
+        spans = [span for run in alone for span in _iterate_run_spans(run, tx.now)]
+        now = _to_datetime(tx.now)
     # What root does with sudo is done by people.
     return KeyturnHistory(tuple(events), frozenset(logins - {"root"}), tuple(spans), now)
 
 
-def _spans(run: Run, now: int) -> Iterator[RunSpan]:
+def _iterate_run_spans(run: Run, now: int) -> Iterator[RunSpan]:
     """Yield when a run was planned, and when it was carried out."""
-    ended = run.ended if run.ended is not None else now
+    ended = run.ended_at if run.ended_at is not None else now
     if run.kind == "change":
-        yield _span(run, run.asked, run.shown or run.started or ended)
-    if run.kind != "change" or run.started is not None:
-        yield _span(run, run.started or run.asked, ended)
+        yield _build_span(run, run.requested_at, run.pending_since or run.started_at or ended)
+    if run.kind != "change" or run.started_at is not None:
+        yield _build_span(run, run.started_at or run.requested_at, ended)
 
 
-def _span(run: Run, begins: int, ends: int) -> RunSpan:
+def _build_span(run: Run, begins_at: int, ends_at: int) -> RunSpan:
     what = f"run {run.id}, {run.state}: {run.title}"
-    return RunSpan(_moment(begins - _SLACK), _moment(ends + _SLACK), run.id, run.asked_by, what)
-
-
-def _last_time(
-    parts: WorkflowContext, host: str, query: EarlierReportQuery, person: str
-) -> EarlierReport | None:
-    wanted = RunFilter(host=host, words=query.words, states=frozenset({State.SUCCEEDED}))
-    with parts.database.reading(_sight(parts, person)) as tx:
-        for run in search.find_newest_runs(tx, wanted, most=_LATELY):
-            same = all(run.fields.get(name) == value for name, value in query.fields.items())
-            report = runs.get_run(tx, run.id).report if same else None
-            if report is not None and run.ended is not None:
-                return EarlierReport(datetime.fromtimestamp(run.ended / _SECOND, UTC), report)
-    return None
-
-
-def _sent(run: Run) -> bool:
-    return run.kind == "change" and run.started is not None and run.state in _DID_SOMETHING
-
-
-def _event(run: Run, votes: list[runs.Vote]) -> HostEvent:
-    at = _moment(run.started or run.asked)
-    keys = ", ".join(vote.person for vote in votes if vote.yes)
-    approved = f", approved by {keys}" if keys else ""
-    return HostEvent(
-        at, "keyturn", run.asked_by, f"run {run.id}, {run.state}: {run.title}{approved}", run.id
+    return RunSpan(
+        _to_datetime(begins_at - _CLOCK_TOLERANCE),
+        _to_datetime(ends_at + _CLOCK_TOLERANCE),
+        run.id,
+        run.requested_by,
+        what,
     )
 
 
-def _moment(at: int) -> datetime:
+def _query_earlier_check(
+    context: WorkflowContext, host: str, query: EarlierReportQuery, person: str
+) -> EarlierReport | None:
+    wanted = RunFilter(host=host, runbook=query.words, states=frozenset({State.SUCCEEDED}))
+    with context.database.reading(_get_view_rights(context, person)) as tx:
+        for run in search.find_newest_runs(tx, wanted, most=_MAX_EARLIER_RUNS):
+            same = all(run.values.get(name) == value for name, value in query.fields.items())
+            report = runs.get_run(tx, run.id).report if same else None
+            if report is not None and run.ended_at is not None:
+                return EarlierReport(datetime.fromtimestamp(run.ended_at / _SECOND, UTC), report)
+    return None
+
+
+def _has_sent_commands(run: Run) -> bool:
+    return run.kind == "change" and run.started_at is not None and run.state in _STATES_WITH_EFFECT
+
+
+def _build_event(run: Run, decisions: list[runs.Decision]) -> HostEvent:
+    at = _to_datetime(run.started_at or run.requested_at)
+    keys = ", ".join(vote.person for vote in decisions if vote.approves)
+    approved = f", approved by {keys}" if keys else ""
+    return HostEvent(
+        at,
+        "keyturn",
+        run.requested_by,
+        f"run {run.id}, {run.state}: {run.title}{approved}",
+        run.id,
+    )
+
+
+def _to_datetime(at: int) -> datetime:
     return datetime.fromtimestamp(at / _SECOND, UTC)

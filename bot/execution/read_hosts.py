@@ -13,9 +13,9 @@ from functools import partial
 from bot.db import runs
 from bot.db.database import StoreRefused, StoreUnavailable, Transaction
 from bot.execution.batches import BatchQueue
-from bot.execution.planner import Remaining, compute_remaining, resolve_plan, run_check
+from bot.execution.planner import RemainingWork, compute_remaining, resolve_plan, run_check
 from bot.model.run import Run, State
-from bot.policy import NoPolicy
+from bot.policy import NoPolicyError
 from bot.workflow import stop_reasons
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import RunEnd, end_run, end_runs
@@ -26,94 +26,96 @@ from runbooks import Refused, Report
 log = logging.getLogger(__name__)
 
 # What comes so shortly after each other is recorded together: nobody sees a list grow faster.
-_TOGETHER_SECONDS = 0.1
+_BATCH_SECONDS = 0.1
 
 # What comes of a run that is still as it was asked: what its host said, for whoever only looks, or
 # what is to be done in the transaction that holds it.
-_Record = Callable[[Transaction, Run], None]
-_Found = tuple[Run, Report | _Record | BaseException | None]
+_RecordResult = Callable[[Transaction, Run], None]
+_ReadResult = tuple[Run, Report | _RecordResult | BaseException | None]
 
 
 class HostReader:
     """Reads hosts for what was asked. closing: set when the process is about to end."""
 
-    def __init__(self, parts: WorkflowContext, closing: threading.Event) -> None:
-        self._parts, self._closing = parts, closing
-        self._crowd = ThreadPoolExecutor(parts.crowd, thread_name_prefix="survey")
+    def __init__(self, context: WorkflowContext, closing: threading.Event) -> None:
+        self._context, self._closing = context, closing
+        self._pool = ThreadPoolExecutor(context.max_parallel_hosts, thread_name_prefix="survey")
         self._lock = threading.Lock()
-        self._taken: set[int] = set()
+        self._being_read: set[int] = set()
 
-    def taken(self) -> frozenset[int]:
+    def list_runs_being_read(self) -> frozenset[int]:
         """Return the runs that are being read just now."""
         with self._lock:
-            return frozenset(self._taken)
+            return frozenset(self._being_read)
 
-    def take(self, asked: Sequence[Run], held_up: Collection[int]) -> Sequence[Run]:
+    def read_hosts(self, runs_to_plan: Sequence[Run], stopped: Collection[int]) -> Sequence[Run]:
         """Read for what was asked and is not read for yet. held_up: which of it is stopped.
 
         Return those of them that wait for nobody's approval and so may start. Raises what befell
         the first that could not be read, or recorded, once all the others are.
         """
         with self._lock:
-            mine = [one for one in asked if one.id not in self._taken]
-            self._taken.update(one.id for one in mine)
+            mine = [one for one in runs_to_plan if one.id not in self._being_read]
+            self._being_read.update(one.id for one in mine)
         try:
-            return self._read(mine, held_up)
+            return self._read_and_record(mine, stopped)
         finally:
             with self._lock:
-                self._taken.difference_update(one.id for one in mine)
+                self._being_read.difference_update(one.id for one in mine)
 
-    def _read(self, asked: Sequence[Run], held_up: Collection[int]) -> Sequence[Run]:
-        found = BatchQueue[_Found](len(asked))
-        alone = len(asked) == 1 or self._parts.crowd == 1
-        for one in asked:
-            bring = partial(self._bring, one, found, is_stopped=one.id in held_up)
+    def _read_and_record(
+        self, runs_to_plan: Sequence[Run], stopped: Collection[int]
+    ) -> Sequence[Run]:
+        found = BatchQueue[_ReadResult](len(runs_to_plan))
+        alone = len(runs_to_plan) == 1 or self._context.max_parallel_hosts == 1
+        for one in runs_to_plan:
+            bring = partial(self._put_result, one, found, is_stopped=one.id in stopped)
             if alone:
                 bring()
             else:
-                self._crowd.submit(bring)
+                self._pool.submit(bring)
         troubles: list[Exception] = []
         ready: list[Run] = []
-        while found.left:
+        while found.remaining:
             # A commit for each would take longer than to wait for the next.
-            batch = found.take(within=_TOGETHER_SECONDS)
-            _raise_what_ends_us(batch)
-            ready += self._recorded(batch, troubles, goes_on=found.left > 0)
+            batch = found.take_batch(seconds=_BATCH_SECONDS)
+            _raise_process_exit(batch)
+            ready += self._record_batch(batch, troubles, has_more=found.remaining > 0)
         if troubles:
             raise troubles[0]
         return ready
 
-    def _bring(self, run: Run, found: BatchQueue[_Found], *, is_stopped: bool) -> None:
+    def _put_result(self, run: Run, results: BatchQueue[_ReadResult], *, is_stopped: bool) -> None:
         """Put what is to be recorded of a run among what was found, or what went wrong."""
-        record: Report | _Record | BaseException | None = None
+        record: Report | _RecordResult | BaseException | None = None
         try:
             if not self._closing.is_set():
-                record = self._stopped if is_stopped else self._heard(run)
+                record = self._record_stop if is_stopped else self._read_host(run)
         except BaseException as trouble:  # noqa: BLE001 - whoever waits for it raises it
             record = trouble
-        found.bring((run, record))
+        results.put_item((run, record))
 
-    def _heard(self, run: Run) -> Report | _Record | None:
+    def _read_host(self, run: Run) -> Report | _RecordResult | None:
         """Read the host; return what comes of that, None if the process ends meanwhile."""
         try:
             if run.kind == "check" and run.timing is None:
-                return run_check(self._parts, run)
-            left = compute_remaining(self._parts, run, self._parts.policies.current())
-            return partial(self._planned, left=left)
+                return run_check(self._context, run)
+            left = compute_remaining(self._context, run, self._context.policies.get_policy())
+            return partial(self._record_plan, remaining=left)
         except Refused as refused:
-            return partial(self._ended, state=State.REFUSED, summary=str(refused))
+            return partial(self._record_end, state=State.REFUSED, summary=str(refused))
         except HostError as trouble:
             # What was cut off because we end is read again at the next start.
             if self._closing.is_set():
                 return None
             summary = prefix_host(run.host, str(trouble))
-            return partial(self._ended, state=State.FAILED, summary=summary)
+            return partial(self._record_end, state=State.FAILED, summary=summary)
 
-    def _recorded(
-        self, batch: Sequence[_Found], troubles: list[Exception], *, goes_on: bool
+    def _record_batch(
+        self, batch: Sequence[_ReadResult], errors: list[Exception], *, has_more: bool
     ) -> Sequence[Run]:
         """Write down what is there. goes_on: others are still being read."""
-        troubles += [record for _, record in batch if isinstance(record, Exception)]
+        errors += [record for _, record in batch if isinstance(record, Exception)]
         fit = [
             (run, record)
             for run, record in batch
@@ -122,80 +124,82 @@ class HostReader:
         if not fit:
             return ()
         try:
-            return self._committed(fit, goes_on=goes_on)
-        except (StoreUnavailable, NoPolicy) as trouble:
+            return self._commit_batch(fit, has_more=has_more)
+        except (StoreUnavailable, NoPolicyError) as trouble:
             if not isinstance(trouble, StoreRefused) or len(fit) == 1:
-                troubles.append(trouble)
+                errors.append(trouble)
                 return ()
         except Exception as trouble:
             if len(fit) == 1:
-                troubles.append(trouble)
+                errors.append(trouble)
                 return ()
             log.exception("of %d runs one could not be recorded", len(fit))
         # One of them is at fault, and the others are not to suffer for it.
         return [
             run
             for each in fit
-            for run in self._recorded([each], troubles, goes_on=goes_on or each is not fit[-1])
+            for run in self._record_batch([each], errors, has_more=has_more or each is not fit[-1])
         ]
 
-    def _committed(
-        self, batch: Sequence[tuple[Run, Report | _Record]], *, goes_on: bool
+    def _commit_batch(
+        self, batch: Sequence[tuple[Run, Report | _RecordResult]], *, has_more: bool
     ) -> Sequence[Run]:
         records = {run.id: record for run, record in batch}
-        with self._parts.database.transaction() as tx:
-            if goes_on:
+        with self._context.database.transaction() as tx:
+            if has_more:
                 # The whole waits for those that are still being read: it need not look now.
                 tx.first(("advance", batch[0][0].parent))
             held = runs.lock_runs(tx, [run for run, _ in batch])
             looks: list[RunEnd] = []
             for run in held:
                 record = records[run.id]
-                if run.state is not State.ASKED:
+                if run.state is not State.PLANNING:
                     continue
                 if isinstance(record, Report):
                     looks.append(RunEnd(run, State.SUCCEEDED, record.summary, report=record))
                 else:
                     record(tx, run)
-            end_runs(self._parts, tx, looks)
+            end_runs(self._context, tx, looks)
             # A part of a request waits for the approval of the whole, and who looks is done.
             planned = [run.id for run in held if run.parent is None and callable(records[run.id])]
             after = [runs.get_run(tx, number) for number in planned]
-        return [run for run in after if run.state is State.READY]
+        return [run for run in after if run.state is State.QUEUED]
 
-    def _stopped(self, tx: Transaction, held: Run) -> None:
-        by = stop_reasons.describe_stop(tx, held, None)
+    def _record_stop(self, tx: Transaction, run: Run) -> None:
+        by = stop_reasons.describe_stop(tx, run, None)
         if by:
             end_run(
-                self._parts,
+                self._context,
                 tx,
-                held,
+                run,
                 State.STOPPED,
-                stop_reasons.describe_stopped_run(tx, held, by),
+                stop_reasons.describe_stopped_run(tx, run, by),
             )
 
-    def _planned(self, tx: Transaction, held: Run, *, left: Remaining) -> None:
-        policy = self._parts.policies.current()
-        if not left.steps and held.timing is None:
-            end_run(self._parts, tx, held, State.UNCHANGED, f"No changes: {left.because}")
+    def _record_plan(self, tx: Transaction, run: Run, *, remaining: RemainingWork) -> None:
+        policy = self._context.policies.get_policy()
+        if not remaining.steps and run.timing is None:
+            end_run(
+                self._context, tx, run, State.NO_CHANGES, f"No changes: {remaining.current_state}"
+            )
             return
-        expires = tx.now + self._parts.patience + self._parts.unused
-        proposal = resolve_plan(self._parts, held, policy, left, expires=expires)
-        if held.parent is None:
-            submit_plan(self._parts, tx, held, proposal)
+        expires = tx.now + self._context.approval_timeout + self._context.start_timeout
+        proposal = resolve_plan(self._context, run, policy, remaining, expires_at=expires)
+        if run.parent is None:
+            submit_plan(self._context, tx, run, proposal)
             return
         # It waits for the approval of the whole request.
         runs.move_run(
-            tx, held, State.WAITING, proposal=proposal, digest=proposal.digest, expires=expires
+            tx, run, State.PENDING, plan=proposal, digest=proposal.digest, expires_at=expires
         )
-        if tx.first(("advance", held.parent)):
-            self._parts.dispatch.enqueue(tx, held.parent, policy.inventory[held.host].site)
+        if tx.first(("advance", run.parent)):
+            self._context.dispatcher.enqueue_run(tx, run.parent, policy.inventory[run.host].site)
 
-    def _ended(self, tx: Transaction, held: Run, *, state: State, summary: str) -> None:
-        end_run(self._parts, tx, held, state, summary)
+    def _record_end(self, tx: Transaction, run: Run, *, state: State, summary: str) -> None:
+        end_run(self._context, tx, run, state, summary)
 
 
-def _raise_what_ends_us(batch: Sequence[_Found]) -> None:
+def _raise_process_exit(batch: Sequence[_ReadResult]) -> None:
     """Raise what is no mere trouble: the process is to end, and waits for no other host."""
     for _, record in batch:
         if isinstance(record, BaseException) and not isinstance(record, Exception):

@@ -18,56 +18,56 @@ from bot.workflow.finish import end_run
 log = logging.getLogger(__name__)
 
 
-_NOT_SEEN = (
+_UNKNOWN_OUTCOME = (
     "Keyturn stopped, or lost its database, while a step was under way, so nobody saw its end"
 )
-_DOUBTED = (
+_EVIDENCE_MISSING = (
     "The change log does not bear out {}: somebody may have altered the database. `keyturn "
     "changelog verify` tells whether that is so"
 )
 # Longer ago, and what was approved is too old to go on with unseen.
-_MOMENT = 600 * 1_000_000
+_MAX_RESUME_AGE = 600 * 1_000_000
 
 
-class Recovery:
+class RecoveryService:
     """Looks for what was left."""
 
-    def __init__(self, parts: WorkflowContext) -> None:
-        self._parts = parts
-        self._lapsed: set[tuple[int, int]] = set()
+    def __init__(self, context: WorkflowContext) -> None:
+        self._context = context
+        self._expired_leases: set[tuple[int, int]] = set()
 
-    def everything(self) -> None:
+    def recover_unfinished_runs(self) -> None:
         """Take up all that is not over: whoever had it is gone for good."""
-        with self._parts.database.transaction() as tx:
+        with self._context.database.transaction() as tx:
             for run in runs.list_unfinished(tx):
-                self.take_up(tx, run)
+                self.recover_run(tx, run)
 
-    def lapsed(self) -> None:
+    def recover_expired_leases(self) -> None:
         """Take over what workers have in hand that are not heard of any more.
 
         Only what was so at the last look too: when the database comes back, those who live say so.
         """
-        with self._parts.database.reading() as tx:
+        with self._context.database.reading() as tx:
             found = leases.list_lapsed(tx)
-        again, self._lapsed = found & self._lapsed, found
+        again, self._expired_leases = found & self._expired_leases, found
         for number, fence in again:
-            if number not in self._parts.worker.holding:
-                self._take_over(number, fence)
+            if number not in self._context.lease_keeper.leased_runs:
+                self._take_over_run(number, fence)
 
-    def take_up(self, tx: Transaction, run: Run) -> None:
+    def recover_run(self, tx: Transaction, run: Run) -> None:
         """Take up one run, which the transaction holds, or end it."""
         if run.state is State.RUNNING and not run.hosts:
             leases.revoke_lease(tx, run.id)
-            why = self._left_between_steps(tx, run)
+            why = self._end_between_steps(tx, run)
             if not why:
                 return
             summary = f"{why}. {run.host} stays locked until an owner settles this run."
-            end_run(self._parts, tx, run, State.UNKNOWN, summary)
+            end_run(self._context, tx, run, State.UNKNOWN, summary)
             return
-        hand_over_run(self._parts, tx, run)
+        hand_over_run(self._context, tx, run)
 
-    def _take_over(self, number: int, fence: int) -> None:
-        with self._parts.database.transaction() as tx:
+    def _take_over_run(self, number: int, fence: int) -> None:
+        with self._context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
             lease = leases.get_lease(tx, number)
             # Looked at while the run is held: nobody passes the gate with it meanwhile.
@@ -80,53 +80,57 @@ class Recovery:
                 change_log.append_entry(
                     tx, "taken over", run=run.id, host=run.host, worker=lease.worker, fence=fence
                 )
-            if can_go_on(tx, run):
+            if can_resume(tx, run):
                 leases.revoke_lease(tx, run.id)
-                wake_run(self._parts, tx, run)
+                wake_run(self._context, tx, run)
             else:
-                self.take_up(tx, run)
+                self.recover_run(tx, run)
 
-    def _left_between_steps(self, tx: Transaction, run: Run) -> str:
+    def _end_between_steps(self, tx: Transaction, run: Run) -> str:
         """End a run of whose every step that was sent the end is known; say why it is none."""
         records = runs.list_steps(tx, run.id)
         if not records or any(each.state is not StepState.SUCCEEDED for each in records):
-            return _NOT_SEEN
+            return _UNKNOWN_OUTCOME
         if doubt := evidence.find_doubt_of_steps(tx, run):
-            return _DOUBTED.format(doubt)
-        if run.proposal is not None and len(records) < len(run.proposal.steps):
+            return _EVIDENCE_MISSING.format(doubt)
+        if run.plan is not None and len(records) < len(run.plan.steps):
             said = stop_reasons.describe_stopped_run(tx, run, "Stopped, since Keyturn itself was")
-            end_run(self._parts, tx, run, State.STOPPED, said)
+            end_run(self._context, tx, run, State.STOPPED, said)
         else:
             why = (
                 "Every step was done, but Keyturn stopped before it read the proof: it reads that "
                 f"now. {run.host} stays locked until then."
             )
-            end_run(self._parts, tx, run, State.UNKNOWN, why)
+            end_run(self._context, tx, run, State.UNKNOWN, why)
         return ""
 
 
-def hand_over_run(parts: WorkflowContext, tx: Transaction, run: Run) -> None:
+def hand_over_run(context: WorkflowContext, tx: Transaction, run: Run) -> None:
     """Give up one run, which the transaction holds and nothing is under way for: we end."""
     leases.revoke_lease(tx, run.id)
     if run.state is State.STARTING and not run.hosts:
         locks.release_locks(tx, run.id)
-        run = runs.move_run(tx, run, State.READY)
-    wake_run(parts, tx, run)
+        run = runs.move_run(tx, run, State.QUEUED)
+    wake_run(context, tx, run)
 
 
-def can_go_on(tx: Transaction, run: Run) -> bool:
+def can_resume(tx: Transaction, run: Run) -> bool:
     """Say whether another worker may do the rest: it was between two steps a moment ago."""
     records = runs.list_steps(tx, run.id)
     return (
         run.state is State.RUNNING
         and bool(records)
         and all(each.state is StepState.SUCCEEDED for each in records)
-        and tx.now - max(each.ended or 0 for each in records) < _MOMENT
+        and tx.now - max(each.ended_at or 0 for each in records) < _MAX_RESUME_AGE
         and not evidence.find_doubt_of_steps(tx, run)
     )
 
 
-def wake_run(parts: WorkflowContext, tx: Transaction, run: Run) -> None:
+def wake_run(context: WorkflowContext, tx: Transaction, run: Run) -> None:
     """Have the run advanced by whoever reaches its host."""
-    lane = parts.dispatch.look if requests.is_read_only(run) else parts.dispatch.enqueue
-    lane(tx, run.id, get_site(parts, run.host))
+    lane = (
+        context.dispatcher.enqueue_check
+        if requests.is_read_only(run)
+        else context.dispatcher.enqueue_run
+    )
+    lane(tx, run.id, get_site(context, run.host))

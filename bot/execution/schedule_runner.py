@@ -12,7 +12,7 @@ from bot.db import runs, schedules
 from bot.db.database import Transaction
 from bot.db.schedules import Fire, FireOutcome, Schedule, ScheduleState
 from bot.model.canonical import Canonical
-from bot.model.run import BEFORE_INTENT, Origin, Run, State
+from bot.model.run import STATES_BEFORE_INTENT, RequestOrigin, Run, State
 from bot.model.schedule import Overlap
 from bot.policy import Policy
 from bot.workflow import schedule_approval
@@ -22,190 +22,200 @@ from bot.workflow.requests import record_request
 
 _SECOND = 1_000_000
 # A fire that is later than this was missed: nobody was there.
-_GRACE = 120 * _SECOND
-_MOST_AT_ONCE = 1_000
-_MADE_UP = "made up for"
+_MAX_DELAY = 120 * _SECOND
+_MAX_FIRES = 1_000
+_CATCH_UP = "made up for"
 
 
-def fire_due_schedules(parts: WorkflowContext) -> None:
+def fire_due_schedules(context: WorkflowContext) -> None:
     """Decide every moment that has come, and ask for what is to start now."""
-    with parts.database.reading() as tx:
+    with context.database.reading() as tx:
         due = schedules.list_due_schedules(tx)
     for number in due:
         # One transaction each: what is wrong with one schedule holds no other up.
-        with parts.database.transaction() as tx:
-            _decide(tx, schedules.lock_schedule(tx, number))
-    with parts.database.reading() as tx:
+        with context.database.transaction() as tx:
+            _record_due_fires(tx, schedules.lock_schedule(tx, number))
+    with context.database.reading() as tx:
         waiting = schedules.list_later_fires(tx)
     for fire in waiting:
-        policy = parts.policies.current()
-        with parts.database.transaction() as tx:
+        policy = context.policies.get_policy()
+        with context.database.transaction() as tx:
             schedule = schedules.lock_schedule(tx, fire.schedule)
             if schedules.is_still_waiting(tx, fire):
-                _start(parts, tx, policy, schedule, fire)
+                _start_fire(context, tx, policy, schedule, fire)
 
 
-def _decide(tx: Transaction, schedule: Schedule) -> None:
+def _record_due_fires(tx: Transaction, schedule: Schedule) -> None:
     """Give every moment up to now its row."""
     moments: list[int] = []
-    for moment in islice(schedule.timing.timetable.after(schedule.decided), _MOST_AT_ONCE):
+    for moment in islice(
+        schedule.timing.cron_expression.iterate_due_times(schedule.decided_until), _MAX_FIRES
+    ):
         if moment > tx.now:
             break
         moments.append(moment)
-    if schedule.standing is not ScheduleState.ACTIVE or not moments:
+    if schedule.state is not ScheduleState.ACTIVE or not moments:
         return
-    punctual = [moment for moment in moments[-1:] if tx.now - moment <= _GRACE]
+    punctual = [moment for moment in moments[-1:] if tx.now - moment <= _MAX_DELAY]
     late = moments[: len(moments) - len(punctual)]
     wanted = schedule.timing.catch_up - (1 if punctual and schedule.timing.catch_up == 1 else 0)
     made_up = late[len(late) - min(wanted, len(late)) :]
     missed = late[: len(late) - len(made_up)]
     for moment in missed:
         why = "Keyturn was not running then"
-        schedules.record_fire(tx, _fire(schedule, moment, "", FireOutcome.MISSED, tx.now, why))
+        schedules.record_fire(
+            tx, _build_fire(schedule, moment, "", FireOutcome.MISSED, tx.now, why)
+        )
     if missed:
-        _log(tx, "fires missed", schedule, n=len(missed), first=missed[0], last=missed[-1])
+        _log_schedule(
+            tx, "fires missed", schedule, n=len(missed), first=missed[0], last=missed[-1]
+        )
     for moment in made_up:
-        _plan(tx, schedule, moment, start=tx.now, why=_MADE_UP)
+        _record_fires(tx, schedule, moment, starts_at=tx.now, reason=_CATCH_UP)
     for moment in punctual:
-        _plan(tx, schedule, moment, start=moment, why="")
+        _record_fires(tx, schedule, moment, starts_at=moment, reason="")
     schedules.mark_decided(tx, schedule, moments[-1])
 
 
-def _plan(tx: Transaction, schedule: Schedule, moment: int, *, start: int, why: str) -> None:
+def _record_fires(
+    tx: Transaction, schedule: Schedule, due_at: int, *, starts_at: int, reason: str
+) -> None:
     """Let a fire start now, or each host at its own moment."""
-    spread = schedule.timing.spread * 60 * _SECOND
+    spread = schedule.timing.spread_minutes * 60 * _SECOND
     hosts = runs.get_run(tx, schedule.run).hosts if spread else ()
     for host in hosts or ("",):
-        begin = start + (_dice(schedule.id, moment, host) % spread if spread else 0)
+        begin = starts_at + (_hash_fire(schedule.id, due_at, host) % spread if spread else 0)
         schedules.record_fire(
-            tx, _fire(schedule, moment, host, FireOutcome.LATER, tx.now, why, begin)
+            tx, _build_fire(schedule, due_at, host, FireOutcome.LATER, tx.now, reason, begin)
         )
 
 
-def _dice(schedule: int, moment: int, host: str) -> int:
+def _hash_fire(schedule: int, due_at: int, host: str) -> int:
     """Return a number that looks like chance and is the same wherever it is thrown."""
-    thrown = hashlib.sha256(f"{schedule}/{moment}/{host}".encode()).digest()
+    thrown = hashlib.sha256(f"{schedule}/{due_at}/{host}".encode()).digest()
     return int.from_bytes(thrown[:8], "big")
 
 
-def _start(
-    parts: WorkflowContext, tx: Transaction, policy: Policy, schedule: Schedule, fire: Fire
+def _start_fire(
+    context: WorkflowContext, tx: Transaction, policy: Policy, schedule: Schedule, fire: Fire
 ) -> None:
     """Ask for the run, or write down why not. What it waits for is looked at again later."""
-    if schedule.standing is not ScheduleState.ACTIVE:
-        _left_out(tx, schedule, fire, f"the schedule is {schedule.standing}")
+    if schedule.state is not ScheduleState.ACTIVE:
+        _skip_fire(tx, schedule, fire, f"the schedule is {schedule.state}")
         return
     founded = runs.get_run(tx, schedule.run)
-    last = _not_over(tx, schedule, fire.host)
-    overlap = Overlap.QUEUE if fire.why == _MADE_UP else schedule.timing.overlap
-    if last is not None and overlap is Overlap.CANCEL and last.state in BEFORE_INTENT:
+    last = _find_unfinished_run(tx, schedule, fire.host)
+    overlap = Overlap.QUEUE if fire.reason == _CATCH_UP else schedule.timing.overlap
+    if last is not None and overlap is Overlap.CANCEL and last.state in STATES_BEFORE_INTENT:
         why = f"Schedule {schedule.id} fires again"
-        end_run(parts, tx, last, State.WITHDRAWN, why)
+        end_run(context, tx, last, State.WITHDRAWN, why)
     elif last is not None and overlap is Overlap.SKIP:
-        _left_out(tx, schedule, fire, f"run {last.id} was not over")
+        _skip_fire(tx, schedule, fire, f"run {last.id} was not over")
         return
     elif last is not None:
         return
-    frozen = policy.frozen(host=founded.host, runbook=founded.words, now=tx.now)
+    frozen = policy.describe_freeze(host=founded.host, runbook=founded.runbook, now=tx.now)
     if frozen and founded.kind == "change":
-        _left_out(tx, schedule, fire, frozen)
+        _skip_fire(tx, schedule, fire, frozen)
         return
-    _ask(parts, tx, policy, schedule, fire)
+    _request_run(context, tx, policy, schedule, fire)
 
 
-def _ask(
-    parts: WorkflowContext, tx: Transaction, policy: Policy, schedule: Schedule, fire: Fire
+def _request_run(
+    context: WorkflowContext, tx: Transaction, policy: Policy, schedule: Schedule, fire: Fire
 ) -> None:
     founded = runs.get_run(tx, schedule.run)
     meant = schedule_approval.get_request_for_host(tx, founded, fire.host)
-    new = _new(schedule, founded, meant)
+    new = _build_request(schedule, founded, meant)
     gone = [host for host in meant.hosts or (meant.host,) if host not in policy.inventory.hosts]
     if gone:
         why = f"not in the inventory any more: {', '.join(gone)}"
-        _suspend(tx, schedule, fire, why, run=None)
+        _suspend_schedule(tx, schedule, fire, why, run=None)
         return
     parts_of_it = runs.list_children(tx, founded.id) if meant.hosts else []
-    children = [_new(schedule, founded, part) for part in parts_of_it]
-    run = record_request(parts, tx, policy, new, children)
-    schedules.mark_started(tx, fire, FireOutcome.FIRED, run=run.id, why=fire.why)
-    _log(tx, "fired", schedule, due=fire.due, fired=run.id, host=fire.host)
+    children = [_build_request(schedule, founded, part) for part in parts_of_it]
+    run = record_request(context, tx, policy, new, children)
+    schedules.mark_started(tx, fire, FireOutcome.FIRED, run=run.id, why=fire.reason)
+    _log_schedule(tx, "fired", schedule, due=fire.due_at, fired=run.id, host=fire.host)
     if run.state is State.REFUSED:
-        _suspend(tx, schedule, fire, run.summary, run=run.id)
+        _suspend_schedule(tx, schedule, fire, run.summary, run=run.id)
         return
     try:
-        schedule_approval.check_schedule_approval(parts, tx, schedule, founded)
-    except schedule_approval.NotApproved as shut:
-        end_run(parts, tx, run, State.REFUSED, str(shut))
-        _suspend(tx, schedule, fire, str(shut), run=run.id, standing=ScheduleState.LAPSED)
+        schedule_approval.check_schedule_approval(context, tx, schedule, founded)
+    except schedule_approval.ScheduleNotApproved as shut:
+        end_run(context, tx, run, State.REFUSED, str(shut))
+        _suspend_schedule(tx, schedule, fire, str(shut), run=run.id, state=ScheduleState.LAPSED)
 
 
-def _new(schedule: Schedule, founded: Run, meant: Run) -> runs.NewRun:
+def _build_request(schedule: Schedule, founding_run: Run, approved_run: Run) -> runs.NewRun:
     """Return the request for *meant*, with the values that were approved."""
-    alone = meant.id != founded.id
+    alone = approved_run.id != founding_run.id
     return runs.NewRun(
-        words=meant.words,
-        kind=meant.kind,
-        fields={**founded.fields, "host": meant.host} if alone else founded.fields,
-        request=meant.request,
-        host=meant.host,
-        area=meant.area,
-        asked_by=schedule.owner,
-        origin=Origin("schedule", channel=schedule.timing.channel, schedule=schedule.id),
+        runbook=approved_run.runbook,
+        kind=approved_run.kind,
+        values={**founding_run.values, "host": approved_run.host}
+        if alone
+        else founding_run.values,
+        request=approved_run.request,
+        host=approved_run.host,
+        area=approved_run.area,
+        requested_by=schedule.owner,
+        origin=RequestOrigin("schedule", channel=schedule.timing.channel, schedule_id=schedule.id),
         reason=f"schedule {schedule.id} “{schedule.timing.name}”",
-        hosts=meant.hosts,
+        hosts=approved_run.hosts,
     )
 
 
-def _not_over(tx: Transaction, schedule: Schedule, host: str) -> Run | None:
+def _find_unfinished_run(tx: Transaction, schedule: Schedule, host: str) -> Run | None:
     number = schedules.get_last_run(tx, schedule.id, host=host)
     last = None if number is None else runs.get_run(tx, number)
-    return None if last is None or last.over else last
+    return None if last is None or last.is_ended else last
 
 
-def _left_out(tx: Transaction, schedule: Schedule, fire: Fire, why: str) -> None:
-    schedules.mark_started(tx, fire, FireOutcome.SKIPPED, run=None, why=why)
-    _log(tx, "fire skipped", schedule, due=fire.due, why=why, host=fire.host)
+def _skip_fire(tx: Transaction, schedule: Schedule, fire: Fire, reason: str) -> None:
+    schedules.mark_started(tx, fire, FireOutcome.SKIPPED, run=None, why=reason)
+    _log_schedule(tx, "fire skipped", schedule, due=fire.due_at, why=reason, host=fire.host)
 
 
-def _suspend(
+def _suspend_schedule(
     tx: Transaction,
     schedule: Schedule,
     fire: Fire,
-    why: str,
+    reason: str,
     *,
     run: int | None,
-    standing: ScheduleState = ScheduleState.SUSPENDED,
+    state: ScheduleState = ScheduleState.SUSPENDED,
 ) -> None:
     """Fire no more: its owner may not have this done now, or it is not what was approved."""
-    schedules.mark_started(tx, fire, FireOutcome.REFUSED, run=run, why=why)
-    schedules.set_schedule_state(tx, schedule, standing, why)
-    _log(tx, f"schedule {standing}", schedule, why=why)
+    schedules.mark_started(tx, fire, FireOutcome.REFUSED, run=run, why=reason)
+    schedules.set_schedule_state(tx, schedule, state, reason)
+    _log_schedule(tx, f"schedule {state}", schedule, why=reason)
 
 
-def _fire(
+def _build_fire(
     schedule: Schedule,
-    due: int,
+    due_at: int,
     host: str,
     outcome: FireOutcome,
     now: int,
-    why: str,
-    start: int | None = None,
+    reason: str,
+    starts_at: int | None = None,
 ) -> Fire:
     return Fire(
         schedule=schedule.id,
-        due=due,
+        due_at=due_at,
         host=host,
         outcome=outcome,
-        start=due if start is None else start,
+        start=due_at if starts_at is None else starts_at,
         at=now,
         run=None,
-        why=why,
+        reason=reason,
     )
 
 
-def _log(
-    tx: Transaction, what: str, schedule: Schedule, *, host: str = "", **facts: Canonical
+def _log_schedule(
+    tx: Transaction, kind: str, schedule: Schedule, *, host: str = "", **facts: Canonical
 ) -> None:
     change_log.append_entry(
-        tx, what, run=schedule.run, person=schedule.owner, host=host, schedule=schedule.id, **facts
+        tx, kind, run=schedule.run, person=schedule.owner, host=host, schedule=schedule.id, **facts
     )

@@ -12,22 +12,22 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from bot.hosts.imported_host import ImportedHost, ImportedHosts, NotUnderstood, parse_port
+from bot.hosts.imported_host import ImportedHost, ImportedHosts, InvalidImportError, parse_port
 from bot.hosts.ssh_config import parse_last_hop
 
-COMMAND = "ansible-inventory -i FILE --list"
+LIST_COMMAND = "ansible-inventory -i FILE --list"
 # Groups that Ansible makes itself, and that say nothing of a host.
-_EVERYBODY = frozenset({"all", "ungrouped"})
+_BUILT_IN_GROUPS = frozenset({"all", "ungrouped"})
 _PLATFORMS = {
     **dict.fromkeys(("ios", "cisco.ios.ios"), "cisco_ios"),
     **dict.fromkeys(("frr", "frr.frr.frr"), "frr"),
     **dict.fromkeys(("dellos6", "dellemc.os6.os6"), "dell_powerconnect"),
 }
-_NOT_BY_SSH = ("local", "winrm", "psrp", "docker", "community.docker.docker")
-_JUMP = re.compile(r"(?:-J ?|-o ?['\"]?ProxyJump[= ])['\"]?([^\s'\"]+)", re.IGNORECASE)
+_NON_SSH_CONNECTIONS = ("local", "winrm", "psrp", "docker", "community.docker.docker")
+_JUMP_PATTERN = re.compile(r"(?:-J ?|-o ?['\"]?ProxyJump[= ])['\"]?([^\s'\"]+)", re.IGNORECASE)
 
 
-class _Member(BaseModel):
+class _InventoryMember(BaseModel):
     """One member of what the command prints: a group, or `_meta` with the variables."""
 
     hosts: list[str] = []
@@ -35,22 +35,24 @@ class _Member(BaseModel):
     hostvars: dict[str, dict[str, Any]] = {}
 
 
-_MEMBERS = TypeAdapter(dict[str, _Member])
+_INVENTORY_ADAPTER = TypeAdapter(dict[str, _InventoryMember])
 
 
-def parse_inventory(text: str) -> ImportedHosts:
+def parse_ansible_inventory(text: str) -> ImportedHosts:
     """Return every host with the variables that say how to reach it.
 
     Raises NotUnderstood where the text is anything but the output of the command.
     """
     try:
-        groups = _MEMBERS.validate_json(text)
+        groups = _INVENTORY_ADAPTER.validate_json(text)
     except ValidationError as error:
         problem = error.errors()[0]
         where = ".".join(str(part) for part in problem["loc"])
-        raise _build_error(f"{where}: {problem['msg']}" if where else problem["msg"]) from None
+        raise _build_format_error(
+            f"{where}: {problem['msg']}" if where else problem["msg"]
+        ) from None
     if "_meta" not in groups:
-        raise _build_error("it has no member _meta")
+        raise _build_format_error("it has no member _meta")
     of_hosts = groups.pop("_meta").hostvars
     memberships = _collect_memberships(groups)
     hosts: list[ImportedHost] = []
@@ -58,22 +60,22 @@ def parse_inventory(text: str) -> ImportedHosts:
     for name in dict.fromkeys((*memberships, *of_hosts)):
         variables = of_hosts.get(name, {})
         connection = str(variables.get("ansible_connection", "ssh"))
-        if connection in _NOT_BY_SSH:
+        if connection in _NON_SSH_CONNECTIONS:
             remarks.append(f"{name} is left out: Ansible reaches it by {connection}, not SSH")
         else:
-            within = frozenset(memberships.get(name, ())) - _EVERYBODY
+            within = frozenset(memberships.get(name, ())) - _BUILT_IN_GROUPS
             hosts.append(_build_host(name, variables, within))
     return ImportedHosts(tuple(hosts), tuple(remarks))
 
 
-def _build_error(problem: str) -> NotUnderstood:
-    return NotUnderstood(
+def _build_format_error(problem: str) -> InvalidImportError:
+    return InvalidImportError(
         f"this is not what Ansible prints: {problem}. "
-        f"Run `{COMMAND} > inventory.json` and import inventory.json"
+        f"Run `{LIST_COMMAND} > inventory.json` and import inventory.json"
     )
 
 
-def _collect_memberships(groups: Mapping[str, _Member]) -> Mapping[str, set[str]]:
+def _collect_memberships(groups: Mapping[str, _InventoryMember]) -> Mapping[str, set[str]]:
     """Return the groups that each host is in, those above them as well."""
     memberships: dict[str, set[str]] = {}
     for name in groups:
@@ -83,7 +85,7 @@ def _collect_memberships(groups: Mapping[str, _Member]) -> Mapping[str, set[str]
     return memberships
 
 
-def _list_groups_below(groups: Mapping[str, _Member], name: str) -> Iterator[str]:
+def _list_groups_below(groups: Mapping[str, _InventoryMember], name: str) -> Iterator[str]:
     """Yield a group and all groups within it, each once."""
     reached, waiting = {name}, [name]
     while waiting:
@@ -111,7 +113,7 @@ def _build_host(name: str, variables: Mapping[str, Any], groups: frozenset[str])
     arguments = (
         read_variable("ansible_ssh_common_args") + " " + read_variable("ansible_ssh_extra_args")
     )
-    through = _JUMP.search(arguments)
+    through = _JUMP_PATTERN.search(arguments)
     jump, of_jump = parse_last_hop(through[1]) if through else ("", ())
     notes += of_jump
     if not through and "ProxyCommand" in arguments:

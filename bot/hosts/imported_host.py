@@ -32,7 +32,7 @@ class ImportedHosts:
     remarks: tuple[str, ...] = ()
 
 
-class NotUnderstood(ValueError):
+class InvalidImportError(ValueError):
     """The file is not what it was taken for: where, and what to do."""
 
 

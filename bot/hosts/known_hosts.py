@@ -14,7 +14,7 @@ from paramiko import HostKeys, SSHException
 from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
 # The first that is known is taken.
-_KINDS = (
+_KEY_KINDS = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",
     "ecdsa-sha2-nistp384",
@@ -23,7 +23,7 @@ _KINDS = (
 )
 _MARKERS = ("", "@cert-authority", "@revoked")
 # Salt and digest of SHA-1, each 20 bytes in base64.
-_HASHED = re.compile(r"\|1\|[A-Za-z0-9+/]{27}=\|[A-Za-z0-9+/]{27}=")
+_HASHED_NAME_PATTERN = re.compile(r"\|1\|[A-Za-z0-9+/]{27}=\|[A-Za-z0-9+/]{27}=")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class KnownKey:
     """The key that a host is known by, or None and why not."""
 
     key: str | None
-    why: str = ""
+    reason: str = ""
 
 
 def parse_known_hosts(text: str) -> tuple[KnownHostLine, ...]:
@@ -58,10 +58,10 @@ def find_host_key(lines: Sequence[KnownHostLine], names: Sequence[str], port: in
     A host without any line and one whose lines contradict each other are both not known.
     """
     wanted = {_format_name(name, port) for name in names}
-    found = [line for line in lines if any(_is_for(line, name) for name in wanted)]
+    found = [line for line in lines if any(_is_line_for_name(line, name) for name in wanted)]
     revoked = {line.key for line in found if line.marker == "@revoked"}
     keys = {line.key for line in found if not line.marker} - revoked
-    for kind in _KINDS:
+    for kind in _KEY_KINDS:
         same_kind = sorted(key for key in keys if key.split()[0] == kind)
         if len(same_kind) > 1:
             return KnownKey(
@@ -78,7 +78,7 @@ def find_host_key(lines: Sequence[KnownHostLine], names: Sequence[str], port: in
 
 def _parse_line(words: list[str]) -> KnownHostLine | None:
     marker = words.pop(0) if words and words[0].startswith("@") else ""
-    if len(words) < 3 or words[0].startswith("#") or words[1] not in _KINDS:
+    if len(words) < 3 or words[0].startswith("#") or words[1] not in _KEY_KINDS:
         return None
     if marker not in _MARKERS:
         return None
@@ -98,15 +98,17 @@ def _format_name(name: str, port: int) -> str:
     return lower if port == 22 else f"[{lower}]:{port}"
 
 
-def _is_for(line: KnownHostLine, name: str) -> bool:
+def _is_line_for_name(line: KnownHostLine, name: str) -> bool:
     refused = [pattern[1:] for pattern in line.names if pattern.startswith("!")]
-    if any(_is_match(name, pattern) for pattern in refused):
+    if any(_is_name_match(name, pattern) for pattern in refused):
         return False
-    return any(_is_match(name, pattern) for pattern in line.names if not pattern.startswith("!"))
+    return any(
+        _is_name_match(name, pattern) for pattern in line.names if not pattern.startswith("!")
+    )
 
 
-def _is_match(name: str, pattern: str) -> bool:
-    if _HASHED.fullmatch(pattern):
+def _is_name_match(name: str, pattern: str) -> bool:
+    if _HASHED_NAME_PATTERN.fullmatch(pattern):
         return HostKeys.hash_host(name, pattern) == pattern
     # Brackets stand around a name with a port, and are no pattern.
     return fnmatchcase(name, re.sub(r"\[", "[[]", pattern.lower()))

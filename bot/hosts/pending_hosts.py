@@ -15,15 +15,17 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
-from bot.hosts.status import EnrollingHost
+from bot.hosts.status import PendingHostSummary
 from bot.policy.loader import load_policy
 from connectors.inventory import Name
 
-FILE = "enrolling.yaml"
-INVENTORY = "inventory.yaml"
-_HEAD = "# Hosts that wait for a second person: `keyturn inventory confirm HOST FINGERPRINT`.\n"
-_LOGIN_UID = Path("/proc/self/loginuid")
-_NOBODY_LOGGED_IN = 2**32 - 1
+PENDING_HOSTS_FILE = "enrolling.yaml"
+INVENTORY_FILE = "inventory.yaml"
+_FILE_HEADER = (
+    "# Hosts that wait for a second person: `keyturn inventory confirm HOST FINGERPRINT`.\n"
+)
+_LOGIN_UID_FILE = Path("/proc/self/loginuid")
+_UNSET_LOGIN_UID = 2**32 - 1
 
 
 class LocalUser(BaseModel):
@@ -35,7 +37,7 @@ class LocalUser(BaseModel):
     uid: int
     machine: str
 
-    def is_same(self, other: "LocalUser") -> bool:
+    def is_same_person(self, other: "LocalUser") -> bool:
         """Tell whether both may well be one person: then they count as one."""
         here = (self.uid, self.machine) == (other.uid, other.machine)
         return here or self.login == other.login
@@ -49,25 +51,25 @@ class PendingHost(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    asked_by: LocalUser
+    requested_by: LocalUser
     fingerprint: str
     entry: Mapping[str, Any]
 
 
-class NotConfirmed(ValueError):
+class HostNotConfirmedError(ValueError):
     """A host was not added: why, and what to do."""
 
 
-_WAITING = TypeAdapter(dict[Name, PendingHost])
+_PENDING_HOSTS_ADAPTER = TypeAdapter(dict[Name, PendingHost])
 
 
 def get_local_user() -> LocalUser:
     """Return who logged in to this machine, even if they have become root by sudo since."""
     try:
-        uid = int(_LOGIN_UID.read_text())
+        uid = int(_LOGIN_UID_FILE.read_text())
     except (OSError, ValueError):
-        uid = _NOBODY_LOGGED_IN
-    uid = os.getuid() if uid == _NOBODY_LOGGED_IN else uid
+        uid = _UNSET_LOGIN_UID
+    uid = os.getuid() if uid == _UNSET_LOGIN_UID else uid
     try:
         login = pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -77,76 +79,87 @@ def get_local_user() -> LocalUser:
 
 def list_pending_hosts(directory: Path) -> dict[str, PendingHost]:
     """Return what waits, by the names of the hosts. Raises NotConfirmed for a broken file."""
-    file = directory / FILE
+    file = directory / PENDING_HOSTS_FILE
     if not file.exists():
         return {}
     try:
-        return _WAITING.validate_python(YAML(typ="safe").load(file) or {})
+        return _PENDING_HOSTS_ADAPTER.validate_python(YAML(typ="safe").load(file) or {})
     except (ValidationError, ValueError, YAMLError) as error:
-        raise NotConfirmed(f"{file} is broken: delete it, and enroll anew ({error})") from None
+        raise HostNotConfirmedError(
+            f"{file} is broken: delete it, and enroll anew ({error})"
+        ) from None
 
 
-def store_pending_hosts(directory: Path, all_waiting: Mapping[str, PendingHost]) -> None:
+def store_pending_hosts(directory: Path, pending_hosts: Mapping[str, PendingHost]) -> None:
     """Write what waits, in the place of what waited.
 
     Raises OSError without write access to the directory.
     """
-    if not all_waiting:
-        (directory / FILE).unlink(missing_ok=True)
+    if not pending_hosts:
+        (directory / PENDING_HOSTS_FILE).unlink(missing_ok=True)
         return
-    _replace(directory / FILE, _HEAD + render(all_waiting))
+    _replace_file(
+        directory / PENDING_HOSTS_FILE, _FILE_HEADER + render_pending_hosts(pending_hosts)
+    )
 
 
-def add_to_text(directory: Path, name: str, one: PendingHost, confirmed_by: LocalUser) -> str:
+def add_host_to_inventory_text(
+    directory: Path, name: str, pending_host: PendingHost, confirmed_by: LocalUser
+) -> str:
     """Return inventory.yaml with a host added, and write nothing.
 
     Raises NotConfirmed if the host is there already, and NoPolicy if no valid policy would come
     of it.
     """
-    yaml = _yaml()
-    data: Any = yaml.load(directory / INVENTORY)
+    yaml = _create_yaml()
+    data: Any = yaml.load(directory / INVENTORY_FILE)
     hosts = data.get("hosts") or CommentedMap()
     if name in hosts:
-        raise NotConfirmed(f"{name} is in {INVENTORY} already: delete its entry from {FILE}")
+        raise HostNotConfirmedError(
+            f"{name} is in {INVENTORY_FILE} already: delete its entry from {PENDING_HOSTS_FILE}"
+        )
     data["hosts"] = hosts
     hosts.fa.set_block_style()
-    hosts[name] = dict(one.entry)
-    said = describe_people(one, confirmed_by)
+    hosts[name] = dict(pending_host.entry)
+    said = describe_confirmation(pending_host, confirmed_by)
     hosts.yaml_set_comment_before_after_key(name, before=said, indent=2)
-    text = _written(data)
+    text = _dump_yaml(data)
     load_policy(directory, inventory=text)
     return text
 
 
 def write_inventory(directory: Path, text: str) -> None:
     """Write inventory.yaml. Raises OSError without write access to the directory."""
-    _replace(directory / INVENTORY, text)
+    _replace_file(directory / INVENTORY_FILE, text)
 
 
-def describe_people(one: PendingHost, confirmed_by: LocalUser) -> str:
+def describe_confirmation(pending_host: PendingHost, confirmed_by: LocalUser) -> str:
     """Return the line that stands above the entry of an added host."""
-    return f"{one.fingerprint}: asked for by {one.asked_by}, confirmed by {confirmed_by}"
+    return (
+        f"{pending_host.fingerprint}: asked for by {pending_host.requested_by}, confirmed by "
+        f"{confirmed_by}"
+    )
 
 
-def render(all_waiting: Mapping[str, PendingHost]) -> str:
+def render_pending_hosts(pending_hosts: Mapping[str, PendingHost]) -> str:
     """Return the entries of enrolling.yaml as YAML."""
-    return _written({name: each.model_dump(mode="json") for name, each in all_waiting.items()})
+    return _dump_yaml({name: each.model_dump(mode="json") for name, each in pending_hosts.items()})
 
 
-def _yaml() -> YAML:
+def _create_yaml() -> YAML:
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096  # a key stays on its line
     return yaml
 
 
-def _written(data: Any) -> str:
+def _dump_yaml(data: Any) -> str:
     stream = StringIO()
-    _yaml().dump(data, stream)
+    _create_yaml().dump(data, stream)
     return stream.getvalue()
 
 
-def _replace(file: Path, text: str) -> None:
+def _replace_file(file: Path, text: str) -> None:
     """Replace a file at once, with the rights that it has; a new one is for us alone to write."""
     new = file.with_name(f".{file.name}.new")
     try:
@@ -159,17 +172,19 @@ def _replace(file: Path, text: str) -> None:
         raise
 
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
-def list_for_pages(directory: Path) -> list[EnrollingHost]:
+def list_pending_host_summaries(directory: Path) -> list[PendingHostSummary]:
     """Return them by name; none where the file that keeps them is broken, which is logged."""
     try:
         waiting = list_pending_hosts(directory)
-    except (NotConfirmed, OSError) as trouble:
-        log.warning("hosts that wait to be confirmed cannot be shown: %s", trouble)
+    except (HostNotConfirmedError, OSError) as trouble:
+        _log.warning("hosts that wait to be confirmed cannot be shown: %s", trouble)
         return []
     return [
-        EnrollingHost(name, str(one.entry.get("address", "")), one.fingerprint, str(one.asked_by))
+        PendingHostSummary(
+            name, str(one.entry.get("address", "")), one.fingerprint, str(one.requested_by)
+        )
         for name, one in sorted(waiting.items())
     ]

@@ -11,11 +11,11 @@ from pathlib import Path
 from paramiko import SSHConfig
 from paramiko.ssh_exception import ConfigParseError
 
-from bot.hosts.imported_host import ImportedHost, ImportedHosts, NotUnderstood, parse_port
+from bot.hosts.imported_host import ImportedHost, ImportedHosts, InvalidImportError, parse_port
 
 # The rest is left out: `Match exec` would have paramiko run a command, and CanonicalizeHostname
 # look up names, as whoever wrote the file decided.
-_READ = frozenset(
+_READ_KEYWORDS = frozenset(
     (
         "host",
         "hostname",
@@ -27,15 +27,15 @@ _READ = frozenset(
         "user",
     )
 )
-_KEYWORD = re.compile(r"\w+")
-_COMMENT = re.compile(r"\s#.*")
-_THROUGH = re.compile(
+_KEYWORD_PATTERN = re.compile(r"\w+")
+_COMMENT_PATTERN = re.compile(r"\s#.*")
+_PROXY_HOST_PATTERN = re.compile(
     r"\bssh\b.* -W ?\[?\S+?\]?:\d+ (?:.* )?(\S+)|\bssh\b (?:.* )?(\S+) -W ?\[?\S+?\]?:\d+"
 )
 
 
 # By keyword in lower case; a keyword that may be repeated has a list.
-_Settings = Mapping[str, str | list[str] | None]
+_HostSettings = Mapping[str, str | list[str] | None]
 
 
 def parse_ssh_config(text: str) -> ImportedHosts:
@@ -43,11 +43,11 @@ def parse_ssh_config(text: str) -> ImportedHosts:
 
     Raises NotUnderstood where a line is not one of such a file.
     """
-    plain, remarks = _leave_out_conditions(text)
+    plain, remarks = _remove_conditional_lines(text)
     try:
         config = SSHConfig.from_text(plain)
     except ConfigParseError as error:
-        raise NotUnderstood(
+        raise InvalidImportError(
             f"this is not an SSH configuration: {str(error).lower()}. Correct that line, or leave "
             "it out"
         ) from None
@@ -76,14 +76,14 @@ def parse_last_hop(jumps: str) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _leave_out_conditions(text: str) -> tuple[str, tuple[str, ...]]:
+def _remove_conditional_lines(text: str) -> tuple[str, tuple[str, ...]]:
     """Return the lines that say how to reach hosts, whatever else is so, and remarks."""
     lines: list[str] = []
     remarks: list[str] = []
     is_conditional = False
     for number, line in enumerate(text.splitlines(), 1):
         words = line.strip()
-        found = _KEYWORD.match(words)
+        found = _KEYWORD_PATTERN.match(words)
         keyword = found[0].lower() if found else ""
         if keyword in {"host", "match"}:
             is_conditional = keyword == "match"
@@ -91,24 +91,24 @@ def _leave_out_conditions(text: str) -> tuple[str, tuple[str, ...]]:
             remarks.append(f"line {number}: what follows Match is left out")
         elif keyword == "include":
             remarks.append(f"line {number}: {words} is not read: import that file too")
-        elif not is_conditional and (not keyword or keyword in _READ):
+        elif not is_conditional and (not keyword or keyword in _READ_KEYWORDS):
             # A command may have the sign in it, and paramiko takes a comment for a value.
-            lines.append(words if keyword == "proxycommand" else _COMMENT.sub("", words))
+            lines.append(words if keyword == "proxycommand" else _COMMENT_PATTERN.sub("", words))
     return "\n".join(lines), tuple(remarks)
 
 
-def _build_host(name: str, settings: _Settings) -> ImportedHost:
+def _build_host(name: str, settings: _HostSettings) -> ImportedHost:
     notes: list[str] = []
-    port = parse_port(_get(settings, "port") or "22")
+    port = parse_port(_get_first_value(settings, "port") or "22")
     if port is None:
-        notes.append(f"port: {_get(settings, 'port')} is none")
+        notes.append(f"port: {_get_first_value(settings, 'port')} is none")
     jump, of_jump = _read_jump(settings)
-    alias = _get(settings, "hostkeyalias")
+    alias = _get_first_value(settings, "hostkeyalias")
     return ImportedHost(
         name=name,
-        address=_get(settings, "hostname"),
+        address=_get_first_value(settings, "hostname"),
         port=port or 22,
-        user=_get(settings, "user"),
+        user=_get_first_value(settings, "user"),
         key=_read_key(settings),
         jump=jump,
         aliases=(alias,) if alias else (),
@@ -116,29 +116,29 @@ def _build_host(name: str, settings: _Settings) -> ImportedHost:
     )
 
 
-def _get(settings: _Settings, keyword: str) -> str:
+def _get_first_value(host_settings: _HostSettings, keyword: str) -> str:
     """Return the first value of a keyword; "" where there is none."""
-    value = settings.get(keyword) or ""
+    value = host_settings.get(keyword) or ""
     return value if isinstance(value, str) else value[0]
 
 
-def _read_key(settings: _Settings) -> str:
+def _read_key(settings: _HostSettings) -> str:
     """Return the first key file, with ~ for the home directory, which paramiko has put there."""
-    key, home = _get(settings, "identityfile"), str(Path.home())
+    key, home = _get_first_value(settings, "identityfile"), str(Path.home())
     return f"~{key.removeprefix(home)}" if key.startswith(f"{home}/") else key
 
 
 def _read_jump(
-    settings: _Settings,
+    settings: _HostSettings,
 ) -> tuple[str, tuple[str, ...]]:
     # Of the two, the one that stands first counts.
     keyword = next((each for each in settings if each in ("proxyjump", "proxycommand")), "")
-    way = _get(settings, keyword)
+    way = _get_first_value(settings, keyword)
     if not way or way.lower() == "none":
         return "", ()
     if keyword == "proxyjump":
         return parse_last_hop(way)
-    through = _THROUGH.search(way)
+    through = _PROXY_HOST_PATTERN.search(way)
     if through:
         return parse_hop(through[1] or through[2]), ()
     return "", (f"jump: it is reached by a command of its own, {way}: name a jump host",)

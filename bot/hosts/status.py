@@ -23,7 +23,7 @@ class Reachability(StrEnum):
     LOGIN = "does not let us in"
     WEAK = "speaks only weak algorithms"
     INTERRUPTED = "broke off"
-    NOT_MET = "not met yet"
+    NEVER_TRIED = "not met yet"
 
 
 class HostKeyKind(StrEnum):
@@ -34,7 +34,7 @@ class HostKeyKind(StrEnum):
     CHANGED = "changed key seen"
 
 
-_REACH = {
+_REACHABILITY_BY_KIND = {
     "": Reachability.ANSWERS,
     "unreachable": Reachability.UNREACHABLE,
     "key": Reachability.KEY,
@@ -45,22 +45,22 @@ _REACH = {
 
 
 @dataclass(frozen=True)
-class EnrollingHost:
+class PendingHostSummary:
     """A host that one person wants added, and that waits for another to confirm its key."""
 
     name: str
     address: str
     fingerprint: str
-    asked_by: str
+    requested_by: str
 
 
 @dataclass(frozen=True)
-class LoginKind:
+class HostLogin:
     """One way to log in. user: its name. purpose: what it is for. by: what opens it, in words."""
 
     user: str
     purpose: str
-    by: str
+    authentication: str
 
 
 @dataclass(frozen=True)
@@ -75,34 +75,38 @@ class HostStatus:
     area_title: str
     owners: Sequence[str]
     contact: LastContact | None
-    frozen: str
+    freeze: str
     lock: Lock | None
     holder: Run | None
-    line: Sequence[Run]
+    queue: Sequence[Run]
 
     @property
-    def reach(self) -> Reachability:
-        return Reachability.NOT_MET if self.contact is None else _REACH[self.contact.kind]
+    def reachability(self) -> Reachability:
+        return (
+            Reachability.NEVER_TRIED
+            if self.contact is None
+            else _REACHABILITY_BY_KIND[self.contact.kind]
+        )
 
     @property
-    def pin(self) -> HostKeyKind:
-        if self.reach is Reachability.KEY:
+    def host_key_kind(self) -> HostKeyKind:
+        if self.reachability is Reachability.KEY:
             return HostKeyKind.CHANGED
         return HostKeyKind.PINNED if self.host.host_key else HostKeyKind.CA
 
     @property
-    def logins(self) -> Sequence[LoginKind]:
+    def logins(self) -> Sequence[HostLogin]:
         """How we log in, without anything that opens it."""
         host = self.host
         by = "a key" if host.password_file is None else "a password"
         if host.reader is not None:
-            changing = [LoginKind(host.user, "changes", by)] if host.changes else []
-            return [LoginKind(host.reader.user, "reads", "a key of its own"), *changing]
-        return [LoginKind(host.user, "reads and changes" if host.changes else "reads", by)]
+            changing = [HostLogin(host.user, "changes", by)] if host.changes else []
+            return [HostLogin(host.reader.user, "reads", "a key of its own"), *changing]
+        return [HostLogin(host.user, "reads and changes" if host.changes else "reads", by)]
 
 
-def list_host_status(
-    tx: Transaction, policy: Policy, fits: Callable[[Host], bool] = lambda _: True
+def list_host_statuses(
+    tx: Transaction, policy: Policy, is_included: Callable[[Host], bool] = lambda _: True
 ) -> Iterator[HostStatus]:
     """Yield the hosts that fit, by area and name."""
     met, held = (
@@ -111,30 +115,30 @@ def list_host_status(
     )
     holders = {run.id: run for run in runs.list_runs(tx, [lock.run for lock in held.values()])}
     lines = locks.list_queues(tx)
-    titles = {area.name: area.title for area in policy.household.areas.values()}
+    titles = {area.name: area.title for area in policy.organisation.areas.values()}
     for host in sorted(policy.inventory, key=lambda one: (titles[one.area], one.name)):
-        if fits(host):
-            yield _standing(tx, policy, host, met, held, holders, lines)
+        if is_included(host):
+            yield _build_host_status(tx, policy, host, met, held, holders, lines)
 
 
-def _standing(
+def _build_host_status(
     tx: Transaction,
     policy: Policy,
     host: Host,
-    met: Mapping[str, LastContact],
-    held: Mapping[str, Lock],
+    contacts: Mapping[str, LastContact],
+    locks_by_host: Mapping[str, Lock],
     holders: Mapping[int, Run],
-    lines: Mapping[str, Sequence[Run]],
+    queues: Mapping[str, Sequence[Run]],
 ) -> HostStatus:
-    area, lock = policy.area_of(host.name), held.get(host.name)
+    area, lock = policy.get_area(host.name), locks_by_host.get(host.name)
     return HostStatus(
         host=host,
         area=area.name,
         area_title=area.title,
         owners=area.owners,
-        contact=met.get(host.name),
-        frozen=policy.frozen(host=host.name, runbook="", now=tx.now),
+        contact=contacts.get(host.name),
+        freeze=policy.describe_freeze(host=host.name, runbook="", now=tx.now),
         lock=lock,
         holder=holders.get(lock.run) if lock else None,
-        line=lines.get(host.name, ()),
+        queue=queues.get(host.name, ()),
     )

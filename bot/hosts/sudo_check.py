@@ -11,12 +11,12 @@ from connectors.command import SUDO_PATH, Query, Shell, format_missing_program
 from connectors.errors import ParseError
 from connectors.script import Script
 
-_OLDEST = (1, 9, 10)
-_MOST_NAMED = 6
+_MIN_SUDO_VERSION = (1, 9, 10)
+_MAX_NAMES = 6
 
 # Prints what is not as it should be, and a line at the end that says that nothing was left out.
 # A rule for a program that is not there lets nothing through, so programs are looked for first.
-_BEGIN = """\
+_SCRIPT_HEADER = """\
 PATH={path}
 version=$(sudo -V 2>/dev/null | sed -n '1s/.* \\([0-9][0-9.]*\\).*/\\1/p')
 echo "sudo $version"
@@ -42,73 +42,83 @@ class SudoCheck:
     altered: scripts that are not there, and such as cannot be run or hold another text.
     """
 
-    old_sudo: str = ""
-    rules: tuple[SudoGrant, ...] = ()
-    programs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    absent: tuple[str, ...] = ()
-    altered: tuple[str, ...] = ()
+    outdated_sudo_version: str = ""
+    missing_rules: tuple[SudoGrant, ...] = ()
+    missing_programs: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
+    missing_scripts: tuple[str, ...] = ()
+    altered_scripts: tuple[str, ...] = ()
 
-    def together(self, other: "SudoCheck") -> "SudoCheck":
+    def merge_with(self, other: "SudoCheck") -> "SudoCheck":
         """Return what is missing for either of two logins of one host."""
         return SudoCheck(
-            self.old_sudo or other.old_sudo,
-            self.rules + other.rules,
-            {**self.programs, **other.programs},
-            tuple(dict.fromkeys(self.absent + other.absent)),
-            tuple(dict.fromkeys(self.altered + other.altered)),
+            self.outdated_sudo_version or other.outdated_sudo_version,
+            self.missing_rules + other.missing_rules,
+            {**self.missing_programs, **other.missing_programs},
+            tuple(dict.fromkeys(self.missing_scripts + other.missing_scripts)),
+            tuple(dict.fromkeys(self.altered_scripts + other.altered_scripts)),
         )
 
-    def troubles(self, host: str, needed: Sequence[str]) -> Iterator[str]:
+    def list_problems(self, host: str, needed_runbooks: Sequence[str]) -> Iterator[str]:
         """Yield what is missing and how to fix it. needed: runbooks that must work there."""
         bring = f"install what `keyturn sudoers {host} --scripts` prints"
-        if self.old_sudo:
+        if self.outdated_sudo_version:
             yield (
-                f"sudo {self.old_sudo} is too old for the rules, which are regular expressions: "
-                f"install sudo {'.'.join(map(str, _OLDEST))} or later"
+                f"sudo {self.outdated_sudo_version} is too old for the rules, which are regular "
+                "expressions: "
+                f"install sudo {'.'.join(map(str, _MIN_SUDO_VERSION))} or later"
             )
-        if self.absent:
-            yield f"scripts are missing ({_named(self.absent)}): {bring}"
-        if self.altered:
+        if self.missing_scripts:
+            yield f"scripts are missing ({_join_names(self.missing_scripts)}): {bring}"
+        if self.altered_scripts:
             yield (
-                f"scripts were altered or cannot be run ({_named(self.altered)}): {bring}, and "
+                f"scripts were altered or cannot be run ({_join_names(self.altered_scripts)}): "
+                f"{bring}, and "
                 "find out who changed them"
             )
-        if self.rules and not self.old_sudo:
-            told = [f"{_shown(grant)} for {grant.runbooks[0]}" for grant in self.rules]
-            yield f"sudo rules are missing ({_named(told)}): {bring}"
-        for program, runbooks in self.programs.items():
-            if wanted := [words for words in runbooks if words in needed]:
+        if self.missing_rules and not self.outdated_sudo_version:
+            told = [
+                f"{_get_grant_name(grant)} for {grant.runbooks[0]}" for grant in self.missing_rules
+            ]
+            yield f"sudo rules are missing ({_join_names(told)}): {bring}"
+        for program, runbooks in self.missing_programs.items():
+            if wanted := [words for words in runbooks if words in needed_runbooks]:
                 yield f"{format_missing_program(program)}; {wanted[0]} needs it"
 
-    def advice(self, needed: Sequence[str]) -> str:
+    def describe_unneeded_programs(self, needed_runbooks: Sequence[str]) -> str:
         """Say which programs are not there that only runbooks for any host would use."""
-        spare = [name for name, wanted in self.programs.items() if not {*wanted} & {*needed}]
+        spare = [
+            name
+            for name, wanted in self.missing_programs.items()
+            if not {*wanted} & {*needed_runbooks}
+        ]
         return f"not installed, so their runbooks do not work: {', '.join(spare)}" if spare else ""
 
 
-def build_sudo_question(
-    granted: Sequence[SudoGrant], settings: Mapping[str, str]
-) -> Query[SudoCheck]:
+def build_sudo_query(grants: Sequence[SudoGrant], settings: Mapping[str, str]) -> Query[SudoCheck]:
     """Ask whether sudo lets each rule through, and whether all that rules name is there."""
-    lines = [_BEGIN.format(path=SUDO_PATH)]
-    for number, grant in enumerate(granted):
+    lines = [_SCRIPT_HEADER.format(path=SUDO_PATH)]
+    for number, grant in enumerate(grants):
         words = grant.rule.make_example(settings)
         lines.append(f"rule {number} {shlex.join([words[0], *words])}\n")
-    for script in _lying(granted):
+    for script in _list_installed_scripts(grants):
         digest = hashlib.sha256(script.file_text.encode()).hexdigest()
         lines.append(f"script {script.path} {digest}\n")
     shell = Shell(("sh", "-s"), stdin="".join([*lines, "echo end\n"]), deadline=60)
-    return Query(shell, lambda answer: _parse(answer, granted, settings))
+    return Query(shell, lambda answer: _parse_answer(answer, grants, settings))
 
 
-def _lying(granted: Sequence[SudoGrant]) -> tuple[Script, ...]:
+def _list_installed_scripts(grants: Sequence[SudoGrant]) -> tuple[Script, ...]:
     """Return the scripts that must lie on the host as files."""
     return list_scripts(
-        [each for each in granted if any(each.rule.program == s.path for s in each.rule.scripts)]
+        [each for each in grants if any(each.rule.program == s.path for s in each.rule.scripts)]
     )
 
 
-def _parse(answer: str, granted: Sequence[SudoGrant], settings: Mapping[str, str]) -> SudoCheck:
+def _parse_answer(
+    answer: str, grants: Sequence[SudoGrant], settings: Mapping[str, str]
+) -> SudoCheck:
     lines = answer.splitlines()
     if not lines or lines[-1] != "end" or not lines[0].startswith("sudo "):
         raise ParseError(f"the host answered {answer[-200:]!r} about its sudo rules")
@@ -120,34 +130,34 @@ def _parse(answer: str, granted: Sequence[SudoGrant], settings: Mapping[str, str
         if kind in files:
             files[kind].append(rest.rpartition("/")[2])
         elif kind == "rule":
-            rules.append(granted[int(rest)])
+            rules.append(grants[int(rest)])
         elif kind == "program":
-            grant = granted[int(rest)]
+            grant = grants[int(rest)]
             if not grant.rule.scripts:
                 name = grant.rule.make_example(settings)[0]
                 programs.setdefault(name, []).extend(grant.runbooks)
         else:
             raise ParseError(f"the host answered {line[:100]!r} about its sudo rules")
     return SudoCheck(
-        old_sudo=_too_old(lines[0].removeprefix("sudo ")),
-        rules=tuple(rules),
-        programs={name: tuple(wanted) for name, wanted in programs.items()},
-        absent=tuple(files["absent"]),
-        altered=tuple(files["altered"]),
+        outdated_sudo_version=_get_outdated_version(lines[0].removeprefix("sudo ")),
+        missing_rules=tuple(rules),
+        missing_programs={name: tuple(wanted) for name, wanted in programs.items()},
+        missing_scripts=tuple(files["absent"]),
+        altered_scripts=tuple(files["altered"]),
     )
 
 
-def _too_old(version: str) -> str:
+def _get_outdated_version(version: str) -> str:
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-    return version if numbers and numbers < _OLDEST else ""
+    return version if numbers and numbers < _MIN_SUDO_VERSION else ""
 
 
-def _shown(grant: SudoGrant) -> str:
+def _get_grant_name(grant: SudoGrant) -> str:
     script = grant.rule.script or next(iter(grant.rule.scripts), None)
     return script.name if script else str(grant.rule.program).rpartition("/")[2]
 
 
-def _named(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     some = list(dict.fromkeys(names))
-    more = f" and {len(some) - _MOST_NAMED} more" if len(some) > _MOST_NAMED else ""
-    return ", ".join(some[:_MOST_NAMED]) + more
+    more = f" and {len(some) - _MAX_NAMES} more" if len(some) > _MAX_NAMES else ""
+    return ", ".join(some[:_MAX_NAMES]) + more

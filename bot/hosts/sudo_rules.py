@@ -23,7 +23,7 @@ class SudoGrant:
     runbooks: tuple[str, ...]
 
 
-def list_grants(runbooks: Mapping[str, type[AnyRunbook]]) -> tuple[SudoGrant, ...]:
+def list_sudo_grants(runbooks: Mapping[str, type[AnyRunbook]]) -> tuple[SudoGrant, ...]:
     """Return every rule that these runbooks, given by their words, may have need of."""
     speakers: dict[str, list[str]] = {}
     for words, runbook in runbooks.items():
@@ -32,7 +32,7 @@ def list_grants(runbooks: Mapping[str, type[AnyRunbook]]) -> tuple[SudoGrant, ..
     return tuple(
         SudoGrant(name.rpartition(".")[2], rule, tuple(speakers[name]))
         for name in sorted(speakers)
-        for rule in list_rules(sys.modules[name])
+        for rule in list_sudo_rules(sys.modules[name])
     )
 
 
@@ -41,36 +41,36 @@ def list_dialects(runbook: type[AnyRunbook]) -> frozenset[ModuleType]:
     found: set[ModuleType] = set()
     waiting = [sys.modules[runbook.__module__]]
     while waiting:
-        for used in _connectors_in(waiting.pop()):
+        for used in _iterate_used_connectors(waiting.pop()):
             if used not in found:
                 found.add(used)
                 waiting.append(used)
     return frozenset(found)
 
 
-def list_rules(dialect: ModuleType) -> tuple[SudoRule, ...]:
+def list_sudo_rules(dialect: ModuleType) -> tuple[SudoRule, ...]:
     declared: tuple[SudoRule, ...] = getattr(dialect, "SUDO", ())
     return declared
 
 
-def list_grants_on(host: Host) -> tuple[SudoGrant, ...]:
+def list_host_sudo_grants(host: Host) -> tuple[SudoGrant, ...]:
     """Return every rule that the runbooks meant for a host may have need of there."""
     if host.platform != "linux":
         return ()
     tags = (None, *host.tags)
-    rules = list_grants(
+    rules = list_sudo_grants(
         {words: each for words, each in load_catalogue().items() if get_required_tag(each) in tags}
     )
     installed = (replace(each, rule=each.rule.for_installed_scripts) for each in rules)
     return tuple(installed) if host.scripts else rules
 
 
-def rules_by_login(
-    host: Host, granted: Iterable[SudoGrant]
+def group_grants_by_login(
+    host: Host, grants: Iterable[SudoGrant]
 ) -> Mapping[str, tuple[SudoGrant, ...]]:
     """Return the rules of each login that is not root: queries are for the one that reads."""
     reader = host.for_reading.user
-    rules = list(granted)
+    rules = list(grants)
     whose = {
         user: tuple(
             each
@@ -83,25 +83,25 @@ def rules_by_login(
     return {user: its for user, its in whose.items() if its and user != "root"}
 
 
-def format_sudoers(host: Host, granted: Iterable[SudoGrant]) -> str:
+def format_sudoers(host: Host, grants: Iterable[SudoGrant]) -> str:
     """Write a file for /etc/sudoers.d."""
     lines = [
         f"# What Keyturn may do as root on {host.name}, by `keyturn sudoers {host.name}`.",
         "# Install it with `visudo -f /etc/sudoers.d/keyturn`. It takes sudo 1.9.10 or later.",
     ]
-    for user, its in rules_by_login(host, granted).items():
+    for user, its in group_grants_by_login(host, grants).items():
         lines += ["", f'Defaults:{user} env_reset, !setenv, secure_path="{SUDO_PATH}"']
         before = ""
         for grant in its:
             if grant.dialect != before:
                 lines += ["", f"# {grant.dialect}: {', '.join(grant.runbooks)}"]
                 before = grant.dialect
-            lines += _written(host, user, grant.rule)
+            lines += _render_rule(host, user, grant.rule)
     return "\n".join(lines) + "\n"
 
 
-def sudoers_to_data(
-    host: Host, whose: Mapping[str, tuple[SudoGrant, ...]]
+def build_sudoers_data(
+    host: Host, grants_by_login: Mapping[str, tuple[SudoGrant, ...]]
 ) -> list[dict[str, Any]]:
     """Return what json prints."""
     return [
@@ -114,12 +114,12 @@ def sudoers_to_data(
             "words": each.rule.make_pattern(host.settings),
             "beyond": each.rule.risk,
         }
-        for user, its in whose.items()
+        for user, its in grants_by_login.items()
         for each in its
     ]
 
 
-def _written(host: Host, user: str, rule: SudoRule) -> Iterator[str]:
+def _render_rule(host: Host, user: str, rule: SudoRule) -> Iterator[str]:
     try:
         line = rule.format_line(user, host.settings)
     except RuleTooLongError:
@@ -131,22 +131,22 @@ def _written(host: Host, user: str, rule: SudoRule) -> Iterator[str]:
     yield line
 
 
-def _connectors_in(module: ModuleType) -> Iterator[ModuleType]:
+def _iterate_used_connectors(module: ModuleType) -> Iterator[ModuleType]:
     for value in vars(module).values():
-        name = value.__name__ if isinstance(value, ModuleType) else _home(value)
+        name = value.__name__ if isinstance(value, ModuleType) else _get_module_name(value)
         if name.startswith("connectors."):
             yield sys.modules[name]
 
 
-def _home(value: object) -> str:
+def _get_module_name(value: object) -> str:
     home: object = getattr(value, "__module__", "")
     return home if isinstance(home, str) else ""
 
 
-_END = "end-of-keyturn-file"
+_HEREDOC_END = "end-of-keyturn-file"
 # sudo passes over files of its directory with a period in their names, and visudo judges before
 # anything counts. Scripts of another version go last: until then their rules may still be used.
-_PROGRAM = """\
+_INSTALL_PROGRAM = """\
 #!/bin/sh
 # Brings {host} the scripts that Keyturn's sudoers lines name, and these lines.
 # Read it, and give it to root's shell there. To do so again changes nothing.
@@ -183,27 +183,27 @@ echo "{host} has its scripts and sudoers lines"
 """
 
 
-def list_scripts(granted: Iterable[SudoGrant]) -> tuple[Script, ...]:
+def list_scripts(grants: Iterable[SudoGrant]) -> tuple[Script, ...]:
     """Return every script that rules name, by their names."""
-    found = {script.name: script for grant in granted for script in grant.rule.scripts}
+    found = {script.name: script for grant in grants for script in grant.rule.scripts}
     return tuple(found[name] for name in sorted(found))
 
 
 def format_install_program(host: Host) -> str:
     """Write the program for a host, as if its scripts lay there already."""
     there = host.model_copy(update={"scripts": True})
-    granted = list_grants_on(there)
+    granted = list_host_sudo_grants(there)
     needed = list_scripts(granted)
-    return _PROGRAM.format(
+    return _INSTALL_PROGRAM.format(
         host=host.name,
         folder=SCRIPTS_DIRECTORY,
-        files="\n".join(_files(needed)),
+        files="\n".join(_render_script_files(needed)),
         rules=format_sudoers(there, granted),
         kept=" | ".join(script.path for script in needed) or "''",
-        end=_END,
+        end=_HEREDOC_END,
     )
 
 
-def _files(needed: Iterable[Script]) -> Iterator[str]:
-    for script in needed:
-        yield f"put {script.path} <<'{_END}'\n{script.file_text}{_END}\n"
+def _render_script_files(scripts: Iterable[Script]) -> Iterator[str]:
+    for script in scripts:
+        yield f"put {script.path} <<'{_HEREDOC_END}'\n{script.file_text}{_HEREDOC_END}\n"

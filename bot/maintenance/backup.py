@@ -21,7 +21,7 @@ from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.maintenance import copy_database
 from bot.maintenance.durable import sync_to_disk
 from bot.model.canonical import encode_canonical
-from bot.model.progress import Stages, report_nothing
+from bot.model.progress import BeginStage, begin_silent_stage
 
 TABLE = "backup_label"
 
@@ -84,7 +84,7 @@ BACKED_UP = "backed up"
 
 
 def make_backup(
-    database: Database, file: Path, stages: Stages = report_nothing
+    database: Database, file: Path, stages: BeginStage = begin_silent_stage
 ) -> tuple[BackupLabel, Verification]:
     """Save everything in *file*, which must not be there yet, while the service goes on.
 
@@ -103,7 +103,9 @@ def make_backup(
         with copy.transaction(seconds=copy_database.SECONDS) as tx:
             with stages("saving", lambda: copy_database.count_rows(database)) as told:
                 rows = copy_database.copy_rows(database, tx, told)
-            made = BackupLabel(tx.now, version("keyturn"), rows, verification.make_checkpoint(tx))
+            made = BackupLabel(
+                tx.now, version("keyturn"), rows, verification.create_checkpoint(tx)
+            )
             write_label(tx, made)
         with copy.reading() as tx:
             verdict = verification.verify_log(tx, stages=stages)

@@ -11,9 +11,14 @@ from bot.db import migrations, roles
 from bot.db.database import Database, StoreUnavailable
 from bot.hosts.live_check import check_hosts
 from bot.maintenance.installation import Installation
-from bot.model.check_result import CheckResult, error, ok, warning
+from bot.model.check_result import (
+    CheckResult,
+    create_error_result,
+    create_ok_result,
+    create_warning_result,
+)
 from bot.model.keyfile import KeyFileError
-from bot.policy import NoPolicy, Policy
+from bot.policy import NoPolicyError, Policy
 from bot.policy.loader import check_access, load_policy
 from connectors.fleet import Fleet
 from connectors.permissions import find_reader
@@ -37,26 +42,32 @@ def check_records(patient: Installation) -> Iterator[CheckResult]:
 def _settings_file(file: Path) -> CheckResult | None:
     """Look at who can read the file in which secrets may stand."""
     trouble = find_reader(file) if file.exists() else ""
-    return error("the settings", trouble) if trouble else None
+    return create_error_result("the settings", trouble) if trouble else None
 
 
 def _key(file: Path, about: str) -> CheckResult:
     if not file.exists():
-        return warning(about, f"is not there yet: the first start makes {file}")
+        return create_warning_result(about, f"is not there yet: the first start makes {file}")
     mode = file.stat().st_mode & 0o777
     if mode & 0o077:
-        return error(about, f"{file} can be read by others (mode {mode:o}): chmod 600 it")
+        return create_error_result(
+            about, f"{file} can be read by others (mode {mode:o}): chmod 600 it"
+        )
     if not os.access(file, os.R_OK):
-        return error(
+        return create_error_result(
             about, f"{file} is not ours to read: run this as the user that Keyturn runs as"
         )
-    return ok(about, f"is for Keyturn alone: keep a copy of {file} apart from the database")
+    return create_ok_result(
+        about, f"is for Keyturn alone: keep a copy of {file} apart from the database"
+    )
 
 
 def _database(patient: Installation) -> Iterator[CheckResult]:
     file = patient.embedded_file
     if file is not None and not file.exists():
-        yield warning("the database", f"is not there yet: the first start makes {file}")
+        yield create_warning_result(
+            "the database", f"is not there yet: the first start makes {file}"
+        )
         yield from _witness(patient.witness, file)
         return
     database = Database(patient.database, redactor=patient.redactor)
@@ -67,7 +78,9 @@ def _database(patient: Installation) -> Iterator[CheckResult]:
             if patient.distributed:
                 yield _sites(database)
         except StoreUnavailable as trouble:
-            yield error("the database", f"{trouble}: does it run, and is KEYTURN_DATABASE right?")
+            yield create_error_result(
+                "the database", f"{trouble}: does it run, and is KEYTURN_DATABASE right?"
+            )
         yield from _witness(patient.witness, file)
 
 
@@ -75,15 +88,21 @@ def _of(database: Database, file: Path | None) -> Iterator[CheckResult]:
     with database.reading():
         pass
     if file is not None and not os.access(file, os.W_OK):
-        yield error("the database", f"{file} is not ours to write: whose is it?")
+        yield create_error_result("the database", f"{file} is not ours to write: whose is it?")
     elif file is not None and _open_to_others(file):
-        yield error("the database", f"{file} can be read by others: chmod 700 {file.parent}")
+        yield create_error_result(
+            "the database", f"{file} can be read by others: chmod 700 {file.parent}"
+        )
     elif not migrations.is_schema_current(database):
-        yield error("the database", "is behind this version: keyturn db upgrade, or start Keyturn")
+        yield create_error_result(
+            "the database", "is behind this version: keyturn db upgrade, or start Keyturn"
+        )
     else:
-        yield ok("the database", "answers, and has the schema of this version")
+        yield create_ok_result("the database", "answers, and has the schema of this version")
     if strong := roles.find_excess_rights(database):
-        yield warning("our role", f"{', '.join(strong)}: keyturn db grants prints what it needs")
+        yield create_warning_result(
+            "our role", f"{', '.join(strong)}: keyturn db grants prints what it needs"
+        )
 
 
 def _open_to_others(file: Path) -> bool:
@@ -95,29 +114,31 @@ def _log(database: Database, patient: Installation) -> CheckResult:
     about = "the change log"
     with database.reading() as tx:
         verdict = verification.verify_newest_entries(
-            tx, most=_TAIL, witnesses=_kept(patient.witness)
+            tx, limit=_TAIL, witnesses=_kept(patient.witness)
         )
     if verdict.broken is not None:
-        return error(
+        return create_error_result(
             about,
             f"BROKEN at entry {verdict.broken}: {verdict.why}: change nothing, keep a copy, and "
             "find out with keyturn changelog verify",
         )
     key = patient.keys / "changelog.key"
     try:
-        ours = signing.load_signing_key(key).public if key.exists() else verdict.key
+        ours = signing.load_signing_key(key).public_key if key.exists() else verdict.key
     except KeyFileError as trouble:
-        return error(about, str(trouble))
+        return create_error_result(about, str(trouble))
     if verdict.key and ours != verdict.key:
-        return error(about, f"was sealed by another key than {key}: put the right one back")
+        return create_error_result(
+            about, f"was sealed by another key than {key}: put the right one back"
+        )
     tail = "is empty" if not verdict.entries else "verifies at its end"
-    return ok(about, f"{tail}: {verdict.entries} entries")
+    return create_ok_result(about, f"{tail}: {verdict.entries} entries")
 
 
 def _sites(database: Database) -> CheckResult:
     with database.reading() as tx:
         found = health.check_sites(tx)
-    return CheckResult("the sites", found.mark, found.said)
+    return CheckResult("the sites", found.level, found.message)
 
 
 def _kept(file: Path | None) -> list[checkpoints.Checkpoint]:
@@ -131,7 +152,7 @@ def _kept(file: Path | None) -> list[checkpoints.Checkpoint]:
 def _witness(file: Path | None, database: Path | None) -> Iterator[CheckResult]:
     about = "the witness"
     if file is None:
-        yield warning(
+        yield create_warning_result(
             about,
             "there is no file for checkpoints (KEYTURN_WITNESS): whoever can rewrite the database "
             "could cut its end off, and only chat and hosts would know",
@@ -139,17 +160,19 @@ def _witness(file: Path | None, database: Path | None) -> Iterator[CheckResult]:
         return
     there = file if file.exists() else file.parent
     if file.is_dir():
-        yield error(
+        yield create_error_result(
             about, f"{file} is a directory: name a file in it, such as {file / 'keyturn.log'}"
         )
     elif not os.access(there, os.W_OK):
-        yield error(about, f"{there} cannot be written by us: make it so, or set another file")
+        yield create_error_result(
+            about, f"{there} cannot be written by us: make it so, or set another file"
+        )
     elif database is not None and _disk(there) == _disk(database):
-        yield warning(
+        yield create_warning_result(
             about, f"{file} is on the disk of the database: what rewrites one reaches both"
         )
     else:
-        yield ok(about, f"{file} can be written")
+        yield create_ok_result(about, f"{file} can be written")
 
 
 def _disk(path: Path) -> int:
@@ -175,9 +198,9 @@ def check_installation(patient: Installation, doors: Sequence[DoorCheck]) -> Ite
     yield (
         policy
         if isinstance(policy, CheckResult)
-        else ok(
+        else create_ok_result(
             "the policy",
-            f"is valid: {len(policy.household.people)} people, "
+            f"is valid: {len(policy.organisation.people)} people, "
             f"{len(policy.inventory.hosts)} hosts",
         )
     )
@@ -192,15 +215,17 @@ def check_installation(patient: Installation, doors: Sequence[DoorCheck]) -> Ite
 
 def _settings(patient: Installation) -> Iterator[CheckResult]:
     for name, meant in patient.misspelt.items():
-        yield warning("the settings", f"{name} is none, so it is ignored: is {meant} meant?")
+        yield create_warning_result(
+            "the settings", f"{name} is none, so it is ignored: is {meant} meant?"
+        )
 
 
 def _policy(patient: Installation) -> Policy | CheckResult:
     try:
         check_access(patient.policy)
         return load_policy(patient.policy)
-    except NoPolicy as trouble:
-        return error(
+    except NoPolicyError as trouble:
+        return create_error_result(
             "the policy",
             f"{trouble} (until it is valid, nobody may do anything: keyturn policy check)",
         )
@@ -209,18 +234,22 @@ def _policy(patient: Installation) -> Policy | CheckResult:
 def _hosts(patient: Installation, policy: Policy) -> Iterator[CheckResult]:
     names = list(policy.inventory.hosts)
     if not names:
-        yield warning("the hosts", "there are none yet: keyturn inventory enroll adds the first")
+        yield create_warning_result(
+            "the hosts", "there are none yet: keyturn inventory enroll adds the first"
+        )
         return
     with closing(Fleet(policy.inventory, SshPool(patient.policy))) as fleet:
         found = sorted(check_hosts(fleet, names), key=lambda each: names.index(each.host))
-    sick = [each for each in found if not each.well]
+    sick = [each for each in found if not each.is_healthy]
     for each in sick[:_MOST_HOSTS_TOLD]:
-        yield error(f"host {each.host}", each.trouble)
+        yield create_error_result(f"host {each.host}", each.error)
     if len(sick) > _MOST_HOSTS_TOLD:
         more = len(sick) - _MOST_HOSTS_TOLD
-        yield error("the hosts", f"{more} more are not well: keyturn inventory check lists them")
+        yield create_error_result(
+            "the hosts", f"{more} more are not well: keyturn inventory check lists them"
+        )
     if len(sick) < len(names):
-        yield ok("the hosts", f"{len(names) - len(sick)} of {len(names)} answer")
+        yield create_ok_result("the hosts", f"{len(names) - len(sick)} of {len(names)} answer")
     for each in found:
-        if each.well and each.advice:
-            yield warning(f"host {each.host}", each.advice)
+        if each.is_healthy and each.advice:
+            yield create_warning_result(f"host {each.host}", each.advice)

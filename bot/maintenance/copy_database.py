@@ -11,7 +11,7 @@ from sqlalchemy import Table, func, insert, inspect, select, text
 from bot.audit import change_log, verification
 from bot.db import migrations, tables
 from bot.db.database import Database, Transaction
-from bot.model.progress import ReportProgress, Stages, ignore_progress, report_nothing
+from bot.model.progress import BeginStage, ReportProgress, begin_silent_stage, ignore_progress
 
 _AT_ONCE = 2_000
 # What is put down in one go is not hung up on for being much.
@@ -118,7 +118,9 @@ class CopyResult:
     head: str
 
 
-def copy_database(old: Database, new: Database, stages: Stages = report_nothing) -> CopyResult:
+def copy_database(
+    old: Database, new: Database, stages: BeginStage = begin_silent_stage
+) -> CopyResult:
     """Copy everything into *new*, which is empty, and say so in its log. Nobody may be at work.
 
     A log that is broken is not moved: what is wrong with it is to be found out where it is.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bot.audit import change_log, followed_log, inbound_events, verification
 from bot.audit.checkpoints import Checkpoint
-from bot.audit.spool import TROUBLE, Spool
+from bot.audit.spool import TROUBLE_KIND, Spool
 from bot.auth import row_mac
 from bot.db import dedup
 from bot.db.database import Database, StoreUnavailable, Transaction
@@ -62,19 +62,19 @@ class Housekeeping:
             inbound_events.delete_old_events(tx)
             webhook_queue.delete_old_failures(tx)
             if trouble:
-                change_log.append_entry(tx, TROUBLE, why=trouble)
-            row_mac.log_refused_rows(tx)
-            if not self._spool.empty:
-                self._spool.merge(tx)
+                change_log.append_entry(tx, TROUBLE_KIND, why=trouble)
+            row_mac.log_forged_rows(tx)
+            if not self._spool.is_empty:
+                self._spool.merge_into_log(tx)
             followed_log.follow_log(tx)
-            point = verification.make_checkpoint(tx)
+            point = verification.create_checkpoint(tx)
         self._testify(point)
 
     def end(self) -> None:
         """Publish the last entries to the witnesses, when nothing more is to be written."""
         try:
             with self._database.transaction() as tx:
-                point = verification.make_checkpoint(tx)
+                point = verification.create_checkpoint(tx)
         except StoreUnavailable as trouble:
             log.critical("witnesses were not told of the last entries: %s", trouble)
         else:

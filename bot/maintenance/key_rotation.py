@@ -7,11 +7,11 @@ from pathlib import Path
 from bot.audit import change_log, signing, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.auth import tokens
-from bot.auth.tokens import Token
+from bot.auth.tokens import ApiToken
 from bot.db.database import Database
 from bot.maintenance import copy_database, restore
 from bot.maintenance.durable import sync_to_disk
-from bot.model.progress import Stages, report_nothing
+from bot.model.progress import BeginStage, begin_silent_stage
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class RotationResult:
     good."""
 
     public: str
-    ended: Sequence[Token] = ()
+    ended: Sequence[ApiToken] = ()
 
 
 def rotate_signing_key(
@@ -28,7 +28,7 @@ def rotate_signing_key(
     file: Path,
     *,
     witnesses: Sequence[Checkpoint] = (),
-    stages: Stages = report_nothing,
+    stages: BeginStage = begin_silent_stage,
 ) -> RotationResult:
     """Seal the log by a new key from now on. Nobody else may be writing.
 
@@ -40,13 +40,13 @@ def rotate_signing_key(
     """
     beside = file.with_name(f"{file.name}.new")
     with database.reading() as tx:
-        last = change_log.get_last_entry_of_kind(tx, verification.KEY)
+        last = change_log.get_last_entry_of_kind(tx, verification.KEY_KIND)
     named = str(last.facts["public"]) if last else ""
     if beside.exists():
         left = signing.load_signing_key(beside)
-        if left.public == named:
+        if left.public_key == named:
             beside.replace(file)
-            return RotationResult(left.public)
+            return RotationResult(left.public_key)
         beside.unlink()
     new = signing.create_signing_key(beside)
     with database.transaction(seconds=copy_database.SECONDS) as tx:
@@ -57,4 +57,4 @@ def rotate_signing_key(
         verification.append_key_change(tx, new, witnesses=witnesses, stages=stages)
     beside.replace(file)
     sync_to_disk(file.parent)
-    return RotationResult(new.public, ended)
+    return RotationResult(new.public_key, ended)

@@ -22,14 +22,14 @@ from bot.maintenance import backup, copy_database
 from bot.maintenance.backup import BackupLabel, NoBackup
 from bot.maintenance.copy_database import NotCopied
 from bot.maintenance.durable import sync_to_disk
-from bot.model.progress import Stages, report_nothing
-from bot.model.run import BEFORE_INTENT, Run, State
+from bot.model.progress import BeginStage, begin_silent_stage
+from bot.model.run import STATES_BEFORE_INTENT, Run, State
 from bot.model.times import format_moment
 
 
 def list_not_started(tx: Transaction) -> list[Run]:
     """Return the runs that nothing was sent for, as far as the tables know."""
-    states = [state.value for state in BEFORE_INTENT]
+    states = [state.value for state in STATES_BEFORE_INTENT]
     query = select(tables.run.c.id).where(tables.run.c.state.in_(states))
     return [
         runs.get_run(tx, number)
@@ -61,8 +61,8 @@ def end_everyones_sessions(tx: Transaction) -> None:
 def skip_past_fires(tx: Transaction, why: str) -> None:
     """Let every schedule fire from now on, and never for a moment that is over."""
     for schedule in schedules.list_schedules(tx):
-        if schedule.standing is ScheduleState.ACTIVE:
-            schedules.set_schedule_state(tx, schedule, schedule.standing, schedule.why)
+        if schedule.state is ScheduleState.ACTIVE:
+            schedules.set_schedule_state(tx, schedule, schedule.state, schedule.reason)
     later = tables.fire.c.outcome == FireOutcome.LATER.value
     missed = {"outcome": FireOutcome.MISSED.value, "why": why, "at": tx.now}
     tx.sql.execute(update(tables.fire).where(later).values(missed))
@@ -92,7 +92,7 @@ def restore_backup(
     *,
     working: Path,
     seen: Sequence[WitnessedCheckpoint] = (),
-    stages: Stages = report_nothing,
+    stages: BeginStage = begin_silent_stage,
 ) -> RestoreResult:
     """Put the backup *file* into *target*, as a whole or not at all. Nobody else may be at work.
 
@@ -125,7 +125,7 @@ def restore_backup(
 
 
 def _made_ready(
-    copy: Database, seen: Sequence[WitnessedCheckpoint], stages: Stages
+    copy: Database, seen: Sequence[WitnessedCheckpoint], stages: BeginStage
 ) -> RestoreResult:
     """Let the copy be what the service may begin with."""
     found = backup.read_label(copy)
@@ -136,14 +136,14 @@ def _made_ready(
         raise NoBackup(f"holds a change log that is broken: {verdict.why}")
     if (verdict.entries, verdict.head) != (found.point.seq, found.point.hash):
         raise NoBackup("does not hold the change log that its label tells of")
-    later = [one for one in seen if one.point.seq > found.point.seq]
+    later = [one for one in seen if one.checkpoint.seq > found.point.seq]
     with copy.transaction() as tx:
         verification.open_log(tx)
         backup.remove_label(tx)
         return _begun_anew(tx, found, later)
 
 
-def _handed_over(copy: Database, target: Database, first: int, stages: Stages) -> None:
+def _handed_over(copy: Database, target: Database, first: int, stages: BeginStage) -> None:
     migrations.upgrade_schema(target)
     with target.transaction(seconds=copy_database.SECONDS) as tx:
         with stages("copying", lambda: copy_database.count_rows(copy)) as told:
@@ -160,15 +160,15 @@ def _begun_anew(
     tx: Transaction, found: BackupLabel, later: Sequence[WitnessedCheckpoint]
 ) -> RestoreResult:
     made = format_moment(found.made)
-    last = max(later, key=lambda one: one.point.seq, default=None)
+    last = max(later, key=lambda one: one.checkpoint.seq, default=None)
     change_log.append_entry(
         tx,
-        verification.RESTORED,
+        verification.RESTORED_KIND,
         login=getuser(),
         made=found.made,
         entries=found.point.seq,
         head=found.point.hash,
-        seen=last.point.seq if last else found.point.seq,
+        seen=last.checkpoint.seq if last else found.point.seq,
         runs=sorted({one.run for one in later if one.run}),
     )
     end_everyones_sessions(tx)
@@ -210,6 +210,6 @@ def _leave_open(tx: Transaction, summary: str) -> None:
 
 def _end(tx: Transaction, run: Run, state: State, summary: str) -> None:
     """End a run as tables and log tell it: nobody is at work whom it would have to wake."""
-    runs.move_run(tx, run, state, ended=tx.now, summary=summary)
+    runs.move_run(tx, run, state, ended_at=tx.now, summary=summary)
     change_log.append_entry(tx, state.value, run=run.id, host=run.host, summary=summary)
     outbox.announce_run(tx, run.id if run.parent is None else run.parent)

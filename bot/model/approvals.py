@@ -10,31 +10,37 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Demand:
+class ApprovalDemand:
     """So many approvals by different people, and among them one of each of `each`.
 
     each: one or several groups for every place, any of which may fill it.
     """
 
-    approvals: int
-    each: tuple[tuple[str, ...], ...]
+    required_approvals: int
+    group_sets: tuple[tuple[str, ...], ...]
 
-    def wants(self, groups: Collection[str]) -> bool:
+    def accepts_any_of(self, groups: Collection[str]) -> bool:
         """Say whether somebody of these groups could help to meet it."""
-        return any(group in groups for place in self.each for group in place)
+        return any(group in groups for place in self.group_sets for group in place)
 
-    def missing(self, people: Mapping[str, Collection[str]]) -> int:
+    def count_missing(self, groups_by_person: Mapping[str, Collection[str]]) -> int:
         """Return how many more it takes beside the approvals of these. people: their groups."""
-        wanted = [person for person, groups in people.items() if self.wants(groups)]
-        return max(self.approvals - len(wanted), len(self.each) - self._filled(people), 0)
+        wanted = [
+            person for person, groups in groups_by_person.items() if self.accepts_any_of(groups)
+        ]
+        return max(
+            self.required_approvals - len(wanted),
+            len(self.group_sets) - self._count_filled_places(groups_by_person),
+            0,
+        )
 
-    def _filled(self, people: Mapping[str, Collection[str]]) -> int:
+    def _count_filled_places(self, groups_by_person: Mapping[str, Collection[str]]) -> int:
         """Return for how many places there is somebody who stands in no other place."""
         standing: dict[str, int] = {}
 
         def seat(place: int, tried: set[str]) -> bool:
-            for person, groups in people.items():
-                if person in tried or not any(group in groups for group in self.each[place]):
+            for person, groups in groups_by_person.items():
+                if person in tried or not any(group in groups for group in self.group_sets[place]):
                     continue
                 tried.add(person)
                 if person not in standing or seat(standing[person], tried):
@@ -42,11 +48,13 @@ class Demand:
                     return True
             return False
 
-        return sum(seat(place, set()) for place in range(len(self.each)))
+        return sum(seat(place, set()) for place in range(len(self.group_sets)))
 
-    def widened(self, groups: Sequence[str]) -> "Demand":
+    def add_groups(self, groups: Sequence[str]) -> "ApprovalDemand":
         """Return it with these groups accepted in every place."""
-        return replace(self, each=tuple(_merged(place, groups) for place in self.each))
+        return replace(
+            self, group_sets=tuple(_merge_groups(place, groups) for place in self.group_sets)
+        )
 
 
 @dataclass(frozen=True)
@@ -56,47 +64,48 @@ class ApprovalRequirements:
     escalate: groups whose approval counts too after twice as long.
     """
 
-    demands: tuple[Demand, ...] = ()
-    step_up: bool = False
-    reason: bool = False
-    patience: int = 0
-    escalate: tuple[str, ...] = ()
+    demands: tuple[ApprovalDemand, ...] = ()
+    requires_second_factor: bool = False
+    requires_reason: bool = False
+    remind_after: int = 0
+    escalate_to: tuple[str, ...] = ()
 
     @property
-    def approvals(self) -> int:
+    def required_approvals(self) -> int:
         """How many people it takes at the least."""
-        return max((demand.approvals for demand in self.demands), default=0)
+        return max((demand.required_approvals for demand in self.demands), default=0)
 
     @property
-    def groups(self) -> tuple[str, ...]:
+    def approver_groups(self) -> tuple[str, ...]:
         """Every group whose approval may count, each once."""
-        return _merged(
-            (), [group for demand in self.demands for place in demand.each for group in place]
+        return _merge_groups(
+            (),
+            [group for demand in self.demands for place in demand.group_sets for group in place],
         )
 
-    def wants(self, groups: Collection[str]) -> bool:
-        return any(demand.wants(groups) for demand in self.demands)
+    def accepts_any_of(self, groups: Collection[str]) -> bool:
+        return any(demand.accepts_any_of(groups) for demand in self.demands)
 
-    def missing(self, people: Mapping[str, Collection[str]]) -> int:
+    def count_missing(self, groups_by_person: Mapping[str, Collection[str]]) -> int:
         """Return how many more approvals it takes at the least; 0 once every demand is met."""
-        return max((demand.missing(people) for demand in self.demands), default=0)
+        return max((demand.count_missing(groups_by_person) for demand in self.demands), default=0)
 
-    def and_also(self, other: "ApprovalRequirements") -> "ApprovalRequirements":
+    def merge_with(self, other: "ApprovalRequirements") -> "ApprovalRequirements":
         """Return what holds where both hold: nothing of either is weakened."""
-        patiences = [terms.patience for terms in (self, other) if terms.patience]
+        patiences = [terms.remind_after for terms in (self, other) if terms.remind_after]
         return ApprovalRequirements(
             demands=tuple(dict.fromkeys((*self.demands, *other.demands))),
-            step_up=self.step_up or other.step_up,
-            reason=self.reason or other.reason,
-            patience=min(patiences, default=0),
-            escalate=_merged(self.escalate, other.escalate),
+            requires_second_factor=self.requires_second_factor or other.requires_second_factor,
+            requires_reason=self.requires_reason or other.requires_reason,
+            remind_after=min(patiences, default=0),
+            escalate_to=_merge_groups(self.escalate_to, other.escalate_to),
         )
 
-    def escalated(self) -> "ApprovalRequirements":
+    def escalate_requirements(self) -> "ApprovalRequirements":
         """Return them as they are once the next group may approve as well."""
-        demands = (demand.widened(self.escalate) for demand in self.demands)
+        demands = (demand.add_groups(self.escalate_to) for demand in self.demands)
         return replace(self, demands=tuple(dict.fromkeys(demands)))
 
 
-def _merged(some: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*some, *more)))
+def _merge_groups(groups: Sequence[str], added: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*groups, *added)))

@@ -9,21 +9,21 @@ from typing import TypeAlias
 Canonical: TypeAlias = "str | int | bool | Sequence[Canonical] | Mapping[str, Canonical] | None"
 
 
-def encode_canonical(thing: Canonical) -> str:
+def encode_canonical(value: Canonical) -> str:
     """Write *thing* as JSON in the one way: keys sorted, no spaces, text as it is (RFC 8785 for
     the types that are allowed here)."""
-    return _ENCODER.encode(thing)
+    return _ENCODER.encode(value)
 
 
-def hash_canonical(thing: Canonical) -> str:
+def hash_canonical(value: Canonical) -> str:
     """Return 64 hex digits."""
-    return hashlib.sha256(encode_canonical(thing).encode()).hexdigest()
+    return hashlib.sha256(encode_canonical(value).encode()).hexdigest()
 
 
-def _refuse(thing: object) -> object:
-    raise TypeError(f"{type(thing).__name__} has no canonical form")
+def _raise_no_canonical_form(value: object) -> object:
+    raise TypeError(f"{type(value).__name__} has no canonical form")
 
 
 _ENCODER = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_refuse
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_raise_no_canonical_form
 )

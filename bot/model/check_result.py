@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from bot.model.text import escape_to_one_line
 
-Mark = Literal["ok", "warning", "error"]
+CheckLevel = Literal["ok", "warning", "error"]
 
 
 @dataclass(frozen=True)
@@ -18,29 +18,29 @@ class CheckResult:
     said: what is so, and for a warning or an error what to do.
     """
 
-    about: str
-    mark: Mark
-    said: str
+    subject: str
+    level: CheckLevel
+    message: str
 
 
-def ok(about: str, said: str) -> CheckResult:
+def create_ok_result(subject: str, message: str) -> CheckResult:
     """Return the result of a check that found nothing wrong."""
-    return CheckResult(about, "ok", said)
+    return CheckResult(subject, "ok", message)
 
 
-def warning(about: str, said: str) -> CheckResult:
+def create_warning_result(subject: str, message: str) -> CheckResult:
     """Return the result of a check that found what works and could be better."""
-    return CheckResult(about, "warning", said)
+    return CheckResult(subject, "warning", message)
 
 
-def error(about: str, said: str) -> CheckResult:
+def create_error_result(subject: str, message: str) -> CheckResult:
     """Return the result of a check that found what does not work."""
-    return CheckResult(about, "error", said)
+    return CheckResult(subject, "error", message)
 
 
 def describe_total(results: Sequence[CheckResult]) -> str:
     """Return how many problems there are, such as `2 problems`; `Healthy` without one."""
-    errors = sum(each.mark == "error" for each in results)
+    errors = sum(each.level == "error" for each in results)
     if not errors:
         return "Healthy"
     return "1 problem" if errors == 1 else f"{errors} problems"
@@ -48,10 +48,10 @@ def describe_total(results: Sequence[CheckResult]) -> str:
 
 def format_results(results: Sequence[CheckResult]) -> str:
     """Return one line for each, and the total below."""
-    width = max((len(each.about) for each in results), default=0)
+    width = max((len(each.subject) for each in results), default=0)
     lines = [
-        f"{each.mark.upper() if each.mark == 'error' else each.mark:<7}  "
-        f"{each.about:<{width}}  {escape_to_one_line(each.said)}"
+        f"{each.level.upper() if each.level == 'error' else each.level:<7}  "
+        f"{each.subject:<{width}}  {escape_to_one_line(each.message)}"
         for each in results
     ]
     return "\n".join([*lines, "", describe_total(results)])
@@ -59,5 +59,5 @@ def format_results(results: Sequence[CheckResult]) -> str:
 
 def results_to_data(results: Sequence[CheckResult]) -> dict[str, Any]:
     """Return what `--json` prints."""
-    well = all(each.mark != "error" for each in results)
-    return {"well": well, "findings": [vars(each) for each in results]}
+    healthy = all(each.level != "error" for each in results)
+    return {"healthy": healthy, "findings": [vars(each) for each in results]}

@@ -10,18 +10,18 @@ class KeyFileError(Exception):
     """A key of Keyturn's cannot be used. The message says what to do."""
 
 
-def load_or_create_key(file: Path, make: Callable[[], bytes]) -> bytes:
+def load_or_create_key(file: Path, create_content: Callable[[], bytes]) -> bytes:
     """Return what *file* holds, made on the spot if there is none yet. Raises BadKey."""
     if not file.exists():
         with suppress(FileExistsError):
-            _write(file, make())
+            _write_new_file(file, create_content())
     mode = file.stat().st_mode & 0o777
     if mode & 0o077:
         raise KeyFileError(f"{file} can be read by others (mode {mode:o}): chmod 600 it")
     return file.read_bytes()
 
 
-def _write(file: Path, content: bytes) -> None:
+def _write_new_file(file: Path, content: bytes) -> None:
     """Write a file that was not there, and that nobody else can read at any moment.
 
     It has its name once all of it is on the disk: half a key would be in the way of a whole one.

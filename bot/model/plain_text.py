@@ -10,48 +10,52 @@ import unicodedata
 
 from connectors.command import refuse_invisible
 
-_JOINER = re.compile("[\u200c\u200d]")  # ZERO WIDTH NON-JOINER and ZERO WIDTH JOINER
+_JOINER_PATTERN = re.compile("[\u200c\u200d]")  # ZERO WIDTH NON-JOINER and ZERO WIDTH JOINER
 # The flags of England, Scotland and Wales. https://www.unicode.org/reports/tr51/#Emoji_Tag_Sequences
-_FLAG = re.compile("\U0001f3f4[\U000e0061-\U000e007a]{3,6}\U000e007f")
+_FLAG_PATTERN = re.compile("\U0001f3f4[\U000e0061-\U000e007a]{3,6}\U000e007f")
 # Reserved for emoji of later versions of Unicode than this Python's.
-_EMOJI = re.compile("[\U0001f000-\U0001faff]")
+_EMOJI_PATTERN = re.compile("[\U0001f000-\U0001faff]")
 
 
-def check_text(text: str) -> str:
+def check_printable(text: str) -> str:
     """Return *text* unchanged.
 
     Raises:
         InvisibleCharacterError: it holds a line break or another character that people cannot see.
     """
     if not text.isprintable():
-        ordinary = find_ordinary_format(text)
+        ordinary = find_allowed_format_characters(text)
         refuse_invisible("".join(text[n] for n in range(len(text)) if n not in ordinary))
     return text
 
 
-def fold_text(text: str) -> str:
+def join_to_one_line(text: str) -> str:
     """Return *text* on one line, each run of spaces, tabs and line breaks as one space.
 
     Raises:
         InvisibleCharacterError: it holds another character that people cannot see.
     """
-    return check_text(" ".join(text.split()))
+    return check_printable(" ".join(text.split()))
 
 
-def find_ordinary_format(text: str) -> set[int]:
+def find_allowed_format_characters(text: str) -> set[int]:
     """Return the places of the characters that ordinary writing needs though nobody sees them."""
-    places = {found.start() for found in _JOINER.finditer(text) if _is_joined(text, found.start())}
-    for found in (*_FLAG.finditer(text), *_EMOJI.finditer(text)):
+    places = {
+        found.start()
+        for found in _JOINER_PATTERN.finditer(text)
+        if _is_joiner_needed(text, found.start())
+    }
+    for found in (*_FLAG_PATTERN.finditer(text), *_EMOJI_PATTERN.finditer(text)):
         places.update(range(*found.span()))
     return places
 
 
-def _is_joined(text: str, place: int) -> bool:
+def _is_joiner_needed(text: str, place: int) -> bool:
     """Return whether what stands around a joiner is written with one."""
     before, after = text[max(place - 1, 0) : place], text[place + 1 : place + 2]
-    return _takes_joiners(before) or (before.isalnum() and _takes_joiners(after))
+    return _is_joinable_character(before) or (before.isalnum() and _is_joinable_character(after))
 
 
-def _takes_joiners(character: str) -> bool:
+def _is_joinable_character(character: str) -> bool:
     """Return whether it is a letter, a mark or a symbol outside ASCII."""
     return not character.isascii() and unicodedata.category(character)[0] in "LMS"

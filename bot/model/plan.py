@@ -22,23 +22,23 @@ class PlannedStep:
     title: str
     host: str
     fingerprint: str
-    do: Shell | SwitchLines
+    command: Shell | SwitchLines
     undo: Shell | SwitchLines | None
-    no_undo: str = ""
+    no_undo_reason: str = ""
     before: str = ""
     after: str = ""
     undo_title: str = ""
 
     @property
-    def work(self) -> Canonical:
+    def runs_command(self) -> Canonical:
         """What a person approves of this step. The undo may hold counters, so only its kind."""
         return {
             "host": self.host,
             "fingerprint": self.fingerprint,
-            "do": _command(self.do),
+            "do": _command_to_canonical(self.command),
             "before": self.before,
             "after": self.after,
-            "undo": f"none: {self.no_undo}" if self.undo is None else "kept",
+            "undo": f"none: {self.no_undo_reason}" if self.undo is None else "kept",
         }
 
 
@@ -54,17 +54,17 @@ class ResolvedPlan:
 
     runbook: str
     runbook_version: str
-    fields: Mapping[str, str]
-    asked_by: str
-    expires: int
+    values: Mapping[str, str]
+    requested_by: str
+    expires_at: int
     policy_version: str
-    because: str
+    current_state: str
     steps: Sequence[PlannedStep]
     notes: Sequence[str] = ()
     undo_of: int | None = None
     timing: ScheduleTiming | None = None
-    keys: Mapping[str, str] = field(default_factory=dict[str, str])
-    lapse: int = 0
+    host_keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    schedule_lifetime: int = 0
 
     @property
     def document(self) -> Canonical:
@@ -73,15 +73,15 @@ class ResolvedPlan:
             "form": 1,
             "runbook": self.runbook,
             "runbook_version": self.runbook_version,
-            "fields": self.fields,
-            "asked_by": self.asked_by,
-            "expires": self.expires,
+            "fields": self.values,
+            "requested_by": self.requested_by,
+            "expires": self.expires_at,
             "policy_version": self.policy_version,
             "undo_of": self.undo_of,
             "timing": self.timing.document if self.timing else None,
-            "keys": self.keys,
-            "lapse": self.lapse,
-            "steps": [step.work for step in self.steps],
+            "keys": self.host_keys,
+            "lapse": self.schedule_lifetime,
+            "steps": [step.runs_command for step in self.steps],
         }
 
     @cached_property
@@ -90,7 +90,7 @@ class ResolvedPlan:
         return hash_canonical(self.document)
 
     @cached_property
-    def by_host(self) -> Mapping[str, Sequence[PlannedStep]]:
+    def steps_by_host(self) -> Mapping[str, Sequence[PlannedStep]]:
         """The steps of each host, in their order."""
         found: dict[str, list[PlannedStep]] = {}
         for step in self.steps:
@@ -98,39 +98,39 @@ class ResolvedPlan:
         return found
 
     @property
-    def facts(self) -> dict[str, Canonical]:
+    def log_facts(self) -> dict[str, Canonical]:
         """What the change log keeps of it: the document, and what was shown beside it."""
         return {
             "document": self.document,
-            "because": self.because,
+            "because": self.current_state,
             "notes": self.notes,
             "titles": [step.title for step in self.steps],
-            "undo": [str(step.undo or step.no_undo) for step in self.steps],
+            "undo": [str(step.undo or step.no_undo_reason) for step in self.steps],
         }
 
     @cached_property
-    def reversible(self) -> bool:
+    def is_reversible(self) -> bool:
         return all(step.undo is not None for step in self.steps)
 
     def to_json(self) -> str:
-        return _PROPOSAL.dump_json(self).decode()
+        return _PLAN_ADAPTER.dump_json(self).decode()
 
     @staticmethod
     def from_json(text: str) -> "ResolvedPlan":
-        return _read(text)
+        return _parse_plan(text)
 
 
-_PROPOSAL = TypeAdapter(ResolvedPlan)
+_PLAN_ADAPTER = TypeAdapter(ResolvedPlan)
 
 
 # The plan of a request for many hosts is looked at before each of them, and is long. Another text
 # is another plan, so what somebody has altered is never taken for what stood there before.
 @lru_cache(32)
-def _read(text: str) -> ResolvedPlan:
-    return _PROPOSAL.validate_json(text)
+def _parse_plan(text: str) -> ResolvedPlan:
+    return _PLAN_ADAPTER.validate_json(text)
 
 
-def _command(command: Command) -> Canonical:
+def _command_to_canonical(command: Command) -> Canonical:
     if isinstance(command, SwitchLines):
         return {"lines": command.lines}
     return {

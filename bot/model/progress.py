@@ -6,17 +6,17 @@ from itertools import chain, islice
 from typing import TypeVar
 
 # Rarely enough to cost nothing, and several times a second all the same.
-_AT_ONCE = 5_000
+_BATCH_SIZE = 5_000
 
 # How many more were done.
 ReportProgress = Callable[[int], None]
 # Begins a stage by its name and how many there will be, who is asked only where it is shown.
-Stages = Callable[[str, Callable[[], int]], AbstractContextManager[ReportProgress]]
+BeginStage = Callable[[str, Callable[[], int]], AbstractContextManager[ReportProgress]]
 T = TypeVar("T")
 
 
 @contextmanager
-def report_nothing(_name: str, _total: Callable[[], int]) -> Generator[ReportProgress]:
+def begin_silent_stage(_name: str, _total: Callable[[], int]) -> Generator[ReportProgress]:
     """Tell nobody how far it is."""
     yield ignore_progress
 
@@ -25,12 +25,16 @@ def ignore_progress(_more: int) -> None:
     """Be told, and do nothing of it."""
 
 
-def count_progress(many: Iterable[T], told: ReportProgress) -> Iterator[T]:
+def iterate_with_progress(items: Iterable[T], report_progress: ReportProgress) -> Iterator[T]:
     """Return them one by one, telling of every few thousand that were done."""
-    return iter(many) if told is ignore_progress else chain.from_iterable(_some(iter(many), told))
+    return (
+        iter(items)
+        if report_progress is ignore_progress
+        else chain.from_iterable(_iterate_batches(iter(items), report_progress))
+    )
 
 
-def _some(many: Iterator[T], told: ReportProgress) -> Generator[list[T]]:
-    while some := [*islice(many, _AT_ONCE)]:
+def _iterate_batches(items: Iterator[T], report_progress: ReportProgress) -> Generator[list[T]]:
+    while some := [*islice(items, _BATCH_SIZE)]:
         yield some
-        told(len(some))
+        report_progress(len(some))

@@ -13,7 +13,7 @@ from connectors.command import quote_text
 from runbooks import AnyRunbook, load_catalogue
 
 # What pydantic calls it, and what is to be done; in braces stands what it knows of the limit.
-_SAID: Mapping[str, str] = {
+_MESSAGES: Mapping[str, str] = {
     "literal_error": "must be one of {expected}",
     "enum": "must be one of {expected}",
     "int_parsing": "must be a whole number",
@@ -40,7 +40,7 @@ _SAID: Mapping[str, str] = {
 
 
 # What is written in a certain way, by the name of its field.
-_WRITTEN: Mapping[str, str] = {
+_FIELD_MESSAGES: Mapping[str, str] = {
     "digest": "must be the plan's digest, ten of its digits at least: 0 to 9 and a to f",
 }
 
@@ -48,35 +48,35 @@ _WRITTEN: Mapping[str, str] = {
 def describe_invalid_value(problem: Mapping[str, Any]) -> str:
     """Return what is wrong with one value, as pydantic's `errors()` tells of it."""
     context, place = problem.get("ctx", {}), problem["loc"]
-    if problem["type"] == "string_pattern_mismatch" and place and place[-1] in _WRITTEN:
-        return _WRITTEN[place[-1]]
+    if problem["type"] == "string_pattern_mismatch" and place and place[-1] in _FIELD_MESSAGES:
+        return _FIELD_MESSAGES[place[-1]]
     # Choices come in quotation marks that nobody types.
-    said = _SAID.get(problem["type"], "").format_map(context).replace("'", "")
+    said = _MESSAGES.get(problem["type"], "").format_map(context).replace("'", "")
     return said or str(problem["msg"]).removeprefix("Value error, ")
 
 
 # Phones and chat programs turn straight quotes and hyphens into typographic ones as people type.
 # A no-break space, or any other that is not typed, comes with what is pasted.
-_SPACES = {
+_TYPOGRAPHIC_SPACES = {
     ord(space): " " for space in "\u00a0\u1680\u2002\u2003\u2007\u2009\u200a\u202f\u205f\u3000"
 }
-_PLAIN = str.maketrans("“”„‘’‚—–", "\"\"\"'''--", "") | _SPACES
+_TYPED_CHARACTERS = str.maketrans("“”„‘’‚—–", "\"\"\"'''--", "") | _TYPOGRAPHIC_SPACES
 
 
-class NotUnderstood(Exception):
+class RequestSyntaxError(Exception):
     """The words are no request. The message says what is wrong and what to type."""
 
 
-class InvalidValues(NotUnderstood):
+class InvalidValuesError(RequestSyntaxError):
     """Some values do not fit their fields. problems: what is wrong, by field.
 
     typed: how all of it is typed, where that is to be said.
     """
 
-    def __init__(self, words: str, problems: Mapping[str, str], *, typed: str = "") -> None:
+    def __init__(self, runbook: str, problems: Mapping[str, str], *, usage: str = "") -> None:
         said = "; ".join(f"{name}: {what}" for name, what in problems.items())
-        super().__init__(f"{said}. It is typed {typed}" if typed else said)
-        self.words, self.problems = words, problems
+        super().__init__(f"{said}. It is typed {usage}" if usage else said)
+        self.runbook, self.problems = runbook, problems
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ def list_form_fields(runbook: type[AnyRunbook]) -> list[FormField]:
     schema = runbook.model_json_schema()
     required: list[str] = schema.get("required", [])
     return [
-        _blank(
+        _build_form_field(
             name,
-            _flattened(field, schema),
+            _resolve_reference(field, schema),
             label=runbook.model_fields[name].title or name.replace("_", " ").capitalize(),
             required=name in required,
         )
@@ -115,7 +115,7 @@ def list_form_fields(runbook: type[AnyRunbook]) -> list[FormField]:
     ]
 
 
-def fits(runbook: type[AnyRunbook], name: str, value: str) -> bool:
+def is_value_valid(runbook: type[AnyRunbook], name: str, value: str) -> bool:
     """Return whether a value fits one field, whatever the others are."""
     try:
         runbook.model_validate({name: value})
@@ -137,39 +137,39 @@ def format_usage(runbook: type[AnyRunbook]) -> str:
 def split_words(text: str) -> list[str]:
     """Split what was typed into words, as a shell would, with typographic quotes made straight."""
     try:
-        return shlex.split(text.translate(_PLAIN))
+        return shlex.split(text.translate(_TYPED_CHARACTERS))
     except ValueError:
-        raise NotUnderstood("a quotation mark is missing its partner") from None
+        raise RequestSyntaxError("a quotation mark is missing its partner") from None
 
 
-def find_runbook(typed: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]:
+def find_runbook(words: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]:
     """Return the runbook whose words stand at the beginning, and the words left over."""
-    for length in range(len(typed), 0, -1):
-        runbook = load_catalogue().get(" ".join(typed[:length]).lower())
+    for length in range(len(words), 0, -1):
+        runbook = load_catalogue().get(" ".join(words[:length]).lower())
         if runbook is not None:
-            return runbook, typed[length:]
-    if not typed:
-        raise NotUnderstood("no request is named. Type help to see what there is.")
-    raise NotUnderstood(_did_you_mean(typed))
+            return runbook, words[length:]
+    if not words:
+        raise RequestSyntaxError("no request is named. Type help to see what there is.")
+    raise RequestSyntaxError(_suggest_runbooks(words))
 
 
-def parse_words(runbook: type[AnyRunbook], typed: Sequence[str]) -> AnyRunbook:
+def parse_request(runbook: type[AnyRunbook], words: Sequence[str]) -> AnyRunbook:
     """Fill the fields from `name=value` words, and those left over in their order."""
     fields = runbook.model_fields
     named: dict[str, str] = {}
     plain: list[str] = []
-    for word in typed:
+    for word in words:
         name, equals, value = word.partition("=")
         name = name.removeprefix("--").lower()
         if not equals or name not in fields:
             plain.append(word)
         elif name in named:
-            raise NotUnderstood(f"{name} is given twice")
+            raise RequestSyntaxError(f"{name} is given twice")
         else:
             named[name] = value
     places = [name for name in fields if name not in named]
     if len(plain) > len(places):
-        raise NotUnderstood(
+        raise RequestSyntaxError(
             f"{quote_text(plain[len(places)])} is one word too many. "
             f"It is typed {format_usage(runbook)}"
         )
@@ -183,10 +183,12 @@ def parse_values(runbook: type[AnyRunbook], values: Mapping[str, str]) -> AnyRun
     except ValidationError as error:
         lacking = any(problem["type"] == "missing" for problem in error.errors())
         typed = format_usage(runbook) if lacking else ""
-        raise InvalidValues(runbook.words, _problems(runbook, error), typed=typed) from None
+        raise InvalidValuesError(
+            runbook.words, _describe_problems(runbook, error), usage=typed
+        ) from None
 
 
-def _problems(runbook: type[AnyRunbook], error: ValidationError) -> dict[str, str]:
+def _describe_problems(runbook: type[AnyRunbook], error: ValidationError) -> dict[str, str]:
     found: dict[str, str] = {}
     for problem in error.errors():
         message = describe_invalid_value(problem)
@@ -200,14 +202,14 @@ def _problems(runbook: type[AnyRunbook], error: ValidationError) -> dict[str, st
     return found
 
 
-def _did_you_mean(typed: Sequence[str]) -> str:
-    said = " ".join(typed[:3])
+def _suggest_runbooks(typed_words: Sequence[str]) -> str:
+    said = " ".join(typed_words[:3])
     # People mistype the words, not the values behind them, so compare equally many words.
     close = [
         words
         for words in load_catalogue()
         if difflib.SequenceMatcher(
-            None, words, " ".join(typed[: len(words.split())]).lower()
+            None, words, " ".join(typed_words[: len(words.split())]).lower()
         ).ratio()
         > 0.6
     ]
@@ -216,16 +218,18 @@ def _did_you_mean(typed: Sequence[str]) -> str:
     return f"There is no {quote_text(said)}. Type help to see what there is."
 
 
-def _flattened(field: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve_reference(field: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Resolve a reference into the schema's definitions, and what may also be left empty."""
     reference = field.get("$ref", "")
     if reference:
         return schema["$defs"][reference.rsplit("/", 1)[-1]] | field
     filled = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
-    return {**_flattened(filled[0], schema), **field} if filled else field
+    return {**_resolve_reference(filled[0], schema), **field} if filled else field
 
 
-def _blank(name: str, field: Mapping[str, Any], *, label: str, required: bool) -> FormField:
+def _build_form_field(
+    name: str, field: Mapping[str, Any], *, label: str, required: bool
+) -> FormField:
     choices = [str(choice) for choice in field.get("enum", ())]
     if field.get("type") == "boolean":
         choices = ["false", "true"]
@@ -249,8 +253,8 @@ def _blank(name: str, field: Mapping[str, Any], *, label: str, required: bool) -
     )
 
 
-def parse_for_hosts(
-    runbook: type[AnyRunbook], typed: Sequence[str], hosts: Mapping[str, frozenset[str]]
+def parse_request_for_hosts(
+    runbook: type[AnyRunbook], words: Sequence[str], tags_by_host: Mapping[str, frozenset[str]]
 ) -> tuple[str, list[AnyRunbook]]:
     """Fill the fields for each host that was meant, and return how the hosts were spelled.
 
@@ -258,31 +262,31 @@ def parse_for_hosts(
     each that is named so. hosts: the tags of every host, by its name. One host spelled out comes
     back as one request.
     """
-    _refuse_second_host(runbook, typed, hosts)
-    place = _place_of_host(runbook, typed)
-    if place is None or not host_patterns.may_name_several(typed[place]):
-        return "", [parse_words(runbook, typed)]
-    before, word = _named(typed[place])
+    _check_single_host(runbook, words, tags_by_host)
+    place = _find_host_index(runbook, words)
+    if place is None or not host_patterns.can_name_several_hosts(words[place]):
+        return "", [parse_request(runbook, words)]
+    before, word = _split_name_and_value(words[place])
     tag, parts = list_form_fields(runbook)[0].tag, host_patterns.split_host_parts(word)
-    fit = {name: tags for name, tags in hosts.items() if not tag or tag in tags}
-    meant = dict.fromkeys(name for part in parts for name in _meant(part, fit, tag))
+    fit = {name: tags for name, tags in tags_by_host.items() if not tag or tag in tags}
+    meant = dict.fromkeys(name for part in parts for name in _resolve_hosts(part, fit, tag))
     requests = [
-        parse_words(runbook, [*typed[:place], f"{before}{name}", *typed[place + 1 :]])
+        parse_request(runbook, [*words[:place], f"{before}{name}", *words[place + 1 :]])
         for name in meant
     ]
     return host_patterns.join_host_parts(parts), requests
 
 
-def _refuse_second_host(
-    runbook: type[AnyRunbook], typed: Sequence[str], hosts: Collection[str]
+def _check_single_host(
+    runbook: type[AnyRunbook], words: Sequence[str], hosts: Collection[str]
 ) -> None:
     """Raise NotUnderstood where a second host would be taken for something else.
 
     A word in the place of a value that must be given is that value, whatever it is called.
     """
     fields = runbook.model_fields
-    named = {_field(word) for word in typed}
-    plain = [word for word in typed if _field(word) not in fields]
+    named = {_parse_field_name(word) for word in words}
+    plain = [word for word in words if _parse_field_name(word) not in fields]
     places = [blank for blank in list_form_fields(runbook) if blank.name not in named]
     if not plain or plain[0].endswith(",") or not places or places[0].kind != "host":
         return
@@ -292,44 +296,48 @@ def _refuse_second_host(
         taken = blank is not None and (blank.kind == "host" or (blank.required and not excess))
         if word.lower() in hosts and not taken:
             name = f", or as {blank.name}={word} if it is one" if blank and not excess else ""
-            raise NotUnderstood(
+            raise RequestSyntaxError(
                 f"{quote_text(word)} is a host: name several with commas, as in "
                 f"{runbook.words} {plain[0]},{word}{name}"
             )
 
 
-def _field(word: str) -> str:
-    return _named(word)[0].removeprefix("--").rstrip("=").lower()
+def _parse_field_name(word: str) -> str:
+    return _split_name_and_value(word)[0].removeprefix("--").rstrip("=").lower()
 
 
-def _meant(part: str, hosts: Mapping[str, frozenset[str]], tag: str) -> Sequence[str]:
+def _resolve_hosts(
+    part: str, tags_by_host: Mapping[str, frozenset[str]], tag: str
+) -> Sequence[str]:
     if not part:
-        raise NotUnderstood("a comma stands between two hosts, without a space: lb1,lb2")
+        raise RequestSyntaxError("a comma stands between two hosts, without a space: lb1,lb2")
     if not host_patterns.is_group_part(part):
         # Whoever asks for it says what is wrong with a name.
         return [part]
-    meant = host_patterns.resolve_host_part(part, hosts)
+    meant = host_patterns.resolve_host_part(part, tags_by_host)
     if not meant:
         what = f" tagged {tag}" if tag else ""
-        raise NotUnderstood(
+        raise RequestSyntaxError(
             f"no host{what} is meant by {quote_text(part)}: runs on hosts such as lb*, @tag or "
             "lb1,lb2"
         )
     return meant
 
 
-def _place_of_host(runbook: type[AnyRunbook], typed: Sequence[str]) -> int | None:
+def _find_host_index(runbook: type[AnyRunbook], words: Sequence[str]) -> int | None:
     """Return which word says the host: the one named so, else the first that is not named."""
     fields = runbook.model_fields
-    for place, word in enumerate(typed):
-        if _named(word)[0].removeprefix("--").lower() == "host=":
+    for place, word in enumerate(words):
+        if _split_name_and_value(word)[0].removeprefix("--").lower() == "host=":
             return place
     plain = (
-        n for n, word in enumerate(typed) if _named(word)[0].rstrip("=").lower() not in fields
+        n
+        for n, word in enumerate(words)
+        if _split_name_and_value(word)[0].rstrip("=").lower() not in fields
     )
     return next(plain, None)
 
 
-def _named(word: str) -> tuple[str, str]:
+def _split_name_and_value(word: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     return (name + equals, value) if equals else ("", word)

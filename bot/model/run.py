@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from bot.model.approvals import ApprovalRequirements
 from bot.model.plan import ResolvedPlan
@@ -12,78 +11,86 @@ from runbooks import Report
 
 
 class State(StrEnum):
-    ASKED = "asked"  # recorded; to be read and planned
-    WAITING = "waiting"  # for approvals of its digest
-    READY = "ready"  # approved; waits for its turn on the host
+    PLANNING = "planning"  # recorded; the host is read and the plan computed
+    PENDING = "pending"  # for approvals of its digest
+    QUEUED = "queued"  # approved, waits for its turn on the host
     STARTING = "starting"  # claimed, holds the lock; reads once more
     RUNNING = "running"  # at least one intent is written
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    UNKNOWN = "unknown"  # a step began and nobody saw its end
-    UNCHANGED = "unchanged"  # all was already as asked
+    UNKNOWN = "unknown"  # a step was sent and its end is not known
+    NO_CHANGES = "no_changes"  # everything was already as requested
     REFUSED = "refused"
     DENIED = "denied"
     EXPIRED = "expired"
     WITHDRAWN = "withdrawn"
-    OFFERED = "offered"  # an approver's values: waits for its asker to accept them
-    REPLACED = "replaced"  # by a run with other values, which its asker accepted
-    STALE = "stale"  # its world moved after it was shown
+    COUNTER_PROPOSED = "counter_proposed"  # an approver's values: the requester may accept them
+    SUPERSEDED = "superseded"  # by a run with other values, which the requester accepted
+    STALE = "stale"  # the host changed after the plan was shown
     STOPPED = "stopped"  # by a person, before its next step
+
+    @property
+    def phrase(self) -> str:
+        """The state within a sentence: `run 7 is pending`."""
+        return _PHRASES.get(self.value, self.value)
+
+
+_PHRASES = {"no_changes": "finished without changes", "counter_proposed": "a counter-proposal"}
 
 
 # What lists say of a run that succeeded and whose report tells of something wrong.
-ATTENTION = "needs attention"
+NEEDS_ATTENTION = "needs attention"
 # All that lists say of how runs stand, and what runs are looked for by.
-STANDINGS: Sequence[str] = (*State, ATTENTION)
+RUN_STATUSES: Sequence[str] = (*State, NEEDS_ATTENTION)
 
 
 # Between the areas of a check on hosts of several, which no name of an area has in it.
-_AND = ", "
+_AREA_SEPARATOR = ", "
 # How long they may be together.
-LONGEST_AREAS = 1000
+MAX_AREAS_LENGTH = 1000
 
 
-def status_of(state: State, *, unwell: bool) -> str:
+def get_run_status(state: State, *, needs_attention: bool) -> str:
     """Return what lists say of a run: its state, or that it needs attention."""
-    return ATTENTION if unwell and state is State.SUCCEEDED else state.value
+    return NEEDS_ATTENTION if needs_attention and state is State.SUCCEEDED else state.value
 
 
 _S = State
-FOLLOWS: Mapping[State, frozenset[State]] = {
-    _S.ASKED: frozenset(
+NEXT_STATES: Mapping[State, frozenset[State]] = {
+    _S.PLANNING: frozenset(
         {
-            _S.WAITING,
-            _S.READY,
+            _S.PENDING,
+            _S.QUEUED,
             _S.SUCCEEDED,
-            _S.UNCHANGED,
+            _S.NO_CHANGES,
             _S.REFUSED,
             _S.FAILED,
             _S.DENIED,
             _S.WITHDRAWN,
-            _S.OFFERED,
+            _S.COUNTER_PROPOSED,
             _S.STOPPED,
         }
     ),
-    _S.OFFERED: frozenset(
-        {_S.WAITING, _S.READY, _S.DENIED, _S.EXPIRED, _S.WITHDRAWN, _S.REFUSED, _S.STOPPED}
+    _S.COUNTER_PROPOSED: frozenset(
+        {_S.PENDING, _S.QUEUED, _S.DENIED, _S.EXPIRED, _S.WITHDRAWN, _S.REFUSED, _S.STOPPED}
     ),
-    _S.WAITING: frozenset(
+    _S.PENDING: frozenset(
         {
-            _S.READY,
+            _S.QUEUED,
             _S.DENIED,
             _S.EXPIRED,
             _S.WITHDRAWN,
             _S.STALE,
             _S.REFUSED,
-            _S.REPLACED,
+            _S.SUPERSEDED,
             _S.STOPPED,
         }
     ),
-    _S.READY: frozenset(
+    _S.QUEUED: frozenset(
         {
             _S.STARTING,
             # The rules may want more approvals by the time that it is its turn.
-            _S.WAITING,
+            _S.PENDING,
             _S.DENIED,
             _S.EXPIRED,
             _S.WITHDRAWN,
@@ -95,14 +102,14 @@ FOLLOWS: Mapping[State, frozenset[State]] = {
     _S.STARTING: frozenset(
         {
             _S.RUNNING,
-            _S.READY,
-            _S.WAITING,
+            _S.QUEUED,
+            _S.PENDING,
             _S.STALE,
             _S.REFUSED,
             _S.FAILED,
             _S.EXPIRED,
             _S.DENIED,
-            _S.UNCHANGED,
+            _S.NO_CHANGES,
             _S.WITHDRAWN,
             _S.STOPPED,
         }
@@ -111,9 +118,11 @@ FOLLOWS: Mapping[State, frozenset[State]] = {
     # Only a named person, or proof from the host, ends an unknown.
     _S.UNKNOWN: frozenset({_S.SUCCEEDED, _S.FAILED}),
 }
-ENDED = frozenset(state for state in State if state not in FOLLOWS)
-AT_WORK = frozenset({State.ASKED, State.READY, State.STARTING, State.RUNNING})
-BEFORE_INTENT = frozenset({State.ASKED, State.OFFERED, State.WAITING, State.READY, State.STARTING})
+ENDED_STATES = frozenset(state for state in State if state not in NEXT_STATES)
+ACTIVE_STATES = frozenset({State.PLANNING, State.QUEUED, State.STARTING, State.RUNNING})
+STATES_BEFORE_INTENT = frozenset(
+    {State.PLANNING, State.COUNTER_PROPOSED, State.PENDING, State.QUEUED, State.STARTING}
+)
 
 
 class StepState(StrEnum):
@@ -124,17 +133,17 @@ class StepState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Origin:
+class RequestOrigin:
     """Where the request was made, so that the answer finds its way back.
 
-    door: slack, web, api, cli or schedule. channel, user: ids in the door's own terms.
-    schedule: the number of the schedule that asked; 0 if a person did.
+    source: slack, web, api, cli or schedule. channel, user: ids in the source's own terms.
+    schedule_id: the number of the schedule that made the request; 0 for a person.
     """
 
-    door: str
+    source: str
     channel: str = ""
     user: str = ""
-    schedule: int = 0
+    schedule_id: int = 0
 
 
 @dataclass(frozen=True)
@@ -162,56 +171,43 @@ class Run:
     id: int
     version: int
     state: State
-    words: str
+    runbook: str
     kind: str
-    fields: Mapping[str, str]
+    values: Mapping[str, str]
     host: str
     area: str
-    asked_by: str
-    origin: Origin
+    requested_by: str
+    origin: RequestOrigin
     reason: str
-    asked: int
-    expires: int | None = None
-    started: int | None = None
-    ended: int | None = None
-    proposal: ResolvedPlan | None = None
+    requested_at: int
+    expires_at: int | None = None
+    started_at: int | None = None
+    ended_at: int | None = None
+    plan: ResolvedPlan | None = None
     digest: str = ""
-    needed: int = 0
-    groups: Sequence[str] = ()
-    says: Sequence[str] = ()
-    terms: ApprovalRequirements = field(default_factory=ApprovalRequirements)
-    shown: int | None = None
-    reminded: int | None = None
-    escalated: int | None = None
+    required_approvals: int = 0
+    approver_groups: Sequence[str] = ()
+    policy_notes: Sequence[str] = ()
+    requirements: ApprovalRequirements = field(default_factory=ApprovalRequirements)
+    pending_since: int | None = None
+    reminded_at: int | None = None
+    escalated_at: int | None = None
     undo_of: int | None = None
     parent: int | None = None
     hosts: Sequence[str] = ()
     editors: Sequence[str] = ()
-    counters: int | None = None
-    grant: int | None = None
+    proposal_for: int | None = None
+    grant_id: int | None = None
     request: str = ""
     summary: str = ""
-    unwell: bool = False
+    needs_attention: bool = False
     report: Report | None = None
     timing: ScheduleTiming | None = None
-
-    @classmethod
-    def of(cls, known: Mapping[str, Any]) -> "Run":
-        """Return the run of which all of this is known, by the names above.
-
-        Its constructor sets each of them by itself, and so takes eight times as long.
-        """
-        if len(known) != len(cls.__dataclass_fields__):
-            wrong = cls.__dataclass_fields__.keys() ^ known.keys()
-            raise TypeError(f"not what a run is made of: {', '.join(sorted(wrong))}")
-        run = object.__new__(cls)
-        vars(run).update(known)
-        return run
 
     @property
     def title(self) -> str:
         """The request as it would be typed: `abusers clear lb1 203.0.113.9`."""
-        asked = self.request or self.words
+        asked = self.request or self.runbook
         return format_title(asked, undo_of=self.undo_of, timing=self.timing)
 
     @property
@@ -219,37 +215,37 @@ class Run:
         return split_areas(self.area)
 
     @property
-    def standing(self) -> str:
-        return status_of(self.state, unwell=self.unwell)
+    def status(self) -> str:
+        return get_run_status(self.state, needs_attention=self.needs_attention)
 
     @property
     def short_digest(self) -> str:
         return self.digest[:10]
 
     @property
-    def over(self) -> bool:
-        return self.state in ENDED
+    def is_ended(self) -> bool:
+        return self.state in ENDED_STATES
 
 
 def join_areas(areas: Iterable[str]) -> str:
     """Return areas as one text, each of them once."""
-    return _AND.join(sorted(set(areas)))
+    return _AREA_SEPARATOR.join(sorted(set(areas)))
 
 
 def split_areas(areas: str) -> Sequence[str]:
     """Return the areas that were put together."""
-    return areas.split(_AND)
+    return areas.split(_AREA_SEPARATOR)
 
 
-def format_title(asked: str, *, undo_of: int | None, timing: ScheduleTiming | None) -> str:
+def format_title(request: str, *, undo_of: int | None, timing: ScheduleTiming | None) -> str:
     """Return what a run is called. asked: its words and values."""
     if timing is not None:
-        return f"schedule “{timing.name}”: {asked}"
-    return f"undo of run {undo_of}: {asked}" if undo_of else asked
+        return f"schedule “{timing.name}”: {request}"
+    return f"undo of run {undo_of}: {request}" if undo_of else request
 
 
 @dataclass(frozen=True)
-class Vote:
+class Decision:
     """One person's yes or no to a digest. yes: whether it is an approval.
 
     factor: the digest of the second factor that the person had just shown, "" if none.
@@ -257,31 +253,33 @@ class Vote:
 
     run: int
     person: str
-    yes: bool
+    approves: bool
     digest: str
-    at: int
+    decided_at: int
     reason: str = ""
-    instead_of: str = ""
+    on_behalf_of: str = ""
     factor: str = ""
 
 
-def describe_proposals(numbers: Sequence[int]) -> str:
+def describe_proposals(run_ids: Sequence[int]) -> str:
     """Tell the approvers of a request about its open counter-proposals; "" if there are none."""
-    if not numbers:
+    if not run_ids:
         return ""
-    where = f"run{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+    where = f"run{'s' if len(run_ids) > 1 else ''} {', '.join(map(str, run_ids))}"
     return (
         f"Other values are proposed in {where}. This request stays pending until one is accepted."
     )
 
 
-def format_approvers(votes: Sequence[Vote], names: Mapping[str, str] | None = None) -> str:
+def format_approvers(
+    decisions: Sequence[Decision], person_names: Mapping[str, str] | None = None
+) -> str:
     """Return who approved, behind a comma: `, approved by adam, olga`; "" if nobody did.
 
     names: of people, by their ids; whoever has none there is told by their id.
     """
-    known = names or {}
-    people = ", ".join(known.get(vote.person, vote.person) for vote in votes if vote.yes)
+    known = person_names or {}
+    people = ", ".join(known.get(vote.person, vote.person) for vote in decisions if vote.approves)
     return f", approved by {people}" if people else ""
 
 
@@ -290,20 +288,20 @@ class StepRecord:
     """What became of one step. n counts from 1. output: what the host said, capped."""
 
     run: int
-    n: int
+    step_number: int
     state: StepState
-    sent: int
-    ended: int | None = None
-    status: int | None = None
+    sent_at: int
+    ended_at: int | None = None
+    exit_status: int | None = None
     output: str = ""
-    trouble: str = ""
+    error: str = ""
 
 
-class IllegalMove(Exception):
+class IllegalTransitionError(Exception):
     """The run is in a state that this cannot follow."""
 
 
-def check_move(run: Run, to: State) -> None:
+def check_transition(run: Run, new_state: State) -> None:
     """Raise IllegalMove unless *to* may follow the run's state."""
-    if to not in FOLLOWS.get(run.state, frozenset()):
-        raise IllegalMove(f"run {run.id} is {run.state} and cannot become {to}")
+    if new_state not in NEXT_STATES.get(run.state, frozenset()):
+        raise IllegalTransitionError(f"run {run.id} is {run.state} and cannot become {new_state}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from bot.model.run import ATTENTION, State, StepState
+from bot.model.run import NEEDS_ATTENTION, State, StepState
 
 
 class Tone(StrEnum):
@@ -35,130 +35,140 @@ class StatusDisplay:
     """The name of an emoji, for chat; empty where chat does not show it."""
 
 
-_D = StatusDisplay
+_Display = StatusDisplay
 
-STATUSES: Mapping[str, StatusDisplay] = {
-    State.ASKED: _D("Planning", Tone.INFO, "dots", "Keyturn reads the host for a plan.", "mag"),
-    State.WAITING: _D("Needs approval", Tone.PENDING, "clock", "The plan needs approval.", "key"),
-    State.READY: _D(
+RUN_STATUS_DISPLAYS: Mapping[str, StatusDisplay] = {
+    State.PLANNING: _Display(
+        "Planning", Tone.INFO, "dots", "Keyturn reads the host for a plan.", "mag"
+    ),
+    State.PENDING: _Display(
+        "Needs approval", Tone.PENDING, "clock", "The plan needs approval.", "key"
+    ),
+    State.QUEUED: _Display(
         "Queued",
         Tone.INFO,
         "key",
         "The run starts when its host is free.",
         "hourglass_flowing_sand",
     ),
-    State.STARTING: _D("Starting", Tone.INFO, "play", "Keyturn reads the host again.", "mag"),
-    State.RUNNING: _D("Running", Tone.INFO, "play", "Keyturn runs the commands.", "gear"),
-    State.SUCCEEDED: _D(
+    State.STARTING: _Display(
+        "Starting", Tone.INFO, "play", "Keyturn reads the host again.", "mag"
+    ),
+    State.RUNNING: _Display("Running", Tone.INFO, "play", "Keyturn runs the commands.", "gear"),
+    State.SUCCEEDED: _Display(
         "Succeeded", Tone.SUCCESS, "check", "The run did what was requested.", "white_check_mark"
     ),
-    ATTENTION: _D(
+    NEEDS_ATTENTION: _Display(
         "Needs attention", Tone.WARNING, "alert", "The report has a problem.", "warning"
     ),
-    State.FAILED: _D("Failed", Tone.DANGER, "cross", "The run ended with an error.", "x"),
-    State.UNKNOWN: _D(
+    State.FAILED: _Display("Failed", Tone.DANGER, "cross", "The run ended with an error.", "x"),
+    State.UNKNOWN: _Display(
         "Unknown outcome",
         Tone.WARNING,
         "question",
         "A step was sent, and its result is unknown.",
         "warning",
     ),
-    State.UNCHANGED: _D(
+    State.NO_CHANGES: _Display(
         "No changes",
         Tone.NEUTRAL,
         "equal",
         "The host was already as requested.",
         "white_check_mark",
     ),
-    State.REFUSED: _D(
+    State.REFUSED: _Display(
         "Refused",
         Tone.NEUTRAL,
         "ban",
         "The policy or the runbook refused the request.",
         "no_entry",
     ),
-    State.DENIED: _D(
+    State.DENIED: _Display(
         "Denied", Tone.DANGER, "ban", "An approver denied the plan.", "no_entry_sign"
     ),
-    State.EXPIRED: _D(
+    State.EXPIRED: _Display(
         "Expired", Tone.NEUTRAL, "clock", "The run was not started in time.", "stopwatch"
     ),
-    State.WITHDRAWN: _D(
+    State.WITHDRAWN: _Display(
         "Withdrawn",
         Tone.NEUTRAL,
         "back",
         "The requester withdrew the request.",
         "leftwards_arrow_with_hook",
     ),
-    State.OFFERED: _D(
+    State.COUNTER_PROPOSED: _Display(
         "Counter-proposal",
         Tone.PENDING,
         "swap",
         "An approver proposes other values; the requester accepts or declines them.",
         "speech_balloon",
     ),
-    State.REPLACED: _D(
+    State.SUPERSEDED: _Display(
         "Superseded",
         Tone.NEUTRAL,
         "swap",
         "A run with other values replaced this one.",
         "arrows_counterclockwise",
     ),
-    State.STALE: _D(
+    State.STALE: _Display(
         "Stale",
         Tone.WARNING,
         "swap",
         "The host, the policy or the runbook changed after the plan was shown.",
         "arrows_counterclockwise",
     ),
-    State.STOPPED: _D(
+    State.STOPPED: _Display(
         "Stopped", Tone.DANGER, "ban", "A person stopped the run.", "octagonal_sign"
     ),
 }
 
-STEPS: Mapping[StepState, StatusDisplay] = {
-    StepState.INTENT: _D("Sent", Tone.INFO, "play", "The result is not known yet.", "gear"),
-    StepState.SUCCEEDED: _D(
+STEP_STATE_DISPLAYS: Mapping[StepState, StatusDisplay] = {
+    StepState.INTENT: _Display("Sent", Tone.INFO, "play", "The result is not known yet.", "gear"),
+    StepState.SUCCEEDED: _Display(
         "Succeeded", Tone.SUCCESS, "check", "The command succeeded.", "white_check_mark"
     ),
-    StepState.FAILED: _D("Failed", Tone.DANGER, "cross", "The command failed.", "x"),
-    StepState.UNKNOWN: _D(
+    StepState.FAILED: _Display("Failed", Tone.DANGER, "cross", "The command failed.", "x"),
+    StepState.UNKNOWN: _Display(
         "Unknown outcome", Tone.WARNING, "question", "The result is unknown.", "warning"
     ),
 }
 
 # A check has no plan to be approved: reading the host is all that it does.
-_CHECK_UNDER_WAY = _D("Running", Tone.INFO, "dots", "Keyturn reads the host.", "mag")
+_RUNNING_CHECK_DISPLAY = _Display("Running", Tone.INFO, "dots", "Keyturn reads the host.", "mag")
 # The summary of a queued run that a freeze holds starts with this label.
-ON_HOLD = _D("On hold", Tone.PENDING, "clock", "A freeze holds the run.", "hourglass")
+ON_HOLD_DISPLAY = _Display(
+    "On hold", Tone.PENDING, "clock", "A freeze holds the run.", "hourglass"
+)
 # A host of a request that has started for others waits for its wave, not for an approval.
-_UPCOMING = _D("Upcoming", Tone.NEUTRAL, "clock", "The wave has not started.", "hourglass")
+_UPCOMING_DISPLAY = _Display(
+    "Upcoming", Tone.NEUTRAL, "clock", "The wave has not started.", "hourglass"
+)
 
 
-class _ShownRun(Protocol):
+class _RunWithStatus(Protocol):
     """A run, whole or as in a list."""
 
     @property
     def state(self) -> State: ...
     @property
-    def standing(self) -> str: ...
+    def status(self) -> str: ...
     @property
     def kind(self) -> str: ...
     @property
     def summary(self) -> str: ...
 
 
-def describe_run(run: _ShownRun) -> StatusDisplay:
+def get_run_display(run: _RunWithStatus) -> StatusDisplay:
     """Return how a run is shown as it stands now."""
-    if run.state is State.ASKED and run.kind == "check":
-        return _CHECK_UNDER_WAY
-    if run.state is State.READY and run.summary.startswith(f"{ON_HOLD.label}: "):
-        return ON_HOLD
-    return STATUSES[run.standing]
+    if run.state is State.PLANNING and run.kind == "check":
+        return _RUNNING_CHECK_DISPLAY
+    if run.state is State.QUEUED and run.summary.startswith(f"{ON_HOLD_DISPLAY.label}: "):
+        return ON_HOLD_DISPLAY
+    return RUN_STATUS_DISPLAYS[run.status]
 
 
-def describe_child_run(status: str, *, has_parent_started: bool) -> StatusDisplay:
+def get_child_run_display(status: str, *, has_parent_started: bool) -> StatusDisplay:
     """Return how the run of one host among several is shown."""
-    if has_parent_started and status == State.WAITING:
-        return _UPCOMING
-    return STATUSES[status]
+    if has_parent_started and status == State.PENDING:
+        return _UPCOMING_DISPLAY
+    return RUN_STATUS_DISPLAYS[status]

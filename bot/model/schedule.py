@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from bot.model.canonical import Canonical
 from connectors.command import quote_text
 
-_MACROS = {
+_CRON_MACROS = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
     "@midnight": "0 0 * * *",
@@ -30,12 +30,12 @@ _MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-_FIELDS = 5
-_LOOKED_AT = 500
+_FIELD_COUNT = 5
+_MAX_COMPARED_FIRES = 500
 _SECOND = 1_000_000
 
 
-_Word = TypeVar("_Word", bound=StrEnum)
+_Setting = TypeVar("_Setting", bound=StrEnum)
 
 
 class ScheduleError(Exception):
@@ -50,51 +50,55 @@ class CronExpression:
     zone: str
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The expression as a person would say it: At 03:00 on the first day of every month."""
-        return f"{self._cron(0).explain()} ({self.zone})"
+        return f"{self._create_iterator(0).explain()} ({self.zone})"
 
-    def after(self, instant: int) -> Iterator[int]:
+    def iterate_due_times(self, microseconds: int) -> Iterator[int]:
         """Yield every time that it fires after *instant*, which itself is left out."""
         # Cron knows whole minutes: what is left of a started one is over.
-        for moment in self._cron(instant):
+        for moment in self._create_iterator(microseconds):
             due = round(moment.timestamp()) * _SECOND
-            if due > instant:
+            if due > microseconds:
                 yield due
 
-    def next(self, instant: int, *, count: int = 1) -> list[int]:
-        return list(islice(self.after(instant), count))
+    def list_due_times(self, microseconds: int, *, count: int = 1) -> list[int]:
+        return list(islice(self.iterate_due_times(microseconds), count))
 
-    def local(self, instant: int) -> str:
+    def format_local_time(self, microseconds: int) -> str:
         """Return a moment in local time, with the weekday: Tue 1 Dec 2026 03:00 CET."""
-        at = datetime.fromtimestamp(instant // _SECOND, UTC).astimezone(ZoneInfo(self.zone))
+        at = datetime.fromtimestamp(microseconds // _SECOND, UTC).astimezone(ZoneInfo(self.zone))
         return f"{at:%a} {at.day} {at:%b %Y %H:%M %Z}"
 
-    def spoken(self, instant: int, *, count: int = 5) -> list[str]:
+    def format_due_times(self, microseconds: int, *, count: int = 5) -> list[str]:
         """Return the next moments in local time."""
-        return [self.local(due) for due in self.next(instant, count=count)]
+        return [
+            self.format_local_time(due) for due in self.list_due_times(microseconds, count=count)
+        ]
 
-    def shortest_gap(self, instant: int) -> timedelta:
+    def compute_shortest_gap(self, microseconds: int) -> timedelta:
         """Return how close two fires come to each other, as far as the next 500 show."""
-        fires = self.next(instant, count=_LOOKED_AT)
+        fires = self.list_due_times(microseconds, count=_MAX_COMPARED_FIRES)
         gaps = [later - earlier for earlier, later in pairwise(fires)]
         return timedelta(microseconds=min(gaps)) if gaps else timedelta.max
 
-    def _cron(self, instant: int) -> CronSim:
-        local = datetime.fromtimestamp(instant // _SECOND, UTC).astimezone(ZoneInfo(self.zone))
+    def _create_iterator(self, microseconds: int) -> CronSim:
+        local = datetime.fromtimestamp(microseconds // _SECOND, UTC).astimezone(
+            ZoneInfo(self.zone)
+        )
         return CronSim(self.cron, local)
 
 
 def parse_cron(cron: str, zone: str) -> CronExpression:
     """Return when *cron* fires in *zone*, such as Europe/Amsterdam. Raises BadTimetable."""
-    words = _MACROS.get(cron.strip().lower(), cron).upper().split()
-    if len(words) != _FIELDS:
+    words = _CRON_MACROS.get(cron.strip().lower(), cron).upper().split()
+    if len(words) != _FIELD_COUNT:
         raise ScheduleError(
             f"{quote_text(cron)} has {len(words)} fields instead of five: minute, hour, day of "
             "the month, month, weekday, such as '0 3 1 * *'; or write @hourly, @daily, @weekly or "
             "@monthly"
         )
-    if zone not in _zones():
+    if zone not in _list_time_zones():
         raise ScheduleError(
             f"there is no time zone {quote_text(zone)}: write one such as Europe/Amsterdam"
         )
@@ -104,13 +108,13 @@ def parse_cron(cron: str, zone: str) -> CronExpression:
     except CronSimError as problem:
         said = str(problem).removeprefix("Bad ")
         raise ScheduleError(f"{quote_text(cron)}: the {said} cannot be understood") from None
-    if not made.next(0):
+    if not made.list_due_times(0):
         raise ScheduleError(f"{quote_text(cron)} never comes")
     return made
 
 
 @cache
-def _zones() -> frozenset[str]:
+def _list_time_zones() -> frozenset[str]:
     return frozenset(available_timezones())
 
 
@@ -140,29 +144,29 @@ class ScheduleTiming:
     """
 
     name: str
-    timetable: CronExpression
+    cron_expression: CronExpression
     overlap: Overlap = Overlap.SKIP
     catch_up: int = 0
-    spread: int = 0
-    telling: NotifyWhen = NotifyWhen.CHANGES
+    spread_minutes: int = 0
+    notify_when: NotifyWhen = NotifyWhen.CHANGES
     channel: str = ""
-    replaces: int = 0
+    replaces_schedule: int = 0
 
     @property
     def document(self) -> Canonical:
         """What an approval is an approval of."""
         return {
             "name": self.name,
-            "cron": self.timetable.cron,
-            "zone": self.timetable.zone,
+            "cron": self.cron_expression.cron,
+            "zone": self.cron_expression.zone,
             "overlap": self.overlap.value,
             "catch_up": self.catch_up,
-            "spread": self.spread,
-            "replaces": self.replaces,
+            "spread": self.spread_minutes,
+            "replaces": self.replaces_schedule,
         }
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Everything in one or two sentences."""
         missed = {0: "left out", 1: "made up for once"}.get(
             self.catch_up, f"made up for, {self.catch_up} at most"
@@ -172,23 +176,27 @@ class ScheduleTiming:
             Overlap.QUEUE: "a fire waits until the last run is over",
             Overlap.CANCEL: "a fire ends the last run if that is not over",
         }[self.overlap]
-        spread = f" Its hosts are spread over {self.spread} minutes." if self.spread else ""
-        return f"{self.timetable.words}; what was missed is {missed}; {last}.{spread}"
+        spread = (
+            f" Its hosts are spread over {self.spread_minutes} minutes."
+            if self.spread_minutes
+            else ""
+        )
+        return f"{self.cron_expression.description}; what was missed is {missed}; {last}.{spread}"
 
     def to_json(self) -> str:
-        return _TIMING.dump_json(self).decode()
+        return _TIMING_ADAPTER.dump_json(self).decode()
 
     @staticmethod
     def from_json(text: str) -> "ScheduleTiming":
-        return _TIMING.validate_json(text)
+        return _TIMING_ADAPTER.validate_json(text)
 
 
-_TIMING = TypeAdapter(ScheduleTiming)
-_LONGEST_NAME = 60
-_MOST_MADE_UP = 1000
-_LONGEST_SPREAD = 24 * 60
+_TIMING_ADAPTER = TypeAdapter(ScheduleTiming)
+_MAX_NAME_LENGTH = 60
+_MAX_CATCH_UP = 1000
+_MAX_SPREAD_MINUTES = 24 * 60
 # What may be said about when, in the words that are typed.
-SETTINGS: Mapping[str, str] = {
+SETTING_HINTS: Mapping[str, str] = {
     "cron": 'when, such as "0 3 1 * *" or @daily',
     "zone": "the time zone, such as Europe/Amsterdam",
     "overlap": "while the last run is not over: skip, queue or cancel",
@@ -202,37 +210,39 @@ def parse_timing(
     name: str, settings: Mapping[str, str], *, zone: str, channel: str = ""
 ) -> ScheduleTiming:
     """Return what was typed about when. zone: where none is said. Raises BadTimetable."""
-    if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise ScheduleError(f"give the schedule a name of {_LONGEST_NAME} characters at most")
-    stray = next((key for key in settings if key not in SETTINGS), None)
+    if not name.strip() or len(name) > _MAX_NAME_LENGTH or not name.isprintable():
+        raise ScheduleError(f"give the schedule a name of {_MAX_NAME_LENGTH} characters at most")
+    stray = next((key for key in settings if key not in SETTING_HINTS), None)
     if stray is not None:
-        raise ScheduleError(f"there is no {quote_text(stray)}; there is {', '.join(SETTINGS)}")
+        raise ScheduleError(
+            f"there is no {quote_text(stray)}; there is {', '.join(SETTING_HINTS)}"
+        )
     if "cron" not in settings:
-        raise ScheduleError(f"say {SETTINGS['cron']}: cron=…")
+        raise ScheduleError(f"say {SETTING_HINTS['cron']}: cron=…")
     return ScheduleTiming(
         name=name.strip(),
-        timetable=parse_cron(settings["cron"], settings.get("zone") or zone),
-        overlap=_one_of(Overlap, "overlap", settings.get("overlap") or "skip"),
-        catch_up=_catch_up(settings.get("catch-up") or "skip"),
-        spread=_number("spread", settings.get("spread") or "0", _LONGEST_SPREAD),
-        telling=_one_of(NotifyWhen, "tell", settings.get("tell") or "changes"),
+        cron_expression=parse_cron(settings["cron"], settings.get("zone") or zone),
+        overlap=_parse_choice(Overlap, "overlap", settings.get("overlap") or "skip"),
+        catch_up=_parse_catch_up(settings.get("catch-up") or "skip"),
+        spread_minutes=_parse_number("spread", settings.get("spread") or "0", _MAX_SPREAD_MINUTES),
+        notify_when=_parse_choice(NotifyWhen, "tell", settings.get("tell") or "changes"),
         channel=channel,
     )
 
 
-def _catch_up(word: str) -> int:
+def _parse_catch_up(word: str) -> int:
     known = {"skip": 0, "once": 1}
-    return known[word] if word in known else _number("catch-up", word, _MOST_MADE_UP)
+    return known[word] if word in known else _parse_number("catch-up", word, _MAX_CATCH_UP)
 
 
-def _number(what: str, word: str, most: int) -> int:
-    if not (word.isascii() and word.isdigit() and len(word) < 6 and int(word) <= most):
-        raise ScheduleError(f"{what}={word}: {SETTINGS[what]}, {most} at most")
+def _parse_number(setting: str, word: str, maximum: int) -> int:
+    if not (word.isascii() and word.isdigit() and len(word) < 6 and int(word) <= maximum):
+        raise ScheduleError(f"{setting}={word}: {SETTING_HINTS[setting]}, {maximum} at most")
     return int(word)
 
 
-def _one_of(words: type[_Word], what: str, word: str) -> _Word:
+def _parse_choice(choices: type[_Setting], setting: str, word: str) -> _Setting:
     try:
-        return words(word.lower())
+        return choices(word.lower())
     except ValueError:
-        raise ScheduleError(f"{what}={word}: {SETTINGS[what]}") from None
+        raise ScheduleError(f"{setting}={word}: {SETTING_HINTS[setting]}") from None

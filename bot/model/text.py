@@ -3,10 +3,10 @@
 import re
 import unicodedata
 
-from bot.model.plain_text import find_ordinary_format
+from bot.model.plain_text import find_allowed_format_characters
 
 # Control, format (bidi, zero-width), surrogates, and line or paragraph separators.
-_ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def escape_control(text: str) -> str:
@@ -16,9 +16,9 @@ def escape_control(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    ordinary = find_ordinary_format(text)
+    ordinary = find_allowed_format_characters(text)
     return "".join(
-        character if place in ordinary else _spelt(character)
+        character if place in ordinary else _escape_character(character)
         for place, character in enumerate(text)
     )
 
@@ -28,8 +28,8 @@ def escape_to_one_line(text: str) -> str:
     return escape_control(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _spelt(character: str) -> str:
-    if character in "\n\t" or unicodedata.category(character) not in _ACTING:
+def _escape_character(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character) not in _INVISIBLE_CATEGORIES:
         return character
     code = ord(character)
     if code < 0x100:
@@ -38,28 +38,28 @@ def _spelt(character: str) -> str:
 
 
 # With what it says begins that is no name: of those, `lb1` and `dora` stay as they are written.
-_OPENING = re.compile(
+_SENTENCE_OPENINGS = re.compile(
     r"(a|an|around|delegation|give|glass|grant|how|it|no|nobody|not|nothing|on|only|run|say|"
     r"schedule|settle|somebody|stop|that|the|there|these|this|those|token|type|what|which|whom|"
     r"write|you|your)\b(?![-=])"
 )
 
 
-def capitalise_sentence(said: str) -> str:
+def capitalise_sentence(text: str) -> str:
     """Return it with a capital, unless it begins with a name, such as that of a host."""
-    return said[:1].upper() + said[1:] if _OPENING.match(said) else said
+    return text[:1].upper() + text[1:] if _SENTENCE_OPENINGS.match(text) else text
 
 
 # A word or the number of a run, and no placeholder such as HOST, nor a pattern or an address.
-_LAST = re.compile(r"[(“‘'\"]?[a-z][\w’'-]*[)”’'\"]?|\d{1,9}")
+_LAST_WORD_PATTERN = re.compile(r"[(“‘'\"]?[a-z][\w’'-]*[)”’'\"]?|\d{1,9}")
 
 
-def sentence(said: str) -> str:
+def format_sentence(text: str) -> str:
     """Return what a person is told as a sentence: `there is no host 'lb9' in the inventory`."""
-    last = said.rsplit(None, 1)[-1] if said else ""
-    return capitalise_sentence(said) + "." * bool(_LAST.fullmatch(last))
+    last = text.rsplit(None, 1)[-1] if text else ""
+    return capitalise_sentence(text) + "." * bool(_LAST_WORD_PATTERN.fullmatch(last))
 
 
-def counted(number: int, one: str, *, many: str = "") -> str:
+def format_count(number: int, singular: str, *, plural: str = "") -> str:
     """Return `1 run` or `7 runs`. many: where more than one is no `s` behind it."""
-    return f"{number} {one if number == 1 else many or f'{one}s'}"
+    return f"{number} {singular if number == 1 else plural or f'{singular}s'}"

@@ -2,18 +2,18 @@
 
 from bot.policy.cedar import Ruling
 from bot.policy.loader import PolicyDirectory
-from bot.policy.people import Household, Person, SlackIdentity
-from bot.policy.policy import Policy, Request
-from bot.policy.problem import NoPolicy, Problem
+from bot.policy.people import Organisation, Person, SlackAccount
+from bot.policy.policy import Policy, PolicyRequest
+from bot.policy.problem import NoPolicyError, PolicyProblem
 
 __all__ = [
-    "Household",
-    "NoPolicy",
+    "NoPolicyError",
+    "Organisation",
     "Person",
     "Policy",
     "PolicyDirectory",
-    "Problem",
-    "Request",
+    "PolicyProblem",
+    "PolicyRequest",
     "Ruling",
-    "SlackIdentity",
+    "SlackAccount",
 ]

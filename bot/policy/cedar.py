@@ -12,13 +12,18 @@ from typing import Any, cast
 
 import cedarpy
 
-from bot.model.approvals import ApprovalRequirements, Demand
-from bot.policy.annotations import CEILING, AnnotationError, Annotations, parse_annotations
-from bot.policy.freezes import DAYS
-from bot.policy.mentions import compared_alone, list_comparisons, list_mentions
+from bot.model.approvals import ApprovalDemand, ApprovalRequirements
+from bot.policy.annotations import (
+    DEFAULT_MAX_HOSTS,
+    AnnotationError,
+    RuleAnnotations,
+    parse_annotations,
+)
+from bot.policy.freezes import WEEKDAYS
+from bot.policy.mentions import is_only_compared, iterate_comparisons, iterate_mentions
 
 # What Cedar's own parser takes as one: a string, a remark, the end of a rule, and all the rest.
-_PIECES = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|;|[^"/;]+|.', re.DOTALL)
+_TOKEN_PATTERN = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|;|[^"/;]+|.', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Statement:
     line: int
     text: str
 
-    def line_of(self, word: str) -> int:
+    def find_line(self, word: str) -> int:
         """Return the line on which *word* first stands, or the first line."""
         before, found, _ = self.text.partition(word)
         return self.line + before.count("\n") if found else self.line
@@ -38,7 +43,7 @@ def split_statements(text: str) -> Sequence[Statement]:
     """Return every rule of the text, in order; the last may lack its semicolon."""
     found: list[Statement] = []
     kept, line, start = "", 1, 1
-    for piece in _PIECES.findall(text):
+    for piece in _TOKEN_PATTERN.findall(text):
         said = "" if piece.startswith("//") else piece
         if not kept:
             # What stands before a rule is not a part of it.
@@ -62,7 +67,7 @@ type Request = {
   runbook: String,    // its words: "abusers clear"
   kind: String,       // "check" or "change"
   reversible: Bool,   // every step can be taken back
-  door: String,       // "slack", "web", "api", "cli" or "schedule"
+  source: String,     // "slack", "web", "api", "cli" or "schedule"
   own: Bool,          // the principal asked for it, edited it or has scheduled it
   hosts: Long,        // how many hosts the request is for
   novel: Bool,        // its asker has never had this runbook succeed
@@ -89,7 +94,7 @@ type Order = {
 action stop, resume, ban appliesTo { principal: Person, resource: Service, context: Order };
 """
 # Where the name of an entity of each kind is written down.
-_NAMED_IN = {
+_FILE_OF_ENTITY = {
     "Role": "people.yaml",
     "Person": "people.yaml",
     "Area": "areas.yaml",
@@ -97,12 +102,12 @@ _NAMED_IN = {
     "Host": "inventory.yaml",
 }
 # The kinds of runbooks.
-KINDS = ("check", "change")
+RUNBOOK_KINDS = ("check", "change")
 # What the schema calls words and is one of a few.
-_ONE_OF: Mapping[str, Sequence[str]] = {
-    "kind": KINDS,
-    "door": ("slack", "web", "api", "cli", "schedule"),
-    "weekday": DAYS,
+_ATTRIBUTE_VALUES: Mapping[str, Sequence[str]] = {
+    "kind": RUNBOOK_KINDS,
+    "source": ("slack", "web", "api", "cli", "schedule"),
+    "weekday": WEEKDAYS,
 }
 
 
@@ -112,8 +117,8 @@ class RulesError(Exception):
     line: where in the file, from 1.
     """
 
-    def __init__(self, line: int, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
         self.line = line
 
 
@@ -125,32 +130,32 @@ class Ruling:
     """
 
     allowed: bool
-    says: Sequence[str] = ()
-    terms: ApprovalRequirements = field(default_factory=ApprovalRequirements)
-    ceiling: int = CEILING
+    policy_notes: Sequence[str] = ()
+    requirements: ApprovalRequirements = field(default_factory=ApprovalRequirements)
+    max_hosts: int = DEFAULT_MAX_HOSTS
     rules: Sequence[str] = ()
 
     @property
-    def approvals(self) -> int:
-        return self.terms.approvals
+    def required_approvals(self) -> int:
+        return self.requirements.required_approvals
 
     @property
-    def groups(self) -> Sequence[str]:
-        return self.terms.groups
+    def approver_groups(self) -> Sequence[str]:
+        return self.requirements.approver_groups
 
     @property
-    def step_up(self) -> bool:
+    def requires_second_factor(self) -> bool:
         """Whether an approval takes a second factor."""
-        return self.terms.step_up
+        return self.requirements.requires_second_factor
 
     @property
-    def reason(self) -> bool:
+    def requires_reason(self) -> bool:
         """Whether asking and approving take a reason."""
-        return self.terms.reason
+        return self.requirements.requires_reason
 
 
 @dataclass(frozen=True)
-class Naming:
+class EntityReference:
     """A name that a rule speaks of. kind: Role, Area, Owners, Host or Person."""
 
     rule: str
@@ -163,30 +168,30 @@ class Naming:
 
     @property
     def file(self) -> str:
-        return _NAMED_IN[self.kind]
+        return _FILE_OF_ENTITY[self.kind]
 
 
 @dataclass(frozen=True)
-class Wording:
+class AttributeComparison:
     """Words that a rule compares something of the request with. about: runbook, kind, …"""
 
     rule: str
     line: int
-    about: str
-    words: str
+    attribute: str
+    value: str
 
 
 @dataclass(frozen=True)
-class Viewing:
+class ViewRules:
     """What the rules on the action `view` look at."""
 
     mentioned: frozenset[str]
     """Attributes by name and entities such as `Host::lb1`."""
     runbooks: frozenset[str]
     """The runbooks that they name."""
-    closed: bool
+    compares_runbooks_only: bool
     """Whether all runbooks that they do not name are alike to them."""
-    permits: bool
+    has_permit: bool
     """Whether any of them permits."""
 
 
@@ -202,34 +207,40 @@ class Rules:
         for statement in written:
             _check_parses(statement)
         self._schema = cedarpy.Schema.from_str(SCHEMA)
-        rules = _static(text)
+        rules = _parse_to_json(text)
         where = dict(zip(rules, written, strict=True))
         _check_types(text, where, rules)
-        self._rules = {key: _annotated(where[key], key, rule) for key, rule in rules.items()}
-        _check_told_apart(where, self._rules)
+        self._rules = {
+            key: _parse_rule_annotations(where[key], key, rule) for key, rule in rules.items()
+        }
+        _check_names_unique(where, self._rules)
         self._policies = cedarpy.PolicySet.from_str(text)
-        self.mentioned = frozenset(list_mentions(rules))
-        viewing = {key: rule for key, rule in rules.items() if _is_about(rule, "view")}
-        self.viewing = Viewing(
-            frozenset(list_mentions(viewing)),
-            frozenset(words for about, words in list_comparisons(viewing) if about == "runbook"),
-            closed=compared_alone(viewing, "runbook"),
-            permits=any(rule["effect"] == "permit" for rule in viewing.values()),
+        self.mentioned = frozenset(iterate_mentions(rules))
+        viewing = {key: rule for key, rule in rules.items() if _applies_to_action(rule, "view")}
+        self.view_rules = ViewRules(
+            frozenset(iterate_mentions(viewing)),
+            frozenset(
+                words for about, words in iterate_comparisons(viewing) if about == "runbook"
+            ),
+            compares_runbooks_only=is_only_compared(viewing, "runbook"),
+            has_permit=any(rule["effect"] == "permit" for rule in viewing.values()),
         )
-        self.namings = [
+        self.entity_references = [
             naming
             for key, rule in rules.items()
-            for naming in _namings(self._rules[key], where[key], rule)
+            for naming in _iterate_entity_references(self._rules[key], where[key], rule)
         ]
-        self.wordings = [
-            Wording(self._rules[key].name, where[key].line_of(f'"{words}"'), about, words)
+        self.comparisons = [
+            AttributeComparison(
+                self._rules[key].name, where[key].find_line(f'"{words}"'), about, words
+            )
             for key, rule in rules.items()
-            for about, words in list_comparisons(rule)
+            for about, words in iterate_comparisons(rule)
         ]
-        for wording in self.wordings:
-            _check_possible(wording)
+        for wording in self.comparisons:
+            _check_comparison(wording)
 
-    def judge(
+    def compute_ruling(
         self,
         entities: cedarpy.Entities,
         *,
@@ -254,22 +265,26 @@ class Rules:
             entities,
             self._schema,
         )
-        applied = self._applied(answer)
+        applied = self._list_applied_rules(answer)
         # A rule that could not be evaluated might have been a forbid: then nobody may.
         if not answer.allowed or answer.diagnostics.errors:
             broken = ("a rule that cannot be evaluated",) if answer.diagnostics.errors else ()
-            return Ruling(allowed=False, says=_said(applied), rules=_names(applied) or broken)
-        applied = [rule for rule in applied if rule.overrides] or applied
+            return Ruling(
+                allowed=False,
+                policy_notes=_list_policy_notes(applied),
+                rules=_list_rule_names(applied) or broken,
+            )
+        applied = [rule for rule in applied if rule.is_override] or applied
         return Ruling(
             allowed=True,
-            says=_said(applied),
-            terms=_terms(applied, area),
-            ceiling=min(rule.ceiling for rule in applied),
-            rules=_names(applied),
+            policy_notes=_list_policy_notes(applied),
+            requirements=_build_requirements(applied, area),
+            max_hosts=min(rule.max_hosts for rule in applied),
+            rules=_list_rule_names(applied),
         )
 
-    def judge_order(
-        self, entities: cedarpy.Entities, *, person: str, order: str, own: bool
+    def compute_order_ruling(
+        self, entities: cedarpy.Entities, *, person: str, order: str, is_own: bool
     ) -> Ruling:
         """Say whether *person* may stop, resume or ban; see Order in the schema."""
         answer = cedarpy.is_authorized(
@@ -277,90 +292,101 @@ class Rules:
                 "principal": {"type": "Person", "id": person},
                 "action": {"type": "Action", "id": order},
                 "resource": {"type": "Service", "id": "keyturn"},
-                "context": {"own": own},
+                "context": {"own": is_own},
             },
             self._policies,
             entities,
             self._schema,
         )
-        applied = self._applied(answer)
+        applied = self._list_applied_rules(answer)
         return Ruling(
             allowed=answer.allowed and not answer.diagnostics.errors,
-            says=_said(applied),
-            terms=ApprovalRequirements(step_up=any(rule.step_up for rule in applied)),
-            rules=_names(applied),
+            policy_notes=_list_policy_notes(applied),
+            requirements=ApprovalRequirements(
+                requires_second_factor=any(rule.requires_second_factor for rule in applied)
+            ),
+            rules=_list_rule_names(applied),
         )
 
-    def _applied(self, answer: cedarpy.AuthzResult) -> list[Annotations]:
+    def _list_applied_rules(self, result: cedarpy.AuthzResult) -> list[RuleAnnotations]:
         """Return the rules that decided, in their order in the file: Cedar names them in none."""
-        reasons = sorted(answer.diagnostics.reasons, key=lambda key: (len(key), key))
+        reasons = sorted(result.diagnostics.reasons, key=lambda key: (len(key), key))
         return [self._rules[reason] for reason in reasons]
 
 
-def strictest_ruling(rulings: Sequence[Ruling]) -> Ruling:
+def combine_rulings(rulings: Sequence[Ruling]) -> Ruling:
     """Return what holds where all of these hold."""
     refused = next((ruling for ruling in rulings if not ruling.allowed), None)
     if refused is not None or not rulings:
         return refused or Ruling(allowed=False)
     terms = ApprovalRequirements()
     for ruling in rulings:
-        terms = terms.and_also(ruling.terms)
+        terms = terms.merge_with(ruling.requirements)
     return Ruling(
         allowed=True,
-        says=tuple(dict.fromkeys(said for ruling in rulings for said in ruling.says)),
-        terms=terms,
-        ceiling=min(ruling.ceiling for ruling in rulings),
+        policy_notes=tuple(
+            dict.fromkeys(said for ruling in rulings for said in ruling.policy_notes)
+        ),
+        requirements=terms,
+        max_hosts=min(ruling.max_hosts for ruling in rulings),
         rules=tuple(dict.fromkeys(rule for ruling in rulings for rule in ruling.rules)),
     )
 
 
-def _said(applied: Sequence[Annotations]) -> tuple[str, ...]:
-    return tuple(rule.says or rule.name for rule in applied)
+def _list_policy_notes(applied: Sequence[RuleAnnotations]) -> tuple[str, ...]:
+    return tuple(rule.policy_note or rule.name for rule in applied)
 
 
-def _names(applied: Sequence[Annotations]) -> tuple[str, ...]:
+def _list_rule_names(applied: Sequence[RuleAnnotations]) -> tuple[str, ...]:
     return tuple(rule.name for rule in applied)
 
 
-def _terms(applied: Sequence[Annotations], area: str) -> ApprovalRequirements:
+def _build_requirements(applied: Sequence[RuleAnnotations], area: str) -> ApprovalRequirements:
     """Return what the rules that want the most approvals want; a reason counts with any."""
-    most = max(rule.approvals for rule in applied)
-    strict = [rule for rule in applied if rule.approvals and rule.approvals == most]
-    patiences = [rule.patience for rule in strict if rule.patience]
+    most = max(rule.required_approvals for rule in applied)
+    strict = [
+        rule for rule in applied if rule.required_approvals and rule.required_approvals == most
+    ]
+    patiences = [rule.remind_after for rule in strict if rule.remind_after]
     demands = [
-        Demand(rule.approvals, tuple(_placed(groups, area) for groups in rule.each))
+        ApprovalDemand(
+            rule.required_approvals,
+            tuple(_replace_owners_group(groups, area) for groups in rule.group_sets),
+        )
         for rule in strict
     ]
     return ApprovalRequirements(
         demands=tuple(dict.fromkeys(demands)),
-        step_up=any(rule.step_up for rule in applied),
-        reason=any(rule.reason for rule in applied),
-        patience=min(patiences, default=0),
-        escalate=_placed(sorted({group for rule in strict for group in rule.escalate}), area),
+        requires_second_factor=any(rule.requires_second_factor for rule in applied),
+        requires_reason=any(rule.requires_reason for rule in applied),
+        remind_after=min(patiences, default=0),
+        escalate_to=_replace_owners_group(
+            sorted({group for rule in strict for group in rule.escalate_to}), area
+        ),
     )
 
 
-def _placed(groups: Sequence[str], area: str) -> tuple[str, ...]:
+def _replace_owners_group(groups: Sequence[str], area: str) -> tuple[str, ...]:
     return tuple(f"area:{area}" if group == "owners" else group for group in groups)
 
 
-def _static(text: str) -> dict[str, Any]:
+def _parse_to_json(text: str) -> dict[str, Any]:
     return json.loads(cedarpy.policies_to_json_str(text))["staticPolicies"]
 
 
 def _check_parses(statement: Statement) -> None:
     try:
         cedarpy.PolicySet.from_str(statement.text)
-        rules = _static(statement.text)
+        rules = _parse_to_json(statement.text)
     except ValueError as error:
         word = re.search(r"`(.+)`", str(error))
-        line = statement.line_of(word[1]) if word else statement.line
+        line = statement.find_line(word[1]) if word else statement.line
         raise RulesError(line, f"{error}; the rule begins on line {statement.line}") from None
     if not rules:
         raise RulesError(statement.line, "this is a template and would never apply: name somebody")
 
 
-def _is_about(rule: Mapping[str, Any], action: str) -> bool:
+def _applies_to_action(rule: Mapping[str, Any], action: str) -> bool:
     """Say whether a rule in its JSON form applies to an action."""
     scope: Mapping[str, Any] = rule["action"]
     if scope["op"] == "All":
@@ -369,52 +395,57 @@ def _is_about(rule: Mapping[str, Any], action: str) -> bool:
     return any(one["id"] == action for one in named)
 
 
-def _name(key: str, rule: Mapping[str, Any]) -> str:
+def _get_rule_name(key: str, rule: Mapping[str, Any]) -> str:
     """Return its @id, or the number that the parser gave it."""
     notes: dict[str, str | None] = rule.get("annotations") or {}
     return notes.get("id") or key
 
 
-def _check_types(text: str, where: Mapping[str, Statement], rules: Mapping[str, Any]) -> None:
+def _check_types(text: str, statements: Mapping[str, Statement], rules: Mapping[str, Any]) -> None:
     checked = cedarpy.validate_policies(text, SCHEMA)
     for error in checked.errors:
         key = error.policy_id
-        if key not in where:
+        if key not in statements:
             raise RulesError(1, error.error)
-        name = _name(key, rules[key])
+        name = _get_rule_name(key, rules[key])
         word = re.search(r"`([^`]+)`", error.error.replace(f"`{key}`", ""))
-        line = where[key].line_of(word[1]) if word else where[key].line
+        line = statements[key].find_line(word[1]) if word else statements[key].line
         raise RulesError(
             line, f'rule "{name}": {error.error.replace(f"for policy `{key}`, ", "")}'
         )
 
 
-def _check_possible(wording: Wording) -> None:
+def _check_comparison(comparison: AttributeComparison) -> None:
     """Refuse what is never so: a forbid of it would forbid nothing."""
-    possible = _ONE_OF.get(wording.about, (wording.words,))
-    if wording.words not in possible:
+    possible = _ATTRIBUTE_VALUES.get(comparison.attribute, (comparison.value,))
+    if comparison.value not in possible:
         raise RulesError(
-            wording.line,
-            f'rule "{wording.rule}": context.{wording.about} is never "{wording.words}", but one '
+            comparison.line,
+            f'rule "{comparison.rule}": context.{comparison.attribute} is never '
+            f'"{comparison.value}", but one '
             f"of {', '.join(possible)}: correct it",
         )
 
 
-def _annotated(statement: Statement, key: str, rule: Mapping[str, Any]) -> Annotations:
+def _parse_rule_annotations(
+    statement: Statement, key: str, rule: Mapping[str, Any]
+) -> RuleAnnotations:
     try:
         return parse_annotations(key, rule)
     except AnnotationError as bad:
-        name = _name(key, rule)
+        name = _get_rule_name(key, rule)
         word = re.search(r"@\w+", str(bad))
-        line = statement.line_of(word[0]) if word else statement.line
+        line = statement.find_line(word[0]) if word else statement.line
         raise RulesError(line, f'rule "{name}": {bad}') from None
 
 
-def _check_told_apart(where: Mapping[str, Statement], rules: Mapping[str, Annotations]) -> None:
+def _check_names_unique(
+    statements: Mapping[str, Statement], rules: Mapping[str, RuleAnnotations]
+) -> None:
     """Refuse a second rule of a name: people are told by its name which rule applied."""
     lines: dict[str, int] = {}
     for key, rule in rules.items():
-        line = where[key].line_of("@id")
+        line = statements[key].find_line("@id")
         if rule.name in lines:
             raise RulesError(
                 line,
@@ -424,26 +455,26 @@ def _check_told_apart(where: Mapping[str, Statement], rules: Mapping[str, Annota
         lines[rule.name] = line
 
 
-def _namings(
-    rule: Annotations, statement: Statement, written: Mapping[str, Any]
-) -> Iterator[Naming]:
-    for kind, name in _entities(written):
-        yield Naming(rule.name, statement.line_of(f'"{name}"'), kind, name)
+def _iterate_entity_references(
+    rule: RuleAnnotations, statement: Statement, rule_json: Mapping[str, Any]
+) -> Iterator[EntityReference]:
+    for kind, name in _iterate_entities(rule_json):
+        yield EntityReference(rule.name, statement.find_line(f'"{name}"'), kind, name)
     for group in rule.groups:
         kind, _, name = group.partition(":")
         if name:
-            yield Naming(rule.name, statement.line_of(group), kind.capitalize(), name)
+            yield EntityReference(rule.name, statement.find_line(group), kind.capitalize(), name)
 
 
-def _entities(written: object) -> Iterator[tuple[str, str]]:
+def _iterate_entities(rule_json: object) -> Iterator[tuple[str, str]]:
     """Yield every entity that a rule in its JSON form names, other than actions."""
-    if isinstance(written, dict):
-        members = cast("dict[str, object]", written)
+    if isinstance(rule_json, dict):
+        members = cast("dict[str, object]", rule_json)
         kind, name = members.get("type"), members.get("id")
-        if isinstance(kind, str) and isinstance(name, str) and kind in _NAMED_IN:
+        if isinstance(kind, str) and isinstance(name, str) and kind in _FILE_OF_ENTITY:
             yield kind, name
         for member in members.values():
-            yield from _entities(member)
-    elif isinstance(written, list):
-        for member in cast("list[object]", written):
-            yield from _entities(member)
+            yield from _iterate_entities(member)
+    elif isinstance(rule_json, list):
+        for member in cast("list[object]", rule_json):
+            yield from _iterate_entities(member)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.model import host_patterns, request_form
-from bot.model.request_form import NotUnderstood
-from bot.policy import Policy, Request
+from bot.model.request_form import RequestSyntaxError
+from bot.policy import Policy, PolicyRequest
 from connectors.errors import UnknownHostError
 from connectors.inventory import Host, Inventory
 from runbooks import AnyRunbook
@@ -27,50 +27,64 @@ class Evaluation:
     """
 
     allowed: bool
-    approvals: int = 0
-    whose: str = ""
+    required_approvals: int = 0
+    approvals_from: str = ""
     approvers: Sequence[str] = ()
-    says: Sequence[str] = ()
+    policy_notes: Sequence[str] = ()
     reversible: bool = True
-    views: bool = True
+    can_view: bool = True
     """Whether the person may view such runs of others."""
 
-    def sentences(self, *, wait: int | None = None, who: str = "You") -> list[str]:
+    def describe(self, *, usual_wait: int | None = None, subject: str = "You") -> list[str]:
         """Say it in plain sentences. wait: microseconds that it usually takes, if known."""
-        whom = "you" if who == "You" else who
-        unseen = [] if self.views else [f"Runs of others like this are not shown to {whom}."]
-        return [*self._about_asking(wait, who), *unseen]
+        whom = "you" if subject == "You" else subject
+        unseen = [] if self.can_view else [f"Runs of others like this are not shown to {whom}."]
+        return [*self._describe_request(usual_wait, subject), *unseen]
 
-    def _about_asking(self, wait: int | None, who: str) -> list[str]:
+    def _describe_request(self, usual_wait: int | None, subject: str) -> list[str]:
         if not self.allowed:
-            why = "; ".join(self.says) or "no rule of the policy allows it"
+            why = "; ".join(self.policy_notes) or "no rule of the policy allows it"
             return [f"No: {why}"]
-        said = list(self.says)
-        if not self.approvals:
+        said = list(self.policy_notes)
+        if not self.required_approvals:
             return ["Yes, at once.", *said]
-        keys = "one approval" if self.approvals == 1 else f"{self.approvals} approvals"
+        keys = (
+            "one approval"
+            if self.required_approvals == 1
+            else f"{self.required_approvals} approvals"
+        )
         can = ", ".join(self.approvers) or "nobody, as the policy is now"
         usual: list[str] = []
-        if wait is not None and wait >= _SECOND:
-            usual = [f"That usually takes {format_wait(wait)}."]
-        return [f"{who} may ask; it takes {keys} from {self.whose}: {can}.", *usual, *said]
+        if usual_wait is not None and usual_wait >= _SECOND:
+            usual = [f"That usually takes {format_wait(usual_wait)}."]
+        return [
+            f"{subject} may ask; it takes {keys} from {self.approvals_from}: {can}.",
+            *usual,
+            *said,
+        ]
 
 
-def evaluate_request(policy: Policy, request: Request) -> Evaluation:
+def evaluate_request(policy: Policy, request: PolicyRequest) -> Evaluation:
     """Look at one request with the policy's eyes."""
-    ruling, views = policy.may_ask(request), policy.sees(request.asked_by, request)
-    if not ruling.allowed or not ruling.approvals:
+    ruling, views = (
+        policy.get_request_ruling(request),
+        policy.can_view(request.requested_by, request),
+    )
+    if not ruling.allowed or not ruling.required_approvals:
         return Evaluation(
-            ruling.allowed, says=ruling.says, reversible=request.reversible, views=views
+            ruling.allowed,
+            policy_notes=ruling.policy_notes,
+            reversible=request.reversible,
+            can_view=views,
         )
     return Evaluation(
         allowed=True,
-        approvals=ruling.approvals,
-        whose=policy.whose(ruling.terms),
-        approvers=[person.name for person in policy.approvers(request, ruling)],
-        says=ruling.says,
+        required_approvals=ruling.required_approvals,
+        approvals_from=policy.describe_approver_groups(ruling.requirements),
+        approvers=[person.name for person in policy.list_approvers(request, ruling)],
+        policy_notes=ruling.policy_notes,
         reversible=request.reversible,
-        views=views,
+        can_view=views,
     )
 
 
@@ -95,7 +109,7 @@ class PreviewQuestion:
 
 
 @dataclass(frozen=True)
-class AreaAnswer:
+class AreaEvaluation:
     """What holds in one area, or in all that a check is for.
 
     frozen: why changes wait there now; "" if they do not.
@@ -104,9 +118,9 @@ class AreaAnswer:
 
     area: str
     hosts: Sequence[str]
-    prospect: Evaluation
-    otherwise: Evaluation | None = None
-    frozen: str = ""
+    evaluation: Evaluation
+    if_irreversible: Evaluation | None = None
+    freeze: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,55 +129,59 @@ class Preview:
 
     person: str
     runbook: str
-    answers: Sequence[AreaAnswer]
-    wait: int | None = None
+    areas: Sequence[AreaEvaluation]
+    usual_wait: int | None = None
 
     @property
     def allowed(self) -> bool:
-        return all(answer.prospect.allowed for answer in self.answers)
+        return all(answer.evaluation.allowed for answer in self.areas)
 
     @property
-    def at_once(self) -> bool:
+    def needs_no_approval(self) -> bool:
         """Whether it takes nobody's approval."""
-        return not any(answer.prospect.approvals for answer in self.answers)
+        return not any(answer.evaluation.required_approvals for answer in self.areas)
 
-    def sentences(self, *, who: str = "You") -> list[str]:
+    def describe(self, *, subject: str = "You") -> list[str]:
         """Say it in plain sentences. who: how the person is spoken of."""
         said: list[str] = []
-        for answer in self.answers:
+        for answer in self.areas:
             lead = f"On {', '.join(answer.hosts)} ({answer.area}): "
-            first, *rest = _about(answer, who=who, wait=self.wait)
-            said += [lead + first if len(self.answers) > 1 else first, *rest]
+            first, *rest = _describe_area(answer, subject=subject, usual_wait=self.usual_wait)
+            said += [lead + first if len(self.areas) > 1 else first, *rest]
         return list(dict.fromkeys(said))
 
     @property
-    def data(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, Any]:
         """The outlook for JSON."""
         return {
             "person": self.person,
             "runbook": self.runbook,
             "allowed": self.allowed,
-            "usual_wait_seconds": None if self.wait is None else round(self.wait / 1_000_000),
+            "usual_wait_seconds": None
+            if self.usual_wait is None
+            else round(self.usual_wait / 1_000_000),
             "answers": [
                 {
-                    **vars(answer),
-                    "prospect": vars(answer.prospect),
-                    "otherwise": answer.otherwise and vars(answer.otherwise),
+                    "area": answer.area,
+                    "hosts": answer.hosts,
+                    "frozen": answer.freeze,
+                    "prospect": vars(answer.evaluation),
+                    "otherwise": answer.if_irreversible and vars(answer.if_irreversible),
                 }
-                for answer in self.answers
+                for answer in self.areas
             ],
         }
 
 
-def parse_question(policy: Policy, typed: Sequence[str]) -> PreviewQuestion:
+def parse_preview_question(policy: Policy, words: Sequence[str]) -> PreviewQuestion:
     """Understand `abusers clear lb1`, `… lb*`, `… @haproxy`, `… lb1,lb2` or `… lb1 lb2`.
 
     Words behind the hosts, such as the values of a whole request, are passed over. Raises
     NotUnderstood.
     """
-    runbook, rest = request_form.find_runbook(typed)
+    runbook, rest = request_form.find_runbook(words)
     if not rest:
-        raise NotUnderstood(f"on which host? Type it behind the words: {runbook.words} HOST")
+        raise RequestSyntaxError(f"on which host? Type it behind the words: {runbook.words} HOST")
     known = {host.name: host for host in policy.inventory}
     meant = [
         part
@@ -173,83 +191,87 @@ def parse_question(policy: Policy, typed: Sequence[str]) -> PreviewQuestion:
     ]
     tag = request_form.list_form_fields(runbook)[0].tag
     fit = {name: host for name, host in known.items() if not tag or tag in host.tags}
-    found = [name for word in meant for name in _hosts(word, policy.inventory, fit, tag)]
+    found = [name for word in meant for name in _resolve_hosts(word, policy.inventory, fit, tag)]
     return PreviewQuestion(runbook, tuple(dict.fromkeys(found)))
 
 
-def _hosts(word: str, known: Inventory, fit: dict[str, Host], tag: str) -> list[str]:
-    if word in known.hosts and word not in fit:
-        listed = ", ".join(sorted(fit)) or "no host yet"
-        raise NotUnderstood(f"{word} is not tagged {tag}; hosts that are: {listed}")
-    found = host_patterns.resolve_host_part(word, {name: host.tags for name, host in fit.items()})
+def _resolve_hosts(
+    word: str, inventory: Inventory, suitable_hosts: dict[str, Host], tag: str
+) -> list[str]:
+    if word in inventory.hosts and word not in suitable_hosts:
+        listed = ", ".join(sorted(suitable_hosts)) or "no host yet"
+        raise RequestSyntaxError(f"{word} is not tagged {tag}; hosts that are: {listed}")
+    found = host_patterns.resolve_host_part(
+        word, {name: host.tags for name, host in suitable_hosts.items()}
+    )
     if not found:
         try:
-            return [known[word].name]
+            return [inventory[word].name]
         except UnknownHostError as unknown:
-            raise NotUnderstood(str(unknown)) from None
+            raise RequestSyntaxError(str(unknown)) from None
     return found
 
 
-def preview_question(
+def evaluate_preview(
     policy: Policy,
-    asked: PreviewQuestion,
+    question: PreviewQuestion,
     *,
     person: str,
-    door: str,
+    source: str,
     now: int,
-    novel: bool = True,
-    wait: int | None = None,
+    is_first_success: bool = True,
+    usual_wait: int | None = None,
 ) -> Preview:
     """Ask the rules, as often as it takes requests. novel: the person has never had it succeed."""
-    runbook = asked.runbook
+    runbook = question.runbook
     areas: dict[str, list[str]] = {}
-    for host in asked.hosts:
-        area = "" if get_kind(runbook) == "check" else policy.area_of(host).name
+    for host in question.hosts:
+        area = "" if get_kind(runbook) == "check" else policy.get_area(host).name
         areas.setdefault(area, []).append(host)
     answers = [
-        _answer(
+        _evaluate_area(
             policy,
-            Request(
+            PolicyRequest(
                 runbook=runbook.words,
                 kind=get_kind(runbook),
                 host=hosts[0],
-                door=door,
-                asked_by=person,
+                source=source,
+                requested_by=person,
                 reversible=get_kind(runbook) == "check" or bool(runbook.undo),
                 hosts=tuple(hosts) if len(hosts) > 1 else (),
                 now=now,
-                novel=novel,
+                is_first_success=is_first_success,
             ),
         )
         for hosts in areas.values()
     ]
-    return Preview(person, runbook.words, answers, wait)
+    return Preview(person, runbook.words, answers, usual_wait)
 
 
-def _answer(policy: Policy, request: Request) -> AreaAnswer:
+def _evaluate_area(policy: Policy, request: PolicyRequest) -> AreaEvaluation:
     hosts = request.hosts or (request.host,)
-    area = policy.titles(sorted({policy.area_of(host).name for host in hosts}))
+    area = policy.join_area_titles(sorted({policy.get_area(host).name for host in hosts}))
     seen = evaluate_request(policy, request)
     if request.kind == "check":
-        return AreaAnswer(area, hosts, seen)
+        return AreaEvaluation(area, hosts, seen)
     lasting = evaluate_request(policy, replace(request, reversible=False))
     differs = replace(lasting, reversible=True) != seen
-    return AreaAnswer(
+    return AreaEvaluation(
         area,
         hosts,
         seen,
-        otherwise=lasting if differs and request.reversible else None,
-        frozen=policy.frozen(host=request.host, runbook=request.runbook, now=request.now),
+        if_irreversible=lasting if differs and request.reversible else None,
+        freeze=policy.describe_freeze(host=request.host, runbook=request.runbook, now=request.now),
     )
 
 
-def _about(answer: AreaAnswer, *, who: str, wait: int | None) -> list[str]:
-    said = answer.prospect.sentences(wait=wait, who=who)
-    if answer.otherwise is not None:
-        first = answer.otherwise.sentences(who=who)[0]
-        named = first.startswith(who) and who != "You"
+def _describe_area(answer: AreaEvaluation, *, subject: str, usual_wait: int | None) -> list[str]:
+    said = answer.evaluation.describe(usual_wait=usual_wait, subject=subject)
+    if answer.if_irreversible is not None:
+        first = answer.if_irreversible.describe(subject=subject)[0]
+        named = first.startswith(subject) and subject != "You"
         plain = first if named else f"{first[:1].lower()}{first[1:]}"
         said.append(f"If a step cannot be undone: {plain}")
-    if answer.frozen and answer.prospect.allowed:
-        said.append(f"It would wait now: {answer.frozen}.")
+    if answer.freeze and answer.evaluation.allowed:
+        said.append(f"It would wait now: {answer.freeze}.")
     return said

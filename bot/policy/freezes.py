@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from bot.policy.people import Text
 from connectors.inventory import Name, Zone
 
-Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-DAYS: Sequence[Day] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+WEEKDAYS: Sequence[Weekday] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_WEEKDAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 class Freeze(BaseModel):
@@ -34,12 +34,12 @@ class Freeze(BaseModel):
     areas: Sequence[Name] = ()
     begin: datetime | time = Field(alias="from", union_mode="left_to_right")
     end: datetime | time = Field(alias="until", union_mode="left_to_right")
-    days: Sequence[Day] = ()
+    days: Sequence[Weekday] = ()
     zone: Zone = "UTC"
     but: Sequence[Text] = ()
 
     @model_validator(mode="after")
-    def _is_one_or_the_other(self) -> "Freeze":
+    def _check_times(self) -> "Freeze":
         for moment in (self.begin, self.end):
             if moment.tzinfo is not None:
                 raise ValueError("its times are in its zone: leave the offset out")
@@ -52,70 +52,74 @@ class Freeze(BaseModel):
             raise ValueError("it ends before it begins")
         return self
 
-    def holds(self, *, area: str, runbook: str, now: datetime) -> datetime | None:
+    def get_end_if_active(self, *, area: str, runbook: str, now: datetime) -> datetime | None:
         """Return when it ends if it holds this runbook up in this area now; else None."""
         if self.areas and area not in self.areas:
             return None
         if any(fnmatchcase(runbook, pattern) for pattern in self.but):
             return None
-        return next((end for begin, end in self._windows(now) if begin <= now < end), None)
+        return next((end for begin, end in self._iterate_periods(now) if begin <= now < end), None)
 
     @property
-    def returns(self) -> str:
+    def recurrence(self) -> str:
         """How it comes back, in words: `every Friday from 18:00 until 08:00, Europe/Paris`."""
         if not self.days:
             return ""
-        days = ", ".join(_NAMES[DAYS.index(day)] for day in self.days)
+        days = ", ".join(_WEEKDAY_NAMES[WEEKDAYS.index(day)] for day in self.days)
         return f"every {days} from {self.begin:%H:%M} until {self.end:%H:%M}, {self.zone}"
 
-    def stretch(self, now: datetime) -> tuple[datetime, datetime] | None:
+    def get_current_or_next_period(self, now: datetime) -> tuple[datetime, datetime] | None:
         """Return when it begins and ends, now or next, in UTC; None if it is over for good."""
         week = [now + timedelta(days=days) for days in range(8)]
-        windows = [window for moment in week for window in self._windows(moment)]
+        windows = [window for moment in week for window in self._iterate_periods(moment)]
         return min((window for window in windows if window[1] > now), default=None)
 
-    def _windows(self, now: datetime) -> Iterator[tuple[datetime, datetime]]:
+    def _iterate_periods(self, now: datetime) -> Iterator[tuple[datetime, datetime]]:
         """Yield the stretches of time, in UTC, that might hold *now*."""
         zone = ZoneInfo(self.zone)
         if isinstance(self.begin, datetime) and isinstance(self.end, datetime):
-            yield _first(self.begin, zone), _last(self.end, zone)
+            yield _to_earliest_utc(self.begin, zone), _to_latest_utc(self.end, zone)
         elif isinstance(self.begin, time) and isinstance(self.end, time):
             today = now.astimezone(zone).date()
             for start in (today - timedelta(days=1), today):
-                if DAYS[start.weekday()] in self.days:
-                    yield self._on(start, self.begin, self.end, zone)
+                if WEEKDAYS[start.weekday()] in self.days:
+                    yield self._build_period(start, self.begin, self.end, zone)
 
     @staticmethod
-    def _on(start: date, begin: time, end: time, zone: ZoneInfo) -> tuple[datetime, datetime]:
+    def _build_period(
+        start: date, begin: time, end: time, zone: ZoneInfo
+    ) -> tuple[datetime, datetime]:
         # Until a time that is not after its beginning means: of the next day.
         last_day = start if end > begin else start + timedelta(days=1)
         return (
-            _first(datetime.combine(start, begin), zone),
-            _last(datetime.combine(last_day, end), zone),
+            _to_earliest_utc(datetime.combine(start, begin), zone),
+            _to_latest_utc(datetime.combine(last_day, end), zone),
         )
 
 
-class Freezes(BaseModel):
+class FreezeList(BaseModel):
     """Every freeze."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     freezes: Sequence[Freeze] = ()
 
-    def over(self, *, area: str, runbook: str, now: int) -> tuple[str, datetime] | None:
+    def find_longest_active(
+        self, *, area: str, runbook: str, now: int
+    ) -> tuple[str, datetime] | None:
         """Return the freeze that holds longest, and when it ends. now: microseconds, UTC."""
         moment = datetime.fromtimestamp(now / 1_000_000, UTC)
         holding = [
             (freeze.name, end)
             for freeze in self.freezes
-            if (end := freeze.holds(area=area, runbook=runbook, now=moment))
+            if (end := freeze.get_end_if_active(area=area, runbook=runbook, now=moment))
         ]
         return max(holding, key=lambda found: found[1], default=None)
 
 
-def _first(civil: datetime, zone: ZoneInfo) -> datetime:
-    return civil.replace(tzinfo=zone, fold=0).astimezone(UTC)
+def _to_earliest_utc(civil_time: datetime, zone: ZoneInfo) -> datetime:
+    return civil_time.replace(tzinfo=zone, fold=0).astimezone(UTC)
 
 
-def _last(civil: datetime, zone: ZoneInfo) -> datetime:
-    return civil.replace(tzinfo=zone, fold=1).astimezone(UTC)
+def _to_latest_utc(civil_time: datetime, zone: ZoneInfo) -> datetime:
+    return civil_time.replace(tzinfo=zone, fold=1).astimezone(UTC)

@@ -9,58 +9,59 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from bot.policy.policy import Policy
-from bot.policy.problem import Problem
+from bot.policy.problem import PolicyProblem
 
 
-def list_warnings(policy: Policy, runbooks: Collection[str]) -> list[Problem]:
+def list_warnings(policy: Policy, runbooks: Collection[str]) -> list[PolicyProblem]:
     """Return them all. runbooks: the words of all that there are."""
     return [
-        *_of_rules(policy, runbooks),
-        *_of_viewing(policy),
-        *_of_freezes(policy, runbooks),
-        *_of_roles(policy),
+        *_find_unknown_runbooks(policy, runbooks),
+        *_find_missing_view_rights(policy),
+        *_find_unknown_exceptions(policy, runbooks),
+        *_find_unused_roles(policy),
     ]
 
 
-def _of_rules(policy: Policy, runbooks: Collection[str]) -> list[Problem]:
+def _find_unknown_runbooks(policy: Policy, runbooks: Collection[str]) -> list[PolicyProblem]:
     return [
-        Problem(
-            f'rule "{one.rule}": there is no runbook "{one.words}"{_meant(one.words, runbooks)}',
+        PolicyProblem(
+            f'rule "{one.rule}": there is no runbook '
+            f'"{one.value}"{_suggest_known_name(one.value, runbooks)}',
             "policy.cedar",
             one.line,
         )
-        for one in policy.rules.wordings
-        if one.about == "runbook" and one.words not in runbooks
+        for one in policy.rules.comparisons
+        if one.attribute == "runbook" and one.value not in runbooks
     ]
 
 
-def _of_viewing(policy: Policy) -> list[Problem]:
+def _find_missing_view_rights(policy: Policy) -> list[PolicyProblem]:
     """Find people who see less than they are to decide about."""
-    if not policy.rules.viewing.permits:
+    if not policy.rules.view_rules.has_permit:
         why = (
             'no rule permits the action "view": people see only the runs that they requested or '
             "decided, and nobody can approve. Add a permit to view, such as the one that "
             "`keyturn init` writes"
         )
-        return [Problem(why, "policy.cedar")]
+        return [PolicyProblem(why, "policy.cedar")]
     return [
-        Problem(
+        PolicyProblem(
             f"{owner} owns {area.name} and may not view every run there, so cannot approve those "
             "runs: permit it, or name another owner",
             "policy.cedar",
         )
-        for area in policy.household.areas.values()
+        for area in policy.organisation.areas.values()
         for owner in area.owners
-        if not _views_all(policy, owner, area.name)
+        if not _can_view_all(policy, owner, area.name)
     ]
 
 
-def _views_all(policy: Policy, person: str, area: str) -> bool:
+def _can_view_all(policy: Policy, person: str, area: str) -> bool:
     """Say whether a person may view runs of every runbook on every host of an area."""
-    sight = policy.sight(person)
+    sight = policy.get_view_rights(person)
     runbooks = {"", *(sight.runbooks or ())}
     return all(
-        sight.may_view(host=host.name, runbook=runbook, kind=kind)
+        sight.can_view(host=host.name, runbook=runbook, kind=kind)
         for host in policy.inventory
         if host.area == area
         for runbook in runbooks
@@ -68,10 +69,11 @@ def _views_all(policy: Policy, person: str, area: str) -> bool:
     )
 
 
-def _of_freezes(policy: Policy, runbooks: Collection[str]) -> list[Problem]:
+def _find_unknown_exceptions(policy: Policy, runbooks: Collection[str]) -> list[PolicyProblem]:
     return [
-        Problem(
-            f'{freeze.name}: no runbook is like "{pattern}"{_meant(pattern, runbooks)}',
+        PolicyProblem(
+            f"{freeze.name}: no runbook is like "
+            f'"{pattern}"{_suggest_known_name(pattern, runbooks)}',
             "freezes.yaml",
         )
         for freeze in policy.freezes.freezes
@@ -80,20 +82,21 @@ def _of_freezes(policy: Policy, runbooks: Collection[str]) -> list[Problem]:
     ]
 
 
-def _of_roles(policy: Policy) -> list[Problem]:
-    spoken = {one.name for one in policy.rules.namings if one.kind == "Role"}
-    known = spoken | set(policy.household.roles)
+def _find_unused_roles(policy: Policy) -> list[PolicyProblem]:
+    spoken = {one.name for one in policy.rules.entity_references if one.kind == "Role"}
+    known = spoken | set(policy.organisation.roles)
     return [
-        Problem(
-            f"{person.id} has the role {role}, of which no rule speaks{_meant(role, known)}",
+        PolicyProblem(
+            f"{person.id} has the role {role}, of which no rule "
+            f"speaks{_suggest_known_name(role, known)}",
             "people.yaml",
         )
-        for person in policy.household.people.values()
+        for person in policy.organisation.people.values()
         for role in person.roles
         if role not in known
     ]
 
 
-def _meant(word: str, known: Collection[str]) -> str:
-    like = get_close_matches(word, known, n=1)
+def _suggest_known_name(word: str, known_names: Collection[str]) -> str:
+    like = get_close_matches(word, known_names, n=1)
     return f': is "{like[0]}" meant?' if like else ""

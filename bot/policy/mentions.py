@@ -7,76 +7,88 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 
-def list_mentions(tree: object) -> Iterator[str]:
+def iterate_mentions(rules_json: object) -> Iterator[str]:
     """Yield attributes by name, such as `runbook`, entities as `Host::lb1`, and whole numbers."""
-    if isinstance(tree, list):
-        for member in cast("list[object]", tree):
-            yield from list_mentions(member)
-    elif isinstance(tree, dict):
-        known = cast("dict[str, Any]", tree)
-        yield from _mentioned(known)
+    if isinstance(rules_json, list):
+        for member in cast("list[object]", rules_json):
+            yield from iterate_mentions(member)
+    elif isinstance(rules_json, dict):
+        known = cast("dict[str, Any]", rules_json)
+        yield from _iterate_own_mentions(known)
         for name, member in known.items():
             # Annotations are words for people: nothing is decided by them.
             if name != "annotations":
-                yield from list_mentions(member)
+                yield from iterate_mentions(member)
 
 
-def _mentioned(known: dict[str, Any]) -> Iterator[str]:
-    if isinstance(known.get("attr"), str):
-        yield known["attr"]
-    if isinstance(known.get("type"), str) and isinstance(known.get("id"), str):
-        yield f"{known['type']}::{known['id']}"
-    if type(known.get("Value")) is int:
-        yield str(known["Value"])
+def _iterate_own_mentions(node: dict[str, Any]) -> Iterator[str]:
+    if isinstance(node.get("attr"), str):
+        yield node["attr"]
+    if isinstance(node.get("type"), str) and isinstance(node.get("id"), str):
+        yield f"{node['type']}::{node['id']}"
+    if type(node.get("Value")) is int:
+        yield str(node["Value"])
 
 
-def list_comparisons(tree: object) -> Iterator[tuple[str, str]]:
+def iterate_comparisons(rules_json: object) -> Iterator[tuple[str, str]]:
     """Yield each attribute that is compared with words, and the words: ("kind", "check")."""
-    if isinstance(tree, list):
-        for member in cast("list[object]", tree):
-            yield from list_comparisons(member)
-    elif isinstance(tree, dict):
-        known = cast("dict[str, Any]", tree)
+    if isinstance(rules_json, list):
+        for member in cast("list[object]", rules_json):
+            yield from iterate_comparisons(member)
+    elif isinstance(rules_json, dict):
+        known = cast("dict[str, Any]", rules_json)
         for operator in ("==", "!=", "contains"):
             sides: Any = known.get(operator) or {}
-            told = [*_values(sides.get("left")), *_values(sides.get("right"))]
-            for name in [*_attribute(sides.get("left")), *_attribute(sides.get("right"))]:
+            told = [
+                *_list_string_values(sides.get("left")),
+                *_list_string_values(sides.get("right")),
+            ]
+            for name in [
+                *_list_context_attributes(sides.get("left")),
+                *_list_context_attributes(sides.get("right")),
+            ]:
                 yield from ((name, value) for value in told)
         for member in known.values():
-            yield from list_comparisons(member)
+            yield from iterate_comparisons(member)
 
 
-def compared_alone(tree: object, name: str) -> bool:
+def is_only_compared(rules_json: object, attribute: str) -> bool:
     """Say whether rules look at an attribute of the request only to compare it with words.
 
     Then all words that they do not name are alike to them; not so with a pattern (`like`).
     """
-    return _comparisons(tree, name) == sum(one == name for one in list_mentions(tree))
+    return _count_comparisons(rules_json, attribute) == sum(
+        one == attribute for one in iterate_mentions(rules_json)
+    )
 
 
-def _comparisons(tree: object, name: str) -> int:
-    if isinstance(tree, list):
-        return sum(_comparisons(member, name) for member in cast("list[object]", tree))
-    if not isinstance(tree, dict):
+def _count_comparisons(rules_json: object, attribute: str) -> int:
+    if isinstance(rules_json, list):
+        return sum(
+            _count_comparisons(member, attribute) for member in cast("list[object]", rules_json)
+        )
+    if not isinstance(rules_json, dict):
         return 0
-    known = cast("dict[str, Any]", tree)
-    found = sum(_comparisons(member, name) for member in known.values())
+    known = cast("dict[str, Any]", rules_json)
+    found = sum(_count_comparisons(member, attribute) for member in known.values())
     for operator in ("==", "!=", "contains"):
         sides: Any = known.get(operator) or {}
         left, right = sides.get("left"), sides.get("right")
         for one, other in ((left, right), (right, left)):
-            found += _attribute(one) == [name] and bool(_values(other))
+            found += _list_context_attributes(one) == [attribute] and bool(
+                _list_string_values(other)
+            )
     return found
 
 
-def _attribute(side: Any) -> list[str]:
+def _list_context_attributes(side: Any) -> list[str]:
     """Return which attribute of the request one side of a comparison is."""
     known: dict[str, Any] = side or {}
     looked: dict[str, Any] = known.get(".") or {}
     return [looked["attr"]] if looked.get("left") == {"Var": "context"} else []
 
 
-def _values(side: Any) -> list[str]:
+def _list_string_values(side: Any) -> list[str]:
     """Return the words that one side of a comparison is, or holds."""
     known: dict[str, Any] = side or {}
     members: list[dict[str, Any]] = known.get("Set") or [known]

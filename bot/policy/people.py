@@ -5,18 +5,18 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from bot.model.plain_text import check_text
+from bot.model.plain_text import check_printable
 from connectors.command import refuse_invisible
 from connectors.inventory import Name
 
-Text = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(check_text)]
+Text = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(check_printable)]
 
 Issuer = Annotated[str, Field(pattern=r"^https?://[^\s?#]{1,200}$")]
 
 FactorDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
-class SlackIdentity(BaseModel):
+class SlackAccount(BaseModel):
     """One Slack account. The ids alone tell who somebody is: names and e-mail can be changed.
 
     team: T…; user: U… or W…; enterprise: E… on Enterprise Grid.
@@ -28,7 +28,7 @@ class SlackIdentity(BaseModel):
     user: Annotated[str, Field(pattern=r"^[UW][A-Z0-9]{1,20}$")]
     enterprise: Annotated[str, Field(pattern=r"^E[A-Z0-9]{1,20}$")] | None = None
 
-    def may_be(self, other: "SlackIdentity") -> bool:
+    def can_be_same_account(self, other: "SlackAccount") -> bool:
         """Say whether both can be one account: on Enterprise Grid it is the same in every team.
 
         Of a team without its enterprise nobody knows whether it is in the other's.
@@ -40,7 +40,7 @@ class SlackIdentity(BaseModel):
         return (self.enterprise is None) != (other.enterprise is None)
 
 
-class Subject(BaseModel):
+class OidcAccount(BaseModel):
     """Somebody's account with an OpenID Connect provider. subject: unique there, never reused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,8 +61,8 @@ class Person(BaseModel):
     name: Text
     email: Annotated[str, Field(pattern=r"^[^@\s<>]+@[^@\s<>]+$", max_length=254)] | None = None
     roles: Sequence[Name] = ()
-    slack: Sequence[SlackIdentity] = ()
-    oidc: Sequence[Subject] = ()
+    slack: Sequence[SlackAccount] = ()
+    oidc: Sequence[OidcAccount] = ()
     factors: Sequence[FactorDigest] = ()
 
 
@@ -77,7 +77,7 @@ class Area(BaseModel):
     channel: Annotated[str, Field(pattern=r"^[CG][A-Z0-9]{1,20}$")] | None = None
 
 
-class Misplaced(ValueError):
+class MisplacedValueError(ValueError):
     """Something that does not fit. where: the keys that lead to it."""
 
     def __init__(self, message: str, *where: str) -> None:
@@ -85,7 +85,7 @@ class Misplaced(ValueError):
         self.where = where
 
 
-class Household(BaseModel):
+class Organisation(BaseModel):
     """All people and areas together, since each names the other.
 
     roles: that rules may speak of even while nobody has them.
@@ -100,29 +100,31 @@ class Household(BaseModel):
     sign_in_by_email: Sequence[Issuer] = ()
 
     @property
-    def held(self) -> frozenset[str]:
+    def held_roles(self) -> frozenset[str]:
         """Every role that somebody has."""
         return frozenset(role for person in self.people.values() for role in person.roles)
 
     @model_validator(mode="after")
-    def _owners_exist(self) -> "Household":
+    def _check_owners_exist(self) -> "Organisation":
         for area in self.areas.values():
             for owner in area.owners:
                 if owner not in self.people:
-                    raise Misplaced(
+                    raise MisplacedValueError(
                         f"area {area.name}: owner {owner} is not among the people of people.yaml",
                         *("areas", area.name, "owners"),
                     )
         return self
 
     @model_validator(mode="after")
-    def _accounts_are_one_persons(self) -> "Household":
-        known: list[tuple[Person, SlackIdentity]] = []
+    def _check_slack_accounts_unique(self) -> "Organisation":
+        known: list[tuple[Person, SlackAccount]] = []
         for person in self.people.values():
             for account in person.slack:
-                other = next((one for one, its in known if its.may_be(account)), person)
+                other = next(
+                    (one for one, its in known if its.can_be_same_account(account)), person
+                )
                 if other != person:
-                    raise Misplaced(
+                    raise MisplacedValueError(
                         f"Slack account {account.user} may belong to both {other.id} and "
                         f"{person.id}: give it to one of them, or say the enterprise of each",
                         *("people", person.id, "slack"),
@@ -130,7 +132,7 @@ class Household(BaseModel):
                 known.append((person, account))
         return self
 
-    def by_slack(self, *, team: str, enterprise: str | None, user: str) -> Person | None:
+    def find_by_slack(self, *, team: str, enterprise: str | None, user: str) -> Person | None:
         """Return whose account this is; None for strangers."""
         for person in self.people.values():
             for account in person.slack:
@@ -142,13 +144,13 @@ class Household(BaseModel):
         return None
 
     @model_validator(mode="after")
-    def _subjects_are_one_persons(self) -> "Household":
-        known: dict[Subject, Person] = {}
+    def _check_oidc_accounts_unique(self) -> "Organisation":
+        known: dict[OidcAccount, Person] = {}
         for person in self.people.values():
             for subject in person.oidc:
                 other = known.setdefault(subject, person)
                 if other != person:
-                    raise Misplaced(
+                    raise MisplacedValueError(
                         f"subject {subject.subject} of {subject.issuer} cannot belong to both "
                         f"{other.id} and {person.id}: give it to one of them",
                         *("people", person.id, "oidc"),
@@ -156,12 +158,12 @@ class Household(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _addresses_are_one_persons(self) -> "Household":
+    def _check_addresses_unique(self) -> "Organisation":
         known: dict[str, Person] = {}
         for person in self.people.values() if self.sign_in_by_email else ():
             other = known.setdefault((person.email or person.id).casefold(), person)
             if other != person:
-                raise Misplaced(
+                raise MisplacedValueError(
                     f"{other.id} and {person.id} have the address {person.email}, and "
                     "sign_in_by_email says that an address tells who somebody is: give each one "
                     "of their own",
@@ -169,12 +171,12 @@ class Household(BaseModel):
                 )
         return self
 
-    def by_subject(self, *, issuer: str, subject: str) -> Person | None:
+    def find_by_oidc(self, *, issuer: str, subject: str) -> Person | None:
         """Return whose account with an OpenID Connect provider this is; None for strangers."""
-        wanted = Subject.model_construct(issuer=issuer, subject=subject)
+        wanted = OidcAccount.model_construct(issuer=issuer, subject=subject)
         return next((one for one in self.people.values() if wanted in one.oidc), None)
 
-    def by_email(self, *, issuer: str, email: str) -> Person | None:
+    def find_by_email(self, *, issuer: str, email: str) -> Person | None:
         """Return whose verified address this is, if the policy takes the issuer's word for it.
 
         Whoever has a subject there is known by that alone.

@@ -4,23 +4,23 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Problem:
-    """said: what is wrong and what to do. file, line: "" and None where it is of no one."""
+class PolicyProblem:
+    """message: what is wrong and what to do. file, line: "" and None where it is of no one."""
 
-    said: str
+    message: str
     file: str = ""
     line: int | None = None
 
     def __str__(self) -> str:
         line = f"line {self.line}" if self.line else ""
         where = ", ".join(filter(None, (self.file, line)))
-        return f"{where}: {self.said}" if where else self.said
+        return f"{where}: {self.message}" if where else self.message
 
 
-class NoPolicy(Exception):
+class NoPolicyError(Exception):
     """There is no valid policy, so nobody may do anything. The problems are why."""
 
-    def __init__(self, *problems: Problem) -> None:
+    def __init__(self, *problems: PolicyProblem) -> None:
         super().__init__(*problems)
         self.problems = problems
 

@@ -8,13 +8,13 @@ from typing import Any, cast
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from bot.policy.problem import NoPolicy, Problem
+from bot.policy.problem import NoPolicyError, PolicyProblem
 
-Path = Sequence[str | int]
+KeyPath = Sequence[str | int]
 
 
 # What the reader of YAML says, and what people need to hear.
-_PLAINLY = (
+_MESSAGES = (
     (re.compile(r"found character '\\t' .*"), "there is a tab: indent by spaces"),
     (re.compile(r'found duplicate key "(.*?)".*', re.DOTALL), r'"\1" stands here a second time'),
     (
@@ -49,31 +49,37 @@ class YamlFile:
     name: str
     text: str
 
-    def data(self) -> dict[str, Any]:
+    def parse_data(self) -> dict[str, Any]:
         """Return what it holds. Raises NoPolicy."""
         try:
             data = YAML(typ="safe").load(self.text)
         except RecursionError:
-            raise NoPolicy(Problem("is nested too deeply to be read", self.name)) from None
+            raise NoPolicyError(
+                PolicyProblem("is nested too deeply to be read", self.name)
+            ) from None
         except ValueError as error:
-            raise NoPolicy(Problem(str(error), self.name)) from None
+            raise NoPolicyError(PolicyProblem(str(error), self.name)) from None
         except YAMLError as error:
             mark: Any = getattr(error, "problem_mark", None)
-            what = _in_words(str(getattr(error, "problem", None) or error))
-            raise NoPolicy(Problem(what, self.name, mark.line + 1 if mark else None)) from None
+            what = _describe_yaml_error(str(getattr(error, "problem", None) or error))
+            raise NoPolicyError(
+                PolicyProblem(what, self.name, mark.line + 1 if mark else None)
+            ) from None
         if not isinstance(data, dict):
             example = f"{self.name.split('.')[0]}:"
-            raise NoPolicy(Problem(f"must hold a mapping, such as {example}", self.name))
+            raise NoPolicyError(
+                PolicyProblem(f"must hold a mapping, such as {example}", self.name)
+            )
         return cast("dict[str, Any]", data)
 
-    def problem(self, said: str, path: Path) -> Problem:
+    def build_problem(self, message: str, path: KeyPath) -> PolicyProblem:
         """Return what is wrong at the deepest part of the path that is written."""
-        return Problem(said, self.name, self._found(path)[0] or None)
+        return PolicyProblem(message, self.name, self._find_line_and_depth(path)[0] or None)
 
-    def holds(self, path: Path) -> bool:
-        return self._found(path)[1] == len(path)
+    def has_path(self, path: KeyPath) -> bool:
+        return self._find_line_and_depth(path)[1] == len(path)
 
-    def _found(self, path: Path) -> tuple[int, int]:
+    def _find_line_and_depth(self, path: KeyPath) -> tuple[int, int]:
         """Return the line of the deepest part, 0 if none is there, and how deep that is."""
         node: Any = YAML(typ="rt").load(self.text)
         line = 0
@@ -87,7 +93,7 @@ class YamlFile:
         return line, len(path)
 
 
-def _in_words(what: str) -> str:
-    for said, plainly in _PLAINLY:
-        what = said.sub(plainly, what)
-    return what
+def _describe_yaml_error(message: str) -> str:
+    for said, plainly in _MESSAGES:
+        message = said.sub(plainly, message)
+    return message

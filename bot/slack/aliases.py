@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class Alias:
     """words: what the command stands for, before what is typed behind it."""
 
-    words: str
+    runbook: str
     usage: str
     description: str
 
@@ -32,12 +32,12 @@ ALIASES: Mapping[str, Alias] = {
 }
 
 
-def typed(command: str, text: str) -> str:
+def expand_alias(command: str, text: str) -> str:
     """Return what would stand behind /keyturn: `/scrub start nas1` is `zfs scrub start nas1`."""
     alias = ALIASES.get(command)
     if alias is None:
         return text
     first, _, rest = text.strip().partition(" ")
     if first.lower() == "help":
-        return f"help {alias.words} {rest}".strip()
-    return f"{alias.words} {text}".strip()
+        return f"help {alias.runbook} {rest}".strip()
+    return f"{alias.runbook} {text}".strip()

@@ -19,30 +19,30 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.audit import refusals
 from bot.db.database import Database
-from bot.policy import Household, Person
+from bot.policy import Organisation, Person
 from bot.service import Workflow
-from bot.slack.actions import Decisions, Listeners
-from bot.slack.client import Retry, Voice
-from bot.slack.commands import Commands
-from bot.slack.dedup import Deliveries
-from bot.slack.envelopes import Envelopes
-from bot.slack.home import Homes
-from bot.slack.http import Guard
-from bot.slack.identity import Identity
-from bot.slack.modals import Asking
+from bot.slack.actions import DecisionHandler, SlackListeners
+from bot.slack.client import ConnectionRetryHandler, MessageSender
+from bot.slack.commands import SlackCommands
+from bot.slack.dedup import DeliveryRegister
+from bot.slack.envelopes import EnvelopeHandler
+from bot.slack.home import HomeTabs
+from bot.slack.http import SignatureGuard
+from bot.slack.identity import IdentityService
+from bot.slack.modals import RequestForms
 from bot.slack.outbox import Outbox
 from bot.slack.payloads import Account
 from bot.slack.request_body import Body
-from bot.slack.run_facts import Stories
-from bot.slack.socket_mode import SocketMode
-from bot.workflow.bans import ban_notice
-from bot.workflow.context import Policies
+from bot.slack.run_facts import SlackRunViewBuilder
+from bot.slack.socket_mode import SocketModeService
+from bot.workflow.bans import describe_ban
+from bot.workflow.context import PolicySource
 from bot.workflow.form_options import FormOptions
 
-_PATIENCE_SECONDS = 10
+_TIMEOUT_SECONDS = 10
 
 
-class Client(AsyncWebClient):
+class SlackClient(AsyncWebClient):
     """Raises SlackApiError, with a response that can be read, for every answer that is no JSON
     object: what stands in front of Slack answers with a text, a page or a part of one.
 
@@ -55,14 +55,20 @@ class Client(AsyncWebClient):
         except SlackApiError as refused:
             answer: Any = refused.response
             if isinstance(answer, ClientResponse):
-                raise self._unreadable(api_method, answer.status, answer.headers) from None
+                raise self._build_unreadable_error(
+                    api_method, answer.status, answer.headers
+                ) from None
             if isinstance(answer.data, dict):
                 raise
-            raise self._unreadable(api_method, answer.status_code, answer.headers) from None
+            raise self._build_unreadable_error(
+                api_method, answer.status_code, answer.headers
+            ) from None
         except (AttributeError, UnicodeDecodeError):
-            raise self._unreadable(api_method, 200, {}) from None
+            raise self._build_unreadable_error(api_method, 200, {}) from None
 
-    def _unreadable(self, method: str, status: int, headers: Mapping[str, str]) -> SlackApiError:
+    def _build_unreadable_error(
+        self, method: str, status: int, headers: Mapping[str, str]
+    ) -> SlackApiError:
         response = AsyncSlackResponse(
             client=self,
             http_verb="POST",
@@ -75,18 +81,20 @@ class Client(AsyncWebClient):
         return SlackApiError(f"{method} was answered with what is no JSON object", response)
 
 
-def client(token: str, api: str) -> Client:
+def create_client(token: str, api_url: str) -> SlackClient:
     """Return what speaks to the Web API at *api* with the bot's token."""
-    speaker = Client(token, api, timeout=_PATIENCE_SECONDS, retry_handlers=[Retry()])
+    speaker = SlackClient(
+        token, api_url, timeout=_TIMEOUT_SECONDS, retry_handlers=[ConnectionRetryHandler()]
+    )
     # slack_sdk heeds HTTPS_PROXY for plain HTTP too, and never NO_PROXY.
-    parts = urlsplit(api)
+    parts = urlsplit(api_url)
     if parts.scheme == "http" or proxy_bypass(parts.hostname or ""):
         speaker.proxy = None
     return speaker
 
 
 @dataclass(frozen=True)
-class Installation:
+class SlackSettings:
     """How Keyturn is installed in Slack.
 
     signing_secret: proves that a request over HTTP is Slack's, "" to take none.
@@ -97,14 +105,14 @@ class Installation:
     """
 
     signing_secret: str = field(repr=False)
-    team: str
+    workspace: str
     base_url: str = ""
     default_channel: str = ""
-    alarm_channel: str = ""
+    alert_channel: str = ""
     app_token: str = field(default="", repr=False)
 
 
-class Door:
+class SlackService:
     """app: the ASGI app, shut without a signing secret. sockets: to be run beside it, None without
     an app token. outbox: to be run beside it, and woken after every commit with news.
 
@@ -115,79 +123,81 @@ class Door:
         self,
         workflow: Workflow,
         database: Database,
-        policies: Policies,
+        policies: PolicySource,
         client: AsyncWebClient,
-        slack: Installation,
+        settings: SlackSettings,
         offering: FormOptions,
     ) -> None:
-        if not (slack.signing_secret or slack.app_token):
+        if not (settings.signing_secret or settings.app_token):
             raise ValueError("without a signing secret anybody could speak as Slack")
-        stories = Stories(policies, team=slack.team, base_url=slack.base_url)
-        voice = Voice(client)
-        self.homes = Homes(database, stories, voice)
+        stories = SlackRunViewBuilder(
+            policies, team=settings.workspace, base_url=settings.base_url
+        )
+        voice = MessageSender(client)
+        self.home_tabs = HomeTabs(database, stories, voice)
         self.outbox = Outbox(
             database,
             stories,
             voice,
-            default_channel=slack.default_channel,
-            alarm_channel=slack.alarm_channel,
-            homes=self.homes,
+            default_channel=settings.default_channel,
+            alarm_channel=settings.alert_channel,
+            home_tabs=self.home_tabs,
         )
-        self._listeners = Listeners(
-            Identity(
+        self._listeners = SlackListeners(
+            IdentityService(
                 policies,
                 client,
-                team=slack.team,
-                on_stranger=partial(_turned_away, database),
-                ban_notice=partial(_ban_notice, policies, database),
+                team=settings.workspace,
+                on_unknown_account=partial(_log_unknown_account, database),
+                get_ban_notice=partial(_get_ban_notice, policies, database),
             ),
-            Commands(workflow, database, policies, stories),
-            Decisions(workflow, database),
-            Asking(workflow, database, policies, offering, client),
-            self.homes,
+            SlackCommands(workflow, database, policies, stories),
+            DecisionHandler(workflow, database),
+            RequestForms(workflow, database, policies, offering, client),
+            self.home_tabs,
             voice,
         )
-        bolt = _bolt(client, slack.signing_secret)
-        self._listeners.listen(bolt)
-        deliveries = Deliveries(database)
-        self.app: ASGIApp = _shut
-        if slack.signing_secret:
-            take = _answering(self._listeners, bolt)
-            self.app = Guard(take, secret=slack.signing_secret, deliveries=deliveries)
-        self.sockets: SocketMode | None = None
-        if slack.app_token:
-            envelopes = Envelopes(bolt, deliveries)
-            self.sockets = SocketMode(client, slack.app_token, envelopes)
+        bolt = _create_bolt_app(client, settings.signing_secret)
+        self._listeners.register_listeners(bolt)
+        deliveries = DeliveryRegister(database)
+        self.app: ASGIApp = _refuse_http
+        if settings.signing_secret:
+            take = _create_request_handler(self._listeners, bolt)
+            self.app = SignatureGuard(take, secret=settings.signing_secret, deliveries=deliveries)
+        self.socket_mode: SocketModeService | None = None
+        if settings.app_token:
+            envelopes = EnvelopeHandler(bolt, deliveries)
+            self.socket_mode = SocketModeService(client, settings.app_token, envelopes)
 
-    async def close(self) -> None:
-        await self._listeners.close()
+    async def close_listeners(self) -> None:
+        await self._listeners.wait_for_background_tasks()
 
 
 # What a stranger is called is up to whoever signs; Slack's ids are shorter.
-_LONGEST_ID = 64
+_MAX_ID_LENGTH = 64
 
 
-def _turned_away(database: Database, account: Account, why: str) -> None:
-    refusals.log_refusal_apart(
+def _log_unknown_account(database: Database, account: Account, why: str) -> None:
+    refusals.log_refusal_in_own_transaction(
         database,
         refusals.STRANGER,
-        user=account.user[:_LONGEST_ID],
-        team=account.team[:_LONGEST_ID],
+        user=account.user[:_MAX_ID_LENGTH],
+        team=account.team[:_MAX_ID_LENGTH],
         why=why,
         door="slack",
     )
 
 
-def _ban_notice(policies: Policies, database: Database, account: Account) -> str:
-    def find(household: Household) -> Person | None:
-        return household.by_slack(
+def _get_ban_notice(policies: PolicySource, database: Database, account: Account) -> str:
+    def find(household: Organisation) -> Person | None:
+        return household.find_by_slack(
             team=account.team, enterprise=account.enterprise or None, user=account.user
         )
 
-    return ban_notice(policies, database, find)
+    return describe_ban(policies, database, find)
 
 
-def _bolt(client: AsyncWebClient, signing_secret: str) -> AsyncApp:
+def _create_bolt_app(client: AsyncWebClient, signing_secret: str) -> AsyncApp:
     async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
         # Who may act is bot.slack.identity's to say. Bolt would ask Slack at the first request.
         return AuthorizeResult(
@@ -205,9 +215,11 @@ def _bolt(client: AsyncWebClient, signing_secret: str) -> AsyncApp:
     )
 
 
-def _answering(listeners: Listeners, bolt: AsyncApp) -> Callable[[Body], Awaitable[Response]]:
+def _create_request_handler(
+    listeners: SlackListeners, bolt: AsyncApp
+) -> Callable[[Body], Awaitable[Response]]:
     async def answer(body: Body) -> Response:
-        said = await listeners.answered(body)
+        said = await listeners.answer_command(body)
         if said is None:
             # As over Socket Mode: the guard has checked the signature, and read the body.
             said = await bolt.async_dispatch(AsyncBoltRequest(body=body, mode="socket_mode"))
@@ -216,7 +228,7 @@ def _answering(listeners: Listeners, bolt: AsyncApp) -> Callable[[Body], Awaitab
     return answer
 
 
-async def _shut(scope: Scope, receive: Receive, send: Send) -> None:
+async def _refuse_http(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer whoever posts here that nothing is taken over HTTP."""
     if scope["type"] != "http":
         await send({"type": "websocket.close", "code": 1008})

@@ -19,9 +19,9 @@ Block = dict[str, Any]
 Element = dict[str, Any]
 View = dict[str, Any]
 
-MOST_HEADER = 150
-_MOST_TEXT = 2900
-_MOST_LABEL = 75
+MAX_HEADER_LENGTH = 150
+_MAX_TEXT_LENGTH = 2900
+_MAX_LABEL_LENGTH = 75
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Message:
     text: str
     blocks: Sequence[Block] = ()
     name: str = ""
-    posted_since: float | None = None
+    search_since: float | None = None
 
     @property
     def digest(self) -> str:
@@ -43,43 +43,44 @@ class Message:
 
 
 # What would begin bold, italic or struck words, or an emoji; not the colons of a time of day.
-_BEGINS_FORMAT = re.compile(r"(?<![^\W_])([*_~])(?=\S)|(:)(?=(?!\d\d:)[a-z0-9_+'-]+:)")
+_FORMAT_START_PATTERN = re.compile(r"(?<![^\W_])([*_~])(?=\S)|(:)(?=(?!\d\d:)[a-z0-9_+'-]+:)")
 
 
-def mrkdwn(text: str) -> str:
+def escape_mrkdwn(text: str) -> str:
     """Return *text* on one line, so that Slack shows it and acts on none of it."""
     # Slack knows no way to escape these: thin spaces keep them from beginning anything, and
     # another character that looks the same stands for backticks, which may hold spaces.
-    plain = _BEGINS_FORMAT.sub("\\g<0>\u2009", escape_to_one_line(text).replace("`", "ˋ"))
+    plain = _FORMAT_START_PATTERN.sub("\\g<0>\u2009", escape_to_one_line(text).replace("`", "ˋ"))
     safe = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     # At the beginning of a line it would quote.
     return f"\u2009{safe}" if safe.startswith("&gt;") else safe
 
 
-def shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def shorten_text(text: str, max_length: int) -> str:
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
-def notification(text: str) -> str:
-    return mrkdwn(shortened(text, 500))
+def format_notification(text: str) -> str:
+    return escape_mrkdwn(shorten_text(text, 500))
 
 
 # --- blocks ---
 
 
 def header(text: str) -> Block:
-    return {"type": "header", "text": _plain(text, MOST_HEADER)}
+    return {"type": "header", "text": _plain_text(text, MAX_HEADER_LENGTH)}
 
 
 def context(*lines: str) -> Block:
     """Draw small grey text. lines: mrkdwn, with everything from outside escaped."""
     elements = [
-        {"type": "mrkdwn", "text": shortened(line, _MOST_TEXT), "verbatim": True} for line in lines
+        {"type": "mrkdwn", "text": shorten_text(line, _MAX_TEXT_LENGTH), "verbatim": True}
+        for line in lines
     ]
     return {"type": "context", "elements": elements}
 
 
-def rich(*parts: Element) -> Block:
+def rich_text(*parts: Element) -> Block:
     return {"type": "rich_text", "elements": list(parts)}
 
 
@@ -91,19 +92,19 @@ def button(text: str, *, action: str, value: str, label: str) -> Element:
     """label: what a screen reader says, since several messages have the same buttons."""
     return {
         "type": "button",
-        "text": _plain(text, _MOST_LABEL),
+        "text": _plain_text(text, _MAX_LABEL_LENGTH),
         "action_id": action,
         "value": value,
-        "accessibility_label": shortened(escape_to_one_line(label), _MOST_LABEL),
+        "accessibility_label": shorten_text(escape_to_one_line(label), _MAX_LABEL_LENGTH),
     }
 
 
-def confirmation(title: str, text: str, *, yes: str) -> Element:
+def confirm_dialog(title: str, text: str, *, yes: str) -> Element:
     return {
-        "title": _plain(title, 100),
-        "text": _plain(text, 300),
-        "confirm": _plain(yes, 30),
-        "deny": _plain("Back", 30),
+        "title": _plain_text(title, 100),
+        "text": _plain_text(text, 300),
+        "confirm": _plain_text(yes, 30),
+        "deny": _plain_text("Back", 30),
         "style": "danger",
     }
 
@@ -111,43 +112,43 @@ def confirmation(title: str, text: str, *, yes: str) -> Element:
 # --- parts of rich text ---
 
 
-def line(*inlines: Element) -> Element:
+def rich_text_section(*inlines: Element) -> Element:
     return {"type": "rich_text_section", "elements": list(inlines)}
 
 
 def quote(text: str) -> Element:
-    return {"type": "rich_text_quote", "elements": [_inline(escape_to_one_line(text))]}
+    return {"type": "rich_text_quote", "elements": [_text_element(escape_to_one_line(text))]}
 
 
 def preformatted(text: str) -> Element:
-    return {"type": "rich_text_preformatted", "elements": [_inline(escape_control(text))]}
+    return {"type": "rich_text_preformatted", "elements": [_text_element(escape_control(text))]}
 
 
-def bullets(*items: Sequence[Element]) -> Element:
+def bullet_list(*items: Sequence[Element]) -> Element:
     return {
         "type": "rich_text_list",
         "style": "bullet",
-        "elements": [line(*inlines) for inlines in items],
+        "elements": [rich_text_section(*inlines) for inlines in items],
     }
 
 
-def words(text: str) -> Element:
-    return _inline(escape_to_one_line(text))
+def text_element(text: str) -> Element:
+    return _text_element(escape_to_one_line(text))
 
 
 def bold(text: str) -> Element:
-    return _inline(escape_to_one_line(text)) | {"style": {"bold": True}}
+    return _text_element(escape_to_one_line(text)) | {"style": {"bold": True}}
 
 
 def code(text: str) -> Element:
-    return _inline(escape_to_one_line(text)) | {"style": {"code": True}}
+    return _text_element(escape_to_one_line(text)) | {"style": {"code": True}}
 
 
 def emoji(name: str) -> Element:
     return {"type": "emoji", "name": name}
 
 
-def person(user: str) -> Element:
+def user_mention(user: str) -> Element:
     """Mention somebody: whoever is mentioned in a new message is notified."""
     return {"type": "user", "user_id": user}
 
@@ -156,24 +157,24 @@ def link(url: str, text: str) -> Element:
     return {"type": "link", "url": url, "text": escape_to_one_line(text) or url}
 
 
-def when(microseconds: int) -> str:
+def format_date(microseconds: int) -> str:
     """Return a moment as mrkdwn that each reader sees in their own time zone."""
     seconds = microseconds // 1_000_000
-    return f"<!date^{seconds}^{{date_short_pretty}} {{time}}|{_utc(microseconds)}>"
+    return f"<!date^{seconds}^{{date_short_pretty}} {{time}}|{_format_utc(microseconds)}>"
 
 
-def _utc(microseconds: int) -> str:
+def _format_utc(microseconds: int) -> str:
     return datetime.fromtimestamp(microseconds / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _inline(text: str) -> Element:
+def _text_element(text: str) -> Element:
     # Slack refuses empty text elements.
     return {"type": "text", "text": text or " "}
 
 
-def _plain(text: str, most: int) -> Element:
+def _plain_text(text: str, max_length: int) -> Element:
     return {
         "type": "plain_text",
-        "text": shortened(escape_to_one_line(text), most),
+        "text": shorten_text(escape_to_one_line(text), max_length),
         "emoji": False,
     }

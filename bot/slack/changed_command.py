@@ -6,86 +6,102 @@ from bot.audit import timeline
 from bot.audit.timeline import Timeline, TimelineEvent
 from bot.db.database import Database
 from bot.model import times
-from bot.model.run import Vote
-from bot.model.times import NotATime
-from bot.model.view_rights import Sight
+from bot.model.run import Decision
+from bot.model.times import InvalidTimeError
+from bot.model.view_rights import ViewRights
 from bot.slack.blocks import (
     Message,
     bold,
     code,
-    line,
-    notification,
+    format_notification,
     preformatted,
-    rich,
-    shortened,
-    words,
+    rich_text,
+    rich_text_section,
+    shorten_text,
+    text_element,
 )
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 
-_MOST = 20
-_HALF_AN_HOUR = 1_800_000_000
+_MAX_EVENTS = 20
+_DEFAULT_RANGE = 1_800_000_000
 
 
-def changed(
+def answer_changed_command(
     database: Database,
-    sight: Sight,
+    view_rights: ViewRights,
     typed: str,
     zone: str = "UTC",
     *,
-    names: Mapping[str, str],
+    person_names: Mapping[str, str],
 ) -> Message:
     """Answer `02:00 ±30m web*`: when, how far around it and on which hosts; the rest is usual.
 
     sight: of whoever asks; zone: theirs. names: of people, by their ids. Raises Unfit where
     that says no moment.
     """
-    with database.reading(sight) as tx:
+    with database.reading(view_rights) as tx:
         try:
-            at, within, host = _understood(typed.split(), tx.now, zone)
-        except NotATime as trouble:
-            raise InvalidRequest(str(trouble)) from None
-        seen = timeline.build_timeline(tx, at, within=within, host=host, most=_MOST)
-        allowed = timeline.list_approvals(tx, seen.happenings)
+            at, within, host = _parse_changed_command(typed.split(), tx.now, zone)
+        except InvalidTimeError as trouble:
+            raise InvalidRequestError(str(trouble)) from None
+        seen = timeline.build_timeline(tx, at, span=within, host_pattern=host, limit=_MAX_EVENTS)
+        allowed = timeline.list_approvals(tx, seen.events)
     where = "" if host == "*" else f" on {host}"
     first, last = (times.format_moment(one, zone) for one in (at - within, at + within))
     title = f"Between {first} and {last}{'' if zone == 'UTC' else f' {zone}'}{where}"
-    if not seen.happenings:
+    if not seen.events:
         return Message(
-            notification(title), [rich(line(bold(title)), line(words("Nothing that I know of.")))]
+            format_notification(title),
+            [
+                rich_text(
+                    rich_text_section(bold(title)),
+                    rich_text_section(text_element("Nothing that I know of.")),
+                )
+            ],
         )
-    lines = (_line(one, allowed, names, zone) for one in seen.happenings)
-    shown = "\n".join(shortened(each, 200) for each in lines)
-    more = [words("All of one: "), code("/keyturn run N")]
-    rest = [line(words(said)) for said in _not_shown(seen, at, within, zone)]
+    lines = (_format_event(one, allowed, person_names, zone) for one in seen.events)
+    shown = "\n".join(shorten_text(each, 200) for each in lines)
+    more = [text_element("All of one: "), code("/keyturn run N")]
+    rest = [
+        rich_text_section(text_element(said)) for said in _describe_omitted(seen, at, within, zone)
+    ]
     return Message(
-        notification(title), [rich(line(bold(title)), preformatted(shown), *rest, line(*more))]
+        format_notification(title),
+        [
+            rich_text(
+                rich_text_section(bold(title)),
+                preformatted(shown),
+                *rest,
+                rich_text_section(*more),
+            )
+        ],
     )
 
 
-def _not_shown(seen: Timeline, at: int, within: int, zone: str) -> list[str]:
+def _describe_omitted(timeline_shown: Timeline, at: int, time_range: int, zone: str) -> list[str]:
     said: list[str] = []
-    if seen.left_out:
-        said.append(f"Left out as less likely: {seen.left_out}. The web pages show more.")
-    if seen.within < within:
-        ends = at - seen.within, at + seen.within
+    if timeline_shown.omitted:
+        said.append(f"Left out as less likely: {timeline_shown.omitted}. The web pages show more.")
+    if timeline_shown.searched_span < time_range:
+        ends = at - timeline_shown.searched_span, at + timeline_shown.searched_span
         first, last = (times.format_moment(one, zone) for one in ends)
         said.append(f"So much happened that only {first} to {last} was looked at.")
     return said
 
 
-def _understood(typed: list[str], now: int, zone: str) -> tuple[int, int, str]:
+def _parse_changed_command(typed_words: list[str], now: int, zone: str) -> tuple[int, int, str]:
     """Return moment, span and host; what is no moment at the end is a host."""
-    within, rest = _HALF_AN_HOUR, list[str]()
-    for word in typed:
+    within, rest = _DEFAULT_RANGE, list[str]()
+    for word in typed_words:
         if word[0] in "±+":
             within = times.parse_span(word)
         else:
             rest.append(word)
     if not rest:
-        raise NotATime(f"around when? Type {times.PAST_EXAMPLES}, then ±30m, then a host")
+        raise InvalidTimeError(f"around when? Type {times.PAST_EXAMPLES}, then ±30m, then a host")
     try:
         return times.parse_past_moment(" ".join(rest), now=now, zone=zone), within, "*"
-    except NotATime:
+    except InvalidTimeError:
         # No host's name has such a sign: it belongs to a time, or to a zone that there is not.
         if len(rest) == 1 or {":", "/"} & set(rest[-1]):
             raise
@@ -93,9 +109,12 @@ def _understood(typed: list[str], now: int, zone: str) -> tuple[int, int, str]:
         return at, within, rest[-1].lower()
 
 
-def _line(
-    one: TimelineEvent, allowed: Mapping[int, Sequence[Vote]], names: Mapping[str, str], zone: str
+def _format_event(
+    event: TimelineEvent,
+    approvals: Mapping[int, Sequence[Decision]],
+    person_names: Mapping[str, str],
+    zone: str,
 ) -> str:
-    run = f"run {one.run}" if one.run else "-"
-    told = timeline.describe_event(one, allowed.get(one.run or 0, ()), names)
-    return f"{times.format_moment(one.at, zone)[11:]}  {run:<8}  {one.state:<14}  {told}"
+    run = f"run {event.run}" if event.run else "-"
+    told = timeline.describe_event(event, approvals.get(event.run or 0, ()), person_names)
+    return f"{times.format_moment(event.at, zone)[11:]}  {run:<8}  {event.state:<14}  {told}"

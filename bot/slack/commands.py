@@ -9,39 +9,39 @@ from bot.auth import sessions
 from bot.db import runs, search, search_words
 from bot.db.database import Database
 from bot.model import request_form
-from bot.model.request_form import InvalidValues, NotUnderstood
-from bot.model.run import Origin, Run
-from bot.model.view_rights import Sight
+from bot.model.request_form import InvalidValuesError, RequestSyntaxError
+from bot.model.run import RequestOrigin, Run
+from bot.model.view_rights import ViewRights
 from bot.policy import Policy
-from bot.policy.explain import parse_question
+from bot.policy.explain import parse_preview_question
 from bot.service import Workflow
 from bot.slack import parsing, replies, who_command
 from bot.slack.blocks import Message
-from bot.slack.changed_command import changed
-from bot.slack.delegation_command import Mandates
+from bot.slack.changed_command import answer_changed_command
+from bot.slack.delegation_command import DelegationCommands
 from bot.slack.parsing import TypedText
-from bot.slack.run_facts import Stories
+from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_message import render_card
-from bot.slack.schedule_command import Timetables, Typed
-from bot.slack.stop_command import Brakes
+from bot.slack.schedule_command import ScheduleCommands, TypedScheduleCommand
+from bot.slack.stop_command import StopCommands
 from bot.workflow import resubmit
 from bot.workflow.approvals import NotAllowed
-from bot.workflow.break_glass import check_reason
-from bot.workflow.context import Policies
+from bot.workflow.break_glass import check_break_glass_reason
+from bot.workflow.context import PolicySource
 from bot.workflow.form_options import list_requestable_hosts
 from bot.workflow.preview import preview_request
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from connectors.command import quote_text
 from connectors.errors import UnknownHostError
 from connectors.inventory import Inventory
 from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind
 
-_NEWEST = 15
+_MAX_RUNS = 15
 
 
 @dataclass(frozen=True)
-class Asked:
+class TypedCommand:
     """What somebody typed, and where. policy: the one that knows them.
 
     zone: the one that Slack shows them times in.
@@ -49,350 +49,402 @@ class Asked:
 
     person: str
     policy: Policy
-    origin: Origin
-    said: TypedText
+    origin: RequestOrigin
+    typed_text: TypedText
     zone: str = "UTC"
 
     @property
-    def sight(self) -> Sight:
+    def view_rights(self) -> ViewRights:
         """What they may view."""
-        return self.policy.sight(self.person)
+        return self.policy.get_view_rights(self.person)
 
 
 @dataclass(frozen=True)
-class Blank:
+class RequestedForm:
     """A form is opened: of a runbook that was named without a value, or to ask again.
 
     again: the run whose values it is filled in with; 0 if none.
     """
 
     runbook: type[AnyRunbook]
-    again: int = 0
+    resubmitted_run: int = 0
 
 
-class Commands:
+class SlackCommands:
     """Answers commands. None as answer: the card that follows says it all."""
 
     def __init__(
-        self, workflow: Workflow, database: Database, policies: Policies, stories: Stories
+        self,
+        workflow: Workflow,
+        database: Database,
+        policies: PolicySource,
+        stories: SlackRunViewBuilder,
     ) -> None:
         self._workflow, self._database = workflow, database
-        self._stories, self._policies = stories, policies
-        self._timetables = Timetables(workflow, database, policies)
-        mandates = Mandates(workflow, database, policies)
-        self._brakes = brakes = Brakes(workflow, database, policies)
+        self._view_builder, self._policies = stories, policies
+        self._schedule_commands = ScheduleCommands(workflow, database, policies)
+        mandates = DelegationCommands(workflow, database, policies)
+        self._stop_commands = brakes = StopCommands(workflow, database, policies)
         # Words about runs. Any other words are a runbook's.
-        self._about_runs: Mapping[str, Callable[[Asked], Message | Blank | None]] = {
-            "": self._help,
-            "help": self._help,
-            "runs": self._runs,
-            "run": self._run,
-            "approve": self._approve,
-            "deny": self._deny,
-            "undo": self._undo,
-            "again": lambda asked: self.again(
-                asked.said.rest.partition(" ")[0], person=asked.person
+        self._handlers: Mapping[str, Callable[[TypedCommand], Message | RequestedForm | None]] = {
+            "": self._show_help,
+            "help": self._show_help,
+            "runs": self._list_runs,
+            "run": self._show_run,
+            "approve": self._approve_run,
+            "deny": self._deny_run,
+            "undo": self._undo_run,
+            "again": lambda asked: self.get_resubmit_form(
+                asked.typed_text.words_after_first.partition(" ")[0], person=asked.person
             ),
-            "withdraw": self._withdraw,
-            "web": self._web,
-            "can-i": self._can_i,
-            "break-glass": self._break_glass,
-            "review": self._review,
-            "delegate": lambda asked: mandates.delegate(asked.person, asked.said, asked.zone),
-            "delegations": lambda asked: mandates.delegate(asked.person, asked.said, asked.zone),
-            "grant": lambda asked: mandates.grant(asked.person, asked.said, asked.zone),
-            "grants": lambda asked: mandates.grant(asked.person, asked.said, asked.zone),
-            "counter": lambda asked: mandates.counter(asked.person, asked.said),
-            "accept": lambda asked: mandates.accept(asked.person, asked.said),
-            "stop": lambda asked: brakes.stop(asked.person, asked.said),
-            "resume": lambda asked: brakes.resume(asked.person, asked.said),
-            "ban": lambda asked: brakes.ban(asked.person, asked.said),
-            "unban": lambda asked: brakes.unban(asked.person, asked.said),
-            "changed": lambda asked: changed(
+            "withdraw": self._withdraw_run,
+            "web": self._create_sign_in_reply,
+            "can-i": self._preview_request,
+            "break-glass": self._request_break_glass,
+            "review": self._review_break_glass,
+            "delegate": lambda asked: mandates.answer_delegate_command(
+                asked.person, asked.typed_text, asked.zone
+            ),
+            "delegations": lambda asked: mandates.answer_delegate_command(
+                asked.person, asked.typed_text, asked.zone
+            ),
+            "grant": lambda asked: mandates.answer_grant_command(
+                asked.person, asked.typed_text, asked.zone
+            ),
+            "grants": lambda asked: mandates.answer_grant_command(
+                asked.person, asked.typed_text, asked.zone
+            ),
+            "counter": lambda asked: mandates.propose_values(asked.person, asked.typed_text),
+            "accept": lambda asked: mandates.accept_proposal(asked.person, asked.typed_text),
+            "stop": lambda asked: brakes.answer_stop_command(asked.person, asked.typed_text),
+            "resume": lambda asked: brakes.answer_resume_command(asked.person, asked.typed_text),
+            "ban": lambda asked: brakes.answer_ban_command(asked.person, asked.typed_text),
+            "unban": lambda asked: brakes.answer_unban_command(asked.person, asked.typed_text),
+            "changed": lambda asked: answer_changed_command(
                 self._database,
-                asked.sight,
-                asked.said.rest,
+                asked.view_rights,
+                asked.typed_text.words_after_first,
                 asked.zone,
-                names=self._stories.people(),
+                person_names=self._view_builder.get_person_names(),
             ),
-            "schedule": self._schedule,
-            "freeze": self._freezes,
-            "freezes": self._freezes,
-            "who": self._who,
-            "schedules": lambda asked: self._timetables.listing(asked.person),
-            replies.PRIVATELY: self._privately,
+            "schedule": self._answer_schedule_command,
+            "freeze": self._list_freezes,
+            "freezes": self._list_freezes,
+            "who": self._show_owners,
+            "schedules": lambda asked: self._schedule_commands.list_schedules(asked.person),
+            replies.PRIVATE_CHECK_WORD: self._request_private_check,
         }
 
     @property
-    def words(self) -> Sequence[str]:
+    def command_words(self) -> Sequence[str]:
         """The first words of what is no runbook."""
-        return [word for word in self._about_runs if word]
+        return [word for word in self._handlers if word]
 
-    def answer(
-        self, text: str, *, person: str, policy: Policy, origin: Origin, zone: str = "UTC"
-    ) -> Message | Blank | None:
+    def answer_command(
+        self, text: str, *, person: str, policy: Policy, origin: RequestOrigin, zone: str = "UTC"
+    ) -> Message | RequestedForm | None:
         """Do what was typed. Raises what the workflow raises, and forms.NotUnderstood."""
-        plain = parsing.replace_mentions(text, self._stories.accounts()) if "<@" in text else text
-        asked = Asked(person, policy, origin, parsing.parse_typed_text(plain), zone)
-        return self._about_runs.get(asked.said.first, self._ask)(asked)
+        plain = (
+            parsing.replace_mentions(text, self._view_builder.get_person_ids_by_account())
+            if "<@" in text
+            else text
+        )
+        asked = TypedCommand(person, policy, origin, parsing.parse_typed_text(plain), zone)
+        return self._handlers.get(asked.typed_text.first_word, self._request_run)(asked)
 
-    def again(self, typed: str, *, person: str) -> Blank:
+    def get_resubmit_form(self, typed_number: str, *, person: str) -> RequestedForm:
         """Return the form that asks again. typed: the run's number. Raises NoSuchRun and Unfit."""
-        with self._database.reading(self._policies.current().sight(person)) as tx:
-            run = runs.get_run(tx, _numbered(typed, "again"))
+        with self._database.reading(self._policies.get_policy().get_view_rights(person)) as tx:
+            run = runs.get_run(tx, _parse_number(typed_number, "again"))
         resubmit.check_resubmit(run)
-        return Blank(load_catalogue()[run.words], again=run.id)
+        return RequestedForm(load_catalogue()[run.runbook], resubmitted_run=run.id)
 
-    def _ask(self, asked: Asked) -> Message | Blank | None:
-        typed = request_form.split_words(asked.said.words)
-        family = _family(typed)
+    def _request_run(self, asked: TypedCommand) -> Message | RequestedForm | None:
+        typed = request_form.split_words(asked.typed_text.command_words)
+        family = _list_runbooks_with_prefix(typed)
         if family:
-            return replies.family(" ".join(typed), family)
-        runbook, values = self._found(asked.said.first, typed)
+            return replies.render_runbook_family(" ".join(typed), family)
+        runbook, values = self._find_runbook(asked.typed_text.first_word, typed)
         if not values:
-            return Blank(runbook)
-        run = self._requested(asked)
+            return RequestedForm(runbook)
+        run = self._record_request(asked)
         if not isinstance(run, Run):
             return run
-        return replies.reply_text(f"{run.title}: {run.summary}") if run.over else None
+        return replies.build_text_reply(f"{run.title}: {run.summary}") if run.is_ended else None
 
-    def _privately(self, asked: Asked) -> Message | Blank | None:
+    def _request_private_check(self, asked: TypedCommand) -> Message | RequestedForm | None:
         """Ask for a check; its answer goes where only this person reads it."""
-        if not asked.said.rest:
-            raise InvalidRequest(
-                f"which check? Type {replies.COMMAND} {replies.PRIVATELY} WORDS HOST"
+        if not asked.typed_text.words_after_first:
+            raise InvalidRequestError(
+                f"which check? Type {replies.COMMAND} {replies.PRIVATE_CHECK_WORD} WORDS HOST"
             )
-        runbook, values = request_form.find_runbook(request_form.split_words(asked.said.rest))
+        runbook, values = request_form.find_runbook(
+            request_form.split_words(asked.typed_text.words_after_first)
+        )
         if not values:
             usage = request_form.format_usage(runbook)
-            raise InvalidRequest(f"say all of it: {replies.COMMAND} {replies.PRIVATELY} {usage}")
-        if get_kind(runbook) != "check":
-            raise InvalidRequest(
-                "only a check is answered to you alone: others approve a change, so its card is "
-                f"for everybody. Type it without {replies.PRIVATELY}"
+            raise InvalidRequestError(
+                f"say all of it: {replies.COMMAND} {replies.PRIVATE_CHECK_WORD} {usage}"
             )
-        return self._ask(replace(asked, said=TypedText(asked.said.rest, asked.said.reason)))
+        if get_kind(runbook) != "check":
+            raise InvalidRequestError(
+                "only a check is answered to you alone: others approve a change, so its card is "
+                f"for everybody. Type it without {replies.PRIVATE_CHECK_WORD}"
+            )
+        return self._request_run(
+            replace(
+                asked,
+                typed_text=TypedText(asked.typed_text.words_after_first, asked.typed_text.reason),
+            )
+        )
 
-    def _found(self, first: str, typed: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]:
+    def _find_runbook(
+        self, first: str, typed: Sequence[str]
+    ) -> tuple[type[AnyRunbook], Sequence[str]]:
         """Return the runbook that is meant and its values; of other commands, the nearest."""
         try:
             return request_form.find_runbook(typed)
-        except NotUnderstood:
-            close = difflib.get_close_matches(first, self.words, 1, 0.75)
+        except RequestSyntaxError:
+            close = difflib.get_close_matches(first, self.command_words, 1, 0.75)
             if not close:
                 raise
-            raise InvalidRequest(
+            raise InvalidRequestError(
                 f"there is no {quote_text(first)}: did you mean {replies.COMMAND} {close[0]}?"
             ) from None
 
-    def _requested(self, asked: Asked) -> Run | Message:
+    def _record_request(self, asked: TypedCommand) -> Run | Message:
         """Record what was asked for; or say what is missing."""
-        runbook, values = request_form.find_runbook(request_form.split_words(asked.said.words))
+        runbook, values = request_form.find_runbook(
+            request_form.split_words(asked.typed_text.command_words)
+        )
         if not values:
-            return replies.about(runbook)
+            return replies.render_runbook_help(runbook)
         try:
-            spelled, requests = request_form.parse_for_hosts(
+            spelled, requests = request_form.parse_request_for_hosts(
                 runbook, values, asked.policy.inventory.tags
             )
-        except InvalidValues as problem:
-            return replies.misfit(runbook, problem)
-        return self._record(asked, spelled, requests)
+        except InvalidValuesError as problem:
+            return replies.render_invalid_values(runbook, problem)
+        return self._create_run(asked, spelled, requests)
 
-    def _record(self, asked: Asked, spelled: str, requests: Sequence[AnyRunbook]) -> Run:
-        person, origin, reason = asked.person, asked.origin, asked.said.reason
-        if spelled:
+    def _create_run(
+        self, asked: TypedCommand, host_pattern: str, requests: Sequence[AnyRunbook]
+    ) -> Run:
+        person, origin, reason = asked.person, asked.origin, asked.typed_text.reason
+        if host_pattern:
             return self._workflow.ask_all(
-                requests, spelled=spelled, person=person, origin=origin, reason=reason
+                requests, spelled=host_pattern, person=person, origin=origin, reason=reason
             )
         return self._workflow.ask(requests[0], person=person, origin=origin, reason=reason)
 
-    def _break_glass(self, asked: Asked) -> Message:
+    def _request_break_glass(self, asked: TypedCommand) -> Message:
         """Ask, and say where the glass is broken: that takes more than chat."""
-        why = check_reason(asked.said.reason)
-        if not asked.said.rest:
-            raise InvalidRequest(
+        why = check_break_glass_reason(asked.typed_text.reason)
+        if not asked.typed_text.words_after_first:
+            raise InvalidRequestError(
                 f"what for? Type {replies.COMMAND} break-glass WORDS HOST because REASON"
             )
-        if asked.said.rest.removeprefix("#").isdecimal():
-            number, _ = _number(asked)
+        if asked.typed_text.words_after_first.removeprefix("#").isdecimal():
+            number, _ = _parse_run_number(asked)
         else:
-            run = self._requested(replace(asked, said=TypedText(asked.said.rest, why)))
+            run = self._record_request(
+                replace(asked, typed_text=TypedText(asked.typed_text.words_after_first, why))
+            )
             if not isinstance(run, Run):
                 return run
-            if run.over:
-                return replies.reply_text(f"{run.title}: {run.summary}")
-            number = self._wanted(run, asked.person, why)
-            return replies.to_the_glass(number, self._way_in(asked, onward=f"/runs/{number}"))
-        self._workflow.breaking.want(number, person=asked.person, reason=why)
-        return replies.to_the_glass(number, self._way_in(asked, onward=f"/runs/{number}"))
+            if run.is_ended:
+                return replies.build_text_reply(f"{run.title}: {run.summary}")
+            number = self._record_break_glass(run, asked.person, why)
+            return replies.render_break_glass_link(
+                number, self._create_sign_in_link(asked, next_path=f"/runs/{number}")
+            )
+        self._workflow.breaking.request_break_glass(number, person=asked.person, reason=why)
+        return replies.render_break_glass_link(
+            number, self._create_sign_in_link(asked, next_path=f"/runs/{number}")
+        )
 
-    def _wanted(self, run: Run, person: str, why: str) -> int:
+    def _record_break_glass(self, run: Run, person: str, reason: str) -> int:
         """Note that glass is to be broken for what was just asked for, and return its number."""
         try:
-            return self._workflow.breaking.want(run.id, person=person, reason=why).id
+            return self._workflow.breaking.request_break_glass(
+                run.id, person=person, reason=reason
+            ).id
         except NotAllowed as refused:
             raise NotAllowed(f"{refused}. Run {run.id} waits for its approvals as usual") from None
 
-    def _review(self, asked: Asked) -> Message:
-        number, rest = _number(asked)
-        said = " because ".join(part for part in (rest, asked.said.reason) if part)
-        self._workflow.breaking.review(number, person=asked.person, words=said)
-        return replies.reply_text(f"You reviewed run {number}.")
+    def _review_break_glass(self, asked: TypedCommand) -> Message:
+        number, rest = _parse_run_number(asked)
+        said = " because ".join(part for part in (rest, asked.typed_text.reason) if part)
+        self._workflow.breaking.review_break_glass(number, person=asked.person, findings=said)
+        return replies.build_text_reply(f"You reviewed run {number}.")
 
-    def _help(self, asked: Asked) -> Message:
-        if asked.said.rest:
-            return self._explained(request_form.split_words(asked.said.rest))
-        with self._database.reading(asked.sight) as tx:
+    def _show_help(self, asked: TypedCommand) -> Message:
+        if asked.typed_text.words_after_first:
+            return self._explain_words(
+                request_form.split_words(asked.typed_text.words_after_first)
+            )
+        with self._database.reading(asked.view_rights) as tx:
             now = tx.now
-        return replies.overview(
+        return replies.render_overview(
             [
                 runbook
                 for runbook in load_catalogue().values()
-                if _may_ask(asked.policy, asked.person, runbook, now=now)
+                if _can_request(asked.policy, asked.person, runbook, now=now)
             ]
         )
 
-    def _explained(self, typed: Sequence[str]) -> Message:
+    def _explain_words(self, typed: Sequence[str]) -> Message:
         """Explain a runbook, those that begin with these words, or a word that is built in."""
-        family = _family(typed)
+        family = _list_runbooks_with_prefix(typed)
         if family:
-            return replies.family(" ".join(typed), family)
-        found = replies.builtin(typed[0]) if typed else None
-        return found or replies.about(self._found(typed[0] if typed else "", typed)[0])
+            return replies.render_runbook_family(" ".join(typed), family)
+        found = replies.render_command_help(typed[0]) if typed else None
+        return found or replies.render_runbook_help(
+            self._find_runbook(typed[0] if typed else "", typed)[0]
+        )
 
-    def _runs(self, asked: Asked) -> Message:
+    def _list_runs(self, asked: TypedCommand) -> Message:
         """List the newest on a host, or with some words in them: who cleared 203.0.113.9?"""
-        typed = asked.said.rest.split()
+        typed = asked.typed_text.words_after_first.split()
         known = asked.policy.inventory
         host = next((word.lower() for word in typed if word.lower() in known.hosts), None)
         sought = " ".join(word for word in typed if word.lower() != host)
         wanted = search.RunFilter(host=host, text=search_words.parse_search(sought))
-        with self._database.reading(asked.sight) as tx:
-            found = search.find_newest_runs(tx, wanted, most=_NEWEST)
+        with self._database.reading(asked.view_rights) as tx:
+            found = search.find_newest_runs(tx, wanted, most=_MAX_RUNS)
             votes = runs.list_votes_on(tx, [run.id for run in found])
             now = tx.now
         if not found and sought:
-            raise InvalidRequest(
-                f"no run tells of {quote_text(sought)}{_nor_a_host(known, typed)}"
+            raise InvalidRequestError(
+                f"no run tells of {quote_text(sought)}{_describe_unknown_host(known, typed)}"
             )
-        names = self._stories.people()
-        above = self._brakes.standing()
-        return replies.listing(found, votes, now=now, names=names, above=above)
+        names = self._view_builder.get_person_names()
+        above = self._stop_commands.describe_stop_of_everything()
+        return replies.render_run_list(found, votes, now=now, person_names=names, notice=above)
 
-    def _run(self, asked: Asked) -> Message:
-        number, _ = _number(asked)
-        return self._card(asked, number)
+    def _show_run(self, asked: TypedCommand) -> Message:
+        number, _ = _parse_run_number(asked)
+        return self._render_card(asked, number)
 
-    def _approve(self, asked: Asked) -> Message | None:
-        number, rest = _number(asked)
+    def _approve_run(self, asked: TypedCommand) -> Message | None:
+        number, rest = _parse_run_number(asked)
         digest = rest.lower()
         if not digest:
-            return self._card(asked, number)
+            return self._render_card(asked, number)
         if len(digest) < 10:
-            raise InvalidRequest(
+            raise InvalidRequestError(
                 f"{quote_text(digest)} is no plan: give the ten digits that the card shows. Type "
-                f"{replies.usage_of('approve')}"
+                f"{replies.format_command_usage('approve')}"
             )
         self._workflow.approve(
-            number, person=asked.person, digest=digest, reason=asked.said.reason
+            number, person=asked.person, digest=digest, reason=asked.typed_text.reason
         )
-        return replies.reply_text(f"You approved run {number}.")
+        return replies.build_text_reply(f"You approved run {number}.")
 
-    def _deny(self, asked: Asked) -> Message | None:
-        number, rest = _number(asked)
-        reason = " because ".join(part for part in (rest, asked.said.reason) if part)
+    def _deny_run(self, asked: TypedCommand) -> Message | None:
+        number, rest = _parse_run_number(asked)
+        reason = " because ".join(part for part in (rest, asked.typed_text.reason) if part)
         if not reason:
-            raise InvalidRequest(
+            raise InvalidRequestError(
                 f"say why, so that the asker knows: type {replies.COMMAND} deny {number} REASON"
             )
         self._workflow.deny(number, person=asked.person, reason=reason)
-        return replies.reply_text(f"You denied run {number}.")
+        return replies.build_text_reply(f"You denied run {number}.")
 
-    def _withdraw(self, asked: Asked) -> Message | None:
-        number, _ = _number(asked)
+    def _withdraw_run(self, asked: TypedCommand) -> Message | None:
+        number, _ = _parse_run_number(asked)
         self._workflow.withdraw(number, person=asked.person)
-        return replies.reply_text(f"You withdrew run {number}.")
+        return replies.build_text_reply(f"You withdrew run {number}.")
 
-    def _undo(self, asked: Asked) -> Message | None:
-        number, _ = _number(asked)
+    def _undo_run(self, asked: TypedCommand) -> Message | None:
+        number, _ = _parse_run_number(asked)
         run = self._workflow.undo(
-            number, person=asked.person, origin=asked.origin, reason=asked.said.reason
+            number, person=asked.person, origin=asked.origin, reason=asked.typed_text.reason
         )
-        return replies.reply_text(f"{run.title}: {run.summary}") if run.over else None
+        return replies.build_text_reply(f"{run.title}: {run.summary}") if run.is_ended else None
 
-    def _can_i(self, asked: Asked) -> Message:
-        if not asked.said.rest:
-            raise InvalidRequest(
+    def _preview_request(self, asked: TypedCommand) -> Message:
+        if not asked.typed_text.words_after_first:
+            raise InvalidRequestError(
                 f"what would you ask for? Type {replies.COMMAND} can-i WORDS HOST, with words "
                 "and a host such as “service restart web1”"
             )
         policy = asked.policy
-        meant = parse_question(policy, request_form.split_words(asked.said.rest))
-        with self._database.reading(asked.sight) as tx:
-            seen = preview_request(tx, policy, meant, person=asked.person, door="slack")
-        return replies.reply_text(" ".join(seen.sentences()))
+        meant = parse_preview_question(
+            policy, request_form.split_words(asked.typed_text.words_after_first)
+        )
+        with self._database.reading(asked.view_rights) as tx:
+            seen = preview_request(tx, policy, meant, person=asked.person, source="slack")
+        return replies.build_text_reply(" ".join(seen.describe()))
 
-    def _schedule(self, asked: Asked) -> Message | None:
-        return self._timetables.answer(Typed(asked.person, asked.origin, asked.said))
+    def _answer_schedule_command(self, asked: TypedCommand) -> Message | None:
+        return self._schedule_commands.answer_schedule_command(
+            TypedScheduleCommand(asked.person, asked.origin, asked.typed_text)
+        )
 
-    def _freezes(self, asked: Asked) -> Message:
-        with self._database.reading(asked.sight) as tx:
-            return who_command.freezes(asked.policy, now=tx.now)
+    def _list_freezes(self, asked: TypedCommand) -> Message:
+        with self._database.reading(asked.view_rights) as tx:
+            return who_command.render_freezes(asked.policy, now=tx.now)
 
-    def _who(self, asked: Asked) -> Message:
-        policy, team = asked.policy, self._stories.team
-        if not asked.said.rest:
-            return who_command.areas(policy, asked.person, team=team)
-        found = who_command.who(policy, asked.said.rest, team=team)
+    def _show_owners(self, asked: TypedCommand) -> Message:
+        policy, team = asked.policy, self._view_builder.workspace
+        if not asked.typed_text.words_after_first:
+            return who_command.render_area_owners(policy, asked.person, workspace=team)
+        found = who_command.answer_who_command(
+            policy, asked.typed_text.words_after_first, workspace=team
+        )
         if found is None:
-            raise InvalidRequest(f"there is no host, area or person {quote_text(asked.said.rest)}")
+            raise InvalidRequestError(
+                "there is no host, area or person "
+                f"{quote_text(asked.typed_text.words_after_first)}"
+            )
         return found
 
-    def _web(self, asked: Asked) -> Message:
-        if not self._stories.base_url:
-            raise InvalidRequest(
+    def _create_sign_in_reply(self, asked: TypedCommand) -> Message:
+        if not self._view_builder.base_url:
+            raise InvalidRequestError(
                 "the web pages have no address yet: an administrator sets KEYTURN_BASE_URL"
             )
-        return replies.way_in(self._way_in(asked))
+        return replies.render_sign_in_link(self._create_sign_in_link(asked))
 
-    def _way_in(self, asked: Asked, *, onward: str = "") -> str:
+    def _create_sign_in_link(self, asked: TypedCommand, *, next_path: str = "") -> str:
         """Return a link that signs in once, and leads on to a page."""
         with self._database.transaction() as tx:
-            token = sessions.create_link(tx, asked.person)
+            token = sessions.create_sign_in_link(tx, asked.person)
             change_log.append_entry(tx, "link made", person=asked.person, door="slack")
-        to = f"?next={onward}" if onward else ""
-        return f"{self._stories.base_url}/sign-in/{token}{to}"
+        to = f"?next={next_path}" if next_path else ""
+        return f"{self._view_builder.base_url}/sign-in/{token}{to}"
 
-    def _card(self, asked: Asked, number: int) -> Message:
-        with self._database.reading(asked.sight) as tx:
-            return render_card(self._stories.of(tx, number), buttons=False)
+    def _render_card(self, asked: TypedCommand, number: int) -> Message:
+        with self._database.reading(asked.view_rights) as tx:
+            return render_card(self._view_builder.build_slack_run_view(tx, number), buttons=False)
 
 
-def _number(asked: Asked) -> tuple[int, str]:
+def _parse_run_number(asked: TypedCommand) -> tuple[int, str]:
     """Return the run's number and what stands behind it."""
-    first, rest = [*asked.said.rest.split(maxsplit=1), "", ""][:2]
-    return _numbered(first, asked.said.first), rest.strip()
+    first, rest = [*asked.typed_text.words_after_first.split(maxsplit=1), "", ""][:2]
+    return _parse_number(first, asked.typed_text.first_word), rest.strip()
 
 
-def _numbered(typed: str, word: str) -> int:
+def _parse_number(typed: str, command_word: str) -> int:
     digits = typed.removeprefix("#")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
-        raise InvalidRequest(f"which run? Type {replies.usage_of(word)}")
+        raise InvalidRequestError(f"which run? Type {replies.format_command_usage(command_word)}")
     return int(digits)
 
 
-def _nor_a_host(known: Inventory, typed: Sequence[str]) -> str:
+def _describe_unknown_host(inventory: Inventory, typed: Sequence[str]) -> str:
     """Say so where the only word that was typed may have been meant as a host's name."""
     if len(typed) > 1:
         return ""
     try:
-        known[typed[0]]
+        inventory[typed[0]]
     except UnknownHostError as unknown:
         return f", and {unknown}"
     return ""
 
 
-def _family(typed: Sequence[str]) -> list[type[AnyRunbook]]:
+def _list_runbooks_with_prefix(typed: Sequence[str]) -> list[type[AnyRunbook]]:
     """Return the runbooks that begin with all of these words; none if the words name one."""
     said = " ".join(typed).lower()
     if said in load_catalogue():
@@ -400,7 +452,7 @@ def _family(typed: Sequence[str]) -> list[type[AnyRunbook]]:
     return [one for words, one in load_catalogue().items() if words.startswith(f"{said} ")]
 
 
-def _may_ask(policy: Policy, person: str, runbook: type[AnyRunbook], *, now: int) -> bool:
+def _can_request(policy: Policy, person: str, runbook: type[AnyRunbook], *, now: int) -> bool:
     """Return whether there is a host that this person may have it done on."""
-    found = list_requestable_hosts(policy, runbook, person=person, door="slack", now=now)
+    found = list_requestable_hosts(policy, runbook, person=person, source="slack", now=now)
     return next(found, None) is not None

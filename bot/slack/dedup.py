@@ -10,18 +10,20 @@ from bot.db.database import Database
 from bot.slack import payloads, threads
 from bot.slack.request_body import Body
 
-NOT_TAKEN = "Nothing was done: the change log cannot be written. Try again in a minute."
+STORE_UNAVAILABLE_MESSAGE = (
+    "Nothing was done: the change log cannot be written. Try again in a minute."
+)
 
 
 @dataclass(frozen=True)
-class _Arrived:
+class _PendingDelivery:
     """A delivery that is yet to be written down, and where it is waited for."""
 
-    names: Sequence[str]
-    first: asyncio.Future[bool]
+    keys: Sequence[str]
+    is_first: asyncio.Future[bool]
 
 
-class Deliveries:
+class DeliveryRegister:
     """Remembers each delivery before anything is done with it.
 
     What arrives while the disk is busy is written down together: one commit does for all of it.
@@ -29,10 +31,10 @@ class Deliveries:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._arrived: list[_Arrived] = []
-        self._writing: asyncio.Task[None] | None = None
+        self._pending: list[_PendingDelivery] = []
+        self._write_task: asyncio.Task[None] | None = None
 
-    async def first_time(self, body: Body, *, key: str) -> bool:
+    async def is_first_delivery(self, body: Body, *, key: str) -> bool:
         """Return whether neither this delivery nor its meaning is known. Raises StoreUnavailable.
 
         key: names this one delivery, such as its signature.
@@ -41,45 +43,47 @@ class Deliveries:
         if body.get("type") == "block_suggestion":
             return True
         first = asyncio.get_running_loop().create_future()
-        self._arrived.append(_Arrived(_names(key, payloads.meaning(body)), first))
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write_down())
+        self._pending.append(
+            _PendingDelivery(_build_keys(key, payloads.build_deduplication_key(body)), first)
+        )
+        if self._write_task is None or self._write_task.done():
+            self._write_task = asyncio.create_task(self._write_pending())
         return await first
 
-    async def _write_down(self) -> None:
-        while self._arrived:
-            together, self._arrived = self._arrived, []
+    async def _write_pending(self) -> None:
+        while self._pending:
+            together, self._pending = self._pending, []
             try:
-                firsts = await threads.noted(self._remember, together)
+                firsts = await threads.run_urgently(self._store_deliveries, together)
             except Exception as trouble:  # noqa: BLE001 - whoever waits is told
-                _tell(together, trouble)
+                _fail_deliveries(together, trouble)
             else:
                 for one, is_first in zip(together, firsts, strict=True):
-                    if not one.first.done():
-                        one.first.set_result(is_first)
+                    if not one.is_first.done():
+                        one.is_first.set_result(is_first)
 
-    def _remember(self, together: Sequence[_Arrived]) -> list[bool]:
-        names = [name for one in together for name in one.names]
+    def _store_deliveries(self, deliveries: Sequence[_PendingDelivery]) -> list[bool]:
+        names = [name for one in deliveries for name in one.keys]
         with self._database.transaction() as tx:
             # By one statement: for each, a thread that is not the loop's would wait its turn.
             new = dedup.remember_first_of(tx, names)
-        return [_claimed(new, one.names) for one in together]
+        return [_claim_keys(new, one.keys) for one in deliveries]
 
 
-def _names(key: str, meaning: str) -> Sequence[str]:
+def _build_keys(key: str, deduplication_key: str) -> Sequence[str]:
     """Return by what a delivery is known: itself, and what it means if it says that."""
-    digest = hashlib.sha256(meaning.encode()).hexdigest()
-    return [f"slack {key}", *([f"slack meaning {digest}"] if meaning else [])]
+    digest = hashlib.sha256(deduplication_key.encode()).hexdigest()
+    return [f"slack {key}", *([f"slack meaning {digest}"] if deduplication_key else [])]
 
 
-def _claimed(new: set[str], names: Sequence[str]) -> bool:
+def _claim_keys(new_keys: set[str], keys: Sequence[str]) -> bool:
     """Return whether all of a delivery is new, and have it new for nobody else."""
-    is_first = new.issuperset(names)
-    new.difference_update(names)
+    is_first = new_keys.issuperset(keys)
+    new_keys.difference_update(keys)
     return is_first
 
 
-def _tell(together: Sequence[_Arrived], trouble: Exception) -> None:
-    for one in together:
-        if not one.first.done():
-            one.first.set_exception(trouble)
+def _fail_deliveries(deliveries: Sequence[_PendingDelivery], trouble: Exception) -> None:
+    for one in deliveries:
+        if not one.is_first.done():
+            one.is_first.set_exception(trouble)

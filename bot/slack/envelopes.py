@@ -14,34 +14,34 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 
 from bot.db.database import StoreUnavailable
-from bot.slack.dedup import NOT_TAKEN, Deliveries
-from bot.slack.request_body import Body, Malformed, check_shape, parse
+from bot.slack.dedup import STORE_UNAVAILABLE_MESSAGE, DeliveryRegister
+from bot.slack.request_body import Body, MalformedBodyError, check_shape, parse_body
 
 log = logging.getLogger(__name__)
 
 
-class Envelopes:
+class EnvelopeHandler:
     """Hands each envelope to Bolt, once."""
 
-    def __init__(self, bolt: AsyncApp, deliveries: Deliveries) -> None:
+    def __init__(self, bolt: AsyncApp, deliveries: DeliveryRegister) -> None:
         self._bolt, self._deliveries = bolt, deliveries
 
-    async def acknowledge(self, request: SocketModeRequest) -> SocketModeResponse | None:
+    async def acknowledge_envelope(self, request: SocketModeRequest) -> SocketModeResponse | None:
         """Return what Slack is told of an envelope; None if it shall come again."""
         name = request.envelope_id
         try:
-            body = check_shape(parse(json.dumps(request.payload), "application/json"))
-        except (Malformed, RecursionError) as wrong:
+            body = check_shape(parse_body(json.dumps(request.payload), "application/json"))
+        except (MalformedBodyError, RecursionError) as wrong:
             log.info("an envelope is not as Slack writes them: %s", wrong)
             return SocketModeResponse(name)
         try:
-            first = await self._deliveries.first_time(body, key=f"envelope {name}")
+            first = await self._deliveries.is_first_delivery(body, key=f"envelope {name}")
         except StoreUnavailable as trouble:
             log.critical("the Slack door takes nothing: %s", trouble)
-            return _not_taken(request)
-        return SocketModeResponse(name, await self._said(request) if first else None)
+            return _build_unavailable_response(request)
+        return SocketModeResponse(name, await self._dispatch_to_bolt(request) if first else None)
 
-    async def _said(self, request: SocketModeRequest) -> Body | None:
+    async def _dispatch_to_bolt(self, request: SocketModeRequest) -> Body | None:
         """Let Bolt answer; whatever becomes of it, the envelope was taken."""
         try:
             response = await run_async_bolt_app(self._bolt, request)
@@ -52,18 +52,18 @@ class Envelopes:
         if response.status != 200:
             log.error("an envelope was answered with status %d", response.status)
             return None
-        return _words_of(response) if request.accepts_response_payload else None
+        return _get_response_payload(response) if request.accepts_response_payload else None
 
 
-def _words_of(response: BoltResponse) -> Body | None:
+def _get_response_payload(response: BoltResponse) -> Body | None:
     if not response.body:
         return None
     kind = "".join(response.headers.get("content-type", [])[:1])
     return json.loads(response.body) if "json" in kind else {"text": response.body}
 
 
-def _not_taken(request: SocketModeRequest) -> SocketModeResponse | None:
+def _build_unavailable_response(request: SocketModeRequest) -> SocketModeResponse | None:
     if request.type != "slash_commands":
         return None
-    words = {"response_type": "ephemeral", "text": NOT_TAKEN}
+    words = {"response_type": "ephemeral", "text": STORE_UNAVAILABLE_MESSAGE}
     return SocketModeResponse(request.envelope_id, words)

@@ -17,39 +17,39 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from bot.db.database import StoreUnavailable
-from bot.slack.dedup import NOT_TAKEN, Deliveries
-from bot.slack.request_body import Body, Malformed, check_shape, parse
+from bot.slack.dedup import STORE_UNAVAILABLE_MESSAGE, DeliveryRegister
+from bot.slack.request_body import Body, MalformedBodyError, check_shape, parse_body
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES = 256 * 1024
-_MOST_SECONDS = 10
+MAX_BODY_BYTES = 256 * 1024
+_BODY_TIMEOUT_SECONDS = 10
 # https://docs.slack.dev/authentication/verifying-requests-from-slack/
-_SKEW_SECONDS = 300
-_TIMESTAMP = re.compile(r"\d{10}", re.ASCII)
-_SIGNATURE = re.compile(r"v0=[0-9a-f]{64}", re.ASCII)
+_MAX_AGE_SECONDS = 300
+_TIMESTAMP_PATTERN = re.compile(r"\d{10}", re.ASCII)
+_SIGNATURE_PATTERN = re.compile(r"v0=[0-9a-f]{64}", re.ASCII)
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The request goes no further. status: HTTP. Nothing of its body is repeated."""
 
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
         self.status = status
 
 
-class Guard:
+class SignatureGuard:
     """Lets through what Slack signed, once. take: answers the body, which was read here."""
 
     def __init__(
         self,
-        take: Callable[[Body], Awaitable[Response]],
+        handle_body: Callable[[Body], Awaitable[Response]],
         *,
         secret: str,
-        deliveries: Deliveries,
+        deliveries: DeliveryRegister,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._take, self._deliveries, self._clock = take, deliveries, clock
+        self._handle_body, self._deliveries, self._clock = handle_body, deliveries, clock
         self._key = secret.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,88 +58,88 @@ class Guard:
             return
         request = Request(scope, receive)
         try:
-            response = await self._answered(request, await _raw(request))
-        except Refused as refused:
+            response = await self._answer_request(request, await _read_body(request))
+        except RequestRefused as refused:
             log.info("refused a request to the Slack door: %s", refused)
             response = JSONResponse({"error": str(refused)}, refused.status)
         await response(scope, receive, send)
 
-    async def _answered(self, request: Request, raw: bytes) -> Response:
-        if _is_ssl_check(raw):
+    async def _answer_request(self, request: Request, body_bytes: bytes) -> Response:
+        if _is_ssl_check(body_bytes):
             return Response()
-        signature = self._check_signature(request, raw)
-        body = _parsed(request, raw)
+        signature = self._check_signature(request, body_bytes)
+        body = _parse_request_body(request, body_bytes)
         try:
-            first = await self._deliveries.first_time(body, key=signature)
+            first = await self._deliveries.is_first_delivery(body, key=signature)
         except StoreUnavailable as trouble:
             log.critical("the Slack door takes nothing: %s", trouble)
-            return _not_taken(body)
-        return await self._taken(body) if first else Response()
+            return _build_unavailable_response(body)
+        return await self._dispatch_body(body) if first else Response()
 
-    def _check_signature(self, request: Request, raw: bytes) -> str:
-        timestamp = _only_header(request, "x-slack-request-timestamp", _TIMESTAMP)
-        given = _only_header(request, "x-slack-signature", _SIGNATURE)
-        if abs(self._clock() - int(timestamp)) > _SKEW_SECONDS:
-            raise Refused(401, "the request is too old or too early")
-        mac = hmac.new(self._key, b"v0:" + timestamp.encode() + b":" + raw, hashlib.sha256)
+    def _check_signature(self, request: Request, body_bytes: bytes) -> str:
+        timestamp = _get_single_header(request, "x-slack-request-timestamp", _TIMESTAMP_PATTERN)
+        given = _get_single_header(request, "x-slack-signature", _SIGNATURE_PATTERN)
+        if abs(self._clock() - int(timestamp)) > _MAX_AGE_SECONDS:
+            raise RequestRefused(401, "the request is too old or too early")
+        mac = hmac.new(self._key, b"v0:" + timestamp.encode() + b":" + body_bytes, hashlib.sha256)
         if not hmac.compare_digest(f"v0={mac.hexdigest()}".encode(), given.encode()):
-            raise Refused(401, "the signature does not fit")
+            raise RequestRefused(401, "the signature does not fit")
         return given
 
-    async def _taken(self, body: Body) -> Response:
+    async def _dispatch_body(self, body: Body) -> Response:
         try:
-            return await self._take(body)
+            return await self._handle_body(body)
         except Exception:
             # Bolt reads the shape of a payload before its own error handling begins.
             log.exception("a signed request could not be read")
             return JSONResponse({"error": "not understood"}, 400)
 
 
-def _only_header(request: Request, name: str, grammar: re.Pattern[str]) -> str:
+def _get_single_header(request: Request, name: str, pattern: re.Pattern[str]) -> str:
     values = request.headers.getlist(name)
-    if len(values) != 1 or not grammar.fullmatch(values[0]):
-        raise Refused(401, f"{name} is missing or not as Slack writes it")
+    if len(values) != 1 or not pattern.fullmatch(values[0]):
+        raise RequestRefused(401, f"{name} is missing or not as Slack writes it")
     return values[0]
 
 
-async def _raw(request: Request) -> bytes:
+async def _read_body(request: Request) -> bytes:
     if request.method != "POST":
-        raise Refused(405, "Slack posts")
+        raise RequestRefused(405, "Slack posts")
     raw = bytearray()
     try:
-        async with asyncio.timeout(_MOST_SECONDS):
+        async with asyncio.timeout(_BODY_TIMEOUT_SECONDS):
             async for chunk in request.stream():
                 raw += chunk
-                if len(raw) > MOST_BYTES:
-                    raise Refused(413, "the body is too large")
+                if len(raw) > MAX_BODY_BYTES:
+                    raise RequestRefused(413, "the body is too large")
     except TimeoutError:
-        raise Refused(408, "the body takes too long") from None
+        raise RequestRefused(408, "the body takes too long") from None
     except ClientDisconnect:
-        raise Refused(400, "the body ended too soon") from None
+        raise RequestRefused(400, "the body ended too soon") from None
     return bytes(raw)
 
 
-def _parsed(request: Request, raw: bytes) -> Body:
+def _parse_request_body(request: Request, body_bytes: bytes) -> Body:
     try:
-        return check_shape(parse(raw.decode(), request.headers.get("content-type")))
-    except (UnicodeDecodeError, Malformed) as wrong:
+        return check_shape(parse_body(body_bytes.decode(), request.headers.get("content-type")))
+    except (UnicodeDecodeError, MalformedBodyError) as wrong:
         log.info("a signed request is not as Slack writes them: %s", wrong)
-        raise Refused(400, "the body is malformed") from None
+        raise RequestRefused(400, "the body is malformed") from None
 
 
-def _is_ssl_check(raw: bytes) -> bool:
+def _is_ssl_check(body_bytes: bytes) -> bool:
     """Slack probes the certificate with an unsigned form; it gets an answer and no effect."""
-    if not raw.startswith(b"ssl_check=1") and b"&ssl_check=1" not in raw:
+    if not body_bytes.startswith(b"ssl_check=1") and b"&ssl_check=1" not in body_bytes:
         return False
     try:
-        body = parse(raw.decode(), None)
-    except (UnicodeDecodeError, Malformed):
+        body = parse_body(body_bytes.decode(), None)
+    except (UnicodeDecodeError, MalformedBodyError):
         return False
     return body.keys() <= {"ssl_check", "token"} and body.get("ssl_check") == "1"
 
 
-def _not_taken(body: Body) -> Response:
+def _build_unavailable_response(body: Body) -> Response:
     if "command" not in body:
         return Response(status_code=503)
-    answer = {"response_type": "ephemeral", "text": NOT_TAKEN}
+    answer = {"response_type": "ephemeral", "text": STORE_UNAVAILABLE_MESSAGE}
     return Response(json.dumps(answer), media_type="application/json")

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from bot.model.run import State
-from bot.model.run_states import describe_run
-from bot.slack.run_facts import Story
+from bot.model.run_states import get_run_display
+from bot.slack.run_facts import SlackRunView
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RunLabel:
     """icon: an emoji's name, never without its words. label: how it stands. text: the rest.
 
     joint: what stands between label and text.
@@ -17,94 +17,101 @@ class Verdict:
     icon: str
     label: str
     text: str
-    joint: str = ": "
+    separator: str = ": "
 
     @property
-    def rest(self) -> str:
+    def text_after_label(self) -> str:
         """What follows the label: ": waits for run 7" or " by Olga Owner: not today"."""
-        return f"{self.joint}{self.text}" if self.text else ""
+        return f"{self.separator}{self.text}" if self.text else ""
 
 
-_MOST_HOSTS = 3
+_MAX_HOSTS = 3
 
 
-def verdict(story: Story) -> Verdict:
+def build_run_label(story: SlackRunView) -> RunLabel:
     run = story.run
-    display = describe_run(run)
+    display = get_run_display(run)
     icon, label = display.emoji, display.label
-    text = _under_way(story) or run.summary
+    text = _describe_activity(story) or run.summary
     # Some summaries begin with what the label says: "Denied by Olga: not today".
     if text.startswith(label):
         left = text[len(label) :]
-        return Verdict(icon, label, left.lstrip(": "), ": " if left.startswith(":") else " ")
-    return Verdict(icon, label, text)
+        return RunLabel(icon, label, left.lstrip(": "), ": " if left.startswith(":") else " ")
+    return RunLabel(icon, label, text)
 
 
-def in_one_line(story: Story) -> str:
+def format_run_line(story: SlackRunView) -> str:
     """Return point and action, to be read without anything else."""
-    run, name = story.run, story.name(story.run.asked_by)
-    seen = verdict(story)
-    if run.state is State.WAITING:
-        return f"{seen.label}: {run.title} ({story.area}), asked by {name}"
+    run, name = story.run, story.get_person_name(story.run.requested_by)
+    seen = build_run_label(story)
+    if run.state is State.PENDING:
+        return f"{seen.label}: {run.title} ({story.area_title}), asked by {name}"
     more = f" – {seen.text}" if seen.text else ""
-    return f"{seen.label}: {run.title} ({story.area}){more}"
+    return f"{seen.label}: {run.title} ({story.area_title}){more}"
 
 
-def _under_way(story: Story) -> str:
+def _describe_activity(story: SlackRunView) -> str:
     """Say what happens now; "" of a run that has ended."""
     run = story.run
     match run.state:
-        case State.ASKED:
+        case State.PLANNING:
             return run.summary or f"reading {run.host}, nothing is changed"
-        case State.WAITING | State.OFFERED:
-            return _wanted(story)
-        case State.READY:
+        case State.PENDING | State.COUNTER_PROPOSED:
+            return _describe_missing_approvals(story)
+        case State.QUEUED:
             return run.summary or f"starts as soon as {run.host} is free"
         case State.STARTING:
             return f"reading {run.host} again before anything is sent"
         case State.RUNNING:
-            return _progress(story)
+            return _describe_progress(story)
         case _:
             return ""
 
 
-def _wanted(story: Story) -> str:
-    if story.run.state is State.OFFERED:
-        return _offered(story)
-    needed = story.run.needed
-    given = len(story.yes_votes) if story.missing is None else needed - story.missing
-    of = f" from {story.whose}" if story.whose else ""
+def _describe_missing_approvals(story: SlackRunView) -> str:
+    if story.run.state is State.COUNTER_PROPOSED:
+        return _describe_counter_proposal(story)
+    needed = story.run.required_approvals
+    given = (
+        len(story.approvals)
+        if story.missing_approvals is None
+        else needed - story.missing_approvals
+    )
+    of = f" from {story.approvals_from}" if story.approvals_from else ""
     return f"{given} of {needed}{of}"
 
 
-def _offered(story: Story) -> str:
+def _describe_counter_proposal(story: SlackRunView) -> str:
     """Say who chose the values, and whose turn it is."""
     run = story.run
-    editor = story.name(run.editors[-1]) if run.editors else "an approver"
-    instead = f" in place of run {run.counters}" if run.counters else ""
-    return f"{editor} proposes this{instead}; {story.name(run.asked_by)} accepts it or not"
+    editor = story.get_person_name(run.editors[-1]) if run.editors else "an approver"
+    instead = f" in place of run {run.proposal_for}" if run.proposal_for else ""
+    return (
+        f"{editor} proposes this{instead}; {story.get_person_name(run.requested_by)} accepts it "
+        "or not"
+    )
 
 
-def _progress(story: Story) -> str:
+def _describe_progress(story: SlackRunView) -> str:
     """Say how far it is, and since when: a card is drawn anew as the minutes pass."""
-    run, sent = story.run, len(story.steps)
-    so_far = f", for {lasting}" if (lasting := _lasting(story)) else ""
+    run, sent = story.run, len(story.step_records)
+    so_far = f", for {lasting}" if (lasting := _format_duration(story)) else ""
     if run.hosts:
-        at = ", ".join(story.under_way[:_MOST_HOSTS])
-        more = len(story.under_way) - _MOST_HOSTS
+        at = ", ".join(story.unfinished_hosts[:_MAX_HOSTS])
+        more = len(story.unfinished_hosts) - _MAX_HOSTS
         where = f", {at}{f' and {more} more' if more > 0 else ''} under way" if at else ""
-        return f"{story.hosts_done} of {len(run.hosts)} hosts done{where}{so_far}"
+        return f"{story.ended_children_count} of {len(run.hosts)} hosts done{where}{so_far}"
     if not sent:
         return f"nothing is sent to {run.host} yet{so_far}"
-    steps = len(run.proposal.steps) if run.proposal else sent
+    steps = len(run.plan.steps) if run.plan else sent
     return f"step {sent} of {steps} is under way on {run.host}{so_far}"
 
 
-def _lasting(story: Story) -> str:
+def _format_duration(story: SlackRunView) -> str:
     """Return how long it has been running, in whole minutes; "" below one."""
-    if story.run.started is None:
+    if story.run.started_at is None:
         return ""
-    minutes = (story.now - story.run.started) // 60_000_000
+    minutes = (story.now - story.run.started_at) // 60_000_000
     if minutes < 1:
         return ""
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

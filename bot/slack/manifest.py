@@ -22,22 +22,25 @@ def format_manifest(address: str = "") -> str:
         raise ValueError(f"Slack takes addresses over HTTPS only, and not {address!r}")
     yaml = YAML()
     manifest = yaml.load(text)
-    _address(manifest, f"{address.rstrip('/')}/slack/events")
+    _set_request_urls(manifest, f"{address.rstrip('/')}/slack/events")
     out = StringIO()
     yaml.dump(manifest, out)
     return out.getvalue()
 
 
-def scopes() -> Mapping[str, Sequence[str]]:
+def list_scopes() -> Mapping[str, Sequence[str]]:
     """Return what the app asks for: "bot", and of that "bot_optional"."""
     manifest = cast("dict[str, Any]", YAML(typ="safe").load(format_manifest()))
     return manifest["oauth_config"]["scopes"]
 
 
-def _address(manifest: dict[str, Any], url: str) -> None:
+def _set_request_urls(manifest: dict[str, Any], request_url: str) -> None:
     for command in manifest["features"]["slash_commands"]:
-        command["url"] = url
+        command["url"] = request_url
     settings = manifest["settings"]
     settings["socket_mode_enabled"] = False
-    settings["interactivity"] |= {"request_url": url, "message_menu_options_url": url}
-    settings["event_subscriptions"]["request_url"] = url
+    settings["interactivity"] |= {
+        "request_url": request_url,
+        "message_menu_options_url": request_url,
+    }
+    settings["event_subscriptions"]["request_url"] = request_url

@@ -17,10 +17,15 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.db import dedup, runs
 from bot.db.database import Database
 from bot.model import request_form
-from bot.model.plain_text import fold_text
-from bot.model.request_form import FormField, InvalidValues, NotUnderstood, list_form_fields
-from bot.model.run import Origin, Run
-from bot.model.text import escape_to_one_line, sentence
+from bot.model.plain_text import join_to_one_line
+from bot.model.request_form import (
+    FormField,
+    InvalidValuesError,
+    RequestSyntaxError,
+    list_form_fields,
+)
+from bot.model.run import RequestOrigin, Run
+from bot.model.text import escape_to_one_line, format_sentence
 from bot.policy import Policy
 from bot.policy.explain import PreviewQuestion
 from bot.service import Workflow
@@ -31,42 +36,42 @@ from bot.slack.blocks import (
     View,
     code,
     context,
-    line,
-    mrkdwn,
-    rich,
-    shortened,
-    words,
+    escape_mrkdwn,
+    rich_text,
+    rich_text_section,
+    shorten_text,
+    text_element,
 )
-from bot.slack.client import error_of, is_away
-from bot.slack.commands import Blank
-from bot.slack.payloads import Shown
-from bot.slack.replies import COMMAND, purpose
+from bot.slack.client import get_error_code, is_retryable
+from bot.slack.commands import RequestedForm
+from bot.slack.payloads import ViewState
+from bot.slack.replies import COMMAND, get_runbook_purpose
 from bot.workflow import resubmit
 from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.context import Policies
+from bot.workflow.context import PolicySource
 from bot.workflow.form_options import FormOptions
 from bot.workflow.preview import preview_request
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from connectors.command import InvisibleCharacterError, quote_text
 from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind
 
 # Callbacks and actions, as they come back.
 FORM, CHOOSER, ABOUT_HOST = "form", "chooser", "about-host"
-ABOUT_HOST_NAME = "Ask about this host"
+HOST_SHORTCUT_NAME = "Ask about this host"
 HOST, VALUE, WHAT = "form-host", "form-value", "form-what"
 HOST_BLOCK, WHAT_BLOCK, BECAUSE = "host", "what", "because"
 
-_MOST_TITLE = 24
-_MOST_OPTIONS = 100
-_MOST_OPTION = 75
-_MOST_REASON = 1000
-_MOST_TYPED = 3000
-_YES_NO: Mapping[str, str] = {"false": "No", "true": "Yes"}
+_MAX_TITLE_LENGTH = 24
+_MAX_OPTIONS = 100
+_MAX_OPTION_LENGTH = 75
+_MAX_REASON_LENGTH = 1000
+_MAX_INPUT_LENGTH = 3000
+_BOOLEAN_LABELS: Mapping[str, str] = {"false": "No", "true": "Yes"}
 
 
 @dataclass(frozen=True)
-class Sheet:
+class RequestFormView:
     """A form before it is drawn. hosts: those that may be chosen; host: the chosen one, or "".
 
     about: what is kept in it. told: what would come of it, in sentences.
@@ -76,282 +81,314 @@ class Sheet:
 
     runbook: type[AnyRunbook]
     hosts: Sequence[str]
-    about: Mapping[str, str]
+    metadata: Mapping[str, str]
     host: str = ""
-    told: Sequence[str] = ()
-    others: Mapping[str, Sequence[str]] = ()  # pyright: ignore[reportAssignmentType] - read only
-    given: Mapping[str, str] = field(default_factory=dict[str, str])
+    preview: Sequence[str] = ()
+    hosts_by_tag: Mapping[str, Sequence[str]] = ()  # pyright: ignore[reportAssignmentType] - read only
+    initial_values: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
-    def tells(self) -> frozenset[str]:
+    def option_source_fields(self) -> frozenset[str]:
         """The fields that say where the host looks for what others list."""
         return frozenset(name for blank in list_form_fields(self.runbook) for name in blank.within)
 
 
-def loading() -> View:
+def render_loading() -> View:
     """Hold the place of a form: Slack leaves three seconds to open one."""
-    return _modal("Keyturn", [rich(line(words("One moment …")))])
+    return _build_modal("Keyturn", [rich_text(rich_text_section(text_element("One moment …")))])
 
 
-def notice(title: str, *said: str) -> View:
+def render_notice(title: str, *paragraphs: str) -> View:
     """Say something in the place of a form."""
-    return _modal(title, [rich(line(words(shortened(one, 2900)))) for one in said])
+    return _build_modal(
+        title,
+        [
+            rich_text(rich_text_section(text_element(shorten_text(one, 2900))))
+            for one in paragraphs
+        ],
+    )
 
 
-def form(sheet: Sheet) -> View:
-    runbook = sheet.runbook
-    blocks: list[Block] = [rich(line(words(purpose(runbook)))), _outlook(sheet)]
+def render_form(form_view: RequestFormView) -> View:
+    runbook = form_view.runbook
+    blocks: list[Block] = [
+        rich_text(rich_text_section(text_element(get_runbook_purpose(runbook)))),
+        _render_preview(form_view),
+    ]
     # What needs an answer stands first: on a telephone the rest is scrolled to by those who care.
     filled = [
-        replace(blank, default=sheet.given.get(blank.name, blank.default))
+        replace(blank, default=form_view.initial_values.get(blank.name, blank.default))
         for blank in list_form_fields(runbook)
     ]
     fields = sorted(filled, key=lambda blank: (blank.name != HOST_BLOCK, not blank.required))
-    blocks += [_input(blank, sheet) for blank in fields]
-    blocks.append(_because())
+    blocks += [_render_input(blank, form_view) for blank in fields]
+    blocks.append(_render_reason_input())
     typed = f"{COMMAND} {runbook.words} {runbook.example}".rstrip()
-    blocks.append(rich(line(words("Typed, it is for example "), code(typed))))
-    return _modal(
+    blocks.append(
+        rich_text(rich_text_section(text_element("Typed, it is for example "), code(typed)))
+    )
+    return _build_modal(
         runbook.words,
         blocks,
         callback=FORM,
         submit="Ask",
-        about={**sheet.about, "words": runbook.words, "host": sheet.host},
+        metadata={**form_view.metadata, "words": runbook.words, "host": form_view.host},
     )
 
 
-def chooser(
+def render_chooser(
     hosts: Sequence[str],
     host: str,
-    offered: Sequence[tuple[str, Sequence[type[AnyRunbook]]]],
-    about: Mapping[str, str],
+    runbook_groups: Sequence[tuple[str, Sequence[type[AnyRunbook]]]],
+    metadata: Mapping[str, str],
 ) -> View:
     """Offer what may be asked for about a host. offered: groups of runbooks by their headings."""
     groups = [
-        {"label": _plain(heading), "options": [_runbook(one) for one in found[:_MOST_OPTIONS]]}
-        for heading, found in offered
+        {
+            "label": _plain_text(heading),
+            "options": [_build_runbook_option(one) for one in found[:_MAX_OPTIONS]],
+        }
+        for heading, found in runbook_groups
         if found
     ]
-    blocks: list[Block] = [_host_input(hosts, host)]
+    blocks: list[Block] = [_render_host_input(hosts, host)]
     if groups:
         select = {
             "type": "static_select",
             "action_id": WHAT,
-            "placeholder": _plain("Choose what to ask for"),
+            "placeholder": _plain_text("Choose what to ask for"),
             "option_groups": groups,
         }
         # Another host offers other things: a new block forgets what was chosen for the old one.
-        blocks.append(_labelled(f"{WHAT_BLOCK}-{host}", "What", select))
-        return _modal("Ask Keyturn", blocks, callback=CHOOSER, submit="Next", about=about)
+        blocks.append(_build_input_block(f"{WHAT_BLOCK}-{host}", "What", select))
+        return _build_modal(
+            "Ask Keyturn", blocks, callback=CHOOSER, submit="Next", metadata=metadata
+        )
     if host:
         told = f"The policy lets you ask for nothing on {host}."
-        blocks.append(rich(line(words(told))))
-    return _modal("Ask Keyturn", blocks, callback=CHOOSER, submit="Next", about=about)
+        blocks.append(rich_text(rich_text_section(text_element(told))))
+    return _build_modal("Ask Keyturn", blocks, callback=CHOOSER, submit="Next", metadata=metadata)
 
 
-def options(values: Sequence[str], typed: str, *, free: bool) -> list[Element]:
+def build_options(values: Sequence[str], typed: str, *, allow_other: bool) -> list[Element]:
     """Return what fits what was typed so far; free: that itself may be chosen too."""
     wanted = typed.strip().lower()
-    found = [value for value in values if wanted in value.lower() and _offerable(value)]
+    found = [value for value in values if wanted in value.lower() and _is_valid_option(value)]
     plain = typed.strip()
-    if free and plain not in found and _offerable(plain):
-        found = [*found[: _MOST_OPTIONS - 1], plain]
-    return [_option(value) for value in found[:_MOST_OPTIONS]]
+    if allow_other and plain not in found and _is_valid_option(plain):
+        found = [*found[: _MAX_OPTIONS - 1], plain]
+    return [_build_option(value) for value in found[:_MAX_OPTIONS]]
 
 
-def _offerable(value: str) -> bool:
+def _is_valid_option(value: str) -> bool:
     """Return whether Slack takes it for an option, and people see all of it."""
-    return 0 < len(value) <= _MOST_OPTION and escape_to_one_line(value) == value
+    return 0 < len(value) <= _MAX_OPTION_LENGTH and escape_to_one_line(value) == value
 
 
-def _modal(
+def _build_modal(
     title: str,
     blocks: Sequence[Block],
     *,
     callback: str = "",
     submit: str = "",
-    about: Mapping[str, str] | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> View:
     view: View = {
         "type": "modal",
-        "title": _plain(shortened(title, _MOST_TITLE)),
-        "close": _plain("Cancel" if submit else "Close"),
+        "title": _plain_text(shorten_text(title, _MAX_TITLE_LENGTH)),
+        "close": _plain_text("Cancel" if submit else "Close"),
         "blocks": list(blocks),
     }
     if callback:
-        view |= {"callback_id": callback, "private_metadata": json.dumps(about)}
-    return view | ({"submit": _plain(submit)} if submit else {})
+        view |= {"callback_id": callback, "private_metadata": json.dumps(metadata)}
+    return view | ({"submit": _plain_text(submit)} if submit else {})
 
 
-def _outlook(sheet: Sheet) -> Block:
-    said = sheet.told or ["Choose a host to see whether it takes an approval, and whose."]
-    return {**context(" ".join(map(mrkdwn, said))), "block_id": f"outlook-{sheet.host}"}
+def _render_preview(form_view: RequestFormView) -> Block:
+    said = form_view.preview or ["Choose a host to see whether it takes an approval, and whose."]
+    return {**context(" ".join(map(escape_mrkdwn, said))), "block_id": f"outlook-{form_view.host}"}
 
 
-def _input(blank: FormField, sheet: Sheet) -> Block:
+def _render_input(blank: FormField, form_view: RequestFormView) -> Block:
     if blank.name == HOST_BLOCK:
-        return _host_input(sheet.hosts, sheet.host)
-    block = _labelled(blank.name, blank.label, _element(blank, sheet))
+        return _render_host_input(form_view.hosts, form_view.host)
+    block = _build_input_block(blank.name, blank.label, _build_element(blank, form_view))
     if blank.hint:
         # Plain text has no way to mark words that are typed.
-        block["hint"] = _plain(shortened(blank.hint.replace("`", ""), 500))
-    if blank.name in sheet.tells and blank.lists:
+        block["hint"] = _plain_text(shorten_text(blank.hint.replace("`", ""), 500))
+    if blank.name in form_view.option_source_fields and blank.lists:
         # Slack tells nothing of the other fields while it looks for options.
         block["dispatch_action"] = True
     return block if blank.required else block | {"optional": True}
 
 
-def _element(blank: FormField, sheet: Sheet) -> Element:
+def _build_element(blank: FormField, form_view: RequestFormView) -> Element:
     if blank.kind == "choice" or blank.kind == "host":
-        offered = blank.choices if blank.kind == "choice" else sheet.others[blank.tag]
-        return _select(offered, blank.default)
+        offered = blank.choices if blank.kind == "choice" else form_view.hosts_by_tag[blank.tag]
+        return _build_select(offered, blank.default)
     if blank.lists:
         return {
             "type": "external_select",
             "action_id": VALUE,
             "min_query_length": 0,
-            "placeholder": _plain("Choose, or type it"),
-            **_initial(blank.default),
+            "placeholder": _plain_text("Choose, or type it"),
+            **_build_initial_option(blank.default),
         }
     typed = {"type": "plain_text_input", "action_id": VALUE}
-    fits = 0 < len(blank.default) <= _MOST_TYPED
+    fits = 0 < len(blank.default) <= _MAX_INPUT_LENGTH
     return typed | ({"initial_value": blank.default} if fits else {})
 
 
-def _host_input(hosts: Sequence[str], host: str) -> Block:
-    if len(hosts) > _MOST_OPTIONS:
-        select: Element = {"type": "external_select", "min_query_length": 0, **_initial(host)}
+def _render_host_input(hosts: Sequence[str], host: str) -> Block:
+    if len(hosts) > _MAX_OPTIONS:
+        select: Element = {
+            "type": "external_select",
+            "min_query_length": 0,
+            **_build_initial_option(host),
+        }
     else:
-        select = _select(hosts, host)
-    select |= {"action_id": HOST, "placeholder": _plain("Choose a host")}
-    return _labelled(HOST_BLOCK, "Host", select) | {"dispatch_action": True}
+        select = _build_select(hosts, host)
+    select |= {"action_id": HOST, "placeholder": _plain_text("Choose a host")}
+    return _build_input_block(HOST_BLOCK, "Host", select) | {"dispatch_action": True}
 
 
-def _because() -> Block:
+def _render_reason_input() -> Block:
     typed = {
         "type": "plain_text_input",
         "action_id": VALUE,
         "multiline": True,
-        "max_length": _MOST_REASON,
-        "placeholder": _plain("Whoever approves it reads this"),
+        "max_length": _MAX_REASON_LENGTH,
+        "placeholder": _plain_text("Whoever approves it reads this"),
     }
-    return _labelled(BECAUSE, "Why", typed) | {"optional": True}
+    return _build_input_block(BECAUSE, "Why", typed) | {"optional": True}
 
 
-def _labelled(block: str, label: str, element: Element) -> Block:
-    return {"type": "input", "block_id": block, "label": _plain(label), "element": element}
+def _build_input_block(block_id: str, label: str, element: Element) -> Block:
+    return {"type": "input", "block_id": block_id, "label": _plain_text(label), "element": element}
 
 
-def _select(values: Sequence[str], initial: str) -> Element:
-    found = [_option(value) for value in values[:_MOST_OPTIONS]]
+def _build_select(values: Sequence[str], initial: str) -> Element:
+    found = [_build_option(value) for value in values[:_MAX_OPTIONS]]
     select: Element = {
         "type": "static_select",
         "action_id": VALUE,
-        "placeholder": _plain("Choose"),
+        "placeholder": _plain_text("Choose"),
         "options": found,
     }
     # What is chosen from the start must be among what may be chosen.
-    return select | (_initial(initial) if _option(initial) in found else {})
+    return select | (_build_initial_option(initial) if _build_option(initial) in found else {})
 
 
-def _initial(value: str) -> Element:
-    return {"initial_option": _option(value)} if _offerable(value) else {}
+def _build_initial_option(value: str) -> Element:
+    return {"initial_option": _build_option(value)} if _is_valid_option(value) else {}
 
 
-def _option(value: str) -> Element:
-    return {"text": _plain(_YES_NO.get(value, value)), "value": value}
+def _build_option(value: str) -> Element:
+    return {"text": _plain_text(_BOOLEAN_LABELS.get(value, value)), "value": value}
 
 
-def _runbook(runbook: type[AnyRunbook]) -> Element:
-    described = _plain(shortened(purpose(runbook), _MOST_OPTION))
-    return {**_option(runbook.words), "description": described}
+def _build_runbook_option(runbook: type[AnyRunbook]) -> Element:
+    described = _plain_text(shorten_text(get_runbook_purpose(runbook), _MAX_OPTION_LENGTH))
+    return {**_build_option(runbook.words), "description": described}
 
 
-def _plain(text: str) -> Element:
+def _plain_text(text: str) -> Element:
     return {"type": "plain_text", "text": escape_to_one_line(text), "emoji": False}
 
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # A trigger lives three seconds.
-_TRIGGER_SECONDS = 2.5
+_OPEN_TIMEOUT_SECONDS = 2.5
 # How long somebody who looks for an option waits for a host that was not read ahead.
 # What is chosen in a form and kept in it, by field.
-_TOLD = "told-"
-_LOOK_SECONDS = 1.5
+_KEPT_VALUE_PREFIX = "told-"
+_OPTIONS_TIMEOUT_SECONDS = 1.5
 # How long what Slack did not take waits before it is tried once more.
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 # Slack's words for a form that was closed meanwhile, or drawn anew for a later choice.
-_DRAWN_ELSEWHERE = frozenset({"not_found", "hash_conflict"})
-_DOOR = "slack"
-_MOST_FOUND = 10
-_WORD = re.compile(r"[a-z0-9][a-z0-9-]*")
-_ADDRESS = re.compile(r"[0-9a-f]*[.:][0-9a-f.:]+")
+_SUPERSEDED_VIEW_ERRORS = frozenset({"not_found", "hash_conflict"})
+_SOURCE = "slack"
+_MAX_NAMED_HOSTS = 10
+_WORD_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]*")
+_ADDRESS_PATTERN = re.compile(r"[0-9a-f]*[.:][0-9a-f.:]+")
 
-Errors = dict[str, str]
+FormErrors = dict[str, str]
 
 
-class Asking:
+class RequestForms:
     """Raises what bot.slack.actions answers in words."""
 
     def __init__(
         self,
         workflow: Workflow,
         database: Database,
-        policies: Policies,
+        policies: PolicySource,
         offering: FormOptions,
         client: AsyncWebClient,
     ) -> None:
         self._workflow, self._database, self._policies = workflow, database, policies
-        self._offering, self._client = offering, client
+        self._form_options, self._client = offering, client
 
     # --- opening ---
 
-    async def open(self, blank: Blank, *, trigger: str, person: str, at: str) -> bool:
+    async def open_form(
+        self, blank: RequestedForm, *, trigger_id: str, person: str, channel: str
+    ) -> bool:
         """Open a form; False if nobody sees it whole. at: C…, where it was typed."""
-        about = {"channel": at} | ({"again": str(blank.again)} if blank.again else {})
+        about = {"channel": channel} | (
+            {"again": str(blank.resubmitted_run)} if blank.resubmitted_run else {}
+        )
 
         def filled() -> View:
-            hosts = list(self._offering.hosts(blank.runbook, person=person, door=_DOOR))
-            return self._form(blank.runbook, hosts, person, about)
+            hosts = list(
+                self._form_options.list_hosts(blank.runbook, person=person, source=_SOURCE)
+            )
+            return self._build_form(blank.runbook, hosts, person, about)
 
-        return await self._opened(trigger, filled)
+        return await self._open_view(trigger_id, filled)
 
-    async def about_hosts(self, said: str, *, trigger: str, person: str, at: str) -> bool:
+    async def open_host_chooser(
+        self, message_text: str, *, trigger_id: str, person: str, channel: str
+    ) -> bool:
         """Offer what may be asked for about the hosts that a message names, or about any.
 
         False if nobody sees it whole.
         """
-        return await self._opened(trigger, lambda: self._choice(said, person, at))
+        return await self._open_view(
+            trigger_id, lambda: self._build_chooser_for_text(message_text, person, channel)
+        )
 
-    async def _opened(self, trigger: str, filled: Callable[[], View]) -> bool:
+    async def _open_view(self, trigger_id: str, build_view: Callable[[], View]) -> bool:
         try:
-            async with asyncio.timeout(_TRIGGER_SECONDS):
-                answer = await self._client.views_open(trigger_id=trigger, view=loading())
+            async with asyncio.timeout(_OPEN_TIMEOUT_SECONDS):
+                answer = await self._client.views_open(
+                    trigger_id=trigger_id, view=render_loading()
+                )
         except (SlackClientError, ClientError, TimeoutError) as trouble:
-            log.warning("no form could be opened: %s", trouble)
+            _log.warning("no form could be opened: %s", trouble)
             return False
         opened: Mapping[str, str] = answer.get("view") or {}
         name = opened.get("id", "")
         try:
-            view = await threads.answered(filled)
+            view = await threads.run_in_answer_thread(build_view)
         except Exception:
             said = "This form could not be filled in. Close it: Keyturn tells you why."
-            await self._draw(name, "", notice("Keyturn", said))
+            await self._update_view(name, "", render_notice("Keyturn", said))
             raise
-        return await self._draw(name, "", view)
+        return await self._update_view(name, "", view)
 
-    async def _draw(self, view_id: str, view_hash: str, view: View) -> bool:
+    async def _update_view(self, view_id: str, view_hash: str, view: View) -> bool:
         """Draw a form anew, trying twice; False if it stays as it was though somebody sees it."""
-        for wait in (_AGAIN_SECONDS, 0.0):
+        for wait in (_RETRY_SECONDS, 0.0):
             try:
                 await self._client.views_update(view_id=view_id, hash=view_hash or None, view=view)
             except SlackApiError as refused:
-                log.warning("a form was not brought up to date: %s", error_of(refused))
-                if not is_away(refused):
-                    return error_of(refused) in _DRAWN_ELSEWHERE
+                _log.warning("a form was not brought up to date: %s", get_error_code(refused))
+                if not is_retryable(refused):
+                    return get_error_code(refused) in _SUPERSEDED_VIEW_ERRORS
             except (SlackClientError, ClientError, TimeoutError) as trouble:
-                log.warning("a form was not brought up to date: %s", type(trouble).__name__)
+                _log.warning("a form was not brought up to date: %s", type(trouble).__name__)
             else:
                 return True
             await asyncio.sleep(wait)
@@ -359,139 +396,148 @@ class Asking:
 
     # --- while it is filled in ---
 
-    async def chosen(self, shown: Shown, *, person: str) -> None:
+    async def redraw_for_host(self, shown: ViewState, *, person: str) -> None:
         """Draw the form for the host that was chosen, and read ahead what that lists."""
         host = shown.values.get(HOST_BLOCK, "")
-        if shown.callback != FORM:
-            view = await threads.answered(self._chooser, shown, host, person)
-            await self._draw(shown.id, shown.hash, view)
+        if shown.callback_id != FORM:
+            view = await threads.run_in_answer_thread(
+                self._build_chooser_for_host, shown, host, person
+            )
+            await self._update_view(shown.view_id, shown.view_hash, view)
             return
-        runbook = _asking_runbook(shown.about.get("words", ""))
-        host = host or shown.about.get("host", "")
-        values = _told(runbook, shown)
-        kept = {f"{_TOLD}{name}": value for name, value in values.items()}
-        about = {**shown.about, **kept}
+        runbook = _get_runbook(shown.metadata.get("words", ""))
+        host = host or shown.metadata.get("host", "")
+        values = _get_option_source_values(runbook, shown)
+        kept = {f"{_KEPT_VALUE_PREFIX}{name}": value for name, value in values.items()}
+        about = {**shown.metadata, **kept}
 
         def filled() -> View:
-            hosts = list(self._offering.hosts(runbook, person=person, door=_DOOR))
-            return self._form(runbook, hosts, person, about, host)
+            hosts = list(self._form_options.list_hosts(runbook, person=person, source=_SOURCE))
+            return self._build_form(runbook, hosts, person, about, host)
 
-        await self._draw(shown.id, shown.hash, await threads.answered(filled))
-        await self._look(runbook, host, person, values)
+        await self._update_view(
+            shown.view_id, shown.view_hash, await threads.run_in_answer_thread(filled)
+        )
+        await self._read_options(runbook, host, person, values)
 
-    async def options(self, shown: Shown, *, person: str) -> Sequence[Any]:
+    async def list_options(self, shown: ViewState, *, person: str) -> Sequence[Any]:
         """Return what may be chosen for what was typed; from memory, or after a short look."""
-        runbook = load_catalogue().get(shown.about.get("words", ""))
-        if shown.block == HOST_BLOCK:
-            hosts = await threads.answered(self._hosts, runbook, person)
-            return options(hosts, shown.typed, free=False)
+        runbook = load_catalogue().get(shown.metadata.get("words", ""))
+        if shown.block_id == HOST_BLOCK:
+            hosts = await threads.run_in_answer_thread(self._list_hosts, runbook, person)
+            return build_options(hosts, shown.typed_text, allow_other=False)
         blanks = request_form.list_form_fields(runbook) if runbook else []
-        blank = next((blank for blank in blanks if blank.name == shown.block), None)
+        blank = next((blank for blank in blanks if blank.name == shown.block_id), None)
         if runbook is None or blank is None:
             return []
-        host = shown.values.get(HOST_BLOCK) or shown.about.get("host", "")
+        host = shown.values.get(HOST_BLOCK) or shown.metadata.get("host", "")
         values: Sequence[str] = ()
         if host:
-            told = _told(runbook, shown)
-            await self._look(runbook, host, person, told)
-            values = await threads.answered(
-                self._offering.values,
+            told = _get_option_source_values(runbook, shown)
+            await self._read_options(runbook, host, person, told)
+            values = await threads.run_in_answer_thread(
+                self._form_options.list_options,
                 runbook,
                 blank,
                 host=host,
                 person=person,
-                door=_DOOR,
-                given=told,
+                source=_SOURCE,
+                form_values=told,
             )
-        return options(values, shown.typed, free=True)
+        return build_options(values, shown.typed_text, allow_other=True)
 
-    async def _look(
-        self, runbook: type[AnyRunbook], host: str, person: str, given: Mapping[str, str]
+    async def _read_options(
+        self, runbook: type[AnyRunbook], host: str, person: str, form_values: Mapping[str, str]
     ) -> None:
         look = asyncio.to_thread(
-            self._offering.look, runbook, host=host, person=person, door=_DOOR, given=given
+            self._form_options.read_options,
+            runbook,
+            host=host,
+            person=person,
+            source=_SOURCE,
+            form_values=form_values,
         )
         with suppress(TimeoutError):
             # The thread goes on without us, and is heard the next time.
-            async with asyncio.timeout(_LOOK_SECONDS):
+            async with asyncio.timeout(_OPTIONS_TIMEOUT_SECONDS):
                 await look
 
     # --- handing it in ---
 
-    def next(self, shown: Shown, *, person: str) -> View | Errors:
+    def build_next_view(self, shown: ViewState, *, person: str) -> View | FormErrors:
         """Return the form for what was chosen, or what is wrong with the choice."""
         host = shown.values.get(HOST_BLOCK, "")
         block = f"{WHAT_BLOCK}-{host}"
         chosen = shown.values.get(block, "")
         if not chosen:
             return {HOST_BLOCK: "Choose a host on which you may ask for something."}
-        runbook = _asking_runbook(chosen)
-        hosts = list(self._offering.hosts(runbook, person=person, door=_DOOR))
+        runbook = _get_runbook(chosen)
+        hosts = list(self._form_options.list_hosts(runbook, person=person, source=_SOURCE))
         if host not in hosts:
             return {block: f"You may not ask for {runbook.words} on {host}."}
-        return self._form(runbook, hosts, person, shown.about, host)
+        return self._build_form(runbook, hosts, person, shown.metadata, host)
 
-    def submit(self, shown: Shown, *, person: str) -> Errors:
+    def submit_form(self, shown: ViewState, *, person: str) -> FormErrors:
         """Ask for what the form says, once. Returns what is wrong, by block; nothing if asked."""
-        runbook = _asking_runbook(shown.about.get("words", ""))
+        runbook = _get_runbook(shown.metadata.get("words", ""))
         reason = shown.values.get(BECAUSE, "")
         names = [blank.name for blank in request_form.list_form_fields(runbook)]
         try:
-            fold_text(reason)
+            join_to_one_line(reason)
             given = {name: shown.values[name] for name in names if name in shown.values}
             request = request_form.parse_values(runbook, given)
         except InvisibleCharacterError as unclean:
             return {BECAUSE: f"This {unclean}."}
-        except InvalidValues as misfit:
+        except InvalidValuesError as misfit:
             return {
                 name if name in names else HOST_BLOCK: what.partition(" It is typed")[0]
                 for name, what in misfit.problems.items()
             }
-        origin = Origin(_DOOR, shown.about.get("channel", ""), shown.account.user)
-        return self._once(
+        origin = RequestOrigin(_SOURCE, shown.metadata.get("channel", ""), shown.account.user)
+        return self._request_once(
             shown,
             lambda: self._workflow.ask(request, person=person, origin=origin, reason=reason),
         )
 
-    def _once(self, shown: Shown, ask: Callable[[], Run]) -> Errors:
+    def _request_once(self, shown: ViewState, request_run: Callable[[], Run]) -> FormErrors:
         """Ask, unless this very form was handed in before; what was refused may be again."""
-        key = f"slack form {shown.id}"
+        key = f"slack form {shown.view_id}"
         with self._database.transaction() as tx:
             if not dedup.remember_first(tx, key):
                 return {HOST_BLOCK: "This form was handed in already: look at /keyturn runs."}
         try:
-            run = ask()
-        except (NotUnderstood, NotAllowed, TooLate, InvalidRequest) as no:
-            self._again(key)
-            return {HOST_BLOCK: sentence(str(no))}
+            run = request_run()
+        except (RequestSyntaxError, NotAllowed, TooLate, InvalidRequestError) as no:
+            self._allow_resubmission(key)
+            return {HOST_BLOCK: format_sentence(str(no))}
         except Exception:
-            self._again(key)
+            self._allow_resubmission(key)
             raise
-        if not run.over:
+        if not run.is_ended:
             return {}
-        self._again(key)
+        self._allow_resubmission(key)
         return {HOST_BLOCK if shown.values.get(BECAUSE) else BECAUSE: run.summary}
 
-    def _again(self, key: str) -> None:
+    def _allow_resubmission(self, key: str) -> None:
         with self._database.transaction() as tx:
             dedup.forget_key(tx, key)
 
     # --- what stands in it ---
 
-    def _form(
+    def _build_form(
         self,
         runbook: type[AnyRunbook],
         hosts: Sequence[str],
         person: str,
-        about: Mapping[str, str],
+        metadata: Mapping[str, str],
         host: str = "",
     ) -> View:
         if not hosts:
             said = f"The policy lets you ask for {runbook.words} on no host."
-            return notice(runbook.words, said, "/keyturn help lists what you may ask for.")
-        policy = self._policies.current()
-        over = self._asked_again(policy, person, about)
-        given: Mapping[str, str] = resubmit.resubmit_values(over) if over else {}
+            return render_notice(runbook.words, said, "/keyturn help lists what you may ask for.")
+        policy = self._policies.get_policy()
+        over = self._get_resubmitted_run(policy, person, metadata)
+        given: Mapping[str, str] = resubmit.get_resubmit_values(over) if over else {}
         wanted = host or given.get("host", "")
         host = wanted if wanted in hosts else hosts[0] if len(hosts) == 1 else ""
         tags = {
@@ -501,101 +547,105 @@ class Asking:
             tag: [found.name for found in policy.inventory.list_tagged(tag or None)]
             for tag in tags
         }
-        told = list(self._outlook(policy, runbook, host, person)) if host else []
-        told += [_all_of(over)] if over and over.hosts else []
-        return form(Sheet(runbook, hosts, about, host, told, others, given))
+        told = list(self._list_preview_sentences(policy, runbook, host, person)) if host else []
+        told += [_describe_request_for_all_hosts(over)] if over and over.hosts else []
+        return render_form(RequestFormView(runbook, hosts, metadata, host, told, others, given))
 
-    def _asked_again(self, policy: Policy, person: str, about: Mapping[str, str]) -> Run | None:
+    def _get_resubmitted_run(
+        self, policy: Policy, person: str, metadata: Mapping[str, str]
+    ) -> Run | None:
         """Return the run whose values stand in a form from the start."""
-        number = about.get("again")
+        number = metadata.get("again")
         if not number:
             return None
-        with self._database.reading(policy.sight(person)) as tx:
+        with self._database.reading(policy.get_view_rights(person)) as tx:
             return runs.get_run(tx, int(number))
 
-    def _outlook(
+    def _list_preview_sentences(
         self, policy: Policy, runbook: type[AnyRunbook], host: str, person: str
     ) -> Sequence[str]:
-        with self._database.reading(policy.sight(person)) as tx:
+        with self._database.reading(policy.get_view_rights(person)) as tx:
             meant = PreviewQuestion(runbook, (host,))
-            return preview_request(tx, policy, meant, person=person, door=_DOOR).sentences()
+            return preview_request(tx, policy, meant, person=person, source=_SOURCE).describe()
 
-    def _choice(self, said: str, person: str, at: str) -> View:
-        policy = self._policies.current()
-        found = named_in(said, policy)[:_MOST_FOUND]
+    def _build_chooser_for_text(self, message_text: str, person: str, channel: str) -> View:
+        policy = self._policies.get_policy()
+        found = find_named_hosts(message_text, policy)[:_MAX_NAMED_HOSTS]
         hosts = found or [host.name for host in policy.inventory]
-        about = {"channel": at, "hosts": " ".join(found)}
-        return self._offered(hosts, found[0] if found else "", person, about)
+        about = {"channel": channel, "hosts": " ".join(found)}
+        return self._build_chooser(hosts, found[0] if found else "", person, about)
 
-    def _chooser(self, shown: Shown, host: str, person: str) -> View:
-        policy = self._policies.current()
-        known = [name for name in shown.about.get("hosts", "").split() if name]
+    def _build_chooser_for_host(self, shown: ViewState, host: str, person: str) -> View:
+        policy = self._policies.get_policy()
+        known = [name for name in shown.metadata.get("hosts", "").split() if name]
         hosts = known or [one.name for one in policy.inventory]
-        return self._offered(hosts, host if host in hosts else "", person, shown.about)
+        return self._build_chooser(hosts, host if host in hosts else "", person, shown.metadata)
 
-    def _offered(
-        self, hosts: Sequence[str], host: str, person: str, about: Mapping[str, str]
+    def _build_chooser(
+        self, hosts: Sequence[str], host: str, person: str, metadata: Mapping[str, str]
     ) -> View:
         may: list[type[AnyRunbook]] = []
         if host:
-            may = [one for one in load_catalogue().values() if self._may(one, host, person)]
+            may = [
+                one for one in load_catalogue().values() if self._can_request(one, host, person)
+            ]
         groups = [
             ("Look", [one for one in may if get_kind(one) == "check"]),
             ("Change", [one for one in may if get_kind(one) == "change"]),
         ]
-        return chooser(hosts, host, groups, about)
+        return render_chooser(hosts, host, groups, metadata)
 
-    def _may(self, runbook: type[AnyRunbook], host: str, person: str) -> bool:
-        return self._offering.may(runbook, host=host, person=person, door=_DOOR)
+    def _can_request(self, runbook: type[AnyRunbook], host: str, person: str) -> bool:
+        return self._form_options.can_request(runbook, host=host, person=person, source=_SOURCE)
 
-    def _hosts(self, runbook: type[AnyRunbook] | None, person: str) -> Sequence[str]:
+    def _list_hosts(self, runbook: type[AnyRunbook] | None, person: str) -> Sequence[str]:
         if runbook is None:
-            return [host.name for host in self._policies.current().inventory]
-        return list(self._offering.hosts(runbook, person=person, door=_DOOR))
+            return [host.name for host in self._policies.get_policy().inventory]
+        return list(self._form_options.list_hosts(runbook, person=person, source=_SOURCE))
 
 
-def _told(runbook: type[AnyRunbook], shown: Shown) -> dict[str, str]:
+def _get_option_source_values(runbook: type[AnyRunbook], shown: ViewState) -> dict[str, str]:
     """Return what is filled in of the fields that say where the host looks for others.
 
     Slack says it when one of them is chosen, and not while somebody looks for options: until the
     next choice it is kept in the form.
     """
     names = {name for blank in request_form.list_form_fields(runbook) for name in blank.within}
-    kept = {name: shown.about.get(f"{_TOLD}{name}", "") for name in names}
+    kept = {name: shown.metadata.get(f"{_KEPT_VALUE_PREFIX}{name}", "") for name in names}
     found = {name: shown.values.get(name, kept[name]) for name in names}
     return {name: value for name, value in found.items() if value}
 
 
-def named_in(said: str, policy: Policy) -> list[str]:
+def find_named_hosts(message_text: str, policy: Policy) -> list[str]:
     """Return the hosts that a text names, by name or address, in the order of the text."""
-    text = said.lower()
+    text = message_text.lower()
     addresses = {host.address: host.name for host in policy.inventory}
     shared = [host.address for host in policy.inventory]
     meant = [
         (found.start(), name)
-        for found in _WORD.finditer(text)
+        for found in _WORD_PATTERN.finditer(text)
         if (name := found[0].strip("-")) in policy.inventory.hosts
     ]
     meant += [
         (found.start(), addresses[address])
-        for found in _ADDRESS.finditer(text)
+        for found in _ADDRESS_PATTERN.finditer(text)
         # Behind one address there may be several, told apart by their ports.
         if shared.count(address := found[0].strip(".:")) == 1
     ]
     return list(dict.fromkeys(name for _, name in sorted(meant)))
 
 
-def _all_of(run: Run) -> str:
+def _describe_request_for_all_hosts(run: Run) -> str:
     """Say how it is asked again of several hosts: a form has one."""
-    values = resubmit.resubmit_values(run)
-    typed = shlex.join([*run.words.split(), *(f"{name}={values[name]}" for name in values)])
+    values = resubmit.get_resubmit_values(run)
+    typed = shlex.join([*run.runbook.split(), *(f"{name}={values[name]}" for name in values)])
     return f"Run {run.id} was for {values['host']}: for all of them, type {COMMAND} {typed}"
 
 
-def _asking_runbook(wanted: str) -> type[AnyRunbook]:
-    found = load_catalogue().get(wanted)
+def _get_runbook(runbook_name: str) -> type[AnyRunbook]:
+    found = load_catalogue().get(runbook_name)
     if found is None:
-        raise NotUnderstood(
-            f"There is no runbook {quote_text(wanted)} any more: type /keyturn help."
+        raise RequestSyntaxError(
+            f"There is no runbook {quote_text(runbook_name)} any more: type /keyturn help."
         )
     return found

@@ -2,35 +2,35 @@
 
 from collections.abc import Mapping, Sequence
 
-from bot.model.request_form import InvalidValues, format_usage, list_form_fields
-from bot.model.run import Run, Vote, format_approvers
+from bot.model.request_form import InvalidValuesError, format_usage, list_form_fields
+from bot.model.run import Decision, Run, format_approvers
 from bot.slack.aliases import COMMAND
 from bot.slack.blocks import (
     Element,
     Message,
     actions,
     bold,
-    bullets,
+    bullet_list,
     button,
     code,
-    line,
+    format_notification,
     link,
-    notification,
     preformatted,
-    rich,
-    shortened,
-    words,
+    rich_text,
+    rich_text_section,
+    shorten_text,
+    text_element,
 )
 from runbooks import AnyRunbook
 
 # Before a check: it is answered where only the requester reads it.
-PRIVATELY = "privately"
+PRIVATE_CHECK_WORD = "privately"
 # Opens the form of the runbook that its value names.
-ASK = "ask"
-_MOST_BUTTONS = 25
-_MOST_RUNBOOKS = 60
+FORM_ACTION = "ask"
+_MAX_BUTTONS = 25
+_MAX_RUNBOOKS = 60
 
-_ALSO = (
+_COMMAND_HELP = (
     ("help WORDS", "what may be asked for, or all about one of them"),
     ("privately WORDS HOST…", "a check that only you are shown; the log and the pages keep it"),
     ("runs [HOST] [WORDS]", "the newest runs, on a host, with words such as 203.0.113.9 in them"),
@@ -61,160 +61,199 @@ _ALSO = (
 
 
 # Other words for what stands in the list above.
-_SAME = {"grants": "grant", "delegations": "delegate", "freezes": "freeze", "unban": "ban"}
+_COMMAND_SYNONYMS = {
+    "grants": "grant",
+    "delegations": "delegate",
+    "freezes": "freeze",
+    "unban": "ban",
+}
 
 
-def builtin(word: str) -> Message | None:
+def render_command_help(word: str) -> Message | None:
     """Explain a word about runs or people, such as `approve`; None if it is none of these."""
-    known = _SAME.get(word.lower(), word.lower())
+    known = _COMMAND_SYNONYMS.get(word.lower(), word.lower())
     found = [
         (typed, does)
-        for typed, does in _ALSO
+        for typed, does in _COMMAND_HELP
         if typed.split()[0] == known or typed == word.lower()
     ]
     if not found:
         return None
-    entries = [[code(f"{COMMAND} {typed}"), words(f" – {does}")] for typed, does in found]
+    entries = [[code(f"{COMMAND} {typed}"), text_element(f" – {does}")] for typed, does in found]
     title = f"How to type {word.lower()}"
-    return Message(notification(title), [rich(line(bold(title)), bullets(*entries))])
+    return Message(
+        format_notification(title),
+        [rich_text(rich_text_section(bold(title)), bullet_list(*entries))],
+    )
 
 
 def is_private(text: str) -> bool:
     """Return whether a check is to be answered to its requester alone."""
-    return text.lower().split(maxsplit=1)[:1] == [PRIVATELY]
+    return text.lower().split(maxsplit=1)[:1] == [PRIVATE_CHECK_WORD]
 
 
-def usage_of(word: str) -> str:
+def format_command_usage(word: str) -> str:
     """Return how a command about one run is typed: `/keyturn approve N PLAN`."""
-    known = (typed for typed, _ in _ALSO if typed.startswith(f"{word} N"))
+    known = (typed for typed, _ in _COMMAND_HELP if typed.startswith(f"{word} N"))
     return f"{COMMAND} {next(known, f'{word} N')}"
 
 
-def reply_text(text: str) -> Message:
+def build_text_reply(text: str) -> Message:
     """Say one thing in plain words."""
-    return Message(notification(text), [rich(line(words(shortened(text, 2900))))])
-
-
-def way_in(url: str) -> Message:
-    """Hand somebody their own way in to the web pages."""
-    told = line(link(url, "Sign in to the web pages"), words(" – once, within ten minutes."))
-    return Message("Your link to the web pages", [rich(told)])
-
-
-def to_the_glass(number: int, url: str) -> Message:
-    """Hand somebody their way to where the glass is broken."""
-    told = line(
-        words(f"Run {number} is asked for. To break its glass, "),
-        link(url, "go to its page"),
-        words(" – the link works once, within ten minutes – and show your second factor there."),
+    return Message(
+        format_notification(text),
+        [rich_text(rich_text_section(text_element(shorten_text(text, 2900))))],
     )
-    return Message(f"Break the glass of run {number} on its page", [rich(told)])
 
 
-def overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:
+def render_sign_in_link(url: str) -> Message:
+    """Hand somebody their own way in to the web pages."""
+    told = rich_text_section(
+        link(url, "Sign in to the web pages"), text_element(" – once, within ten minutes.")
+    )
+    return Message("Your link to the web pages", [rich_text(told)])
+
+
+def render_break_glass_link(run_id: int, url: str) -> Message:
+    """Hand somebody their way to where the glass is broken."""
+    told = rich_text_section(
+        text_element(f"Run {run_id} is asked for. To break its glass, "),
+        link(url, "go to its page"),
+        text_element(
+            " – the link works once, within ten minutes – and show your second factor there."
+        ),
+    )
+    return Message(f"Break the glass of run {run_id} on its page", [rich_text(told)])
+
+
+def render_overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:
     """List what this person may ask for."""
     if runbooks:
-        asked = [_entry(runbook) for runbook in runbooks[:_MOST_RUNBOOKS]]
-        parts = [line(bold("You may ask for")), bullets(*asked)]
+        asked = [_render_runbook_entry(runbook) for runbook in runbooks[:_MAX_RUNBOOKS]]
+        parts = [rich_text_section(bold("You may ask for")), bullet_list(*asked)]
     else:
-        parts = [line(bold("You may ask for nothing: there is no host for it, or no rule."))]
-    also = [[code(f"{COMMAND} {typed}"), words(f" – {does}")] for typed, does in _ALSO]
-    because = [words("End with "), code("because …"), words(" to say why; approvers read it.")]
-    parts += [line(bold("And")), bullets(*also), line(*because)]
-    return Message("What Keyturn does for you", [rich(*parts)])
+        parts = [
+            rich_text_section(
+                bold("You may ask for nothing: there is no host for it, or no rule.")
+            )
+        ]
+    also = [
+        [code(f"{COMMAND} {typed}"), text_element(f" – {does}")] for typed, does in _COMMAND_HELP
+    ]
+    because = [
+        text_element("End with "),
+        code("because …"),
+        text_element(" to say why; approvers read it."),
+    ]
+    parts += [rich_text_section(bold("And")), bullet_list(*also), rich_text_section(*because)]
+    return Message("What Keyturn does for you", [rich_text(*parts)])
 
 
-def family(beginning: str, runbooks: Sequence[type[AnyRunbook]]) -> Message:
+def render_runbook_family(prefix: str, runbooks: Sequence[type[AnyRunbook]]) -> Message:
     """List the runbooks whose words begin so, each with a button that opens its form."""
     buttons = [
-        button(one.words, action=f"{ASK}-{n}", value=one.words, label=f"Fill in {one.words}")
-        for n, one in enumerate(runbooks[:_MOST_BUTTONS])
+        button(
+            one.words, action=f"{FORM_ACTION}-{n}", value=one.words, label=f"Fill in {one.words}"
+        )
+        for n, one in enumerate(runbooks[:_MAX_BUTTONS])
     ]
-    title = f"What begins with {beginning}"
-    listed = rich(line(bold(title)), bullets(*map(_entry, runbooks)))
-    return Message(notification(title), [listed, actions("family", *buttons)])
+    title = f"What begins with {prefix}"
+    listed = rich_text(
+        rich_text_section(bold(title)), bullet_list(*map(_render_runbook_entry, runbooks))
+    )
+    return Message(format_notification(title), [listed, actions("family", *buttons)])
 
 
-def about(runbook: type[AnyRunbook]) -> Message:
+def render_runbook_help(runbook: type[AnyRunbook]) -> Message:
     """Show how one runbook is typed, and what belongs into it."""
     fields = [
-        [code(blank.name), words(f" – {_hint(blank.hint, blank.choices)}")]
+        [code(blank.name), text_element(f" – {_format_hint(blank.hint, blank.choices)}")]
         for blank in list_form_fields(runbook)
     ]
     example = f"{COMMAND} {runbook.words} {runbook.example}".rstrip()
     parts: list[Element] = [
-        line(bold(purpose(runbook))),
-        line(code(f"{COMMAND} {format_usage(runbook)}")),
-        bullets(*fields),
-        line(words("For example "), code(example)),
+        rich_text_section(bold(get_runbook_purpose(runbook))),
+        rich_text_section(code(f"{COMMAND} {format_usage(runbook)}")),
+        bullet_list(*fields),
+        rich_text_section(text_element("For example "), code(example)),
     ]
     if runbook.undo:
-        parts.append(line(words(f"Its undo {runbook.undo}.")))
+        parts.append(rich_text_section(text_element(f"Its undo {runbook.undo}.")))
     fill = button(
-        "Fill in a form", action=f"{ASK}-0", value=runbook.words, label=f"Fill in {runbook.words}"
+        "Fill in a form",
+        action=f"{FORM_ACTION}-0",
+        value=runbook.words,
+        label=f"Fill in {runbook.words}",
     )
     return Message(
-        notification(f"How to type {runbook.words}"), [rich(*parts), actions("fill", fill)]
+        format_notification(f"How to type {runbook.words}"),
+        [rich_text(*parts), actions("fill", fill)],
     )
 
 
-def misfit(runbook: type[AnyRunbook], problem: InvalidValues) -> Message:
+def render_invalid_values(runbook: type[AnyRunbook], problem: InvalidValuesError) -> Message:
     """Name every value that does not fit at once."""
-    wrong = [[code(name), words(f" {what}")] for name, what in problem.problems.items()]
-    parts = [line(bold("Nothing was asked:")), bullets(*wrong)]
+    wrong = [[code(name), text_element(f" {what}")] for name, what in problem.problems.items()]
+    parts = [rich_text_section(bold("Nothing was asked:")), bullet_list(*wrong)]
     return Message(
-        notification(f"Nothing was asked: {problem}"),
-        [rich(*parts), *about(runbook).blocks],
+        format_notification(f"Nothing was asked: {problem}"),
+        [rich_text(*parts), *render_runbook_help(runbook).blocks],
     )
 
 
-def listing(
-    found: Sequence[Run],
-    votes: Mapping[int, Sequence[Vote]],
+def render_run_list(
+    listed_runs: Sequence[Run],
+    votes: Mapping[int, Sequence[Decision]],
     *,
     now: int,
-    names: Mapping[str, str],
-    above: str = "",
+    person_names: Mapping[str, str],
+    notice: str = "",
 ) -> Message:
     """List runs, the newest first. names: of people. above: what is to be read before them."""
-    if not found:
-        return reply_text(above or "No run fits.")
+    if not listed_runs:
+        return build_text_reply(notice or "No run fits.")
     rows = [
         (
             f"{run.id}",
-            run.standing,
-            _ago(now - run.asked),
-            names.get(run.asked_by, run.asked_by),
-            run.title + format_approvers(votes.get(run.id, ()), names),
+            run.status,
+            _format_age(now - run.requested_at),
+            person_names.get(run.requested_by, run.requested_by),
+            run.title + format_approvers(votes.get(run.id, ()), person_names),
         )
-        for run in found
+        for run in listed_runs
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    text = "\n".join(shortened(row, 200) for row in lines)
+    text = "\n".join(shorten_text(row, 200) for row in lines)
     return Message(
-        "The newest run" if len(found) == 1 else f"The newest {len(found)} runs",
+        "The newest run" if len(listed_runs) == 1 else f"The newest {len(listed_runs)} runs",
         [
-            *([rich(line(bold(above)))] if above else []),
-            rich(preformatted(text), line(words("All of one: "), code(f"{COMMAND} run N"))),
+            *([rich_text(rich_text_section(bold(notice)))] if notice else []),
+            rich_text(
+                preformatted(text),
+                rich_text_section(text_element("All of one: "), code(f"{COMMAND} run N")),
+            ),
         ],
     )
 
 
-def purpose(runbook: type[AnyRunbook]) -> str:
+def get_runbook_purpose(runbook: type[AnyRunbook]) -> str:
     return (runbook.__doc__ or runbook.words).strip().splitlines()[0]
 
 
-def _entry(runbook: type[AnyRunbook]) -> list[Element]:
-    return [code(f"{COMMAND} {format_usage(runbook)}"), words(f" – {purpose(runbook)}")]
+def _render_runbook_entry(runbook: type[AnyRunbook]) -> list[Element]:
+    return [
+        code(f"{COMMAND} {format_usage(runbook)}"),
+        text_element(f" – {get_runbook_purpose(runbook)}"),
+    ]
 
 
-def _hint(hint: str, choices: Sequence[str]) -> str:
+def _format_hint(hint: str, choices: Sequence[str]) -> str:
     offered = f"one of {', '.join(choices)}" if choices else ""
     return ": ".join(part for part in (hint, offered) if part) or "a value"
 
 
-def _ago(microseconds: int) -> str:
+def _format_age(microseconds: int) -> str:
     minutes = microseconds // 60_000_000
     if minutes < 1:
         return "just now"

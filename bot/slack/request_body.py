@@ -14,10 +14,10 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 # As it came from outside: read by bot.slack.payloads, and past that there is none of it.
 Body = dict[str, Any]
 
-_MOST_FIELDS = 100
+_MAX_FIELDS = 100
 
 
-class _Thing(BaseModel):
+class _SlackObject(BaseModel):
     """A person, a team or a channel. What else Slack tells of it is not looked at here."""
 
     id: str | None = None
@@ -25,7 +25,7 @@ class _Thing(BaseModel):
     enterprise_id: str | None = None
 
 
-class _Element(BaseModel):
+class _ActionElement(BaseModel):
     """What was clicked."""
 
     type: str | None = None
@@ -50,7 +50,7 @@ class _Authorization(BaseModel):
     is_enterprise_install: bool | None = None
 
 
-class _Shape(BaseModel):
+class _PayloadShape(BaseModel):
     """The parts of a payload that Bolt 1.30 relies upon without looking at their types.
 
     Source: slack_bolt/request/internals.py and slack_bolt/request/payload_utils.py
@@ -66,19 +66,19 @@ class _Shape(BaseModel):
     channel_id: str | None = None
     enterprise_id: str | None = None
     response_url: str | None = None
-    user: _Thing | None = None
-    team: _Thing | None = None
-    enterprise: _Thing | None = None
-    channel: _Thing | None = None
+    user: _SlackObject | None = None
+    team: _SlackObject | None = None
+    enterprise: _SlackObject | None = None
+    channel: _SlackObject | None = None
     view: _View | None = None
     event: _Event | None = None
     message: dict[str, Any] | None = None
-    actions: Annotated[list[_Element], Field(min_length=1)] | None = None
+    actions: Annotated[list[_ActionElement], Field(min_length=1)] | None = None
     authorizations: list[_Authorization] | None = None
     response_urls: list[dict[str, Any]] | None = None
 
     @model_validator(mode="after")
-    def _has_what_its_type_means(self) -> "_Shape":
+    def _check_required_part(self) -> "_PayloadShape":
         needed = {
             "block_actions": self.actions,
             "event_callback": self.event,
@@ -90,53 +90,53 @@ class _Shape(BaseModel):
         return self
 
 
-class Malformed(ValueError):
+class MalformedBodyError(ValueError):
     """The body is neither a form nor JSON as Slack writes them."""
 
 
-def parse(body: str, content_type: str | None) -> Body:
+def parse_body(body: str, content_type: str | None) -> Body:
     """Return the form's fields, the form's `payload`, or the JSON object. Raises Malformed."""
     if not body:
         return {}
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind == "application/json" or body.startswith("{"):
-        return _object(body)
-    fields = _fields(body)
-    return _object(fields["payload"]) if "payload" in fields else fields
+        return _parse_json_object(body)
+    fields = _parse_form(body)
+    return _parse_json_object(fields["payload"]) if "payload" in fields else fields
 
 
 def check_shape(body: Body) -> Body:
     """Return *body* unchanged. Raises Malformed where it is not as Slack writes payloads."""
     try:
-        _Shape.model_validate(body)
+        _PayloadShape.model_validate(body)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the payload"
-        raise Malformed(f"{where}: {first['msg']}") from None
+        raise MalformedBodyError(f"{where}: {first['msg']}") from None
     return body
 
 
-def _fields(body: str) -> Body:
+def _parse_form(body: str) -> Body:
     try:
         pairs = parse_qsl(
-            body, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
+            body, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
         )
     except ValueError as error:
-        raise Malformed("the form cannot be read") from error
+        raise MalformedBodyError("the form cannot be read") from error
     return dict(pairs)
 
 
-def _object(text: str) -> Body:
+def _parse_json_object(text: str) -> Body:
     try:
-        found = json.loads(text, parse_constant=_refuse)
+        found = json.loads(text, parse_constant=_reject_constant)
         # Half a surrogate pair passes as JSON and fails wherever it is written next.
         json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise Malformed("the JSON cannot be read") from error
+        raise MalformedBodyError("the JSON cannot be read") from error
     if not isinstance(found, dict):
-        raise Malformed("the JSON is not an object")
+        raise MalformedBodyError("the JSON is not an object")
     return found  # pyright: ignore[reportUnknownVariableType] - its keys are strings, as in all JSON
 
 
-def _refuse(constant: str) -> None:
+def _reject_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")

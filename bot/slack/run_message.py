@@ -8,85 +8,92 @@ from dataclasses import replace
 from itertools import groupby
 
 from bot.model.plan import PlannedStep, ResolvedPlan
-from bot.model.run import Run, State, StepRecord, Vote, describe_proposals
-from bot.model.run_states import STEPS
-from bot.model.text import counted, escape_control, escape_to_one_line
+from bot.model.run import Decision, Run, State, StepRecord, describe_proposals
+from bot.model.run_states import STEP_STATE_DISPLAYS
+from bot.model.text import escape_control, escape_to_one_line, format_count
 from bot.slack.blocks import (
-    MOST_HEADER,
+    MAX_HEADER_LENGTH,
     Block,
     Element,
     Message,
     actions,
     bold,
-    bullets,
+    bullet_list,
     button,
     code,
-    confirmation,
+    confirm_dialog,
     context,
     emoji,
+    escape_mrkdwn,
+    format_date,
+    format_notification,
     header,
-    line,
     link,
-    mrkdwn,
-    notification,
-    person,
     preformatted,
     quote,
-    rich,
-    shortened,
-    when,
-    words,
+    rich_text,
+    rich_text_section,
+    shorten_text,
+    text_element,
+    user_mention,
 )
-from bot.slack.labels import in_one_line, verdict
-from bot.slack.run_facts import Story
+from bot.slack.labels import build_run_label, format_run_line
+from bot.slack.run_facts import SlackRunView
 from bot.workflow import resubmit
-from bot.workflow.schedule_facts import ScheduleFacts
+from bot.workflow.schedule_facts import ScheduleDetails
 from runbooks import Report, Table
 
 # Slack folds long messages away; what is approved here must be seen here, and at a glance.
-_MOST_STEPS = 12
-_MOST_CHARACTERS = 6000
-_MOST_COMMAND = 2500
-_MOST_LISTED = 20
+_MAX_STEPS = 12
+_MAX_CHARACTERS = 6000
+_MAX_COMMAND_LENGTH = 2500
+_MAX_LISTED_STEPS = 20
 
 
-def fits_in_message(proposal: ResolvedPlan) -> bool:
+def can_show_plan(proposal: ResolvedPlan) -> bool:
     """Return whether chat can show all of the plan; else nobody may approve it there."""
-    commands = [str(step.do) for step in proposal.steps]
+    commands = [str(step.command) for step in proposal.steps]
     return (
-        len(commands) <= _MOST_STEPS
-        and max(map(len, commands), default=0) <= _MOST_COMMAND
-        and sum(map(len, _texts(proposal))) <= _MOST_CHARACTERS
+        len(commands) <= _MAX_STEPS
+        and max(map(len, commands), default=0) <= _MAX_COMMAND_LENGTH
+        and sum(map(len, _list_plan_texts(proposal))) <= _MAX_CHARACTERS
     )
 
 
-def render_plan(proposal: ResolvedPlan, records: Sequence[StepRecord]) -> list[Block]:
+def render_plan(proposal: ResolvedPlan, step_records: Sequence[StepRecord]) -> list[Block]:
     """Draw all of the plan, or, if it does not fit, a list of what it does."""
-    became = {record.n: record for record in records}
-    found = line(bold("Found: "), words(shortened(proposal.because, 1000)))
-    if not fits_in_message(proposal):
-        return [rich(found, *_listed(proposal, became))]
+    became = {record.step_number: record for record in step_records}
+    found = rich_text_section(
+        bold("Found: "), text_element(shorten_text(proposal.current_state, 1000))
+    )
+    if not can_show_plan(proposal):
+        return [rich_text(found, *_list_step_titles(proposal, became))]
     parts = [found]
-    for numbers in _alike(proposal.steps, became):
-        parts += _step(numbers, proposal.steps, became.get(numbers[0]))
+    for numbers in _group_alike_steps(proposal.steps, became):
+        parts += _render_steps(numbers, proposal.steps, became.get(numbers[0]))
     if proposal.notes:
-        parts.append(bullets(*([words(note)] for note in proposal.notes)))
-    return [rich(*parts)]
+        parts.append(bullet_list(*([text_element(note)] for note in proposal.notes)))
+    return [rich_text(*parts)]
 
 
-def draw_schedule(facts: ScheduleFacts) -> Block:
+def render_schedule(facts: ScheduleDetails) -> Block:
     """Draw what a schedule does and when, above the steps that it would do now."""
-    return rich(*(line(bold(f"{label}: "), words(text)) for label, text in facts.rows))
+    return rich_text(
+        *(
+            rich_text_section(bold(f"{label}: "), text_element(text))
+            for label, text in facts.labelled_rows
+        )
+    )
 
 
-def _alike(
-    steps: Sequence[PlannedStep], became: Mapping[int, StepRecord]
+def _group_alike_steps(
+    steps: Sequence[PlannedStep], step_records: Mapping[int, StepRecord]
 ) -> Sequence[Sequence[int]]:
     """Return the numbers of steps that are to be drawn as one: the same on one host after another,
     and as far with each."""
 
     def all_but_host(n: int) -> object:
-        record = became.get(n)
+        record = step_records.get(n)
         return replace(steps[n - 1], host="", fingerprint=""), record and record.state
 
     numbers = range(1, len(steps) + 1)
@@ -95,69 +102,83 @@ def _alike(
     return [list(group) for _, group in groupby(numbers, key=all_but_host)]
 
 
-def _step(
+def _render_steps(
     numbers: Sequence[int], steps: Sequence[PlannedStep], record: StepRecord | None
 ) -> list[Element]:
     """Draw steps that differ in their hosts alone."""
     step = steps[numbers[0] - 1]
     hosts = ", ".join(steps[n - 1].host for n in numbers)
     which = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}"
-    return [line(*_title(which, step, hosts, record)), preformatted(str(step.do)), *_undo(step)]
+    return [
+        rich_text_section(*_render_step_title(which, step, hosts, record)),
+        preformatted(str(step.command)),
+        *_render_undo(step),
+    ]
 
 
-def _title(which: str, step: PlannedStep, hosts: str, record: StepRecord | None) -> list[Element]:
-    parts = [bold(f"{which}. {step.title}"), words(f" on {hosts}")]
+def _render_step_title(
+    step_numbers: str, step: PlannedStep, hosts: str, record: StepRecord | None
+) -> list[Element]:
+    parts = [bold(f"{step_numbers}. {step.title}"), text_element(f" on {hosts}")]
     if step.before or step.after:
         parts += [
-            words(": "),
+            text_element(": "),
             code(step.before or "nothing"),
-            words(" → "),
+            text_element(" → "),
             code(step.after or "nothing"),
         ]
-    return parts + ([words(f" – {STEPS[record.state].label.lower()}")] if record else [])
+    return parts + (
+        [text_element(f" – {STEP_STATE_DISPLAYS[record.state].label.lower()}")] if record else []
+    )
 
 
-def _undo(step: PlannedStep) -> list[Element]:
+def _render_undo(step: PlannedStep) -> list[Element]:
     if step.undo is None:
-        return [line(bold("Cannot be undone: "), words(step.no_undo))]
+        return [rich_text_section(bold("Cannot be undone: "), text_element(step.no_undo_reason))]
     undo = str(step.undo)
     if "\n" in undo:
-        return [line(words("Undo:")), preformatted(undo)]
-    return [line(words("Undo: "), code(undo))]
+        return [rich_text_section(text_element("Undo:")), preformatted(undo)]
+    return [rich_text_section(text_element("Undo: "), code(undo))]
 
 
-def _listed(proposal: ResolvedPlan, became: Mapping[int, StepRecord]) -> list[Element]:
+def _list_step_titles(
+    proposal: ResolvedPlan, step_records: Mapping[int, StepRecord]
+) -> list[Element]:
     steps = list(enumerate(proposal.steps, start=1))
     titles = [
         [
-            words(shortened(f"{n}. {step.title} on {step.host}", 150)),
-            *([words(f" – {STEPS[became[n].state].label.lower()}")] if n in became else []),
+            text_element(shorten_text(f"{n}. {step.title} on {step.host}", 150)),
+            *(
+                [text_element(f" – {STEP_STATE_DISPLAYS[step_records[n].state].label.lower()}")]
+                if n in step_records
+                else []
+            ),
         ]
-        for n, step in steps[:_MOST_LISTED]
+        for n, step in steps[:_MAX_LISTED_STEPS]
     ]
-    if len(steps) > _MOST_LISTED:
-        titles.append([words(f"… and {len(steps) - _MOST_LISTED} more")])
-    return [bullets(*titles)]
+    if len(steps) > _MAX_LISTED_STEPS:
+        titles.append([text_element(f"… and {len(steps) - _MAX_LISTED_STEPS} more")])
+    return [bullet_list(*titles)]
 
 
-def _texts(proposal: ResolvedPlan) -> list[str]:
-    texts = [proposal.because, *proposal.notes, *proposal.keys]
+def _list_plan_texts(proposal: ResolvedPlan) -> list[str]:
+    texts = [proposal.current_state, *proposal.notes, *proposal.host_keys]
     for step in proposal.steps:
-        undo = str(step.undo) if step.undo is not None else step.no_undo
-        texts += [step.title, step.host, str(step.do), undo, step.before, step.after]
+        undo = str(step.undo) if step.undo is not None else step.no_undo_reason
+        texts += [step.title, step.host, str(step.command), undo, step.before, step.after]
     return texts
 
 
-_MOST_FINDINGS = 20
-_MOST_ROWS = 40
-_MOST_TABLE = 3000
+_MAX_FINDINGS = 20
+_MAX_ROWS = 40
+_MAX_TABLE_LENGTH = 3000
 
 
 def render_report(report: Report) -> list[Block]:
-    parts = [*_findings(report.findings)] if report.findings else []
+    parts = [*_render_findings(report.findings)] if report.findings else []
     if report.table and report.table.rows:
         parts.append(preformatted(align_table(report.table)))
-    return [rich(*parts)] if parts else []
+    return [rich_text(*parts)] if parts else []
 
 
 def align_table(table: Table) -> str:
@@ -165,26 +186,26 @@ def align_table(table: Table) -> str:
     rows = [[escape_to_one_line(cell) for cell in row] for row in [table.columns, *table.rows]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    shown, room = 0, _MOST_TABLE
-    while shown < min(len(lines), _MOST_ROWS) and len(lines[shown]) < room:
+    shown, room = 0, _MAX_TABLE_LENGTH
+    while shown < min(len(lines), _MAX_ROWS) and len(lines[shown]) < room:
         room -= len(lines[shown]) + 1
         shown += 1
     left = len(lines) - shown
-    return "\n".join(lines[:shown] + ([f"… and {counted(left, 'more row')}"] if left else []))
+    return "\n".join(lines[:shown] + ([f"… and {format_count(left, 'more row')}"] if left else []))
 
 
-def _findings(findings: Sequence[str]) -> list[Block]:
-    items = [[words(shortened(finding, 300))] for finding in findings[:_MOST_FINDINGS]]
-    if len(findings) > _MOST_FINDINGS:
-        items.append([words(f"… and {len(findings) - _MOST_FINDINGS} more")])
-    return [bullets(*items)]
+def _render_findings(findings: Sequence[str]) -> list[Block]:
+    items = [[text_element(shorten_text(finding, 300))] for finding in findings[:_MAX_FINDINGS]]
+    if len(findings) > _MAX_FINDINGS:
+        items.append([text_element(f"… and {len(findings) - _MAX_FINDINGS} more")])
+    return [bullet_list(*items)]
 
 
 APPROVE, DENY = "approve", "deny"
 ACCEPT, WITHDRAW = "accept", "withdraw"
 # Opens the form of a run that came to nothing, with its values.
-AGAIN = "again"
-_CAME_TO_NOTHING = frozenset(
+RESUBMIT = "again"
+_RESUBMITTABLE_STATES = frozenset(
     {
         State.FAILED,
         State.REFUSED,
@@ -195,93 +216,135 @@ _CAME_TO_NOTHING = frozenset(
         State.STOPPED,
     }
 )
-_MOST_MENTIONED = 5
-_MOST_OUTPUT = 1500
-_MOST_OUTPUTS = 5
+_MAX_MENTIONS = 5
+_MAX_OUTPUT_LENGTH = 1500
+_MAX_OUTPUTS = 5
 
 
-def render_card(story: Story, *, buttons: bool = True) -> Message:
+def render_card(story: SlackRunView, *, buttons: bool = True) -> Message:
     """Draw the run as it is now. buttons: False where nobody could click them, as in an answer
     to a command."""
     run = story.run
-    blocks = [*_head(story), *_glass(story), *_plan(story), rich(_standing(story)), *_report(run)]
-    if run.state is State.WAITING and run.proposal and not fits_in_message(run.proposal):
-        blocks.append(_on_its_page(story, "is too long to be shown whole in chat"))
-    elif run.state is State.WAITING and run.terms.step_up:
-        blocks.append(_on_its_page(story, "takes a second factor, which chat does not have"))
-    elif run.state is State.WAITING and run.terms.reason:
-        blocks.append(_with_a_reason(story))
+    blocks = [
+        *_render_head(story),
+        *_render_break_glass(story),
+        *_render_request(story),
+        rich_text(_render_status(story)),
+        *_render_run_report(run),
+    ]
+    if run.state is State.PENDING and run.plan and not can_show_plan(run.plan):
+        blocks.append(_render_page_hint(story, "is too long to be shown whole in chat"))
+    elif run.state is State.PENDING and run.requirements.requires_second_factor:
+        blocks.append(_render_page_hint(story, "takes a second factor, which chat does not have"))
+    elif run.state is State.PENDING and run.requirements.requires_reason:
+        blocks.append(_render_reason_hint(story))
     if story.proposals:
         told = describe_proposals(story.proposals)
-        blocks.append(rich(line(emoji("speech_balloon"), words(f" {told}"))))
-    blocks += _foot(story)
-    if run.state is State.WAITING and buttons:
-        blocks.append(_decision(run))
-    if run.state is State.OFFERED and buttons:
-        blocks.append(_answer(run))
-    if run.state in _CAME_TO_NOTHING and buttons and not resubmit.why_not_resubmit(run):
-        blocks.append(_once_more(run))
-    return Message(notification(in_one_line(story)), blocks)
+        blocks.append(
+            rich_text(rich_text_section(emoji("speech_balloon"), text_element(f" {told}")))
+        )
+    blocks += _render_facts(story)
+    if run.state is State.PENDING and buttons:
+        blocks.append(_build_decision_buttons(run))
+    if run.state is State.COUNTER_PROPOSED and buttons:
+        blocks.append(_build_proposal_buttons(run))
+    if run.state in _RESUBMITTABLE_STATES and buttons and not resubmit.get_resubmit_refusal(run):
+        blocks.append(_build_resubmit_button(run))
+    return Message(format_notification(format_run_line(story)), blocks)
 
 
-def render_settled(story: Story) -> Message:
+def render_decided(story: SlackRunView) -> Message:
     """Draw what a copy says once there is nothing to decide any more: by whom, and when."""
     run = story.run
-    standing = _standing(story)
-    if not run.over and run.state is not State.OFFERED:
+    standing = _render_status(story)
+    if not run.is_ended and run.state is not State.COUNTER_PROPOSED:
         # How it goes on is told where the card stands; a copy is not drawn anew for each step.
-        standing = line(emoji("key"), words(" "), bold("Decided"), words(": it takes its course"))
-    title = in_one_line(story) if run.over else f"Decided: {run.title} ({story.area})"
-    return Message(notification(title), [*_head(story), rich(standing), *_foot(story)])
+        standing = rich_text_section(
+            emoji("key"), text_element(" "), bold("Decided"), text_element(": it takes its course")
+        )
+    title = (
+        format_run_line(story) if run.is_ended else f"Decided: {run.title} ({story.area_title})"
+    )
+    return Message(
+        format_notification(title),
+        [*_render_head(story), rich_text(standing), *_render_facts(story)],
+    )
 
 
-def render_result(story: Story) -> Message:
+def render_result(story: SlackRunView) -> Message:
     """Draw how the run ended, for its thread; the only message that calls its asker."""
     run = story.run
-    seen = verdict(story)
-    asker = [person(story.asker), words(" ")] if story.asker else []
-    parts = [line(*asker, emoji(seen.icon), words(" "), bold(seen.label), words(seen.rest))]
-    spoken = [record for record in story.steps if record.output.strip()]
-    for record in spoken[:_MOST_OUTPUTS]:
-        parts += [line(words(_about(run, record))), preformatted(_end_of(record.output))]
+    seen = build_run_label(story)
+    asker = [user_mention(story.requester), text_element(" ")] if story.requester else []
+    parts = [
+        rich_text_section(
+            *asker,
+            emoji(seen.icon),
+            text_element(" "),
+            bold(seen.label),
+            text_element(seen.text_after_label),
+        )
+    ]
+    spoken = [record for record in story.step_records if record.output.strip()]
+    for record in spoken[:_MAX_OUTPUTS]:
+        parts += [
+            rich_text_section(text_element(_format_output_title(run, record))),
+            preformatted(_truncate_output(record.output)),
+        ]
     if is_output_cut(story):
-        page = [words(", and on "), link(story.page, "its page")] if story.page else []
-        parts.append(line(words("All of it is in the file below"), *page, words(".")))
-    return Message(notification(in_one_line(story)), [rich(*parts)])
+        page = (
+            [text_element(", and on "), link(story.page_url, "its page")] if story.page_url else []
+        )
+        parts.append(
+            rich_text_section(
+                text_element("All of it is in the file below"), *page, text_element(".")
+            )
+        )
+    return Message(format_notification(format_run_line(story)), [rich_text(*parts)])
 
 
-def is_output_cut(story: Story) -> bool:
+def is_output_cut(story: SlackRunView) -> bool:
     """Return whether hosts said more than a message holds."""
-    spoken = [record for record in story.steps if record.output.strip()]
-    long = any(len(escape_control(record.output.strip())) > _MOST_OUTPUT for record in spoken)
-    return long or len(spoken) > _MOST_OUTPUTS
+    spoken = [record for record in story.step_records if record.output.strip()]
+    long = any(
+        len(escape_control(record.output.strip())) > _MAX_OUTPUT_LENGTH for record in spoken
+    )
+    return long or len(spoken) > _MAX_OUTPUTS
 
 
-def full_output(story: Story) -> str:
+def format_full_output(story: SlackRunView) -> str:
     """Return all that the hosts said, step by step, as a plain text."""
     return "\n".join(
-        f"# {escape_to_one_line(_about(story.run, record))}\n"
+        f"# {escape_to_one_line(_format_output_title(story.run, record))}\n"
         f"{escape_control(record.output.rstrip())}\n"
-        for record in story.steps
+        for record in story.step_records
         if record.output.strip()
     )
 
 
-def render_follow_up(story: Story) -> Message:
+def render_follow_up(story: SlackRunView) -> Message:
     """Draw how the work ended that the run had started and that went on after it."""
     run = story.run
-    asker = [person(story.asker), words(" ")] if story.asker else []
+    asker = [user_mention(story.requester), text_element(" ")] if story.requester else []
     told = run.report.summary if run.report else ""
     well = run.report is not None and run.report.healthy
     sign = emoji("white_check_mark" if well else "warning")
     over = "It is over" if well else "It is over, and needs attention"
-    said = [line(*asker, sign, words(" "), bold(f"{over}: "), words(shortened(told, 1000)))]
-    blocks = [rich(*said), *_report(run)]
-    return Message(notification(f"Run {run.id}, {run.title}: {over}: {told}"), blocks)
+    said = [
+        rich_text_section(
+            *asker,
+            sign,
+            text_element(" "),
+            bold(f"{over}: "),
+            text_element(shorten_text(told, 1000)),
+        )
+    ]
+    blocks = [rich_text(*said), *_render_run_report(run)]
+    return Message(format_notification(f"Run {run.id}, {run.title}: {over}: {told}"), blocks)
 
 
 # How what did not come from chat came in.
-_THROUGH = {
+_SOURCE_LABELS = {
     "web": "on the web",
     "api": "through the API",
     "cli": "on the command line",
@@ -289,117 +352,129 @@ _THROUGH = {
 }
 
 
-def _head(story: Story) -> list[Block]:
+def _render_head(story: SlackRunView) -> list[Block]:
     run = story.run
-    title = f"{run.title} · {story.area}"
-    asked = f"run {run.id} · asked by {mrkdwn(story.name(run.asked_by))} · {when(run.asked)}"
-    if run.origin.door != "slack":
-        asked += f" · {_THROUGH.get(run.origin.door, mrkdwn(run.origin.door))}"
+    title = f"{run.title} · {story.area_title}"
+    asked = (
+        f"run {run.id} · asked by {escape_mrkdwn(story.get_person_name(run.requested_by))} · "
+        f"{format_date(run.requested_at)}"
+    )
+    if run.origin.source != "slack":
+        asked += f" · {_SOURCE_LABELS.get(run.origin.source, escape_mrkdwn(run.origin.source))}"
     return [header(title), context(asked)]
 
 
-def _plan(story: Story) -> list[Block]:
+def _render_request(story: SlackRunView) -> list[Block]:
     run = story.run
     blocks: list[Block] = []
-    if len(f"{run.title} · {story.area}") > MOST_HEADER:
-        blocks.append(rich(line(bold(run.title))))
+    if len(f"{run.title} · {story.area_title}") > MAX_HEADER_LENGTH:
+        blocks.append(rich_text(rich_text_section(bold(run.title))))
     if run.reason:
-        blocks.append(rich(quote(run.reason)))
+        blocks.append(rich_text(quote(run.reason)))
     if story.schedule:
-        blocks.append(draw_schedule(story.schedule))
-    if run.proposal and run.state is not State.UNCHANGED:
-        blocks += render_plan(run.proposal, story.steps)
+        blocks.append(render_schedule(story.schedule))
+    if run.plan and run.state is not State.NO_CHANGES:
+        blocks += render_plan(run.plan, story.step_records)
     return blocks
 
 
-def _report(run: Run) -> list[Block]:
+def _render_run_report(run: Run) -> list[Block]:
     return render_report(run.report) if run.report else []
 
 
-def _standing(story: Story) -> Element:
-    seen = verdict(story)
-    said = shortened(seen.rest, 2000)
-    parts = [emoji(seen.icon), words(" "), bold(seen.label), words(said)]
-    if story.run.state is State.WAITING:
-        parts += _approvers(story)
-    if story.run.state is State.OFFERED and story.asker:
-        parts += [words(" – "), person(story.asker)]
-    return line(*parts)
+def _render_status(story: SlackRunView) -> Element:
+    seen = build_run_label(story)
+    said = shorten_text(seen.text_after_label, 2000)
+    parts = [emoji(seen.icon), text_element(" "), bold(seen.label), text_element(said)]
+    if story.run.state is State.PENDING:
+        parts += _render_approvers(story)
+    if story.run.state is State.COUNTER_PROPOSED and story.requester:
+        parts += [text_element(" – "), user_mention(story.requester)]
+    return rich_text_section(*parts)
 
 
-def _approvers(story: Story) -> list[Element]:
+def _render_approvers(story: SlackRunView) -> list[Element]:
     """Name everybody who could turn a key, so that they hear of it."""
-    votes = story.yes_votes
-    turned = {story.name(who) for vote in votes for who in (vote.person, vote.instead_of) if who}
+    votes = story.approvals
+    turned = {
+        story.get_person_name(who)
+        for vote in votes
+        for who in (vote.person, vote.on_behalf_of)
+        if who
+    }
     able = [
         approver
         for approver in story.approvers
-        if approver.name not in turned and approver.instead_of not in turned
+        if approver.name not in turned and approver.on_behalf_of not in turned
     ]
     if not able:
-        return [words(" – nobody can give it")]
-    parts: list[Element] = [words(" – ")]
-    for approver in able[:_MOST_MENTIONED]:
-        parts += [person(approver.user) if approver.user else words(approver.name)]
-        parts += [words(f" for {approver.instead_of}")] if approver.instead_of else []
-        parts += [words(" ")]
-    more = len(able) - _MOST_MENTIONED
-    return [*parts, words(f"and {more} more")] if more > 0 else parts[:-1]
+        return [text_element(" – nobody can give it")]
+    parts: list[Element] = [text_element(" – ")]
+    for approver in able[:_MAX_MENTIONS]:
+        parts += [
+            user_mention(approver.slack_user)
+            if approver.slack_user
+            else text_element(approver.name)
+        ]
+        parts += [text_element(f" for {approver.on_behalf_of}")] if approver.on_behalf_of else []
+        parts += [text_element(" ")]
+    more = len(able) - _MAX_MENTIONS
+    return [*parts, text_element(f"and {more} more")] if more > 0 else parts[:-1]
 
 
-def _foot(story: Story) -> list[Block]:
+def _render_facts(story: SlackRunView) -> list[Block]:
     """Say who approved, and the facts that tell this run from any other."""
     run = story.run
     facts: list[str] = []
     if run.digest:
         facts.append(f"plan {run.short_digest}")
-    if run.expires and run.state in {State.WAITING, State.READY}:
-        verb = "approve" if run.state is State.WAITING else "starts"
-        facts.append(f"{verb} until {when(run.expires)}")
-    if story.frozen:
-        facts.append(f"once approved it waits: {mrkdwn(story.frozen)}")
-    if run.ended:
-        facts.append(when(run.ended))
+    if run.expires_at and run.state in {State.PENDING, State.QUEUED}:
+        verb = "approve" if run.state is State.PENDING else "starts"
+        facts.append(f"{verb} until {format_date(run.expires_at)}")
+    if story.freeze_after_approval:
+        facts.append(f"once approved it waits: {escape_mrkdwn(story.freeze_after_approval)}")
+    if run.ended_at:
+        facts.append(format_date(run.ended_at))
         # Chat keeps how far the log was: a witness that no database administrator can edit.
-        facts.append(story.sealed)
-    if run.state is State.SUCCEEDED and _can_be_undone(run):
+        facts.append(story.log_reference)
+    if run.state is State.SUCCEEDED and _has_undo(run):
         facts.append(f"/keyturn undo {run.id}")
-    facts.append(f"<{story.page}|details>" if story.page else f"/keyturn run {run.id}")
+    facts.append(f"<{story.page_url}|details>" if story.page_url else f"/keyturn run {run.id}")
     facts = [fact for fact in facts if fact]
-    approved = [context(_approved(story))] if story.yes_votes else []
-    if story.granted and run.grant:
-        by = f"By grant {story.granted.number} of {story.granted.giver}"
-        left = f"{story.granted.left} of {story.granted.an_hour} left this hour"
-        approved.append(context(mrkdwn(f"{by}: {left}")))
+    approved = [context(_format_approvals(story))] if story.approvals else []
+    if story.used_grant and run.grant_id:
+        by = f"By grant {story.used_grant.grant_id} of {story.used_grant.granted_by}"
+        left = f"{story.used_grant.uses_left} of {story.used_grant.per_hour} left this hour"
+        approved.append(context(escape_mrkdwn(f"{by}: {left}")))
     return [*approved, context(" · ".join(facts))]
 
 
-def _can_be_undone(run: Run) -> bool:
-    return run.undo_of is None and run.proposal is not None and run.proposal.reversible
+def _has_undo(run: Run) -> bool:
+    return run.undo_of is None and run.plan is not None and run.plan.is_reversible
 
 
-def _approved(story: Story) -> str:
+def _format_approvals(story: SlackRunView) -> str:
     votes = [
-        f"{mrkdwn(_voter(story, vote))} · {when(vote.at)}"
-        + (f" · {mrkdwn(shortened(vote.reason, 200))}" if vote.reason else "")
-        for vote in story.yes_votes
+        f"{escape_mrkdwn(_format_approver(story, vote))} · {format_date(vote.decided_at)}"
+        + (f" · {escape_mrkdwn(shorten_text(vote.reason, 200))}" if vote.reason else "")
+        for vote in story.approvals
     ]
     return "Approved by " + ", ".join(votes)
 
 
-def _voter(story: Story, vote: Vote) -> str:
-    name = story.name(vote.person)
-    return f"{name} for {story.name(vote.instead_of)}" if vote.instead_of else name
+def _format_approver(story: SlackRunView, vote: Decision) -> str:
+    name = story.get_person_name(vote.person)
+    return f"{name} for {story.get_person_name(vote.on_behalf_of)}" if vote.on_behalf_of else name
 
 
-def _answer(run: Run) -> Block:
+def _build_proposal_buttons(run: Run) -> Block:
     """Let the asker take over the values that an approver proposes, or decline them."""
     value = f"{run.id}:{run.short_digest}"
     block_id = f"run-{run.id}-{run.version}"
     decline = button(
         "Decline", action=WITHDRAW, value=value, label=f"Decline run {run.id}: {run.title}"
     )
-    if run.proposal is None or not fits_in_message(run.proposal):
+    if run.plan is None or not can_show_plan(run.plan):
         return actions(block_id, decline)
     accept = button(
         "Accept", action=ACCEPT, value=value, label=f"Accept run {run.id}: {run.title}"
@@ -407,28 +482,28 @@ def _answer(run: Run) -> Block:
     return actions(block_id, accept, decline)
 
 
-def _once_more(run: Run) -> Block:
+def _build_resubmit_button(run: Run) -> Block:
     label = f"Ask again for run {run.id}: {run.title}"
-    ask = button("Ask Again", action=AGAIN, value=str(run.id), label=label)
+    ask = button("Ask Again", action=RESUBMIT, value=str(run.id), label=label)
     return actions(f"run-{run.id}-{run.version}", ask)
 
 
-def _decision(run: Run) -> Block:
+def _build_decision_buttons(run: Run) -> Block:
     value = f"{run.id}:{run.short_digest}"
     deny = button("Deny", action=DENY, value=value, label=f"Deny run {run.id}: {run.title}")
     block_id = f"run-{run.id}-{run.version}"
-    here = not (run.terms.step_up or run.terms.reason)
-    if run.proposal is None or not fits_in_message(run.proposal) or not here:
+    here = not (run.requirements.requires_second_factor or run.requirements.requires_reason)
+    if run.plan is None or not can_show_plan(run.plan) or not here:
         return actions(block_id, deny)
-    verb = _verb(run)
+    verb = _get_button_verb(run)
     approve = button(
         f"Approve {verb}",
         action=APPROVE,
         value=value,
         label=f"Approve run {run.id}: {run.title}",
     ) | {"style": "primary"}
-    if not run.proposal.reversible:
-        approve["confirm"] = confirmation(
+    if not run.plan.is_reversible:
+        approve["confirm"] = confirm_dialog(
             "This cannot be undone",
             f"{run.title}: parts of it cannot be undone. Plan {run.short_digest}.",
             yes=f"Approve {verb}",
@@ -436,57 +511,63 @@ def _decision(run: Run) -> Block:
     return actions(block_id, approve, deny)
 
 
-def _on_its_page(story: Story, why: str) -> Block:
+def _render_page_hint(story: SlackRunView, reason: str) -> Block:
     """Say where a plan is approved that cannot be approved in chat."""
-    said = words(f"This plan {why}, so it is approved on ")
-    if not story.page:
-        return rich(line(said, words("its web page.")))
-    return rich(line(said, link(story.page, "its page"), words(".")))
+    said = text_element(f"This plan {reason}, so it is approved on ")
+    if not story.page_url:
+        return rich_text(rich_text_section(said, text_element("its web page.")))
+    return rich_text(rich_text_section(said, link(story.page_url, "its page"), text_element(".")))
 
 
-def _with_a_reason(story: Story) -> Block:
+def _render_reason_hint(story: SlackRunView) -> Block:
     """Say how a plan is approved whose approval takes a reason, which a button cannot give."""
     run = story.run
     typed = f"/keyturn approve {run.id} {run.short_digest} because REASON"
-    on = [words(", or on "), link(story.page, "its page")] if story.page else []
-    said = words("The rules want to know why it is approved: type ")
-    return rich(line(said, code(typed), *on, words(".")))
+    on = [text_element(", or on "), link(story.page_url, "its page")] if story.page_url else []
+    said = text_element("The rules want to know why it is approved: type ")
+    return rich_text(rich_text_section(said, code(typed), *on, text_element(".")))
 
 
-def _glass(story: Story) -> list[Block]:
+def _render_break_glass(story: SlackRunView) -> list[Block]:
     """Say that the glass was broken for it, or that its asker means to."""
-    pane = story.glass
+    pane = story.break_glass
     if pane is None:
         return []
-    who = story.name(pane.person)
-    if pane.broken is None:
-        if story.run.state not in {State.ASKED, State.WAITING, State.READY}:
+    who = story.get_person_name(pane.person)
+    if pane.activated_at is None:
+        if story.run.state not in {State.PLANNING, State.PENDING, State.QUEUED}:
             return []
-        page = [words(" "), link(story.page, "Break it there")] if story.page else []
-        told = words(f"{who} means to break the glass, on its page and with a second factor.")
-        return [rich(line(emoji("rotating_light"), words(" "), told, *page))]
-    if pane.reviewed is not None:
-        after = f"Reviewed by {story.name(pane.reviewer)}: {pane.review}"
+        page = (
+            [text_element(" "), link(story.page_url, "Break it there")] if story.page_url else []
+        )
+        told = text_element(
+            f"{who} means to break the glass, on its page and with a second factor."
+        )
+        return [
+            rich_text(rich_text_section(emoji("rotating_light"), text_element(" "), told, *page))
+        ]
+    if pane.reviewed_at is not None:
+        after = f"Reviewed by {story.get_person_name(pane.reviewer)}: {pane.review}"
     else:
         after = f"Somebody else reviews it within a day: review {pane.run} and what they found."
-    told = [bold(f"{who} broke the glass: "), words(f"{pane.reason} – {after}")]
-    return [rich(line(emoji("rotating_light"), words(" "), *told))]
+    told = [bold(f"{who} broke the glass: "), text_element(f"{pane.reason} – {after}")]
+    return [rich_text(rich_text_section(emoji("rotating_light"), text_element(" "), *told))]
 
 
-def _verb(run: Run) -> str:
+def _get_button_verb(run: Run) -> str:
     if run.timing is not None:
         return "schedule"
-    return "Undo" if run.undo_of else shortened(run.words.split()[-1].capitalize(), 20)
+    return "Undo" if run.undo_of else shorten_text(run.runbook.split()[-1].capitalize(), 20)
 
 
-def _about(run: Run, record: StepRecord) -> str:
-    steps = run.proposal.steps if run.proposal else ()
-    title = steps[record.n - 1].title if record.n <= len(steps) else ""
-    return f"{record.n}. {title}: {run.host} said"
+def _format_output_title(run: Run, record: StepRecord) -> str:
+    steps = run.plan.steps if run.plan else ()
+    title = steps[record.step_number - 1].title if record.step_number <= len(steps) else ""
+    return f"{record.step_number}. {title}: {run.host} said"
 
 
-def _end_of(output: str) -> str:
+def _truncate_output(output: str) -> str:
     """Return the last part of what a host said: the end is where the trouble is."""
     said = escape_control(output.strip())
-    left = len(said) - _MOST_OUTPUT
-    return f"… {counted(left, 'character')} before this\n{said[left:]}" if left > 0 else said
+    left = len(said) - _MAX_OUTPUT_LENGTH
+    return f"… {format_count(left, 'character')} before this\n{said[left:]}" if left > 0 else said

@@ -20,22 +20,22 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack import self_check
-from bot.slack.client import error_of
-from bot.slack.envelopes import Envelopes
+from bot.slack.client import get_error_code
+from bot.slack.envelopes import EnvelopeHandler
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
-_CONNECTIONS = 2
+_CONNECTION_COUNT = 2
 # Between two pings of the SDK, and between two attempts to connect after the first.
 _PING_SECONDS = 5.0
-_CONNECTING_SECONDS = 20.0
+_CONNECT_TIMEOUT_SECONDS = 20.0
 # How long Slack may take to close what it wants renewed, and we to answer what came by it.
 _DRAIN_SECONDS, _FINISH_SECONDS = 15.0, 3.0
 # A connection that stood for so long is a success: the next attempt comes at once.
 _SETTLED_SECONDS = 5.0
 # What a person must correct. Asking again would not help.
 # Source: https://docs.slack.dev/reference/methods/apps.connections.open
-_REFUSALS = frozenset(
+_TOKEN_ERRORS = frozenset(
     {
         "access_denied",
         "account_inactive",
@@ -50,11 +50,11 @@ _REFUSALS = frozenset(
         "token_revoked",
     }
 )
-_REMEDY = (
+_CREDENTIALS_FIX = (
     "make one with the scope connections:write (Basic Information, App-Level Tokens, of the Slack "
     "app), set KEYTURN_SLACK_APP_TOKEN to it, and start Keyturn again"
 )
-_REASONS = {
+_DISCONNECT_REASONS = {
     "link_disabled": "Socket Mode is switched off in the settings of the Slack app",
     "too_many_websockets": "the Slack app has more connections than Slack allows",
 }
@@ -72,14 +72,14 @@ class SocketModeStatus:
         seconds_down: for how long there has been no connection; 0 while there is one.
     """
 
-    up: int
-    wanted: int
-    trouble: str = ""
-    refused: bool = False
+    open_connections: int
+    wanted_connections: int
+    error: str = ""
+    is_token_refused: bool = False
     seconds_down: float = 0.0
 
 
-class Connection(SocketModeClient):
+class SocketModeConnection(SocketModeClient):
     """One connection: it ends where the SDK's client would reconnect by itself.
 
     The SDK closes the old connection before it opens the next, reconnects without a pause, and
@@ -96,137 +96,143 @@ class Connection(SocketModeClient):
         self,
         client: AsyncWebClient,
         app_token: str,
-        envelopes: Envelopes,
+        envelopes: EnvelopeHandler,
         *,
         ping_seconds: float,
         number: int,
     ) -> None:
-        logger = log.getChild(str(number))
+        logger = _log.getChild(str(number))
         # Below, the SDK logs all that arrives, with addresses that whoever has them can post to.
         logger.setLevel(logging.INFO)
         super().__init__(app_token, logger, client, ping_interval=ping_seconds)
         # Without a proxy the SDK takes HTTPS_PROXY, for plain HTTP and despite NO_PROXY too.
         self.proxy = client.proxy
-        self.socket_mode_request_listeners.append(self._acknowledge)
+        self.socket_mode_request_listeners.append(self._start_answer)
         self._envelopes = envelopes
-        self._answering: set[asyncio.Task[Any]] = set()
-        self._limit = asyncio.timeout(None)
+        self._answer_tasks: set[asyncio.Task[Any]] = set()
+        self._connect_timeout = asyncio.timeout(None)
         self._failure: BaseException | None = None
-        self.leaving, self.ended = asyncio.Event(), asyncio.Event()
+        self.needs_renewal, self.has_ended = asyncio.Event(), asyncio.Event()
         self.is_greeted, self.reason = False, ""
 
     @property
     def is_up(self) -> bool:
         session = self.current_session
         is_open = session is not None and not session.closed
-        return is_open and self.is_greeted and not self.leaving.is_set()
+        return is_open and self.is_greeted and not self.needs_renewal.is_set()
 
-    async def open(self) -> None:
+    async def open_connection(self) -> None:
         """Connect, or raise what prevents it.
 
         The SDK would try again for ever, with an address that works once, and log the address:
         whoever has it receives in our place.
         """
         self.wss_uri = await self.issue_new_wss_url()
-        self.logger.addFilter(self._take_failure)
+        self.logger.addFilter(self._capture_failure)
         try:
-            self._limit = asyncio.timeout(_CONNECTING_SECONDS)
-            async with self._limit:
+            self._connect_timeout = asyncio.timeout(_CONNECT_TIMEOUT_SECONDS)
+            async with self._connect_timeout:
                 await self.connect()
         except TimeoutError as late:
             raise self._failure or late from None
         finally:
-            self.logger.removeFilter(self._take_failure)
+            self.logger.removeFilter(self._capture_failure)
 
-    async def finish(self) -> None:
+    async def close_after_answers(self) -> None:
         """Answer what is under way, and close."""
-        if self._answering:
-            await asyncio.wait(self._answering, timeout=_FINISH_SECONDS)
+        if self._answer_tasks:
+            await asyncio.wait(self._answer_tasks, timeout=_FINISH_SECONDS)
         await self.close()
 
     async def connect_to_new_endpoint(self, force: bool = False) -> None:  # noqa: FBT001, FBT002 - the SDK's
         """Leave the next connection to SocketMode. force: Slack wants it; else this one ended."""
-        self.leaving.set()
+        self.needs_renewal.set()
         if not force:
-            self.ended.set()
+            self.has_ended.set()
 
     async def run_message_listeners(self, message: dict[str, Any], raw_message: str) -> None:
         """Note what Slack says of the connection itself, and go on as the SDK does."""
         if message.get("type") == "hello":
             self.is_greeted = True
-        if message.get("type") == "disconnect" and not self.leaving.is_set():
+        if message.get("type") == "disconnect" and not self.needs_renewal.is_set():
             self.reason = str(message.get("reason", ""))
         await super().run_message_listeners(message, raw_message)
 
-    def _take_failure(self, record: logging.LogRecord) -> bool:
+    def _capture_failure(self, record: logging.LogRecord) -> bool:
         """End the attempt to connect at the failure that the SDK would log."""
         if record.exc_info is None:
             return True
         self._failure = record.exc_info[1]
-        self._limit.reschedule(asyncio.get_running_loop().time())
+        self._connect_timeout.reschedule(asyncio.get_running_loop().time())
         return False
 
-    async def _acknowledge(self, _: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
-        task = asyncio.create_task(self._answer(request))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+    async def _start_answer(
+        self, _: AsyncBaseSocketModeClient, request: SocketModeRequest
+    ) -> None:
+        task = asyncio.create_task(self._acknowledge_envelope(request))
+        self._answer_tasks.add(task)
+        task.add_done_callback(self._answer_tasks.discard)
         await task
 
-    async def _answer(self, request: SocketModeRequest) -> None:
-        response = await self._envelopes.acknowledge(request)
+    async def _acknowledge_envelope(self, request: SocketModeRequest) -> None:
+        response = await self._envelopes.acknowledge_envelope(request)
         if response is None:
             return
         try:
             await self.send_socket_mode_response(response)
         except ConnectionError:
             # Slack delivers it again, and it is known by then.
-            log.warning("a connection ended before what came by it was acknowledged")
+            _log.warning("a connection ended before what came by it was acknowledged")
 
 
-class SocketMode:
+class SocketModeService:
     """Keeps the connections. Call run() in the event loop. ping_seconds: set it before that."""
 
     def __init__(
         self,
         client: AsyncWebClient,
         app_token: str,
-        envelopes: Envelopes,
+        envelopes: EnvelopeHandler,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._token, self._envelopes = client, app_token, envelopes
         self._clock = clock
         self.ping_seconds = _PING_SECONDS
-        self._connections: set[Connection] = set()
-        self._draining: set[asyncio.Task[None]] = set()
-        self._trouble, self._refused = "", False
+        self._connections: set[SocketModeConnection] = set()
+        self._drain_tasks: set[asyncio.Task[None]] = set()
+        self._error, self._is_token_refused = "", False
         # When there was a connection last, or when we began to want one.
-        self._last_up = clock()
+        self._last_connected_at = clock()
 
     @property
     def status(self) -> SocketModeStatus:
         up = sum(connection.is_up for connection in tuple(self._connections))
-        trouble = "" if up == _CONNECTIONS else self._trouble
-        seconds_down = 0.0 if up else self._clock() - self._last_up
-        return SocketModeStatus(up, _CONNECTIONS, trouble, self._refused, seconds_down)
+        trouble = "" if up == _CONNECTION_COUNT else self._error
+        seconds_down = 0.0 if up else self._clock() - self._last_connected_at
+        return SocketModeStatus(
+            up, _CONNECTION_COUNT, trouble, self._is_token_refused, seconds_down
+        )
 
-    async def run(self) -> None:
+    async def run_until_cancelled(self) -> None:
         """Receive until cancelled, or until Slack refuses the app token."""
-        self._last_up = self._clock()
+        self._last_connected_at = self._clock()
         try:
-            await asyncio.gather(*map(self._keep_connection, range(_CONNECTIONS)))
+            await asyncio.gather(*map(self._keep_connection, range(_CONNECTION_COUNT)))
         finally:
-            for task in self._draining:
+            for task in self._drain_tasks:
                 task.cancel()
             open_ones = tuple(self._connections)
-            await asyncio.gather(*(one.finish() for one in open_ones), return_exceptions=True)
+            await asyncio.gather(
+                *(one.close_after_answers() for one in open_ones), return_exceptions=True
+            )
 
     async def _keep_connection(self, number: int) -> None:
         """Keep one connection up, renewed as often as it takes."""
         failures = 0
-        while not self._refused:
+        while not self._is_token_refused:
             began = self._clock()
-            connection = Connection(
+            connection = SocketModeConnection(
                 self._client,
                 self._token,
                 self._envelopes,
@@ -235,57 +241,59 @@ class SocketMode:
             )
             self._connections.add(connection)
             try:
-                await connection.open()
-                await connection.leaving.wait()
+                await connection.open_connection()
+                await connection.needs_renewal.wait()
             except Exception as trouble:  # noqa: BLE001 - as the SDK: the next attempt may succeed
-                self._note_failure(trouble)
+                self._record_failure(trouble)
             else:
-                self._note_end(connection)
-            self._drain(connection)
+                self._record_end(connection)
+            self._drain_connection(connection)
             settled = connection.is_greeted and self._clock() - began > _SETTLED_SECONDS
             failures = 0 if settled else failures + 1
             if failures > 1:
                 await asyncio.sleep(self.ping_seconds)
 
-    def _note_failure(self, trouble: Exception) -> None:
-        if isinstance(trouble, SlackApiError) and error_of(trouble) in _REFUSALS:
-            self._trouble = f"Slack refused the app token ({error_of(trouble)}): {_REMEDY}"
-            self._refused = True
-            log.critical("nothing arrives from Slack: %s", self._trouble)
+    def _record_failure(self, error: Exception) -> None:
+        if isinstance(error, SlackApiError) and get_error_code(error) in _TOKEN_ERRORS:
+            self._error = (
+                f"Slack refused the app token ({get_error_code(error)}): {_CREDENTIALS_FIX}"
+            )
+            self._is_token_refused = True
+            _log.critical("nothing arrives from Slack: %s", self._error)
             return
-        self._trouble = _describe(trouble, self._client.proxy or "")
-        log.warning("a connection to Slack failed: %s", self._trouble)
+        self._error = _describe_failure(error, self._client.proxy or "")
+        _log.warning("a connection to Slack failed: %s", self._error)
 
-    def _note_end(self, connection: Connection) -> None:
+    def _record_end(self, connection: SocketModeConnection) -> None:
         if connection.is_greeted:
-            self._last_up = self._clock()
+            self._last_connected_at = self._clock()
         reason = connection.reason
-        if reason in _REASONS or not reason:
-            self._trouble = _REASONS.get(reason, "the connection broke")
-            log.warning("a connection to Slack failed: %s", self._trouble)
+        if reason in _DISCONNECT_REASONS or not reason:
+            self._error = _DISCONNECT_REASONS.get(reason, "the connection broke")
+            _log.warning("a connection to Slack failed: %s", self._error)
         else:
-            log.info("a connection to Slack is renewed: %s", reason)
+            _log.info("a connection to Slack is renewed: %s", reason)
 
-    def _drain(self, connection: Connection) -> None:
+    def _drain_connection(self, connection: SocketModeConnection) -> None:
         """Close a connection once Slack has ended it, or did not for long."""
 
         async def drain() -> None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await connection.ended.wait()
-            await connection.finish()
+                    await connection.has_ended.wait()
+            await connection.close_after_answers()
             self._connections.discard(connection)
 
-        seconds = _DRAIN_SECONDS if connection.leaving.is_set() else 0
+        seconds = _DRAIN_SECONDS if connection.needs_renewal.is_set() else 0
         task = asyncio.create_task(drain())
-        self._draining.add(task)
-        task.add_done_callback(self._draining.discard)
+        self._drain_tasks.add(task)
+        task.add_done_callback(self._drain_tasks.discard)
 
 
-def _describe(trouble: Exception, proxy: str) -> str:
+def _describe_failure(error: Exception, proxy: str) -> str:
     """Say what is so, without the address: whoever has it can receive in our place."""
-    if isinstance(trouble, SlackApiError):
-        return f"Slack said {error_of(trouble)}"
-    if isinstance(trouble, ClientResponseError) and not isinstance(trouble, ClientHttpProxyError):
-        return f"Slack answered with status {trouble.status}"
-    return self_check.explain_failure(trouble, proxy=proxy)
+    if isinstance(error, SlackApiError):
+        return f"Slack said {get_error_code(error)}"
+    if isinstance(error, ClientResponseError) and not isinstance(error, ClientHttpProxyError):
+        return f"Slack answered with status {error.status}"
+    return self_check.explain_failure(error, proxy=proxy)

@@ -2,77 +2,85 @@
 
 from bot.db import stops
 from bot.db.database import Database
-from bot.model.text import counted
+from bot.model.text import format_count
 from bot.service import Workflow
 from bot.slack import replies
 from bot.slack.blocks import Message
 from bot.slack.parsing import TypedText
 from bot.workflow import stop_reasons
-from bot.workflow.context import Policies
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.context import PolicySource
+from bot.workflow.requests import InvalidRequestError
 
-_ALL = frozenset({"all", "everything"})
+_EVERYTHING_WORDS = frozenset({"all", "everything"})
 
 
-class Brakes:
-    def __init__(self, workflow: Workflow, database: Database, policies: Policies) -> None:
+class StopCommands:
+    def __init__(self, workflow: Workflow, database: Database, policies: PolicySource) -> None:
         self._workflow, self._database, self._policies = workflow, database, policies
 
-    def stop(self, person: str, said: TypedText) -> Message:
+    def answer_stop_command(self, person: str, said: TypedText) -> Message:
         """Stop one run by its number, or everything."""
-        what = said.rest.strip().lower().removeprefix("#")
-        if what in _ALL:
+        what = said.words_after_first.strip().lower().removeprefix("#")
+        if what in _EVERYTHING_WORDS:
             number = self._workflow.stop_all(person=person, why=said.reason)
-            runs = f"{counted(number, 'run')} had not ended" if number else "no run was under way"
-            return replies.reply_text(
+            runs = (
+                f"{format_count(number, 'run')} had not ended"
+                if number
+                else "no run was under way"
+            )
+            return replies.build_text_reply(
                 f"Everything is stopped; {runs}. Somebody else lets it go on with "
                 f"{replies.COMMAND} resume because …"
             )
         if not (what.isascii() and what.isdigit() and len(what) <= 9):
             typed = f"{replies.COMMAND} stop"
-            raise InvalidRequest(f"which run? Type {typed} N, or {typed} all because …")
+            raise InvalidRequestError(f"which run? Type {typed} N, or {typed} all because …")
         run = self._workflow.stop(int(what), person=person, why=said.reason)
-        how = run.summary if run.over else "It ends before its next step."
-        return replies.reply_text(f"You stopped run {run.id}. {how}")
+        how = run.summary if run.is_ended else "It ends before its next step."
+        return replies.build_text_reply(f"You stopped run {run.id}. {how}")
 
-    def resume(self, person: str, said: TypedText) -> Message:
-        self._workflow.resume(person=person, why=_why(said))
-        return replies.reply_text("Everything may go on. What was stopped is asked for anew.")
+    def answer_resume_command(self, person: str, said: TypedText) -> Message:
+        self._workflow.resume(person=person, why=_get_reason(said))
+        return replies.build_text_reply(
+            "Everything may go on. What was stopped is asked for anew."
+        )
 
-    def ban(self, person: str, said: TypedText) -> Message:
-        who = self._whom(said)
+    def answer_ban_command(self, person: str, said: TypedText) -> Message:
+        who = self._parse_person(said)
         self._workflow.ban(who, by=person, why=said.reason)
-        name = self._policies.current().name_person(who)
-        return replies.reply_text(
+        name = self._policies.get_policy().get_person_name(who)
+        return replies.build_text_reply(
             f"{name} is shut out: their sessions have ended, and their tokens are revoked for "
             f"good. Somebody else takes it back with {replies.COMMAND} unban {who} because …"
         )
 
-    def unban(self, person: str, said: TypedText) -> Message:
-        who = self._whom(said)
+    def answer_unban_command(self, person: str, said: TypedText) -> Message:
+        who = self._parse_person(said)
         self._workflow.unban(who, by=person, why=said.reason)
-        name = self._policies.current().name_person(who)
-        return replies.reply_text(
+        name = self._policies.get_policy().get_person_name(who)
+        return replies.build_text_reply(
             f"{name} is let in again, and signs in anew. The tokens they had stay revoked: they "
             "make new ones on the page Tokens."
         )
 
-    def standing(self) -> str:
+    def describe_stop_of_everything(self) -> str:
         """Say that everything is stopped, by whom and why; "" if it is not."""
         with self._database.reading() as tx:
             held = stops.get_stop_of_everything(tx)
         return (
-            f"{stop_reasons.describe_stop_of_everything(held, self._policies.current())}."
+            f"{stop_reasons.describe_stop_of_everything(held, self._policies.get_policy())}."
             if held
             else ""
         )
 
-    def _whom(self, said: TypedText) -> str:
-        word = said.rest.strip().removeprefix("@")
+    def _parse_person(self, said: TypedText) -> str:
+        word = said.words_after_first.strip().removeprefix("@")
         if not word or " " in word:
-            raise InvalidRequest(f"whom? Type {replies.COMMAND} {said.first} PERSON because …")
+            raise InvalidRequestError(
+                f"whom? Type {replies.COMMAND} {said.first_word} PERSON because …"
+            )
         return word.lower()
 
 
-def _why(said: TypedText) -> str:
-    return said.reason or said.rest
+def _get_reason(said: TypedText) -> str:
+    return said.reason or said.words_after_first

@@ -14,20 +14,20 @@ from bot.db.write_lock import urgent_write
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_NOTING = CapacityLimiter(1)
-_ANSWERING = CapacityLimiter(4)
+_DELIVERY_LIMITER = CapacityLimiter(1)
+_ANSWER_LIMITER = CapacityLimiter(4)
 
 
-async def noted(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+async def run_urgently(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Note what has arrived, before anything is done about it, and before others write."""
 
     def hurried() -> T:
         with urgent_write():
-            return work(*given, **named)
+            return work(*args, **kwargs)
 
-    return await to_thread.run_sync(hurried, limiter=_NOTING)
+    return await to_thread.run_sync(hurried, limiter=_DELIVERY_LIMITER)
 
 
-async def answered(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+async def run_in_answer_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Do what somebody waits for."""
-    return await to_thread.run_sync(partial(work, *given, **named), limiter=_ANSWERING)
+    return await to_thread.run_sync(partial(work, *args, **kwargs), limiter=_ANSWER_LIMITER)

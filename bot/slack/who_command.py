@@ -3,121 +3,158 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from bot.model.text import counted
+from bot.model.text import format_count
 from bot.policy import Person, Policy
 from bot.policy.freezes import Freeze
 from bot.slack.blocks import (
     Element,
     Message,
     bold,
-    bullets,
+    bullet_list,
     code,
-    line,
-    notification,
-    person,
-    rich,
-    words,
+    format_notification,
+    rich_text,
+    rich_text_section,
+    text_element,
+    user_mention,
 )
 from bot.slack.replies import COMMAND
 
-_AHEAD = timedelta(days=30)
-_MOST = 20
+_UPCOMING_PERIOD = timedelta(days=30)
+_MAX_LISTED = 20
 
 
-def freezes(policy: Policy, *, now: int) -> Message:
+def render_freezes(policy: Policy, *, now: int) -> Message:
     """Tell of the freezes that hold now, and of those that come within a month."""
     moment = datetime.fromtimestamp(now / 1_000_000, UTC)
-    found = [(one, one.stretch(moment)) for one in policy.freezes.freezes]
+    found = [(one, one.get_current_or_next_period(moment)) for one in policy.freezes.freezes]
     known = sorted(
-        ((one, stretch) for one, stretch in found if stretch and stretch[0] - moment < _AHEAD),
+        (
+            (one, stretch)
+            for one, stretch in found
+            if stretch and stretch[0] - moment < _UPCOMING_PERIOD
+        ),
         key=lambda pair: pair[1],
     )
-    hold = [_freeze(policy, one, end=end) for one, (begin, end) in known if begin <= moment]
+    hold = [
+        _render_freeze(policy, one, ends_at=end) for one, (begin, end) in known if begin <= moment
+    ]
     come = [
-        _freeze(policy, one, begin=begin, end=end) for one, (begin, end) in known if begin > moment
+        _render_freeze(policy, one, begins_at=begin, ends_at=end)
+        for one, (begin, end) in known
+        if begin > moment
     ]
     if not known:
         told = "Nothing is frozen, and no freeze comes within 30 days."
-        return Message(told, [rich(line(words(told)))])
-    parts = [line(bold("Frozen now" if hold else "Nothing is frozen now."))]
-    parts += [bullets(*hold[:_MOST])] if hold else []
-    parts += [line(bold("To come")), bullets(*come[:_MOST])] if come else []
-    parts.append(line(words("Changes wait until a freeze ends. In an emergency: "), _break()))
-    return Message(_counted(len(hold), len(come)), [rich(*parts)])
+        return Message(told, [rich_text(rich_text_section(text_element(told)))])
+    parts = [rich_text_section(bold("Frozen now" if hold else "Nothing is frozen now."))]
+    parts += [bullet_list(*hold[:_MAX_LISTED])] if hold else []
+    parts += [rich_text_section(bold("To come")), bullet_list(*come[:_MAX_LISTED])] if come else []
+    parts.append(
+        rich_text_section(
+            text_element("Changes wait until a freeze ends. In an emergency: "),
+            _render_break_glass_command(),
+        )
+    )
+    return Message(_format_freeze_counts(len(hold), len(come)), [rich_text(*parts)])
 
 
-def _counted(hold: int, come: int) -> str:
-    held = counted(hold, "freeze holds", many="freezes hold") if hold else "Nothing is frozen now"
-    return f"{held}; {counted(come, 'freeze comes', many='freezes come')}" if come else held
+def _format_freeze_counts(active_count: int, upcoming_count: int) -> str:
+    held = (
+        format_count(active_count, "freeze holds", plural="freezes hold")
+        if active_count
+        else "Nothing is frozen now"
+    )
+    return (
+        f"{held}; {format_count(upcoming_count, 'freeze comes', plural='freezes come')}"
+        if upcoming_count
+        else held
+    )
 
 
-def areas(policy: Policy, me: str, *, team: str) -> Message:
+def render_area_owners(policy: Policy, person_id: str, *, workspace: str) -> Message:
     """Tell somebody who they are here, and who owns what."""
-    mine = policy.person(me)
-    parts = [line(*_about(policy, mine))] if mine else []
+    mine = policy.find_person(person_id)
+    parts = [rich_text_section(*_render_person(policy, mine))] if mine else []
     owned = [
-        [bold(area.title), words(" – "), *_people(policy, area.owners, team=team)]
-        for area in policy.household.areas.values()
+        [
+            bold(area.title),
+            text_element(" – "),
+            *_render_people(policy, area.owners, workspace=workspace),
+        ]
+        for area in policy.organisation.areas.values()
     ]
-    parts += [line(bold("Who has the final say")), bullets(*owned)]
+    parts += [rich_text_section(bold("Who has the final say")), bullet_list(*owned)]
     more = "HOST, AREA or @PERSON tells more; can-i WORDS HOST tells who would approve."
-    parts.append(line(code(f"{COMMAND} who"), words(f" {more}")))
-    return Message("Who has the final say", [rich(*parts)])
+    parts.append(rich_text_section(code(f"{COMMAND} who"), text_element(f" {more}")))
+    return Message("Who has the final say", [rich_text(*parts)])
 
 
-def who(policy: Policy, asked: str, *, team: str) -> Message | None:
+def answer_who_command(policy: Policy, typed_name: str, *, workspace: str) -> Message | None:
     """Tell of a host, an area or a person; None if there is none of that name."""
-    name = asked.strip().removeprefix("@").lower()
+    name = typed_name.strip().removeprefix("@").lower()
     if name in policy.inventory.hosts:
-        area = policy.area_of(name)
+        area = policy.get_area(name)
         tags = ", ".join(sorted(policy.inventory[name].tags)) or "no tags"
-        lead = [bold(name), words(f" ({tags}) is in {area.title}, owned by ")]
-        owners = _people(policy, area.owners, team=team)
-        return _one(f"{name} is in {area.title}", [*lead, *owners])
-    found = policy.household.areas.get(name)
+        lead = [bold(name), text_element(f" ({tags}) is in {area.title}, owned by ")]
+        owners = _render_people(policy, area.owners, workspace=workspace)
+        return _build_one_line_message(f"{name} is in {area.title}", [*lead, *owners])
+    found = policy.organisation.areas.get(name)
     if found is not None:
         hosts = [host.name for host in policy.inventory if host.area == name]
-        lead = [bold(found.title), words(" is owned by ")]
-        rest = [words(f". Its hosts: {', '.join(hosts[:_MOST]) or 'none'}")]
-        rest += [words(f" and {len(hosts) - _MOST} more")] if len(hosts) > _MOST else []
-        owners = _people(policy, found.owners, team=team)
-        return _one(f"Who owns {found.title}", [*lead, *owners, *rest])
-    known = policy.person(name)
-    return _one(f"Who {known.name} is", _about(policy, known)) if known else None
+        lead = [bold(found.title), text_element(" is owned by ")]
+        rest = [text_element(f". Its hosts: {', '.join(hosts[:_MAX_LISTED]) or 'none'}")]
+        rest += (
+            [text_element(f" and {len(hosts) - _MAX_LISTED} more")]
+            if len(hosts) > _MAX_LISTED
+            else []
+        )
+        owners = _render_people(policy, found.owners, workspace=workspace)
+        return _build_one_line_message(f"Who owns {found.title}", [*lead, *owners, *rest])
+    known = policy.find_person(name)
+    return (
+        _build_one_line_message(f"Who {known.name} is", _render_person(policy, known))
+        if known
+        else None
+    )
 
 
-def _one(title: str, parts: Sequence[Element]) -> Message:
-    return Message(notification(title), [rich(line(*parts))])
+def _build_one_line_message(title: str, parts: Sequence[Element]) -> Message:
+    return Message(format_notification(title), [rich_text(rich_text_section(*parts))])
 
 
-def _about(policy: Policy, known: Person) -> list[Element]:
-    roles = ", ".join(known.roles) or "no role"
-    owned = [a.title for a in policy.household.areas.values() if known.id in a.owners]
+def _render_person(policy: Policy, described_person: Person) -> list[Element]:
+    roles = ", ".join(described_person.roles) or "no role"
+    owned = [
+        a.title for a in policy.organisation.areas.values() if described_person.id in a.owners
+    ]
     rest = f", owner of {', '.join(owned)}" if owned else ""
-    return [bold(known.name), words(f" ({known.id}): {roles}{rest}")]
+    return [bold(described_person.name), text_element(f" ({described_person.id}): {roles}{rest}")]
 
 
-def _people(policy: Policy, owners: Sequence[str], *, team: str) -> list[Element]:
+def _render_people(policy: Policy, owners: Sequence[str], *, workspace: str) -> list[Element]:
     """Name people so that a click shows who they are; an answer to one person rings nobody."""
     parts: list[Element] = []
     for n, owner in enumerate(owners):
-        known = policy.person(owner)
-        user = next((one.user for one in known.slack if one.team == team), "") if known else ""
-        parts += [words(", ")] if n else []
-        parts.append(person(user) if user else words(known.name if known else owner))
+        known = policy.find_person(owner)
+        user = (
+            next((one.user for one in known.slack if one.team == workspace), "") if known else ""
+        )
+        parts += [text_element(", ")] if n else []
+        parts.append(user_mention(user) if user else text_element(known.name if known else owner))
     return parts
 
 
-def _freeze(
-    policy: Policy, one: Freeze, *, end: datetime, begin: datetime | None = None
+def _render_freeze(
+    policy: Policy, freeze: Freeze, *, ends_at: datetime, begins_at: datetime | None = None
 ) -> list[Element]:
-    where = [policy.household.areas[name].title for name in one.areas] or ["every area"]
-    since = f"from {begin:%a %Y-%m-%d %H:%M} " if begin else ""
-    told = f": {', '.join(where)}, {since}until {end:%a %Y-%m-%d %H:%M} UTC"
-    told += f", {one.returns}" if one.returns else ""
-    told += f"; but {', '.join(one.but)}" if one.but else ""
-    return [bold(one.name), words(told)]
+    where = [policy.organisation.areas[name].title for name in freeze.areas] or ["every area"]
+    since = f"from {begins_at:%a %Y-%m-%d %H:%M} " if begins_at else ""
+    told = f": {', '.join(where)}, {since}until {ends_at:%a %Y-%m-%d %H:%M} UTC"
+    told += f", {freeze.recurrence}" if freeze.recurrence else ""
+    told += f"; but {', '.join(freeze.but)}" if freeze.but else ""
+    return [bold(freeze.name), text_element(told)]
 
 
-def _break() -> Element:
+def _render_break_glass_command() -> Element:
     return code(f"{COMMAND} break-glass WORDS because …")

@@ -1,6 +1,6 @@
 """The web door: pages on which people read, decide and look things up again."""
 
-from bot.web.app import build
-from bot.web.deps import WebParts
+from bot.web.app import build_app
+from bot.web.deps import WebDependencies
 
-__all__ = ["WebParts", "build"]
+__all__ = ["WebDependencies", "build_app"]

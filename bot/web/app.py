@@ -38,10 +38,10 @@ from bot.web import (
     tokens,
     wait_report,
 )
-from bot.web.assets import STATIC, lacking
-from bot.web.deps import WebParts
+from bot.web.assets import STATIC_DIRECTORY, describe_missing_assets
+from bot.web.deps import WebDependencies
 
-_ROOMS = (
+_ROUTER_MODULES = (
     home,
     runs,
     audit_log,
@@ -75,29 +75,33 @@ _ROOMS = (
 log = logging.getLogger(__name__)
 
 
-def build(parts: WebParts) -> FastAPI:
+def build_app(parts: WebDependencies) -> FastAPI:
     """Return the application. It refuses every POST that does not come from its own pages."""
     app = FastAPI(title="Keyturn", openapi_url=None, docs_url=None, redoc_url=None)
     app.state.parts = parts
-    if bare := lacking():
+    if bare := describe_missing_assets():
         log.error("the pages %s", bare)
-    app.state.looks = stream.Looks()
-    errors.install(app, parts)
+    app.state.looks = stream.ProgressCache()
+    errors.install_error_handlers(app, parts)
     # Routers within the router would be looked through anew for each request.
-    app.router.routes += [route for room in _ROOMS for route in room.router.routes]
+    app.router.routes += [route for room in _ROUTER_MODULES for route in room.router.routes]
     # Pages are not compressed: how long they become would tell of what stands in them.
-    app.mount("/static", GZipMiddleware(_Files(directory=STATIC), compresslevel=6), "static")
-    app.add_middleware(middleware.Guard, origin=parts.origin, refuse=_refuse)
+    app.mount(
+        "/static",
+        GZipMiddleware(_StaticFilesWithCache(directory=STATIC_DIRECTORY), compresslevel=6),
+        "static",
+    )
+    app.add_middleware(middleware.RequestGuard, origin=parts.origin, build_refusal=_build_refusal)
     return app
 
 
-def _refuse(status: int, words: str) -> Response:
+def _build_refusal(status: int, message: str) -> Response:
     """Draw a refusal for a request that nothing has looked into."""
     bare = Request({"type": "http", "method": "GET", "path": "/", "headers": []})
-    return errors.refusal(bare, status, words)
+    return errors.render_refusal(bare, status, message)
 
 
-class _Files(StaticFiles):
+class _StaticFilesWithCache(StaticFiles):
     """Files whose address holds a hash of their content: kept for good."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-STATIC = Path(__file__).parent / "static"
-_FETCHED = ("vendor/tabler.min.css", "vendor/htmx.min.js")
+STATIC_DIRECTORY = Path(__file__).parent / "static"
+_VENDOR_FILES = ("vendor/tabler.min.css", "vendor/htmx.min.js")
 
 
-def lacking(static: Path = STATIC) -> str:
+def describe_missing_assets(static_directory: Path = STATIC_DIRECTORY) -> str:
     """Return what is so, and what to do, where some of it is not there; "" if all is."""
-    missing = [name for name in _FETCHED if not (static / name).is_file()]
+    missing = [name for name in _VENDOR_FILES if not (static_directory / name).is_file()]
     if not missing:
         return ""
     return (

@@ -11,12 +11,12 @@ from bot import observability
 from bot.auth import sessions as auth_sessions
 from bot.db import stops
 from bot.db.database import StoreUnavailable, Transaction
-from bot.model.view_rights import Sight
+from bot.model.view_rights import ViewRights
 from bot.policy import Person, Policy
-from bot.web.deps import Here, WebParts
+from bot.web.deps import WebDependencies, WebDeps
 
 
-class SignedOut(Exception):
+class NotSignedInError(Exception):
     """Nobody is signed in. The message says why, where there is more to say."""
 
 
@@ -29,76 +29,79 @@ class Visitor:
 
     person: Person
     policy: Policy
-    session: str = field(default="", repr=False)
+    session_token: str = field(default="", repr=False)
 
     @property
     def id(self) -> str:
         return self.person.id
 
     @property
-    def sight(self) -> Sight:
+    def view_rights(self) -> ViewRights:
         """What they may view."""
-        return self.policy.sight(self.id)
+        return self.policy.get_view_rights(self.id)
 
-    def name(self, identifier: str) -> str:
+    def get_person_name(self, person_id: str) -> str:
         """Return what a person is called; ids of people who have left stay as they are."""
-        return self.policy.name_person(identifier)
+        return self.policy.get_person_name(person_id)
 
 
-def _visitor(request: Request, parts: Here) -> Visitor:
+def _get_visitor(request: Request, parts: WebDeps) -> Visitor:
     """Return who is there and keep the session alive."""
-    return _known(request, parts, keep=True)
+    return _load_visitor(request, parts, refresh_session=True)
 
 
-def _onlooker(request: Request, parts: Here) -> Visitor:
+def _get_visitor_without_refresh(request: Request, parts: WebDeps) -> Visitor:
     """Return who is there for a page that refreshes by itself: that is no sign of life."""
-    return _known(request, parts, keep=False)
+    return _load_visitor(request, parts, refresh_session=False)
 
 
-def still_there(request: Request, parts: WebParts) -> Visitor:
+def check_still_signed_in(request: Request, parts: WebDependencies) -> Visitor:
     """Look anew who is there, for what goes on after the request was let in. Raises SignedOut."""
-    return _known(request, parts, keep=False)
+    return _load_visitor(request, parts, refresh_session=False)
 
 
-def _known(request: Request, parts: WebParts, *, keep: bool) -> Visitor:
-    with _met(request, parts, keep=keep) as (visitor, _):
+def _load_visitor(request: Request, parts: WebDependencies, *, refresh_session: bool) -> Visitor:
+    with _open_visit(request, parts, refresh_session=refresh_session) as (visitor, _):
         return visitor
 
 
-def visit(request: Request) -> AbstractContextManager[tuple[Visitor, Transaction]]:
+def open_visit(request: Request) -> AbstractContextManager[tuple[Visitor, Transaction]]:
     """Look who is there, and at the database in the same transaction. Raises SignedOut."""
-    return _met(request, request.app.state.parts, keep=True)
+    return _open_visit(request, request.app.state.parts, refresh_session=True)
 
 
 @contextmanager
-def _met(
-    request: Request, parts: WebParts, *, keep: bool
+def _open_visit(
+    request: Request, parts: WebDependencies, *, refresh_session: bool
 ) -> Generator[tuple[Visitor, Transaction]]:
-    token = request.cookies.get(parts.cookie, "")
+    token = request.cookies.get(parts.cookie_name, "")
     if not token:
-        raise SignedOut("")
+        raise NotSignedInError("")
     with parts.database.reading() as tx:
         session = auth_sessions.find_session(tx, token)
         if session is None:
-            raise SignedOut("You were signed out after a while.")
-        now, policy = tx.now, parts.policies.current()
-        person = policy.person(session.person)
+            raise NotSignedInError("You were signed out after a while.")
+        now, policy = tx.now, parts.policies.get_policy()
+        person = policy.find_person(session.person)
         if person is not None:
             request.state.halt = stops.get_stop_of_everything(tx)
             observability.add_context(person=person.id)
             request.state.visitor = visitor = Visitor(person, policy, token)
             # Whatever is read after this is read for them.
-            tx.sight = visitor.sight
+            tx.sight = visitor.view_rights
             yield visitor, tx
     if person is None:
         with parts.database.transaction() as tx:
             auth_sessions.end_session(tx, token)
-        raise SignedOut("You are not among the people of the policy any more.")
-    if keep and now - session.last_seen > auth_sessions.NOTE_SECONDS * 1_000_000:
-        _keep_alive(parts, token)
+        raise NotSignedInError("You are not among the people of the policy any more.")
+    if (
+        refresh_session
+        and now - session.last_seen_at > auth_sessions.LAST_SEEN_PRECISION_SECONDS * 1_000_000
+    ):
+        _refresh_session(parts, token)
 
 
-def _keep_alive(parts: WebParts, token: str) -> None:
+def _refresh_session(parts: WebDependencies, token: str) -> None:
     try:
         with parts.database.transaction() as tx:
             auth_sessions.touch_session(tx, token)
@@ -107,5 +110,5 @@ def _keep_alive(parts: WebParts, token: str) -> None:
         return
 
 
-Visiting = Annotated[Visitor, Depends(_visitor)]
-Onlooking = Annotated[Visitor, Depends(_onlooker)]
+CurrentVisitor = Annotated[Visitor, Depends(_get_visitor)]
+PassiveVisitor = Annotated[Visitor, Depends(_get_visitor_without_refresh)]

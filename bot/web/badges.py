@@ -6,7 +6,7 @@ from bot.db.schedules import FireOutcome, ScheduleState
 from bot.hosts.status import HostKeyKind, Reachability
 from bot.model.run_states import StatusDisplay, Tone
 
-STANDING: Mapping[ScheduleState, StatusDisplay] = {
+SCHEDULE_BADGES: Mapping[ScheduleState, StatusDisplay] = {
     ScheduleState.ACTIVE: StatusDisplay(
         "Active", Tone.SUCCESS, "clock", "It starts runs at its due times."
     ),
@@ -19,7 +19,7 @@ STANDING: Mapping[ScheduleState, StatusDisplay] = {
     ScheduleState.ENDED: StatusDisplay("Ended", Tone.NEUTRAL, "back", "It starts no more runs."),
 }
 
-FIRE: Mapping[FireOutcome, StatusDisplay] = {
+FIRE_BADGES: Mapping[FireOutcome, StatusDisplay] = {
     FireOutcome.FIRED: StatusDisplay("Fired", Tone.SUCCESS, "check", "It started a run."),
     FireOutcome.LATER: StatusDisplay(
         "Upcoming", Tone.INFO, "clock", "The run starts at its due time."
@@ -35,7 +35,7 @@ FIRE: Mapping[FireOutcome, StatusDisplay] = {
     ),
 }
 
-REACH: Mapping[Reachability, StatusDisplay] = {
+REACHABILITY_BADGES: Mapping[Reachability, StatusDisplay] = {
     Reachability.ANSWERS: StatusDisplay(
         "Answers", Tone.SUCCESS, "check", "It answered when it was last asked."
     ),
@@ -54,12 +54,12 @@ REACH: Mapping[Reachability, StatusDisplay] = {
     Reachability.INTERRUPTED: StatusDisplay(
         "Broke off", Tone.WARNING, "question", "Its answer never came whole."
     ),
-    Reachability.NOT_MET: StatusDisplay(
+    Reachability.NEVER_TRIED: StatusDisplay(
         "Not met yet", Tone.NEUTRAL, "dots", "Nothing was asked of it so far."
     ),
 }
 
-PIN: Mapping[HostKeyKind, StatusDisplay] = {
+HOST_KEY_BADGES: Mapping[HostKeyKind, StatusDisplay] = {
     HostKeyKind.PINNED: StatusDisplay(
         "Pinned", Tone.SUCCESS, "key", "It is known by its own key."
     ),

@@ -5,16 +5,16 @@ from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request
 
-_MOST = 20
+_MAX_FIELDS = 20
 
 
-async def _filled(request: Request) -> Mapping[str, str]:
+async def _read_form(request: Request) -> Mapping[str, str]:
     """Read the form; what is no form, or holds files, is refused."""
-    async with request.form(max_files=0, max_fields=_MOST) as form:
+    async with request.form(max_files=0, max_fields=_MAX_FIELDS) as form:
         blanks = {name: value for name, value in form.items() if isinstance(value, str)}
-    if len(blanks) > _MOST:
+    if len(blanks) > _MAX_FIELDS:
         raise HTTPException(400)
     return blanks
 
 
-Filled = Annotated[Mapping[str, str], Depends(_filled)]
+FormValues = Annotated[Mapping[str, str], Depends(_read_form)]

@@ -5,27 +5,31 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from bot.db.runs import NoSuchRun
-from bot.web.auth import Visiting
-from bot.web.deps import Here
-from bot.web.templating import page
-from bot.workflow.compare import compare_runs, find_pair
+from bot.web.auth import CurrentVisitor
+from bot.web.deps import WebDeps
+from bot.web.templating import render_page
+from bot.workflow.compare import compare_runs, find_runs_to_compare
 
 router = APIRouter()
 
-Number = Annotated[int | None, Query(ge=1, le=2_147_483_647)]
+RunIdQuery = Annotated[int | None, Query(ge=1, le=2_147_483_647)]
 
 
 @router.get("/runs/compare")
-def compare(
-    request: Request, parts: Here, visitor: Visiting, b: Number = None, a: Number = None
+def compare_runs_page(
+    request: Request,
+    parts: WebDeps,
+    visitor: CurrentVisitor,
+    b: RunIdQuery = None,
+    a: RunIdQuery = None,
 ) -> Response:
     """Show run b on the right, and on the left run a, or the one before that is most like b."""
     if b is None:
         raise NoSuchRun("two runs are compared: say which")
-    with parts.database.reading(visitor.sight) as tx:
-        left, right = find_pair(tx, b, a, name=visitor.name)
+    with parts.database.reading(visitor.view_rights) as tx:
+        left, right = find_runs_to_compare(tx, b, a, name_person=visitor.get_person_name)
         now = tx.now
-    return page(
+    return render_page(
         request,
         "compare.html",
         left=left and left.run,

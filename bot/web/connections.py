@@ -20,11 +20,11 @@ from uvicorn.server import ServerState
 
 log = logging.getLogger(__name__)
 
-_MOST_DESCRIPTORS = 8192
+_MAX_DESCRIPTORS = 8192
 _MOST_CONNECTIONS, _LARGEST_BACKLOG = 1000, 512
 _WARN_SECONDS = 60.0
 # Under this name uvicorn hands a request's connection to `Timed`, in the state of its scope.
-_CONNECTION = "keyturn.connection"
+_CONNECTION_KEY = "keyturn.connection"
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -36,13 +36,13 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 def raise_descriptor_limit() -> None:
     """Raise how many files this process may have open, to 8192 if it may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_MOST_DESCRIPTORS, hard)
+    wanted = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_MAX_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @dataclass(frozen=True)
-class Limits:
+class ConnectionLimits:
     """What connections may take.
 
     total: how many may be open; per_address: how many of one client address. backlog: how many
@@ -59,13 +59,13 @@ class Limits:
     proxies: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
 
     @classmethod
-    def of_process(cls, proxies: Iterable[str] = ()) -> Self:
+    def create_for_process(cls, proxies: Iterable[str] = ()) -> Self:
         """Return limits that leave descriptors to SSH and the database.
 
         asyncio accepts up to four times the backlog before the first of them is closed again.
         """
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        descriptors = _MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+        descriptors = _MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
         total = min(_MOST_CONNECTIONS, descriptors * 3 // 8)
         return cls(
             total=total,
@@ -75,82 +75,88 @@ class Limits:
         )
 
 
-class Connections:
+class ConnectionRegistry:
     """The open connections of one server. Used in its event loop only.
 
     cut: how many were closed by us, by reason.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        self.cut: Counter[str] = Counter()
+        self.closed_by_reason: Counter[str] = Counter()
         # Of each address those that wait for a request, the longest first, and how many there are.
-        self._open: Counter[str] = Counter()
-        self._waiting: dict[Connection, None] = {}
-        self._warned, self._untold = float("-inf"), 0
+        self._open_by_address: Counter[str] = Counter()
+        self._waiting_connections: dict[Connection, None] = {}
+        self._warned_at, self._closed_since_warning = float("-inf"), 0
 
     @property
-    def open(self) -> int:
-        return self._open.total()
+    def open_count(self) -> int:
+        return self._open_by_address.total()
 
-    def admit(self, connection: "Connection") -> bool:
+    def admit_connection(self, connection: "Connection") -> bool:
         """Count a new connection. False: there is no room for it, and it is to be closed.
 
         Room is made by closing the connection that waits longest for a request: so a client that
         sends one at once is served however many others send none.
         """
         peer = connection.peer
-        if self._open[peer] >= self.limits.per_address and not self._is_shared(peer):
-            if not self._make_room(one for one in self._waiting if one.peer == peer):
-                return self._refuse(peer)
-        elif self.open >= self.limits.total and not self._make_room(self._waiting):
-            return self._refuse(peer)
-        self._open[peer] += 1
-        self.wait(connection)
+        if self._open_by_address[peer] >= self.limits.per_address and not self._is_shared_address(
+            peer
+        ):
+            if not self._close_longest_waiting(
+                one for one in self._waiting_connections if one.peer == peer
+            ):
+                return self._refuse_connection(peer)
+        elif self.open_count >= self.limits.total and not self._close_longest_waiting(
+            self._waiting_connections
+        ):
+            return self._refuse_connection(peer)
+        self._open_by_address[peer] += 1
+        self.mark_waiting(connection)
         return True
 
-    def wait(self, connection: "Connection") -> None:
+    def mark_waiting(self, connection: "Connection") -> None:
         """Note that a connection waits for a request, or for more of one, from now on."""
-        self._waiting.pop(connection, None)
-        self._waiting[connection] = None
+        self._waiting_connections.pop(connection, None)
+        self._waiting_connections[connection] = None
 
-    def work(self, connection: "Connection") -> None:
+    def mark_working(self, connection: "Connection") -> None:
         """Note that a request is whole: its connection is not closed to make room for others."""
-        self._waiting.pop(connection, None)
+        self._waiting_connections.pop(connection, None)
 
-    def forget(self, connection: "Connection") -> None:
-        self._waiting.pop(connection, None)
-        self._open[connection.peer] -= 1
-        if not self._open[connection.peer]:
-            del self._open[connection.peer]
+    def remove_connection(self, connection: "Connection") -> None:
+        self._waiting_connections.pop(connection, None)
+        self._open_by_address[connection.peer] -= 1
+        if not self._open_by_address[connection.peer]:
+            del self._open_by_address[connection.peer]
 
-    def count(self, reason: str, peer: str) -> None:
+    def count_closed(self, reason: str, peer: str) -> None:
         """Count a connection that we close; write a warning at most once a minute."""
-        self.cut[reason] += 1
-        self._untold += 1
+        self.closed_by_reason[reason] += 1
+        self._closed_since_warning += 1
         now = time.monotonic()
-        if now - self._warned < _WARN_SECONDS:
+        if now - self._warned_at < _WARN_SECONDS:
             return
         log.warning(
             "HTTP connections closed since the last warning: %d, the latest from %s: %s. Open: %d "
             "(limit %d, %d per address). If that is your reverse proxy, add it to KEYTURN_PROXIES",
-            *(self._untold, peer, reason, self.open),
+            *(self._closed_since_warning, peer, reason, self.open_count),
             *(self.limits.total, self.limits.per_address),
         )
-        self._warned, self._untold = now, 0
+        self._warned_at, self._closed_since_warning = now, 0
 
-    def _make_room(self, candidates: Iterable["Connection"]) -> bool:
+    def _close_longest_waiting(self, candidates: Iterable["Connection"]) -> bool:
         longest = next(iter(candidates), None)
         if longest is None:
             return False
-        longest.cut("it waited longest when there was no room")
+        longest.close_now("it waited longest when there was no room")
         return True
 
-    def _refuse(self, peer: str) -> bool:
-        self.count("there was no room", peer)
+    def _refuse_connection(self, peer: str) -> bool:
+        self.count_closed("there was no room", peer)
         return False
 
-    def _is_shared(self, peer: str) -> bool:
+    def _is_shared_address(self, peer: str) -> bool:
         """Say whether a proxy may stand there: one that is named, or any on this machine."""
         try:
             address = ipaddress.ip_address(peer)
@@ -166,7 +172,7 @@ class Connection(H11Protocol):
     peer: the address that it comes from.
     """
 
-    everyone: ClassVar[Connections]
+    registry: ClassVar[ConnectionRegistry]
 
     def __init__(
         self,
@@ -175,7 +181,7 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, {**app_state, _CONNECTION: self}, _loop)
+        super().__init__(config, server_state, {**app_state, _CONNECTION_KEY: self}, _loop)
         self._admitted = False
         self._timer: asyncio.TimerHandle | None = None
         self._requests = 0
@@ -186,36 +192,36 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast("asyncio.Transport", transport))
         self.peer = self.client[0] if self.client else ""
-        self._admitted = self.everyone.admit(self)
+        self._admitted = self.registry.admit_connection(self)
         if self._admitted:
-            self._check_later()
+            self._schedule_check()
         else:
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end()
+        self._stop_watching()
         super().connection_lost(exc)
 
-    def cut(self, reason: str) -> None:
+    def close_now(self, reason: str) -> None:
         """Close it at once, without an answer."""
-        self.everyone.count(reason, self.peer)
-        self._end()
+        self.registry.count_closed(reason, self.peer)
+        self._stop_watching()
         self.transport.abort()
 
-    async def answer(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle_request(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
         """Have a request answered whose head is there, and keep time for its body."""
         self._requests += 1
-        self._work()
+        self._mark_working()
         begun = False
 
         async def receive_in_time() -> Message:
             nonlocal begun
             if not begun:
                 begun = True
-                self._wait()
+                self._mark_waiting()
             message = await receive()
             if not message.get("more_body", False):
-                self._work()
+                self._mark_working()
             return message
 
         try:
@@ -223,54 +229,56 @@ class Connection(H11Protocol):
         finally:
             self._requests -= 1
             if not self._requests:
-                self._wait()
+                self._mark_waiting()
 
-    def _wait(self) -> None:
+    def _mark_waiting(self) -> None:
         if self._admitted:
             self._waiting_since = time.monotonic()
-            self.everyone.wait(self)
+            self.registry.mark_waiting(self)
 
-    def _work(self) -> None:
+    def _mark_working(self) -> None:
         self._waiting_since = None
-        self.everyone.work(self)
+        self.registry.mark_working(self)
 
-    def _check_later(self) -> None:
-        self._timer = self.loop.call_later(self.everyone.limits.request_seconds / 3, self._check)
+    def _schedule_check(self) -> None:
+        self._timer = self.loop.call_later(
+            self.registry.limits.request_seconds / 3, self._check_deadlines
+        )
 
-    def _check(self) -> None:
-        limits, now = self.everyone.limits, time.monotonic()
+    def _check_deadlines(self) -> None:
+        limits, now = self.registry.limits, time.monotonic()
         unread = self.transport.get_write_buffer_size()
         if not unread or unread < self._unread:
             self._unread_since = now
         self._unread = unread
         if now - self._unread_since >= limits.unread_seconds:
-            self.cut("the answer was not read")
+            self.close_now("the answer was not read")
         elif (
             not unread
             and self._waiting_since is not None
             and now - self._waiting_since >= limits.request_seconds
         ):
-            self.cut("no whole request came in time")
+            self.close_now("no whole request came in time")
         else:
-            self._check_later()
+            self._schedule_check()
 
-    def _end(self) -> None:
+    def _stop_watching(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._admitted:
             self._admitted = False
-            self.everyone.forget(self)
+            self.registry.remove_connection(self)
 
 
-class Timed:
+class RequestTimeMiddleware:
     """ASGI middleware: tells each connection when it works and when it waits for its client."""
 
     def __init__(self, app: App) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        connection = scope.get("state", {}).pop(_CONNECTION, None)
+        connection = scope.get("state", {}).pop(_CONNECTION_KEY, None)
         if isinstance(connection, Connection) and scope["type"] == "http":
-            await connection.answer(self._app, scope, receive, send)
+            await connection.handle_request(self._app, scope, receive, send)
         else:
             await self._app(scope, receive, send)

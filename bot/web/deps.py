@@ -8,25 +8,25 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 
 from bot.db.database import Database
-from bot.hosts.status import EnrollingHost
+from bot.hosts.status import PendingHostSummary
 from bot.model.check_result import CheckResult
 from bot.service import Workflow
-from bot.web.provider import Provider
-from bot.web.stream_slots import Seats
-from bot.workflow.context import Policies
+from bot.web.provider import IdentityProvider
+from bot.web.stream_slots import StreamSlots
+from bot.workflow.context import PolicySource
 from bot.workflow.form_options import FormOptions
 
 
 @dataclass(frozen=True)
-class Condition:
+class ComponentHealth:
     """How another part is, in words. broken: whether it stays so until somebody mends it."""
 
-    words: str
-    broken: bool = False
+    message: str
+    is_broken: bool = False
 
 
 @dataclass(frozen=True)
-class WebParts:
+class WebDependencies:
     """base_url: how people reach the pages, such as `https://keyturn.example.com`.
 
     secure_cookies: whether that is over TLS; on plain http, cookies go without `Secure`.
@@ -40,22 +40,22 @@ class WebParts:
 
     workflow: Workflow
     database: Database
-    policies: Policies
+    policies: PolicySource
     base_url: str
     secure_cookies: bool
-    conditions: Mapping[str, Callable[[], Condition]] = field(
-        default_factory=dict[str, Callable[[], Condition]]
+    health_checks: Mapping[str, Callable[[], ComponentHealth]] = field(
+        default_factory=dict[str, Callable[[], ComponentHealth]]
     )
-    seats: Seats = field(default_factory=Seats)
-    enrolling: Callable[[], Sequence[EnrollingHost]] = tuple
-    offering: FormOptions | None = None
-    findings: Callable[[], Sequence[CheckResult]] = tuple
-    provider: Provider | None = None
+    stream_slots: StreamSlots = field(default_factory=StreamSlots)
+    list_enrolling_hosts: Callable[[], Sequence[PendingHostSummary]] = tuple
+    form_options: FormOptions | None = None
+    list_check_results: Callable[[], Sequence[CheckResult]] = tuple
+    identity_provider: IdentityProvider | None = None
 
     @property
     def provider_name(self) -> str:
         """What people call whom they can prove to who they are; "" if there is nobody."""
-        return self.provider.registration.name if self.provider else ""
+        return self.identity_provider.registration.name if self.identity_provider else ""
 
     @property
     def origin(self) -> str:
@@ -64,14 +64,14 @@ class WebParts:
         return f"{parts.scheme}://{parts.netloc}".lower()
 
     @property
-    def cookie(self) -> str:
+    def cookie_name(self) -> str:
         """The name of the session's cookie; `__Host-` binds it to this very host over TLS."""
         return "__Host-keyturn" if self.secure_cookies else "keyturn"
 
 
-async def _parts(request: Request) -> WebParts:
+async def _get_web_dependencies(request: Request) -> WebDependencies:
     # Not in a thread of its own, which takes longer than this.
     return request.app.state.parts
 
 
-Here = Annotated[WebParts, Depends(_parts)]
+WebDeps = Annotated[WebDependencies, Depends(_get_web_dependencies)]

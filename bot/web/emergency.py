@@ -6,85 +6,99 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot.db import stops
-from bot.web.auth import Visiting, Visitor
-from bot.web.blanks import Filled
-from bot.web.deps import Here, WebParts
-from bot.web.refusals import NOES, status_of
-from bot.web.templating import page
+from bot.web.auth import CurrentVisitor, Visitor
+from bot.web.blanks import FormValues
+from bot.web.deps import WebDependencies, WebDeps
+from bot.web.refusals import REFUSALS, get_http_status
+from bot.web.templating import render_page
 from bot.workflow.approvals import StepUpRequired
 from bot.workflow.second_factor import get_shown_factor
 
 # Shows the page anew, with this status and what is to be said.
-Anew = Callable[[int, str], Response]
+RenderAgain = Callable[[int, str], Response]
 
 
-def ordered(act: Callable[[], None], *, done: str, factor: str, anew: Anew) -> Response:
+def perform_order(
+    action: Callable[[], None], *, done_url: str, step_up_url: str, render_again: RenderAgain
+) -> Response:
     """Give the order. done: where it leads then; factor: where the second factor is shown."""
     try:
-        act()
+        action()
     except StepUpRequired:
-        return RedirectResponse(factor, 303)
-    except NOES as no:
-        return anew(status_of(no), str(no))
-    return RedirectResponse(done, 303)
+        return RedirectResponse(step_up_url, 303)
+    except REFUSALS as no:
+        return render_again(get_http_status(no), str(no))
+    return RedirectResponse(done_url, 303)
 
 
 router = APIRouter(prefix="/stop")
 
 
 @router.get("")
-def show(request: Request, parts: Here, visitor: Visiting, done: str = "") -> Response:
-    return _page(request, parts, visitor, done=done)
+def show_stop(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, done: str = ""
+) -> Response:
+    return _render_page(request, parts, visitor, done=done)
 
 
 @router.post("")
-def stop(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Response:
+def stop_everything(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, form: FormValues
+) -> Response:
     """Send nothing more to any host."""
 
     def act() -> None:
         why = form.get("reason", "")
-        parts.workflow.stop_all(person=visitor.id, why=why, session=visitor.session)
+        parts.workflow.stop_all(person=visitor.id, why=why, session=visitor.session_token)
 
-    return _done(request, parts, visitor, act, "stopped")
+    return _perform_and_redirect(request, parts, visitor, act, "stopped")
 
 
 @router.post("/resume")
-def resume(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Response:
+def resume_everything(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, form: FormValues
+) -> Response:
     def act() -> None:
         why = form.get("reason", "")
-        parts.workflow.resume(person=visitor.id, why=why, session=visitor.session)
+        parts.workflow.resume(person=visitor.id, why=why, session=visitor.session_token)
 
-    return _done(request, parts, visitor, act, "resumed")
+    return _perform_and_redirect(request, parts, visitor, act, "resumed")
 
 
-def _done(
-    request: Request, parts: WebParts, visitor: Visitor, act: Callable[[], None], word: str
+def _perform_and_redirect(
+    request: Request,
+    parts: WebDependencies,
+    visitor: Visitor,
+    action: Callable[[], None],
+    outcome: str,
 ) -> Response:
     def anew(status: int, alert: str) -> Response:
-        return _page(request, parts, visitor, status=status, alert=alert)
+        return _render_page(request, parts, visitor, status=status, alert=alert)
 
-    done = f"/stop?done={word}"
-    return ordered(act, done=done, factor="/step-up?next=/stop", anew=anew)
+    done = f"/stop?done={outcome}"
+    return perform_order(
+        action, done_url=done, step_up_url="/step-up?next=/stop", render_again=anew
+    )
 
 
-def _page(
+def _render_page(
     request: Request,
-    parts: WebParts,
+    parts: WebDependencies,
     visitor: Visitor,
     *,
     status: int = 200,
     alert: str = "",
     done: str = "",
 ) -> Response:
-    with parts.database.reading(visitor.sight) as tx:
+    with parts.database.reading(visitor.view_rights) as tx:
         held = stops.get_stop_of_everything(tx)
         stepped_up = bool(
-            get_shown_factor(tx, visitor.policy, person=visitor.id, session=visitor.session)
+            get_shown_factor(tx, visitor.policy, person=visitor.id, session=visitor.session_token)
         )
     own = held is not None and held.person == visitor.id
     order = "resume" if held else "stop"
-    ruling = visitor.policy.may_order(visitor.id, order, own=own)
-    return page(
+    ruling = visitor.policy.get_order_ruling(visitor.id, order, is_own=own)
+    return render_page(
         request,
         "brake.html",
         status=status,
@@ -93,6 +107,6 @@ def _page(
         held=held,
         own=own,
         allowed=ruling.allowed,
-        factor_first=ruling.step_up and not stepped_up,
-        able=visitor.policy.able_to(order, besides=held.person if held else ""),
+        factor_first=ruling.requires_second_factor and not stepped_up,
+        able=visitor.policy.list_people_allowed(order, except_person=held.person if held else ""),
     )

@@ -8,86 +8,88 @@ from fastapi.responses import RedirectResponse
 from bot.audit import output
 from bot.audit.output import StoredOutput
 from bot.db import runs
-from bot.web.auth import Visiting, Visitor
-from bot.web.blanks import Filled
-from bot.web.deps import Here, WebParts
-from bot.web.refusals import NOES, status_of
-from bot.web.run import Number
-from bot.web.templating import page
+from bot.web.auth import CurrentVisitor, Visitor
+from bot.web.blanks import FormValues
+from bot.web.deps import WebDependencies, WebDeps
+from bot.web.refusals import REFUSALS, get_http_status
+from bot.web.run import RunIdPath
+from bot.web.templating import render_page
 from bot.workflow import erasure
 
 router = APIRouter(prefix="/runs/{number}/erase")
 
-_DONE: Mapping[str, str] = {
-    "asked": "It is asked for. Nothing is erased before an owner of the area confirms it.",
+_DONE_NOTICES: Mapping[str, str] = {
+    "requested": "It is asked for. Nothing is erased before an owner of the area confirms it.",
     "declined": "It is declined, and nothing is erased. Who asked is told why.",
     "erased": "It is erased for good. The log keeps who, why, and the hashes.",
 }
 
 
 @router.get("")
-def show(
-    request: Request, parts: Here, visitor: Visiting, number: Number, done: str = ""
+def show_erasure(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, done: str = ""
 ) -> Response:
     """Show what would be erased, word for word, and who asks for it."""
-    return _page(request, parts, visitor, number, notice=_DONE.get(done, ""))
+    return _render_page(request, parts, visitor, number, notice=_DONE_NOTICES.get(done, ""))
 
 
 @router.post("")
-def ask(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def request_erasure(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
 ) -> Response:
     def act() -> None:
         why = form.get("reason", "")
-        parts.workflow.erasing.ask(number, person=visitor.id, why=why, door="web")
+        parts.workflow.erasing.request_erasure(number, person=visitor.id, reason=why, source="web")
 
-    return _done(request, parts, visitor, number, act, "asked")
+    return _perform_and_redirect(request, parts, visitor, number, act, "requested")
 
 
 @router.post("/confirm")
-def confirm(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def confirm_erasure(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
 ) -> Response:
     """Erase what the page showed whose digest the form holds."""
 
     def act() -> None:
         digest = form.get("digest", "")
-        parts.workflow.erasing.confirm(number, person=visitor.id, digest=digest)
+        parts.workflow.erasing.confirm_erasure(number, person=visitor.id, digest=digest)
 
-    return _done(request, parts, visitor, number, act, "erased")
+    return _perform_and_redirect(request, parts, visitor, number, act, "erased")
 
 
 @router.post("/decline")
-def decline(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def decline_erasure(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
 ) -> Response:
     """Say no to it, and why."""
 
     def act() -> None:
         why = form.get("reason", "")
-        parts.workflow.erasing.decline(number, person=visitor.id, why=why)
+        parts.workflow.erasing.decline_erasure(number, person=visitor.id, reason=why)
 
-    return _done(request, parts, visitor, number, act, "declined")
+    return _perform_and_redirect(request, parts, visitor, number, act, "declined")
 
 
-def _done(
+def _perform_and_redirect(
     request: Request,
-    parts: WebParts,
+    parts: WebDependencies,
     visitor: Visitor,
     number: int,
-    act: Callable[[], None],
-    word: str,
+    action: Callable[[], None],
+    outcome: str,
 ) -> Response:
     try:
-        act()
-    except NOES as no:
-        return _page(request, parts, visitor, number, status=status_of(no), alert=str(no))
-    return RedirectResponse(f"/runs/{number}/erase?done={word}", 303)
+        action()
+    except REFUSALS as no:
+        return _render_page(
+            request, parts, visitor, number, status=get_http_status(no), alert=str(no)
+        )
+    return RedirectResponse(f"/runs/{number}/erase?done={outcome}", 303)
 
 
-def _page(
+def _render_page(
     request: Request,
-    parts: WebParts,
+    parts: WebDependencies,
     visitor: Visitor,
     number: int,
     *,
@@ -95,11 +97,11 @@ def _page(
     alert: str = "",
     notice: str = "",
 ) -> Response:
-    with parts.database.reading(visitor.sight) as tx:
+    with parts.database.reading(visitor.view_rights) as tx:
         run = runs.get_run(tx, number)
         found = erasure.preview_erasure(tx, run)
-    asked = found.asked
-    return page(
+    asked = found.request
+    return render_page(
         request,
         "erasure.html",
         status=status,
@@ -111,19 +113,21 @@ def _page(
         wanted=asked.facts if asked else {},
         declined=found.declined,
         digest=found.digest,
-        answers=_worded(found.answers),
-        why_not=erasure.why_not_confirm(visitor.policy, run, asked, visitor.id) if asked else "",
+        answers=_list_readable_outputs(found.outputs),
+        why_not=erasure.get_confirmation_refusal(visitor.policy, run, asked, visitor.id)
+        if asked
+        else "",
     )
 
 
-def _worded(answers: Sequence[StoredOutput]) -> list[tuple[StoredOutput, str]]:
-    return [(kept, _words(kept)) for kept in answers]
+def _list_readable_outputs(outputs: Sequence[StoredOutput]) -> list[tuple[StoredOutput, str]]:
+    return [(kept, _format_output(kept)) for kept in outputs]
 
 
-def _words(kept: StoredOutput) -> str:
+def _format_output(stored_output: StoredOutput) -> str:
     """Return an answer as people read it: a report is kept as JSON."""
-    if kept.n:
-        return kept.text
-    report = output.parse_report(kept.text)
+    if stored_output.step_number:
+        return stored_output.text
+    report = output.parse_report(stored_output.text)
     rows = report.table.rows if report.table else ()
     return "\n".join([report.summary, *report.findings, *map("  ".join, rows)])

@@ -15,15 +15,15 @@ from bot import observability
 from bot.db.database import StoreUnavailable
 from bot.db.runs import NoSuchRun
 from bot.db.schedules import NoSuchSchedule
-from bot.policy import NoPolicy
+from bot.policy import NoPolicyError
 from bot.web import middleware, redirects
-from bot.web.auth import SignedOut, still_there
-from bot.web.deps import WebParts
-from bot.web.templating import page
+from bot.web.auth import NotSignedInError, check_still_signed_in
+from bot.web.deps import WebDependencies
+from bot.web.templating import render_page
 
 log = logging.getLogger(__name__)
 
-_WORDS: Mapping[int, tuple[str, str]] = {
+_ERROR_MESSAGES: Mapping[int, tuple[str, str]] = {
     400: ("That could not be read", "The request was garbled. Go back and try it again."),
     403: ("That is not for you", "Somebody else may do this."),
     404: ("There is no such page", "The address may be mistyped, or the link may be too old."),
@@ -38,20 +38,20 @@ _WORDS: Mapping[int, tuple[str, str]] = {
 }
 
 
-def refusal(request: Request, status: int, words: str = "") -> HTMLResponse:
+def render_refusal(request: Request, status: int, message: str = "") -> HTMLResponse:
     """Draw the page for a status, with words of its own or the usual ones."""
-    title, usual = _WORDS.get(status, ("That did not work", "Go back and try it again."))
-    return page(
-        request, "trouble.html", status=status, title=title, words=words or usual, code=status
+    title, usual = _ERROR_MESSAGES.get(status, ("That did not work", "Go back and try it again."))
+    return render_page(
+        request, "trouble.html", status=status, title=title, words=message or usual, code=status
     )
 
 
-def install(app: FastAPI, parts: WebParts) -> None:
+def install_error_handlers(app: FastAPI, parts: WebDependencies) -> None:
     """Give every exception that a page may meet its answer."""
 
     def signed_out(request: Request, error: Exception) -> Response:
-        to = redirects.wanted(request)
-        answer = page(
+        to = redirects.get_requested_page(request)
+        answer = render_page(
             request,
             "signed_out.html",
             status=401,
@@ -59,76 +59,78 @@ def install(app: FastAPI, parts: WebParts) -> None:
             provider=parts.provider_name,
             to=to,
         )
-        redirects.remember(request, answer, parts, to)
-        if request.cookies.get(parts.cookie):
-            forget(answer, parts)
+        redirects.store_target_page(request, answer, parts, to)
+        if request.cookies.get(parts.cookie_name):
+            delete_session_cookie(answer, parts)
         return answer
 
     def fault(request: Request, _error: Exception) -> Response:
         # This one is drawn outside the guard, so it is dressed here.
-        answer = refusal(request, 500)
-        middleware.dress(
+        answer = render_refusal(request, 500)
+        middleware.set_security_headers(
             MutableHeaders(raw=answer.raw_headers), request.url.path, origin=parts.origin
         )
         return answer
 
-    app.add_exception_handler(SignedOut, signed_out)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _not_understood)
-    app.add_exception_handler(NoSuchRun, _no_such_run)
-    app.add_exception_handler(NoSuchSchedule, _no_such_run)
-    app.add_exception_handler(NoPolicy, _no_policy)
-    app.add_exception_handler(StoreUnavailable, _store_unavailable)
+    app.add_exception_handler(NotSignedInError, signed_out)
+    app.add_exception_handler(HTTPException, _handle_http_error)
+    app.add_exception_handler(RequestValidationError, _handle_invalid_request)
+    app.add_exception_handler(NoSuchRun, _handle_not_found)
+    app.add_exception_handler(NoSuchSchedule, _handle_not_found)
+    app.add_exception_handler(NoPolicyError, _handle_invalid_policy)
+    app.add_exception_handler(StoreUnavailable, _handle_database_unavailable)
     app.add_exception_handler(Exception, fault)
 
 
-def forget(answer: Response, parts: WebParts) -> None:
+def delete_session_cookie(response: Response, parts: WebDependencies) -> None:
     """Take the session's cookie away."""
-    answer.delete_cookie(
-        parts.cookie, path="/", secure=parts.secure_cookies, httponly=True, samesite="lax"
+    response.delete_cookie(
+        parts.cookie_name, path="/", secure=parts.secure_cookies, httponly=True, samesite="lax"
     )
 
 
-def _http(request: Request, error: Exception) -> Response:
+def _handle_http_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     # A bare phrase such as "Not Found" is Starlette's own, and says less than ours.
     phrase = HTTPStatus(error.status_code).phrase
-    _look_who_is_there(request)
-    answer = refusal(request, error.status_code, "" if error.detail == phrase else error.detail)
+    _find_visitor(request)
+    answer = render_refusal(
+        request, error.status_code, "" if error.detail == phrase else error.detail
+    )
     answer.headers.update(error.headers or {})
     return answer
 
 
-def _look_who_is_there(request: Request) -> None:
+def _find_visitor(request: Request) -> None:
     """Find whose menu belongs on a page that asked nobody who they are; without one, it does."""
     if not hasattr(request.state, "visitor"):
-        with suppress(SignedOut, StoreUnavailable, NoPolicy):
-            still_there(request, request.app.state.parts)
+        with suppress(NotSignedInError, StoreUnavailable, NoPolicyError):
+            check_still_signed_in(request, request.app.state.parts)
 
 
-def _not_understood(request: Request, error: Exception) -> Response:
+def _handle_invalid_request(request: Request, error: Exception) -> Response:
     places = {
         problem["loc"][0]
         for problem in (error.errors() if isinstance(error, RequestValidationError) else ())
     }
-    return refusal(request, 404 if "path" in places else 422)
+    return render_refusal(request, 404 if "path" in places else 422)
 
 
-def _no_such_run(request: Request, error: Exception) -> Response:
-    return refusal(request, 404, f"{str(error).capitalize()}.")
+def _handle_not_found(request: Request, error: Exception) -> Response:
+    return render_refusal(request, 404, f"{str(error).capitalize()}.")
 
 
-def _no_policy(request: Request, error: Exception) -> Response:
+def _handle_invalid_policy(request: Request, error: Exception) -> Response:
     log.error("there is no valid policy: %s", error)
     words = (
         "The policy files cannot be used as they are, so nobody may do anything. "
         "`keyturn policy check` says where and what to do."
     )
-    return refusal(request, 503, words)
+    return render_refusal(request, 503, words)
 
 
-def _store_unavailable(request: Request, error: Exception) -> Response:
+def _handle_database_unavailable(request: Request, error: Exception) -> Response:
     # Not the whole address, which may be a link that signs somebody in.
     log.critical(
         "%s %s: %s", request.method, observability.route_name(request.scope["path"]), error
@@ -137,4 +139,4 @@ def _store_unavailable(request: Request, error: Exception) -> Response:
         "The database does not answer, so nothing was done. Try it again in a moment; "
         "whoever runs Keyturn finds the reason in its log."
     )
-    return refusal(request, 503, words)
+    return render_refusal(request, 503, words)

@@ -8,51 +8,57 @@ from bot.db import break_glass, runs, search
 from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.policy import Policy
-from bot.policy.summary.build import list_freezes
+from bot.policy.summary.build import summarise_freezes
 from bot.policy.summary.model import FreezeSummary
-from bot.web.auth import Visiting
-from bot.web.deps import Here
-from bot.web.templating import page
+from bot.web.auth import CurrentVisitor
+from bot.web.deps import WebDeps
+from bot.web.templating import render_page
 from bot.workflow import pending
 
 router = APIRouter()
 
-_MOVING = frozenset({State.ASKED, State.READY, State.STARTING, State.RUNNING, State.UNKNOWN})
-_LATEST = 10
-_SECOND = 1_000_000
-_MOST = 100
+_ACTIVE_STATES = frozenset(
+    {State.PLANNING, State.QUEUED, State.STARTING, State.RUNNING, State.UNKNOWN}
+)
+_MAX_LATEST_RUNS = 10
+_MICROSECONDS_PER_SECOND = 1_000_000
+_MAX_RUNS = 100
 
 
 @router.get("/")
-def home(request: Request, parts: Here, visitor: Visiting) -> Response:
-    with parts.database.reading(visitor.sight) as tx:
-        waiting = _in_states(tx, frozenset({State.WAITING}))
-        moving = _in_states(tx, _MOVING)
-        latest = search.find_newest_runs(tx, search.RunFilter(), most=_LATEST)
+def show_home(request: Request, parts: WebDeps, visitor: CurrentVisitor) -> Response:
+    with parts.database.reading(visitor.view_rights) as tx:
+        waiting = _list_runs_in_states(tx, frozenset({State.PENDING}))
+        moving = _list_runs_in_states(tx, _ACTIVE_STATES)
+        latest = search.find_newest_runs(tx, search.RunFilter(), most=_MAX_LATEST_RUNS)
         votes = runs.list_votes_on(tx, [run.id for run in (*waiting, *moving, *latest)])
         panes = break_glass.list_unreviewed(tx)
         now = tx.now
-        mine = pending.list_pending_for(tx, visitor.policy, visitor.id)
+        mine = pending.list_runs_awaiting_person(tx, visitor.policy, visitor.id)
         known = {run.id for run in mine}
-    return page(
+    return render_page(
         request,
         "home.html",
         mine=mine,
         panes=panes,
-        asked=[run for run in waiting if run.asked_by == visitor.id],
+        asked=[run for run in waiting if run.requested_by == visitor.id],
         moving=[run for run in moving if run.id not in known],
         latest=latest,
         votes=votes,
         now=now,
-        freezes=_holding(visitor.policy, now),
+        freezes=_list_active_freezes(visitor.policy, now),
     )
 
 
-def _holding(policy: Policy, now: int) -> list[tuple[FreezeSummary, int]]:
+def _list_active_freezes(policy: Policy, now: int) -> list[tuple[FreezeSummary, int]]:
     """Return the freezes that hold now, each with its end in microseconds."""
-    found = list_freezes(policy, datetime.fromtimestamp(now / _SECOND, UTC))
-    return [(one, round(one.ends.timestamp()) * _SECOND) for one in found if one.holds]
+    found = summarise_freezes(policy, datetime.fromtimestamp(now / _MICROSECONDS_PER_SECOND, UTC))
+    return [
+        (one, round(one.ends_at.timestamp()) * _MICROSECONDS_PER_SECOND)
+        for one in found
+        if one.is_active
+    ]
 
 
-def _in_states(tx: Transaction, states: frozenset[State]) -> list[Run]:
-    return search.find_newest_runs(tx, search.RunFilter(states=states), most=_MOST)
+def _list_runs_in_states(tx: Transaction, states: frozenset[State]) -> list[Run]:
+    return search.find_newest_runs(tx, search.RunFilter(states=states), most=_MAX_RUNS)

@@ -5,43 +5,47 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Path, Request, Response
 
 from bot.policy.summary import render
-from bot.policy.summary.current import summarise_now
-from bot.web.auth import Visiting, Visitor
-from bot.web.deps import Here, WebParts
-from bot.web.health_page import may_look
-from bot.web.templating import page
+from bot.policy.summary.current import summarise_current_policy
+from bot.web.auth import CurrentVisitor, Visitor
+from bot.web.deps import WebDependencies, WebDeps
+from bot.web.health_page import can_view_health
+from bot.web.templating import render_page
 
 router = APIRouter()
 
-Person = Annotated[str, Path(max_length=64)]
+PersonPath = Annotated[str, Path(max_length=64)]
 
 
 @router.get("/policy")
-def policy(request: Request, parts: Here, visitor: Visiting) -> Response:
+def show_policy(request: Request, parts: WebDeps, visitor: CurrentVisitor) -> Response:
     """Show what everybody may do, who owns what, and when changes wait."""
-    return _page(request, parts, visitor, person="")
+    return _render_page(request, parts, visitor, person="")
 
 
 @router.get("/policy/{person}")
-def person(request: Request, parts: Here, visitor: Visiting, person: Person) -> Response:
+def show_person_policy(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, person: PersonPath
+) -> Response:
     """Show what one person may do."""
-    if visitor.policy.person(person) is None:
+    if visitor.policy.find_person(person) is None:
         raise HTTPException(404, "Nobody among the people of the policy has this id.")
-    return _page(request, parts, visitor, person=person)
+    return _render_page(request, parts, visitor, person=person)
 
 
-def _page(request: Request, parts: WebParts, visitor: Visitor, *, person: str) -> Response:
-    with parts.database.reading(visitor.sight) as tx:
+def _render_page(
+    request: Request, parts: WebDependencies, visitor: Visitor, *, person: str
+) -> Response:
+    with parts.database.reading(visitor.view_rights) as tx:
         now = tx.now
-    told = summarise_now(visitor.policy, now, person=person)
-    return page(
+    told = summarise_current_policy(visitor.policy, now, person=person)
+    return render_page(
         request,
         "policy.html",
         charter=told,
-        counted=render.count_summary(told),
-        sections=render.SECTIONS,
+        counted=render.describe_summary(told),
+        sections=render.SECTION_TITLES,
         links=True,
-        name=visitor.name(person) if person else "",
+        name=visitor.get_person_name(person) if person else "",
         mine=person == visitor.id,
-        condition=may_look(visitor),
+        condition=can_view_health(visitor),
     )

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from fastapi import Query, Request, Response
 
-from bot.web.deps import WebParts
+from bot.web.deps import WebDependencies
 
-LONGEST = 2000
-_SECONDS = 10 * 60
+MAX_LENGTH = 2000
+_COOKIE_SECONDS = 10 * 60
 # Every page that somebody may be on. What follows its `?` only says what the page shows.
-_PAGE = re.compile(
+_PAGE_PATTERN = re.compile(
     r"(/|/(runs|log|tokens|sessions|second-factor|stop|bans|hosts|around|ask|report|condition"
     r"|schedules|mandates|policy)|/runs/compare|/schedules/new|/ask/form|/(runs|log)\.(csv|json)"
     r"|/(runs|schedules|views)/[1-9][0-9]{0,8}|/runs/[1-9][0-9]{0,8}/erase"
@@ -21,34 +21,36 @@ _PAGE = re.compile(
     re.ASCII,
 )
 
-Next = Annotated[str, Query(alias="next", max_length=LONGEST)]
+TargetPageQuery = Annotated[str, Query(alias="next", max_length=MAX_LENGTH)]
 
 
-def onward(address: str) -> str:
+def get_safe_page(url: str) -> str:
     """Return the address if it is one of our pages, else the first page."""
-    return address if len(address) <= LONGEST and _PAGE.fullmatch(address) else "/"
+    return url if len(url) <= MAX_LENGTH and _PAGE_PATTERN.fullmatch(url) else "/"
 
 
-def wanted(request: Request) -> str:
+def get_requested_page(request: Request) -> str:
     """Return the address that was asked for, with what follows its `?` if that can be kept."""
     path, query = request.url.path, request.url.query
-    whole = onward(f"{path}?{query}") if query and request.method == "GET" else "/"
-    return whole if whole != "/" else onward(path)
+    whole = get_safe_page(f"{path}?{query}") if query and request.method == "GET" else "/"
+    return whole if whole != "/" else get_safe_page(path)
 
 
-def remember(request: Request, answer: Response, parts: WebParts, to: str) -> None:
+def store_target_page(
+    request: Request, response: Response, parts: WebDependencies, page_url: str
+) -> None:
     """Have the browser keep it until somebody signs in there by a link from chat.
 
     Not what a page asks for by itself: it is no page that somebody would come back to.
     """
     headers = request.headers
     by_itself = "hx-request" in headers or headers.get("sec-fetch-mode", "navigate") != "navigate"
-    if to == "/" or by_itself:
+    if page_url == "/" or by_itself:
         return
-    answer.set_cookie(
-        _cookie(parts),
-        packed(to),
-        max_age=_SECONDS,
+    response.set_cookie(
+        _get_cookie_name(parts),
+        encode_page(page_url),
+        max_age=_COOKIE_SECONDS,
         path="/",
         secure=parts.secure_cookies,
         httponly=True,
@@ -56,32 +58,32 @@ def remember(request: Request, answer: Response, parts: WebParts, to: str) -> No
     )
 
 
-def remembered(request: Request, parts: WebParts) -> str:
+def read_target_page(request: Request, parts: WebDependencies) -> str:
     """Return what the browser has kept, or the first page."""
-    return unpacked(request.cookies.get(_cookie(parts), "")) or "/"
+    return decode_page(request.cookies.get(_get_cookie_name(parts), "")) or "/"
 
 
-def forget(request: Request, answer: Response, parts: WebParts) -> None:
+def delete_target_page(request: Request, response: Response, parts: WebDependencies) -> None:
     """Take it away from a browser that has kept it: one has come there."""
-    name = _cookie(parts)
+    name = _get_cookie_name(parts)
     if name in request.cookies:
-        answer.delete_cookie(
+        response.delete_cookie(
             name, path="/", secure=parts.secure_cookies, httponly=True, samesite="lax"
         )
 
 
-def packed(to: str) -> str:
+def encode_page(page_url: str) -> str:
     """Return a page of ours so that it can stand in a cookie."""
-    return base64.urlsafe_b64encode(onward(to).encode()).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(get_safe_page(page_url).encode()).rstrip(b"=").decode()
 
 
-def unpacked(text: str) -> str | None:
+def decode_page(text: str) -> str | None:
     """Return the page that was packed; None if it was not packed by us."""
     try:
-        return onward(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
+        return get_safe_page(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
     except (binascii.Error, ValueError):
         return None
 
 
-def _cookie(parts: WebParts) -> str:
-    return f"{parts.cookie}-onward"
+def _get_cookie_name(parts: WebDependencies) -> str:
+    return f"{parts.cookie_name}-onward"

@@ -2,27 +2,27 @@
 
 from collections.abc import Mapping
 
-from bot.db.runs import Overtaken
-from bot.model.request_form import NotUnderstood
-from bot.model.run import IllegalMove
+from bot.db.runs import ConcurrentUpdateError
+from bot.model.request_form import RequestSyntaxError
+from bot.model.run import IllegalTransitionError
 from bot.model.schedule import ScheduleError
 from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.requests import InvalidRequest, TooManyRequests
+from bot.workflow.requests import InvalidRequestError, TooManyRequestsError
 
 # Of two that fit, the first holds.
-_STATUS: Mapping[type[Exception], int] = {
-    NotUnderstood: 422,
+_STATUS_BY_REFUSAL: Mapping[type[Exception], int] = {
+    RequestSyntaxError: 422,
     ScheduleError: 422,
-    TooManyRequests: 429,
-    InvalidRequest: 422,
+    TooManyRequestsError: 429,
+    InvalidRequestError: 422,
     NotAllowed: 403,
     TooLate: 409,
-    Overtaken: 409,
-    IllegalMove: 409,
+    ConcurrentUpdateError: 409,
+    IllegalTransitionError: 409,
 }
 # What to catch. Whoever can do more about one, such as step up first, catches that before.
-NOES = tuple(_STATUS)
+REFUSALS = tuple(_STATUS_BY_REFUSAL)
 
 
-def status_of(no: Exception) -> int:
-    return next(status for kind, status in _STATUS.items() if isinstance(no, kind))
+def get_http_status(refusal: Exception) -> int:
+    return next(status for kind, status in _STATUS_BY_REFUSAL.items() if isinstance(refusal, kind))

@@ -8,35 +8,35 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
-from bot.audit.run_proof import RunProof
+from bot.audit.run_proof import RunVerification
 from bot.db.database import Transaction
 from bot.model import request_form
-from bot.model.run import Origin, Run, describe_proposals
-from bot.web.auth import Onlooking, Visiting, Visitor
-from bot.web.blanks import Filled
-from bot.web.deps import Here, WebParts
-from bot.web.fanout_chart import fan
-from bot.web.refusals import NOES, status_of
-from bot.web.templating import page
+from bot.model.run import RequestOrigin, Run, describe_proposals
+from bot.web.auth import CurrentVisitor, PassiveVisitor, Visitor
+from bot.web.blanks import FormValues
+from bot.web.deps import WebDependencies, WebDeps
+from bot.web.fanout_chart import build_fanout_chart
+from bot.web.refusals import REFUSALS, get_http_status
+from bot.web.templating import render_page
 from bot.workflow import resubmit
 from bot.workflow.approvals import StepUpRequired
-from bot.workflow.requests import InvalidRequest
-from bot.workflow.run_timeline import list_timeline
+from bot.workflow.requests import InvalidRequestError
+from bot.workflow.run_timeline import build_run_events
 from bot.workflow.run_view import RunView, Viewer, build_run_view
 from runbooks import load_catalogue
 
 router = APIRouter(prefix="/runs/{number}")
 
-Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
+RunIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 # What the page says after a button, by the word in its address.
-_DONE: Mapping[str, str] = {
+_DONE_NOTICES: Mapping[str, str] = {
     "approved": "Your approval is recorded.",
     "denied": "Your no is recorded. Nothing was sent.",
     "countered": "Your values are proposed. The request stays pending until they are accepted.",
     "accepted": "It is yours now, and waits for approval like any other.",
     "withdrawn": "The request is withdrawn. Nothing was sent.",
-    "asked": "The undo is asked for. It is planned and approved like any other change.",
+    "requested": "The undo is asked for. It is planned and approved like any other change.",
     "broken": "The glass is broken. The owners are told, and somebody else reviews it.",
     "reviewed": "Your review is recorded.",
     "stopped": "It is stopped: nothing more is sent for it.",
@@ -45,19 +45,19 @@ _DONE: Mapping[str, str] = {
 
 
 @router.get("")
-def show(
-    request: Request, parts: Here, visitor: Visiting, number: Number, done: str = ""
+def show_run(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, done: str = ""
 ) -> Response:
     """Show the whole page."""
-    return whole_page(request, parts, visitor, number, notice=_DONE.get(done, ""))
+    return render_run_page(request, parts, visitor, number, notice=_DONE_NOTICES.get(done, ""))
 
 
 @router.get("/live")
-def live(
+def show_live_part(
     request: Request,
-    parts: Here,
-    visitor: Onlooking,
-    number: Number,
+    parts: WebDeps,
+    visitor: PassiveVisitor,
+    number: RunIdPath,
     seen: str = "",
     streamed: str = "",
 ) -> Response:
@@ -65,17 +65,22 @@ def live(
 
     streamed: how hosts are drawn on a page that its stream tells of each; they stay as they are.
     """
-    with parts.database.reading(visitor.sight) as tx:
+    with parts.database.reading(visitor.view_rights) as tx:
         view = _build_view(tx, number, visitor)
-    stay = streamed == _how_hosts_are_drawn(view) and not view.run.over
-    if seen in {_stamp(view), _stamp_of_rest(view) if stay else _stamp(view)}:
+    stay = streamed == _get_hosts_display(view) and not view.run.is_ended
+    if seen in {
+        _compute_stamp(view),
+        _compute_stamp_without_hosts(view) if stay else _compute_stamp(view),
+    }:
         return Response(status_code=204)
-    return page(request, "run_moved.html", **_list_variables(view, visitor) | {"streamed": stay})
+    return render_page(
+        request, "run_moved.html", **_list_variables(view, visitor) | {"streamed": stay}
+    )
 
 
 @router.post("/approve")
-def approve(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def approve_run(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
 ) -> Response:
     """Turn a key for the plan whose digest was on the page."""
 
@@ -85,25 +90,25 @@ def approve(
             person=visitor.id,
             digest=form.get("digest", ""),
             reason=form.get("reason", ""),
-            session=visitor.session,
+            session=visitor.session_token,
         )
 
-    return _done(request, parts, visitor, number, act, "approved")
+    return _perform_and_redirect(request, parts, visitor, number, act, "approved")
 
 
 @router.post("/deny")
-def deny(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def deny_run(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
 ) -> Response:
     def act() -> None:
         parts.workflow.deny(number, person=visitor.id, reason=form.get("reason", ""))
 
-    return _done(request, parts, visitor, number, act, "denied")
+    return _perform_and_redirect(request, parts, visitor, number, act, "denied")
 
 
 @router.post("/counter")
-def counter(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def propose_values(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
 ) -> Response:
     """Propose other values, and go to the run that has them."""
 
@@ -117,44 +122,46 @@ def counter(
             number, person=visitor.id, changes=typed, reason=form.get("reason", "")
         ).id
 
-    return _done(request, parts, visitor, number, act, "countered")
+    return _perform_and_redirect(request, parts, visitor, number, act, "countered")
 
 
 @router.post("/accept")
-def accept(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def accept_proposal(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
 ) -> Response:
     """Take over the values that an approver proposes."""
 
     def act() -> None:
         parts.workflow.accept(number, person=visitor.id, digest=form.get("digest", ""))
 
-    return _done(request, parts, visitor, number, act, "accepted")
+    return _perform_and_redirect(request, parts, visitor, number, act, "accepted")
 
 
 @router.post("/withdraw")
-def withdraw(request: Request, parts: Here, visitor: Visiting, number: Number) -> Response:
+def withdraw_run(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath
+) -> Response:
     def act() -> None:
         parts.workflow.withdraw(number, person=visitor.id)
 
-    return _done(request, parts, visitor, number, act, "withdrawn")
+    return _perform_and_redirect(request, parts, visitor, number, act, "withdrawn")
 
 
 @router.post("/stop")
-def stop(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def stop_run(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
 ) -> Response:
     """Send nothing more; what is on its way is finished as a step."""
 
     def act() -> None:
         parts.workflow.stop(number, person=visitor.id, why=form.get("reason", ""))
 
-    return _done(request, parts, visitor, number, act, "stopped")
+    return _perform_and_redirect(request, parts, visitor, number, act, "stopped")
 
 
 @router.post("/undo")
-def undo(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def request_undo(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
 ) -> Response:
     """Ask for the undo, and go to the run that it is."""
 
@@ -162,16 +169,16 @@ def undo(
         return parts.workflow.undo(
             number,
             person=visitor.id,
-            origin=Origin("web", user=visitor.id),
+            origin=RequestOrigin("web", user=visitor.id),
             reason=form.get("reason", ""),
         ).id
 
-    return _done(request, parts, visitor, number, act, "asked")
+    return _perform_and_redirect(request, parts, visitor, number, act, "requested")
 
 
 @router.post("/break-glass")
-def break_glass(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def activate_break_glass(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
 ) -> Response:
     """Go through a freeze and without approvals, with the plan whose digest was on the page."""
 
@@ -180,39 +187,45 @@ def break_glass(
     def act() -> None:
         digest = form.get("digest", "")
         try:
-            breaking.shatter(
-                number, person=visitor.id, session=visitor.session, digest=digest, reason=reason
+            breaking.activate_break_glass(
+                number,
+                person=visitor.id,
+                session=visitor.session_token,
+                digest=digest,
+                reason=reason,
             )
         except StepUpRequired:
             # What was typed is there again when they come back with it.
-            breaking.want(number, person=visitor.id, reason=reason)
+            breaking.request_break_glass(number, person=visitor.id, reason=reason)
             raise
 
-    return _done(request, parts, visitor, number, act, "broken")
+    return _perform_and_redirect(request, parts, visitor, number, act, "broken")
 
 
 @router.post("/review")
-def review(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def review_break_glass(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
 ) -> Response:
     """Record what somebody else says of the glass that was broken."""
 
     def act() -> None:
-        parts.workflow.breaking.review(number, person=visitor.id, words=form.get("words", ""))
+        parts.workflow.breaking.review_break_glass(
+            number, person=visitor.id, findings=form.get("words", "")
+        )
 
-    return _done(request, parts, visitor, number, act, "reviewed")
+    return _perform_and_redirect(request, parts, visitor, number, act, "reviewed")
 
 
 @router.post("/settle")
-def settle(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def resolve_run(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
 ) -> Response:
     """Record how an unknown run ended, as its owner found it on the host."""
 
     def act() -> None:
         ending = form.get("ending", "")
         if ending not in {"succeeded", "failed"}:
-            raise InvalidRequest("choose whether it was done or not")
+            raise InvalidRequestError("choose whether it was done or not")
         parts.workflow.settle(
             number,
             person=visitor.id,
@@ -220,47 +233,53 @@ def settle(
             why=form.get("why", ""),
         )
 
-    return _done(request, parts, visitor, number, act, "settled")
+    return _perform_and_redirect(request, parts, visitor, number, act, "settled")
 
 
-def _done(
+def _perform_and_redirect(
     request: Request,
-    parts: WebParts,
+    parts: WebDependencies,
     visitor: Visitor,
     number: int,
-    act: Callable[[], int | None],
-    word: str,
+    action: Callable[[], int | None],
+    outcome: str,
 ) -> Response:
     """Do it and show the run anew, or show the run with the reason why not."""
     try:
-        onward = act() or number
+        onward = action() or number
     except StepUpRequired:
         return RedirectResponse(f"/step-up?next=/runs/{number}", 303)
-    except NOES as no:
-        return whole_page(request, parts, visitor, number, status=status_of(no), alert=str(no))
-    return RedirectResponse(f"/runs/{onward}?done={word}", 303)
+    except REFUSALS as no:
+        return render_run_page(
+            request, parts, visitor, number, status=get_http_status(no), alert=str(no)
+        )
+    return RedirectResponse(f"/runs/{onward}?done={outcome}", 303)
 
 
-def whole_page(  # noqa: PLR0913 - what stands on top of it, by name
+def render_run_page(  # noqa: PLR0913 - what stands on top of it, by name
     request: Request,
-    parts: WebParts,
+    parts: WebDependencies,
     visitor: Visitor,
     number: int,
     *,
     status: int = 200,
     alert: str = "",
     notice: str = "",
-    proof: RunProof | None = None,
+    verification_result: RunVerification | None = None,
 ) -> Response:
     """Draw it all as it is now. proof: what was just verified."""
-    with parts.database.reading(visitor.sight) as tx:
+    with parts.database.reading(visitor.view_rights) as tx:
         view = _build_view(tx, number, visitor)
-    shown = _list_variables(view, visitor) | {"alert": alert, "notice": notice, "proof": proof}
-    return page(request, "run.html", status=status, **shown)
+    shown = _list_variables(view, visitor) | {
+        "alert": alert,
+        "notice": notice,
+        "proof": verification_result,
+    }
+    return render_page(request, "run.html", status=status, **shown)
 
 
 def _build_view(tx: Transaction, number: int, visitor: Visitor) -> RunView:
-    return build_run_view(tx, number, visitor.policy, Viewer(visitor.id, visitor.session))
+    return build_run_view(tx, number, visitor.policy, Viewer(visitor.id, visitor.session_token))
 
 
 def _list_variables(view: RunView, visitor: Visitor) -> dict[str, Any]:
@@ -270,58 +289,67 @@ def _list_variables(view: RunView, visitor: Visitor) -> dict[str, Any]:
     return {
         "view": view,
         "run": run,
-        "timeline": list_timeline(view.entries, visitor.name),
+        "timeline": build_run_events(view.entries, visitor.get_person_name),
         "entries": view.entries[::-1],
         "now": view.now,
-        "fan": fan(parts, started=run.started, ended=run.ended, now=view.now) if parts else None,
-        "stamp": _stamp(view),
-        "stamp_of_rest": _stamp_of_rest(view),
-        "hosts_drawn": _how_hosts_are_drawn(view),
-        "blanks": _blanks(run),
-        "again": _again(run),
+        "fan": build_fanout_chart(parts, started=run.started_at, ended=run.ended_at, now=view.now)
+        if parts
+        else None,
+        "stamp": _compute_stamp(view),
+        "stamp_of_rest": _compute_stamp_without_hosts(view),
+        "hosts_drawn": _get_hosts_display(view),
+        "blanks": _list_editable_fields(run),
+        "again": _build_resubmit_url(run),
         "streamed": False,
         "proposals": describe_proposals(view.proposals),
     }
 
 
-def _stamp(view: RunView) -> str:
+def _compute_stamp(view: RunView) -> str:
     """Return short digits that differ whenever the page would show something else."""
     parts = [(part.id, part.version) for part in view.children]
-    return f"{_stamp_of_rest(view)}-{_digits(parts)}"
+    return f"{_compute_stamp_without_hosts(view)}-{_hash_value(parts)}"
 
 
-def _stamp_of_rest(view: RunView) -> str:
+def _compute_stamp_without_hosts(view: RunView) -> str:
     """Return short digits that differ whenever all but its hosts would show something else."""
     head = view.entries[-1].hash if view.entries else ""
-    seen = (view.run.version, head, len(view.votes), view.lock, view.powers, view.proposals)
-    return _digits((*seen, view.stepped_up))
+    seen = (
+        view.run.version,
+        head,
+        len(view.decisions),
+        view.lock,
+        view.allowed_actions,
+        view.proposals,
+    )
+    return _hash_value((*seen, view.is_stepped_up))
 
 
-def _digits(seen: object) -> str:
-    return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
+def _hash_value(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
-def _how_hosts_are_drawn(view: RunView) -> str:
+def _get_hosts_display(view: RunView) -> str:
     """Return "before" until the run has started: until then its hosts wait for people."""
-    return "begun" if view.run.started else "before"
+    return "begun" if view.run.started_at else "before"
 
 
-def _blanks(run: Run) -> list[tuple[request_form.FormField, str]]:
+def _list_editable_fields(run: Run) -> list[tuple[request_form.FormField, str]]:
     """Return what of a request can be edited, with its values."""
-    known = load_catalogue().get(run.words)
+    known = load_catalogue().get(run.runbook)
     if known is None:
         return []
     return [
-        (blank, run.fields.get(blank.name, blank.default))
+        (blank, run.values.get(blank.name, blank.default))
         for blank in request_form.list_form_fields(known)
         if blank.name != "host"
     ]
 
 
-def _again(run: Run) -> str:
+def _build_resubmit_url(run: Run) -> str:
     """Return where the same is asked for once more, with its values filled in; "" if nowhere."""
     if run.undo_of is not None:
         return f"/runs/{run.undo_of}#undo"
-    if resubmit.why_not_resubmit(run):
+    if resubmit.get_resubmit_refusal(run):
         return ""
-    return f"/ask/form?{urlencode({'runbook': run.words, **resubmit.resubmit_values(run)})}"
+    return f"/ask/form?{urlencode({'runbook': run.runbook, **resubmit.get_resubmit_values(run)})}"

@@ -3,16 +3,18 @@
 from fastapi import APIRouter, Request, Response
 
 from bot.audit import run_proof
-from bot.web.auth import Visiting
-from bot.web.deps import Here
-from bot.web.run import Number, whole_page
+from bot.web.auth import CurrentVisitor
+from bot.web.deps import WebDeps
+from bot.web.run import RunIdPath, render_run_page
 
 router = APIRouter(prefix="/runs/{number}")
 
 
 @router.post("/verify")
-def verify(request: Request, parts: Here, visitor: Visiting, number: Number) -> Response:
+def verify_run_entries(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath
+) -> Response:
     """Recompute the run's entries. A POST, so that nothing but a button does that work."""
-    with parts.database.reading(visitor.sight) as tx:
+    with parts.database.reading(visitor.view_rights) as tx:
         found = run_proof.verify_run(tx, number)
-    return whole_page(request, parts, visitor, number, proof=found)
+    return render_run_page(request, parts, visitor, number, verification_result=found)

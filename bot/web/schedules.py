@@ -11,23 +11,23 @@ from bot.db import runs, schedules
 from bot.db.database import Transaction
 from bot.db.schedules import Fire, Schedule, ScheduleState
 from bot.model import request_form
-from bot.model.run import Origin, Run
-from bot.model.schedule import SETTINGS, ScheduleTiming, parse_timing
+from bot.model.run import RequestOrigin, Run
+from bot.model.schedule import SETTING_HINTS, ScheduleTiming, parse_timing
 from bot.policy import Policy
-from bot.web.auth import Visiting, Visitor
-from bot.web.blanks import Filled
-from bot.web.deps import Here, WebParts
-from bot.web.refusals import NOES, status_of
-from bot.web.templating import page
-from bot.workflow.calendar import DAYS, build_calendar
+from bot.web.auth import CurrentVisitor, Visitor
+from bot.web.blanks import FormValues
+from bot.web.deps import WebDependencies, WebDeps
+from bot.web.refusals import REFUSALS, get_http_status
+from bot.web.templating import render_page
+from bot.workflow.calendar import DEFAULT_DAYS, build_calendar
 
 router = APIRouter(prefix="/schedules")
 
-Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
+ScheduleIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
-_NEWEST = 40
-_NEXT = 5
-_DONE: Mapping[str, str] = {
+_MAX_FIRES = 40
+_MAX_UPCOMING = 5
+_DONE_NOTICES: Mapping[str, str] = {
     "suspended": "It fires no more until somebody resumes it.",
     "resumed": "It fires again, from its next moment on.",
     "ended": "It fires no more.",
@@ -35,35 +35,37 @@ _DONE: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownSchedule:
     """A schedule with the request that was approved. coming: its next moments in local time."""
 
     schedule: Schedule
     run: Run
-    last: Fire | None
-    coming: list[str]
-    keeps: bool
+    last_fire: Fire | None
+    upcoming: list[str]
+    can_manage: bool
 
 
 @router.get("")
-def listing(request: Request, parts: Here, visitor: Visiting, ended: str = "") -> Response:
+def list_schedules_page(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, ended: str = ""
+) -> Response:
     """Show the schedules, those that fire first; what ended long ago only if it is asked for."""
-    with parts.database.reading(visitor.sight) as tx:
+    with parts.database.reading(visitor.view_rights) as tx:
         listed, older = schedules.list_recent_schedules(tx)
         whole = ended == "all"
         found = [
-            _shown(tx, each, visitor)
+            _build_shown_schedule(tx, each, visitor)
             for each in (schedules.list_schedules(tx) if whole else listed)
         ]
         missed = schedules.count_missed(tx)
         coming = build_calendar(tx, visitor.policy)
-    return page(
+    return render_page(
         request,
         "schedules.html",
         schedules=found,
         missed=missed,
         diary=coming,
-        days=DAYS,
+        days=DEFAULT_DAYS,
         older=older,
         whole=whole,
         missed_days=schedules.MISSED_DAYS,
@@ -72,125 +74,153 @@ def listing(request: Request, parts: Here, visitor: Visiting, ended: str = "") -
 
 
 @router.get("/new")
-def new(request: Request, parts: Here, visitor: Visiting) -> Response:
+def show_new_schedule(request: Request, parts: WebDeps, visitor: CurrentVisitor) -> Response:
     """Show the form; once it is filled in, what it means and when that would be."""
-    typed = {name: request.query_params.get(name, "") for name in ("name", "request", *SETTINGS)}
+    typed = {
+        name: request.query_params.get(name, "") for name in ("name", "request", *SETTING_HINTS)
+    }
     if not any(typed.values()):
-        return _form(request, typed)
-    with parts.database.reading(visitor.sight) as tx:
+        return _render_form(request, typed)
+    with parts.database.reading(visitor.view_rights) as tx:
         now = tx.now
     try:
-        wanted, _, _ = _understood(parts, typed)
-    except NOES as no:
-        return _form(request, typed, status=status_of(no), alert=str(no))
-    coming = wanted.timetable.spoken(now, count=_NEXT)
-    return _form(request, typed, wanted=wanted, coming=coming)
+        wanted, _, _ = _parse_schedule(parts, typed)
+    except REFUSALS as no:
+        return _render_form(request, typed, status=get_http_status(no), alert=str(no))
+    coming = wanted.cron_expression.format_due_times(now, count=_MAX_UPCOMING)
+    return _render_form(request, typed, timing=wanted, upcoming=coming)
 
 
 @router.post("")
-def ask(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Response:
+def request_schedule(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, form: FormValues
+) -> Response:
     """Ask for the schedule, and go to the run by which it is approved."""
-    typed = {name: form.get(name, "") for name in ("name", "request", *SETTINGS)}
+    typed = {name: form.get(name, "") for name in ("name", "request", *SETTING_HINTS)}
     try:
-        wanted, spelled, requests = _understood(parts, typed)
-        run = parts.workflow.schedules.ask(
+        wanted, spelled, requests = _parse_schedule(parts, typed)
+        run = parts.workflow.schedules.request_schedule(
             requests,
-            spelled=spelled,
+            host_pattern=spelled,
             person=visitor.id,
-            origin=Origin("web", user=visitor.id),
+            origin=RequestOrigin("web", user=visitor.id),
             timing=wanted,
             reason=form.get("reason", ""),
         )
-    except NOES as no:
-        return _form(request, typed, status=status_of(no), alert=str(no))
+    except REFUSALS as no:
+        return _render_form(request, typed, status=get_http_status(no), alert=str(no))
     return RedirectResponse(f"/runs/{run.id}", 303)
 
 
 @router.get("/{number}")
-def show(
-    request: Request, parts: Here, visitor: Visiting, number: Number, done: str = ""
+def show_schedule(
+    request: Request,
+    parts: WebDeps,
+    visitor: CurrentVisitor,
+    number: ScheduleIdPath,
+    done: str = "",
 ) -> Response:
-    return _page(request, parts, visitor, number, notice=_DONE.get(done, ""))
+    return _render_page(request, parts, visitor, number, notice=_DONE_NOTICES.get(done, ""))
 
 
 @router.post("/{number}/suspend")
-def suspend(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def suspend_schedule(
+    request: Request,
+    parts: WebDeps,
+    visitor: CurrentVisitor,
+    number: ScheduleIdPath,
+    form: FormValues,
 ) -> Response:
     def act() -> None:
-        parts.workflow.schedules.suspend(
-            number, person=visitor.id, why=form.get("reason", "").strip()
+        parts.workflow.schedules.suspend_schedule(
+            number, person=visitor.id, reason=form.get("reason", "").strip()
         )
 
-    return _done(request, parts, visitor, number, act, "suspended")
+    return _perform_and_redirect(request, parts, visitor, number, act, "suspended")
 
 
 @router.post("/{number}/resume")
-def resume(request: Request, parts: Here, visitor: Visiting, number: Number) -> Response:
+def resume_schedule(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: ScheduleIdPath
+) -> Response:
     def act() -> None:
-        parts.workflow.schedules.resume(number, person=visitor.id)
+        parts.workflow.schedules.resume_schedule(number, person=visitor.id)
 
-    return _done(request, parts, visitor, number, act, "resumed")
+    return _perform_and_redirect(request, parts, visitor, number, act, "resumed")
 
 
 @router.post("/{number}/end")
-def end(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def end_schedule(
+    request: Request,
+    parts: WebDeps,
+    visitor: CurrentVisitor,
+    number: ScheduleIdPath,
+    form: FormValues,
 ) -> Response:
     def act() -> None:
-        parts.workflow.schedules.end(number, person=visitor.id, why=form.get("reason", "").strip())
+        parts.workflow.schedules.end_schedule(
+            number, person=visitor.id, reason=form.get("reason", "").strip()
+        )
 
-    return _done(request, parts, visitor, number, act, "ended")
+    return _perform_and_redirect(request, parts, visitor, number, act, "ended")
 
 
 @router.post("/{number}/take")
-def take(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def take_over_schedule(
+    request: Request,
+    parts: WebDeps,
+    visitor: CurrentVisitor,
+    number: ScheduleIdPath,
+    form: FormValues,
 ) -> Response:
     """Ask for the same schedule as one's own, and go to the run by which that is approved."""
 
     def act() -> int:
-        return parts.workflow.schedules.take(
+        return parts.workflow.schedules.take_over_schedule(
             number,
             person=visitor.id,
-            origin=Origin("web", user=visitor.id),
+            origin=RequestOrigin("web", user=visitor.id),
             reason=form.get("reason", ""),
         ).id
 
-    return _done(request, parts, visitor, number, act, "")
+    return _perform_and_redirect(request, parts, visitor, number, act, "")
 
 
-def _understood(parts: WebParts, typed: Mapping[str, str]) -> tuple[ScheduleTiming, str, Any]:
-    settings = {name: typed[name].strip() for name in SETTINGS if typed[name].strip()}
+def _parse_schedule(
+    parts: WebDependencies, typed: Mapping[str, str]
+) -> tuple[ScheduleTiming, str, Any]:
+    settings = {name: typed[name].strip() for name in SETTING_HINTS if typed[name].strip()}
     wanted = parse_timing(typed["name"], settings, zone="UTC")
     runbook, values = request_form.find_runbook(
         request_form.split_words(typed["request"].removeprefix("/keyturn").strip())
     )
-    tags = parts.policies.current().inventory.tags
-    spelled, requests = request_form.parse_for_hosts(runbook, values, tags)
+    tags = parts.policies.get_policy().inventory.tags
+    spelled, requests = request_form.parse_request_for_hosts(runbook, values, tags)
     return wanted, spelled, requests
 
 
-def _done(
+def _perform_and_redirect(
     request: Request,
-    parts: WebParts,
+    parts: WebDependencies,
     visitor: Visitor,
     number: int,
-    act: Callable[[], int | None],
-    word: str,
+    action: Callable[[], int | None],
+    outcome: str,
 ) -> Response:
     """Do it and show the schedule anew, or show it with the reason why not."""
     try:
-        run = act()
-    except NOES as no:
-        return _page(request, parts, visitor, number, status=status_of(no), alert=str(no))
-    onward = f"/schedules/{number}?done={word}" if run is None else f"/runs/{run}"
+        run = action()
+    except REFUSALS as no:
+        return _render_page(
+            request, parts, visitor, number, status=get_http_status(no), alert=str(no)
+        )
+    onward = f"/schedules/{number}?done={outcome}" if run is None else f"/runs/{run}"
     return RedirectResponse(onward, 303)
 
 
-def _page(
+def _render_page(
     request: Request,
-    parts: WebParts,
+    parts: WebDependencies,
     visitor: Visitor,
     number: int,
     *,
@@ -198,10 +228,10 @@ def _page(
     alert: str = "",
     notice: str = "",
 ) -> Response:
-    with parts.database.reading(visitor.sight) as tx:
-        shown = _shown(tx, schedules.get_schedule(tx, number), visitor)
-        fires = schedules.list_fires(tx, number, most=_NEWEST)
-    return page(
+    with parts.database.reading(visitor.view_rights) as tx:
+        shown = _build_shown_schedule(tx, schedules.get_schedule(tx, number), visitor)
+        fires = schedules.list_fires(tx, number, most=_MAX_FIRES)
+    return render_page(
         request,
         "schedule.html",
         status=status,
@@ -213,39 +243,39 @@ def _page(
     )
 
 
-def _form(
+def _render_form(
     request: Request,
     typed: Mapping[str, str],
     *,
     status: int = 200,
     alert: str = "",
-    wanted: ScheduleTiming | None = None,
-    coming: list[str] | None = None,
+    timing: ScheduleTiming | None = None,
+    upcoming: list[str] | None = None,
 ) -> Response:
-    return page(
+    return render_page(
         request,
         "schedule_new.html",
         status=status,
         typed=typed,
         alert=alert,
-        wanted=wanted,
-        coming=coming or [],
+        wanted=timing,
+        coming=upcoming or [],
     )
 
 
-def _shown(tx: Transaction, schedule: Schedule, visitor: Visitor) -> Shown:
+def _build_shown_schedule(tx: Transaction, schedule: Schedule, visitor: Visitor) -> ShownSchedule:
     run = runs.get_run(tx, schedule.run)
-    active = schedule.standing is ScheduleState.ACTIVE
-    table = schedule.timing.timetable
-    return Shown(
+    active = schedule.state is ScheduleState.ACTIVE
+    table = schedule.timing.cron_expression
+    return ShownSchedule(
         schedule,
         run,
-        last=next(iter(schedules.list_fires(tx, schedule.id, most=1)), None),
-        coming=table.spoken(tx.now, count=_NEXT) if active else [],
-        keeps=_keeps(visitor.policy, visitor.id, schedule, run),
+        last_fire=next(iter(schedules.list_fires(tx, schedule.id, most=1)), None),
+        upcoming=table.format_due_times(tx.now, count=_MAX_UPCOMING) if active else [],
+        can_manage=_can_manage_schedule(visitor.policy, visitor.id, schedule, run),
     )
 
 
-def _keeps(policy: Policy, person: str, schedule: Schedule, run: Run) -> bool:
-    area = policy.household.areas.get(run.area)
+def _can_manage_schedule(policy: Policy, person: str, schedule: Schedule, run: Run) -> bool:
+    area = policy.organisation.areas.get(run.area)
     return person == schedule.owner or (area is not None and person in area.owners)

@@ -8,22 +8,22 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
 from bot.auth import second_factors, totp, webauthn
-from bot.auth.second_factors import Factor
-from bot.auth.webauthn import KeyScope
-from bot.web.auth import Visiting, Visitor
-from bot.web.blanks import Filled
-from bot.web.deps import Here, WebParts
-from bot.web.refusals import NOES, status_of
-from bot.web.templating import page
+from bot.auth.second_factors import SecondFactor
+from bot.auth.webauthn import RelyingParty
+from bot.web.auth import CurrentVisitor, Visitor
+from bot.web.blanks import FormValues
+from bot.web.deps import WebDependencies, WebDeps
+from bot.web.refusals import REFUSALS, get_http_status
+from bot.web.templating import render_page
 from bot.workflow.approvals import StepUpRequired
-from bot.workflow.requests import InvalidRequest
-from bot.workflow.second_factor import get_shown_factor, is_factor_valid, is_owner
+from bot.workflow.requests import InvalidRequestError
+from bot.workflow.second_factor import get_shown_factor, is_area_owner, is_factor_valid
 
 router = APIRouter(prefix="/second-factor")
 
-Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
+FactorIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
-_DONE: Mapping[str, str] = {
+_DONE_NOTICES: Mapping[str, str] = {
     "enrolled": "It works. It counts as soon as somebody else has vouched for it: see below.",
     "confirmed": "It counts from now on.",
     "removed": "It is forgotten, and counts no more.",
@@ -31,145 +31,175 @@ _DONE: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownFactor:
     """One factor as the page shows it. counts: it may be used."""
 
-    factor: Factor
-    counts: bool
+    factor: SecondFactor
+    is_valid: bool
 
     @property
-    def word(self) -> str:
-        return "Authenticator app" if self.factor.kind == totp.KIND else "Security key"
+    def kind_label(self) -> str:
+        return "Authenticator app" if self.factor.kind == totp.TOTP_KIND else "Security key"
 
     @property
-    def digest(self) -> str:
+    def grouped_digest(self) -> str:
         """The digest in groups, so that it can be read out."""
         whole = self.factor.digest
         return " ".join(whole[at : at + 4] for at in range(0, len(whole), 4))
 
 
 @router.get("")
-def show(request: Request, parts: Here, visitor: Visiting, done: str = "") -> Response:
-    return _page(request, parts, visitor, notice=_DONE.get(done, ""))
+def show_factors(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, done: str = ""
+) -> Response:
+    return _render_page(request, parts, visitor, notice=_DONE_NOTICES.get(done, ""))
 
 
 @router.post("/app")
-def begin_app(parts: Here, visitor: Visiting) -> Response:
+def begin_app_enrolment(parts: WebDeps, visitor: CurrentVisitor) -> Response:
     try:
-        factor = parts.workflow.enrolling.begin_app(visitor.id)
-    except InvalidRequest:
+        factor = parts.workflow.enrolling.begin_app_enrolment(visitor.id)
+    except InvalidRequestError:
         return RedirectResponse("/second-factor", 303)
     return RedirectResponse(f"/second-factor/app/{factor.id}", 303)
 
 
 @router.get("/app/{number}")
-def show_app(request: Request, parts: Here, visitor: Visiting, number: Number) -> Response:
+def show_app_enrolment(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: FactorIdPath
+) -> Response:
     """Show what the app must know, until it has shown a code."""
-    return _app_page(request, parts, visitor, number)
+    return _render_app_page(request, parts, visitor, number)
 
 
 @router.post("/app/{number}")
-def finish_app(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def finish_app_enrolment(
+    request: Request,
+    parts: WebDeps,
+    visitor: CurrentVisitor,
+    number: FactorIdPath,
+    form: FormValues,
 ) -> Response:
     try:
-        parts.workflow.enrolling.finish_app(visitor.id, number, form.get("code", ""))
-    except InvalidRequest as unfit:
-        return _app_page(request, parts, visitor, number, status=422, alert=str(unfit))
+        parts.workflow.enrolling.finish_app_enrolment(visitor.id, number, form.get("code", ""))
+    except InvalidRequestError as unfit:
+        return _render_app_page(request, parts, visitor, number, status=422, alert=str(unfit))
     return RedirectResponse("/second-factor?done=enrolled", 303)
 
 
 @router.post("/key/options")
-def begin_key(parts: Here, visitor: Visiting) -> Response:
-    home = webauthn.scope_of_pages(parts.base_url)
+def begin_key_enrolment(parts: WebDeps, visitor: CurrentVisitor) -> Response:
+    home = webauthn.build_relying_party(parts.base_url)
     if home is None:
-        return JSONResponse({"why": NO_KEYS}, 422)
-    options = parts.workflow.enrolling.begin_key(visitor.id, visitor.session, home)
+        return JSONResponse({"why": KEYS_UNAVAILABLE}, 422)
+    options = parts.workflow.enrolling.begin_key_enrolment(visitor.id, visitor.session_token, home)
     return Response(options, media_type="application/json")
 
 
 @router.post("/key")
-def finish_key(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Response:
+def finish_key_enrolment(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, form: FormValues
+) -> Response:
     try:
-        home = home_of(parts)
+        home = get_relying_party(parts)
         answer = form.get("credential", "")
-        parts.workflow.enrolling.finish_key(visitor.id, visitor.session, home, answer)
-    except InvalidRequest as unfit:
-        return _page(request, parts, visitor, status=422, alert=str(unfit))
+        parts.workflow.enrolling.finish_key_enrolment(
+            visitor.id, visitor.session_token, home, answer
+        )
+    except InvalidRequestError as unfit:
+        return _render_page(request, parts, visitor, status=422, alert=str(unfit))
     return RedirectResponse("/second-factor?done=enrolled", 303)
 
 
 @router.post("/{number}/confirm")
-def confirm(
-    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+def confirm_factor(
+    request: Request,
+    parts: WebDeps,
+    visitor: CurrentVisitor,
+    number: FactorIdPath,
+    form: FormValues,
 ) -> Response:
     try:
-        parts.workflow.enrolling.confirm(
-            visitor.id, visitor.session, number, form.get("digest", "")
+        parts.workflow.enrolling.confirm_factor(
+            visitor.id, visitor.session_token, number, form.get("digest", "")
         )
     except StepUpRequired:
         return RedirectResponse("/step-up?next=/second-factor", 303)
-    except NOES as no:
-        return _page(request, parts, visitor, status=status_of(no), alert=_sentence(no))
+    except REFUSALS as no:
+        return _render_page(
+            request, parts, visitor, status=get_http_status(no), alert=_format_refusal(no)
+        )
     return RedirectResponse("/second-factor?done=confirmed", 303)
 
 
 @router.post("/{number}/remove")
-def remove(request: Request, parts: Here, visitor: Visiting, number: Number) -> Response:
+def remove_factor(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: FactorIdPath
+) -> Response:
     try:
-        parts.workflow.enrolling.remove(visitor.id, number)
-    except NOES as no:
-        return _page(request, parts, visitor, status=status_of(no), alert=_sentence(no))
+        parts.workflow.enrolling.remove_factor(visitor.id, number)
+    except REFUSALS as no:
+        return _render_page(
+            request, parts, visitor, status=get_http_status(no), alert=_format_refusal(no)
+        )
     return RedirectResponse("/second-factor?done=removed", 303)
 
 
-NO_KEYS = (
+KEYS_UNAVAILABLE = (
     "Browsers let security keys work only where the pages are reached by a name over HTTPS. An "
     "authenticator app works everywhere."
 )
 
 
-def home_of(parts: WebParts) -> KeyScope:
+def get_relying_party(parts: WebDependencies) -> RelyingParty:
     """Return where keys of these pages belong. Raises Unfit where they belong to nothing."""
-    home = webauthn.scope_of_pages(parts.base_url)
+    home = webauthn.build_relying_party(parts.base_url)
     if home is None:
-        raise InvalidRequest(NO_KEYS)
+        raise InvalidRequestError(KEYS_UNAVAILABLE)
     return home
 
 
-def _page(
+def _render_page(
     request: Request,
-    parts: WebParts,
+    parts: WebDependencies,
     visitor: Visitor,
     *,
     status: int = 200,
     alert: str = "",
     notice: str = "",
 ) -> Response:
-    with parts.database.reading(visitor.sight) as tx:
-        mine = [factor for factor in second_factors.list_factors(tx, visitor.id) if factor.proven]
+    with parts.database.reading(visitor.view_rights) as tx:
+        mine = [
+            factor for factor in second_factors.list_factors(tx, visitor.id) if factor.verified_at
+        ]
         others = (
-            second_factors.list_all_factors(tx) if is_owner(visitor.policy, visitor.id) else []
+            second_factors.list_verified_factors(tx)
+            if is_area_owner(visitor.policy, visitor.id)
+            else []
         )
-        fresh = get_shown_factor(tx, visitor.policy, person=visitor.id, session=visitor.session)
-    return page(
+        fresh = get_shown_factor(
+            tx, visitor.policy, person=visitor.id, session=visitor.session_token
+        )
+    return render_page(
         request,
         "second_factor.html",
         status=status,
         alert=alert,
         notice=notice,
-        mine=_seen(visitor, mine),
-        others=_seen(visitor, [factor for factor in others if factor.person != visitor.id]),
-        owners=_owners(visitor),
+        mine=_build_shown_factors(visitor, mine),
+        others=_build_shown_factors(
+            visitor, [factor for factor in others if factor.person != visitor.id]
+        ),
+        owners=_list_confirmers(visitor),
         stepped_up=bool(fresh),
-        keys=webauthn.scope_of_pages(parts.base_url) is not None,
-        no_keys=NO_KEYS,
+        keys=webauthn.build_relying_party(parts.base_url) is not None,
+        no_keys=KEYS_UNAVAILABLE,
     )
 
 
-def _app_page(
+def _render_app_page(
     request: Request,
-    parts: WebParts,
+    parts: WebDependencies,
     visitor: Visitor,
     number: int,
     *,
@@ -177,43 +207,43 @@ def _app_page(
     alert: str = "",
 ) -> Response:
     try:
-        secret = parts.workflow.enrolling.secret(visitor.id, number)
-    except InvalidRequest as unfit:
+        secret = parts.workflow.enrolling.get_app_secret(visitor.id, number)
+    except InvalidRequestError as unfit:
         gone = 404 if status == 200 else status
-        return page(
+        return render_page(
             request,
             "trouble.html",
             status=gone,
             title="There is no such app",
-            words=_sentence(unfit),
+            words=_format_refusal(unfit),
             code=gone,
         )
-    address = totp.provisioning_uri(
+    address = totp.build_provisioning_uri(
         secret, person=visitor.id, host=parts.origin.partition("//")[2]
     )
-    return page(
+    return render_page(
         request,
         "second_factor_app.html",
         status=status,
         alert=alert,
         number=number,
-        picture=totp.qr_code(address),
+        picture=totp.render_qr_code(address),
         address=address,
         secret=" ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
     )
 
 
-def _seen(visitor: Visitor, found: Sequence[Factor]) -> list[Shown]:
-    return [Shown(factor, is_factor_valid(visitor.policy, factor)) for factor in found]
+def _build_shown_factors(visitor: Visitor, factors: Sequence[SecondFactor]) -> list[ShownFactor]:
+    return [ShownFactor(factor, is_factor_valid(visitor.policy, factor)) for factor in factors]
 
 
-def _owners(visitor: Visitor) -> list[str]:
+def _list_confirmers(visitor: Visitor) -> list[str]:
     """Return who could confirm a factor of the visitor's, by name."""
-    people = visitor.policy.household.people.values()
-    able = [p.name for p in people if p.id != visitor.id and is_owner(visitor.policy, p.id)]
+    people = visitor.policy.organisation.people.values()
+    able = [p.name for p in people if p.id != visitor.id and is_area_owner(visitor.policy, p.id)]
     return sorted(able)
 
 
-def _sentence(no: Exception) -> str:
-    text = str(no)
+def _format_refusal(refusal: Exception) -> str:
+    text = str(refusal)
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"

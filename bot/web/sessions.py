@@ -8,38 +8,40 @@ from fastapi.responses import RedirectResponse
 from bot.audit import change_log
 from bot.auth import sessions
 from bot.web import errors
-from bot.web.auth import Visiting
-from bot.web.deps import Here
-from bot.web.templating import page
-from bot.web.user_agent import readable
+from bot.web.auth import CurrentVisitor
+from bot.web.deps import WebDeps
+from bot.web.templating import render_page
+from bot.web.user_agent import describe_user_agent
 
 router = APIRouter(prefix="/sessions")
 
-Session = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
+SessionNamePath = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 
 @router.get("")
-def show(request: Request, parts: Here, visitor: Visiting, done: str = "") -> Response:
-    with parts.database.reading(visitor.sight) as tx:
+def show_sessions(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, done: str = ""
+) -> Response:
+    with parts.database.reading(visitor.view_rights) as tx:
         mine, here = (
             sessions.list_sessions(tx, visitor.id),
-            sessions.find_session(tx, visitor.session),
+            sessions.find_session(tx, visitor.session_token),
         )
-    return page(
+    return render_page(
         request,
         "sessions.html",
         sessions=mine,
-        readable=readable,
+        readable=describe_user_agent,
         here=here.name if here else "",
         notice="It has ended." if done == "ended" else "",
         idle=sessions.IDLE_SECONDS // 60,
-        longest=sessions.LONGEST_SECONDS // 3600,
+        longest=sessions.MAX_SECONDS // 3600,
         provider=parts.provider_name,
     )
 
 
 @router.post("/{session}/end")
-def end_one(parts: Here, visitor: Visiting, session: Session) -> Response:
+def end_session(parts: WebDeps, visitor: CurrentVisitor, session: SessionNamePath) -> Response:
     """End one of the visitor's own sessions; one that has ended meanwhile is as it should be."""
     with parts.database.transaction() as tx:
         if sessions.end_named_session(tx, visitor.id, session):
@@ -48,18 +50,18 @@ def end_one(parts: Here, visitor: Visiting, session: Session) -> Response:
 
 
 @router.post("/end-all")
-def end_all(request: Request, parts: Here, visitor: Visiting) -> Response:
+def end_all_sessions(request: Request, parts: WebDeps, visitor: CurrentVisitor) -> Response:
     """End every session of the visitor, this one too, and every link that would begin one."""
     with parts.database.transaction() as tx:
         sessions.end_all_sessions(tx, visitor.id)
         change_log.append_entry(tx, "sessions ended", person=visitor.id, door="web")
     request.state.visitor = None
-    answer = page(
+    answer = render_page(
         request,
         "signed_out.html",
         why="You are signed out everywhere.",
         provider=parts.provider_name,
         to="/",
     )
-    errors.forget(answer, parts)
+    errors.delete_session_cookie(answer, parts)
     return answer

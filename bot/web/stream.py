@@ -21,65 +21,71 @@ from bot.db.live_output import LiveOutput
 from bot.db.run_progress import RunProgress, RunProgressPart
 from bot.db.runs import NoSuchRun
 from bot.model.text import escape_control
-from bot.policy import NoPolicy
-from bot.web.auth import Onlooking, SignedOut, Visitor, still_there
-from bot.web.deps import Here, WebParts
-from bot.web.fanout_chart import render_fanout, rows
-from bot.web.run import Number
-from bot.web.stream_slots import Full, Terms
+from bot.policy import NoPolicyError
+from bot.web.auth import NotSignedInError, PassiveVisitor, Visitor, check_still_signed_in
+from bot.web.deps import WebDependencies, WebDeps
+from bot.web.fanout_chart import render_fanout, render_host_rows
+from bot.web.run import RunIdPath
+from bot.web.stream_slots import NoFreeSlotError, StreamLimits
 
 # Lines of one look that a reader is sent in all, however many hosts speak; and of each at least.
 MOST_LINES, LEAST_LINES = 400, 2
 # As a position is handed back after a break, so much is told again: it may have come meanwhile.
-_AGAIN = 6_000_000
+_REPLAY_MICROSECONDS = 6_000_000
 
-News = tuple[str, Any]
+StreamEvent = tuple[str, Any]
 
 
 @dataclass
-class Watching:
+class StreamReader:
     """since: up to when the reader knows what was said; 0 if nothing of it."""
 
     since: int = 0
-    _stamp: str = ""
-    _said: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
-    _parts: dict[int, int] = field(default_factory=dict[int, int])
-    _first: bool = True
+    _last_stamp: str = ""
+    _sent_lines: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    _sent_versions: dict[int, int] = field(default_factory=dict[int, int])
+    _is_first: bool = True
 
-    def news(self, glance: RunProgress) -> list[News]:
+    def list_new_events(self, progress: RunProgress) -> list[StreamEvent]:
         """Return the events that a reader has not had yet, each with what it tells."""
-        moved = glance.stamp if glance.stamp != self._stamp else ""
-        self._stamp = glance.stamp
-        told: list[News] = [
+        moved = progress.stamp if progress.stamp != self._last_stamp else ""
+        self._last_stamp = progress.stamp
+        told: list[StreamEvent] = [
             ("moved", moved),
-            ("parts", self._changed(glance.parts)),
-            ("said", [*self._new_lines(glance.heard)]),
-            ("silent", self._silent(glance.heard)),
+            ("parts", self._list_changed_children(progress.parts)),
+            ("said", [*self._iterate_new_lines(progress.heard)]),
+            ("silent", self._remove_finished_outputs(progress.heard)),
         ]
-        self._first = False
+        self._is_first = False
         return [(name, what) for name, what in told if what]
 
     @staticmethod
-    def position(glance: RunProgress) -> int:
+    def get_resume_position(progress: RunProgress) -> int:
         """Return from where a reader that broke off goes on."""
-        return glance.now - _AGAIN
+        return progress.now - _REPLAY_MICROSECONDS
 
-    def _changed(self, parts: Sequence[RunProgressPart]) -> list[RunProgressPart]:
-        changed = [part for part in parts if self._parts.get(part.id) != part.version]
-        self._parts = {part.id: part.version for part in parts}
+    def _list_changed_children(
+        self, child_runs: Sequence[RunProgressPart]
+    ) -> list[RunProgressPart]:
+        changed = [part for part in child_runs if self._sent_versions.get(part.id) != part.version]
+        self._sent_versions = {part.id: part.version for part in child_runs}
         return changed
 
-    def _new_lines(self, heard: Sequence[LiveOutput]) -> Iterator[Mapping[str, Any]]:
-        if self._first:
-            known = [one for one in heard if one.at <= self.since]
-            self._said = {(one.run, one.n): one.total for one in known}
-        speaking = [one for one in heard if one.total > self._said.get((one.run, one.n), 0)]
+    def _iterate_new_lines(
+        self, live_outputs: Sequence[LiveOutput]
+    ) -> Iterator[Mapping[str, Any]]:
+        if self._is_first:
+            known = [one for one in live_outputs if one.at <= self.since]
+            self._sent_lines = {(one.run, one.n): one.total for one in known}
+        speaking = [
+            one for one in live_outputs if one.total > self._sent_lines.get((one.run, one.n), 0)
+        ]
         most = max(LEAST_LINES, MOST_LINES // max(len(speaking), 1))
         for one in speaking:
-            had = self._said.get((one.run, one.n))
+            had = self._sent_lines.get((one.run, one.n))
             fresh = one.total - (had or 0)
             lines = one.newest[-min(fresh, most) :]
-            self._said[one.run, one.n] = one.total
+            self._sent_lines[one.run, one.n] = one.total
             yield {
                 "key": f"{one.run}-{one.n}",
                 "host": escape_control(one.host),
@@ -90,57 +96,57 @@ class Watching:
                 "lines": [escape_control(line) for line in lines],
             }
 
-    def _silent(self, heard: Sequence[LiveOutput]) -> list[str]:
+    def _remove_finished_outputs(self, live_outputs: Sequence[LiveOutput]) -> list[str]:
         """Return those of which no more is heard: what they said is with their step."""
-        there = {(one.run, one.n) for one in heard}
-        gone = [key for key in self._said if key not in there]
+        there = {(one.run, one.n) for one in live_outputs}
+        gone = [key for key in self._sent_lines if key not in there]
         for key in gone:
-            del self._said[key]
+            del self._sent_lines[key]
         return [f"{run}-{n}" for run, n in gone]
 
 
 router = APIRouter(prefix="/runs/{number}")
 
 # So many threads at once look at the database for all who watch: pages find others free.
-_LOOKERS = 2
+_MAX_READER_THREADS = 2
 _GONE, _FULL, _OVER = "gone", "full", "over"
 
-Position = Annotated[int, Query(ge=0, le=2**62)]
+PositionQuery = Annotated[int, Query(ge=0, le=2**62)]
 
 
 @router.get("/stream")
-async def stream(
+async def stream_run(
     request: Request,
-    parts: Here,
-    visitor: Onlooking,
-    number: Number,
-    after: Position = 0,
+    parts: WebDeps,
+    visitor: PassiveVisitor,
+    number: RunIdPath,
+    after: PositionQuery = 0,
     last_event_id: Annotated[str, Header()] = "",
 ) -> Response:
     """Tell what moves. after, or the header Last-Event-ID: from where to go on after a break."""
     known = last_event_id[:20]
     since = int(known) if known.isascii() and known.isdecimal() else after
-    looks: Looks = request.app.state.looks
+    looks: ProgressCache = request.app.state.looks
     await to_thread.run_sync(_require_view, parts, visitor, number)
-    await looks.at(parts.database, number, parts.seats.terms.look)
+    await looks.get_progress(parts.database, number, parts.stream_slots.limits.poll_seconds)
     if request.scope.get("head"):
-        return Response(media_type=Events.media_type)
-    told = _told(request, parts, visitor, number, since=since)
-    return Events(told, parts.seats.terms)
+        return Response(media_type=EventStreamResponse.media_type)
+    told = _stream_in_slot(request, parts, visitor, number, since=since)
+    return EventStreamResponse(told, parts.stream_slots.limits)
 
 
-class Events(StreamingResponse):
+class EventStreamResponse(StreamingResponse):
     """Server-sent events to one reader, who is given up when nothing gets through to them."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncGenerator[bytes], terms: Terms) -> None:
+    def __init__(self, events: AsyncGenerator[bytes], limits: StreamLimits) -> None:
         super().__init__(events, headers={"X-Accel-Buffering": "no"})
-        self._events, self._terms = events, terms
+        self._events, self._limits = events, limits
 
     async def stream_response(self, send: Send) -> None:
         async def patiently(message: Message) -> None:
-            async with asyncio.timeout(self._terms.patience):
+            async with asyncio.timeout(self._limits.send_timeout_seconds):
                 await send(message)
 
         async with aclosing(self._events):
@@ -151,112 +157,121 @@ class Events(StreamingResponse):
 
 
 @dataclass
-class Looks:
+class ProgressCache:
     """The newest look at each run that somebody watches: all of them share it."""
 
     _lock: Lock = field(default_factory=Lock)
-    _kept: dict[int, tuple[float, RunProgress]] = field(
+    _cached: dict[int, tuple[float, RunProgress]] = field(
         default_factory=dict[int, tuple[float, RunProgress]]
     )
     _limiter: CapacityLimiter | None = None
 
-    async def at(self, database: Database, number: int, fresh: float) -> RunProgress:
+    async def get_progress(self, database: Database, run_id: int, max_age: float) -> RunProgress:
         """Raises NoSuchRun and StoreUnavailable. fresh: seconds that a look is good for."""
         if self._limiter is None:
-            self._limiter = CapacityLimiter(_LOOKERS)
-        look = partial(self._look, database, number, fresh)
+            self._limiter = CapacityLimiter(_MAX_READER_THREADS)
+        look = partial(self._read_progress, database, run_id, max_age)
         return await to_thread.run_sync(look, limiter=self._limiter)
 
-    def _look(self, database: Database, number: int, fresh: float) -> RunProgress:
+    def _read_progress(self, database: Database, run_id: int, max_age: float) -> RunProgress:
         with self._lock:
-            at, known = self._kept.get(number, (0.0, None))
-        if known is not None and time.monotonic() - at < fresh / 2:
+            at, known = self._cached.get(run_id, (0.0, None))
+        if known is not None and time.monotonic() - at < max_age / 2:
             return known
         with database.reading() as tx:
-            seen = run_progress.get_run_progress(tx, number)
+            seen = run_progress.get_run_progress(tx, run_id)
         now = time.monotonic()
         with self._lock:
-            self._kept = {n: kept for n, kept in self._kept.items() if now - kept[0] < 2 * fresh}
-            self._kept[number] = (now, seen)
+            self._cached = {
+                n: kept for n, kept in self._cached.items() if now - kept[0] < 2 * max_age
+            }
+            self._cached[run_id] = (now, seen)
         return seen
 
 
-async def _told(
-    request: Request, parts: WebParts, visitor: Visitor, number: int, *, since: int
+async def _stream_in_slot(
+    request: Request, parts: WebDependencies, visitor: Visitor, run_id: int, *, since: int
 ) -> AsyncGenerator[bytes]:
     try:
-        with parts.seats.taken(visitor.id):
+        with parts.stream_slots.take_slot(visitor.id):
             yield b"retry: 3000\n\n"
-            async with aclosing(_news(request, parts, number, Watching(since))) as news:
+            async with aclosing(
+                _stream_events(request, parts, run_id, StreamReader(since))
+            ) as news:
                 async for told in news:
                     yield told
-    except Full:
-        yield _event(_FULL, "")
+    except NoFreeSlotError:
+        yield _encode_event(_FULL, "")
 
 
-async def _news(
-    request: Request, parts: WebParts, number: int, watching: Watching
+async def _stream_events(
+    request: Request, parts: WebDependencies, run_id: int, reader: StreamReader
 ) -> AsyncGenerator[bytes]:
-    terms, looks = parts.seats.terms, request.app.state.looks
+    terms = parts.stream_slots.limits
+    looks: ProgressCache = request.app.state.looks
     clock = asyncio.get_running_loop().time
     begun = checked = beaten = clock()
-    while not parts.workflow.closing and clock() - begun < terms.longest:
+    while not parts.workflow.closing and clock() - begun < terms.max_seconds:
         try:
-            if clock() - checked >= terms.check:
+            if clock() - checked >= terms.session_check_seconds:
                 checked = clock()
-                if not await _there(request, parts, number):
-                    yield _event(_GONE, "")
+                if not await _can_still_view(request, parts, run_id):
+                    yield _encode_event(_GONE, "")
                     return
-            glance = await looks.at(parts.database, number, terms.look)
-        except (StoreUnavailable, NoPolicy):
+            glance = await looks.get_progress(parts.database, run_id, terms.poll_seconds)
+        except (StoreUnavailable, NoPolicyError):
             return
-        for told in await to_thread.run_sync(lambda look=glance: [*_events(watching, look)]):
+        for told in await to_thread.run_sync(
+            lambda look=glance: [*_encode_new_events(reader, look)]
+        ):
             beaten = clock()
             yield told
-        if glance.whole.over:
-            yield _event(_OVER, "")
+        if glance.whole.is_ended:
+            yield _encode_event(_OVER, "")
             return
-        if clock() - beaten >= terms.beat:
+        if clock() - beaten >= terms.keepalive_seconds:
             beaten = clock()
             yield b": still here\n\n"
-        await asyncio.sleep(terms.look)
+        await asyncio.sleep(terms.poll_seconds)
 
 
-async def _there(request: Request, parts: WebParts, number: int) -> bool:
+async def _can_still_view(request: Request, parts: WebDependencies, run_id: int) -> bool:
     """Say whether the reader is still signed in, among the people, and may still view the run."""
 
     def look() -> None:
-        _require_view(parts, still_there(request, parts), number)
+        _require_view(parts, check_still_signed_in(request, parts), run_id)
 
     try:
         await to_thread.run_sync(look)
-    except (SignedOut, NoSuchRun):
+    except (NotSignedInError, NoSuchRun):
         return False
     return True
 
 
-def _require_view(parts: WebParts, visitor: Visitor, number: int) -> None:
+def _require_view(parts: WebDependencies, visitor: Visitor, run_id: int) -> None:
     """Raise NoSuchRun unless the visitor may view it: looks are shared by all who watch."""
-    with parts.database.reading(visitor.sight) as tx:
-        runs.get_run(tx, number)
+    with parts.database.reading(visitor.view_rights) as tx:
+        runs.get_run(tx, run_id)
 
 
-def _events(watching: Watching, glance: RunProgress) -> Iterator[bytes]:
-    position = watching.position(glance)
-    for name, told in watching.news(glance):
+def _encode_new_events(reader: StreamReader, progress: RunProgress) -> Iterator[bytes]:
+    position = reader.get_resume_position(progress)
+    for name, told in reader.list_new_events(progress):
         if name == "parts":
-            yield _event(
+            yield _encode_event(
                 name,
                 {
-                    "drawn": render_fanout(glance),
-                    "rows": rows(told, begun=glance.whole.started is not None),
+                    "drawn": render_fanout(progress),
+                    "rows": render_host_rows(
+                        told, has_started=progress.whole.started_at is not None
+                    ),
                 },
                 position,
             )
         else:
-            yield _event(name, told, position)
+            yield _encode_event(name, told, position)
 
 
-def _event(name: str, told: Any, position: int | None = None) -> bytes:
+def _encode_event(name: str, data: Any, position: int | None = None) -> bytes:
     known = "" if position is None else f"id: {position}\n"
-    return f"{known}event: {name}\ndata: {json.dumps(told, ensure_ascii=False)}\n\n".encode()
+    return f"{known}event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()

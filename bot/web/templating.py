@@ -15,14 +15,16 @@ from starlette.templating import Jinja2Templates
 from bot.model import run_states, times
 from bot.model.text import escape_control
 from bot.web import badges, diagrams
-from bot.web.assets import STATIC
+from bot.web.assets import STATIC_DIRECTORY
 from bot.workflow.run_timeline import format_fact, get_entry_facts
 
 # What can be typed, as sentences quote it.
-_QUOTED = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`")
+_QUOTED_PATTERN = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`")
 
 
-def page(request: Request, template: str, *, status: int = 200, **things: object) -> HTMLResponse:
+def render_page(
+    request: Request, template: str, *, status: int = 200, **variables: object
+) -> HTMLResponse:
     """Render a whole page.
 
     Args:
@@ -31,12 +33,12 @@ def page(request: Request, template: str, *, status: int = 200, **things: object
         status: HTTP status of the response.
         things: Variables of the template.
     """
-    return load_templates().TemplateResponse(request, template, things, status)
+    return load_templates().TemplateResponse(request, template, variables, status)
 
 
-def piece(template: str, **things: object) -> str:
+def render_part(template: str, **variables: object) -> str:
     """Render a part of a page. `things` are the template's variables."""
-    return load_templates().get_template(template).render(things)
+    return load_templates().get_template(template).render(variables)
 
 
 def make_visible(value: object) -> Markup | str:
@@ -51,7 +53,7 @@ def make_visible(value: object) -> Markup | str:
 
 def render_code(text: str) -> Markup:
     """Return a sentence as HTML, with the words between backticks in `<code>`."""
-    parts = _QUOTED.split(text)
+    parts = _QUOTED_PATTERN.split(text)
     # The words between backticks stand at the odd places.
     parts[1::2] = [Markup("<code>%s</code>") % make_visible(part) for part in parts[1::2]]
     return Markup("").join(map(make_visible, parts))
@@ -73,16 +75,16 @@ def load_templates() -> Jinja2Templates:
     variables: Mapping[str, Any] = {
         "asset": _asset_address,
         "facts": get_entry_facts,
-        "gauge": diagrams.gauge,
-        "tree": diagrams.tree,
-        "describe_child_run": run_states.describe_child_run,
-        "describe_run": run_states.describe_run,
-        "statuses": run_states.STATUSES,
-        "step_badge": run_states.STEPS,
-        "standing_badge": badges.STANDING,
-        "fire_badge": badges.FIRE,
-        "reach_badge": badges.REACH,
-        "pin_badge": badges.PIN,
+        "gauge": diagrams.build_gauge,
+        "tree": diagrams.build_tree,
+        "describe_child_run": run_states.get_child_run_display,
+        "describe_run": run_states.get_run_display,
+        "statuses": run_states.RUN_STATUS_DISPLAYS,
+        "step_badge": run_states.STEP_STATE_DISPLAYS,
+        "standing_badge": badges.SCHEDULE_BADGES,
+        "fire_badge": badges.FIRE_BADGES,
+        "reach_badge": badges.REACHABILITY_BADGES,
+        "pin_badge": badges.HOST_KEY_BADGES,
     }
     environment.globals.update(variables)
     environment.filters.update(
@@ -105,6 +107,6 @@ def _list_common_variables(request: Request) -> dict[str, Any]:
 @cache
 def _asset_address(name: str) -> str:
     """Return the address of a static file, with a hash of its content so that browsers keep it."""
-    path = STATIC / name
+    path = STATIC_DIRECTORY / name
     version = hashlib.sha256(path.read_bytes()).hexdigest()[:12] if path.is_file() else "missing"
     return f"/static/{name}?v={version}"

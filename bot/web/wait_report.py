@@ -6,54 +6,61 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from bot.web.auth import Visiting
-from bot.web.deps import Here
-from bot.web.templating import page
-from bot.workflow.wait_report import QUARTER, WaitRow, build_wait_report
+from bot.web.auth import CurrentVisitor
+from bot.web.deps import WebDeps
+from bot.web.templating import render_page
+from bot.workflow.wait_report import DEFAULT_DAYS, WaitRow, build_wait_report
 
 router = APIRouter(prefix="/report")
 
-SPANS = (7, 30, QUARTER)
+REPORT_DAYS = (7, 30, DEFAULT_DAYS)
 
-Days = Annotated[int, Query(ge=1, le=366)]
+DaysQuery = Annotated[int, Query(ge=1, le=366)]
 
 
 @dataclass(frozen=True)
-class Bar:
+class WaitBar:
     """A line with its lengths in hundredths of the longest that is drawn."""
 
-    line: WaitRow
-    middle: float
-    ninth: float
+    row: WaitRow
+    median_width: float
+    ninth_decile_width: float
 
 
 @router.get("")
-def show(request: Request, parts: Here, visitor: Visiting, days: Days = QUARTER) -> Response:
+def show_wait_report(
+    request: Request, parts: WebDeps, visitor: CurrentVisitor, days: DaysQuery = DEFAULT_DAYS
+) -> Response:
     """Show the waits of the last days, by runbook, area and hour."""
-    with parts.database.reading(visitor.sight) as tx:
+    with parts.database.reading(visitor.view_rights) as tx:
         found = build_wait_report(tx, visitor.policy, days=days)
-    groups: Mapping[str, Sequence[Bar]] = {
-        "By runbook": _bars(found.runbooks),
-        "By area": _bars(found.areas),
+    groups: Mapping[str, Sequence[WaitBar]] = {
+        "By runbook": _build_bars(found.runbooks),
+        "By area": _build_bars(found.areas),
     }
-    return page(
+    return render_page(
         request,
         "report.html",
         found=found,
         total=found.total,
         groups=groups,
-        hours=_bars(found.hours),
+        hours=_build_bars(found.hours),
         days=days,
-        spans=SPANS,
+        spans=REPORT_DAYS,
     )
 
 
-def _bars(lines: Sequence[WaitRow]) -> list[Bar]:
-    most = max((line.ninth or 0 for line in lines), default=0) or 1
+def _build_bars(rows: Sequence[WaitRow]) -> list[WaitBar]:
+    most = max((line.ninth_decile or 0 for line in rows), default=0) or 1
     return [
-        Bar(line, _share(line.middle or 0, most), _share(line.ninth or 0, most)) for line in lines
+        WaitBar(
+            line,
+            _compute_width(line.median or 0, most),
+            _compute_width(line.ninth_decile or 0, most),
+        )
+        for line in rows
     ]
 
 
-def _share(length: int, most: int) -> float:
-    return round(min(length / most, 1) * 100, 2)
+def _compute_width(value: int, maximum: int) -> float:
+    return round(min(value / maximum, 1) * 100, 2)

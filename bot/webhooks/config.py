@@ -17,45 +17,49 @@ from pydantic import (
     model_validator,
 )
 
-from bot.policy import NoPolicy
+from bot.policy import NoPolicyError
 from bot.policy.loader import describe_validation_error
 from bot.policy.yaml_file import YamlFile
-from bot.webhooks.signature import Way, parse_secret
+from bot.webhooks.signature import SignatureScheme, parse_secret
 from connectors.inventory import Name
 
-Format = Literal["keyturn", "alertmanager", "github"]
-_WAYS: Mapping[str, Way] = {"keyturn": "standard", "alertmanager": "bearer", "github": "github"}
-KIND = "hooks"
-_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+EventFormat = Literal["keyturn", "alertmanager", "github"]
+_SIGNATURE_SCHEMES: Mapping[str, SignatureScheme] = {
+    "keyturn": "standard",
+    "alertmanager": "bearer",
+    "github": "github",
+}
+CONFIG_ENTRY_KIND = "hooks"
+_LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
-Kept = Annotated[str, Field(min_length=1, max_length=200)]
+NonEmptyText = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class WebhookConfigError(ValueError):
     """The file cannot be used. The message says where and what to do."""
 
 
-class _Secret(BaseModel):
+class _SecretLocation(BaseModel):
     """Where a secret is: never in the file itself. secret_file: relative to it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    secret_file: Kept | None = None
-    secret_env: Kept | None = None
+    secret_file: NonEmptyText | None = None
+    secret_env: NonEmptyText | None = None
 
     @model_validator(mode="after")
-    def _in_one_place(self) -> "_Secret":
+    def _check_one_location(self) -> "_SecretLocation":
         if (self.secret_file is None) == (self.secret_env is None):
             raise ValueError("say secret_file or secret_env: where its secret is")
         return self
 
 
-class _Source(_Secret):
-    format: Format = "keyturn"
+class _SourceSection(_SecretLocation):
+    format: EventFormat = "keyturn"
     a_minute: Annotated[int, Field(ge=1, le=6000)] = 60
 
 
-class _Subscription(_Secret):
+class _SubscriptionSection(_SecretLocation):
     url: Annotated[str, Field(max_length=500)]
     kinds: Sequence[Literal["change", "check"]] = ("change",)
     areas: Sequence[Name] = ()
@@ -64,7 +68,7 @@ class _Subscription(_Secret):
 
     @field_validator("url")
     @classmethod
-    def _an_address(cls, url: str) -> str:
+    def _check_url(cls, url: str) -> str:
         # What cannot be seen in it would be dropped, or be sent as more than an address.
         if not url.isprintable() or " " in url:
             raise ValueError("holds a blank or an invisible character: write it without")
@@ -74,39 +78,39 @@ class _Subscription(_Secret):
         return url
 
     @model_validator(mode="after")
-    def _not_in_the_clear(self) -> "_Subscription":
+    def _check_is_encrypted(self) -> "_SubscriptionSection":
         parts = urlsplit(self.url)
-        if parts.scheme == "http" and not (self.private and parts.hostname in _HERE):
+        if parts.scheme == "http" and not (self.private and parts.hostname in _LOOPBACK_HOSTS):
             raise ValueError(
                 "must begin with https://: http:// is for this machine itself, with private: true"
             )
         return self
 
 
-class _File(BaseModel):
+class _WebhookFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    sources: Mapping[Name, _Source] = {}
-    subscriptions: Mapping[Name, _Subscription] = {}
+    sources: Mapping[Name, _SourceSection] = {}
+    subscriptions: Mapping[Name, _SubscriptionSection] = {}
 
 
 @dataclass(frozen=True)
-class Source:
+class WebhookSource:
     """One system that tells us of events. a_minute: how many at most."""
 
     name: str
-    format: Format
+    format: EventFormat
     secret: bytes
-    a_minute: int
+    max_per_minute: int
 
     @property
-    def way(self) -> Way:
+    def signature_scheme(self) -> SignatureScheme:
         """How it proves that it is it."""
-        return _WAYS[self.format]
+        return _SIGNATURE_SCHEMES[self.format]
 
 
 @dataclass(frozen=True)
-class Subscription:
+class WebhookSubscription:
     """One system that is told of runs. areas, events: empty for all. private: may be near us."""
 
     name: str
@@ -120,8 +124,8 @@ class Subscription:
 
 @dataclass(frozen=True)
 class WebhookConfig:
-    sources: Mapping[str, Source]
-    subscriptions: Mapping[str, Subscription]
+    sources: Mapping[str, WebhookSource]
+    subscriptions: Mapping[str, WebhookSubscription]
 
     @property
     def secrets(self) -> list[str]:
@@ -130,32 +134,32 @@ class WebhookConfig:
         return [one.secret.decode(errors="ignore") for one in both]
 
 
-NONE = WebhookConfig({}, {})
+NO_WEBHOOKS = WebhookConfig({}, {})
 
 
 def load_webhook_config(file: Path | None) -> WebhookConfig:
     """Return what the file says, with its secrets. Raises BadHooks."""
     if file is None:
-        return NONE
+        return NO_WEBHOOKS
     try:
-        data = YamlFile(file.name, file.read_text(encoding="utf-8")).data()
-        found = _File.model_validate(data)
+        data = YamlFile(file.name, file.read_text(encoding="utf-8")).parse_data()
+        found = _WebhookFile.model_validate(data)
     except OSError as trouble:
         said = f"the file of hooks {file} cannot be read: {trouble.strerror}"
         raise WebhookConfigError(f"{said}. KEYTURN_HOOKS says where it is") from None
-    except (UnicodeDecodeError, NoPolicy) as trouble:
+    except (UnicodeDecodeError, NoPolicyError) as trouble:
         raise WebhookConfigError(f"the file of hooks cannot be used: {trouble}") from None
     except ValidationError as trouble:
         raise WebhookConfigError(f"{file}: {describe_validation_error(trouble)}") from None
     sources = {
-        name: Source(name, one.format, _secret(file, name, one), one.a_minute)
+        name: WebhookSource(name, one.format, _load_secret(file, name, one), one.a_minute)
         for name, one in found.sources.items()
     }
     subscriptions = {
-        name: Subscription(
+        name: WebhookSubscription(
             name,
             one.url,
-            _secret(file, name, one),
+            _load_secret(file, name, one),
             tuple(one.kinds),
             tuple(one.areas),
             tuple(one.events),
@@ -166,10 +170,12 @@ def load_webhook_config(file: Path | None) -> WebhookConfig:
     return WebhookConfig(sources, subscriptions)
 
 
-def _secret(file: Path, name: str, one: _Secret) -> bytes:
-    where = one.secret_env or str(file.parent / str(one.secret_file))
+def _load_secret(file: Path, name: str, location: _SecretLocation) -> bytes:
+    where = location.secret_env or str(file.parent / str(location.secret_file))
     try:
-        text = os.environ[where] if one.secret_env else Path(where).read_text(encoding="utf-8")
+        text = (
+            os.environ[where] if location.secret_env else Path(where).read_text(encoding="utf-8")
+        )
         return parse_secret(text)
     except KeyError:
         raise WebhookConfigError(f"{file}: {name}: the variable {where} is not set") from None
@@ -179,17 +185,17 @@ def _secret(file: Path, name: str, one: _Secret) -> bytes:
         raise WebhookConfigError(f"{file}: {name}: the secret in {where}: {trouble}") from None
 
 
-def webhook_config_to_log(hooks: WebhookConfig) -> dict[str, Any]:
+def render_webhook_config(config: WebhookConfig) -> dict[str, Any]:
     """Return all but the secrets, for the change log that everybody reads."""
     return {
-        "sources": {name: one.format for name, one in sorted(hooks.sources.items())},
+        "sources": {name: one.format for name, one in sorted(config.sources.items())},
         "subscriptions": {
-            name: _without_path(one.url) for name, one in sorted(hooks.subscriptions.items())
+            name: _redact_url_path(one.url) for name, one in sorted(config.subscriptions.items())
         },
     }
 
 
-def _without_path(url: str) -> str:
+def _redact_url_path(url: str) -> str:
     """Return where an address leads, and what differs whenever the rest of it does: with many
     services whoever knows the path may post there.
     """

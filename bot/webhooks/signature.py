@@ -10,15 +10,15 @@ import hmac
 from collections.abc import Mapping
 from typing import Literal
 
-Way = Literal["standard", "github", "bearer"]
+SignatureScheme = Literal["standard", "github", "bearer"]
 
 # How old, or early, what is signed may be: longer ones could be replayed after they are forgotten.
-MOST_SECONDS = 5 * 60
-SHORTEST_SECRET = 24
+MAX_AGE_SECONDS = 5 * 60
+MIN_SECRET_BYTES = 24
 _PREFIX = "whsec_"
 
 
-class Unsigned(Exception):
+class SignatureError(Exception):
     """Nobody who has the secret sent this, or not now. The message says why, for the log."""
 
 
@@ -32,60 +32,69 @@ def parse_secret(text: str) -> bytes:
             raise ValueError("what follows whsec_ is no base64") from None
     else:
         secret = written.encode()
-    if len(secret) < SHORTEST_SECRET:
-        raise ValueError(f"it has {len(secret)} bytes, and needs {SHORTEST_SECRET} or more")
+    if len(secret) < MIN_SECRET_BYTES:
+        raise ValueError(f"it has {len(secret)} bytes, and needs {MIN_SECRET_BYTES} or more")
     return secret
 
 
-def sign_headers(secret: bytes, name: str, body: bytes, *, at: int) -> dict[str, str]:
+def build_signature_headers(
+    secret: bytes, delivery_id: str, body: bytes, *, timestamp: int
+) -> dict[str, str]:
     """Return what proves that we sent *body*. name: the same whenever it is sent again.
 
     at: seconds since 1970.
     """
+    signature = _compute_standard_signature(secret, delivery_id, str(timestamp), body)
     return {
-        "webhook-id": name,
-        "webhook-timestamp": str(at),
-        "webhook-signature": f"v1,{_standard(secret, name, str(at), body)}",
+        "webhook-id": delivery_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": f"v1,{signature}",
     }
 
 
 def check_signature(
-    way: Way, secret: bytes, given: Mapping[str, str], body: bytes, *, now: int
+    scheme: SignatureScheme, secret: bytes, headers: Mapping[str, str], body: bytes, *, now: int
 ) -> None:
     """Raise Unsigned unless the headers prove it. given: by lower-case name. now: seconds."""
-    if way == "standard":
-        _check_standard(secret, given, body, now)
-    elif way == "github":
+    if scheme == "standard":
+        _check_standard_signature(secret, headers, body, now)
+    elif scheme == "github":
         made = "sha256=" + hmac.digest(secret, body, hashlib.sha256).hex()
-        if not _same(made, given.get("x-hub-signature-256", "")):
-            raise Unsigned("the signature is wrong")
-    elif not _same(f"Bearer {secret.decode(errors='replace')}", given.get("authorization", "")):
-        raise Unsigned("the token is wrong")
+        if not _is_equal(made, headers.get("x-hub-signature-256", "")):
+            raise SignatureError("the signature is wrong")
+    elif not _is_equal(
+        f"Bearer {secret.decode(errors='replace')}", headers.get("authorization", "")
+    ):
+        raise SignatureError("the token is wrong")
 
 
-def _check_standard(secret: bytes, given: Mapping[str, str], body: bytes, now: int) -> None:
-    name, at = given.get("webhook-id", ""), given.get("webhook-timestamp", "")
-    made = "v1," + _standard(secret, name, at, body)
-    if not any(_same(made, one) for one in given.get("webhook-signature", "").split()):
-        raise Unsigned("the signature is wrong")
+def _check_standard_signature(
+    secret: bytes, headers: Mapping[str, str], body: bytes, now: int
+) -> None:
+    name, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+    made = "v1," + _compute_standard_signature(secret, name, at, body)
+    if not any(_is_equal(made, one) for one in headers.get("webhook-signature", "").split()):
+        raise SignatureError("the signature is wrong")
     if not name:
-        raise Unsigned("there is no webhook-id")
+        raise SignatureError("there is no webhook-id")
     # The signature is right, so this is what its maker wrote; it may still be no number.
     if not (at.isascii() and at.isdecimal() and len(at) < 12):
-        raise Unsigned("the timestamp is no number of seconds")
+        raise SignatureError("the timestamp is no number of seconds")
     if not is_fresh(int(at), now):
-        raise Unsigned("the timestamp is too old, or too early")
+        raise SignatureError("the timestamp is too old, or too early")
 
 
 def is_fresh(at: int, now: int) -> bool:
     """Say whether a moment is near enough to be taken for now. Both: seconds since 1970."""
-    return abs(now - at) <= MOST_SECONDS
+    return abs(now - at) <= MAX_AGE_SECONDS
 
 
-def _standard(secret: bytes, name: str, at: str, body: bytes) -> str:
-    told = f"{name}.{at}.".encode() + body
+def _compute_standard_signature(
+    secret: bytes, delivery_id: str, timestamp: str, body: bytes
+) -> str:
+    told = f"{delivery_id}.{timestamp}.".encode() + body
     return base64.b64encode(hmac.digest(secret, told, hashlib.sha256)).decode()
 
 
-def _same(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode(), other.encode())
+def _is_equal(expected: str, received: str) -> bool:
+    return hmac.compare_digest(expected.encode(), received.encode())

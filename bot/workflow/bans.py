@@ -14,14 +14,14 @@ from bot.auth import sessions, tokens
 from bot.db import stops
 from bot.db.database import Database, StoreUnavailable
 from bot.db.stops import Ban
-from bot.policy import Household, Person, Policy
+from bot.policy import Organisation, Person, Policy
 from bot.workflow.approvals import TooLate
-from bot.workflow.context import Policies, WorkflowContext
-from bot.workflow.requests import InvalidRequest, NoSuchPerson
-from bot.workflow.stopping import check_order, check_reason
+from bot.workflow.context import PolicySource, WorkflowContext
+from bot.workflow.requests import InvalidRequestError, NoSuchPersonError
+from bot.workflow.stopping import check_order_allowed, check_stop_reason
 
 # How old a door's knowledge of the bans may be.
-_FRESH_SECONDS = 2.0
+_CACHE_SECONDS = 2.0
 
 
 class PolicyWithoutBanned:
@@ -29,7 +29,7 @@ class PolicyWithoutBanned:
 
     def __init__(
         self,
-        policies: Policies,
+        policies: PolicySource,
         database: Database,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -37,32 +37,32 @@ class PolicyWithoutBanned:
         self._policies, self._database, self._clock = policies, database, clock
         self._lock = threading.Lock()
         self._banned: frozenset[str] | None = None
-        self._read = 0.0
-        self._made: tuple[Policy, frozenset[str], Policy] | None = None
+        self._read_at = 0.0
+        self._cached: tuple[Policy, frozenset[str], Policy] | None = None
 
-    def current(self) -> Policy:
+    def get_policy(self) -> Policy:
         """Return the policy. Raises NoPolicy, and StoreUnavailable before the first look."""
-        whole, banned = self._policies.current(), self._now()
+        whole, banned = self._policies.get_policy(), self._read_banned_people()
         if not banned:
             return whole
         with self._lock:
-            if self._made is None or self._made[0] is not whole or self._made[1] != banned:
-                self._made = (whole, banned, whole.without(banned))
-            return self._made[2]
+            if self._cached is None or self._cached[0] is not whole or self._cached[1] != banned:
+                self._cached = (whole, banned, whole.without_people(banned))
+            return self._cached[2]
 
-    def whole(self) -> Policy:
+    def get_policy_with_banned(self) -> Policy:
         """Return the policy with those who are banned. Raises NoPolicy."""
-        return self._policies.current()
+        return self._policies.get_policy()
 
-    def forget(self) -> None:
+    def forget_banned_people(self) -> None:
         """Look again the next time: somebody was banned, or let in again, just now."""
         with self._lock:
-            self._read = float("-inf")
+            self._read_at = float("-inf")
 
-    def _now(self) -> frozenset[str]:
+    def _read_banned_people(self) -> frozenset[str]:
         with self._lock:
-            known, age = self._banned, self._clock() - self._read
-        if known is not None and age < _FRESH_SECONDS:
+            known, age = self._banned, self._clock() - self._read_at
+        if known is not None and age < _CACHE_SECONDS:
             return known
         began = self._clock()
         try:
@@ -74,56 +74,64 @@ class PolicyWithoutBanned:
                 raise
             return known
         with self._lock:
-            self._banned, self._read = found, began
+            self._banned, self._read_at = found, began
         return found
 
 
 def ban_person(
-    parts: WorkflowContext,
+    context: WorkflowContext,
     person: str,
     *,
-    by: str,
-    why: str,
+    banned_by: str,
+    reason: str,
     session: str = "",
-    factor: bool = True,
+    requires_factor: bool = True,
 ) -> None:
     """Shut somebody out. session: of the web, where a second factor may have been shown just
     before. factor: False on the command line, where none can be shown. Raises NotYours,
     StepUpFirst, TooLate and Unfit."""
-    why = check_reason(why)
-    check_order(parts, by, "ban", session=session, factor=factor)
-    if by == person:
-        raise InvalidRequest("you cannot shut yourself out: somebody else can")
-    policy = parts.policies.current()
-    with parts.database.transaction() as tx:
+    reason = check_stop_reason(reason)
+    check_order_allowed(
+        context, banned_by, "ban", session=session, requires_factor=requires_factor
+    )
+    if banned_by == person:
+        raise InvalidRequestError("you cannot shut yourself out: somebody else can")
+    policy = context.policies.get_policy()
+    with context.database.transaction() as tx:
         if person in stops.list_banned_people(tx):
-            raise TooLate(f"{policy.name_person(person)} is banned already")
-        if policy.person(person) is None:
-            raise NoSuchPerson(person)
-        stops.add_ban(tx, person, by=by, why=why)
+            raise TooLate(f"{policy.get_person_name(person)} is banned already")
+        if policy.find_person(person) is None:
+            raise NoSuchPersonError(person)
+        stops.add_ban(tx, person, by=banned_by, why=reason)
         sessions.end_all_sessions(tx, person)
         # Whoever has their laptop has what lies on it: let in again, they make new ones.
         tokens.revoke_all_tokens(tx, person)
-        change_log.append_entry(tx, tokens.BANNED, person=by, who=person, why=why)
-    _look_again(parts)
+        change_log.append_entry(tx, tokens.BANNED, person=banned_by, who=person, why=reason)
+    _forget_banned_people(context)
 
 
-def ban_notice(
-    policies: Policies, database: Database, find: Callable[[Household], Person | None]
+def describe_ban(
+    policies: PolicySource,
+    database: Database,
+    find_person: Callable[[Organisation], Person | None],
 ) -> str:
     """Return what somebody who is banned is told, and "" for anybody else.
 
     find: whose account it is. Why they are banned is not told: who banned them may say so.
     """
-    whole = policies.whole() if isinstance(policies, PolicyWithoutBanned) else policies.current()
-    person = find(whole.household)
+    whole = (
+        policies.get_policy_with_banned()
+        if isinstance(policies, PolicyWithoutBanned)
+        else policies.get_policy()
+    )
+    person = find_person(whole.organisation)
     if person is None:
         return ""
     with database.reading() as tx:
         held = next((one for one in stops.list_bans(tx) if one.person == person.id), None)
     if held is None:
         return ""
-    by = whole.person(held.by)
+    by = whole.find_person(held.banned_by)
     since = datetime.fromtimestamp(held.at / 1_000_000, UTC)
     who, ask = (f" by {by.name}", f"{by.name} or ") if by else ("", "")
     return (
@@ -133,30 +141,32 @@ def ban_notice(
 
 
 def unban_person(
-    parts: WorkflowContext, person: str, *, by: str, why: str, session: str = ""
+    context: WorkflowContext, person: str, *, unbanned_by: str, reason: str, session: str = ""
 ) -> None:
     """Let somebody in again; who banned does not do that alone. session, raises: as of ban()."""
-    why = check_reason(why)
-    held = _held(parts, person)
-    check_order(parts, by, "resume", own=held.by == by, session=session)
-    with parts.database.transaction() as tx:
+    reason = check_stop_reason(reason)
+    held = _get_ban(context, person)
+    check_order_allowed(
+        context, unbanned_by, "resume", is_own=held.banned_by == unbanned_by, session=session
+    )
+    with context.database.transaction() as tx:
         if not stops.remove_ban(tx, person):
-            name = parts.policies.current().name_person(person)
+            name = context.policies.get_policy().get_person_name(person)
             raise TooLate(f"somebody else has let {name} in again just now")
         change_log.append_entry(
-            tx, "ban lifted", person=by, who=person, why=why, banned_by=held.by
+            tx, "ban lifted", person=unbanned_by, who=person, why=reason, banned_by=held.banned_by
         )
-    _look_again(parts)
+    _forget_banned_people(context)
 
 
-def _held(parts: WorkflowContext, person: str) -> Ban:
-    with parts.database.reading() as tx:
+def _get_ban(context: WorkflowContext, person: str) -> Ban:
+    with context.database.reading() as tx:
         found = next((one for one in stops.list_bans(tx) if one.person == person), None)
     if found is None:
-        raise TooLate(f"{parts.policies.current().name_person(person)} is not banned")
+        raise TooLate(f"{context.policies.get_policy().get_person_name(person)} is not banned")
     return found
 
 
-def _look_again(parts: WorkflowContext) -> None:
-    if isinstance(parts.policies, PolicyWithoutBanned):
-        parts.policies.forget()
+def _forget_banned_people(context: WorkflowContext) -> None:
+    if isinstance(context.policies, PolicyWithoutBanned):
+        context.policies.forget_banned_people()

@@ -13,7 +13,7 @@ from bot.workflow.second_factor import is_factor_still_valid
 log = logging.getLogger(__name__)
 
 # Where a person sits. A token, a schedule or a script has no emergencies.
-_DOORS = frozenset({"slack", "web"})
+_INTERACTIVE_SOURCES = frozenset({"slack", "web"})
 
 
 def is_break_glass_active(tx: Transaction, policy: Policy, run: Run) -> bool:
@@ -22,7 +22,7 @@ def is_break_glass_active(tx: Transaction, policy: Policy, run: Run) -> bool:
     if broken is None or not broken.open(tx.now):
         return False
     whole = run if run.parent is None else runs.get_run(tx, run.parent)
-    if why_not_break_glass(policy, whole, broken.person, now=tx.now):
+    if get_break_glass_refusal(policy, whole, broken.person, now=tx.now):
         return False
     doubt = evidence.find_doubt_of_break_glass(tx, whole, broken)
     if doubt:
@@ -31,18 +31,18 @@ def is_break_glass_active(tx: Transaction, policy: Policy, run: Run) -> bool:
     return is_factor_still_valid(tx, policy, person=broken.person, digest=broken.factor)
 
 
-def why_not_break_glass(policy: Policy, run: Run, person: str, *, now: int) -> str:
+def get_break_glass_refusal(policy: Policy, run: Run, person: str, *, now: int) -> str:
     """Say why this person may not break the glass for the run by the rules; "" if they may."""
-    if run.asked_by != person:
-        name = policy.name_person(run.asked_by)
+    if run.requested_by != person:
+        name = policy.get_person_name(run.requested_by)
         return f"only {name}, who asked for run {run.id}, can break its glass"
     if run.kind != "change" or run.parent is not None:
         return "glass is broken for a whole request that changes something"
     request = build_policy_request(run, now=now)
-    if request.door not in _DOORS:
+    if request.source not in _INTERACTIVE_SOURCES:
         return "glass is broken by people in chat or on the web, never by a token or a schedule"
-    ruling = policy.may_break_glass(request)
+    ruling = policy.get_break_glass_ruling(request)
     if ruling.allowed:
         return ""
-    said = "; ".join(ruling.says)
+    said = "; ".join(ruling.policy_notes)
     return f"the policy lets you break no glass for this{f': {said}' if said else ''}"

@@ -12,7 +12,7 @@ from bot.model.run import Run
 from bot.policy import Policy
 from bot.policy.freezes import Freeze
 
-DAYS = 30
+DEFAULT_DAYS = 30
 _SECOND = 1_000_000
 _DAY = 86400 * _SECOND
 # What fires every minute is not looked at to its end, and less far where much fires so often; what
@@ -30,8 +30,8 @@ class UpcomingFires:
     name: str
     request: str
     owner: str
-    moments: Sequence[int]
-    left_out: int
+    times: Sequence[int]
+    skipped: int
     freeze: str
 
 
@@ -41,16 +41,16 @@ class CalendarFreeze:
 
     name: str
     areas: Sequence[str]
-    begin: int
-    end: int
+    begins_at: int
+    ends_at: int
     whole_day: bool
 
 
 @dataclass(frozen=True)
-class Day:
+class CalendarDay:
     date: date
-    coming: Sequence[UpcomingFires] = ()
-    frosts: Sequence[CalendarFreeze] = ()
+    upcoming: Sequence[UpcomingFires] = ()
+    freezes: Sequence[CalendarFreeze] = ()
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class Calendar:
     end of it.
     """
 
-    days: Sequence[Day]
-    cut: Sequence[str] = field(default=())
+    days: Sequence[CalendarDay]
+    truncated_schedules: Sequence[str] = field(default=())
 
 
-def build_calendar(tx: Transaction, policy: Policy, *, days: int = DAYS) -> Calendar:
+def build_calendar(tx: Transaction, policy: Policy, *, days: int = DEFAULT_DAYS) -> Calendar:
     """Look ahead from now on."""
     today = tx.now // _DAY * _DAY
     horizon = today + days * _DAY
@@ -71,23 +71,25 @@ def build_calendar(tx: Transaction, policy: Policy, *, days: int = DAYS) -> Cale
     cut: list[str] = []
     left = _MOST_IN_ALL
     for schedule in schedules.list_schedules(tx):
-        if schedule.standing is not ScheduleState.ACTIVE:
+        if schedule.state is not ScheduleState.ACTIVE:
             continue
-        until = min(horizon, schedule.lapses)
+        until = min(horizon, schedule.lapses_at)
         most = min(_MOST_FIRES, max(left, _LEAST_FIRES))
-        moments = _moments(schedule, tx.now, until, most)
+        moments = _list_fire_times(schedule, tx.now, until, most)
         left -= len(moments)
         if len(moments) == most:
             cut.append(schedule.timing.name)
-        for day, coming in _by_day(policy, schedule, runs.get_run(tx, schedule.run), moments):
+        for day, coming in _group_by_day(
+            policy, schedule, runs.get_run(tx, schedule.run), moments
+        ):
             fires.setdefault(day, []).append(coming)
     starts = [today + n * _DAY for n in range(days)]
     return Calendar(
         [
-            Day(
+            CalendarDay(
                 datetime.fromtimestamp(start / _SECOND, UTC).date(),
-                sorted(fires.get(start, ()), key=lambda one: one.moments[0]),
-                _frosts(policy, start),
+                sorted(fires.get(start, ()), key=lambda one: one.times[0]),
+                _list_freezes_of_day(policy, start),
             )
             for start in starts
         ],
@@ -95,19 +97,19 @@ def build_calendar(tx: Transaction, policy: Policy, *, days: int = DAYS) -> Cale
     )
 
 
-def _moments(schedule: Schedule, now: int, until: int, most: int) -> list[int]:
-    soon = takewhile(lambda at: at < until, schedule.timing.timetable.after(now))
-    return [*islice(soon, most)]
+def _list_fire_times(schedule: Schedule, now: int, until: int, limit: int) -> list[int]:
+    soon = takewhile(lambda at: at < until, schedule.timing.cron_expression.iterate_due_times(now))
+    return [*islice(soon, limit)]
 
 
-def _by_day(
-    policy: Policy, schedule: Schedule, run: Run, moments: Sequence[int]
+def _group_by_day(
+    policy: Policy, schedule: Schedule, run: Run, times: Sequence[int]
 ) -> Iterator[tuple[int, UpcomingFires]]:
     days: dict[int, list[int]] = {}
-    for due in moments:
+    for due in times:
         days.setdefault(due // _DAY * _DAY, []).append(due)
     for day, dues in days.items():
-        held = [freeze for due in dues if (freeze := _held_up(policy, run, due))]
+        held = [freeze for due in dues if (freeze := _get_blocking_freeze(policy, run, due))]
         yield (
             day,
             UpcomingFires(
@@ -122,36 +124,36 @@ def _by_day(
         )
 
 
-def _held_up(policy: Policy, run: Run, due: int) -> str:
+def _get_blocking_freeze(policy: Policy, run: Run, due_at: int) -> str:
     """Return the freeze by which this moment would be left out; "" if there is none."""
     if run.kind != "change":
         return ""
-    over = policy.freezes.over(area=run.area, runbook=run.words, now=due)
+    over = policy.freezes.find_longest_active(area=run.area, runbook=run.runbook, now=due_at)
     return over[0] if over else ""
 
 
-def _frosts(policy: Policy, start: int) -> list[CalendarFreeze]:
+def _list_freezes_of_day(policy: Policy, start: int) -> list[CalendarFreeze]:
     """Return the freezes that hold within a day, the first first."""
     found: list[CalendarFreeze] = []
     for freeze in policy.freezes.freezes:
-        titles = [policy.household.areas[area].title for area in freeze.areas]
-        for begin, end in _stretches(freeze, start):
+        titles = [policy.organisation.areas[area].title for area in freeze.areas]
+        for begin, end in _iterate_freeze_periods(freeze, start):
             first, last = max(begin, start), min(end, start + _DAY)
             whole = last - first == _DAY
             found.append(CalendarFreeze(freeze.name, titles, first, last, whole))
-    return sorted(found, key=lambda one: one.begin)
+    return sorted(found, key=lambda one: one.begins_at)
 
 
-def _stretches(freeze: Freeze, start: int) -> Iterator[tuple[int, int]]:
+def _iterate_freeze_periods(freeze: Freeze, start: int) -> Iterator[tuple[int, int]]:
     moment = datetime.fromtimestamp(start / _SECOND, UTC)
     beyond = moment + timedelta(days=1)
     while moment < beyond:
-        stretch = freeze.stretch(moment)
+        stretch = freeze.get_current_or_next_period(moment)
         if stretch is None or stretch[0] >= beyond:
             return
-        yield _micros(stretch[0]), _micros(stretch[1])
+        yield _to_microseconds(stretch[0]), _to_microseconds(stretch[1])
         moment = stretch[1]
 
 
-def _micros(at: datetime) -> int:
+def _to_microseconds(at: datetime) -> int:
     return round(at.timestamp()) * _SECOND

@@ -9,28 +9,28 @@ from bot.db import runs, search
 from bot.db.database import Transaction
 from bot.db.search import RunFilter
 from bot.model import times
-from bot.model.run import Run, StepRecord, StepState, Vote
+from bot.model.run import Decision, Run, StepRecord, StepState
 
 # Lines of one side that are compared; more would take long, and nobody reads them side by side.
-_MOST = 600
+_MAX_LINES = 600
 # So many lines that are alike stand around what differs; the others are folded.
-_AROUND = 3
+_CONTEXT_LINES = 3
 # What was asked so often since with other values was not asked lately with these.
-_LATELY = 50
+_MAX_EARLIER_RUNS = 50
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedRun:
     """One of the two. name: what a person is called."""
 
     run: Run
-    votes: Sequence[Vote]
-    records: Mapping[int, StepRecord]
-    name: Callable[[str], str]
+    decisions: Sequence[Decision]
+    steps: Mapping[int, StepRecord]
+    name_person: Callable[[str], str]
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparedLine:
     """kind: alike, changed, left, right or folded. left, right: None where a side has no line."""
 
     kind: str
@@ -39,7 +39,7 @@ class Line:
     folded: int = 0
 
     @property
-    def says(self) -> str:
+    def label(self) -> str:
         """What the colours tell, for those who do not see them."""
         return {
             "changed": "Differs",
@@ -49,134 +49,145 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Section:
+class ComparedSection:
     title: str
-    lines: Sequence[Line]
+    lines: Sequence[ComparedLine]
 
     @property
-    def differing(self) -> int:
+    def differing_lines(self) -> int:
         return sum(line.kind not in {"alike", "folded"} for line in self.lines)
 
 
-def find_pair(
-    tx: Transaction, b: int, a: int | None, *, name: Callable[[str], str]
-) -> tuple[Side | None, Side]:
+def find_runs_to_compare(
+    tx: Transaction, right_id: int, left_id: int | None, *, name_person: Callable[[str], str]
+) -> tuple[ComparedRun | None, ComparedRun]:
     """Return run a and run b; without a, the run before that is most like b, if there is one.
 
     Raises NoSuchRun.
     """
-    right = runs.get_run(tx, b)
-    left = _before(tx, right) if a is None else runs.get_run(tx, a)
-    return left and _side(tx, left, name), _side(tx, right, name)
+    right = runs.get_run(tx, right_id)
+    left = _find_similar_earlier_run(tx, right) if left_id is None else runs.get_run(tx, left_id)
+    return left and _load_compared_run(tx, left, name_person), _load_compared_run(
+        tx, right, name_person
+    )
 
 
-def _before(tx: Transaction, run: Run) -> Run | None:
+def _find_similar_earlier_run(tx: Transaction, run: Run) -> Run | None:
     """Return the newest earlier run of the runbook on the host: best with the same values."""
-    wanted = RunFilter(host=run.host, words=run.words, before=run.id)
-    found = search.find_newest_runs(tx, wanted, most=_LATELY)
-    same = [each for each in found if dict(each.fields) == dict(run.fields)]
+    wanted = RunFilter(host=run.host, runbook=run.runbook, before=run.id)
+    found = search.find_newest_runs(tx, wanted, most=_MAX_EARLIER_RUNS)
+    same = [each for each in found if dict(each.values) == dict(run.values)]
     chosen = next(iter(same or found), None)
     return chosen and runs.get_run(tx, chosen.id)
 
 
-def _side(tx: Transaction, run: Run, name: Callable[[str], str]) -> Side:
+def _load_compared_run(
+    tx: Transaction, run: Run, name_person: Callable[[str], str]
+) -> ComparedRun:
     told = runs.list_steps_of_children(tx, run.id) if run.hosts else runs.list_steps(tx, run.id)
     votes = runs.list_votes(tx, run.parent or run.id)
-    return Side(run, votes, {record.n: record for record in told}, name)
+    return ComparedRun(run, votes, {record.step_number: record for record in told}, name_person)
 
 
-def compare_runs(a: Side, b: Side) -> list[Section]:
+def compare_runs(left_run: ComparedRun, right_run: ComparedRun) -> list[ComparedSection]:
     """Return what there is to see, with what is the same folded."""
-    told = ((title, [*tell(a)], [*tell(b)]) for title, tell in _TELLERS.items())
-    return [Section(title, _aligned(left, right)) for title, left, right in told if left or right]
+    told = (
+        (title, [*tell(left_run)], [*tell(right_run)])
+        for title, tell in _SECTION_RENDERERS.items()
+    )
+    return [
+        ComparedSection(title, _align_lines(left, right))
+        for title, left, right in told
+        if left or right
+    ]
 
 
-def _aligned(left: Sequence[str], right: Sequence[str]) -> list[Line]:
-    left, right = _capped(left), _capped(right)
-    found: list[Line] = []
-    matcher = SequenceMatcher(None, left, right, autojunk=False)
+def _align_lines(left_lines: Sequence[str], right_lines: Sequence[str]) -> list[ComparedLine]:
+    left_lines, right_lines = _split_and_truncate(left_lines), _split_and_truncate(right_lines)
+    found: list[ComparedLine] = []
+    matcher = SequenceMatcher(None, left_lines, right_lines, autojunk=False)
     for kind, first, last, begin, end in matcher.get_opcodes():
-        pairs = [*zip_longest(left[first:last], right[begin:end])]
-        found += [_line(kind, one, other) for one, other in pairs]
-    return _folded(found)
+        pairs = [*zip_longest(left_lines[first:last], right_lines[begin:end])]
+        found += [_build_line(kind, one, other) for one, other in pairs]
+    return _fold_unchanged_lines(found)
 
 
-def _capped(lines: Sequence[str]) -> list[str]:
+def _split_and_truncate(lines: Sequence[str]) -> list[str]:
     flat = [part for line in lines for part in line.split("\n")]
-    more = len(flat) - _MOST
-    return [*flat[:_MOST], f"[… {more} lines are left out here …]"] if more > 0 else flat
+    more = len(flat) - _MAX_LINES
+    return [*flat[:_MAX_LINES], f"[… {more} lines are left out here …]"] if more > 0 else flat
 
 
-def _line(kind: str, left: str | None, right: str | None) -> Line:
+def _build_line(kind: str, left: str | None, right: str | None) -> ComparedLine:
     if kind == "equal":
-        return Line("alike", left, right)
+        return ComparedLine("alike", left, right)
     if left is None:
-        return Line("right", None, right)
-    return Line("changed" if right is not None else "left", left, right)
+        return ComparedLine("right", None, right)
+    return ComparedLine("changed" if right is not None else "left", left, right)
 
 
-def _folded(lines: Sequence[Line]) -> list[Line]:
+def _fold_unchanged_lines(lines: Sequence[ComparedLine]) -> list[ComparedLine]:
     """Leave out what is alike and far from everything that differs."""
     differ = [n for n, line in enumerate(lines) if line.kind != "alike"]
-    near = {n + step for n in differ for step in range(-_AROUND, _AROUND + 1)}
-    found: list[Line] = []
+    near = {n + step for n in differ for step in range(-_CONTEXT_LINES, _CONTEXT_LINES + 1)}
+    found: list[ComparedLine] = []
     for n, line in enumerate(lines):
         # To say that one line is alike takes a line.
         alone = n - 1 in near | {-1} and n + 1 in near | {len(lines)}
-        if n in near or alone or len(lines) <= 2 * _AROUND:
+        if n in near or alone or len(lines) <= 2 * _CONTEXT_LINES:
             found.append(line)
         elif found and found[-1].kind == "folded":
-            found[-1] = Line("folded", folded=found[-1].folded + 1)
+            found[-1] = ComparedLine("folded", folded=found[-1].folded + 1)
         else:
-            found.append(Line("folded", folded=1))
+            found.append(ComparedLine("folded", folded=1))
     return found
 
 
-def _request(side: Side) -> Iterator[str]:
-    run = side.run
-    yield run.words
-    for name, value in run.fields.items():
+def _render_request(compared: ComparedRun) -> Iterator[str]:
+    run = compared.run
+    yield run.runbook
+    for name, value in run.values.items():
         yield f"{name}: {value}"
     if run.hosts:
         yield f"hosts: {', '.join(run.hosts)}"
-    yield f"asked by: {side.name(run.asked_by)}"
-    yield f"through: {run.origin.door}"
+    yield f"asked by: {compared.name_person(run.requested_by)}"
+    yield f"through: {run.origin.source}"
     if run.reason:
         yield f"reason: {run.reason}"
 
 
-def _plan(side: Side) -> Iterator[str]:
-    if side.run.proposal is None:
+def _render_plan(compared: ComparedRun) -> Iterator[str]:
+    if compared.run.plan is None:
         return
-    yield f"found: {side.run.proposal.because}"
-    for note in side.run.proposal.notes:
+    yield f"found: {compared.run.plan.current_state}"
+    for note in compared.run.plan.notes:
         yield f"note: {note}"
-    for n, step in enumerate(side.run.proposal.steps, start=1):
+    for n, step in enumerate(compared.run.plan.steps, start=1):
         yield f"{n}. {step.title}"
         yield f"   on: {step.host} {step.fingerprint}"
         yield f"   before: {step.before}"
         yield f"   after: {step.after}"
-        yield f"   runs: {step.do}"
-        yield f"   undo: {step.undo if step.undo is not None else step.no_undo}"
+        yield f"   runs: {step.command}"
+        yield f"   undo: {step.undo if step.undo is not None else step.no_undo_reason}"
 
 
-def _keys(side: Side) -> Iterator[str]:
-    for vote in side.votes:
-        whose = f" for {side.name(vote.instead_of)}" if vote.instead_of else ""
+def _render_decisions(compared: ComparedRun) -> Iterator[str]:
+    for vote in compared.decisions:
+        whose = f" for {compared.name_person(vote.on_behalf_of)}" if vote.on_behalf_of else ""
         factor = " with a second factor" if vote.factor else ""
         why = f": {vote.reason}" if vote.reason else ""
-        yield f"{side.name(vote.person)}{whose} {_did(vote)}{factor}{why}"
+        yield f"{compared.name_person(vote.person)}{whose} {_get_decision_verb(vote)}{factor}{why}"
 
 
-def _did(vote: Vote) -> str:
-    return "approved" if vote.yes else "denied"
+def _get_decision_verb(decision: Decision) -> str:
+    return "approved" if decision.approves else "denied"
 
 
-def _end(side: Side) -> Iterator[str]:
-    yield side.run.standing.capitalize()
-    if side.run.summary:
-        yield side.run.summary
-    report = side.run.report
+def _render_result(compared: ComparedRun) -> Iterator[str]:
+    yield compared.run.status.capitalize()
+    if compared.run.summary:
+        yield compared.run.summary
+    report = compared.run.report
     if report is None:
         return
     yield from report.findings
@@ -186,7 +197,7 @@ def _end(side: Side) -> Iterator[str]:
             yield "  ".join(row)
 
 
-_WORDS = {
+_STEP_STATE_LABELS = {
     StepState.INTENT: "sent",
     StepState.SUCCEEDED: "done",
     StepState.FAILED: "failed",
@@ -194,34 +205,34 @@ _WORDS = {
 }
 
 
-def _outputs(side: Side) -> Iterator[str]:
-    titles = [step.title for step in side.run.proposal.steps] if side.run.proposal else []
-    for n, record in sorted(side.records.items()):
+def _render_outputs(compared: ComparedRun) -> Iterator[str]:
+    titles = [step.title for step in compared.run.plan.steps] if compared.run.plan else []
+    for n, record in sorted(compared.steps.items()):
         title = titles[n - 1] if n <= len(titles) else "a step"
-        status = "" if record.status is None else f", exit status {record.status}"
-        yield f"{n}. {title}: {_WORDS[record.state]}{status}"
-        if record.trouble:
-            yield record.trouble
+        status = "" if record.exit_status is None else f", exit status {record.exit_status}"
+        yield f"{n}. {title}: {_STEP_STATE_LABELS[record.state]}{status}"
+        if record.error:
+            yield record.error
         yield from record.output.splitlines()
 
 
-def _timing(side: Side) -> Iterator[str]:
-    run = side.run
-    yield f"asked: {times.format_utc(run.asked)}"
-    if run.started:
-        yield f"waited: {times.format_span(run.started - run.asked)}"
-    if run.started and run.ended:
-        yield f"took: {times.format_span(run.ended - run.started)}"
-    for n, record in sorted(side.records.items()):
-        if record.ended:
-            yield f"step {n} took: {times.format_span(record.ended - record.sent)}"
+def _render_times(compared: ComparedRun) -> Iterator[str]:
+    run = compared.run
+    yield f"asked: {times.format_utc(run.requested_at)}"
+    if run.started_at:
+        yield f"waited: {times.format_span(run.started_at - run.requested_at)}"
+    if run.started_at and run.ended_at:
+        yield f"took: {times.format_span(run.ended_at - run.started_at)}"
+    for n, record in sorted(compared.steps.items()):
+        if record.ended_at:
+            yield f"step {n} took: {times.format_span(record.ended_at - record.sent_at)}"
 
 
-_TELLERS: Mapping[str, Callable[[Side], Iterator[str]]] = {
-    "How it ended": _end,
-    "Request": _request,
-    "Plan": _plan,
-    "What the hosts said": _outputs,
-    "Keys": _keys,
-    "Timing": _timing,
+_SECTION_RENDERERS: Mapping[str, Callable[[ComparedRun], Iterator[str]]] = {
+    "How it ended": _render_result,
+    "Request": _render_request,
+    "Plan": _render_plan,
+    "What the hosts said": _render_outputs,
+    "Keys": _render_decisions,
+    "Timing": _render_times,
 }

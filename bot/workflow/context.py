@@ -9,7 +9,7 @@ from bot.auth.secret_box import SecretBox
 from bot.db.database import Database
 from bot.execution.lease_keeper import LeaseKeeper
 from bot.model.run import Run
-from bot.policy import NoPolicy, Policy, Request
+from bot.policy import NoPolicyError, Policy, PolicyRequest
 from bot.workflow.dispatch import Dispatcher
 from bot.workflow.rate_limit import RateLimits
 from connectors.command import NO_HOOKS, Answer, Command, Query, RunHooks
@@ -20,13 +20,13 @@ from runbooks import AnyRunbook, load_catalogue
 T = TypeVar("T")
 
 
-class Policies(Protocol):
+class PolicySource(Protocol):
     """Hands out the policy that holds now, or raises NoPolicy."""
 
-    def current(self) -> Policy: ...
+    def get_policy(self) -> Policy: ...
 
 
-class Fleet(Protocol):
+class HostFleet(Protocol):
     """Reaches the hosts; see connectors.fleet."""
 
     def run_query(self, host: str, query: Query[T], /) -> T: ...
@@ -45,61 +45,61 @@ class Fleet(Protocol):
         self, host: str, marker: StepMarker, /, *, fingerprint: str = ""
     ) -> StepStatus: ...
 
-    def resolve(self, host: str, command: Command, /) -> Command: ...
+    def resolve_command(self, host: str, command: Command, /) -> Command: ...
 
 
 @dataclass(frozen=True)
 class WorkflowContext:
     database: Database
-    policies: Policies
-    fleet: Fleet
-    dispatch: Dispatcher
+    policies: PolicySource
+    fleet: HostFleet
+    dispatcher: Dispatcher
     runbooks: Mapping[str, type[AnyRunbook]] = field(default_factory=load_catalogue)
     # Takes what is known of a step while the log cannot be written.
     spool: Spool | None = None
     # Opens the second factors of people. Left out, it is a new one that opens none of them.
-    safe: SecretBox = field(default_factory=SecretBox.new)
+    secret_box: SecretBox = field(default_factory=SecretBox.create)
     # Microseconds that a request may wait for its approvals, and then for its turn.
-    patience: int = 8 * 3600 * 1_000_000
-    unused: int = 8 * 3600 * 1_000_000
+    approval_timeout: int = 8 * 3600 * 1_000_000
+    start_timeout: int = 8 * 3600 * 1_000_000
     # Microseconds after which approvers are reminded, where no rule says so.
-    reminder: int = 1800 * 1_000_000
+    reminder_delay: int = 1800 * 1_000_000
     # Microseconds for which the approval of a schedule holds.
-    lapse: int = 90 * 86400 * 1_000_000
+    schedule_lifetime: int = 90 * 86400 * 1_000_000
     # How many hosts are read at once for one request, and how many threads there are for those
     # that one thread does not see to.
-    crowd: int = 64
+    max_parallel_hosts: int = 64
     # Who has runs in hand here.
-    worker: LeaseKeeper = field(default_factory=LeaseKeeper)
+    lease_keeper: LeaseKeeper = field(default_factory=LeaseKeeper)
     # Whose hosts this process cares for; None for all.
     sites: frozenset[str] | None = None
     # How much may be asked for within a minute; None for as much as one likes.
-    pace: RateLimits | None = None
+    rate_limits: RateLimits | None = None
 
 
-def get_site(parts: WorkflowContext, host: str) -> str:
+def get_site(context: WorkflowContext, host: str) -> str:
     """Return the site whose workers reach the host; for one that nobody knows, any of them."""
     try:
-        hosts = parts.policies.current().inventory.hosts
-    except NoPolicy:
+        hosts = context.policies.get_policy().inventory.hosts
+    except NoPolicyError:
         return "main"
     known = hosts.get(host)
     return known.site if known else min((each.site for each in hosts.values()), default="main")
 
 
-def build_policy_request(run: Run, *, now: int) -> Request:
+def build_policy_request(run: Run, *, now: int) -> PolicyRequest:
     """Return what the rules look at. now: microseconds since 1970."""
-    reversible = run.proposal.reversible if run.proposal else True
-    return Request(
-        runbook=run.words,
+    reversible = run.plan.is_reversible if run.plan else True
+    return PolicyRequest(
+        runbook=run.runbook,
         kind=run.kind,
         host=run.host,
         # Whoever asks for a schedule asks for what it will do: the rules look at that.
-        door="schedule" if run.timing else run.origin.door,
-        asked_by=run.asked_by,
+        source="schedule" if run.timing else run.origin.source,
+        requested_by=run.requested_by,
         reversible=reversible,
         hosts=run.hosts,
         now=now,
-        escalated=run.escalated is not None,
+        is_escalated=run.escalated_at is not None,
         editors=run.editors,
     )

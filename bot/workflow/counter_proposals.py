@@ -19,45 +19,45 @@ from bot.model.run import Run, State
 from bot.policy import Policy
 from bot.workflow import grant_rules
 from bot.workflow.approval_count import get_ruling
-from bot.workflow.approvals import NotAllowed, TooLate, check_policy_version, why_not_decide
+from bot.workflow.approvals import NotAllowed, TooLate, check_policy_version, get_decision_refusal
 from bot.workflow.context import WorkflowContext
 from bot.workflow.delegation_rules import find_delegator
 from bot.workflow.finish import end_run
 from bot.workflow.requests import (
-    LEAVE_IT_OUT,
-    InvalidRequest,
-    field_texts,
-    fold_reason,
-    format_typed,
+    SENSITIVE_REQUEST_MESSAGE,
+    InvalidRequestError,
+    format_request,
+    get_field_texts,
+    shorten_reason,
 )
 from runbooks import AnyRunbook
 
 
 def propose_values(
-    parts: WorkflowContext,
+    context: WorkflowContext,
     number: int,
     *,
     person: str,
-    changes: Mapping[str, str],
+    changed_values: Mapping[str, str],
     reason: str = "",
 ) -> Run:
     """Propose other values for a request that waits; return the run that has them."""
-    policy = parts.policies.current()
-    with parts.database.transaction() as tx:
+    policy = context.policies.get_policy()
+    with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
-        _must_wait(tx, run)
-        no = why_not_decide(tx, policy, run, person)
+        _check_can_be_edited(tx, run)
+        no = get_decision_refusal(tx, policy, run, person)
         if no:
             raise NotAllowed(no)
-        fields = {name: value.strip() for name, value in changes.items()}
-        runbook = _edited(parts, run, fields)
-        if field_texts(runbook) == run.fields:
-            raise InvalidRequest(f"those are the values of run {number} already: change one")
-        editors = _editors(tx, policy, run, person)
-        _somebody_is_left(tx, policy, replace(run, editors=editors))
-        values = _new(run, runbook, run.hosts, editors)
-        if parts.database.redactor.holds(values.request):
-            raise InvalidRequest(LEAVE_IT_OUT)
+        fields = {name: value.strip() for name, value in changed_values.items()}
+        runbook = _build_edited_request(context, run, fields)
+        if get_field_texts(runbook) == run.values:
+            raise InvalidRequestError(f"those are the values of run {number} already: change one")
+        editors = _list_editors(tx, policy, run, person)
+        _check_approvers_remain(tx, policy, replace(run, editors=editors))
+        values = _build_proposal(run, runbook, run.hosts, editors)
+        if context.database.redactor.has_secret(values.request):
+            raise InvalidRequestError(SENSITIVE_REQUEST_MESSAGE)
         new = runs.add_run(tx, values)
         change_log.append_entry(
             tx,
@@ -67,8 +67,8 @@ def propose_values(
             host=run.host,
             digest=run.digest,
             proposal=new.id,
-            values=_moved(run.fields, new.fields),
-            why=fold_reason(reason),
+            values=_describe_changed_values(run.values, new.values),
+            why=shorten_reason(reason),
         )
         change_log.append_entry(
             tx,
@@ -76,43 +76,50 @@ def propose_values(
             run=new.id,
             person=person,
             host=new.host,
-            asked_by=new.asked_by,
+            requested_by=new.requested_by,
             editors=new.editors,
             instead_of_run=number,
             instead_of_digest=run.digest,
-            fields=new.fields,
+            fields=new.values,
             request=new.request,
-            reason=fold_reason(reason),
+            reason=shorten_reason(reason),
         )
         children = [
-            _child(parts, part, fields, editors) for part in runs.list_children(tx, number)
+            _build_child_proposal(context, part, fields, editors)
+            for part in runs.list_children(tx, number)
         ]
         planned = [runs.add_run(tx, replace(child, parent=new.id)) for child in children] or [new]
         for each in planned:
-            parts.dispatch.enqueue(tx, each.id, policy.inventory[each.host].site)
+            context.dispatcher.enqueue_run(tx, each.id, policy.inventory[each.host].site)
     return new
 
 
-def accept_proposal(parts: WorkflowContext, number: int, *, person: str, digest: str) -> Run:
+def accept_proposal(context: WorkflowContext, number: int, *, person: str, digest: str) -> Run:
     """Let the asker take over the plan that an approver proposes: then it is decided as ever.
 
     The original request, which was pending until now, is replaced in the same transaction.
     """
-    policy = parts.policies.current()
-    with parts.database.transaction() as tx:
-        counters = runs.get_run(tx, number).counters
+    policy = context.policies.get_policy()
+    with context.database.transaction() as tx:
+        counters = runs.get_run(tx, number).proposal_for
         # The original is always locked first: no other transaction locks both.
         original = runs.lock_run(tx, counters) if counters else None
         run = runs.lock_run(tx, number)
-        if run.asked_by != person:
-            asker = policy.name_person(run.asked_by)
+        if run.requested_by != person:
+            asker = policy.get_person_name(run.requested_by)
             raise NotAllowed(f"only {asker}, whose request it is, can accept run {number}")
-        if run.state is not State.OFFERED or run.expires is None or tx.now >= run.expires:
-            raise TooLate(f"run {number} is {run.state}: there is nothing to accept")
+        if (
+            run.state is not State.COUNTER_PROPOSED
+            or run.expires_at is None
+            or tx.now >= run.expires_at
+        ):
+            raise TooLate(f"run {number} is {run.state.phrase}: there is nothing to accept")
         if len(digest) < 10 or not run.digest.startswith(digest):
             raise TooLate(f"run {number} has another plan now: look at it again")
         if original is None or not _is_pending(tx, original):
-            standing = f"run {original.id} is {original.state}" if original else "it has none"
+            standing = (
+                f"run {original.id} is {original.state.phrase}" if original else "it has none"
+            )
             raise TooLate(f"run {number} is for a request that is not pending: {standing}")
         check_policy_version(policy, run)
         request, ruling = get_ruling(tx, policy, run)
@@ -120,133 +127,142 @@ def accept_proposal(parts: WorkflowContext, number: int, *, person: str, digest:
         if ruling.allowed:
             why = f"Replaced by run {number}, which has other values"
             # Before the log is locked: ending a request locks its parts.
-            end_run(parts, tx, original, State.REPLACED, why, person=person)
+            end_run(context, tx, original, State.SUPERSEDED, why, person=person)
         change_log.append_entry(
             tx, "accepted", run=number, person=person, host=run.host, digest=run.digest
         )
         if not ruling.allowed:
-            why = "; ".join(ruling.says) or "no rule of the policy allows it"
-            return end_run(parts, tx, run, State.REFUSED, f"The policy refuses: {why}")
-        waits = bool(ruling.approvals) and given is None
+            why = "; ".join(ruling.policy_notes) or "no rule of the policy allows it"
+            return end_run(context, tx, run, State.REFUSED, f"The policy refuses: {why}")
+        waits = bool(ruling.required_approvals) and given is None
         accepted = runs.move_run(
             tx,
             run,
-            State.WAITING if waits else State.READY,
-            shown=tx.now if waits else None,
-            terms=ruling.terms,
-            needed=ruling.approvals,
-            groups=ruling.groups,
-            says=ruling.says,
-            grant=given.id if given else None,
+            State.PENDING if waits else State.QUEUED,
+            pending_since=tx.now if waits else None,
+            requirements=ruling.requirements,
+            required_approvals=ruling.required_approvals,
+            approver_groups=ruling.approver_groups,
+            policy_notes=ruling.policy_notes,
+            grant_id=given.id if given else None,
             summary="",
         )
         if not waits:
-            parts.dispatch.enqueue(tx, number, policy.inventory[run.host].site)
+            context.dispatcher.enqueue_run(tx, number, policy.inventory[run.host].site)
         outbox.announce_run(tx, number)
     return accepted
 
 
-def end_overtaken(parts: WorkflowContext) -> list[Run]:
+def end_superseded_proposals(context: WorkflowContext) -> list[Run]:
     """End the open proposals whose original request was decided otherwise, or has ended."""
-    with parts.database.reading() as tx:
+    with context.database.reading() as tx:
         overtaken = runs.overtaken_proposals(tx)
     ended: list[Run] = []
     # One transaction each, as for what expires.
     for number in overtaken:
-        with parts.database.transaction() as tx:
+        with context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
-            if run.state is State.OFFERED and run.counters is not None:
-                original = runs.get_run(tx, run.counters)
-                why = f"Run {original.id}, for which it was proposed, is {original.state}"
-                ended.append(end_run(parts, tx, run, State.WITHDRAWN, why))
+            if run.state is State.COUNTER_PROPOSED and run.proposal_for is not None:
+                original = runs.get_run(tx, run.proposal_for)
+                why = f"Run {original.id}, for which it was proposed, is {original.state.phrase}"
+                ended.append(end_run(context, tx, run, State.WITHDRAWN, why))
     return ended
 
 
 def _is_pending(tx: Transaction, run: Run) -> bool:
-    return run.state is State.WAITING and run.expires is not None and tx.now < run.expires
+    return run.state is State.PENDING and run.expires_at is not None and tx.now < run.expires_at
 
 
-def _must_wait(tx: Transaction, run: Run) -> None:
+def _check_can_be_edited(tx: Transaction, run: Run) -> None:
     if run.parent is not None:
-        raise InvalidRequest(
+        raise InvalidRequestError(
             f"run {run.id} is a part of run {run.parent}: propose values for that"
         )
     if run.undo_of is not None:
-        raise InvalidRequest("an undo has no values of its own: deny it and say why")
+        raise InvalidRequestError("an undo has no values of its own: deny it and say why")
     if run.timing is not None:
-        raise InvalidRequest(
+        raise InvalidRequestError(
             "the values of a schedule are its owner's: deny it and say what you would take"
         )
     if not _is_pending(tx, run):
-        raise TooLate(f"run {run.id} is {run.state}: only one that waits can be edited")
+        raise TooLate(f"run {run.id} is {run.state.phrase}: only one that waits can be edited")
 
 
-def _edited(parts: WorkflowContext, run: Run, fields: Mapping[str, str]) -> AnyRunbook:
+def _build_edited_request(
+    context: WorkflowContext, run: Run, changed_values: Mapping[str, str]
+) -> AnyRunbook:
     """Return the request with other values. Raises Unfit with every problem at once."""
-    known = parts.runbooks[run.words]
+    known = context.runbooks[run.runbook]
     offered = [name for name in known.model_fields if name != "host"]
-    strange = [name for name in fields if name not in offered]
-    if strange or not fields:
-        have = f"{run.words} can be edited in {', '.join(offered)}" if offered else "nothing can"
-        raise InvalidRequest(f"{strange[0]} is not among its values: {have}" if strange else have)
-    values = {**run.fields, "host": run.host, **fields}
+    strange = [name for name in changed_values if name not in offered]
+    if strange or not changed_values:
+        have = f"{run.runbook} can be edited in {', '.join(offered)}" if offered else "nothing can"
+        raise InvalidRequestError(
+            f"{strange[0]} is not among its values: {have}" if strange else have
+        )
+    values = {**run.values, "host": run.host, **changed_values}
     try:
         return known.model_validate({name: value for name, value in values.items() if value})
     except ValidationError as error:
         problems = [
-            f"{problem['loc'][0] if problem['loc'] else run.words}: "
+            f"{problem['loc'][0] if problem['loc'] else run.runbook}: "
             f"{request_form.describe_invalid_value(problem)}"
             for problem in error.errors()
         ]
-        raise InvalidRequest("; ".join(problems)) from None
+        raise InvalidRequestError("; ".join(problems)) from None
 
 
-def _editors(tx: Transaction, policy: Policy, run: Run, person: str) -> tuple[str, ...]:
+def _list_editors(tx: Transaction, policy: Policy, run: Run, person: str) -> tuple[str, ...]:
     """Return who may not approve it: whoever edited it, and the owner whom they stood in for."""
     stood_for = find_delegator(tx, policy, *get_ruling(tx, policy, run), person)
     return tuple(dict.fromkeys(name for name in (*run.editors, person, stood_for) if name))
 
 
-def _somebody_is_left(tx: Transaction, policy: Policy, edited: Run) -> None:
-    request, ruling = get_ruling(tx, policy, edited)
-    able = [person.id for person in policy.approvers(request, ruling)]
-    if not policy.met(ruling.terms, able):
-        raise InvalidRequest(
+def _check_approvers_remain(tx: Transaction, policy: Policy, run: Run) -> None:
+    request, ruling = get_ruling(tx, policy, run)
+    able = [person.id for person in policy.list_approvers(request, ruling)]
+    if not policy.is_met(ruling.requirements, able):
+        raise InvalidRequestError(
             "you would have edited it, so you could not approve it, and without you there are too "
             "few who could: deny it, and say which values you would approve"
         )
 
 
-def _new(
+def _build_proposal(
     run: Run, runbook: AnyRunbook, hosts: Sequence[str], editors: Sequence[str]
 ) -> runs.NewRun:
-    spelled = {"host": run.fields["host"]} if hosts else {}
+    spelled = {"host": run.values["host"]} if hosts else {}
     return runs.NewRun(
-        words=run.words,
+        runbook=run.runbook,
         kind=run.kind,
-        fields=field_texts(runbook) | spelled,
-        request=format_typed(runbook, **spelled),
+        values=get_field_texts(runbook) | spelled,
+        request=format_request(runbook, **spelled),
         host=run.host,
         area=run.area,
-        asked_by=run.asked_by,
+        requested_by=run.requested_by,
         origin=run.origin,
         reason=run.reason,
         hosts=hosts,
         editors=editors,
-        counters=run.id,
+        proposal_for=run.id,
     )
 
 
-def _child(
-    parts: WorkflowContext, part: Run, fields: Mapping[str, str], editors: Sequence[str]
+def _build_child_proposal(
+    context: WorkflowContext, child: Run, changed_values: Mapping[str, str], editors: Sequence[str]
 ) -> runs.NewRun:
-    return replace(_new(part, _edited(parts, part, fields), (), editors), counters=None)
+    return replace(
+        _build_proposal(child, _build_edited_request(context, child, changed_values), (), editors),
+        proposal_for=None,
+    )
 
 
-def _moved(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
-    names = dict.fromkeys([*before, *after])
+def _describe_changed_values(
+    old_values: Mapping[str, str], new_values: Mapping[str, str]
+) -> dict[str, str]:
+    names = dict.fromkeys([*old_values, *new_values])
     return {
-        name: f"{before.get(name, '(empty)')} → {after.get(name, '(empty)')}"
+        name: f"{old_values.get(name, '(empty)')} → {new_values.get(name, '(empty)')}"
         for name in names
-        if before.get(name) != after.get(name)
+        if old_values.get(name) != new_values.get(name)
     }

@@ -4,36 +4,46 @@ from bot.db.delegations import Delegation, NoSuchDelegation
 from bot.db.grants import Grant, NewGrant, NoSuchGrant
 from bot.workflow import delegations, standing_grants
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 
 
-class DelegationActions:
+class DelegationAndGrantActions:
     """door: slack, web or cli. Raises Unfit and NotYours."""
 
-    def __init__(self, parts: WorkflowContext) -> None:
-        self._parts = parts
+    def __init__(self, context: WorkflowContext) -> None:
+        self._context = context
 
-    def delegate(
-        self, *, person: str, to: str, ends: int, area: str, reason: str, door: str
+    def create_delegation(
+        self, *, delegator: str, delegate: str, ends_at: int, area: str, reason: str, source: str
     ) -> Delegation:
         """Let *to* decide in *person*'s stead until *ends* (microseconds)."""
         return delegations.create_delegation(
-            self._parts, person=person, to=to, ends=ends, area=area, reason=reason, door=door
+            self._context,
+            delegator=delegator,
+            delegate=delegate,
+            ends_at=ends_at,
+            area=area,
+            reason=reason,
+            source=source,
         )
 
-    def end_delegation(self, number: int, *, person: str, door: str) -> Delegation:
+    def end_delegation(self, number: int, *, person: str, source: str) -> Delegation:
         try:
-            return delegations.end_delegation(self._parts, number, person=person, door=door)
+            return delegations.end_delegation(self._context, number, person=person, source=source)
         except NoSuchDelegation as unknown:
-            raise InvalidRequest(str(unknown)) from None
+            raise InvalidRequestError(str(unknown)) from None
 
-    def grant(self, wanted: NewGrant, *, giver: str, reason: str, door: str) -> Grant:
+    def create_grant(
+        self, new_grant: NewGrant, *, granted_by: str, reason: str, source: str
+    ) -> Grant:
         return standing_grants.create_grant(
-            self._parts, wanted, giver=giver, reason=reason, door=door
+            self._context, new_grant, granted_by=granted_by, reason=reason, source=source
         )
 
-    def end_grant(self, number: int, *, person: str, door: str) -> Grant:
+    def revoke_grant(self, number: int, *, person: str, source: str) -> Grant:
         try:
-            return standing_grants.revoke_grant(self._parts, number, person=person, door=door)
+            return standing_grants.revoke_grant(
+                self._context, number, person=person, source=source
+            )
         except NoSuchGrant as unknown:
-            raise InvalidRequest(str(unknown)) from None
+            raise InvalidRequestError(str(unknown)) from None

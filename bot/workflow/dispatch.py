@@ -13,12 +13,12 @@ class Dispatcher(Protocol):
     on does nothing.
     """
 
-    def enqueue(self, tx: Transaction, run: int, site: str) -> None: ...
+    def enqueue_run(self, tx: Transaction, run_id: int, site: str) -> None: ...
 
-    def look(self, tx: Transaction, run: int, site: str) -> None:
+    def enqueue_check(self, tx: Transaction, run_id: int, site: str) -> None:
         """Do the same for a run that only reads: however slow, it keeps no change waiting."""
         ...
 
-    def busy(self, tx: Transaction) -> Collection[int]:
+    def list_dispatched_runs(self, tx: Transaction) -> Collection[int]:
         """Return the runs that need no other hint: one waits, or somebody works on them."""
         ...

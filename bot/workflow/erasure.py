@@ -13,105 +13,111 @@ from bot.model.run import Run
 from bot.policy import Policy
 from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import InvalidRequest, fold_reason
+from bot.workflow.requests import InvalidRequestError, shorten_reason
 from bot.workflow.visibility import require_view
 
 ASKED, REFUSED, DECLINED = "erasure asked", "erasure refused", "erasure declined"
-_SHORTEST_REASON = 10
+_MIN_REASON_LENGTH = 10
 
 
 @dataclass(frozen=True)
-class Erasure:
+class ErasurePreview:
     """What would be erased. asked: the entry by which somebody asks for it, None if nobody does.
 
     answers: of the run and of its parts, in the order of the log. declined: the entry by which the
     last request was, if nobody has asked since.
     """
 
-    asked: Entry | None
-    answers: Sequence[StoredOutput]
+    request: Entry | None
+    outputs: Sequence[StoredOutput]
     declined: Entry | None = None
 
     @property
     def digest(self) -> str:
         """What a confirmation is of: this request and these answers, and nothing else."""
-        seq = self.asked.seq if self.asked else 0
-        return hash_canonical({"asked": seq, "answers": [kept.entry for kept in self.answers]})
+        seq = self.request.seq if self.request else 0
+        return hash_canonical({"asked": seq, "answers": [kept.entry_seq for kept in self.outputs]})
 
 
 class ErasureActions:
     """What doors may do about it."""
 
-    def __init__(self, parts: WorkflowContext) -> None:
-        self._parts = parts
+    def __init__(self, context: WorkflowContext) -> None:
+        self._context = context
 
-    def ask(self, number: int, *, person: str, why: str, door: str, login: str = "") -> None:
+    def request_erasure(
+        self, number: int, *, person: str, reason: str, source: str, login: str = ""
+    ) -> None:
         """Raises Unfit, NotYours, TooLate and NoSuchRun."""
-        require_view(self._parts, number, person=person)
-        ask_to_erase(self._parts, number, person=person, why=why, door=door, login=login)
+        require_view(self._context, number, person=person)
+        request_erasure(
+            self._context, number, person=person, why=reason, source=source, login=login
+        )
 
-    def confirm(self, number: int, *, person: str, digest: str) -> int:
+    def confirm_erasure(self, number: int, *, person: str, digest: str) -> int:
         """Raises NotYours, TooLate and NoSuchRun."""
-        require_view(self._parts, number, person=person)
-        return confirm_erasure(self._parts, number, person=person, digest=digest)
+        require_view(self._context, number, person=person)
+        return confirm_erasure(self._context, number, person=person, digest=digest)
 
-    def decline(self, number: int, *, person: str, why: str) -> None:
+    def decline_erasure(self, number: int, *, person: str, reason: str) -> None:
         """Raises Unfit, NotYours, TooLate and NoSuchRun."""
-        require_view(self._parts, number, person=person)
-        decline_erasure(self._parts, number, person=person, why=why)
+        require_view(self._context, number, person=person)
+        decline_erasure(self._context, number, person=person, why=reason)
 
 
-def preview_erasure(tx: Transaction, run: Run) -> Erasure:
+def preview_erasure(tx: Transaction, run: Run) -> ErasurePreview:
     """Return what would be erased of a run now."""
     family = [run.id, *(child.id for child in runs.list_children(tx, run.id))]
     answers = [kept for number in family for kept in output.list_stored_output(tx, number)]
-    last = _last(tx, run.id) if answers else None
-    return Erasure(
+    last = _get_last_erasure_entry(tx, run.id) if answers else None
+    return ErasurePreview(
         last if last and last.kind == ASKED else None,
-        sorted(answers, key=lambda kept: kept.entry),
+        sorted(answers, key=lambda kept: kept.entry_seq),
         last if last and last.kind == DECLINED else None,
     )
 
 
 def get_declined_erasure(tx: Transaction, number: int) -> Entry | None:
     """Return the entry by which the last request to erase was declined; None if it was not."""
-    last = _last(tx, number)
+    last = _get_last_erasure_entry(tx, number)
     return last if last and last.kind == DECLINED else None
 
 
-def _last(tx: Transaction, number: int) -> Entry | None:
-    told = change_log.list_entries_of_run(tx, number, [ASKED, DECLINED, output.ERASED])
+def _get_last_erasure_entry(tx: Transaction, number: int) -> Entry | None:
+    told = change_log.list_entries_of_run(tx, number, [ASKED, DECLINED, output.ERASED_KIND])
     return told[-1] if told else None
 
 
-def why_not_confirm(policy: Policy, run: Run, asked: Entry, person: str) -> str:
+def get_confirmation_refusal(policy: Policy, run: Run, request: Entry, person: str) -> str:
     """Say why this person cannot confirm it; "" if they can."""
-    if person == asked.person:
+    if person == request.person:
         return "you asked for it: another person has to confirm it"
-    known = policy.household.areas
+    known = policy.organisation.areas
     gone = [name for name in run.areas if name not in known]
     if gone:
         return f"the policy has no area {gone[0]} any more: nobody owns it"
     if any(person not in known[name].owners for name in run.areas):
-        return f"only an owner of {policy.titles(run.areas)} can confirm it"
+        return f"only an owner of {policy.join_area_titles(run.areas)} can confirm it"
     return ""
 
 
-def ask_to_erase(
-    parts: WorkflowContext, number: int, *, person: str, why: str, door: str, login: str = ""
+def request_erasure(
+    context: WorkflowContext, number: int, *, person: str, why: str, source: str, login: str = ""
 ) -> None:
     """Ask for it; nothing is erased yet. login: who typed it, as the machine knows them."""
-    reason = _reason(why)
-    if parts.policies.current().person(person) is None:
+    reason = _check_reason(why)
+    if context.policies.get_policy().find_person(person) is None:
         raise NotAllowed(f"{person} is not among the people of the policy")
-    with parts.database.transaction() as tx:
+    with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
-        if not run.over:
-            raise InvalidRequest(f"run {number} is {run.state}: what it is told is still needed")
+        if not run.is_ended:
+            raise InvalidRequestError(
+                f"run {number} is {run.state.phrase}: what it is told is still needed"
+            )
         found = preview_erasure(tx, run)
-        if not found.answers:
+        if not found.outputs:
             raise TooLate(f"nothing is kept any more of what the host answered in run {number}")
-        if found.asked is not None and found.asked.person == person:
+        if found.request is not None and found.request.person == person:
             raise TooLate("you have asked for it already: another person has to confirm it")
         change_log.append_entry(
             tx,
@@ -120,24 +126,24 @@ def ask_to_erase(
             person=person,
             host=run.host,
             why=reason,
-            door=door,
+            door=source,
             login=login,
         )
 
 
-def confirm_erasure(parts: WorkflowContext, number: int, *, person: str, digest: str) -> int:
+def confirm_erasure(context: WorkflowContext, number: int, *, person: str, digest: str) -> int:
     """Erase what another person asked to; return how many answers are gone.
 
     person: somebody signed in. digest: of the Erasure that they saw. The chain keeps the hashes.
     Raises NotYours unless this is another person, and an owner; TooLate if it is not so any more.
     """
-    policy = parts.policies.current()
-    with parts.database.transaction() as tx:
+    policy = context.policies.get_policy()
+    with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
         found = preview_erasure(tx, run)
-        if found.asked is None:
+        if found.request is None:
             raise TooLate(f"nobody has asked to erase what the host answered in run {number}")
-        refusal = why_not_confirm(policy, run, found.asked, person)
+        refusal = get_confirmation_refusal(policy, run, found.request, person)
         if refusal:
             refusals.log_person_refusal(
                 tx, REFUSED, person=person, run=run, why=refusal, door="web"
@@ -145,25 +151,25 @@ def confirm_erasure(parts: WorkflowContext, number: int, *, person: str, digest:
         elif digest != found.digest:
             raise TooLate("it is not what you saw any more: look at it again")
         else:
-            _erase(tx, run, found, person)
+            _erase_outputs(tx, run, found, person)
     if refusal:
         raise NotAllowed(refusal)
-    return len(found.answers)
+    return len(found.outputs)
 
 
-def decline_erasure(parts: WorkflowContext, number: int, *, person: str, why: str) -> None:
+def decline_erasure(context: WorkflowContext, number: int, *, person: str, why: str) -> None:
     """Say no to it, and why; who asked is told. Whoever could confirm it may; they can ask again.
 
     person: somebody signed in.
     """
-    policy, reason = parts.policies.current(), _reason(why)
-    with parts.database.transaction() as tx:
+    policy, reason = context.policies.get_policy(), _check_reason(why)
+    with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
-        asked = preview_erasure(tx, run).asked
+        asked = preview_erasure(tx, run).request
         if asked is None:
             raise TooLate(f"nobody has asked to erase what the host answered in run {number}")
-        refusal = why_not_confirm(policy, run, asked, person)
-        about = {"asked_by": asked.person, "door": "web"}
+        refusal = get_confirmation_refusal(policy, run, asked, person)
+        about = {"requested_by": asked.person, "door": "web"}
         if refusal:
             refusals.log_person_refusal(tx, REFUSED, person=person, run=run, why=refusal, **about)
         else:
@@ -175,23 +181,23 @@ def decline_erasure(parts: WorkflowContext, number: int, *, person: str, why: st
         raise NotAllowed(refusal)
 
 
-def _reason(why: str) -> str:
-    if len(why.strip()) < _SHORTEST_REASON:
-        raise InvalidRequest("say why, in ten characters or more")
-    return fold_reason(why)
+def _check_reason(reason: str) -> str:
+    if len(reason.strip()) < _MIN_REASON_LENGTH:
+        raise InvalidRequestError("say why, in ten characters or more")
+    return shorten_reason(reason)
 
 
-def _erase(tx: Transaction, run: Run, found: Erasure, person: str) -> None:
-    asked = found.asked
-    for each in sorted({kept.run for kept in found.answers}):
+def _erase_outputs(tx: Transaction, run: Run, erasure: ErasurePreview, person: str) -> None:
+    asked = erasure.request
+    for each in sorted({kept.run_id for kept in erasure.outputs}):
         entries = output.erase_output(tx, each)
         change_log.append_entry(
             tx,
-            output.ERASED,
+            output.ERASED_KIND,
             run=each,
             person=person,
             host=run.host,
-            asked_by=asked.person if asked else "",
+            requested_by=asked.person if asked else "",
             why=asked.facts.get("why", "") if asked else "",
             entries=entries,
             door="web",

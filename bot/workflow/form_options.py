@@ -9,8 +9,8 @@ from bot.db import search
 from bot.db.database import Database
 from bot.model import request_form
 from bot.model.request_form import FormField
-from bot.policy import Policy, Request
-from bot.workflow.context import Fleet, Policies
+from bot.policy import Policy, PolicyRequest
+from bot.workflow.context import HostFleet, PolicySource
 from connectors.errors import HostError
 from runbooks import AnyRunbook, Refused
 from runbooks._catalogue import get_kind
@@ -18,14 +18,14 @@ from runbooks._lists import LISTS, QUICK, Lister
 
 log = logging.getLogger(__name__)
 
-_FRESH_SECONDS = 600.0
+_CACHE_SECONDS = 600.0
 # A host that did not answer is not asked again with every letter that somebody types.
-_REST_SECONDS = 20.0
-_MOST_REMEMBERED = 2000
-_MOST_EARLIER = 100
+_RETRY_SECONDS = 20.0
+_MAX_CACHED_LISTS = 2000
+_MAX_EARLIER_RUNS = 100
 
 # A host, what it lists, and where it looks for it.
-Key = tuple[str, ...]
+_CacheKey = tuple[str, ...]
 
 
 class FormOptions:
@@ -36,116 +36,122 @@ class FormOptions:
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: HostFleet,
         database: Database,
-        policies: Policies,
+        policies: PolicySource,
         *,
-        lists: Mapping[str, Lister] = LISTS,
+        listers: Mapping[str, Lister] = LISTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fleet, self._database, self._policies = fleet, database, policies
-        self._lists, self._clock = lists, clock
+        self._listers, self._clock = listers, clock
         self._lock = threading.Lock()
-        self._known: dict[Key, tuple[float, Sequence[str]]] = {}
+        self._cache: dict[_CacheKey, tuple[float, Sequence[str]]] = {}
 
-    def look(
+    def read_options(
         self,
         runbook: type[AnyRunbook],
         *,
         host: str,
         person: str,
-        door: str,
-        given: Mapping[str, str],
+        source: str,
+        form_values: Mapping[str, str],
     ) -> None:
         """Ask a host for the lists that a form about it needs, where they are not known.
 
         given: what is filled in already, by field.
         """
         wanted = [
-            blank for blank in request_form.list_form_fields(runbook) if blank.lists in self._lists
+            blank
+            for blank in request_form.list_form_fields(runbook)
+            if blank.lists in self._listers
         ]
-        if not self.may(runbook, host=host, person=person, door=door):
+        if not self.can_request(runbook, host=host, person=person, source=source):
             return
         for blank in wanted:
-            where = _where(runbook, blank, given)
-            if where is not None and self._begin((host, blank.lists, *where.values())):
-                self._read(host, blank.lists, where)
+            where = _get_lister_arguments(runbook, blank, form_values)
+            if where is not None and self._claim_read((host, blank.lists, *where.values())):
+                self._read_list(host, blank.lists, where)
 
-    def values(
+    def list_options(
         self,
         runbook: type[AnyRunbook],
-        blank: FormField,
+        form_field: FormField,
         *,
         host: str,
         person: str,
-        door: str,
-        given: Mapping[str, str],
+        source: str,
+        form_values: Mapping[str, str],
     ) -> Sequence[str]:
         """Return what the host listed, and what was asked for there before. Asks no host.
 
         Of both, what this person may know: lists are for those who may have the host asked, and
         earlier values are those of runs that they may view. given: what is filled in already.
         """
-        where = _where(runbook, blank, given)
+        where = _get_lister_arguments(runbook, form_field, form_values)
         if where is None:
             return ()
         listed: Sequence[str] = ()
-        if self.may(runbook, host=host, person=person, door=door):
-            _, listed = self._known.get((host, blank.lists, *where.values()), (0.0, ()))
-        if blank.lists in QUICK:
+        if self.can_request(runbook, host=host, person=person, source=source):
+            _, listed = self._cache.get((host, form_field.lists, *where.values()), (0.0, ()))
+        if form_field.lists in QUICK:
             # What was asked for before is not so any more.
             return listed
-        with self._database.reading(self._policies.current().sight(person)) as tx:
-            found = search.find_newest_runs(tx, search.RunFilter(host=host), most=_MOST_EARLIER)
-        earlier = [run.fields[blank.name] for run in found if run.fields.get(blank.name)]
+        with self._database.reading(self._policies.get_policy().get_view_rights(person)) as tx:
+            found = search.find_newest_runs(
+                tx, search.RunFilter(host=host), most=_MAX_EARLIER_RUNS
+            )
+        earlier = [run.values[form_field.name] for run in found if run.values.get(form_field.name)]
         return tuple(dict.fromkeys([*listed, *map(str, earlier)]))
 
-    def hosts(self, runbook: type[AnyRunbook], *, person: str, door: str) -> Iterator[str]:
+    def list_hosts(self, runbook: type[AnyRunbook], *, person: str, source: str) -> Iterator[str]:
         """Yield the hosts that this person may have it done on."""
-        policy = self._policies.current()
+        policy = self._policies.get_policy()
         with self._database.reading() as tx:
             now = tx.now
-        return list_requestable_hosts(policy, runbook, person=person, door=door, now=now)
+        return list_requestable_hosts(policy, runbook, person=person, source=source, now=now)
 
-    def may(self, runbook: type[AnyRunbook], *, host: str, person: str, door: str) -> bool:
+    def can_request(
+        self, runbook: type[AnyRunbook], *, host: str, person: str, source: str
+    ) -> bool:
         """Return whether the runbook fits the host and the rules let this person ask for it."""
-        policy = self._policies.current()
+        policy = self._policies.get_policy()
         with self._database.reading() as tx:
             now = tx.now
         found = list_requestable_hosts(
-            policy, runbook, person=person, door=door, now=now, only=host
+            policy, runbook, person=person, source=source, now=now, only_host=host
         )
         return next(found, None) is not None
 
-    def _begin(self, key: Key) -> bool:
+    def _claim_read(self, key: _CacheKey) -> bool:
         """Return whether it is to be read now, by the caller and by nobody else meanwhile."""
         with self._lock:
-            until, listed = self._known.get(key, (0.0, ()))
+            until, listed = self._cache.get(key, (0.0, ()))
             if self._clock() < until:
                 return False
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            self._known[key] = self._clock() + _REST_SECONDS, listed
+            if len(self._cache) >= _MAX_CACHED_LISTS:
+                self._cache.clear()
+            self._cache[key] = self._clock() + _RETRY_SECONDS, listed
             return True
 
-    def _read(self, host: str, word: str, where: Mapping[str, str]) -> None:
+    def _read_list(self, host: str, list_name: str, arguments: Mapping[str, str]) -> None:
         try:
-            found = tuple(sorted(self._lists[word](self._fleet.run_query, host, where)))
+            found = tuple(sorted(self._listers[list_name](self._fleet.run_query, host, arguments)))
         except (HostError, Refused) as trouble:
-            log.info("%s lists no %s: %s", host, word, trouble)
+            log.info("%s lists no %s: %s", host, list_name, trouble)
             return
-        fresh = _REST_SECONDS if word in QUICK else _FRESH_SECONDS
+        fresh = _RETRY_SECONDS if list_name in QUICK else _CACHE_SECONDS
         with self._lock:
-            self._known[host, word, *where.values()] = self._clock() + fresh, found
+            self._cache[host, list_name, *arguments.values()] = self._clock() + fresh, found
 
 
-def _where(
-    runbook: type[AnyRunbook], blank: FormField, given: Mapping[str, str]
+def _get_lister_arguments(
+    runbook: type[AnyRunbook], form_field: FormField, form_values: Mapping[str, str]
 ) -> Mapping[str, str] | None:
     """Return where the host looks for what a field lists; None if that is not filled in well."""
     defaults = {other.name: other.default for other in request_form.list_form_fields(runbook)}
-    where = {name: given.get(name) or defaults[name] for name in blank.within}
-    well = all(request_form.fits(runbook, name, value) for name, value in where.items())
+    where = {name: form_values.get(name) or defaults[name] for name in form_field.within}
+    well = all(request_form.is_value_valid(runbook, name, value) for name, value in where.items())
     return where if well else None
 
 
@@ -154,24 +160,24 @@ def list_requestable_hosts(
     runbook: type[AnyRunbook],
     *,
     person: str,
-    door: str,
+    source: str,
     now: int,
-    only: str = "",
+    only_host: str = "",
 ) -> Iterator[str]:
     """Yield the hosts that fit the runbook and that this person may have it done on."""
     tag = next(
         (blank.tag for blank in request_form.list_form_fields(runbook) if blank.kind == "host"), ""
     )
     for host in policy.inventory.list_tagged(tag or None):
-        if only and host.name != only:
+        if only_host and host.name != only_host:
             continue
-        request = Request(
+        request = PolicyRequest(
             runbook=runbook.words,
             kind=get_kind(runbook),
             host=host.name,
-            door=door,
-            asked_by=person,
+            source=source,
+            requested_by=person,
             now=now,
         )
-        if policy.may_ask(request).allowed:
+        if policy.get_request_ruling(request).allowed:
             yield host.name

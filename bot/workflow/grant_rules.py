@@ -8,16 +8,16 @@ cannot be granted.
 from dataclasses import replace
 
 from bot.audit import change_log
-from bot.audit.grant_evidence import are_uses_logged, is_grant_logged
+from bot.audit.grant_evidence import has_all_uses_counted, is_grant_logged
 from bot.db import grants
 from bot.db.database import Transaction
 from bot.db.grants import Grant
 from bot.model.run import Run
-from bot.policy import Policy, Request, Ruling
+from bot.policy import Policy, PolicyRequest, Ruling
 
 
 def choose_grant(
-    tx: Transaction, policy: Policy, run: Run, request: Request, ruling: Ruling
+    tx: Transaction, policy: Policy, run: Run, request: PolicyRequest, ruling: Ruling
 ) -> tuple[Grant | None, str]:
     """Return the grant that stands in for the approval of a planned run, or why none does.
 
@@ -25,31 +25,31 @@ def choose_grant(
     to: whoever holds the log waits for nothing else.
     """
     spent: list[str] = []
-    if not ruling.allowed or not ruling.approvals:
+    if not ruling.allowed or not ruling.required_approvals:
         return None, ""
-    for found in grants.list_active_grants(tx, person=run.asked_by, words=run.words):
+    for found in grants.list_active_grants(tx, person=run.requested_by, words=run.runbook):
         held = grants.lock_grant(tx, found.id)
         if not held.holds(tx.now) or not held.covers(run) or not is_grant_logged(tx, held):
             continue
-        if why_grant_unfit(policy, request, ruling, held.giver):
+        if get_grant_obstacle(policy, request, ruling, held.granted_by):
             continue
-        if grants.count_taken(tx, held.id, but=run.id) < held.an_hour:
+        if grants.count_taken(tx, held.id, but=run.id) < held.per_hour:
             return held, ""
-        spent.append(f"Grant {held.id} has none of its {held.an_hour} left this hour.")
+        spent.append(f"Grant {held.id} has none of its {held.per_hour} left this hour.")
     return None, " ".join(spent)
 
 
-def why_grant_lost(
-    tx: Transaction, policy: Policy, run: Run, request: Request, ruling: Ruling
+def get_grant_refusal(
+    tx: Transaction, policy: Policy, run: Run, request: PolicyRequest, ruling: Ruling
 ) -> str:
     """Say why the run's grant does not let it through at this moment; "" if it does.
 
     request: what the rules look at, with the moment that counts for this run.
     """
-    held = grants.lock_grant(tx, run.grant or 0)
+    held = grants.lock_grant(tx, run.grant_id or 0)
     why = (
         "was revoked"
-        if held.revoked is not None
+        if held.revoked_at is not None
         else "has ended"
         if not held.holds(request.now)
         else "is not for this"
@@ -57,49 +57,51 @@ def why_grant_lost(
         else "is not borne out by the change log"
         if not is_grant_logged(tx, held)
         else "was used more often than its rows say"
-        if not are_uses_logged(tx, held, but=run.id)
+        if not has_all_uses_counted(tx, held, except_run=run.id)
         else "has none left this hour"
-        if grants.count_used(tx, held.id, but=run.id) >= held.an_hour
-        else why_grant_unfit(policy, request, ruling, held.giver)
+        if grants.count_used(tx, held.id, but=run.id) >= held.per_hour
+        else get_grant_obstacle(policy, request, ruling, held.granted_by)
     )
     return f"Grant {held.id} {why}, so it takes an approval" if why else ""
 
 
 def use_grant(tx: Transaction, run: Run) -> None:
     """Count the run against its grant, in the transaction that lets it through."""
-    held = grants.lock_grant(tx, run.grant or 0)
+    held = grants.lock_grant(tx, run.grant_id or 0)
     grants.record_use(tx, held.id, run.id)
     change_log.append_entry(
         tx,
         "grant used",
         run=run.id,
-        person=run.asked_by,
+        person=run.requested_by,
         host=run.host,
         grant=held.id,
-        giver=held.giver,
+        giver=held.granted_by,
         used=grants.count_used(tx, held.id),
-        an_hour=held.an_hour,
+        per_hour=held.per_hour,
     )
 
 
-def count_uses_left(tx: Transaction, given: Grant) -> int:
+def count_uses_left(tx: Transaction, grant: Grant) -> int:
     """Return how often it may still be used at this moment."""
-    return max(given.an_hour - grants.count_taken(tx, given.id), 0)
+    return max(grant.per_hour - grants.count_taken(tx, grant.id), 0)
 
 
-def why_grant_unfit(policy: Policy, request: Request, ruling: Ruling, giver: str) -> str:
+def get_grant_obstacle(
+    policy: Policy, request: PolicyRequest, ruling: Ruling, granted_by: str
+) -> str:
     """Say why this person's grant cannot stand in for the approval; "" if it can. Pure."""
-    granted = replace(request, granted=True)
-    owners = policy.area_of(request.host).owners
-    able = giver in owners and policy.may_approve(giver, granted, ruling).allowed
+    granted = replace(request, has_grant=True)
+    owners = policy.get_area(request.host).owners
+    able = granted_by in owners and policy.get_approval_ruling(granted_by, granted, ruling).allowed
     reasons = (
         (not request.reversible, "cannot be for what cannot be undone"),
-        (ruling.step_up, "cannot be for what takes a second factor"),
-        (not policy.may_ask(granted).allowed, "is against the policy"),
+        (ruling.requires_second_factor, "cannot be for what takes a second factor"),
+        (not policy.get_request_ruling(granted).allowed, "is against the policy"),
         (not able, "is not from an owner who could approve it"),
         (
-            not policy.met(ruling.terms, {giver}),
-            f"cannot stand in for the {ruling.approvals} approvals that it takes",
+            not policy.is_met(ruling.requirements, {granted_by}),
+            f"cannot stand in for the {ruling.required_approvals} approvals that it takes",
         ),
     )
     return next((why for holds, why in reasons if holds), "")

@@ -8,19 +8,19 @@ from bot.policy.people import Area
 from bot.workflow.approval_count import get_ruling
 from bot.workflow.delegation_rules import find_delegator
 
-_MOST = 100
+_MAX_RUNS = 100
 
 
-def list_pending_for(tx: Transaction, policy: Policy, person: str) -> list[Run]:
+def list_runs_awaiting_person(tx: Transaction, policy: Policy, person: str) -> list[Run]:
     """Return the runs that this person can settle, then those that they can still decide.
 
     Of each the newest hundred are looked at.
     """
     unsettled = search.find_newest_runs(
-        tx, search.RunFilter(states=frozenset({State.UNKNOWN})), most=_MOST
+        tx, search.RunFilter(states=frozenset({State.UNKNOWN})), most=_MAX_RUNS
     )
     waiting = search.find_newest_runs(
-        tx, search.RunFilter(states=frozenset({State.WAITING})), most=_MOST
+        tx, search.RunFilter(states=frozenset({State.PENDING})), most=_MAX_RUNS
     )
     votes = runs.list_votes_on(tx, [run.id for run in waiting])
     voted = {run for run, cast in votes.items() if any(vote.person == person for vote in cast)}
@@ -32,7 +32,7 @@ def list_pending_for(tx: Transaction, policy: Policy, person: str) -> list[Run]:
 def can_decide(tx: Transaction, policy: Policy, run: Run, person: str) -> bool:
     """Say whether this person's yes or no would count for the run."""
     request, ruling = get_ruling(tx, policy, run)
-    mine = policy.may_approve(person, request, ruling).allowed
+    mine = policy.get_approval_ruling(person, request, ruling).allowed
     return mine or bool(find_delegator(tx, policy, request, ruling, person))
 
 
@@ -44,15 +44,15 @@ def can_settle(policy: Policy, run: Run, person: str) -> bool:
     return area is not None and person in area.owners
 
 
-def why_frozen_after_approval(policy: Policy, run: Run, *, now: int) -> str:
+def get_freeze_after_approval(policy: Policy, run: Run, *, now: int) -> str:
     """Say why a run will still wait once it is approved; "" if no freeze holds it now."""
-    if run.state is not State.WAITING or run.host not in policy.inventory.hosts:
+    if run.state is not State.PENDING or run.host not in policy.inventory.hosts:
         return ""
-    return policy.frozen(host=run.host, runbook=run.words, now=now)
+    return policy.describe_freeze(host=run.host, runbook=run.runbook, now=now)
 
 
 def get_settling_area(policy: Policy, run: Run) -> Area | None:
     """Return the area whose owners settle a run, also once its host has left the inventory."""
     if run.host in policy.inventory.hosts:
-        return policy.area_of(run.host)
-    return policy.household.areas.get(run.area)
+        return policy.get_area(run.host)
+    return policy.organisation.areas.get(run.area)

@@ -5,7 +5,7 @@ import logging
 from bot.audit import change_log
 from bot.audit.change_log import Entry
 from bot.db.database import Transaction
-from bot.policy import NoPolicy, Policy
+from bot.policy import NoPolicyError, Policy
 from bot.workflow.context import WorkflowContext
 
 log = logging.getLogger(__name__)
@@ -13,39 +13,41 @@ log = logging.getLogger(__name__)
 CHANGED, BROKEN = "policy changed", "policy broken"
 
 
-class Noting:
+class PolicyRecorder:
     """Notes what this process sees of the policy, whenever it sees something new.
 
     Others may have read a new one a moment earlier, or have yet to: each says what it sees once,
     and only if the log does not say so already.
     """
 
-    def __init__(self, parts: WorkflowContext) -> None:
-        self._parts = parts
+    def __init__(self, context: WorkflowContext) -> None:
+        self._context = context
         # What the log says, as far as this process has seen to it.
-        self._noted: tuple[str, str] | None = None
+        self._last_recorded: tuple[str, str] | None = None
 
-    def note_policy(self) -> Entry | None:
+    def record_policy_change(self) -> Entry | None:
         """Write down once which policy holds now, and raise the alarm once if none does."""
         try:
-            policy: Policy | None = self._parts.policies.current()
+            policy: Policy | None = self._context.policies.get_policy()
             seen = policy.version, ""
-        except NoPolicy as trouble:
+        except NoPolicyError as trouble:
             policy, seen = None, ("", str(trouble))
-        if seen == self._noted:
+        if seen == self._last_recorded:
             return None
-        with self._parts.database.transaction() as tx:
+        with self._context.database.transaction() as tx:
             # Of several processes that see it at the same moment, one notes it.
             change_log.lock_log(tx)
-            entry = None if _last(tx) == seen else _note(tx, policy, seen[1])
-        self._noted = seen
+            entry = (
+                None if _get_last_logged_policy(tx) == seen else _log_policy(tx, policy, seen[1])
+            )
+        self._last_recorded = seen
         return entry
 
 
-def _note(tx: Transaction, policy: Policy | None, trouble: str) -> Entry:
+def _log_policy(tx: Transaction, policy: Policy | None, error: str) -> Entry:
     if policy is None:
-        log.critical("nobody may do anything, since there is no valid policy: %s", trouble)
-        return change_log.append_entry(tx, BROKEN, trouble=trouble)
+        log.critical("nobody may do anything, since there is no valid policy: %s", error)
+        return change_log.append_entry(tx, BROKEN, trouble=error)
     changed = change_log.get_last_entry_of_kind(tx, CHANGED)
     before = changed.facts if changed else {}
     old: dict[str, str] = before.get("files", {})
@@ -59,7 +61,7 @@ def _note(tx: Transaction, policy: Policy | None, trouble: str) -> Entry:
     )
 
 
-def _last(tx: Transaction) -> tuple[str, str]:
+def _get_last_logged_policy(tx: Transaction) -> tuple[str, str]:
     """Return the version that was noted last, or "" and what was wrong."""
     changed = change_log.get_last_entry_of_kind(tx, CHANGED)
     broken = change_log.get_last_entry_of_kind(tx, BROKEN)

@@ -14,36 +14,43 @@ _MINUTE = 60 * 1_000_000
 class RateLimits:
     """The most requests within a minute: by one person, for one runbook, and altogether."""
 
-    person: int
-    runbook: int
-    everybody: int
+    per_person: int
+    per_runbook: int
+    in_total: int
 
     @staticmethod
-    def of(person: int) -> "RateLimits":
+    def from_person_limit(per_person: int) -> "RateLimits":
         """Return the pace that leaves room for others, however much one person asks for."""
-        return RateLimits(person, 3 * person, 10 * person)
+        return RateLimits(per_person, 3 * per_person, 10 * per_person)
 
 
-def why_too_many(tx: Transaction, most: RateLimits | None, new: NewRun) -> str:
+def get_rate_limit_refusal(tx: Transaction, limits: RateLimits | None, new_run: NewRun) -> str:
     """Say why this request comes too fast, and note it once a minute; "" if it does not."""
-    if most is None:
+    if limits is None:
         return ""
     since = tx.now - _MINUTE
-    lately = request_rate.count_requests(tx, person=new.asked_by, words=new.words, since=since)
-    if lately.by_person >= most.person:
+    lately = request_rate.count_requests(
+        tx, person=new_run.requested_by, words=new_run.runbook, since=since
+    )
+    if lately.by_person >= limits.per_person:
         why = f"you have asked for {lately.by_person} things within a minute"
-    elif lately.for_runbook >= most.runbook:
-        why = f"{new.words} was asked for {lately.for_runbook} times within a minute"
-    elif lately.in_all >= most.everybody:
+    elif lately.for_runbook >= limits.per_runbook:
+        why = f"{new_run.runbook} was asked for {lately.for_runbook} times within a minute"
+    elif lately.in_all >= limits.in_total:
         why = f"{lately.in_all} things were asked for within a minute"
     else:
         return ""
-    if not any(entry.at > since for entry in _noted(tx, new.asked_by)):
+    if not any(entry.at > since for entry in _list_logged_refusals(tx, new_run.requested_by)):
         change_log.append_entry(
-            tx, "asked too fast", person=new.asked_by, host=new.host, runbook=new.words, why=why
+            tx,
+            "asked too fast",
+            person=new_run.requested_by,
+            host=new_run.host,
+            runbook=new_run.runbook,
+            why=why,
         )
     return f"{why}: wait a little. Approvals and denials go through as ever"
 
 
-def _noted(tx: Transaction, person: str) -> list[change_log.Entry]:
-    return change_log.list_latest_of_kind(tx, "asked too fast", person=person, most=1)
+def _list_logged_refusals(tx: Transaction, person: str) -> list[change_log.Entry]:
+    return change_log.list_newest_entries_of_kind(tx, "asked too fast", person=person, limit=1)

@@ -4,55 +4,62 @@ from bot.audit import change_log
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model.run import Run, State
-from bot.policy import NoPolicy, Policy
+from bot.policy import NoPolicyError, Policy
 from bot.workflow.approval_count import count_approvals
 from bot.workflow.context import WorkflowContext
 
 
-def remind_pending(parts: WorkflowContext) -> list[Run]:
+def remind_approvers(context: WorkflowContext) -> list[Run]:
     """Remind of every request that has waited for so long, and escalate it after twice as long."""
     try:
-        policy = parts.policies.current()
-    except NoPolicy:
+        policy = context.policies.get_policy()
+    except NoPolicyError:
         # Then nobody could approve, which is told elsewhere.
         return []
-    with parts.database.reading() as tx:
-        due = [run.id for run in runs.list_pending(tx) if _due(parts, tx, run)]
+    with context.database.reading() as tx:
+        due = [run.id for run in runs.list_pending(tx) if _needs_reminder(context, tx, run)]
     told: list[Run] = []
     # One transaction each: who holds the log while waiting for a run can block who holds the run.
     for number in due:
-        with parts.database.transaction() as tx:
+        with context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
-            if run.state is State.WAITING and _due(parts, tx, run):
-                told.append(_tell(tx, policy, run))
+            if run.state is State.PENDING and _needs_reminder(context, tx, run):
+                told.append(_record_reminder(tx, policy, run))
     return told
 
 
-def _due(parts: WorkflowContext, tx: Transaction, run: Run) -> bool:
-    if run.shown is None or run.parent is not None:
+def _needs_reminder(context: WorkflowContext, tx: Transaction, run: Run) -> bool:
+    if run.pending_since is None or run.parent is not None:
         return False
-    waited, patience = tx.now - run.shown, run.terms.patience or parts.reminder
-    if run.reminded is None:
+    waited, patience = (
+        tx.now - run.pending_since,
+        run.requirements.remind_after or context.reminder_delay,
+    )
+    if run.reminded_at is None:
         return waited >= patience
-    return bool(run.terms.escalate) and run.escalated is None and waited >= 2 * patience
+    return (
+        bool(run.requirements.escalate_to) and run.escalated_at is None and waited >= 2 * patience
+    )
 
 
-def _tell(tx: Transaction, policy: Policy, run: Run) -> Run:
-    if run.reminded is None:
-        known = runs.amend_run(tx, run, reminded=tx.now)
+def _record_reminder(tx: Transaction, policy: Policy, run: Run) -> Run:
+    if run.reminded_at is None:
+        known = runs.amend_run(tx, run, reminded_at=tx.now)
     else:
-        terms = run.terms.escalated()
-        known = runs.amend_run(tx, run, escalated=tx.now, terms=terms, groups=terms.groups)
+        terms = run.requirements.escalate_requirements()
+        known = runs.amend_run(
+            tx, run, escalated_at=tx.now, requirements=terms, approver_groups=terms.approver_groups
+        )
     counted = count_approvals(tx, policy, known)
-    able = policy.approvers(counted.request, counted.ruling)
-    people = [person.id for person in able if person.id not in counted.keys]
+    able = policy.list_approvers(counted.request, counted.ruling)
+    people = [person.id for person in able if person.id not in counted.approvers]
     change_log.append_entry(
         tx,
-        "reminded" if run.reminded is None else "escalated",
+        "reminded" if run.reminded_at is None else "escalated",
         run=run.id,
         host=run.host,
         people=people,
-        whose=policy.whose(counted.ruling.terms),
+        whose=policy.describe_approver_groups(counted.ruling.requirements),
     )
     outbox.announce_run(tx, run.id)
     return known

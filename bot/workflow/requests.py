@@ -10,8 +10,8 @@ from bot.audit import change_log
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model import host_patterns
-from bot.model.plain_text import fold_text
-from bot.model.run import LONGEST_AREAS, Origin, Run, State, StepState, join_areas
+from bot.model.plain_text import join_to_one_line
+from bot.model.run import MAX_AREAS_LENGTH, RequestOrigin, Run, State, StepState, join_areas
 from bot.model.schedule import ScheduleTiming
 from bot.policy import Policy
 from bot.workflow import rate_limit, stop_reasons
@@ -23,36 +23,38 @@ from connectors.errors import UnknownHostError
 from runbooks import AnyRunbook
 from runbooks._catalogue import get_kind
 
-LEAVE_IT_OUT = "what you typed holds a password or a key: change it now, and leave it out"
-_LONGEST_REASON = 1000
-_LONGEST_SPELLING = 100
+SENSITIVE_REQUEST_MESSAGE = (
+    "what you typed holds a password or a key: change it now, and leave it out"
+)
+_MAX_REASON_LENGTH = 1000
+_MAX_HOST_PATTERN_LENGTH = 100
 # So many areas are told what to type for.
-_MOST_SPELLED = 8
+_MAX_LISTED_AREAS = 8
 
 
-class InvalidRequest(Exception):
+class InvalidRequestError(Exception):
     """The request makes no sense as it stands. The message says what to type instead."""
 
 
-class NoSuchPerson(InvalidRequest):
+class NoSuchPersonError(InvalidRequestError):
     """Somebody was named who is not among the people of the policy."""
 
-    def __init__(self, person: str, known: Iterable[str] = ()) -> None:
-        there = ", ".join(sorted(known))
+    def __init__(self, person: str, known_people: Iterable[str] = ()) -> None:
+        there = ", ".join(sorted(known_people))
         said = f"{person} is not among the people of the policy"
         super().__init__(f"{said}: {there}" if there else said)
 
 
-class TooManyRequests(InvalidRequest):
+class TooManyRequestsError(InvalidRequestError):
     """So much was asked for just now that this has to wait. The message says what."""
 
 
 def create_request(
-    parts: WorkflowContext,
+    context: WorkflowContext,
     runbook: AnyRunbook,
     *,
     person: str,
-    origin: Origin,
+    origin: RequestOrigin,
     reason: str = "",
     timing: ScheduleTiming | None = None,
 ) -> Run:
@@ -60,33 +62,33 @@ def create_request(
 
     timing: ask for a schedule instead of for a run now.
     """
-    policy = parts.policies.current()
+    policy = context.policies.get_policy()
     _check_host(policy, runbook)
-    return _record(
-        parts,
+    return _record_in_transaction(
+        context,
         policy,
         runs.NewRun(
-            words=runbook.words,
+            runbook=runbook.words,
             kind=get_kind(type(runbook)),
-            fields=field_texts(runbook),
-            request=format_typed(runbook),
+            values=get_field_texts(runbook),
+            request=format_request(runbook),
             host=runbook.target,
-            area=policy.area_of(runbook.target).name,
-            asked_by=person,
+            area=policy.get_area(runbook.target).name,
+            requested_by=person,
             origin=origin,
-            reason=_reason(reason),
+            reason=_check_reason(reason),
             timing=timing,
         ),
     )
 
 
 def create_fanout_request(
-    parts: WorkflowContext,
+    context: WorkflowContext,
     runbooks: Sequence[AnyRunbook],
     *,
-    spelled: str,
+    host_pattern: str,
     person: str,
-    origin: Origin,
+    origin: RequestOrigin,
     reason: str = "",
     timing: ScheduleTiming | None = None,
 ) -> Run:
@@ -94,77 +96,81 @@ def create_fanout_request(
 
     Only a check may be for hosts of several areas: it takes no owner's approval.
     """
-    policy = parts.policies.current()
-    _check_spelling(spelled)
+    policy = context.policies.get_policy()
+    _check_host_pattern(host_pattern)
     for runbook in runbooks:
         _check_host(policy, runbook)
     first = runbooks[0]
-    areas = {runbook.target: policy.area_of(runbook.target).name for runbook in runbooks}
+    areas = {runbook.target: policy.get_area(runbook.target).name for runbook in runbooks}
     several = join_areas(areas.values())
     # What was typed is said again there.
-    _check_secrets(parts, format_typed(first, host=spelled))
-    _check_areas(policy, first, areas, spelled, timing)
+    _check_secrets(context, format_request(first, host=host_pattern))
+    _check_areas(policy, first, areas, host_pattern, timing)
     whole = runs.NewRun(
-        words=first.words,
+        runbook=first.words,
         kind=get_kind(type(first)),
-        fields=field_texts(first) | {"host": spelled},
-        request=format_typed(first, host=spelled),
+        values=get_field_texts(first) | {"host": host_pattern},
+        request=format_request(first, host=host_pattern),
         host=first.target,
         area=several,
-        asked_by=person,
+        requested_by=person,
         origin=origin,
-        reason=_reason(reason),
+        reason=_check_reason(reason),
         hosts=tuple(runbook.target for runbook in runbooks),
         timing=timing,
     )
     children = [
         replace(
             whole,
-            fields=field_texts(runbook),
-            request=format_typed(runbook),
+            values=get_field_texts(runbook),
+            request=format_request(runbook),
             host=runbook.target,
             area=areas[runbook.target],
             hosts=(),
         )
         for runbook in runbooks
     ]
-    return _record(parts, policy, whole, children)
+    return _record_in_transaction(context, policy, whole, children)
 
 
 def request_undo(
-    parts: WorkflowContext, number: int, *, person: str, origin: Origin, reason: str = ""
+    context: WorkflowContext, number: int, *, person: str, origin: RequestOrigin, reason: str = ""
 ) -> Run:
     """Ask to take a run back: a new run, planned and approved like any other."""
-    policy = parts.policies.current()
-    with parts.database.reading() as tx:
+    policy = context.policies.get_policy()
+    with context.database.reading() as tx:
         original = runs.get_run(tx, number)
-        done = [run for run in runs.list_children(tx, number) or [original] if _did(tx, run)]
+        done = [
+            run
+            for run in runs.list_children(tx, number) or [original]
+            if _has_executed_steps(tx, run)
+        ]
     if original.kind != "change" or not done:
-        raise InvalidRequest(f"run {number} changed nothing, so there is nothing to undo")
+        raise InvalidRequestError(f"run {number} changed nothing, so there is nothing to undo")
     if original.undo_of is not None:
-        raise InvalidRequest(
-            f"run {number} is itself an undo: ask for {original.words} again instead"
+        raise InvalidRequestError(
+            f"run {number} is itself an undo: ask for {original.runbook} again instead"
         )
     gone = [run.host for run in done if run.host not in policy.inventory.hosts]
     if gone:
-        raise InvalidRequest(f"no longer in the inventory: {', '.join(gone)}")
+        raise InvalidRequestError(f"no longer in the inventory: {', '.join(gone)}")
     new = runs.NewRun(
-        words=original.words,
+        runbook=original.runbook,
         kind=original.kind,
-        fields=original.fields,
+        values=original.values,
         request=original.request,
         host=done[0].host,
-        area=policy.area_of(done[0].host).name,
-        asked_by=person,
+        area=policy.get_area(done[0].host).name,
+        requested_by=person,
         origin=origin,
-        reason=_reason(reason),
+        reason=_check_reason(reason),
         undo_of=number,
         hosts=tuple(run.host for run in done) if original.hosts else (),
     )
     children = [
         replace(
             new,
-            fields=run.fields,
+            values=run.values,
             request=run.request,
             host=run.host,
             hosts=(),
@@ -172,62 +178,65 @@ def request_undo(
         )
         for run in done
     ]
-    return _record(parts, policy, new, children if original.hosts else ())
+    return _record_in_transaction(context, policy, new, children if original.hosts else ())
 
 
-def _did(tx: Transaction, run: Run) -> bool:
+def _has_executed_steps(tx: Transaction, run: Run) -> bool:
     return any(step.state is not StepState.FAILED for step in runs.list_steps(tx, run.id))
 
 
-def _record(
-    parts: WorkflowContext, policy: Policy, new: runs.NewRun, children: Sequence[runs.NewRun] = ()
+def _record_in_transaction(
+    context: WorkflowContext,
+    policy: Policy,
+    new_run: runs.NewRun,
+    children: Sequence[runs.NewRun] = (),
 ) -> Run:
-    with parts.database.transaction() as tx:
-        wait = rate_limit.why_too_many(tx, parts.pace, new)
+    with context.database.transaction() as tx:
+        wait = rate_limit.get_rate_limit_refusal(tx, context.rate_limits, new_run)
         if not wait:
-            return record_request(parts, tx, policy, new, children)
-    raise TooManyRequests(wait)
+            return record_request(context, tx, policy, new_run, children)
+    raise TooManyRequestsError(wait)
 
 
 def record_request(
-    parts: WorkflowContext,
+    context: WorkflowContext,
     tx: Transaction,
     policy: Policy,
-    new: runs.NewRun,
+    new_run: runs.NewRun,
     children: Sequence[runs.NewRun] = (),
 ) -> Run:
     """Record a request and see to it that it is planned, or that it ends refused."""
-    _check_secrets(parts, new.request)
-    if new.timing is not None:
-        _check_timing(parts, new.words, new.timing, tx.now)
-    run = runs.add_run(tx, new)
+    _check_secrets(context, new_run.request)
+    if new_run.timing is not None:
+        _check_timing(context, new_run.runbook, new_run.timing, tx.now)
+    run = runs.add_run(tx, new_run)
     ruling = get_ruling(tx, policy, run)[1]
     change_log.append_entry(
         tx,
-        "asked",
+        "requested",
         run=run.id,
-        person=run.asked_by,
+        person=run.requested_by,
         host=run.host,
-        runbook=run.words,
-        fields=run.fields,
+        runbook=run.runbook,
+        fields=run.values,
         request=run.request,
-        door=run.origin.door,
+        door=run.origin.source,
         reason=run.reason,
         undo_of=run.undo_of,
         hosts=run.hosts,
         timing=run.timing.document if run.timing else None,
-        schedule=run.origin.schedule or None,
+        schedule=run.origin.schedule_id or None,
     )
     stop = stop_reasons.describe_stop(tx, run, policy)
     if stop:
         return end_run(
-            parts, tx, run, State.STOPPED, stop_reasons.describe_stopped_run(tx, run, stop)
+            context, tx, run, State.STOPPED, stop_reasons.describe_stopped_run(tx, run, stop)
         )
     if not ruling.allowed:
-        why = "; ".join(ruling.says) or "no rule of the policy allows it"
-        return end_run(parts, tx, run, State.REFUSED, f"The policy refuses: {why}")
-    if ruling.reason and not run.reason:
-        raise InvalidRequest(
+        why = "; ".join(ruling.policy_notes) or "no rule of the policy allows it"
+        return end_run(context, tx, run, State.REFUSED, f"The policy refuses: {why}")
+    if ruling.requires_reason and not run.reason:
+        raise InvalidRequestError(
             "the rules want to know why this is done: add because REASON, or fill in the reason"
         )
     outbox.announce_run(tx, run.id)
@@ -237,17 +246,21 @@ def record_request(
         planned = [*zip(numbers, (child.host for child in children), strict=True)]
     # Those at one site are read together: one hint does for all of them.
     firsts = {policy.inventory[host].site: number for number, host in reversed(planned)}
-    lane = parts.dispatch.look if _reads(run) else parts.dispatch.enqueue
+    lane = (
+        context.dispatcher.enqueue_check
+        if _changes_nothing(run)
+        else context.dispatcher.enqueue_run
+    )
     for site, number in firsts.items():
         lane(tx, number, site)
     return run
 
 
-def list_other_parts(tx: Transaction, policy: Policy, run: Run) -> list[Run]:
+def list_sibling_runs_at_site(tx: Transaction, policy: Policy, run: Run) -> list[Run]:
     """Return the other parts of a request that are still to be read at the site of this one."""
     hosts = policy.inventory.hosts
     site = hosts[run.host].site if run.host in hosts else ""
-    asked = runs.list_children_in(tx, run.parent or 0, [State.ASKED])
+    asked = runs.list_children_in(tx, run.parent or 0, [State.PLANNING])
     return [
         one
         for one in asked
@@ -257,10 +270,10 @@ def list_other_parts(tx: Transaction, policy: Policy, run: Run) -> list[Run]:
 
 def is_read_only(run: Run) -> bool:
     """Say whether all that is to be done for a run is to read its host."""
-    return _reads(run) and not run.hosts
+    return _changes_nothing(run) and not run.hosts
 
 
-def _reads(run: Run) -> bool:
+def _changes_nothing(run: Run) -> bool:
     """Say whether a run, or each of its parts, changes nothing."""
     return run.kind == "check" and run.timing is None
 
@@ -269,64 +282,70 @@ def _check_host(policy: Policy, runbook: AnyRunbook) -> None:
     try:
         host = policy.inventory[runbook.target]
     except UnknownHostError as unknown:
-        raise InvalidRequest(str(unknown)) from None
+        raise InvalidRequestError(str(unknown)) from None
     tag = get_required_tag(type(runbook))
     if tag is not None and tag not in host.tags:
         fit = ", ".join(sorted(other.name for other in policy.inventory.list_tagged(tag)))
-        raise InvalidRequest(
+        raise InvalidRequestError(
             f"{host.name} is not tagged {tag}; "
             + (f"{runbook.words} works on {fit}" if fit else f"no host is tagged {tag} yet")
         )
 
 
-def _check_secrets(parts: WorkflowContext, request: str) -> None:
-    if parts.database.redactor.holds(request):
-        raise InvalidRequest(LEAVE_IT_OUT)
+def _check_secrets(context: WorkflowContext, request: str) -> None:
+    if context.database.redactor.has_secret(request):
+        raise InvalidRequestError(SENSITIVE_REQUEST_MESSAGE)
 
 
 def _check_areas(
     policy: Policy,
     runbook: AnyRunbook,
-    areas: Mapping[str, str],
-    spelled: str,
+    area_by_host: Mapping[str, str],
+    host_pattern: str,
     timing: ScheduleTiming | None,
 ) -> None:
     """areas: of each host that is meant, by its name."""
-    several = set(areas.values())
+    several = set(area_by_host.values())
     looks = get_kind(type(runbook)) == "check" and timing is None
     if len(several) > 1 and not looks:
-        raise InvalidRequest(
-            f"{spelled} is in several areas, and each has its own owners: ask for each by itself. "
-            + "; ".join(_area_by_area(policy, runbook, areas))
+        raise InvalidRequestError(
+            f"{host_pattern} is in several areas, and each has its own owners: ask for each by "
+            "itself. " + "; ".join(_suggest_request_per_area(policy, runbook, area_by_host))
         )
-    if len(join_areas(several)) > LONGEST_AREAS:
-        raise InvalidRequest(f"{spelled} is in {len(several)} areas: ask for fewer at a time")
+    if len(join_areas(several)) > MAX_AREAS_LENGTH:
+        raise InvalidRequestError(
+            f"{host_pattern} is in {len(several)} areas: ask for fewer at a time"
+        )
 
 
-def _area_by_area(policy: Policy, runbook: AnyRunbook, areas: Mapping[str, str]) -> Iterator[str]:
+def _suggest_request_per_area(
+    policy: Policy, runbook: AnyRunbook, area_by_host: Mapping[str, str]
+) -> Iterator[str]:
     """Yield what to type for the hosts of each area, as all doors understand it."""
     known = [host.name for host in policy.inventory.list_tagged(get_required_tag(type(runbook)))]
     hosts: dict[str, list[str]] = {}
-    for host, area in areas.items():
+    for host, area in area_by_host.items():
         hosts.setdefault(area, []).append(host)
-    for area in sorted(hosts)[:_MOST_SPELLED]:
+    for area in sorted(hosts)[:_MAX_LISTED_AREAS]:
         for word in host_patterns.shorten_host_names(
-            hosts[area], known, longest=_LONGEST_SPELLING
+            hosts[area], known, max_length=_MAX_HOST_PATTERN_LENGTH
         ):
-            yield f"{area}: {shlex.join(_words(runbook, host=word))}"
-    rest = sorted(hosts)[_MOST_SPELLED:]
+            yield f"{area}: {shlex.join(_list_request_words(runbook, host=word))}"
+    rest = sorted(hosts)[_MAX_LISTED_AREAS:]
     if rest:
         yield f"and so on for {', '.join(rest)}"
 
 
-def _check_timing(parts: WorkflowContext, words: str, timing: ScheduleTiming, now: int) -> None:
+def _check_timing(
+    context: WorkflowContext, runbook: str, timing: ScheduleTiming, now: int
+) -> None:
     # One that is not known any more is refused when it is planned.
-    known = parts.runbooks.get(words)
+    known = context.runbooks.get(runbook)
     minutes = known.minutes if known else 0
-    if timing.timetable.shortest_gap(now) < timedelta(minutes=minutes):
-        raise InvalidRequest(
-            f"{words} may fire every {minutes} minutes at most, and "
-            f"“{timing.timetable.cron}” is closer than that"
+    if timing.cron_expression.compute_shortest_gap(now) < timedelta(minutes=minutes):
+        raise InvalidRequestError(
+            f"{runbook} may fire every {minutes} minutes at most, and "
+            f"“{timing.cron_expression.cron}” is closer than that"
         )
 
 
@@ -337,20 +356,20 @@ def get_required_tag(runbook: type[AnyRunbook]) -> str | None:
     return tag if isinstance(tag, str) else None
 
 
-def field_texts(runbook: AnyRunbook) -> dict[str, str]:
+def get_field_texts(runbook: AnyRunbook) -> dict[str, str]:
     """Return the fields as text, in which form they are stored, shown and typed."""
     values = runbook.model_dump(mode="json", exclude_none=True)
-    return {name: _text(value) for name, value in values.items()}
+    return {name: _format_value(value) for name, value in values.items()}
 
 
-def format_typed(runbook: AnyRunbook, **instead: str) -> str:
+def format_request(runbook: AnyRunbook, **overrides: str) -> str:
     """Return the request as one would type it: what was left at its default is left out."""
-    return " ".join(_words(runbook, **instead))
+    return " ".join(_list_request_words(runbook, **overrides))
 
 
-def _words(runbook: AnyRunbook, **instead: str) -> list[str]:
+def _list_request_words(runbook: AnyRunbook, **overrides: str) -> list[str]:
     words = runbook.words.split()
-    for name, value in (field_texts(runbook) | instead).items():
+    for name, value in (get_field_texts(runbook) | overrides).items():
         field = type(runbook).model_fields[name]
         if field.is_required():
             words.append(value)
@@ -359,40 +378,40 @@ def _words(runbook: AnyRunbook, **instead: str) -> list[str]:
     return words
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _check_spelling(hosts: str) -> None:
+def _check_host_pattern(host_pattern: str) -> None:
     try:
-        refuse_invisible(hosts)
+        refuse_invisible(host_pattern)
     except InvisibleCharacterError as unclean:
-        raise InvalidRequest(f"what you typed for the hosts {unclean}") from None
-    if len(hosts) > _LONGEST_SPELLING:
-        raise InvalidRequest(
-            f"say the hosts in {_LONGEST_SPELLING} characters, such as lb*, @tag or lb1,lb2"
+        raise InvalidRequestError(f"what you typed for the hosts {unclean}") from None
+    if len(host_pattern) > _MAX_HOST_PATTERN_LENGTH:
+        raise InvalidRequestError(
+            f"say the hosts in {_MAX_HOST_PATTERN_LENGTH} characters, such as lb*, @tag or lb1,lb2"
         )
 
 
-def fold_reason(text: str) -> str:
+def shorten_reason(text: str) -> str:
     """Return a reason on one line, cut at its longest.
 
     Raises:
         Unfit: it holds a character that people cannot see.
     """
     try:
-        return fold_text(text)[:_LONGEST_REASON]
+        return join_to_one_line(text)[:_MAX_REASON_LENGTH]
     except InvisibleCharacterError as unclean:
-        raise InvalidRequest(f"the reason {unclean}") from None
+        raise InvalidRequestError(f"the reason {unclean}") from None
 
 
-def _reason(text: str) -> str:
+def _check_reason(text: str) -> str:
     try:
-        folded = fold_text(text)
+        folded = join_to_one_line(text)
     except InvisibleCharacterError as unclean:
-        raise InvalidRequest(f"the reason {unclean}") from None
-    if len(folded) > _LONGEST_REASON:
-        raise InvalidRequest(
-            f"the reason has {len(folded)} characters: say it in {_LONGEST_REASON}"
+        raise InvalidRequestError(f"the reason {unclean}") from None
+    if len(folded) > _MAX_REASON_LENGTH:
+        raise InvalidRequestError(
+            f"the reason has {len(folded)} characters: say it in {_MAX_REASON_LENGTH}"
         )
     return folded

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from bot.audit.change_log import Entry
-from bot.model.run import State, status_of
-from bot.model.run_states import STATUSES, Tone
+from bot.model.run import State, get_run_status
+from bot.model.run_states import RUN_STATUS_DISPLAYS, Tone
 from bot.model.times import format_utc
 
-Name = Callable[[str], str]
+NamePerson = Callable[[str], str]
 # The host that an entry is about, among what it says.
-_HOST = "host"
-_UNTOLD = frozenset({"mark", _HOST})
+_HOST_FACT = "host"
+_HIDDEN_FACTS = frozenset({"mark", _HOST_FACT})
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RunEvent:
     seq: int
 
 
-_DOORS = {
+_SOURCE_LABELS = {
     "slack": "in Slack",
     "web": "on the web",
     "api": "through the API",
@@ -37,9 +37,9 @@ _DOORS = {
 }
 
 
-def list_timeline(entries: Sequence[Entry], name: Name) -> list[RunEvent]:
+def build_run_events(entries: Sequence[Entry], name_person: NamePerson) -> list[RunEvent]:
     """Describe the entries of one run, oldest first. name: returns a person's name."""
-    return [_event(entry, name) for entry in entries]
+    return [_build_event(entry, name_person) for entry in entries]
 
 
 def get_entry_facts(entry: Entry) -> Mapping[str, Any]:
@@ -69,98 +69,113 @@ def format_fact(fact: object) -> str:
     return json.dumps(fact, indent=2, ensure_ascii=False)
 
 
-def _event(entry: Entry, name: Name) -> RunEvent:
-    told = {_HOST: entry.host or "the host", **get_entry_facts(entry)}
-    teller = _TELLERS.get(entry.kind)
+def _build_event(entry: Entry, name_person: NamePerson) -> RunEvent:
+    told = {_HOST_FACT: entry.host or "the host", **get_entry_facts(entry)}
+    teller = _EVENT_DESCRIBERS.get(entry.kind)
     if teller is not None:
-        title, detail, tone, icon = teller(told, name(entry.person))
+        title, detail, tone, icon = teller(told, name_person(entry.person))
     else:
-        title, detail, tone, icon = _ending(entry.kind, told)
+        title, detail, tone, icon = _describe_end(entry.kind, told)
     return RunEvent(entry.at, title, detail, tone, icon, entry.seq)
 
 
-def _ending(kind: str, facts: Mapping[str, Any]) -> tuple[str, str, str, str]:
+def _describe_end(kind: str, facts: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """Tell of a state that a run came to; or of an event that only a newer version knows."""
     detail = str(facts.get("summary", ""))
     try:
-        shown = STATUSES[status_of(State(kind), unwell=facts.get("healthy") is False)]
+        shown = RUN_STATUS_DISPLAYS[
+            get_run_status(State(kind), needs_attention=facts.get("healthy") is False)
+        ]
     except ValueError:
         return kind.capitalize(), detail, Tone.NEUTRAL, "dot"
     return shown.label, detail, shown.tone, shown.icon
 
 
-def _text(facts: Mapping[str, Any], key: str) -> str:
+def _get_text(facts: Mapping[str, Any], key: str) -> str:
     value = facts.get(key)
     return "" if value is None else str(value)
 
 
-def _asked(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
-    where = _DOORS.get(_text(facts, "door"), "")
-    reason = _text(facts, "reason")
-    return f"Asked by {who} {where}".strip(), f"“{reason}”" if reason else "", Tone.INFO, "person"
+def _describe_request(facts: Mapping[str, Any], person_name: str) -> tuple[str, str, str, str]:
+    where = _SOURCE_LABELS.get(_get_text(facts, "door"), "")
+    reason = _get_text(facts, "reason")
+    return (
+        f"Asked by {person_name} {where}".strip(),
+        f"“{reason}”" if reason else "",
+        Tone.INFO,
+        "person",
+    )
 
 
-def _planned(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
+def _describe_plan(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
     wanted = facts.get("approvals") or 0
     keys = "no approval needed" if not wanted else f"{wanted} approval{'s'[: wanted != 1]} needed"
     if wanted and facts.get("whose"):
-        keys += f" from {_text(facts, 'whose')}"
-    return "Planned", f"{keys}; digest {_text(facts, 'digest')[:10]}", Tone.INFO, "list"
+        keys += f" from {_get_text(facts, 'whose')}"
+    return "Planned", f"{keys}; digest {_get_text(facts, 'digest')[:10]}", Tone.INFO, "list"
 
 
-def _with_reason(title: str, tone: str, icon: str):
+def _create_reason_describer(title: str, tone: str, icon: str):
     def tell(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
-        return title.format(who=who), _text(facts, "why"), tone, icon
+        return title.format(who=who), _get_text(facts, "why"), tone, icon
 
     return tell
 
 
-def _sending(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
-    return f"Step {_text(facts, 'n')} sent", _text(facts, "title"), Tone.INFO, "play"
+def _describe_sent_step(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
+    return f"Step {_get_text(facts, 'n')} sent", _get_text(facts, "title"), Tone.INFO, "play"
 
 
-def _step(word: str, tone: str, icon: str):
+def _create_step_describer(outcome: str, tone: str, icon: str):
     def tell(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
-        return f"Step {_text(facts, 'n')} {word}", _text(facts, "trouble"), tone, icon
+        return f"Step {_get_text(facts, 'n')} {outcome}", _get_text(facts, "trouble"), tone, icon
 
     return tell
 
 
-def _moment(title: str, tone: str, icon: str):
+def _create_schedule_describer(title: str, tone: str, icon: str):
     def tell(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
-        told = title.format(who=who, n=_text(facts, "schedule"), run=_text(facts, "fired"))
-        return told, _text(facts, "why"), tone, icon
+        told = title.format(who=who, n=_get_text(facts, "schedule"), run=_get_text(facts, "fired"))
+        return told, _get_text(facts, "why"), tone, icon
 
     return tell
 
 
-_Teller = Callable[[Mapping[str, Any], str], tuple[str, str, str, str]]
-_TELLERS: Mapping[str, _Teller] = {
-    "asked": _asked,
-    "planned": _planned,
-    "approved": _with_reason("Approved by {who}", Tone.SUCCESS, "key"),
-    "approval refused": _with_reason("{who} could not approve", Tone.WARNING, "ban"),
-    "denial refused": _with_reason("{who} could not deny", Tone.WARNING, "ban"),
+_EventDescriber = Callable[[Mapping[str, Any], str], tuple[str, str, str, str]]
+_EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
+    "requested": _describe_request,
+    "planned": _describe_plan,
+    "approved": _create_reason_describer("Approved by {who}", Tone.SUCCESS, "key"),
+    "approval refused": _create_reason_describer("{who} could not approve", Tone.WARNING, "ban"),
+    "denial refused": _create_reason_describer("{who} could not deny", Tone.WARNING, "ban"),
     "denied": lambda facts, who: (
         f"Denied by {who}",
-        _text(facts, "summary").partition(": ")[2],
+        _get_text(facts, "summary").partition(": ")[2],
         Tone.DANGER,
         "ban",
     ),
-    "glass wanted": _with_reason("{who} means to break the glass", Tone.WARNING, "alert"),
-    "glass refused": _with_reason("{who} could not break the glass", Tone.WARNING, "ban"),
-    "glass broken": _with_reason("{who} broke the glass", Tone.DANGER, "alert"),
-    "glass reviewed": _with_reason("Reviewed by {who}", Tone.SUCCESS, "eye"),
-    "wanting": _with_reason("One more approval is wanted", Tone.WARNING, "key"),
+    "break-glass requested": _create_reason_describer(
+        "{who} means to break the glass", Tone.WARNING, "alert"
+    ),
+    "break-glass refused": _create_reason_describer(
+        "{who} could not break the glass", Tone.WARNING, "ban"
+    ),
+    "break-glass activated": _create_reason_describer(
+        "{who} broke the glass", Tone.DANGER, "alert"
+    ),
+    "break-glass reviewed": _create_reason_describer("Reviewed by {who}", Tone.SUCCESS, "eye"),
+    "more approvals needed": _create_reason_describer(
+        "One more approval is wanted", Tone.WARNING, "key"
+    ),
     "reminded": lambda facts, _who: (
         "Approvers reminded",
-        f"It waits for {_text(facts, 'whose')}",
+        f"It waits for {_get_text(facts, 'whose')}",
         Tone.INFO,
         "clock",
     ),
     "escalated": lambda facts, _who: (
         "Escalated",
-        f"By now it may be approved by {_text(facts, 'whose')}",
+        f"By now it may be approved by {_get_text(facts, 'whose')}",
         Tone.WARNING,
         "clock",
     ),
@@ -172,97 +187,107 @@ _TELLERS: Mapping[str, _Teller] = {
     ),
     "proposed": lambda facts, who: (
         f"Proposed by {who}",
-        f"In place of run {_text(facts, 'instead_of_run')}",
+        f"In place of run {_get_text(facts, 'instead_of_run')}",
         Tone.INFO,
         "swap",
     ),
-    "accepted": _with_reason("Accepted by {who}", Tone.SUCCESS, "check"),
+    "accepted": _create_reason_describer("Accepted by {who}", Tone.SUCCESS, "check"),
     "grant used": lambda facts, _who: (
-        f"Let through by grant {_text(facts, 'grant')}",
-        f"{_text(facts, 'used')} of {_text(facts, 'an_hour')} this hour",
+        f"Let through by grant {_get_text(facts, 'grant')}",
+        f"{_get_text(facts, 'used')} of {_get_text(facts, 'per_hour')} this hour",
         Tone.SUCCESS,
         "key",
     ),
     "token used": lambda facts, who: (
         f"{who} came by the API",
-        f"To {_text(facts, 'to')}, with the token {_text(facts, 'token')}…",
+        f"To {_get_text(facts, 'to')}, with the token {_get_text(facts, 'token')}…",
         Tone.INFO,
         "key",
     ),
-    "stop asked": _with_reason("{who} stops it", Tone.DANGER, "ban"),
-    "stop refused": _with_reason("{who} could not stop it", Tone.WARNING, "ban"),
+    "stop requested": _create_reason_describer("{who} stops it", Tone.DANGER, "ban"),
+    "stop refused": _create_reason_describer("{who} could not stop it", Tone.WARNING, "ban"),
     "withdrawn": lambda _facts, who: (f"Withdrawn by {who}", "", Tone.NEUTRAL, "back"),
     "followed up": lambda facts, _who: (
         "It is over" if facts.get("healthy") else "It is over, and needs attention",
-        _text(facts, "summary"),
+        _get_text(facts, "summary"),
         Tone.SUCCESS if facts.get("healthy") else Tone.WARNING,
         "eye",
     ),
-    "scheduled": _moment("Schedule {n} began", Tone.SUCCESS, "clock"),
-    "fired": _moment("Schedule {n} fired run {run}", Tone.INFO, "clock"),
+    "scheduled": _create_schedule_describer("Schedule {n} began", Tone.SUCCESS, "clock"),
+    "fired": _create_schedule_describer("Schedule {n} fired run {run}", Tone.INFO, "clock"),
     "fires missed": lambda facts, _who: (
-        f"Schedule {_text(facts, 'schedule')} missed {_text(facts, 'n')}",
+        f"Schedule {_get_text(facts, 'schedule')} missed {_get_text(facts, 'n')}",
         "Keyturn was not running then",
         Tone.WARNING,
         "clock",
     ),
-    "fire skipped": _moment("Schedule {n} left a moment out", Tone.NEUTRAL, "clock"),
-    "schedule suspended": _moment("Schedule {n} was suspended", Tone.WARNING, "ban"),
-    "schedule resumed": _moment("Schedule {n} was resumed by {who}", Tone.INFO, "play"),
-    "schedule lapsed": _moment("Schedule {n} lapsed", Tone.WARNING, "clock"),
-    "schedule ended": _moment("Schedule {n} ended", Tone.NEUTRAL, "back"),
+    "fire skipped": _create_schedule_describer(
+        "Schedule {n} left a moment out", Tone.NEUTRAL, "clock"
+    ),
+    "schedule suspended": _create_schedule_describer(
+        "Schedule {n} was suspended", Tone.WARNING, "ban"
+    ),
+    "schedule resumed": _create_schedule_describer(
+        "Schedule {n} was resumed by {who}", Tone.INFO, "play"
+    ),
+    "schedule lapsed": _create_schedule_describer("Schedule {n} lapsed", Tone.WARNING, "clock"),
+    "schedule ended": _create_schedule_describer("Schedule {n} ended", Tone.NEUTRAL, "back"),
     "resumed": lambda facts, _who: (
         "Another worker goes on",
-        f"{_text(facts, 'worker')} does the steps that are left",
+        f"{_get_text(facts, 'worker')} does the steps that are left",
         Tone.INFO,
         "lock",
     ),
     "taken over": lambda facts, _who: (
         "Taken over",
-        f"{_text(facts, 'worker')} was not heard of any more",
+        f"{_get_text(facts, 'worker')} was not heard of any more",
         Tone.WARNING,
         "lock",
     ),
     "claimed": lambda facts, _who: (
-        f"Its turn on {_text(facts, _HOST)}",
+        f"Its turn on {_get_text(facts, _HOST_FACT)}",
         "Read once more",
         Tone.INFO,
         "lock",
     ),
     "started": lambda _facts, _who: ("Started", "Nothing had moved since", Tone.INFO, "play"),
-    "sending": _sending,
-    "step succeeded": _step("done", Tone.SUCCESS, "check"),
-    "step failed": _step("failed", Tone.DANGER, "cross"),
-    "step unknown": _step("has an unknown end", Tone.WARNING, "question"),
+    "sending": _describe_sent_step,
+    "step succeeded": _create_step_describer("done", Tone.SUCCESS, "check"),
+    "step failed": _create_step_describer("failed", Tone.DANGER, "cross"),
+    "step unknown": _create_step_describer("has an unknown end", Tone.WARNING, "question"),
     "asked the host": lambda facts, _who: (
-        f"{_text(facts, _HOST)} was asked what became of step {_text(facts, 'n')}",
-        f"It {said}" if (said := _text(facts, "says")) else "",
+        f"{_get_text(facts, _HOST_FACT)} was asked what became of step {_get_text(facts, 'n')}",
+        f"It {said}" if (said := _get_text(facts, "says")) else "",
         Tone.WARNING if said else Tone.INFO,
         "question",
     ),
     "host answered": lambda facts, _who: (
-        f"{_text(facts, _HOST)} answered",
-        f"It {_text(facts, 'says')}",
-        Tone.SUCCESS if _text(facts, "status") == "0" else Tone.WARNING,
+        f"{_get_text(facts, _HOST_FACT)} answered",
+        f"It {_get_text(facts, 'says')}",
+        Tone.SUCCESS if _get_text(facts, "status") == "0" else Tone.WARNING,
         "eye",
     ),
     "logging trouble": lambda facts, _who: (
         "The log could not be written",
-        "; ".join(f"{name} {value}" for name, value in facts.items() if name not in _UNTOLD),
+        "; ".join(f"{name} {value}" for name, value in facts.items() if name not in _HIDDEN_FACTS),
         Tone.WARNING,
         "question",
     ),
-    "output erased": _with_reason(
+    "output erased": _create_reason_describer(
         "What the host answered was erased by {who}", Tone.NEUTRAL, "ban"
     ),
-    "erasure asked": _with_reason(
+    "erasure asked": _create_reason_describer(
         "{who} asks to erase what the host answered", Tone.NEUTRAL, "person"
     ),
-    "erasure refused": _with_reason("{who} could not decide what is erased", Tone.WARNING, "ban"),
-    "erasure declined": _with_reason("{who} declined to have it erased", Tone.NEUTRAL, "back"),
-    "proven": lambda facts, _who: (
+    "erasure refused": _create_reason_describer(
+        "{who} could not decide what is erased", Tone.WARNING, "ban"
+    ),
+    "erasure declined": _create_reason_describer(
+        "{who} declined to have it erased", Tone.NEUTRAL, "back"
+    ),
+    "verified": lambda facts, _who: (
         "Proven by reading again",
-        _text(facts, "because"),
+        _get_text(facts, "because"),
         Tone.SUCCESS,
         "eye",
     ),

@@ -16,23 +16,23 @@ from bot.db.grants import Grant
 from bot.db.live_output import LiveOutput
 from bot.db.locks import Lock
 from bot.model.plan import PlannedStep
-from bot.model.run import BEFORE_INTENT, Run, State, StepRecord, StepState, Vote
-from bot.policy import Person, Policy, Request
+from bot.model.run import STATES_BEFORE_INTENT, Decision, Run, State, StepRecord, StepState
+from bot.policy import Person, Policy, PolicyRequest
 from bot.workflow.approval_count import count_approvals
-from bot.workflow.approvals import is_vote_complete
+from bot.workflow.approvals import is_decision_complete
 from bot.workflow.break_glass import can_review
-from bot.workflow.break_glass_rules import why_not_break_glass
-from bot.workflow.delegation_rules import list_current_delegates
-from bot.workflow.pending import can_decide, can_settle, why_frozen_after_approval
-from bot.workflow.schedule_facts import ScheduleFacts, get_schedule_facts
+from bot.workflow.break_glass_rules import get_break_glass_refusal
+from bot.workflow.delegation_rules import list_active_delegates
+from bot.workflow.pending import can_decide, can_settle, get_freeze_after_approval
+from bot.workflow.schedule_facts import ScheduleDetails, get_schedule_details
 from bot.workflow.second_factor import get_shown_factor
 from bot.workflow.stopping import can_stop
 
-_UNDER_WAY = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
+_UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
 
 
 @dataclass(frozen=True)
-class Powers:
+class AllowedActions:
     """What the viewer may do to the run now."""
 
     approve: bool = False
@@ -40,16 +40,16 @@ class Powers:
     withdraw: bool = False
     settle: bool = False
     undo: bool = False
-    why_no_undo: str = ""
+    undo_refusal: str = ""
     """Empty where the question does not arise."""
     break_glass: bool = False
     review: bool = False
     accept: bool = False
-    counter: bool = False
+    propose_values: bool = False
     stop: bool = False
 
     @property
-    def any(self) -> bool:
+    def has_any(self) -> bool:
         return (
             self.approve
             or self.deny
@@ -68,14 +68,14 @@ class RunView:
     run: Run
     now: int
     """Microseconds, by the database's clock."""
-    votes: Sequence[Vote] = ()
-    records: Mapping[int, StepRecord] = field(default_factory=dict[int, StepRecord])
+    decisions: Sequence[Decision] = ()
+    step_records: Mapping[int, StepRecord] = field(default_factory=dict[int, StepRecord])
     """What became of the steps that were sent, by their numbers."""
     children: Sequence[Run] = ()
     """The runs of a request for several hosts, one for each."""
-    whose: str = ""
+    approvals_from: str = ""
     """The groups whose approval it takes, in words: `the owners of the edge`."""
-    missing: int = 0
+    missing_approvals: int = 0
     """How many more approvals it takes."""
     approvers: Sequence[Person] = ()
     """Everyone whose approval would count."""
@@ -83,36 +83,36 @@ class RunView:
     """Ids of who else could approve, and on behalf of whom."""
     grant: tuple[Grant, int] | None = None
     """The standing grant that replaces the approvals, and how many runs it has left this hour."""
-    takes_second_factor: bool = False
-    schedule: ScheduleFacts | None = None
+    requires_second_factor: bool = False
+    schedule: ScheduleDetails | None = None
     """What is approved, of a request for a schedule."""
     proposals: Sequence[int] = ()
     """The numbers of open counter-proposals."""
-    frozen: str = ""
+    freeze_after_approval: str = ""
     """Why the run waits once it is approved; empty if no freeze holds it now."""
-    glass: BreakGlass | None = None
+    break_glass: BreakGlass | None = None
     lock: Lock | None = None
     """The lock on the run's host."""
     entries: Sequence[Entry] = ()
     live_output: Sequence[LiveOutput] = ()
     """What hosts print now, or printed last before the connection broke."""
-    powers: Powers = Powers()
-    stepped_up: bool = False
+    allowed_actions: AllowedActions = AllowedActions()
+    is_stepped_up: bool = False
     """The viewer has just shown a second factor."""
 
     @property
     def steps(self) -> Sequence[tuple[int, PlannedStep, StepRecord | None]]:
         """The planned steps, each with its number and what became of it."""
-        planned = self.run.proposal.steps if self.run.proposal else ()
-        return [(n, step, self.records.get(n)) for n, step in enumerate(planned, start=1)]
+        planned = self.run.plan.steps if self.run.plan else ()
+        return [(n, step, self.step_records.get(n)) for n, step in enumerate(planned, start=1)]
 
     @property
-    def children_done(self) -> int:
-        return sum(child.over for child in self.children)
+    def ended_children_count(self) -> int:
+        return sum(child.is_ended for child in self.children)
 
     @property
-    def hosts_under_way(self) -> Sequence[str]:
-        return [child.host for child in self.children if child.state in _UNDER_WAY]
+    def unfinished_hosts(self) -> Sequence[str]:
+        return [child.host for child in self.children if child.state in _UNFINISHED_STATES]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Viewer:
 
 def build_run_view(
     tx: Transaction,
-    number: int,
+    run_id: int,
     policy: Policy | None,
     viewer: Viewer = Viewer(),
     *,
@@ -140,25 +140,25 @@ def build_run_view(
     Raises:
         NoSuchRun: There is none, or this transaction may not view it.
     """
-    run = runs.get_run(tx, number)
-    sent = runs.list_steps_of_children(tx, number) if run.hosts else runs.list_steps(tx, number)
+    run = runs.get_run(tx, run_id)
+    sent = runs.list_steps_of_children(tx, run_id) if run.hosts else runs.list_steps(tx, run_id)
     view = RunView(
         run=run,
         now=tx.now,
-        votes=runs.list_votes(tx, number),
-        records={record.n: record for record in sent},
-        children=runs.list_children(tx, number) if run.hosts else (),
+        decisions=runs.list_votes(tx, run_id),
+        step_records={record.step_number: record for record in sent},
+        children=runs.list_children(tx, run_id) if run.hosts else (),
         grant=_get_grant(tx, run),
-        schedule=get_schedule_facts(tx, run),
-        proposals=runs.open_proposals(tx, number) if run.state is State.WAITING else (),
-        glass=db_break_glass.get_break_glass(tx, number),
+        schedule=get_schedule_details(tx, run),
+        proposals=runs.open_proposals(tx, run_id) if run.state is State.PENDING else (),
+        break_glass=db_break_glass.get_break_glass(tx, run_id),
     )
     if with_log:
         view = replace(
             view,
             lock=locks.get_lock(tx, run.host),
-            entries=change_log.list_entries_of_run(tx, number),
-            live_output=() if run.over else live_output.get_live_output(tx, number),
+            entries=change_log.list_entries_of_run(tx, run_id),
+            live_output=() if run.is_ended else live_output.get_live_output(tx, run_id),
         )
     return view if policy is None else _add_policy(tx, view, policy, viewer)
 
@@ -168,53 +168,58 @@ def _add_policy(tx: Transaction, view: RunView, policy: Policy, viewer: Viewer) 
     run = view.run
     counted = count_approvals(tx, policy, run)
     request, ruling = counted.request, counted.ruling
-    is_open = run.state in BEFORE_INTENT
+    is_open = run.state in STATES_BEFORE_INTENT
     known = run.host in policy.inventory.hosts
-    missing = counted.missing if is_open else 0
+    missing = counted.missing_approvals if is_open else 0
     view = replace(
         view,
-        whose=policy.whose(ruling.terms) if known and ruling.groups else "",
+        approvals_from=policy.describe_approver_groups(ruling.requirements)
+        if known and ruling.approver_groups
+        else "",
         # While a run needs approval, at least one is missing, whatever the rules say by now.
-        missing=max(missing, 1) if run.state is State.WAITING else missing,
-        approvers=policy.approvers(request, ruling) if is_open else (),
-        delegates=list_current_delegates(tx, policy, request, ruling) if is_open else (),
-        takes_second_factor=ruling.step_up,
-        frozen=why_frozen_after_approval(policy, run, now=tx.now),
+        missing_approvals=max(missing, 1) if run.state is State.PENDING else missing,
+        approvers=policy.list_approvers(request, ruling) if is_open else (),
+        delegates=list_active_delegates(tx, policy, request, ruling) if is_open else (),
+        requires_second_factor=ruling.requires_second_factor,
+        freeze_after_approval=get_freeze_after_approval(policy, run, now=tx.now),
     )
     if not viewer.person:
         return view
     shown = get_shown_factor(tx, policy, person=viewer.person, session=viewer.session)
-    powers = _list_powers(tx, view, policy, viewer.person)
-    return replace(view, powers=powers, stepped_up=bool(shown))
+    powers = _list_allowed_actions(tx, view, policy, viewer.person)
+    return replace(view, allowed_actions=powers, is_stepped_up=bool(shown))
 
 
 def _get_grant(tx: Transaction, run: Run) -> tuple[Grant, int] | None:
-    if run.grant is None:
+    if run.grant_id is None:
         return None
-    grant = grants.get_grant(tx, run.grant)
+    grant = grants.get_grant(tx, run.grant_id)
     return grant, grants.count_left(tx, grant, run.id)
 
 
-def _list_powers(tx: Transaction, view: RunView, policy: Policy, person: str) -> Powers:
+def _list_allowed_actions(
+    tx: Transaction, view: RunView, policy: Policy, person: str
+) -> AllowedActions:
     run = view.run
-    begun = run.state not in BEFORE_INTENT
+    begun = run.state not in STATES_BEFORE_INTENT
     # A child run is decided with its parent.
     decides = run.parent is None and not begun and can_decide(tx, policy, run, person)
     voted = any(
-        vote.person == person and is_vote_complete(tx, policy, run, vote) for vote in view.votes
+        vote.person == person and is_decision_complete(tx, policy, run, vote)
+        for vote in view.decisions
     )
-    is_pending = run.state is State.WAITING
-    why_no_undo = _why_no_undo(view, policy, person)
-    return Powers(
+    is_pending = run.state is State.PENDING
+    why_no_undo = _get_undo_refusal(view, policy, person)
+    return AllowedActions(
         approve=decides and not voted and is_pending,
         deny=decides or (bool(run.editors) and _can_deny_own_values(tx, run, policy, person)),
-        accept=run.state is State.OFFERED and run.asked_by == person,
-        counter=decides and is_pending and run.undo_of is None and run.timing is None,
-        withdraw=not begun and run.asked_by == person and run.parent is None,
+        accept=run.state is State.COUNTER_PROPOSED and run.requested_by == person,
+        propose_values=decides and is_pending and run.undo_of is None and run.timing is None,
+        withdraw=not begun and run.requested_by == person and run.parent is None,
         settle=can_settle(policy, run, person),
-        undo=_has_done_something(view) and not why_no_undo,
-        why_no_undo=why_no_undo,
-        break_glass=_can_break_glass(view, policy, person),
+        undo=_has_executed_steps(view) and not why_no_undo,
+        undo_refusal=why_no_undo,
+        break_glass=_can_use_break_glass(view, policy, person),
         review=_can_review(view, policy, person),
         stop=_can_stop(tx, run, policy, person),
     )
@@ -222,57 +227,67 @@ def _list_powers(tx: Transaction, view: RunView, policy: Policy, person: str) ->
 
 def _can_deny_own_values(tx: Transaction, run: Run, policy: Policy, person: str) -> bool:
     """Return whether an owner may deny the run although they chose its values."""
-    if run.parent is not None or run.state not in BEFORE_INTENT:
+    if run.parent is not None or run.state not in STATES_BEFORE_INTENT:
         return False
     return can_decide(tx, policy, replace(run, editors=()), person)
 
 
 def _can_stop(tx: Transaction, run: Run, policy: Policy, person: str) -> bool:
     """Return whether the person may end a run that is approved or under way."""
-    moving = run.state in {State.READY, State.STARTING, State.RUNNING} and run.parent is None
+    moving = run.state in {State.QUEUED, State.STARTING, State.RUNNING} and run.parent is None
     stopped = stops.get_stop_of_run(tx, run) is not None
     return moving and not stopped and can_stop(policy, run, person)
 
 
-def _can_break_glass(view: RunView, policy: Policy, person: str) -> bool:
+def _can_use_break_glass(view: RunView, policy: Policy, person: str) -> bool:
     """Return whether the run waits for what break-glass bypasses, and the person may use it."""
     run = view.run
-    if run.state not in {State.WAITING, State.READY} or run.host not in policy.inventory.hosts:
+    if run.state not in {State.PENDING, State.QUEUED} or run.host not in policy.inventory.hosts:
         return False
-    frozen = policy.frozen(host=run.host, runbook=run.words, now=view.now)
-    is_held = run.state is State.WAITING or bool(frozen)
-    is_broken = view.glass is not None and view.glass.broken is not None
-    return is_held and not is_broken and not why_not_break_glass(policy, run, person, now=view.now)
+    frozen = policy.describe_freeze(host=run.host, runbook=run.runbook, now=view.now)
+    is_held = run.state is State.PENDING or bool(frozen)
+    is_broken = view.break_glass is not None and view.break_glass.activated_at is not None
+    return (
+        is_held
+        and not is_broken
+        and not get_break_glass_refusal(policy, run, person, now=view.now)
+    )
 
 
 def _can_review(view: RunView, policy: Policy, person: str) -> bool:
-    if view.glass is None or view.glass.review_due is None:
+    if view.break_glass is None or view.break_glass.review_due is None:
         return False
     return can_review(policy, view.run, person, now=view.now)
 
 
-def _has_done_something(view: RunView) -> bool:
+def _has_executed_steps(view: RunView) -> bool:
     run = view.run
-    done = any(record.state is not StepState.FAILED for record in view.records.values())
-    return run.kind == "change" and run.over and run.proposal is not None and done
+    done = any(record.state is not StepState.FAILED for record in view.step_records.values())
+    return run.kind == "change" and run.is_ended and run.plan is not None and done
 
 
-def _why_no_undo(view: RunView, policy: Policy, person: str) -> str:
+def _get_undo_refusal(view: RunView, policy: Policy, person: str) -> str:
     """Return why the person cannot request the undo; empty if they can."""
     run = view.run
-    if not _has_done_something(view) or run.proposal is None:
+    if not _has_executed_steps(view) or run.plan is None:
         return ""
     if run.undo_of is not None:
         return "This run is an undo. Request the original again instead."
-    lasting = [step for step in run.proposal.steps if step.undo is None]
+    lasting = [step for step in run.plan.steps if step.undo is None]
     if lasting:
-        return f"“{lasting[0].title}” cannot be undone: {lasting[0].no_undo}."
-    request = Request(
-        runbook=run.words, kind=run.kind, host=run.host, door="web", asked_by=person, now=view.now
+        return f"“{lasting[0].title}” cannot be undone: {lasting[0].no_undo_reason}."
+    request = PolicyRequest(
+        runbook=run.runbook,
+        kind=run.kind,
+        host=run.host,
+        source="web",
+        requested_by=person,
+        now=view.now,
     )
-    ruling = policy.may_ask(request)
+    ruling = policy.get_request_ruling(request)
     if ruling.allowed:
         return ""
     return (
-        f"The policy does not allow you to request it: {'; '.join(ruling.says) or 'no rule does'}."
+        "The policy does not allow you to request it: "
+        f"{'; '.join(ruling.policy_notes) or 'no rule does'}."
     )

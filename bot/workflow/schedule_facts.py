@@ -13,7 +13,7 @@ _DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
-class ScheduleFacts:
+class ScheduleDetails:
     """A schedule as it is shown to its approvers."""
 
     request: str
@@ -29,7 +29,7 @@ class ScheduleFacts:
     """What it would do now, beside the steps of the plan."""
 
     @property
-    def rows(self) -> Sequence[tuple[str, str]]:
+    def labelled_rows(self) -> Sequence[tuple[str, str]]:
         """Everything, each under its label; what is empty is left out."""
         found = (
             ("Runs", self.request),
@@ -42,55 +42,61 @@ class ScheduleFacts:
         return [(label, text) for label, text in found if text]
 
 
-def get_schedule_facts(tx: Transaction, run: Run) -> ScheduleFacts | None:
+def get_schedule_details(tx: Transaction, run: Run) -> ScheduleDetails | None:
     """Return what a request for a schedule is about; None for any other request."""
     begun = schedules.get_by_run(tx, run.id) if run.timing else None
-    return describe_schedule(run, now=tx.now, lapses=begun.lapses if begun else None)
+    return describe_schedule(run, now=tx.now, lapses_at=begun.lapses_at if begun else None)
 
 
-def describe_schedule(run: Run, *, now: int, lapses: int | None) -> ScheduleFacts | None:
+def describe_schedule(run: Run, *, now: int, lapses_at: int | None) -> ScheduleDetails | None:
     """Describe a request for a schedule.
 
     now: microseconds since 1970. lapses: when the approval ends, None while it has not begun.
     """
-    timing, proposal = run.timing, run.proposal
+    timing, proposal = run.timing, run.plan
     if timing is None:
         return None
-    open_still = not run.over
-    return ScheduleFacts(
-        request=run.request or run.words,
+    open_still = not run.is_ended
+    return ScheduleDetails(
+        request=run.request or run.runbook,
         hosts=run.hosts or (run.host,),
-        when=timing.words,
-        upcoming=timing.timetable.spoken(now) if open_still or lapses is not None else (),
-        approval=_approval(run, timing, proposal, now=now, lapses=lapses) if proposal else "",
-        current=_current(run, proposal) if proposal and open_still else "",
+        when=timing.description,
+        upcoming=timing.cron_expression.format_due_times(now)
+        if open_still or lapses_at is not None
+        else (),
+        approval=_describe_approval(run, timing, proposal, now=now, lapses_at=lapses_at)
+        if proposal
+        else "",
+        current=_describe_current_plan(run, proposal) if proposal and open_still else "",
     )
 
 
-def _approval(
-    run: Run, timing: ScheduleTiming, proposal: ResolvedPlan, *, now: int, lapses: int | None
+def _describe_approval(
+    run: Run, timing: ScheduleTiming, plan: ResolvedPlan, *, now: int, lapses_at: int | None
 ) -> str:
     """Say whether later runs need an approval, and until when."""
-    if run.over and lapses is None:
+    if run.is_ended and lapses_at is None:
         return ""
-    if not run.needed:
+    if not run.required_approvals:
         return "No approval is needed, neither now nor for later runs."
-    local = timing.timetable.local
-    if lapses is not None:
-        until = f"until {local(lapses)}"
+    local = timing.cron_expression.format_local_time
+    if lapses_at is not None:
+        until = f"until {local(lapses_at)}"
     else:
-        days = proposal.lapse // _DAY
-        until = f"for {days} days: until {local(now + proposal.lapse)} if it is approved now"
+        days = plan.schedule_lifetime // _DAY
+        until = (
+            f"for {days} days: until {local(now + plan.schedule_lifetime)} if it is approved now"
+        )
     return (
         f"Approved once. Later runs need no approval {until}. After that, or when the runbook or "
         "a host key changes, it fires no more until it is approved again."
     )
 
 
-def _current(run: Run, proposal: ResolvedPlan) -> str:
+def _describe_current_plan(run: Run, plan: ResolvedPlan) -> str:
     if run.kind == "check":
         return ""
     now = "The steps are what it would do now."
-    if not proposal.steps:
+    if not plan.steps:
         now = "There is nothing to do now."
     return f"{now} Each run reads its hosts again and does what is left then."

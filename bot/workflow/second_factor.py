@@ -4,20 +4,20 @@ import logging
 
 from bot.audit import change_log, evidence, followed_log
 from bot.auth import second_factors, sessions
-from bot.auth.second_factors import Factor
+from bot.auth.second_factors import SecondFactor
 from bot.db.database import Transaction
-from bot.model.run import Vote
+from bot.model.run import Decision
 from bot.policy import Policy
 
 # The kind of the entries that tell of it.
-REMOVED = "factor removed"
+FACTOR_REMOVED = "factor removed"
 log = logging.getLogger(__name__)
 
 
-def is_factor_valid(policy: Policy, factor: Factor) -> bool:
+def is_factor_valid(policy: Policy, factor: SecondFactor) -> bool:
     """Say whether this factor is its person's: proven, and vouched for by more than a sign-in."""
-    known = policy.person(factor.person)
-    if known is None or factor.proven is None:
+    known = policy.find_person(factor.person)
+    if known is None or factor.verified_at is None:
         return False
     return factor.digest in known.factors or bool(factor.confirmed_by)
 
@@ -25,14 +25,14 @@ def is_factor_valid(policy: Policy, factor: Factor) -> bool:
 def get_shown_factor(tx: Transaction, policy: Policy, *, person: str, session: str) -> str:
     """Return the digest of the factor that this person has just shown in this session, or ""."""
     found = sessions.find_session(tx, session) if session else None
-    if found is None or found.person != person or not found.fresh(tx.now):
+    if found is None or found.person != person or not found.is_step_up_recent(tx.now):
         return ""
     if not evidence.is_stepped_up(tx, found):
         log.critical("the change log does not bear out that %s showed a second factor", person)
         return ""
     return (
-        found.factor
-        if is_factor_still_valid(tx, policy, person=person, digest=found.factor)
+        found.factor_digest
+        if is_factor_still_valid(tx, policy, person=person, digest=found.factor_digest)
         else ""
     )
 
@@ -51,18 +51,18 @@ def is_factor_removed(tx: Transaction, digest: str) -> bool:
     Raises LogAltered where the entry that tells so was taken out.
     """
     known = followed_log.follow_log(tx)
-    removed = change_log.list_entries_since(tx, REMOVED, 0)
+    removed = change_log.list_entries_since(tx, FACTOR_REMOVED, 0)
     told = [entry for entry in removed if entry.facts.get("factor") == digest]
-    followed_log.check_taking(known, {REMOVED}, told, about=digest)
+    followed_log.check_revocations(known, {FACTOR_REMOVED}, told, subject=digest)
     return bool(told)
 
 
-def is_vote_proven(tx: Transaction, policy: Policy, vote: Vote) -> bool:
+def has_valid_factor(tx: Transaction, policy: Policy, decision: Decision) -> bool:
     """Say whether a vote counts where the rules want a second factor."""
-    return bool(vote.factor) and is_factor_still_valid(
-        tx, policy, person=vote.person, digest=vote.factor
+    return bool(decision.factor) and is_factor_still_valid(
+        tx, policy, person=decision.person, digest=decision.factor
     )
 
 
-def is_owner(policy: Policy, person: str) -> bool:
-    return any(person in area.owners for area in policy.household.areas.values())
+def is_area_owner(policy: Policy, person: str) -> bool:
+    return any(person in area.owners for area in policy.organisation.areas.values())

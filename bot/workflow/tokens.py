@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from bot.audit import change_log, followed_log
 from bot.auth import tokens
-from bot.auth.tokens import NoSuchToken, Token
+from bot.auth.tokens import ApiToken, NoSuchTokenError
 from bot.db.database import Transaction
-from bot.model.plain_text import fold_text
+from bot.model.plain_text import join_to_one_line
 from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import InvalidRequest, NoSuchPerson
+from bot.workflow.requests import InvalidRequestError, NoSuchPersonError
 from connectors.command import InvisibleCharacterError, quote_text
 
 # Each further one of the first three lets its holder read as well.
@@ -19,91 +19,93 @@ SCOPES = {
     "approve": "approve and deny, where no rule wants a second factor",
     "metrics": "read the metrics, and nothing else",
 }
-LONGEST_DAYS = 366
+MAX_DAYS = 366
 _DAY = 86400 * 1_000_000
-_LONGEST_NAME = 60
-_MOST = 50
+_MAX_NAME_LENGTH = 60
+_MAX_TOKENS = 50
 
 
-class Tokens:
-    """door: web or cli. Raises Unfit, NotYours and TooLate."""
+class TokenActions:
+    """source: web or cli. Raises Unfit, NotYours and TooLate."""
 
-    def __init__(self, parts: WorkflowContext) -> None:
-        self._parts = parts
+    def __init__(self, context: WorkflowContext) -> None:
+        self._context = context
 
-    def make(
-        self, *, person: str, scopes: Sequence[str], days: int, name: str = "", door: str
-    ) -> tuple[Token, str]:
+    def create_token(
+        self, *, person: str, scopes: Sequence[str], days: int, name: str = "", source: str
+    ) -> tuple[ApiToken, str]:
         """Return what is known of a new token, and the token itself: nobody can tell it again."""
-        policy, name = self._parts.policies.current(), _named(name)
-        if policy.person(person) is None:
-            raise NoSuchPerson(person)
-        wanted = _scopes(scopes)
-        if not 1 <= days <= LONGEST_DAYS:
-            raise InvalidRequest(f"a token is good for 1 to {LONGEST_DAYS} days, not {days}")
-        with self._parts.database.transaction() as tx:
-            if sum(one.holds(tx.now) for one in tokens.list_tokens(tx, person)) >= _MOST:
-                raise InvalidRequest(
-                    f"{person} has {_MOST} tokens already: revoke those that nobody uses"
+        policy, name = self._context.policies.get_policy(), _check_name(name)
+        if policy.find_person(person) is None:
+            raise NoSuchPersonError(person)
+        wanted = _check_scopes(scopes)
+        if not 1 <= days <= MAX_DAYS:
+            raise InvalidRequestError(f"a token is good for 1 to {MAX_DAYS} days, not {days}")
+        with self._context.database.transaction() as tx:
+            if sum(one.is_active(tx.now) for one in tokens.list_tokens(tx, person)) >= _MAX_TOKENS:
+                raise InvalidRequestError(
+                    f"{person} has {_MAX_TOKENS} tokens already: revoke those that nobody uses"
                 )
             expires = tx.now + days * _DAY
             made, whole = tokens.add_token(
-                tx, person=person, scopes=wanted, name=name, expires=expires
+                tx, person=person, scopes=wanted, name=name, expires_at=expires
             )
-            _log(tx, tokens.MADE, made, person, door, days)
+            _log_token(tx, tokens.MADE, made, person, source, days)
         return made, whole
 
-    def revoke(self, number: int, *, person: str, door: str) -> Token:
+    def revoke_token(self, number: int, *, person: str, source: str) -> ApiToken:
         """Let a token open nothing any more. person: whose it is; "" on the command line."""
-        with self._parts.database.transaction() as tx:
+        with self._context.database.transaction() as tx:
             try:
                 found = tokens.lock_token(tx, number)
-            except NoSuchToken as unknown:
-                raise InvalidRequest(str(unknown)) from None
+            except NoSuchTokenError as unknown:
+                raise InvalidRequestError(str(unknown)) from None
             if person and found.person != person:
                 raise NotAllowed(f"token {number} is somebody else's")
-            if not found.holds(tx.now):
+            if not found.is_active(tx.now):
                 raise TooLate(f"token {number} opens nothing already")
             tokens.revoke_token(tx, number)
-            _log(tx, tokens.REVOKED, found, person, door)
+            _log_token(tx, tokens.REVOKED, found, person, source)
             # Known from now on, so that it holds where the entry is taken out.
             followed_log.follow_log(tx)
         return found
 
 
-def _scopes(given: Sequence[str]) -> list[str]:
-    strange = [scope for scope in given if scope not in SCOPES]
-    if strange or not given:
+def _check_scopes(scopes: Sequence[str]) -> list[str]:
+    strange = [scope for scope in scopes if scope not in SCOPES]
+    if strange or not scopes:
         asked = (
             f"there is no scope {quote_text(strange[0])}"
             if strange
             else "a token is for something"
         )
-        raise InvalidRequest(f"{asked}: choose of {', '.join(SCOPES)}")
-    return [scope for scope in SCOPES if scope in given]
+        raise InvalidRequestError(f"{asked}: choose of {', '.join(SCOPES)}")
+    return [scope for scope in SCOPES if scope in scopes]
 
 
-def _named(name: str) -> str:
+def _check_name(name: str) -> str:
     try:
-        plain = fold_text(name)
+        plain = join_to_one_line(name)
     except InvisibleCharacterError as unclean:
-        raise InvalidRequest(f"the name {unclean}") from None
-    if len(plain) > _LONGEST_NAME:
-        raise InvalidRequest(f"the name has {len(plain)} characters: say it in {_LONGEST_NAME}")
+        raise InvalidRequestError(f"the name {unclean}") from None
+    if len(plain) > _MAX_NAME_LENGTH:
+        raise InvalidRequestError(
+            f"the name has {len(plain)} characters: say it in {_MAX_NAME_LENGTH}"
+        )
     return plain
 
 
-def _log(
-    tx: Transaction, what: str, token: Token, person: str, door: str, days: int | None = None
+def _log_token(
+    tx: Transaction, kind: str, token: ApiToken, person: str, source: str, days: int | None = None
 ) -> None:
     change_log.append_entry(
         tx,
-        what,
+        kind,
         person=person,
         whose=token.person,
         token=token.prefix,
         scopes=token.scopes,
         name=token.name,
         days=days,
-        door=door,
+        door=source,
     )

@@ -40,7 +40,7 @@ def upgrade() -> None:
     sa.Column('words', sa.String(length=80), nullable=False),
     sa.Column('hosts', sa.String(length=100), nullable=False),
     sa.Column('patterns', sa.Text(), nullable=False),
-    sa.Column('an_hour', sa.Integer(), nullable=False),
+    sa.Column('per_hour', sa.Integer(), nullable=False),
     sa.Column('giver', sa.String(length=64), nullable=False),
     sa.Column('made', sa.BigInteger(), nullable=False),
     sa.Column('ends', sa.BigInteger(), nullable=False),
@@ -87,7 +87,7 @@ def upgrade() -> None:
     sa.Column('request', sa.Text(), nullable=False),
     sa.Column('host', sa.String(length=64), nullable=False),
     sa.Column('area', sa.String(length=1000), nullable=False),
-    sa.Column('asked_by', sa.String(length=64), nullable=False),
+    sa.Column('requested_by', sa.String(length=64), nullable=False),
     sa.Column('origin', sa.Text(), nullable=False),
     sa.Column('reason', sa.Text(), nullable=False),
     sa.Column('asked', sa.BigInteger(), nullable=False),
@@ -122,13 +122,13 @@ def upgrade() -> None:
     )
     with op.batch_alter_table('run', schema=None) as batch_op:
         batch_op.create_index('ix_run_area', ['area', 'id', 'place', 'asked', 'state', 'unwell', 'host'], unique=False)
-        batch_op.create_index('ix_run_host', ['host', 'id', 'place', 'asked', 'state', 'unwell', 'words', 'asked_by', 'area'], unique=False)
-        batch_op.create_index('ix_run_person', ['asked_by', 'id', 'place', 'asked', 'state', 'unwell', 'words', 'area', 'host'], unique=False)
+        batch_op.create_index('ix_run_host', ['host', 'id', 'place', 'asked', 'state', 'unwell', 'words', 'requested_by', 'area'], unique=False)
+        batch_op.create_index('ix_run_person', ['requested_by', 'id', 'place', 'asked', 'state', 'unwell', 'words', 'area', 'host'], unique=False)
         batch_op.create_index('ix_run_state', ['state', 'id', 'place', 'asked', 'unwell', 'host'], unique=False)
         batch_op.create_index('ix_run_words', ['words', 'id', 'place', 'asked', 'state', 'unwell', 'area', 'host'], unique=False)
         batch_op.create_index('ix_run_edited', ['id'], unique=False, sqlite_where=sa.text("editors != '[]'"), postgresql_where=sa.text("editors != '[]'"))
         batch_op.create_index('ix_run_newest', ['id', 'place', 'asked', 'state', 'unwell', 'host'], unique=False)
-        batch_op.create_index(batch_op.f('ix_run_asked_by_words'), ['asked_by', 'words'], unique=False)
+        batch_op.create_index(batch_op.f('ix_run_requested_by_words'), ['requested_by', 'words'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_asked_id'), ['asked', 'id'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_ended_id'), ['ended', 'id'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_parent_id'), ['parent', 'id'], unique=False)
@@ -172,8 +172,8 @@ def upgrade() -> None:
     sa.Column('person', sa.String(length=64), nullable=False),
     sa.Column('kind', sa.String(length=8), nullable=False),
     sa.Column('digest', sa.String(length=32), nullable=False),
-    sa.Column('made', sa.BigInteger(), nullable=False),
-    sa.Column('proven', sa.BigInteger(), nullable=True),
+    sa.Column('created_at', sa.BigInteger(), nullable=False),
+    sa.Column('verified_at', sa.BigInteger(), nullable=True),
     sa.Column('used', sa.BigInteger(), nullable=False),
     sa.Column('confirmed_by', sa.String(length=64), nullable=False),
     sa.Column('sealed', sa.Text(), nullable=False),
@@ -191,18 +191,18 @@ def upgrade() -> None:
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('person', sa.String(length=64), nullable=False),
     sa.Column('reason', sa.Text(), nullable=False),
-    sa.Column('wanted', sa.BigInteger(), nullable=False),
-    sa.Column('broken', sa.BigInteger(), nullable=True),
-    sa.Column('until', sa.BigInteger(), nullable=True),
+    sa.Column('requested_at', sa.BigInteger(), nullable=False),
+    sa.Column('activated_at', sa.BigInteger(), nullable=True),
+    sa.Column('active_until', sa.BigInteger(), nullable=True),
     sa.Column('factor', sa.String(length=32), nullable=False),
-    sa.Column('reviewed', sa.BigInteger(), nullable=True),
+    sa.Column('reviewed_at', sa.BigInteger(), nullable=True),
     sa.Column('reviewer', sa.String(length=64), nullable=False),
     sa.Column('review', sa.Text(), nullable=False),
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_glass_run')),
     sa.PrimaryKeyConstraint('run', name=op.f('pk_glass'))
     )
     with op.batch_alter_table('glass', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_glass_person_broken'), ['person', 'broken'], unique=False)
+        batch_op.create_index(batch_op.f('ix_glass_person_activated_at'), ['person', 'activated_at'], unique=False)
 
     op.create_table('sign_in_link',
     sa.Column('token', sa.String(length=64), nullable=False),
@@ -349,11 +349,11 @@ def upgrade() -> None:
 
     op.create_table('contact',
     sa.Column('host', sa.String(length=64), nullable=False),
-    sa.Column('met', sa.BigInteger(), nullable=False),
-    sa.Column('answered', sa.BigInteger(), nullable=True),
+    sa.Column('tried_at', sa.BigInteger(), nullable=False),
+    sa.Column('answered_at', sa.BigInteger(), nullable=True),
     sa.Column('since', sa.BigInteger(), nullable=False),
     sa.Column('kind', sa.String(length=16), nullable=False),
-    sa.Column('trouble', sa.Text(), nullable=False),
+    sa.Column('error', sa.Text(), nullable=False),
     sa.PrimaryKeyConstraint('host', name=op.f('pk_contact'))
     )
     op.create_table('view',
@@ -430,11 +430,11 @@ def upgrade() -> None:
     op.create_table('vote',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('person', sa.String(length=64), nullable=False),
-    sa.Column('yes', sa.Boolean(), nullable=False),
+    sa.Column('approves', sa.Boolean(), nullable=False),
     sa.Column('digest', sa.String(length=64), nullable=False),
-    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.Column('decided_at', sa.BigInteger(), nullable=False),
     sa.Column('reason', sa.Text(), nullable=False),
-    sa.Column('instead_of', sa.String(length=64), nullable=False),
+    sa.Column('on_behalf_of', sa.String(length=64), nullable=False),
     sa.Column('factor', sa.String(length=32), nullable=False),
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_vote_run')),
     sa.PrimaryKeyConstraint('run', 'person', name=op.f('pk_vote'))

@@ -12,7 +12,7 @@ def carry_out(fleet: Fleet, change: Change[Any]) -> Plan:
     plan = change.plan(change.read(fleet.run_query))
     assert plan.steps, f"nothing to do: {plan.current_state}"
     for step in plan.steps:
-        fleet.run_command(step.host, fleet.resolve(step.host, step.do))
+        fleet.run_command(step.host, fleet.resolve_command(step.host, step.do))
     left = change.plan(change.read(fleet.run_query))
     assert not left.steps, f"still to be done: {left.current_state}"
     return plan
@@ -22,5 +22,5 @@ def take_back(fleet: Fleet, change: Change[Any], plan: Plan) -> None:
     """Tell the undo of every step, the last first, and see that the same work is there again."""
     for step in reversed(plan.steps):
         assert not isinstance(step.undo, NoUndo), step.undo
-        fleet.run_command(step.host, fleet.resolve(step.host, step.undo))
+        fleet.run_command(step.host, fleet.resolve_command(step.host, step.undo))
     assert work_of(change.plan(change.read(fleet.run_query))) == work_of(plan)

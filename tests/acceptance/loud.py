@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bot.db import runs
 from bot.db.database import Database, Transaction
 from bot.execution.live_output import LiveOutputWriter
-from bot.model.run import Origin, Run, State
+from bot.model.run import RequestOrigin, Run, State
 from connectors.wrapper import LineSplitter
 from tests.bot.web.exhibits import approved, asked, running, waiting
 
@@ -33,19 +33,19 @@ def a_fan(tx: Transaction, hosts: int = HOSTS) -> tuple[Run, list[Run]]:
     parts: list[Run] = []
     for name in names:
         new = runs.NewRun(
-            words=whole.words,
+            runbook=whole.runbook,
             kind="change",
-            fields=whole.fields,
+            values=whole.values,
             host=name,
             area="web",
-            asked_by="dora",
-            origin=Origin("slack", "C1", "U1"),
+            requested_by="dora",
+            origin=RequestOrigin("slack", "C1", "U1"),
             parent=whole.id,
         )
         parts.append(waiting(tx, runs.add_run(tx, new)))
     _name_hosts(tx, whole.id, names)
     moving = running(tx, approved(tx, runs.get_run(tx, whole.id)))
-    half = [running(tx, runs.move_run(tx, part, State.READY)) for part in parts[: hosts // 2]]
+    half = [running(tx, runs.move_run(tx, part, State.QUEUED)) for part in parts[: hosts // 2]]
     return moving, half + parts[hosts // 2 :]
 
 
@@ -82,7 +82,7 @@ def _ears(
 ) -> Iterator[LineSplitter]:
     """Yield what hears the first step of each, up to when those steps are over."""
     for part in parts:
-        _, listener = steps.enter_context(listening.to(part.id, 1))
+        _, listener = steps.enter_context(listening.capture_step(part.id, 1))
         ear = LineSplitter(b"begins", listener)
         ear.add(b"begins\n")
         yield ear

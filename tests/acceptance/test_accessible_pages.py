@@ -39,7 +39,7 @@ NO_PAGES = {
     "/oidc/back",
 }
 # Of runs: one that waits, is done, has an end that nobody knows, is a check, says far too much.
-SHOWN = ("waiting", "succeeded", "unknown", "checked", "long")
+SHOWN = ("pending", "succeeded", "unknown", "checked", "long")
 # What pages look like where something does not fit, is not there, or is in the way.
 STATES = (
     "/nope",
@@ -55,7 +55,7 @@ STATES = (
 )
 # Where a form that was sent leads to: 403, 409, 410, 422, and the picture of a new second factor.
 SENT = (
-    "/runs/{waiting}/withdraw",
+    "/runs/{pending}/withdraw",
     "/runs/{denied}/approve",
     "/runs/{succeeded}/undo",
     "/tokens",
@@ -208,7 +208,9 @@ def test_pages_that_say_no_and_a_second_factor_are_for_everybody_too(
 ):
     """Too much, a fault of ours, a policy that nobody can read, and the six digits of an app."""
     with an_office(tmp_path) as office:
-        parts = replace(office.parts, pace=RateLimits(person=1, runbook=9, everybody=9))
+        parts = replace(
+            office.parts, rate_limits=RateLimits(per_person=1, per_runbook=9, in_total=9)
+        )
         server = Server(replace(office, parts=parts, workflow=Workflow(parts)))
         an_app(office, "olga")
         number = gallery(office.database)["succeeded"]
@@ -340,7 +342,9 @@ def _long_output(database: Database) -> int:
 def _a_schedule(office: Office) -> None:
     timing = ScheduleTiming("nightly look", parse_cron("0 3 * * *", "Europe/Amsterdam"))
     look = [ShowSwitches(host="lb1")]
-    office.workflow.schedules.ask(look, spelled="", person="dora", origin=WEB, timing=timing)
+    office.workflow.schedules.request_schedule(
+        look, host_pattern="", person="dora", origin=WEB, timing=timing
+    )
     office.work()
 
 

@@ -80,7 +80,7 @@ def test_what_apache_does_not_take_is_put_back_and_never_loaded(fleet: Fleet, ap
     plan = BLOCK.plan(BLOCK.read(fleet.run_query))
     (apache.conf_d / "broken.conf").write_text("Nonsense\n")
     with pytest.raises(CommandError, match="its configuration: nothing changed"):
-        fleet.run_command("web1", fleet.resolve("web1", plan.steps[0].do))
+        fleet.run_command("web1", fleet.resolve_command("web1", plan.steps[0].do))
     (apache.conf_d / "broken.conf").unlink()
     assert fleet.run_query("web1", dialect.query_agents()).refused == ()
     assert apache.get("Evil.Bot/2") == 200
@@ -92,7 +92,7 @@ def test_an_apache_that_does_not_run_is_not_started_and_its_list_stays(
     plan = BLOCK.plan(BLOCK.read(fleet.run_query))
     apache.stop()
     with pytest.raises(CommandError, match="Apache does not run: nothing was changed"):
-        fleet.run_command("web1", fleet.resolve("web1", plan.steps[0].do))
+        fleet.run_command("web1", fleet.resolve_command("web1", plan.steps[0].do))
     assert fleet.run_query("web1", dialect.query_agents()).refused == ()
     with pytest.raises(OSError, match="refused"):
         apache.get("anybody")

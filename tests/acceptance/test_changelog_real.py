@@ -18,7 +18,7 @@ from bot.audit.change_log import Entry
 from bot.audit.signing import SigningKey
 from bot.db import migrations, runs
 from bot.db.database import Database, StoreUnavailable
-from bot.model.run import Origin, State
+from bot.model.run import RequestOrigin, State
 from bot.policy import PolicyDirectory
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
@@ -34,7 +34,7 @@ from tests.toy import RUNBOOKS, SetSwitch, ShowSwitches
 
 pytestmark = pytest.mark.real
 
-_WEB = Origin("web")
+_WEB = RequestOrigin("web")
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_the_hosts_own_log_shows_every_cut_that_took_what_was_done_there(
     host: Sshd, tmp_path: Path
 ):
 
-    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.new())
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
     migrations.upgrade_schema(database)
     fleet = _fleet(host)
     with database.transaction() as tx:
@@ -103,7 +103,7 @@ def test_the_hosts_own_log_shows_every_cut_that_took_what_was_done_there(
         point = checkpoints.Checkpoint(
             sent.seq, sent.hash, sent.at, sealed.facts["public"], sent.signature
         )
-        note = f"run {number} step 1: {point.line}"
+        note = f"run {number} step 1: {point.text}"
         fleet.run_command("lb1", replace(Shell(("true",)), note=note))
     fleet.close()
     points = _read_when_there(tmp_path / "journal", 5)
@@ -161,7 +161,7 @@ def test_on_a_full_disk_nothing_is_sent_and_it_goes_on_by_itself_later(
     small_disk: Path, host: Sshd, tmp_path: Path
 ):
 
-    database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", SigningKey.new())
+    database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", SigningKey.create())
     migrations.upgrade_schema(database)
     policies: PolicyDirectory = a_policy(tmp_path / "policy")
     fleet, queue = _fleet(host), ByHand()
@@ -171,12 +171,12 @@ def test_on_a_full_disk_nothing_is_sent_and_it_goes_on_by_itself_later(
     filler = _fill(small_disk)
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="full"):
-            flow.ask(ShowSwitches(host="lb1"), person="dora", origin=Origin("web"))
+            flow.ask(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
     assert "full" in database.trouble
     assert (queue.waiting, host.connections) == ([], 0)
     filler.unlink()
-    run = flow.ask(ShowSwitches(host="lb1"), person="dora", origin=Origin("web"))
-    assert (run.state, database.trouble) == (State.ASKED, "")
+    run = flow.ask(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
+    assert (run.state, database.trouble) == (State.PLANNING, "")
     with database.reading() as tx:
         assert verification.verify_log(tx).entries > 0
     fleet.close()
@@ -200,11 +200,11 @@ def _only_to_be_read(disk: Path) -> Generator[None]:
 def _approved(flow: Workflow, queue: ByHand, database: Database) -> int:
     """Return a request that was let go before its disk can only be read."""
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
-    run = flow.ask(lamp, person="dora", origin=Origin("web"))
+    run = flow.ask(lamp, person="dora", origin=RequestOrigin("web"))
     flow.advance(run.id)
     with database.reading() as tx:
         planned = runs.get_run(tx, run.id)
-    assert planned.state is State.WAITING, planned.summary
+    assert planned.state is State.PENDING, planned.summary
     flow.approve(run.id, person="olga", digest=planned.digest)
     queue.waiting.clear()
     # Nobody has it open while it is mounted anew, as after a restart on such a disk.
@@ -213,7 +213,7 @@ def _approved(flow: Workflow, queue: ByHand, database: Database) -> int:
 
 
 def test_on_a_disk_that_can_only_be_read_nothing_is_sent(small_disk: Path, tmp_path: Path):
-    database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", SigningKey.new())
+    database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", SigningKey.create())
     with an_office(tmp_path, database=database) as office:
         flow, queue, fleet = office.workflow, office.queue, office.fleet
         number = _approved(flow, queue, database)

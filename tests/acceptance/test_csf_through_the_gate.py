@@ -44,11 +44,11 @@ class Gate:
         inventory = directory / "policy" / "inventory.yaml"
         with inventory.open("w") as file:
             YAML().dump({"hosts": {"web1": entry}}, file)
-        database = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.new())
+        database = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create())
         migrations.upgrade_schema(database)
         self.database, self.queue = database, ByHand()
         self.fleet = Fleet(
-            policies.current().inventory,
+            policies.get_policy().inventory,
             SshPool(directory, fetcher=Fetcher(directory, cache_seconds=0)),
         )
         self.workflow = Workflow(WorkflowContext(database, policies, self.fleet, self.queue))
@@ -101,7 +101,7 @@ def test_an_undo_after_the_feed_went_on_takes_all_three_steps_back(tmp_path: Pat
         mirror.replies["/feed"] = answer(feed((*FOURS, "5.173.1.1")).encode())
         undo = gate.workflow.undo(run.id, person="dora", origin=WEB)
         assert gate.approved(undo.id) == State.SUCCEEDED
-        proposal = gate.run(undo.id).proposal
+        proposal = gate.run(undo.id).plan
         assert proposal
         assert len(proposal.steps) == 3
         assert host.own.read_text() == ""

@@ -53,13 +53,13 @@ def test_a_disk_is_tried_and_nothing_is_left_but_the_result(fleet: Fleet, direct
     change = MeasureDiskWrite.model_validate(values)
     plan = change.plan(on_a_calm_host(change.read(fleet.run_query)))
     (step,) = plan.steps
-    assert "copied" in fleet.run_command("nas1", fleet.resolve("nas1", step.do)).out
+    assert "copied" in fleet.run_command("nas1", fleet.resolve_command("nas1", step.do)).out
     assert list(directory.iterdir()) == []
     proof = change.plan(change.read(fleet.run_query))
     assert not proof.steps
     assert proof.current_state.startswith(f"8 MiB were written to {directory} in ")
     assert not isinstance(step.undo, NoUndo)
-    fleet.run_command("nas1", fleet.resolve("nas1", step.undo))
+    fleet.run_command("nas1", fleet.resolve_command("nas1", step.undo))
     assert work_of(change.plan(on_a_calm_host(change.read(fleet.run_query)))) == work_of(plan)
 
 

@@ -47,7 +47,7 @@ class Stage:
         return until(lambda: self.chat.button("Approve"), "an approve button")
 
     def ended(self) -> Run:
-        return until(lambda: next((run for run in self.runs() if run.over), None))
+        return until(lambda: next((run for run in self.runs() if run.is_ended), None))
 
     def sees(self, user: str, words: str) -> None:
         """Wait until a person sees these words in the chat."""
@@ -116,7 +116,7 @@ def test_it_is_undone_by_two_people(stage: Stage):
     stage.sees(DORA, "Proven by reading again")
     stage.chat.say(DORA, "/keyturn undo 1")
     stage.chat.press(OLGA, *stage.approval())
-    until(lambda: stage.runs()[0].id == 2 and stage.runs()[0].over)
+    until(lambda: stage.runs()[0].id == 2 and stage.runs()[0].is_ended)
     assert stage.runs()[0].state is State.SUCCEEDED
     assert stage.fleet.haproxy.marked(ABUSER)
 
@@ -142,7 +142,7 @@ def test_a_plan_that_went_stale_is_not_applied(stage: Stage):
     stage.fleet.haproxy.runtime(f"set table http key {ABUSER} data.gpc0 0")
     stage.chat.press(OLGA, *where)
     run = stage.ended()
-    assert run.state in {State.UNCHANGED, State.STALE}
+    assert run.state in {State.NO_CHANGES, State.STALE}
     assert "sending" not in stage.entries()
 
 
@@ -173,7 +173,7 @@ def test_hostile_values_are_refused_and_nothing_changes(stage: Stage):
         stage.chat.say(DORA, f"/keyturn abusers clear lb1 {value}")
         new = [run.id for run in stage.runs() if run.id not in known]
         for number in new:
-            until(lambda number=number: next(r for r in stage.runs() if r.id == number).over)
+            until(lambda number=number: next(r for r in stage.runs() if r.id == number).is_ended)
         assert all(run.state is State.REFUSED for run in stage.runs()), value
         # What is read first is told by a card if that takes longer than a second.
         until(lambda told=told: stage.told(DORA) > told)
@@ -310,5 +310,5 @@ def test_the_run_goes_on_after_a_restart(tmp_path: Path):
         with Service(tmp_path) as service:
             service.keyturn.workflow.approve(run.id, person="olga", digest=run.digest)
             with service.keyturn.database.reading() as tx:
-                assert runs.get_run(tx, run.id).state is not State.WAITING
+                assert runs.get_run(tx, run.id).state is not State.PENDING
             until(lambda: not fleet.haproxy.marked(ABUSER))

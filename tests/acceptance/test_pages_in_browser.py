@@ -41,7 +41,7 @@ def _fill(office: Any) -> None:
         meet(tx, "nas1", met=tx.now, answered=None, kind="key", trouble="another key")
     schedules = office.workflow.schedules
     look = [ShowSwitches(host="lb1")]
-    schedules.ask(look, spelled="", person="dora", origin=WEB, timing=NIGHTLY)
+    schedules.request_schedule(look, host_pattern="", person="dora", origin=WEB, timing=NIGHTLY)
     office.work()
 
 

@@ -116,7 +116,7 @@ def _eth0(fleet: Fleet) -> ShapedInterface:
 
 
 def _tell(fleet: Fleet, command: Shell) -> None:
-    fleet.run_command("web1", fleet.resolve("web1", command))
+    fleet.run_command("web1", fleet.resolve_command("web1", command))
 
 
 def _hurried(inside: Inside, *, seconds: int) -> Fleet:
@@ -181,11 +181,11 @@ def test_limits_that_nobody_keeps_are_taken_back_by_the_host(inside: Inside, for
     if former != Rates():
         _tell(fleet, shaping.set_limits("eth0", former))
     begin, limit, keep = SET.plan(SET.read(fleet.run_query)).steps
-    fleet.run_command("web1", fleet.resolve("web1", begin.do))
-    fleet.run_command("web1", fleet.resolve("web1", limit.do))
+    fleet.run_command("web1", fleet.resolve_command("web1", begin.do))
+    fleet.run_command("web1", fleet.resolve_command("web1", limit.do))
     assert _until_taken_back(fleet) == former
     with pytest.raises(HostError, match="has taken the new limits back"):
-        fleet.run_command("web1", fleet.resolve("web1", keep.do))
+        fleet.run_command("web1", fleet.resolve_command("web1", keep.do))
 
 
 @pytest.mark.real

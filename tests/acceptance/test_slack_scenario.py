@@ -226,7 +226,7 @@ class Stage:
             found = [
                 entry.run
                 for entry in change_log.list_entries_after(tx, 0)
-                if entry.kind == "asked"
+                if entry.kind == "requested"
             ]
             return [runs.get_run(tx, number) for number in reversed(found) if number]
 
@@ -321,11 +321,10 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Stage]:
         slack: Slack = elsewhere or Emulated(service)
         chat = service.keyturn.chat
         assert chat is not None
-        until(lambda: chat.door is not None, "the libraries of chat")
-        sockets = chat.door and chat.door.sockets
+        sockets = chat.door.socket_mode
         assert (sockets is not None) is OVER_SOCKETS[request.param]
         if sockets is not None:
-            until(lambda: sockets.status.up == 2, "two connections")
+            until(lambda: sockets.status.open_connections == 2, "two connections")
         yield Stage(fleet, service, slack)
         slack.close()
 
@@ -346,7 +345,7 @@ def test_a_request_is_decided_by_two_at_once_and_done_once(stage: Stage):
     assert stage.entries().count("started") == 1
     assert stage.entries().count("sending") == 1
     until(lambda: not _buttons(stage.card(f"run {run.id}")), "the buttons to go")
-    stage.card("Done", "Proven by reading again")
+    stage.card("Succeeded", "Proven by reading again")
 
 
 def test_a_no_has_a_reason_that_the_asker_reads(stage: Stage):
@@ -376,7 +375,7 @@ def test_a_deactivated_owner_decides_nothing(stage: Stage):
     card = stage.card("Approve", f"run {run.id}")
     stage.slack.deactivate("stan")
     stage.slack.press_late("stan", card, "Approve")
-    assert stage.run(run.id).state is State.WAITING
+    assert stage.run(run.id).state is State.PENDING
     assert "approved" not in stage.entries()
     stage.slack.press("olga", card, "Approve")
     stage.reaches(run, State.SUCCEEDED)
@@ -397,4 +396,4 @@ def test_slacks_limits_delay_and_lose_nothing(stage: Stage, caplog: pytest.LogCa
     stage.slack.limit(3)
     stage.reaches(run, State.SUCCEEDED)
     until(lambda: "ratelimited" in caplog.text, "a refusal of Slack's")
-    stage.card("Done", "Proven by reading again")
+    stage.card("Succeeded", "Proven by reading again")

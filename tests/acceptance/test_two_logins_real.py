@@ -109,21 +109,21 @@ def test_where_nothing_may_be_changed_nothing_is_told(sshd: TwoLogins):
         with pytest.raises(SetupError, match="nothing may be changed on web1"):
             fleet.run_command("web1", nginx_agents.block_agent("Evil Bot/2"))
         with pytest.raises(SetupError, match="nothing may be changed on web1"):
-            fleet.resolve("web1", nginx_agents.block_agent("Evil Bot/2"))
+            fleet.resolve_command("web1", nginx_agents.block_agent("Evil Bot/2"))
     assert sshd.logins_of(CHANGER) == 0
 
 
 def test_a_check_of_the_inventory_tries_both_logins_and_looks_for_the_scripts(sshd: TwoLogins):
     with _fleet(sshd.host()) as fleet:
         found = check_host(fleet, "web1")
-        assert (found.root, found.trouble) == ("sudo", "")
+        assert (found.root, found.error) == ("sudo", "")
         assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (1, 1)
     with _fleet(sshd.host(tags=("nginx", "csf"))) as fleet:
         found = check_host(fleet, "web1")
-        assert not found.well
-        assert "install what `keyturn sudoers web1 --scripts` prints" in found.trouble
-        assert "csf-load" in found.trouble
-        assert "the program /usr/sbin/csf is not there" in found.trouble
+        assert not found.is_healthy
+        assert "install what `keyturn sudoers web1 --scripts` prints" in found.error
+        assert "csf-load" in found.error
+        assert "the program /usr/sbin/csf is not there" in found.error
     other = {"user": CHANGER, "key": str(sshd.directory / READER)}
     with _fleet(sshd.host(**other, reader=None)) as fleet:
         assert check_host(fleet, "web1").login is False
@@ -155,9 +155,9 @@ def test_a_check_of_the_inventory_tries_each_rule_and_each_script(
     sshd: TwoLogins, harm: str, words: str
 ):
     with _fleet(sshd.host()) as fleet:
-        assert check_host(fleet, "web1").trouble == ""
+        assert check_host(fleet, "web1").error == ""
         _inside(sshd, harm)
         found = check_host(fleet, "web1")
-    assert not found.well
-    assert words in found.trouble
-    assert "install what `keyturn sudoers web1 --scripts` prints" in found.trouble
+    assert not found.is_healthy
+    assert words in found.error
+    assert "install what `keyturn sudoers web1 --scripts` prints" in found.error

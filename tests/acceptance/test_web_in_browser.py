@@ -48,7 +48,7 @@ def test_a_request_is_found_read_and_approved(visit: Visit) -> None:
     page.get_by_label("Reason (optional)").fill("go on")
     page.get_by_role("button", name="Approve").click()
     expect(page.get_by_text("Your approval is recorded.")).to_be_visible()
-    expect(page.locator(".kt-headline")).to_contain_text("Approved")
+    expect(page.locator(".kt-headline")).to_contain_text("Queued")
 
     visit.server.office.work()
 
@@ -116,7 +116,7 @@ def test_times_are_the_readers_own_with_utc_at_hand(visit: Visit) -> None:
     visit.sign_in("olga")
     visit.open(f"/runs/{run.id}")
     time = visit.page.locator("#keys ~ ul time, .kt-keys time").first
-    at = datetime.fromtimestamp(run.asked // 1_000_000, UTC)
+    at = datetime.fromtimestamp(run.requested_at // 1_000_000, UTC)
     assert time.get_attribute("datetime") == at.strftime("%Y-%m-%dT%H:%M:%SZ")
     assert time.get_attribute("title") == at.strftime("%Y-%m-%d %H:%M:%S UTC")
     expect(time).to_have_text(f"{(at.hour + 9) % 24:02}:{at:%M:%S}")
@@ -197,7 +197,7 @@ def test_everything_works_without_scripts(browser: Browser, server: Server) -> N
     expect(page.locator("#live time").first).to_contain_text("UTC")
     expect(page.locator("[data-copy]").first).to_be_hidden()
     page.get_by_role("button", name="Approve").click()
-    assert server.office.run(run.id).state is State.READY
+    assert server.office.run(run.id).state is State.QUEUED
     page.context.close()
 
 
@@ -210,13 +210,13 @@ def test_pages_fit_the_screen_and_complain_of_nothing(
     visit.sign_in("olga")
     paths = {"home": "/", "history": "/runs", "log": "/log", "misfit": "/runs?since=soon"}
     paths |= {name: f"/runs/{number}" for name, number in shown.items()}
-    paths["compared"] = f"/runs/compare?a={shown['succeeded']}&b={shown['waiting']}"
+    paths["compared"] = f"/runs/compare?a={shown['succeeded']}&b={shown['pending']}"
     for name, path in paths.items():
         visit.open(path)
         expect(visit.page.locator("html")).to_have_attribute("data-bs-theme", scheme)
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, name
         assert visit.page.evaluate(CONTRAST) == [], name
-        if name in {"home", "history", "log", "waiting", "succeeded", "unknown", "checked"}:
+        if name in {"home", "history", "log", "pending", "succeeded", "unknown", "checked"}:
             visit.keep(f"{name}-{scheme}-{width}")
     assert visit.complaints == []
     visit.page.context.close()

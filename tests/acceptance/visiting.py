@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from starlette.types import ASGIApp
 
 from bot.auth import sessions
-from bot.web import WebParts, build
+from bot.web import WebDependencies, build_app
 from tests.bot.office import Office
 
 ARTEFACTS = Path(__file__).parent.parent / "artefacts"
@@ -50,8 +50,8 @@ class Server:
     def app(self) -> ASGIApp:
         """Return what is served."""
         office = self.office
-        return build(
-            WebParts(office.workflow, office.database, office.policies, self.address, False)
+        return build_app(
+            WebDependencies(office.workflow, office.database, office.policies, self.address, False)
         )
 
     def stop(self) -> None:
@@ -61,7 +61,7 @@ class Server:
 
     def link(self, person: str) -> str:
         with self.office.database.transaction() as tx:
-            return f"{self.address}/sign-in/{sessions.create_link(tx, person)}"
+            return f"{self.address}/sign-in/{sessions.create_sign_in_link(tx, person)}"
 
 
 @dataclass

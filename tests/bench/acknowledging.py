@@ -21,7 +21,7 @@ from slack_bolt.authorization import AuthorizeResult
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bot.slack.app import Door, Installation, client
+from bot.slack.app import SlackService, SlackSettings, create_client
 from bot.workflow.form_options import FormOptions
 from runbooks import load_catalogue
 from tests.bench.measuring import Part, at_most, table
@@ -144,14 +144,14 @@ async def _serve(app: ASGIApp) -> None:
 async def _door(place: Path) -> None:
     with an_office(place) as office:
         async with a_web_api() as slack:
-            speaker = client("xoxb-1", slack.url)
-            offering = FormOptions(office.fleet, office.database, office.policies, lists={})
-            door = Door(
+            speaker = create_client("xoxb-1", slack.url)
+            offering = FormOptions(office.fleet, office.database, office.policies, listers={})
+            door = SlackService(
                 office.workflow,
                 office.database,
                 office.policies,
                 speaker,
-                Installation(SECRET, TEAM),
+                SlackSettings(SECRET, TEAM),
                 offering,
             )
             # What the stand-in for Slack judges us by is large, and none of ours.

@@ -5,7 +5,7 @@ from itertools import count
 from typing import Any
 
 from bot.audit import change_log
-from bot.audit.change_log import Draft
+from bot.audit.change_log import EntryDraft
 from bot.db.database import Database
 
 _EACH, _BATCHES, _BATCH = 200, 10, 32
@@ -32,8 +32,8 @@ def _append(database: Database, commits: int, each: int) -> int:
     return commits * each
 
 
-def _intent(n: int) -> Draft:
-    return Draft("sending", 1, "dora", f"web{n}", {"n": n, "title": "Use bfq on sdb"})
+def _intent(n: int) -> EntryDraft:
+    return EntryDraft("sending", 1, "dora", f"web{n}", {"n": n, "title": "Use bfq on sdb"})
 
 
 def raw_each(database: Database) -> int:

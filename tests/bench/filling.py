@@ -29,7 +29,7 @@ TABLES = (tables.run, tables.vote, tables.word, tables.entry)
 HOSTS = [f"{kind}{n}" for kind in ("web", "lb", "nfs", "mail", "db") for n in range(1, 201)]
 AREAS = ["edge", "stores", "mail", "web", "network", "office", "lab", "backup"]
 PEOPLE = [f"person{n}" for n in range(60)]
-STATES = [State.SUCCEEDED] * 16 + [State.FAILED, State.DENIED, State.EXPIRED, State.UNCHANGED]
+STATES = [State.SUCCEEDED] * 16 + [State.FAILED, State.DENIED, State.EXPIRED, State.NO_CHANGES]
 CHANGES = ("abusers clear", "nfs scheduler set")
 RUNBOOKS = (
     *CHANGES,
@@ -47,7 +47,7 @@ RUNBOOKS = (
 DISKS = [f"sd{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
 # One request in so many is for several hosts, and its parts are the runs after it.
 _EVERY, _PARTS = 1000, 20
-_KINDS = ("asked", "started", "succeeded")
+_KINDS = ("requested", "started", "succeeded")
 _ADDRESSES = 65_521
 _RARE = 9_973
 _SECOND = 1_000_000
@@ -136,7 +136,7 @@ def _runs(count: int, began: int) -> Iterator[tuple[Any, ...]]:
     proposal, digest = _proposal()
     same = dict.fromkeys(names) | {
         "version": 7,
-        "origin": '{"door":"slack","channel":"C1","user":"U1","schedule":0}',
+        "origin": '{"source":"slack","channel":"C1","user":"U1","schedule_id":0}',
         "groups": "[]",
         "says": "[]",
         "terms": "{}",
@@ -163,7 +163,7 @@ def _runs(count: int, began: int) -> Iterator[tuple[Any, ...]]:
         row[at["reason"]] = "the export is slow since the morning" if changes else ""
         row[at["state"]] = STATES[number * 13 // 7 % len(STATES)].value
         row[at["area"]] = AREAS[number * 7 % len(HOSTS) % len(AREAS)]
-        row[at["asked_by"]] = PEOPLE[number * 11 % len(PEOPLE)]
+        row[at["requested_by"]] = PEOPLE[number * 11 % len(PEOPLE)]
         row[at["fields"]] = f'{{"device":"{disk}","host":"{host}"}}'
         row[at["hosts"]] = '["web1","web2","web3"]' if place == 1 else "[]"
         row[at["parent"]] = number - number % _EVERY if place == 2 else None
@@ -209,10 +209,10 @@ def _words(count: int) -> Iterator[tuple[str, int]]:
 
 
 def _entries(count: int, began: int, seal: SigningKey) -> Iterator[tuple[Any, ...]]:
-    body = encode_canonical({"public": seal.public})
-    first = (1, began + APART, verification.KEY, None, "", "", body, GENESIS)
+    body = encode_canonical({"public": seal.public_key})
+    first = (1, began + APART, verification.KEY_KIND, None, "", "", body, GENESIS)
     prev = change_log.hash_entry((*first, "", ""))
-    signature = seal.sign(prev)
+    signature = seal.sign_hash(prev)
     yield (*first, prev, signature)
     for seq in range(2, count + 1):
         run, n = divmod(seq + 1, len(_KINDS))
@@ -224,5 +224,5 @@ def _entries(count: int, began: int, seal: SigningKey) -> Iterator[tuple[Any, ..
         row = (seq, at, _KINDS[n], run, who, host_of(run), body, prev)
         prev = change_log.hash_entry((*row, "", ""))
         if seq % 1000 == 0 or seq == count:
-            signature = seal.sign(prev)
+            signature = seal.sign_hash(prev)
         yield (*row, prev, signature)

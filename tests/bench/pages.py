@@ -47,7 +47,7 @@ def filters(count: int, began: int, dice: random.Random) -> dict[str, Callable[[
         "hosts web*": lambda: RunFilter(host="web*", before=some()),
         "area": lambda: RunFilter(area=dice.choice(AREAS), before=some()),
         "person": lambda: RunFilter(person=dice.choice(PEOPLE), before=some()),
-        "runbook": lambda: RunFilter(words="abusers clear", before=some()),
+        "runbook": lambda: RunFilter(runbook="abusers clear", before=some()),
         "states": lambda: RunFilter(states=_NOT_DONE, before=some()),
         "value": lambda: RunFilter(text=[f"device={dice.choice(DISKS)}"], before=some()),
         "rare word of output": lambda: RunFilter(text=["overheated"]),
@@ -148,7 +148,7 @@ class Pages:
             status = message.get("status", status)
             length += len(message.get("body", b""))
 
-        cookie = f"{self._site.parts.cookie}={self._session}".encode()
+        cookie = f"{self._site.parts.cookie_name}={self._session}".encode()
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},

@@ -30,7 +30,9 @@ def measured(rounds: int) -> Part:
         with _serving(kept):
             pass  # The first start creates the tables.
         ready, holds = _served(kept, rounds)
-        with EmulatorServer(PolicyDirectory(Path(place) / "policy").current(), events="") as slack:
+        with EmulatorServer(
+            PolicyDirectory(Path(place) / "policy").get_policy(), events=""
+        ) as slack:
             chat = {f"KEYTURN_{name.upper()}": value for name, value in slack.settings.items()}
             with_chat, holds_with_chat = _served({**kept, **chat}, rounds)
     targets = [

@@ -12,14 +12,14 @@ from typing import Any, cast
 import httpx2
 
 from bot.db import runs
-from bot.model.run import ENDED, Origin, Run, State
+from bot.model.run import ENDED_STATES, RequestOrigin, Run, State
 from connectors.command import Query, QueryRunner, Shell
 from runbooks import Change, Host, Plan, Step, load_catalogue
 from runbooks.uptime_check import UptimeCheck
 from tests.bench.farm import Farm
 from tests.playground.service import Service
 
-_WEB = Origin("web")
+_WEB = RequestOrigin("web")
 _TOO_FAST = 429
 _FILE = "${HOME}/mark"
 READ = Query(Shell(("sh", "-c", f'cat "{_FILE}" 2>/dev/null; true')), str.strip)
@@ -60,8 +60,8 @@ class Whole:
 
     def __enter__(self) -> "Whole":
         self.service.start()
-        _, token = self.service.keyturn.workflow.tokens.make(
-            person="dora", scopes=("read", "ask"), days=1, door="cli"
+        _, token = self.service.keyturn.workflow.tokens.create_token(
+            person="dora", scopes=("read", "ask"), days=1, source="cli"
         )
         self.program = httpx2.Client(
             base_url=f"{self.service.address}/api/v1",
@@ -83,10 +83,10 @@ class Whole:
         """Change so many hosts in waves; return the seconds from the approval to the proof."""
         self._marks += 1
         requests = [Mark(host=name, mark=str(self._marks)) for name in self._farm.names[:count]]
-        run = self._until(self._asked(requests), frozenset({State.WAITING}))
+        run = self._until(self._asked(requests), frozenset({State.PENDING}))
         began = time.perf_counter()
         self.service.keyturn.workflow.approve(run.id, person="olga", digest=run.digest)
-        run = self._until(run, ENDED)
+        run = self._until(run, ENDED_STATES)
         assert run.state is State.SUCCEEDED, run.summary
         return time.perf_counter() - began
 
@@ -114,7 +114,7 @@ class Whole:
 
     def _seen_through(self, requests: list[Any]) -> float:
         began = time.perf_counter()
-        run = self._until(self._asked(requests), ENDED)
+        run = self._until(self._asked(requests), ENDED_STATES)
         assert run.state is State.SUCCEEDED, run.summary
         return time.perf_counter() - began
 

@@ -23,12 +23,12 @@ on_postgresql = pytest.mark.parametrize("database", [_POSTGRESQL], indirect=True
 def empty(file: Path, seal: SigningKey | None = None) -> Database:
     """Return a database of SQLite in *file*, which is not there yet."""
     file.write_bytes(_laid_out())
-    return hasty(Database(f"sqlite:///{file}", seal or SigningKey.new()))
+    return hasty(Database(f"sqlite:///{file}", seal or SigningKey.create()))
 
 
 def empty_on(server: Postgres, seal: SigningKey | None = None) -> Database:
     """Return a new database of a server of PostgreSQL."""
-    return Database(server.new_database(like=_template(server)), seal or SigningKey.new())
+    return Database(server.new_database(like=_template(server)), seal or SigningKey.create())
 
 
 def hasty(database: Database) -> Database:

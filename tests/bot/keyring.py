@@ -6,7 +6,7 @@ from typing import Any
 from pyotp.totp import TOTP
 
 from bot.auth import second_factors, sessions, totp
-from bot.auth.second_factors import Factor
+from bot.auth.second_factors import SecondFactor
 from bot.db import tables
 from tests.bot.office import Office
 from tests.stamps import amend
@@ -28,34 +28,34 @@ class App:
 
     def step_up(self, *, later: int = 0) -> None:
         code = self.code(later=later)
-        self.office.workflow.stepping_up.by_code(self.person, self.session, code)
+        self.office.workflow.stepping_up.step_up_by_code(self.person, self.session, code)
 
     @property
-    def factor(self) -> Factor:
+    def factor(self) -> SecondFactor:
         with self.office.database.reading() as tx:
             return second_factors.list_factors(tx, self.person)[0]
 
     def lose(self) -> None:
         """Have it forgotten."""
-        self.office.workflow.enrolling.remove(self.person, self.factor.id)
+        self.office.workflow.enrolling.remove_factor(self.person, self.factor.id)
 
 
 def an_app(office: Office, person: str, *, confirmed_by: str = "policy") -> App:
     """Give somebody an app that counts; or, confirmed by nobody, one that does not."""
-    secret = totp.new_secret()
-    safe = office.parts.safe
+    secret = totp.create_secret()
+    safe = office.parts.secret_box
     with office.database.transaction() as tx:
         added = second_factors.add_factor(
             tx,
             safe,
             person=person,
-            kind=totp.KIND,
+            kind=totp.TOTP_KIND,
             digest=totp.hash_secret(secret),
             secret=secret,
         )
-        second_factors.mark_proven(tx, added, used=0)
+        second_factors.mark_verified(tx, added, counter=0)
         if confirmed_by:
-            second_factors.confirm_factor(tx, safe, added, by=confirmed_by)
+            second_factors.confirm_factor(tx, safe, added, confirmed_by=confirmed_by)
         return App(office, person, secret, sessions.begin_session(tx, person))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.audit import change_log
-from bot.audit.inbound_events import EVENT
+from bot.audit.inbound_events import EVENT_KIND
 from bot.db import break_glass, locks, schedules
 from bot.db.database import Database
 from bot.model.run import Run
@@ -79,9 +79,9 @@ def fill(office: Office) -> Narrow:
             break_glass.activate_break_glass(tx, run.id, until=tx.now, factor="")
         change_log.append_entry(tx, "banned", person="stan", why=why)
         change_log.append_entry(
-            tx, EVENT, host="lb1", person="", title=why, source="alerts", happened=tx.now
+            tx, EVENT_KIND, host="lb1", person="", title=why, source="alerts", happened=tx.now
         )
-    hidden = {"done": done, "check": check, "both": both, "waiting": waiting}
+    hidden = {"done": done, "check": check, "both": both, "pending": waiting}
     return Narrow(office, hidden, shown, hidden_schedule, shown_schedule)
 
 
@@ -95,9 +95,9 @@ def _lamp(host: str, value: str = "on") -> SetSwitch:
 
 
 def _schedule(office: Office, host: str, name: str, person: str) -> int:
-    run = office.workflow.schedules.ask(
+    run = office.workflow.schedules.request_schedule(
         [ShowSwitches(host=host)],
-        spelled="",
+        host_pattern="",
         person=person,
         origin=WEB,
         timing=ScheduleTiming(name, parse_cron("0 3 * * *", "UTC")),

@@ -8,7 +8,7 @@ from pathlib import Path
 from bot.audit import change_log
 from bot.db import migrations, runs
 from bot.db.database import Database, Transaction
-from bot.model.run import Origin, Run
+from bot.model.run import RequestOrigin, Run
 from bot.policy import PolicyDirectory
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
@@ -17,7 +17,7 @@ from tests.bot.empty import empty
 from tests.policies import a_policy
 from tests.toy import RUNBOOKS, ToyFleet
 
-WEB = Origin("web")
+WEB = RequestOrigin("web")
 
 
 @dataclass
@@ -26,12 +26,12 @@ class ByHand:
 
     waiting: list[int] = field(default_factory=list)
 
-    def enqueue(self, tx: Transaction, run: int, site: str) -> None:  # noqa: ARG002
-        tx.after_commit(lambda: self.waiting.append(run))
+    def enqueue_run(self, tx: Transaction, run_id: int, site: str) -> None:  # noqa: ARG002
+        tx.after_commit(lambda: self.waiting.append(run_id))
 
-    look = enqueue
+    enqueue_check = enqueue_run
 
-    def busy(self, tx: Transaction) -> tuple[int, ...]:  # noqa: ARG002
+    def list_dispatched_runs(self, tx: Transaction) -> tuple[int, ...]:  # noqa: ARG002
         return ()
 
 

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from bot.__main__ import main
 from bot.audit import change_log
 from bot.db.tables import delivery
-from bot.model.run import Origin
-from bot.slack.changed_command import changed
-from bot.webhooks.signature import sign_headers
+from bot.model.run import RequestOrigin
+from bot.slack.changed_command import answer_changed_command
+from bot.webhooks.signature import build_signature_headers
 from runbooks.uptime_check import UptimeCheck
 from tests.playground import company
 from tests.playground.service import Service
@@ -59,7 +59,7 @@ def service(tmp_path: Path, url: str) -> Generator[Service]:
     (tmp_path / "hooks.yaml").write_text(
         "sources: {deploys: {secret_file: secret}}\n"
         f"subscriptions: {{wiki: {{url: '{url}', private: true, secret_file: secret, "
-        "kinds: [check], events: [asked]}}\n"
+        "kinds: [check], events: [requested]}}\n"
     )
     with Service(tmp_path, slack="", hooks=tmp_path / "hooks.yaml") as service:
         yield service
@@ -67,12 +67,17 @@ def service(tmp_path: Path, url: str) -> Generator[Service]:
 
 def test_an_event_that_is_told_is_found_in_chat(service: Service) -> None:
     body = b'{"title": "api 2.4.1 deployed", "hosts": ["web1"]}'
-    signed = sign_headers(SECRET.encode(), "msg_1", body, at=int(time.time()))
+    signed = build_signature_headers(SECRET.encode(), "msg_1", body, timestamp=int(time.time()))
     address = f"{service.address}/hooks/deploys"
     assert httpx2.post(address, content=body, headers=signed).status_code == 202
     assert httpx2.post(address, content=body).status_code == 401
-    policy = service.keyturn.policies.current()
-    answer = changed(service.keyturn.database, policy.sight("adam"), "1m web*", names=policy.names)
+    policy = service.keyturn.policies.get_policy()
+    answer = answer_changed_command(
+        service.keyturn.database,
+        policy.get_view_rights("adam"),
+        "1m web*",
+        person_names=policy.person_names,
+    )
     assert "deploys: api 2.4.1 deployed on web1" in json.dumps(answer.blocks)
 
 
@@ -84,11 +89,11 @@ def test_a_subscription_is_told_of_what_is_asked(
     # A new subscription is told of what happens after it was seen for the first time.
     while not heard and time.monotonic() < deadline:
         service.keyturn.workflow.ask(
-            UptimeCheck(host="lb1"), person="dora", origin=Origin("web"), reason=""
+            UptimeCheck(host="lb1"), person="dora", origin=RequestOrigin("web"), reason=""
         )
         time.sleep(0.5)
     assert heard
-    assert heard[0]["event"] == "asked"
+    assert heard[0]["event"] == "requested"
     assert heard[0]["run"]["page"].startswith(service.address)
     ready = httpx2.get(f"{service.address}/readyz").json()
     assert "subscriptions" in ready
@@ -103,7 +108,7 @@ def test_what_was_given_up_is_told_again_by_a_command(
 ) -> None:
     database = service.keyturn.database
     with database.transaction() as tx:
-        row = {"subscription": "wiki", "seq": 1, "run": 1, "kind": "asked", "at": 0}
+        row = {"subscription": "wiki", "seq": 1, "run": 1, "kind": "requested", "at": 0}
         values = {**row, "tries": 9, "not_before": 0, "trouble": "x", "dead": tx.now}
         tx.sql.execute(delivery.insert().values(values))
     monkeypatch.setenv("KEYTURN_HOOKS", str(tmp_path / "hooks.yaml"))

@@ -11,9 +11,9 @@ from bot.audit import change_log
 from bot.audit.signing import SigningKey
 from bot.db import migrations, tables
 from bot.model.run import Run, State
-from bot.policy import Request
+from bot.policy import PolicyRequest
 from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from tests.bot.office import WEB, Office, an_office
 from tests.bot.time import Clock
 from tests.policies import starter_rules
@@ -36,7 +36,7 @@ permit (principal, action == Action::"ask", resource) {when};
 @contextmanager
 def _office(directory: Path, rules: str | None = None) -> Generator[tuple[Office, Clock]]:
     directory.mkdir(exist_ok=True)
-    clock = Clock(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.new())
+    clock = Clock(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create())
     migrations.upgrade_schema(clock)
     with an_office(directory, rules=rules, database=clock) as office:
         people = office.policies.path / "people.yaml"
@@ -62,7 +62,7 @@ def _edited_by(office: Office, run: Run, *people: str) -> None:
         tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(editors=told))
 
 
-def _never(_request: Request, _person: str) -> bool:
+def _never(_request: PolicyRequest, _person: str) -> bool:
     return False
 
 
@@ -86,7 +86,7 @@ class TestWho:
                 _edited_by(office, run, *([editor] if editor else []))
                 able = person in OWNERS and person not in {asker, editor}
                 assert _may(office, run, person) is able, (asker, editor, person)
-                if run.state is State.WAITING:
+                if run.state is State.PENDING:
                     office.workflow.withdraw(run.id, person=asker)
 
     def test_the_requester_would_approve_without_the_comparison(
@@ -94,8 +94,8 @@ class TestWho:
     ):
         with _office(tmp_path) as (office, _):
             run = office.ask(BreakSwitch(host="lb1", name="lamp"), person="olga")
-            monkeypatch.setattr(Request, "made_by", _never)
-            assert _yes(office, run, "olga").state is State.READY
+            monkeypatch.setattr(PolicyRequest, "is_made_by", _never)
+            assert _yes(office, run, "olga").state is State.QUEUED
 
     def test_a_second_account_is_the_same_person(self, tmp_path: Path):
         with _office(tmp_path) as (office, _):
@@ -103,8 +103,8 @@ class TestWho:
             known = "[{team: T0KEYTURN, user: U0OLGA}]"
             two = known.replace("]", ", {team: T0KEYTURN, user: U0OLGA2}]")
             people.write_text(people.read_text().replace(known, two))
-            household = office.policies.current().household
-            found = household.by_slack(team="T0KEYTURN", enterprise=None, user="U0OLGA2")
+            household = office.policies.get_policy().organisation
+            found = household.find_by_slack(team="T0KEYTURN", enterprise=None, user="U0OLGA2")
             assert found
             run = office.ask(BreakSwitch(host="lb1", name="lamp"), person="olga")
             assert not _may(office, run, found.id)
@@ -112,10 +112,10 @@ class TestWho:
     def test_one_person_counts_once_when_they_approve_often(self, tmp_path: Path):
         with _office(tmp_path, _rules('@approvals("2") @from("owners")')) as (office, _):
             run = office.ask(LAMP_ON)
-            assert _yes(office, run, "olga").state is State.WAITING
+            assert _yes(office, run, "olga").state is State.PENDING
             with pytest.raises(TooLate):
                 _yes(office, run, "olga")
-            assert _yes(office, run, "adam").state is State.READY
+            assert _yes(office, run, "adam").state is State.QUEUED
 
 
 class TestHowMany:
@@ -124,10 +124,10 @@ class TestHowMany:
     def test_one_of_each_group_is_wanted_and_not_two_of_one(self, tmp_path: Path):
         with _office(tmp_path, self.ONE_OF_EACH) as (office, _):
             run = office.ask(LAMP_ON)
-            assert run.groups == ("area:edge", "role:security")
-            assert _yes(office, run, "olga").state is State.WAITING
-            assert _yes(office, run, "adam").state is State.WAITING
-            assert _yes(office, run, "sven").state is State.READY
+            assert run.approver_groups == ("area:edge", "role:security")
+            assert _yes(office, run, "olga").state is State.PENDING
+            assert _yes(office, run, "adam").state is State.PENDING
+            assert _yes(office, run, "sven").state is State.QUEUED
             office.work()
             assert office.run(run.id).state is State.SUCCEEDED
 
@@ -136,7 +136,7 @@ class TestHowMany:
         with _office(tmp_path, rules) as (office, _):
             run = office.ask(LAMP_ON)
             _yes(office, run, "olga")
-            assert _yes(office, run, "adam").state is State.READY
+            assert _yes(office, run, "adam").state is State.QUEUED
 
     def test_the_gate_counts_one_of_each_group_too(self, tmp_path: Path):
         with _office(tmp_path, self.ONE_OF_EACH) as (office, _):
@@ -197,7 +197,7 @@ class TestHowMany:
         with _office(tmp_path, rules) as (office, _):
             assert office.ask(LAMP_ON).state is State.SUCCEEDED
         with _office(tmp_path / "twin", rules.replace("@overrides", "")) as (office, _):
-            assert office.ask(LAMP_ON).state is State.WAITING
+            assert office.ask(LAMP_ON).state is State.PENDING
 
     def test_an_overriding_rule_holds_before_no_forbid(self, tmp_path: Path):
         rules = starter_rules() + (
@@ -213,23 +213,23 @@ class TestReasons:
 
     def test_are_asked_of_the_asker(self, tmp_path: Path):
         with _office(tmp_path, self.RULES) as (office, _):
-            with pytest.raises(InvalidRequest, match="why this is done"):
+            with pytest.raises(InvalidRequestError, match="why this is done"):
                 office.ask(LAMP_ON)
             assert office.entries() == []
-            assert office.ask(LAMP_ON, reason="it is dark").state is State.WAITING
+            assert office.ask(LAMP_ON, reason="it is dark").state is State.PENDING
 
     def test_are_asked_of_the_approver(self, tmp_path: Path):
         with _office(tmp_path, self.RULES) as (office, _):
             run = office.ask(LAMP_ON, reason="it is dark")
-            with pytest.raises(InvalidRequest, match="say why you approve"):
+            with pytest.raises(InvalidRequestError, match="say why you approve"):
                 _yes(office, run, "olga")
             with pytest.raises(NotAllowed):
                 _yes(office, run, "stan")
-            assert _yes(office, run, "olga", "I saw it").state is State.READY
+            assert _yes(office, run, "olga", "I saw it").state is State.QUEUED
 
     def test_are_not_asked_by_other_rules(self, tmp_path: Path):
         with _office(tmp_path, self.RULES.replace("@reason", "// @reason")) as (office, _):
-            assert _yes(office, office.ask(LAMP_ON), "olga").state is State.READY
+            assert _yes(office, office.ask(LAMP_ON), "olga").state is State.QUEUED
 
 
 class TestThenAndNow:
@@ -257,14 +257,14 @@ class TestThenAndNow:
         with _office(tmp_path, self.RULES) as (office, clock):
             self._to_the_evening(clock)
             run = office.ask(LAMP_ON)
-            assert _yes(office, run, "olga").state is State.READY
+            assert _yes(office, run, "olga").state is State.QUEUED
             self._to_the_night(clock)
             office.work()
             again = office.run(run.id)
-            assert (again.state, again.needed) == (State.WAITING, 2)
+            assert (again.state, again.required_approvals) == (State.PENDING, 2)
             assert office.fleet.told == []
-            assert "wanting" in office.entries(run)
-            assert _yes(office, run, "adam").needed == 2
+            assert "more approvals needed" in office.entries(run)
+            assert _yes(office, run, "adam").required_approvals == 2
             office.work()
             assert office.run(run.id).state is State.SUCCEEDED
 
@@ -284,10 +284,10 @@ class TestThenAndNow:
             office.work()
             assert office.run(first.id).state is State.SUCCEEDED
             # By now it is not new any more, but two were wanted when it was shown.
-            assert _yes(office, second, "olga").state is State.WAITING
+            assert _yes(office, second, "olga").state is State.PENDING
             # The twin: what is asked from now on takes one.
             third = office.ask(SetSwitch(host="lb2", name="lamp", value="on"))
-            assert _yes(office, third, "olga").state is State.READY
+            assert _yes(office, third, "olga").state is State.QUEUED
 
     def test_the_clock_stops_nothing_half_way(self, tmp_path: Path):
         with _office(tmp_path, self.RULES) as (office, clock):
@@ -302,7 +302,7 @@ class TestThenAndNow:
             "when { context.hosts > 1 };"
         )
         with _office(tmp_path, _rules('@approvals("1") @from("owners")') + many) as (office, _):
-            assert office.ask(LAMP_ON).state is State.WAITING
+            assert office.ask(LAMP_ON).state is State.PENDING
             both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
             whole = office.workflow.ask_all(both, spelled="lb*", person="dora", origin=WEB)
             assert whole.state is State.REFUSED
@@ -314,7 +314,7 @@ class TestForHowLong:
     ):
         with _office(tmp_path) as (office, clock):
             run = office.ask(LAMP_ON)
-            clock.ahead = office.parts.patience + MINUTE
+            clock.ahead = office.parts.approval_timeout + MINUTE
             with pytest.raises(TooLate, match="expired"):
                 _yes(office, run, "olga")
             office.workflow.expire_due()
@@ -323,11 +323,11 @@ class TestForHowLong:
     def test_an_approval_lasts_from_when_it_was_given(self, tmp_path: Path):
         with _office(tmp_path) as (office, clock):
             run = office.ask(LAMP_ON)
-            clock.ahead = office.parts.patience - MINUTE
+            clock.ahead = office.parts.approval_timeout - MINUTE
             ready = _yes(office, run, "olga")
-            assert ready.expires
-            assert ready.expires > (run.expires or 0)
-            clock.ahead += office.parts.unused - MINUTE
+            assert ready.expires_at
+            assert ready.expires_at > (run.expires_at or 0)
+            clock.ahead += office.parts.start_timeout - MINUTE
             office.work()
             assert office.run(run.id).state is State.SUCCEEDED
 
@@ -335,7 +335,7 @@ class TestForHowLong:
         with _office(tmp_path) as (office, clock):
             run = office.ask(LAMP_ON)
             _yes(office, run, "olga")
-            clock.ahead = office.parts.unused + MINUTE
+            clock.ahead = office.parts.start_timeout + MINUTE
             office.work()
             assert office.run(run.id).state is State.EXPIRED
             assert office.fleet.told == []
@@ -356,7 +356,7 @@ class TestReminding:
             assert [told.id for told in office.workflow.remind_due()] == [run.id]
             assert office.workflow.remind_due() == []
             assert office.entries(run)[-2:] == ["approval refused", "escalated"]
-            assert _yes(office, run, "sven").state is State.READY
+            assert _yes(office, run, "sven").state is State.QUEUED
             office.work()
             assert office.run(run.id).state is State.SUCCEEDED
 
@@ -397,7 +397,7 @@ class TestPolicyInTheLog:
         assert office.entries().count("policy changed") == 2
         assert entry
         assert entry.facts["changed"] == ["areas.yaml"]
-        assert entry.facts["old"] != entry.facts["new"] == office.policies.current().version
+        assert entry.facts["old"] != entry.facts["new"] == office.policies.get_policy().version
 
     def test_a_broken_policy_is_announced_once_and_so_is_its_fix(
         self, office: Office, caplog: pytest.LogCaptureFixture

@@ -13,7 +13,7 @@ from bot.db import migrations, runs, tables
 from bot.db.database import Database, Transaction
 from bot.execution import gate, planner
 from bot.execution.executor import Executor
-from bot.execution.lease_keeper import HeldRun
+from bot.execution.lease_keeper import HeldLease
 from bot.model.run import Run, State
 from bot.policy import Policy, PolicyDirectory
 from bot.service import Workflow
@@ -21,7 +21,7 @@ from bot.workflow import approvals, reminders
 from bot.workflow.approval_count import ApprovalCount
 from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.rate_limit import RateLimits
-from bot.workflow.requests import TooManyRequests
+from bot.workflow.requests import TooManyRequestsError
 from runbooks import Plan, Step
 from tests.bot.office import WEB, Office, an_office
 from tests.bot.time import Clock
@@ -35,7 +35,7 @@ SENT = [("lb1", "set lamp on")]
 
 @pytest.fixture
 def clock(tmp_path: Path) -> Clock:
-    clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.new())
+    clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
     migrations.upgrade_schema(clock)
     return clock
 
@@ -77,7 +77,7 @@ def lose_the_role(office: Office) -> None:
 
 def approve_late(office: Office, clock: Clock) -> State:
     run = office.ask(LAMP_ON)
-    clock.ahead = office.parts.patience + MINUTE
+    clock.ahead = office.parts.approval_timeout + MINUTE
     return office.workflow.approve(run.id, person="olga", digest=run.digest).state
 
 
@@ -91,20 +91,20 @@ class TestInTime:
     def test_without_the_guard_it_would_have_counted(
         self, timed: Office, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(approvals, "_must_wait", nothing)
-        assert approve_late(timed, clock) is State.READY
+        monkeypatch.setattr(approvals, "_check_is_pending", nothing)
+        assert approve_late(timed, clock) is State.QUEUED
 
     def test_an_approval_does_not_count_when_it_grew_old(self, timed: Office, clock: Clock):
         run = approved(timed)
-        clock.ahead = timed.parts.unused + MINUTE
+        clock.ahead = timed.parts.start_timeout + MINUTE
         assert (goes_on(timed, run), timed.fleet.told) == (State.EXPIRED, [])
 
     def test_without_the_guard_it_would_have_opened_it(
         self, timed: Office, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(gate, "_in_time", nothing)
+        monkeypatch.setattr(gate, "_check_is_in_time", nothing)
         run = approved(timed)
-        clock.ahead = timed.parts.unused + MINUTE
+        clock.ahead = timed.parts.start_timeout + MINUTE
         assert (goes_on(timed, run), timed.fleet.told) == (State.SUCCEEDED, SENT)
 
     @pytest.mark.parametrize("wrong", [-HOUR, HOUR])
@@ -143,7 +143,7 @@ def _by_the_process(_database: Database, _connection: Connection) -> int:
 
 def patience(office: Office, run: Run, microseconds: int) -> None:
     with office.database.transaction() as tx:
-        runs.amend_run(tx, runs.lock_run(tx, run.id), expires=tx.now + microseconds)
+        runs.amend_run(tx, runs.lock_run(tx, run.id), expires_at=tx.now + microseconds)
 
 
 def _all_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,11 +152,11 @@ def _all_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def believed(*args: object) -> ApprovalCount:
         counted = true(*args)  # pyright: ignore[reportArgumentType] - handed on as they are
-        return replace(counted, ruling=replace(counted.ruling, allowed=True), missing=0)
+        return replace(counted, ruling=replace(counted.ruling, allowed=True), missing_approvals=0)
 
     monkeypatch.setattr(gate, "count_approvals", believed)
-    monkeypatch.setattr(gate, "_same_as_approved", nothing)
-    monkeypatch.setattr(gate, "_same_host_as_approved", nothing)
+    monkeypatch.setattr(gate, "_check_plan_unchanged", nothing)
+    monkeypatch.setattr(gate, "_check_host_key_unchanged", nothing)
 
 
 class TestAuthority:
@@ -239,7 +239,7 @@ class TestANo:
         run = approved(office)
         office.workflow.deny(run.id, person="adam")
         with office.database.transaction() as tx:
-            tx.sql.execute(update(tables.run).values(state="ready"))
+            tx.sql.execute(update(tables.run).values(state="queued"))
         office.workflow.advance(run.id)
         return office.run(run.id)
 
@@ -250,7 +250,7 @@ class TestANo:
     def test_without_the_log_the_vote_alone_wins(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(gate, "_borne_out", nothing)
+        monkeypatch.setattr(gate, "_check_evidence", nothing)
         assert self._set_back(office).state is State.DENIED
         assert office.fleet.told == []
 
@@ -278,7 +278,7 @@ class TestWhatWasShown:
         run = approved(office, SetAll(host="lb1", value="dim"))
         office.work()
         assert office.fleet.told == [("lb1", "set fan dim"), ("lb1", "set lamp dim")]
-        assert run.proposal
+        assert run.plan
 
     def test_a_runbook_that_was_changed_after_the_approval_does_nothing(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
@@ -291,13 +291,13 @@ class TestWhatWasShown:
     def test_without_the_guard_it_would_have(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(gate, "_same_as_approved", nothing)
+        monkeypatch.setattr(gate, "_check_plan_unchanged", nothing)
         run = approved(office)
         self._changed(monkeypatch)
         assert (goes_on(office, run), office.fleet.told) == (State.SUCCEEDED, SENT)
 
     def _changed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(planner, "version", another_version)
+        monkeypatch.setattr(planner, "compute_version", another_version)
 
     def test_a_host_that_moved_since_is_sent_nothing(self, office: Office):
         run = approved(office)
@@ -307,7 +307,7 @@ class TestWhatWasShown:
     def test_without_the_guard_it_would_have_been(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(gate, "_same_as_approved", nothing)
+        monkeypatch.setattr(gate, "_check_plan_unchanged", nothing)
         run = approved(office)
         office.fleet.hosts["lb1"]["lamp"] = "dim"
         assert (goes_on(office, run), office.fleet.told) == (State.SUCCEEDED, SENT)
@@ -334,11 +334,11 @@ class TestALateResult:
     def test_a_late_result_would_overwrite_without_the_guard(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        def whoevers(_self: Executor, tx: Transaction, run: Run, _hold: HeldRun) -> Run:
+        def whoevers(_self: Executor, tx: Transaction, run: Run, _hold: HeldLease) -> Run:
             return runs.lock_run(tx, run.id)
 
-        monkeypatch.setattr(runs, "check_move", nothing)
-        monkeypatch.setattr(Executor, "_ours", whoevers)
+        monkeypatch.setattr(runs, "check_transition", nothing)
+        monkeypatch.setattr(Executor, "_lock_own_run", whoevers)
         assert self._settled_meanwhile(office).state is State.SUCCEEDED
 
 
@@ -347,8 +347,8 @@ class LastGood(PolicyDirectory):
 
     good: Policy | None = None
 
-    def current(self) -> Policy:
-        self.good = self.good or super().current()
+    def get_policy(self) -> Policy:
+        self.good = self.good or super().get_policy()
         return self.good
 
 
@@ -391,7 +391,7 @@ class TestReminding:
     def test_without_the_guard_the_next_group_would_be_asked_at_once(
         self, escalating: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(reminders, "_due", always)
+        monkeypatch.setattr(reminders, "_needs_reminder", always)
         run = escalating.ask(LAMP_ON)
         assert [len(escalating.workflow.remind_due()) for _ in range(3)] == [1, 1, 1]
         assert escalating.approve(run, "stan").state is State.SUCCEEDED
@@ -410,7 +410,9 @@ class TestPace:
 
     @pytest.fixture
     def paced(self, office: Office) -> Office:
-        parts = replace(office.parts, pace=RateLimits(person=3, runbook=5, everybody=7))
+        parts = replace(
+            office.parts, rate_limits=RateLimits(per_person=3, per_runbook=5, in_total=7)
+        )
         return replace(office, parts=parts, workflow=Workflow(parts))
 
     def _asks(self, office: Office, person: str, *, times: int = 3) -> None:
@@ -419,38 +421,40 @@ class TestPace:
 
     def test_requests_are_limited_for_each_person(self, paced: Office):
         self._asks(paced, "dora")
-        with pytest.raises(TooManyRequests, match="you have asked for 3 things within a minute"):
+        with pytest.raises(
+            TooManyRequestsError, match="you have asked for 3 things within a minute"
+        ):
             self._asks(paced, "dora", times=1)
         self._asks(paced, "stan", times=1)
 
     def test_requests_are_limited_for_each_runbook_and_in_all(self, paced: Office):
         self._asks(paced, "dora")
         self._asks(paced, "stan", times=2)
-        with pytest.raises(TooManyRequests, match="toy set was asked for 5 times"):
+        with pytest.raises(TooManyRequestsError, match="toy set was asked for 5 times"):
             self._asks(paced, "adam", times=1)
         for _ in range(2):
             paced.ask(ShowSwitches(host="lb1"), person="adam")
-        with pytest.raises(TooManyRequests, match="7 things were asked for"):
+        with pytest.raises(TooManyRequestsError, match="7 things were asked for"):
             paced.ask(ShowSwitches(host="lb1"), person="olga")
 
     def test_the_limit_is_logged_once_a_minute(self, paced: Office):
         self._asks(paced, "dora")
         for _ in range(3):
-            with pytest.raises(TooManyRequests):
+            with pytest.raises(TooManyRequestsError):
                 self._asks(paced, "dora", times=1)
         assert paced.entries().count("asked too fast") == 1
-        assert paced.entries().count("asked") == 3
+        assert paced.entries().count("requested") == 3
 
     def test_approvals_and_denials_are_never_held_up(self, paced: Office):
         first, second = paced.ask(LAMP_ON), paced.ask(LAMP_ON)
         paced.ask(ShowSwitches(host="lb1"))
-        with pytest.raises(TooManyRequests):
+        with pytest.raises(TooManyRequestsError):
             paced.ask(ShowSwitches(host="lb1"))
         assert paced.approve(first).state is State.SUCCEEDED
         assert paced.workflow.deny(second.id, person="olga").state is State.DENIED
 
     def test_a_minute_later_there_is_room_again(self, timed: Office, clock: Clock):
-        parts = replace(timed.parts, pace=RateLimits.of(1))
+        parts = replace(timed.parts, rate_limits=RateLimits.from_person_limit(1))
         paced = replace(timed, parts=parts, workflow=Workflow(parts))
         self._asks(paced, "dora", times=1)
         clock.ahead = 61_000_000
@@ -458,4 +462,4 @@ class TestPace:
 
     def test_requests_would_be_unlimited_without_the_guard(self, office: Office):
         self._asks(office, "dora", times=12)
-        assert office.entries().count("asked") == 12
+        assert office.entries().count("requested") == 12

@@ -20,7 +20,7 @@ from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor
 from bot.service import Workflow
 from bot.settings import Settings
-from bot.workflow.policy_changes import BROKEN, CHANGED, Noting
+from bot.workflow.policy_changes import BROKEN, CHANGED, PolicyRecorder
 from tests.bot.empty import on_postgresql
 from tests.bot.office import Office
 from tests.playground import company
@@ -46,7 +46,7 @@ def _together(*actions: Callable[[], object]) -> None:
 
 def test_a_new_policy_is_noted_once_by_however_many_processes(any_office: Office):
     office = any_office
-    _together(*[Noting(office.parts).note_policy for _ in range(4)])
+    _together(*[PolicyRecorder(office.parts).record_policy_change for _ in range(4)])
     assert office.entries().count(CHANGED) == 1
 
 
@@ -55,17 +55,17 @@ def test_who_still_has_the_old_policy_does_not_note_it_again_and_again(
 ):
     """Processes read a new policy one after the other; each says what it sees once."""
     office = any_office
-    first, second = Noting(office.parts), Noting(office.parts)
-    first.note_policy()
-    second.note_policy()
+    first, second = PolicyRecorder(office.parts), PolicyRecorder(office.parts)
+    first.record_policy_change()
+    second.record_policy_change()
     (tmp_path / "policy" / "inventory.yaml").write_text("nothing that fits")
     for _ in range(3):
-        second.note_policy()
+        second.record_policy_change()
     assert office.entries().count(BROKEN) == 1
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     for _ in range(3):
-        first.note_policy()
-        second.note_policy()
+        first.record_policy_change()
+        second.record_policy_change()
     assert office.entries().count(CHANGED) == 2
 
 
@@ -76,11 +76,11 @@ def test_news_that_one_process_tells_is_not_looked_at_by_another(any_office: Off
     office = any_office
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     with office.database.transaction() as first:
-        assert [item.run for item in outbox.lock_pending_news(first)] == [run.id]
+        assert [item.run for item in outbox.lock_pending_update(first)] == [run.id]
         with office.database.transaction() as second:
-            assert outbox.lock_pending_news(second) == []
+            assert outbox.lock_pending_update(second) == []
             # Its twin: reading alone would see it.
-            assert outbox.list_pending_news(second)
+            assert outbox.list_pending_updates(second)
 
 
 def test_what_is_due_by_time_is_done_once_by_two(any_office: Office):
@@ -88,7 +88,7 @@ def test_what_is_due_by_time_is_done_once_by_two(any_office: Office):
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     with office.database.transaction() as tx:
         held = runs.lock_run(tx, run.id)
-        runs.amend_run(tx, held, expires=tx.now - 1)
+        runs.amend_run(tx, held, expires_at=tx.now - 1)
     other = Workflow(replace(office.parts))
     _together(office.workflow.expire_due, other.expire_due, office.workflow.nudge, other.nudge)
     assert office.entries(run).count("expired") == 1

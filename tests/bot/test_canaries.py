@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from bot.audit import verification
-from bot.audit.formats import export_log
+from bot.audit.formats import iterate_export
 from bot.audit.signing import SigningKey
 from bot.db import migrations
 from bot.db.database import Database
@@ -57,7 +57,7 @@ def _run_through(directory: Path, redactor: Redactor) -> Iterator[str]:
 
     What chat and pages show is drawn from the database, which is one of them.
     """
-    store = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.new(), redactor)
+    store = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create(), redactor)
     migrations.upgrade_schema(store)
     with store.transaction() as tx:
         verification.open_log(tx)
@@ -73,7 +73,7 @@ def _run_through(directory: Path, redactor: Redactor) -> Iterator[str]:
         except ValueError:
             log.exception("a fault that quotes %s", CANARIES[0])
         with store.reading() as tx:
-            yield "\n".join(json.dumps(line, ensure_ascii=False) for line in export_log(tx))
+            yield "\n".join(json.dumps(line, ensure_ascii=False) for line in iterate_export(tx))
         with store.engine.connect() as connection:
             yield "\n".join(connection.connection.driver_connection.iterdump())  # pyright: ignore
     log.removeHandler(handler)
@@ -122,7 +122,7 @@ def test_the_services_own_secrets_are_known(tmp_path: Path):
     )
     redactor = Redactor([*settings.secrets, *list_login_secrets(inventory, tmp_path)])
     for secret in ("p@ss-of-ours", "xoxb-our-token", "our-signing-secret", "of-a-switch-2"):
-        assert redactor.holds(f"it is {secret}")
+        assert redactor.has_secret(f"it is {secret}")
         assert secret not in str(settings.shown)
     assert "p%40ss" not in str(settings.shown)
     assert settings.shown["database"] == "postgresql+psycopg://db/keyturn"

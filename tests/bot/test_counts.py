@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import event
 
 from bot.model.run import Run, State
-from bot.policy import Policy, Request, Ruling
+from bot.policy import Policy, PolicyRequest, Ruling
 from tests.bot.api.conftest import a_desk
 from tests.bot.office import WEB, Office, an_office
 from tests.bot.web.conftest import a_site
@@ -182,14 +182,14 @@ def test_an_approved_change_of_one_step_takes_so_few_statements(crowd: Office):
 def test_an_approval_asks_the_rules_about_the_run_once_and_again_when_it_is_counted(
     crowd: Office, monkeypatch: pytest.MonkeyPatch
 ):
-    asked, plain = list[str](), Policy.may_ask
+    asked, plain = list[str](), Policy.get_request_ruling
 
-    def noted(self: Policy, request: Request) -> Ruling:
+    def noted(self: Policy, request: PolicyRequest) -> Ruling:
         asked.append(request.runbook)
         return plain(self, request)
 
     run = crowd.ask(SetSwitch(host="lb1", name="lamp", value="on"))
-    monkeypatch.setattr(Policy, "may_ask", noted)
+    monkeypatch.setattr(Policy, "get_request_ruling", noted)
     crowd.workflow.approve(run.id, person="olga", digest=run.digest)
     assert asked == ["toy set"] * 2
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bot.db import home_queue, outbox
 from bot.db.tables import delivery
-from bot.model.run import Origin
+from bot.model.run import RequestOrigin
 from runbooks.uptime_check import UptimeCheck
 from tests.playground import company
 from tests.playground.service import Service
@@ -17,15 +17,15 @@ def test_what_was_being_told_at_a_crash_is_told_at_the_next_start(tmp_path: Path
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     with Service(tmp_path, slack="") as before:
         run = before.keyturn.workflow.ask(
-            UptimeCheck(host="lb1"), person="dora", origin=Origin("web"), reason=""
+            UptimeCheck(host="lb1"), person="dora", origin=RequestOrigin("web"), reason=""
         )
         with before.keyturn.database.transaction() as tx:
             home_queue.open_home(tx, "U0OLGA", "olga")
             [home] = home_queue.list_due_homes(tx)
             assert home_queue.claim_home(tx, home, seconds=60)
-            [item] = outbox.list_pending_news(tx)
-            assert outbox.claim_news(tx, item, sender="dead", seconds=60)
-            late = {"subscription": "wiki", "seq": 1, "run": run.id, "kind": "asked", "at": 0}
+            [item] = outbox.list_pending_updates(tx)
+            assert outbox.claim_update(tx, item, sender="dead", seconds=60)
+            late = {"subscription": "wiki", "seq": 1, "run": run.id, "kind": "requested", "at": 0}
             claimed = {"tries": 0, "not_before": tx.now + 60_000_000, "trouble": ""}
             tx.sql.execute(delivery.insert().values(late | claimed))
     with Service(tmp_path) as service:

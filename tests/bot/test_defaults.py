@@ -37,7 +37,7 @@ class ReadOnce(ScriptedFleet):
 
 def required_words(runbook: type[AnyRunbook]) -> list[str]:
     """Return the words of a request with every optional word left out, from the example."""
-    example = request_form.parse_words(runbook, request_form.split_words(runbook.example))
+    example = request_form.parse_request(runbook, request_form.split_words(runbook.example))
     values = example.model_dump(mode="json")
     return [
         str(values[name]) for name, field in runbook.model_fields.items() if field.is_required()
@@ -52,7 +52,7 @@ def office(tmp_path: Path) -> Iterator[Office]:
 
 def request(office: Office, words: str, typed: list[str], answers: Any = None) -> Run:
     """Request a runbook and let the workflow carry it out on a fleet of one host."""
-    runbook = request_form.parse_words(load_catalogue()[words], typed)
+    runbook = request_form.parse_request(load_catalogue()[words], typed)
     extra: Any = load_catalogue()[words].model_fields["host"].json_schema_extra
     platform = "cisco_ios" if extra.get("tag") in ("switch", "router") else "linux"
     tags = [extra["tag"]] if "tag" in extra else []

@@ -18,9 +18,9 @@ from bot.db import break_glass, migrations, procrastinate_queue, roles, runs, sc
 from bot.db.database import Database, Transaction
 from bot.execution import procrastinate_worker as crew_module
 from bot.execution.local_dispatch import LocalDispatcher
-from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher, change_queue
+from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher, get_change_queue
 from bot.execution.procrastinate_worker import ProcrastinateWorker
-from bot.model.run import Origin
+from bot.model.run import RequestOrigin
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.workflow.dispatch import Dispatcher
 from tests.playground.postgres import Postgres
@@ -29,9 +29,9 @@ from tests.playground.postgres import Postgres
 class Hands(Protocol):
     """What works on what a dispatcher was told of."""
 
-    def start(self, advance: Callable[[int], None]) -> None: ...
+    def start(self, advance_run: Callable[[int], None]) -> None: ...
 
-    def stop(self, patience: float | None = None) -> bool: ...
+    def stop(self, timeout: float | None = None) -> bool: ...
 
 
 @dataclass
@@ -42,14 +42,14 @@ class Staff:
     dispatch: Dispatcher
     hands: Hands
 
-    def enqueue(self, *numbers: int, lane: str = "enqueue") -> None:
+    def enqueue(self, *numbers: int, lane: str = "enqueue_run") -> None:
         with self.database.transaction() as tx:
             for number in numbers:
                 getattr(self.dispatch, lane)(tx, number, "main")
 
     def busy(self) -> set[int]:
         with self.database.transaction() as tx:
-            return set(self.dispatch.busy(tx))
+            return set(self.dispatch.list_dispatched_runs(tx))
 
 
 Hire = Callable[..., Staff]
@@ -63,12 +63,12 @@ def hire(
 
     def build(threads: int = 4, looks: int = 2) -> Staff:
         if request.param == "in process":
-            dispatch = LocalDispatcher(threads, looks=looks)
+            dispatch = LocalDispatcher(threads, check_threads=looks)
             staff = Staff(database_of("sqlite"), dispatch, dispatch)
         else:
             database = database_of("postgresql")
             crew = ProcrastinateWorker(
-                database.url, sites=["main"], threads=threads, look_threads=looks
+                database.url, sites=["main"], threads=threads, check_threads=looks
             )
             staff = Staff(database, ProcrastinateDispatcher(), crew)
         hired.append(staff)
@@ -91,7 +91,7 @@ def database_of(
         else:
             server: Postgres = request.getfixturevalue("postgres")
             url = server.new_database()
-        database = Database(url, SigningKey.new())
+        database = Database(url, SigningKey.create())
         migrations.upgrade_schema(database)
         opened.append(database)
         return database
@@ -153,7 +153,7 @@ def test_what_was_not_committed_is_not_advanced(hire: Hire):
     with slow(1, 2) as work:
         staff.hands.start(work)
         with suppress(ZeroDivisionError), staff.database.transaction() as tx:
-            staff.dispatch.enqueue(tx, 1, "main")
+            staff.dispatch.enqueue_run(tx, 1, "main")
             raise ZeroDivisionError
         staff.enqueue(2)
         assert work.done.acquire(timeout=10)
@@ -176,7 +176,7 @@ def test_a_run_that_waits_for_its_turn_waits_once(hire: Hire):
     assert work.advanced == [1, 1, 2]
 
 
-@pytest.mark.parametrize("lane", ["look", "enqueue"])
+@pytest.mark.parametrize("lane", ["enqueue_check", "enqueue_run"])
 def test_checks_that_hang_keep_no_change_waiting(hire: Hire, lane: str):
     """Its twin beside it: if checks had the same threads, the change would wait for them."""
     staff = hire(threads=2, looks=2)
@@ -186,8 +186,8 @@ def test_checks_that_hang_keep_no_change_waiting(hire: Hire, lane: str):
         assert work.begun.acquire(timeout=10)
         assert work.begun.acquire(timeout=10)
         staff.enqueue(99)
-        came = work.done.acquire(timeout=10 if lane == "look" else 1.5)
-    assert came is (lane == "look")
+        came = work.done.acquire(timeout=10 if lane == "enqueue_check" else 1.5)
+    assert came is (lane == "enqueue_check")
 
 
 def test_what_waits_needs_no_other_hint(hire: Hire):
@@ -231,7 +231,7 @@ def test_the_single_goes_before_the_bulk(hire: Hire):
     with staff.database.transaction() as tx:
         whole = _asked(tx)
         parts = [_asked(tx, parent=whole) for _ in range(3)]
-        fired = _asked(tx, origin=Origin("schedule", schedule=1))
+        fired = _asked(tx, origin=RequestOrigin("schedule", schedule_id=1))
         _fire(tx, fired)
         alone = _asked(tx)
     assert _taken(staff, [*parts, fired, alone]) == [alone, *parts, fired]
@@ -241,8 +241,8 @@ def test_people_take_turns_however_much_each_has_asked_for(hire: Hire):
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
         doras = [_asked(tx) for _ in range(6)]
-        olgas = [_asked(tx, asked_by="olga") for _ in range(2)]
-        ninas = [_asked(tx, asked_by="nina")]
+        olgas = [_asked(tx, requested_by="olga") for _ in range(2)]
+        ninas = [_asked(tx, requested_by="nina")]
     taken = _taken(staff, [*doras, *olgas, *ninas])
     assert taken == [doras[0], olgas[0], ninas[0], doras[1], olgas[1], *doras[2:]]
 
@@ -252,7 +252,7 @@ def test_who_comes_later_waits_for_one_of_each_and_not_for_all(hire: Hire):
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
         doras = [_asked(tx) for _ in range(8)]
-        olgas = _asked(tx, asked_by="olga")
+        olgas = _asked(tx, requested_by="olga")
     with slow(*doras[:4], *doras[5:], olgas) as work:
         staff.hands.start(work)
         staff.enqueue(*doras)
@@ -270,7 +270,7 @@ def test_broken_glass_waits_for_no_thread(hire: Hire):
     with staff.database.transaction() as tx:
         long, alone, broken = (_asked(tx) for _ in range(3))
         break_glass.request_break_glass(tx, run=broken, person="dora", reason="it burns")
-        tx.sql.execute(text("UPDATE glass SET broken = 1"))
+        tx.sql.execute(text("UPDATE glass SET activated_at = 1"))
     with slow(alone, broken) as work:
         staff.hands.start(work)
         staff.enqueue(long)
@@ -305,12 +305,12 @@ def _taken(staff: Staff, numbers: list[int]) -> list[int]:
 
 def _asked(tx: Transaction, **more: object) -> int:
     new = runs.NewRun(
-        words="toy set",
+        runbook="toy set",
         kind="change",
-        fields={},
+        values={},
         host="lb1",
         area="edge",
-        **{"origin": Origin("web"), "asked_by": "dora", **more},  # type: ignore[arg-type]
+        **{"origin": RequestOrigin("web"), "requested_by": "dora", **more},  # type: ignore[arg-type]
     )
     return runs.add_run(tx, new).id
 
@@ -331,16 +331,16 @@ def test_a_hint_waits_for_the_workers_of_its_site(apart: Database):
         advanced.append(number)
         came.set()
 
-    crew = ProcrastinateWorker(apart.url, sites=["ams"], threads=1, look_threads=1)
+    crew = ProcrastinateWorker(apart.url, sites=["ams"], threads=1, check_threads=1)
     crew.start(advance)
     with apart.transaction() as tx:
-        dispatch.enqueue(tx, 1, "rot")
-        dispatch.look(tx, 2, "rot")
-        dispatch.enqueue(tx, 3, "ams")
+        dispatch.enqueue_run(tx, 1, "rot")
+        dispatch.enqueue_check(tx, 2, "rot")
+        dispatch.enqueue_run(tx, 3, "ams")
     assert came.wait(10)
     assert crew.stop(10)
     with apart.transaction() as tx:
-        assert dispatch.busy(tx) == {1, 2}
+        assert dispatch.list_dispatched_runs(tx) == {1, 2}
     assert advanced == [3]
 
 
@@ -349,14 +349,14 @@ def test_a_hint_in_a_transaction_that_is_under_way_is_not_lost_to_a_worker(apart
     """Whoever takes the hint that waits must see what we write: it is held until we commit."""
     dispatch = ProcrastinateDispatcher()
     with apart.transaction() as tx:
-        dispatch.enqueue(tx, 1, "main")
+        dispatch.enqueue_run(tx, 1, "main")
     with slow(1, 2) as work:
-        crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, look_threads=1)
+        crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, check_threads=1)
         with apart.transaction() as tx:
-            dispatch.enqueue(tx, 1, "main")
+            dispatch.enqueue_run(tx, 1, "main")
             crew.start(work)
             with apart.transaction() as other:
-                dispatch.enqueue(other, 2, "main")
+                dispatch.enqueue_run(other, 2, "main")
             assert work.done.acquire(timeout=10)
             assert work.advanced == [2]
         assert work.done.acquire(timeout=10)
@@ -368,7 +368,7 @@ def test_a_hint_in_a_transaction_that_is_under_way_is_not_lost_to_a_worker(apart
 def test_what_a_dead_worker_took_needs_another_hint(apart: Database):
     dispatch = ProcrastinateDispatcher()
     with apart.transaction() as tx:
-        dispatch.enqueue(tx, 1, "main")
+        dispatch.enqueue_run(tx, 1, "main")
         tx.sql.execute(text("INSERT INTO procrastinate_workers DEFAULT VALUES"))
         tx.sql.execute(
             text(
@@ -377,11 +377,11 @@ def test_what_a_dead_worker_took_needs_another_hint(apart: Database):
             )
         )
     with apart.transaction() as tx:
-        assert dispatch.busy(tx) == {1}
+        assert dispatch.list_dispatched_runs(tx) == {1}
         tx.sql.execute(
             text("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'")
         )
-        assert dispatch.busy(tx) == frozenset()
+        assert dispatch.list_dispatched_runs(tx) == frozenset()
         # A worker that begins takes those away that have not been heard of.
         tx.sql.execute(text("DELETE FROM procrastinate_workers"))
         procrastinate_queue.delete_dead_hints(tx)
@@ -393,10 +393,10 @@ def test_what_a_dead_worker_took_needs_another_hint(apart: Database):
 def test_a_worker_takes_up_its_work_after_the_database_has_thrown_it_out(apart: Database):
     dispatch = ProcrastinateDispatcher()
     with slow(1, 2) as work:
-        crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, look_threads=1)
+        crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, check_threads=1)
         crew.start(work)
         with apart.transaction() as tx:
-            dispatch.enqueue(tx, 1, "main")
+            dispatch.enqueue_run(tx, 1, "main")
         assert work.done.acquire(timeout=10)
         with apart.transaction() as tx:
             tx.sql.execute(
@@ -409,7 +409,7 @@ def test_a_worker_takes_up_its_work_after_the_database_has_thrown_it_out(apart: 
         while True:
             try:
                 with apart.transaction() as tx:
-                    dispatch.enqueue(tx, 2, "main")
+                    dispatch.enqueue_run(tx, 2, "main")
                 break
             except Exception:  # noqa: BLE001 - our own connections were thrown out too
                 assert time.monotonic() < deadline
@@ -421,19 +421,19 @@ def test_a_worker_takes_up_its_work_after_the_database_has_thrown_it_out(apart: 
 def test_a_worker_whose_connections_could_not_be_opened_begins_anew(
     apart: Database, monkeypatch: pytest.MonkeyPatch
 ):
-    works, troubles = ProcrastinateWorker._work, [OSError("no route to host")]  # pyright: ignore[reportPrivateUsage]
+    works, troubles = ProcrastinateWorker._run_workers, [OSError("no route to host")]  # pyright: ignore[reportPrivateUsage]
 
     async def once_in_trouble(crew: ProcrastinateWorker) -> None:
         if troubles:
             raise troubles.pop()
         await works(crew)
 
-    monkeypatch.setattr(ProcrastinateWorker, "_work", once_in_trouble)
+    monkeypatch.setattr(ProcrastinateWorker, "_run_workers", once_in_trouble)
     dispatch, came = ProcrastinateDispatcher(), threading.Event()
-    crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, look_threads=1)
+    crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, check_threads=1)
     crew.start(lambda _number: came.set())
     with apart.transaction() as tx:
-        dispatch.enqueue(tx, 1, "main")
+        dispatch.enqueue_run(tx, 1, "main")
     assert came.wait(20)
     assert crew.stop(10)
 
@@ -451,19 +451,19 @@ def test_a_hint_whose_end_could_not_be_written_down_is_forgotten(
         raise ConnectorException
 
     monkeypatch.setattr(JobManager, "finish_job", finish_job)
-    monkeypatch.setattr(crew_module, "_FOLLOWED_SECONDS", 0.2 if looks_after else 600)
+    monkeypatch.setattr(crew_module, "_CLEANUP_SECONDS", 0.2 if looks_after else 600)
     dispatch = ProcrastinateDispatcher()
-    crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, look_threads=1)
+    crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, check_threads=1)
     crew.start(lambda _: None)
     with apart.transaction() as tx:
-        dispatch.enqueue(tx, 1, "main")
+        dispatch.enqueue_run(tx, 1, "main")
     assert away.wait(20)
     deadline = time.monotonic() + (20 if looks_after else 2)
     busy = {1}
     while busy and time.monotonic() < deadline:
         time.sleep(0.05)
         with apart.transaction() as tx:
-            busy = set(dispatch.busy(tx))
+            busy = set(dispatch.list_dispatched_runs(tx))
     assert busy == (set() if looks_after else {1})
     assert crew.stop(10)
 
@@ -475,19 +475,19 @@ def test_a_worker_needs_no_more_rights_than_the_service_has(apart: Database):
         tx.sql.execute(text(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'"))
     roles.grant_roles(apart, role)
     scheme, _, rest = apart.url.partition("://")
-    database = Database(f"{scheme}://{role}:{role}@{rest.partition('@')[2]}", SigningKey.new())
+    database = Database(f"{scheme}://{role}:{role}@{rest.partition('@')[2]}", SigningKey.create())
     dispatch = ProcrastinateDispatcher()
     with slow(1) as work:
-        crew = ProcrastinateWorker(database.url, sites=["main"], threads=1, look_threads=1)
+        crew = ProcrastinateWorker(database.url, sites=["main"], threads=1, check_threads=1)
         crew.start(work)
         with database.transaction() as tx:
-            dispatch.enqueue(tx, 1, "main")
+            dispatch.enqueue_run(tx, 1, "main")
         assert work.done.acquire(timeout=20)
         with database.transaction() as tx:
-            dispatch.busy(tx)
+            dispatch.list_dispatched_runs(tx)
         assert crew.stop(10)
     database.close()
 
 
 def test_queues_are_named_for_their_sites():
-    assert change_queue("ams") == "site-ams"
+    assert get_change_queue("ams") == "site-ams"

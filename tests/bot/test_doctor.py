@@ -14,7 +14,7 @@ from bot.__main__ import main
 from bot.audit import checkpoints, signing, verification
 from bot.model.check_result import CheckResult
 from bot.slack import self_check
-from bot.slack.app import client
+from bot.slack.app import create_client
 from tests.playground import company
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.service import Service
@@ -44,7 +44,7 @@ class Clinic:
 
     def about(self, about: str) -> CheckResult:
         said = json.loads(self.run("--json").output)
-        [found] = [each for each in said["findings"] if each["about"] == about]
+        [found] = [each for each in said["findings"] if each["subject"] == about]
         return CheckResult(**found)
 
 
@@ -84,13 +84,13 @@ def test_a_well_installation_is_said_to_be_well(tmp_path: Path, monkeypatch: pyt
         assert answer.output.endswith("Healthy\n")
         fleet.hosts["lb1"].stop()
         assert clinic.run().exit_code == 1
-        assert "lb1" in clinic.about("host lb1").said
+        assert "lb1" in clinic.about("host lb1").message
 
 
 def test_everything_is_looked_at(clinic: Clinic):
     said = json.loads(clinic.run("--json").output)
-    assert said["well"] is True
-    assert [each["about"] for each in said["findings"]] == [
+    assert said["healthy"] is True
+    assert [each["subject"] for each in said["findings"]] == [
         "the policy",
         "the key of the change log",
         "the key of second factors",
@@ -120,31 +120,31 @@ def test_no_secret_is_printed(clinic: Clinic):
 def test_a_wrong_token_is_said(clinic: Clinic):
     clinic.set(SLACK_BOT_TOKEN="xoxb-wrong")
     found = clinic.about("the bot's token")
-    assert (found.mark, clinic.run().exit_code) == ("error", 1)
-    assert "invalid_auth" in found.said
-    assert "OAuth & Permissions" in found.said
+    assert (found.level, clinic.run().exit_code) == ("error", 1)
+    assert "invalid_auth" in found.message
+    assert "OAuth & Permissions" in found.message
 
 
 def test_a_slack_that_is_not_reached_is_said(clinic: Clinic):
     clinic.set(SLACK_API="http://127.0.0.1:9/api/")
-    assert "HTTPS_PROXY" in clinic.about("the way to Slack").said
+    assert "HTTPS_PROXY" in clinic.about("the way to Slack").message
 
 
 def test_a_slack_that_is_asked_too_often_is_left_alone(clinic: Clinic):
     clinic.slack.workspace.faults.calls_to_limit = 10
-    assert "asked too often" in clinic.about("the bot's token").said
+    assert "asked too often" in clinic.about("the bot's token").message
 
 
 def test_a_setting_that_is_none_is_said(clinic: Clinic):
     clinic.set(SLACK_CHANEL="C0OPS")
-    assert "is KEYTURN_SLACK_CHANNEL meant?" in clinic.about("the settings").said
+    assert "is KEYTURN_SLACK_CHANNEL meant?" in clinic.about("the settings").message
 
 
 def test_a_channel_is_wanted_and_by_its_id(clinic: Clinic):
     clinic.set(SLACK_CHANNEL="#production")
-    assert "that is no id" in clinic.about("channel #production").said
+    assert "that is no id" in clinic.about("channel #production").message
     clinic.set(SLACK_CHANNEL="")
-    assert "KEYTURN_SLACK_CHANNEL names one" in clinic.about("the channel").said
+    assert "KEYTURN_SLACK_CHANNEL names one" in clinic.about("the channel").message
 
 
 def test_people_whom_slack_does_not_know_are_said(clinic: Clinic):
@@ -152,36 +152,36 @@ def test_people_whom_slack_does_not_know_are_said(clinic: Clinic):
     people.write_text(people.read_text().replace("user: U0ADAM", "user: U0ADMA"))
     clinic.slack.workspace.set_active("U0STAN", active=False)
     found = clinic.about("the people: adam")
-    assert (found.mark, "U0ADMA is nobody there" in found.said) == ("error", True)
-    assert "is deactivated" in clinic.about("the people: stan").said
+    assert (found.level, "U0ADMA is nobody there" in found.message) == ("error", True)
+    assert "is deactivated" in clinic.about("the people: stan").message
     people.write_text(people.read_text().replace("team: T0KEYTURN", "team: T0OTHER", 1))
-    assert clinic.about("the people").said.endswith("so not known in Slack: dora")
+    assert clinic.about("the people").message.endswith("so not known in Slack: dora")
 
 
 def test_a_workspace_in_which_nobody_is_known_is_said(clinic: Clinic):
     people = clinic.place / "policy" / "people.yaml"
     people.write_text(people.read_text().replace("team: T0KEYTURN", "team: T0OTHER"))
     found = clinic.about("the people")
-    assert (found.mark, "Copy member ID" in found.said) == ("error", True)
+    assert (found.level, "Copy member ID" in found.message) == ("error", True)
 
 
 def test_a_wrong_app_token_is_said(clinic: Clinic):
     clinic.set(SLACK_APP_TOKEN="xapp-wrong")
     found = clinic.about("the app's token")
-    assert found.mark == "error"
-    assert "connections:write" in found.said
+    assert found.level == "error"
+    assert "connections:write" in found.message
 
 
 def test_without_an_app_token_slack_must_reach_us(clinic: Clinic):
     clinic.set(SLACK_APP_TOKEN="", SLACK_SIGNING_SECRET="s")
-    assert "https://keyturn.example.com/slack/events" in clinic.about("the way in").said
+    assert "https://keyturn.example.com/slack/events" in clinic.about("the way in").message
     clinic.set(BASE_URL="http://10.0.0.1:8080")
-    assert "Socket Mode" in clinic.about("the way in").said
+    assert "Socket Mode" in clinic.about("the way in").message
 
 
 def test_another_workspace_is_said(clinic: Clinic):
     clinic.set(SLACK_TEAM="T0OTHER")
-    assert "KEYTURN_SLACK_TEAM says T0OTHER" in clinic.about("the workspace").said
+    assert "KEYTURN_SLACK_TEAM says T0OTHER" in clinic.about("the workspace").message
 
 
 @pytest.mark.parametrize(
@@ -199,19 +199,19 @@ def test_scopes_are_those_of_the_manifest(
     scopes = tuple((set(workspace.app.scopes) - less) | more)
     workspace.app = replace(workspace.app, scopes=scopes)
     found = clinic.about("scopes")
-    assert found.mark == mark
-    assert told in found.said
+    assert found.level == mark
+    assert told in found.message
 
 
 def test_a_channel_without_the_bot_is_said(clinic: Clinic):
     workspace = clinic.slack.workspace
     workspace.set_bot_inside(CHANNEL, inside=False)
-    assert "/invite @Keyturn" in clinic.about(f"channel {CHANNEL}").said
+    assert "/invite @Keyturn" in clinic.about(f"channel {CHANNEL}").message
     workspace.set_bot_inside(CHANNEL, inside=True)
     workspace.set_archived(CHANNEL, archived=True)
-    assert "archived" in clinic.about(f"channel {CHANNEL}").said
+    assert "archived" in clinic.about(f"channel {CHANNEL}").message
     clinic.set(SLACK_CHANNEL="C0NOWHERE")
-    assert "not there, or is private" in clinic.about("channel C0NOWHERE").said
+    assert "not there, or is private" in clinic.about("channel C0NOWHERE").message
 
 
 @pytest.mark.parametrize(
@@ -219,37 +219,39 @@ def test_a_channel_without_the_bot_is_said(clinic: Clinic):
     [(0, "ok"), (60, "warning"), (-60, "warning"), (400, "error"), (-400, "error")],
 )
 def test_a_clock_that_is_wrong_is_said(clinic: Clinic, ahead: float, mark: str):
-    speaker = client(clinic.slack.bot_token, clinic.slack.api_url)
-    way = self_check.Way("T", "", "s", "https://k", {})
+    speaker = create_client(clinic.slack.bot_token, clinic.slack.api_url)
+    way = self_check.SlackConnectionSettings("T", "", "s", "https://k", {})
 
     async def look() -> list[CheckResult]:
         return [
             each
-            async for each in self_check.findings(speaker, way, clock=lambda: time.time() + ahead)
+            async for each in self_check.check_slack_connection(
+                speaker, way, clock=lambda: time.time() + ahead
+            )
         ]
 
-    [found] = [each for each in asyncio.run(look()) if each.about == "the clock"]
-    assert found.mark == mark
+    [found] = [each for each in asyncio.run(look()) if each.subject == "the clock"]
+    assert found.level == mark
 
 
 def test_keys_that_others_can_read_are_said(clinic: Clinic):
     (clinic.place / "var" / "changelog.key").chmod(0o644)
-    assert "chmod 600" in clinic.about("the key of the change log").said
+    assert "chmod 600" in clinic.about("the key of the change log").message
 
 
 def test_pages_without_their_stylesheet_are_said(clinic: Clinic):
-    assert clinic.about("the pages").mark == "ok"
-    clinic.environment.setattr("bot.web.assets._FETCHED", ("vendor/none.css",))
+    assert clinic.about("the pages").level == "ok"
+    clinic.environment.setattr("bot.web.assets._VENDOR_FILES", ("vendor/none.css",))
     found = clinic.about("the pages")
-    assert (found.mark, "make assets" in found.said) == ("error", True)
+    assert (found.level, "make assets" in found.message) == ("error", True)
 
 
 def test_a_database_that_others_can_read_is_said(clinic: Clinic):
     var = clinic.place / "var"
     (var / "keyturn.db").chmod(0o644)
-    assert clinic.about("the database").mark == "ok"  # nobody else comes to it
+    assert clinic.about("the database").level == "ok"  # nobody else comes to it
     var.chmod(0o755)
-    assert f"chmod 700 {var}" in clinic.about("the database").said
+    assert f"chmod 700 {var}" in clinic.about("the database").message
 
 
 def test_keys_are_looked_at_where_they_are(clinic: Clinic):
@@ -258,24 +260,24 @@ def test_keys_are_looked_at_where_they_are(clinic: Clinic):
     elsewhere.mkdir()
     clinic.set(KEYS=str(elsewhere))
     found = clinic.about("the key of the change log")
-    assert (found.mark, str(elsewhere) in found.said) == ("warning", True)
+    assert (found.level, str(elsewhere) in found.message) == ("warning", True)
     signing.create_signing_key(elsewhere / "changelog.key")
-    assert clinic.about("the key of the change log").mark == "ok"
-    assert f"than {elsewhere}/changelog.key" in clinic.about("the change log").said
+    assert clinic.about("the key of the change log").level == "ok"
+    assert f"than {elsewhere}/changelog.key" in clinic.about("the change log").message
 
 
 def test_another_key_than_the_logs_is_said(clinic: Clinic):
     (clinic.place / "var" / "changelog.key").unlink()
-    assert clinic.about("the key of the change log").mark == "warning"
+    assert clinic.about("the key of the change log").level == "warning"
     signing.create_signing_key(clinic.place / "var" / "changelog.key")
-    assert "another key" in clinic.about("the change log").said
+    assert "another key" in clinic.about("the change log").message
 
 
 def test_settings_that_others_can_read_are_said(clinic: Clinic):
     file = clinic.place / ".env"
     file.write_text("")
     file.chmod(0o644)
-    assert "chmod 600" in clinic.about("the settings").said
+    assert "chmod 600" in clinic.about("the settings").message
     file.chmod(0o600)
     assert "the settings" not in clinic.run().output
 
@@ -289,22 +291,22 @@ def test_an_entry_altered_at_the_end_of_the_log_is_said(clinic: Clinic):
         connection.exec_driver_sql("UPDATE entry SET kind = 'nothing' WHERE seq = 1")
         connection.commit()
     found = clinic.about("the change log")
-    assert found.mark == "error"
-    assert "BROKEN at entry 1" in found.said
+    assert found.level == "error"
+    assert "BROKEN at entry 1" in found.message
 
 
 def test_a_log_that_was_cut_is_seen_by_its_witness(clinic: Clinic):
     with clinic.service.keyturn.database.transaction() as tx:
-        point = verification.make_checkpoint(tx)
+        point = verification.create_checkpoint(tx)
     checkpoints.write_checkpoint(clinic.place / "witness", replace(point, seq=point.seq + 5))
-    assert clinic.about("the change log").mark == "error"
+    assert clinic.about("the change log").level == "error"
 
 
 def test_a_database_that_is_behind_is_said(clinic: Clinic):
     with clinic.service.keyturn.database.engine.connect() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'before'")
         connection.commit()
-    assert "keyturn db upgrade" in clinic.about("the database").said
+    assert "keyturn db upgrade" in clinic.about("the database").message
 
 
 def test_a_database_that_does_not_answer_is_said(clinic: Clinic):
@@ -316,19 +318,19 @@ def test_a_database_that_does_not_answer_is_said(clinic: Clinic):
 
 def test_a_witness_that_cannot_be_written_is_said(clinic: Clinic):
     clinic.set(WITNESS=str(clinic.place / "nowhere" / "witness"))
-    assert clinic.about("the witness").mark == "error"
+    assert clinic.about("the witness").level == "error"
 
 
 def test_a_witness_that_is_a_directory_is_said(clinic: Clinic):
     clinic.set(WITNESS=str(clinic.place))
     found = clinic.about("the witness")
-    assert (found.mark, "name a file in it" in found.said) == ("error", True)
+    assert (found.level, "name a file in it" in found.message) == ("error", True)
 
 
 def test_a_policy_that_is_not_valid_is_said_and_the_rest_is_looked_at(clinic: Clinic):
     (clinic.place / "policy" / "policy.cedar").write_text("permit (everything);")
-    assert "keyturn policy check" in clinic.about("the policy").said
-    assert clinic.about("the bot's token").mark == "ok"
+    assert "keyturn policy check" in clinic.about("the policy").message
+    assert clinic.about("the bot's token").level == "ok"
 
 
 def test_before_the_first_start_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -40,7 +40,7 @@ def own_postgres() -> Generator[Postgres]:
 
 @pytest.fixture
 def frozen_office(own_postgres: Postgres, tmp_path: Path) -> Generator[Office]:
-    store = Database(own_postgres.new_database(), SigningKey.new())
+    store = Database(own_postgres.new_database(), SigningKey.create())
     migrations.upgrade_schema(store)
     with an_office(tmp_path, database=store) as office:
         yield office
@@ -142,7 +142,7 @@ def test_a_frozen_database_refuses_the_run_before_any_packet(frozen_office: Offi
         assert (office.fleet.asked, office.fleet.told) == (asked, [])
         assert office.database.trouble
     _works_again(office)
-    assert office.run(other.id).state is State.WAITING
+    assert office.run(other.id).state is State.PENDING
     office.workflow.nudge()
     office.work()
     assert office.run(run.id).state is State.SUCCEEDED
@@ -218,4 +218,4 @@ def test_a_server_that_was_restarted_is_met_by_new_connections(frozen_office: Of
     while Path(f"/proc/{own}").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert office.ask(LAMP_ON).state is State.WAITING
+    assert office.ask(LAMP_ON).state is State.PENDING

@@ -6,7 +6,7 @@ from bot.db import locks, runs
 from bot.model.run import Run, State
 from bot.workflow import pending
 from bot.workflow.approvals import NotAllowed
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from connectors.errors import UnknownOutcomeError
 from connectors.step_status import NO_STATUS
 from tests.bot.office import WEB, Office
@@ -50,10 +50,12 @@ class TestUnknown:
             assert locks.get_lock(tx, "lb1") is None
 
     def test_and_reads_that_it_waits_for_them(self, office: Office, lost: Run):
-        policy = office.policies.current()
+        policy = office.policies.get_policy()
         with office.database.reading() as tx:
-            assert [run.id for run in pending.list_pending_for(tx, policy, "olga")] == [lost.id]
-            assert pending.list_pending_for(tx, policy, "stan") == []
+            assert [run.id for run in pending.list_runs_awaiting_person(tx, policy, "olga")] == [
+                lost.id
+            ]
+            assert pending.list_runs_awaiting_person(tx, policy, "stan") == []
 
     def test_nobody_else_does(self, office: Office, lost: Run):
         with pytest.raises(NotAllowed, match="only an owner of the edge"):
@@ -74,5 +76,5 @@ def test_what_was_done_there_is_not_taken_back(office: Office):
     done = office.approve(_on_both(office))
     assert done.state is State.SUCCEEDED
     _leaves(office, "lb2")
-    with pytest.raises(InvalidRequest, match="no longer in the inventory: lb2"):
+    with pytest.raises(InvalidRequestError, match="no longer in the inventory: lb2"):
         office.workflow.undo(done.id, person="dora", origin=WEB)

@@ -10,11 +10,11 @@ from tests.bot.web.exhibits import gallery
 
 
 def _marks(condition: ServiceHealth) -> dict[str, str]:
-    return {one.about: one.mark for one in condition.findings()}
+    return {one.subject: one.level for one in condition.findings()}
 
 
 def _said(condition: ServiceHealth, about: str) -> str:
-    return next(one.said for one in condition.findings() if one.about == about)
+    return next(one.message for one in condition.findings() if one.subject == about)
 
 
 def test_a_fresh_service_is_well_and_could_have_a_witness(office: Office):

@@ -17,9 +17,9 @@ import pytest
 from sqlalchemy import Table, delete, insert, select, update
 
 from bot.audit import change_log, evidence, followed_log, key_history, signing, verification
-from bot.audit.change_log import Entry, LogAltered
+from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.checkpoints import Checkpoint
-from bot.audit.formats import export_log
+from bot.audit.formats import iterate_export
 from bot.audit.signing import KeyFileError
 from bot.audit.spool import Spool
 from bot.audit.verification import Verification
@@ -29,7 +29,7 @@ from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.maintenance.housekeeping import Housekeeping
 from bot.maintenance.key_rotation import rotate_signing_key
 from bot.model.canonical import hash_canonical
-from bot.model.run import Run, State, Vote
+from bot.model.run import Decision, Run, State
 from bot.service import Workflow
 from bot.workflow.approvals import NotAllowed
 from tests.bot.audit.test_verification import VERIFIER, entries_of, rewrite
@@ -86,7 +86,7 @@ def _with_their_hashes(entries: list[Entry]) -> list[Entry]:
 def _forged_approval(office: Office, run: Run) -> None:
     """Add an entry that says that an owner approved this plan, with a signature that is none."""
     last = entries_of(office.database)[-1]
-    facts: Any = {"digest": run.digest, "why": "", "factor": None, "instead_of": None}
+    facts: Any = {"digest": run.digest, "why": "", "factor": None, "on_behalf_of": None}
     forged = Entry(
         last.seq + 1,
         last.at + 1,
@@ -107,8 +107,8 @@ def _forged_approval(office: Office, run: Run) -> None:
 
 def _vote_and_let_go(office: Office, run: Run) -> None:
     with office.database.transaction() as tx:
-        runs.add_vote(tx, Vote(run.id, "olga", True, run.digest, tx.now))
-        tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="ready"))
+        runs.add_vote(tx, Decision(run.id, "olga", True, run.digest, tx.now))
+        tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="queued"))
 
 
 def _check_nothing(*_: object) -> None: ...
@@ -125,7 +125,7 @@ def verify_alone(
     """Run the verifier that shares no code with the service."""
     file = directory / "export.jsonl"
     with database.reading() as tx:
-        file.write_text("".join(f"{json.dumps(line)}\n" for line in export_log(tx)))
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in iterate_export(tx)))
     return subprocess.run(
         [sys.executable, str(VERIFIER), str(file), *options],
         capture_output=True,
@@ -141,7 +141,7 @@ class TestHistoryRewritten:
         """Say that somebody else asked; return the number of that entry."""
         office.ask(LAMP_ON)
         entries = entries_of(office.database)
-        n = next(n for n, entry in enumerate(entries) if entry.kind == "asked")
+        n = next(n for n, entry in enumerate(entries) if entry.kind == "requested")
         entries[n] = replace(entries[n], person="adam")
         rewrite(office.database, _with_their_hashes(entries))
         return entries[n].seq
@@ -151,7 +151,7 @@ class TestHistoryRewritten:
     ):
         self._rewritten(sealed)
         before = len(entries_of(sealed.database))
-        with pytest.raises(LogAltered, match=r"run `keyturn changelog verify`"):
+        with pytest.raises(LogAlteredError, match=r"run `keyturn changelog verify`"):
             house.keep()
         with pytest.raises(StoreUnavailable):
             sealed.ask(LAMP_ON)
@@ -163,7 +163,7 @@ class TestHistoryRewritten:
     def test_a_new_process_signs_nothing_on_top_of_it(self, sealed: Office, key: Path):
         self._rewritten(sealed)
         fresh = Database(sealed.database.url, signing.load_signing_key(key))
-        with fresh.transaction() as tx, pytest.raises(LogAltered, match="is not signed"):
+        with fresh.transaction() as tx, pytest.raises(LogAlteredError, match="is not signed"):
             verification.open_log(tx)
         fresh.close()
 
@@ -179,7 +179,7 @@ class TestHistoryRewritten:
         assert verify_alone(sealed.database, tmp_path, "--quick").returncode == 0
         public = _key_of(sealed.database)
         for options in ((), ("--key", public)):
-            assert _verdict(sealed.database, key=public if options else "").broken == n
+            assert _verdict(sealed.database, required_key=public if options else "").broken == n
             alone = verify_alone(sealed.database, tmp_path, *options)
             assert alone.stderr.startswith(f"BROKEN at entry {n}: it is not signed")
 
@@ -216,7 +216,7 @@ class TestTheEnd:
     ):
         sealed.ask(LAMP_ON)
         rewrite(sealed.database, entries_of(sealed.database)[:-1])
-        with pytest.raises(LogAltered, match="Keyturn has written entry"):
+        with pytest.raises(LogAlteredError, match="Keyturn has written entry"):
             house.keep()
 
     def test_a_forked_log_takes_nothing(self, sealed: Office, house: Housekeeping, key: Path):
@@ -227,14 +227,14 @@ class TestTheEnd:
             change_log.append_entry(tx, "noted")
             change_log.append_entry(tx, "noted")
         other.close()
-        with pytest.raises(LogAltered, match="is not the one that Keyturn has written"):
+        with pytest.raises(LogAlteredError, match="is not the one that Keyturn has written"):
             house.keep()
 
     def test_what_was_not_committed_is_not_missed(self, sealed: Office):
         for opened in (sealed.database.transaction, sealed.database.together):
             with pytest.raises(_TakenBackError):
                 _append_and_take_back(opened)
-        assert sealed.ask(LAMP_ON).state is State.WAITING
+        assert sealed.ask(LAMP_ON).state is State.PENDING
 
 
 class TestRotation:
@@ -263,17 +263,17 @@ class TestRotation:
     def test_the_service_adds_nothing_after_it(self, sealed: Office, house: Housekeeping):
         run = sealed.ask(LAMP_ON)
         _forged_approval(sealed, run)
-        with pytest.raises(LogAltered, match="is not signed"):
+        with pytest.raises(LogAlteredError, match="is not signed"):
             house.keep()
 
     def test_the_key_is_not_changed(
         self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         self._with_an_entry_on_top(sealed, monkeypatch)
-        public = signing.load_signing_key(key).public
+        public = signing.load_signing_key(key).public_key
         with pytest.raises(KeyFileError, match="is not signed by the key of the log"):
             rotate_signing_key(sealed.database, key)
-        assert signing.load_signing_key(key).public == public
+        assert signing.load_signing_key(key).public_key == public
 
     def test_had_it_been_changed_the_approval_would_open_nothing(
         self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
@@ -288,8 +288,8 @@ class TestRotation:
     ):
         run = self._with_an_entry_on_top(sealed, monkeypatch)
         monkeypatch.setattr(verification, "verify_log", _all_is_well(verification.verify_log))
-        monkeypatch.setattr(change_log, "key_of", lambda _keys, _seq: "")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-        monkeypatch.setattr(key_history, "_fits", _fits_or_is_older)
+        monkeypatch.setattr(change_log, "find_key_of_entry", lambda _keys, _seq: "")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        monkeypatch.setattr(key_history, "_is_signature_valid_cached", _fits_or_is_older)
         self._rotated(sealed, key, run)
         assert sealed.fleet.told == [("lb1", "set lamp on")]
 
@@ -301,7 +301,7 @@ def _fits_or_is_older(public: str, digest: str, signature: str) -> bool:
 
 def _all_is_well(verify: Callable[..., Verification]) -> Callable[..., Verification]:
     def verified(tx: Transaction, **how: Any) -> Verification:
-        return replace(verify(tx, **how), broken=None, key=tx.seal.public)
+        return replace(verify(tx, **how), broken=None, key=tx.seal.public_key)
 
     return verified
 
@@ -354,8 +354,8 @@ class TestTakenOutOfWhatOpens:
     """Take out that a token or a second factor ended, and put its row back."""
 
     def _revoked_token(self, office: Office, kind: str) -> str:
-        made, whole = office.workflow.tokens.make(
-            person="dora", scopes=["read"], days=1, door="cli"
+        made, whole = office.workflow.tokens.create_token(
+            person="dora", scopes=["read"], days=1, source="cli"
         )
         put_back = _put_back(office.database, tables.api_token)
         if kind == "banned":
@@ -363,12 +363,12 @@ class TestTakenOutOfWhatOpens:
             with office.database.transaction() as tx:
                 followed_log.follow_log(tx)
         else:
-            office.workflow.tokens.revoke(made.id, person="", door="cli")
+            office.workflow.tokens.revoke_token(made.id, person="", source="cli")
         _note(office)
         with office.database.reading() as tx:
             found = tokens.find_token(tx, whole)
             assert found is not None
-            assert found.revoked
+            assert found.revoked_at
         _take_out(office.database, kind)
         put_back()
         return whole
@@ -381,17 +381,17 @@ class TestTakenOutOfWhatOpens:
         with sealed.database.reading() as tx:
             found = tokens.find_token(tx, whole)
         assert found is not None
-        assert found.revoked
+        assert found.revoked_at
 
     def test_token_opens_again_without_what_is_known_of_the_log(
         self, sealed: Office, monkeypatch: pytest.MonkeyPatch
     ):
         whole = self._revoked_token(sealed, "token revoked")
-        monkeypatch.setattr(followed_log, "_MEMORIES", {})
+        monkeypatch.setattr(followed_log, "_FOLLOWERS", {})
         with sealed.database.reading() as tx:
             found = tokens.find_token(tx, whole)
         assert found is not None
-        assert found.revoked is None
+        assert found.revoked_at is None
 
     def _removed_app(self, office: Office) -> App:
         app = an_app(office, "olga")
@@ -411,7 +411,7 @@ class TestTakenOutOfWhatOpens:
         with sealed.database.transaction() as tx:
             followed_log.follow_log(tx)
         _take_out(sealed.database, "factor removed")
-        with pytest.raises(LogAltered, match="factor removed"):
+        with pytest.raises(LogAlteredError, match="factor removed"):
             app.step_up()
 
     def test_removed_factor_counts_again_without_what_is_known_of_the_log(
@@ -452,7 +452,7 @@ class TestTakenOut:
     ):
         run = self._denied(sealed, key, follow)
         database = Database(sealed.database.url, signing.load_signing_key(key))
-        with database.transaction() as tx, pytest.raises(LogAltered, match="is missing"):
+        with database.transaction() as tx, pytest.raises(LogAlteredError, match="is missing"):
             followed_log.follow_log(tx)
         Workflow(replace(sealed.parts, database=database)).advance(run.id)
         database.close()
@@ -514,7 +514,7 @@ class TestTakenOut:
         with sealed.database.transaction() as tx:
             tx.sql.execute(delete(tables.step))
             tx.sql.execute(
-                update(tables.run).where(tables.run.c.id == run.id).values(state="ready")
+                update(tables.run).where(tables.run.c.id == run.id).values(state="queued")
             )
         sealed.workflow.advance(run.id)
         assert sealed.fleet.told == [("lb1", "set lamp on")]
@@ -522,7 +522,7 @@ class TestTakenOut:
 
 def test_a_revoked_grant_stays_revoked(sealed: Office, key: Path):
     given = grant(sealed)
-    sealed.workflow.mandates.end_grant(given.id, person="olga", door="slack")
+    sealed.workflow.mandates.revoke_grant(given.id, person="olga", source="slack")
     _note(sealed)
     _keep_house(sealed, key)
     _take_out(sealed.database, "grant revoked")
@@ -546,11 +546,13 @@ class TestLosses:
             first = change_log.append_entry(tx, "noted").seq + 1
         office.ask(LAMP_ON)
         with office.database.transaction() as tx:
-            point = verification.make_checkpoint(tx)
+            point = verification.create_checkpoint(tx)
         rewrite(office.database, entries_of(office.database)[: first - 1])
         office.database.seen_head.head = (0, change_log.GENESIS)
         with office.database.transaction() as tx:
-            change_log.append_entry(tx, verification.RESTORED, entries=first - 1, seen=first - 1)
+            change_log.append_entry(
+                tx, verification.RESTORED_KIND, entries=first - 1, seen=first - 1
+            )
         return [point], first
 
     def test_a_log_with_a_loss_is_broken_until_a_person_acknowledges_it(self, sealed: Office):
@@ -559,40 +561,48 @@ class TestLosses:
         verdict = _verdict(sealed.database, witnesses=points)
         assert (verdict.broken, f"--lost {lost}" in verdict.why) == (first, True)
         with sealed.database.transaction() as tx:
-            verification.acknowledge(tx, points, first=first, lost=lost, person="adam")
+            verification.acknowledge_loss(
+                tx, points, first=first, lost_entries=lost, person="adam"
+            )
         assert _verdict(sealed.database, witnesses=points).broken is None
 
     def test_without_the_number_it_would_be_excused(self, sealed: Office):
         """The twin: the entry alone does not tell how many were lost, so it excuses any."""
         points, first = self._cut(sealed)
         with sealed.database.reading() as tx:
-            [loss] = verification.losses_in(tx)
-        assert verification.loss_of([loss], replace(points[0], seq=first + 1_000_000)) is loss
+            [loss] = verification.list_losses(tx)
+        assert (
+            verification.find_loss_of_checkpoint([loss], replace(points[0], seq=first + 1_000_000))
+            is loss
+        )
 
     def test_a_loss_that_a_witness_saw_more_of_is_not_acknowledged(self, sealed: Office):
         points, first = self._cut(sealed)
         with sealed.database.transaction() as tx:
             more = replace(points[0], seq=points[0].seq + 1)
-            verification.acknowledge(
-                tx, points, first=first, lost=points[0].seq - first + 1, person="adam"
+            verification.acknowledge_loss(
+                tx, points, first=first, lost_entries=points[0].seq - first + 1, person="adam"
             )
         assert _verdict(sealed.database, witnesses=[more]).broken == first
 
     def test_nothing_is_acknowledged_that_was_not_lost(self, sealed: Office):
         with sealed.database.transaction() as tx:
-            point = verification.make_checkpoint(tx)
+            point = verification.create_checkpoint(tx)
         with sealed.database.transaction() as tx, pytest.raises(ValueError, match="nothing was"):
-            verification.acknowledge(tx, [point], first=1, lost=1, person="adam")
+            verification.acknowledge_loss(tx, [point], first=1, lost_entries=1, person="adam")
 
 
 class TestWitnessAtTheStart:
     def test_a_process_does_not_begin_with_less_than_its_witness_saw(self, sealed: Office):
         sealed.ask(LAMP_ON)
         with sealed.database.transaction() as tx:
-            point = verification.make_checkpoint(tx)
+            point = verification.create_checkpoint(tx)
             verification.check_witness(tx, point)
         rewrite(sealed.database, entries_of(sealed.database)[:-1])
-        with sealed.database.transaction() as tx, pytest.raises(LogAltered, match="a witness saw"):
+        with (
+            sealed.database.transaction() as tx,
+            pytest.raises(LogAlteredError, match="a witness saw"),
+        ):
             verification.check_witness(tx, point)
 
 
@@ -605,7 +615,7 @@ def test_what_to_do_is_said_when_a_failover_lost_the_last_entries(
     entries = entries_of(sealed.database)
     written = len(entries)
     rewrite(sealed.database, entries[:-2])
-    with sealed.database.transaction() as tx, pytest.raises(LogAltered) as stopped:
+    with sealed.database.transaction() as tx, pytest.raises(LogAlteredError) as stopped:
         act(tx)
     assert f"it ends at entry {written - 2}, and Keyturn has written entry {written}" in str(
         stopped.value

@@ -72,7 +72,7 @@ def test_a_writer_with_an_old_head_makes_no_fork(
     def head(_tx: Transaction) -> tuple[int, str]:
         return old
 
-    monkeypatch.setattr(change_log, "_last_and_locked", head)
+    monkeypatch.setattr(change_log, "_lock_head", head)
     with pytest.raises(StoreRefused), database.transaction() as tx:
         change_log.append_entry(tx, "noted", n=2)
 
@@ -95,7 +95,7 @@ def test_without_the_line_and_the_key_there_would_be_a_fork(
     def head(_tx: Transaction) -> tuple[int, str]:
         return old
 
-    monkeypatch.setattr(change_log, "_last_and_locked", head)
+    monkeypatch.setattr(change_log, "_lock_head", head)
     with office.database.transaction() as tx:
         change_log.append_entry(tx, "noted", n=2)
     with office.database.reading() as tx:
@@ -113,10 +113,10 @@ class TestErasure:
 
     def _alone(self, office: Office, run: Run) -> str:
         """Let one person ask and confirm, and return what is left of the answer."""
-        office.workflow.erasing.ask(run.id, person="olga", why=WHY, door="web")
+        office.workflow.erasing.request_erasure(run.id, person="olga", reason=WHY, source="web")
         with office.database.reading() as tx:
             digest = preview_erasure(tx, runs.get_run(tx, run.id)).digest
-        office.workflow.erasing.confirm(run.id, person="olga", digest=digest)
+        office.workflow.erasing.confirm_erasure(run.id, person="olga", digest=digest)
         with office.database.reading() as tx:
             return runs.list_steps(tx, run.id)[0].output
 
@@ -128,7 +128,7 @@ class TestErasure:
     def test_one_person_would_erase_without_the_guard(
         self, office: Office, done: Run, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(erasure, "why_not_confirm", _no_word)
+        monkeypatch.setattr(erasure, "get_confirmation_refusal", _no_word)
         assert self._alone(office, done) == ""
 
 
@@ -157,7 +157,7 @@ class TestKeys:
         def carelessly(file: Path, content: bytes) -> None:
             file.write_bytes(content)
 
-        monkeypatch.setattr(keyfile, "_write", carelessly)
+        monkeypatch.setattr(keyfile, "_write_new_file", carelessly)
         file = tmp_path / "a.key"
         before = os.umask(0o022)
         try:

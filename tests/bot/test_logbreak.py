@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from bot.audit import change_log, verification
-from bot.audit.spool import TROUBLE, Spool
+from bot.audit.spool import TROUBLE_KIND, Spool
 from bot.db import locks, runs
 from bot.maintenance.housekeeping import Housekeeping
 from bot.model.run import Run, State, StepState
@@ -50,8 +50,8 @@ def _broken_under_way(office: Office, parts: WorkflowContext) -> Run:
         verification.open_log(tx)
     flow = Workflow(parts)
     run = office.ask(SetAll(host="lb1", value="dim"))
-    assert run.proposal
-    assert len(run.proposal.steps) > 1
+    assert run.plan
+    assert len(run.plan.steps) > 1
     flow.approve(run.id, person="olga", digest=run.digest)
     sent = threading.Event()
 
@@ -65,7 +65,7 @@ def _broken_under_way(office: Office, parts: WorkflowContext) -> Run:
     worker.start()
     assert sent.wait(PATIENCE)
     if parts.spool is not None:
-        _until(lambda: parts.spool is not None and not parts.spool.empty)
+        _until(lambda: parts.spool is not None and not parts.spool.is_empty)
     flow.close()
     worker.join(PATIENCE)
     assert not worker.is_alive()
@@ -82,7 +82,7 @@ def _next_process(office: Office, parts: WorkflowContext, spool: Spool) -> None:
 
 def _told_of(office: Office, run: Run) -> list[change_log.Entry]:
     with office.database.reading() as tx:
-        return [e for e in change_log.list_entries_of_run(tx, run.id) if e.kind == TROUBLE]
+        return [e for e in change_log.list_entries_of_run(tx, run.id) if e.kind == TROUBLE_KIND]
 
 
 def test_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged(
@@ -102,7 +102,7 @@ def test_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged(
     assert lock.run == run.id
     told = _told_of(office, run)
     assert [(e.facts["n"], e.facts["outcome"]) for e in told] == [(1, "succeeded")]
-    assert spool.empty
+    assert spool.is_empty
     # No process ever sends the rest by itself.
     office.work()
     assert len(office.fleet.told) == 1

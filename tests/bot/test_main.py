@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.api.timeline import HappeningShape
+from bot.api.timeline import TimelineEventShape
 from bot.audit import change_log, checkpoints, signing, verification
 from bot.db.database import Database
 from bot.model import times
-from bot.model.times import to_micros
+from bot.model.times import to_microseconds
 from runbooks import load_catalogue
 from tests.bot.empty import empty
 from tests.bot.place import a_place
@@ -26,7 +26,7 @@ from tests.typed import keyturn, started
 @pytest.fixture
 def logged(tmp_path: Path) -> Path:
     with a_place(tmp_path) as tx:
-        change_log.append_entry(tx, "asked", run=1, person="dora", host="lb1", door="slack")
+        change_log.append_entry(tx, "requested", run=1, person="dora", host="lb1", door="slack")
         change_log.append_entry(
             tx, "refused", run=1, host="lb1", summary="\x1b[31mno\x1b[0m\nnever"
         )
@@ -61,7 +61,7 @@ def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
     assert effects["abusers clear"] == "change"
     assert effects["service restart"] == "one-way"
     rows = json.loads(keyturn(tmp_path, "runbooks", "--json").stdout)
-    assert {"words", "kind", "usage", "summary", "example", "undo", "tag"} <= set(rows[0])
+    assert {"name", "kind", "usage", "summary", "example", "undo", "tag"} <= set(rows[0])
 
 
 def test_a_runbook_is_told_in_full(tmp_path: Path):
@@ -78,7 +78,7 @@ def test_a_runbook_is_told_with_the_areas_of_its_hosts(tmp_path: Path):
     assert json.loads(keyturn(tmp_path, "runbooks", "--json").stdout)[0]["areas"] == []
     a_policy(tmp_path / "policy")
     rows = json.loads(keyturn(tmp_path, "runbooks", "--json").stdout)
-    areas = {row["words"]: row["areas"] for row in rows}
+    areas = {row["name"]: row["areas"] for row in rows}
     assert areas["uptime check"] == ["edge", "storage", "web"]
     assert areas["zfs pools"] == ["storage"]
     told = keyturn(tmp_path, "runbooks", "abusers", "show").stdout
@@ -97,7 +97,7 @@ def test_the_log_is_shown_to_programs(logged: Path):
     told, began = (json.loads(lines[n]) for n in (2, 0))
     assert told["facts"] == {"summary": "\x1b[31mno\x1b[0m\nnever"}
     export = json.loads(keyturn(logged, "changelog", "export").stdout.splitlines()[0])
-    assert to_micros(datetime.fromisoformat(began["at"])) == export["at"]
+    assert to_microseconds(datetime.fromisoformat(began["at"])) == export["at"]
 
 
 def test_what_happened_around_a_moment_is_told_to_programs_with_its_moment(logged: Path):
@@ -109,7 +109,7 @@ def test_what_happened_around_a_moment_is_told_to_programs_with_its_moment(logge
     shown = keyturn(logged, "changelog", "show", "--around", "1 h", "--json", "--within", "2h")
     [told] = [json.loads(line) for line in shown.stdout.splitlines()]
     assert (told["entry"], told["at"]) == (entry.seq, times.format_iso(entry.at))
-    assert told.keys() == HappeningShape.model_fields.keys()
+    assert told.keys() == TimelineEventShape.model_fields.keys()
 
 
 def test_verify_says_whole_or_where_it_is_broken(logged: Path):
@@ -122,12 +122,12 @@ def test_verify_says_whole_or_where_it_is_broken(logged: Path):
     ours = signing.load_signing_key(logged / "var" / "changelog.key")
     database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", ours)
     with database.transaction() as tx:
-        checkpoints.write_checkpoint(seen_in, verification.make_checkpoint(tx))
+        checkpoints.write_checkpoint(seen_in, verification.create_checkpoint(tx))
     database.close()
     seen = keyturn(logged, "changelog", "verify", KEYTURN_WITNESS=str(seen_in))
     assert "; 1 checkpoints of witnesses agree" in seen.stdout
 
-    database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", signing.SigningKey.new())
+    database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", signing.SigningKey.create())
     with database.engine.connect() as connection:
         connection.exec_driver_sql("DROP TRIGGER entry_no_update")
         connection.exec_driver_sql("UPDATE entry SET person = 'olga' WHERE seq = 2")
@@ -240,8 +240,8 @@ def test_whatever_command_writes_first_the_log_begins_with_its_key(
     var = tmp_path / "var"
     var.mkdir()
     with a_place(tmp_path / "other") as tx:
-        seen = change_log.append_entry(tx, "asked", run=1)
-        point = verification.make_checkpoint_at(tx, replace(seen, seq=1))
+        seen = change_log.append_entry(tx, "requested", run=1)
+        point = verification.create_checkpoint_at(tx, replace(seen, seq=1))
     checkpoints.write_checkpoint(tmp_path / "seen", point)
     database = empty(var / "keyturn.db", signing.load_signing_key(var / "changelog.key"))
     database.close()
@@ -321,13 +321,16 @@ def test_the_log_is_searched_and_looked_at_around_a_moment(logged: Path):
         return keyturn(logged, "changelog", "show", *words).stdout.splitlines()
 
     assert len(shown("--host", "lb*")) == 2
-    assert len(shown("--host", "lb1", "--person", "dora", "--kind", "asked", "--since", "1h")) == 1
+    assert (
+        len(shown("--host", "lb1", "--person", "dora", "--kind", "requested", "--since", "1h"))
+        == 1
+    )
     nothing = keyturn(logged, "changelog", "show", "--host", "web*")
     assert (nothing.returncode, "nothing in the change log fits" in nothing.stderr) == (3, True)
     unclear = keyturn(logged, "changelog", "show", "--around", "noon")
     assert (unclear.returncode, "type 02:00" in unclear.stderr) == (2, True)
     purple = keyturn(logged, "changelog", "show", "--state", "purple")
-    assert (purple.returncode, "choose one of asked" in purple.stderr) == (2, True)
+    assert (purple.returncode, "choose one of planning" in purple.stderr) == (2, True)
     assert "nothing that Keyturn knows of" in "".join(shown("--around", "1 h", "--host", "lb1"))
 
 

@@ -31,7 +31,7 @@ def test_a_delegation_is_made_listed_and_ended(place: Path):
     assert "nobody decides" in keyturn(place, "delegate", "list").stdout
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}")
     with database.reading() as tx:
-        entries = change_log.list_newest_entries(tx, most=2)
+        entries = change_log.list_newest_entries(tx, limit=2)
     database.close()
     assert [(one.kind, one.facts["door"]) for one in entries] == [
         ("delegation revoked", "cli"),

@@ -6,11 +6,11 @@ from html import unescape
 
 import pytest
 
-from bot.cli.formatting import in_full
+from bot.cli.formatting import format_run_details
 from bot.db import schedules
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
-from bot.slack.run_facts import Stories
+from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_message import render_card
 from bot.workflow import schedule_approval
 from runbooks import AnyRunbook
@@ -25,9 +25,11 @@ HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
 
 
 def _card(office: Office, run: Run) -> str:
-    stories = Stories(office.policies, team="T0", base_url="https://keyturn.example.com")
+    stories = SlackRunViewBuilder(
+        office.policies, team="T0", base_url="https://keyturn.example.com"
+    )
     with office.database.reading() as tx:
-        return " ".join(texts(render_card(stories.of(tx, run.id)).blocks))
+        return " ".join(texts(render_card(stories.build_slack_run_view(tx, run.id)).blocks))
 
 
 def _page(office: Office, run: Run) -> str:
@@ -41,7 +43,7 @@ def _record(office: Office, run: Run) -> str:
 
 
 def _terminal(office: Office, run: Run) -> str:
-    return in_full(json.loads(_record(office, run)))
+    return format_run_details(json.loads(_record(office, run)))
 
 
 DOORS: Mapping[str, Callable[[Office, Run], str]] = {
@@ -55,8 +57,8 @@ each_door = pytest.mark.parametrize("door", DOORS)
 
 def _schedule(office: Office, *what: AnyRunbook) -> Run:
     spelled = "lb*" if len(what) > 1 else ""
-    run = office.workflow.schedules.ask(
-        what, spelled=spelled, person="dora", origin=WEB, timing=HOURLY
+    run = office.workflow.schedules.request_schedule(
+        what, host_pattern=spelled, person="dora", origin=WEB, timing=HOURLY
     )
     office.work()
     return office.run(run.id)
@@ -84,16 +86,18 @@ def test_a_schedule_shows_what_it_does_when_and_until_when_while_there_is_nothin
     office: Office, door: str
 ):
     run = _schedule(office, SetSwitch(host="lb1", name="lamp", value="off"))
-    assert run.state is State.WAITING
-    assert run.proposal
-    assert not run.proposal.steps
+    assert run.state is State.PENDING
+    assert run.plan
+    assert not run.plan.steps
     seen = _seen(office, run, door)
     with office.database.reading() as tx:
-        coming = HOURLY.timetable.spoken(tx.now)
-        until = HOURLY.timetable.local(tx.now + office.parts.lapse)[:-10]
+        coming = HOURLY.cron_expression.format_due_times(tx.now)
+        until = HOURLY.cron_expression.format_local_time(tx.now + office.parts.schedule_lifetime)[
+            :-10
+        ]
     for part in (
         "toy set lb1 lamp off",
-        HOURLY.words,
+        HOURLY.description,
         *coming,
         f"Approved once. Later runs need no approval for 90 days: until {until}",
         "There is nothing to do now. Each run reads its hosts again",
@@ -139,7 +143,7 @@ def test_a_schedule_approved_with_nothing_to_do_lapses_when_a_host_key_changes(o
     path.write_text(path.read_text().replace("AAAAIH7t6", "AAAAIH7t7"))
     with office.database.reading() as tx:
         [schedule] = schedules.list_schedules(tx)
-        with pytest.raises(schedule_approval.NotApproved, match="lb1 has another key"):
+        with pytest.raises(schedule_approval.ScheduleNotApproved, match="lb1 has another key"):
             schedule_approval.check_schedule_approval(office.parts, tx, schedule, run)
 
 
@@ -165,5 +169,5 @@ def test_a_proposal_can_be_accepted_or_declined_on_its_page(office: Office):
         assert "Decline" in Page(page).text
         assert "Withdraw" not in Page(page).text
         assert browser.post("/runs/2/withdraw").status_code == 303
-    assert office.run(1).state is State.WAITING
+    assert office.run(1).state is State.PENDING
     assert office.run(2).state is State.WITHDRAWN

@@ -29,7 +29,7 @@ def _together(*actions: Callable[[], object]) -> list[BaseException | None]:
         barrier.wait()
         try:
             action()
-        except (TooLate, runs.Overtaken) as late:
+        except (TooLate, runs.ConcurrentUpdateError) as late:
             raised[n] = late
 
     threads = [threading.Thread(target=go, args=pair) for pair in enumerate(actions)]
@@ -194,7 +194,7 @@ def test_a_database_that_does_not_answer_is_given_up(any_office: Office):
         thread.join(15)
         assert not thread.is_alive()
     assert refused
-    assert office.run(run.id).state is State.WAITING
+    assert office.run(run.id).state is State.PENDING
 
 
 def test_a_run_ends_normally_when_a_host_prints_nul(any_office: Office):

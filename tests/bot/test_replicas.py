@@ -24,7 +24,7 @@ from sqlalchemy import update
 from bot.audit import signing
 from bot.db import migrations, runs, schedules, search, tables
 from bot.db.database import Database, StoreUnavailable, Transaction
-from bot.db.runs import Overtaken
+from bot.db.runs import ConcurrentUpdateError
 from bot.db.schedules import FireOutcome
 from bot.model.run import State
 from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
@@ -101,13 +101,13 @@ class Noted(ByHand):
 
     ledger: Ledger | None = None
 
-    def enqueue(self, tx: Transaction, run: int, site: str) -> None:
+    def enqueue_run(self, tx: Transaction, run_id: int, site: str) -> None:
         assert self.ledger
         note = self.ledger.note
-        tx.after_commit(lambda: note(f"enqueued {run}"))
-        super().enqueue(tx, run, site)
+        tx.after_commit(lambda: note(f"enqueued {run_id}"))
+        super().enqueue_run(tx, run_id, site)
 
-    look = enqueue
+    look = enqueue_run
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def click(
         fleet.hosts["lb1"]["lamp"] = "off"
         together.wait(TOGETHER)
         for person in people:
-            with suppress(TooLate, Overtaken):
+            with suppress(TooLate, ConcurrentUpdateError):
                 workflow.approve(number, person=person, digest=digest)
                 place.ledger.note(f"approved {number}")
         # As nudge() does in every replica, whoever was told of it.
@@ -182,15 +182,15 @@ def tick(place: Place) -> None:
     while True:
         # As the clock does, which looks again later.
         with suppress(StoreUnavailable):
-            workflow.schedules.fire_due()
+            workflow.schedules.fire_due_schedules()
 
 
 def click_unguarded(
     place: Place, people: Sequence[str], races: Sequence[tuple[int, str]], together: Barrier
 ) -> None:
     """Be one where nobody looks whether it was decided before."""
-    approvals._must_wait = _nothing  # pyright: ignore[reportPrivateUsage] - in a process of its own
-    runs.check_move = _nothing
+    approvals._check_is_pending = _nothing  # pyright: ignore[reportPrivateUsage] - in a process of its own
+    runs.check_transition = _nothing
     click(place, people, races, together)
 
 
@@ -221,7 +221,7 @@ def _asked(place: Place, needed: int, times: int) -> list[tuple[int, str]]:
         workflow.advance(workflow.ask(wanted, person="dora", origin=WEB).id)
         with database.reading() as tx:
             run = runs.get_run(tx, n + 1)
-        assert run.state is State.WAITING
+        assert run.state is State.PENDING
         races.append((run.id, run.digest))
     queue.waiting.clear()
     place.ledger.file.unlink()
@@ -312,7 +312,7 @@ def test_each_tick_fires_once_while_clocks_are_killed(place: Place, record_prope
     with database.reading() as tx:
         known = search.find_newest_runs(tx, search.RunFilter(), most=10 * times)
     database.close()
-    fired = [run.state for run in known if run.origin.door == "schedule"]
+    fired = [run.state for run in known if run.origin.source == "schedule"]
     assert (len(fired), {*fired}) == (times, {State.SUCCEEDED})
     assert place.ledger.counted["sent set lamp on"] == times
     what = f"to fire, {_kind(place)}, {kills} of them killed, seed {SEED}"
@@ -358,7 +358,7 @@ def _seen_through(workflow: Workflow, database: Database, under_way: set[int]) -
         # As the clock does: what rests until the database is back is taken up again.
         workflow.nudge()
         with database.reading() as tx:
-            over = [number for number in under_way if runs.get_run(tx, number).over]
+            over = [number for number in under_way if runs.get_run(tx, number).is_ended]
         under_way.difference_update(over)
         return over
     return []
@@ -373,7 +373,9 @@ def _scheduled(workflow: Workflow, database: Database) -> int:
     hours = parse_cron(f"0 {','.join(map(str, at))} * * *", "UTC")
     timing = ScheduleTiming("tick", hours, overlap=Overlap.QUEUE, catch_up=TICKS)
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
-    run = workflow.schedules.ask([lamp], spelled="", person="dora", origin=WEB, timing=timing)
+    run = workflow.schedules.request_schedule(
+        [lamp], host_pattern="", person="dora", origin=WEB, timing=timing
+    )
     workflow.advance(run.id)
     with database.reading() as tx:
         run = runs.get_run(tx, run.id)

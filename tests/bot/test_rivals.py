@@ -17,9 +17,9 @@ from bot.db import outbox, runs, search
 from bot.db.search import RunFilter
 from bot.execution import gate
 from bot.model import request_form
-from bot.model.run import Origin, Run, State
+from bot.model.run import RequestOrigin, Run, State
 from bot.model.schedule import parse_cron
-from bot.policy import Request
+from bot.policy import PolicyRequest
 from bot.policy.explain import evaluate_request
 from bot.settings import Settings
 from bot.workflow.approvals import NotAllowed, TooLate
@@ -39,7 +39,7 @@ def _let_in(office: Office) -> Run:
     """Bring a request to the point of starting through an entrance that checks nothing."""
     run = office.ask(LAMP_ON)
     with office.database.transaction() as tx:
-        runs.move_run(tx, runs.lock_run(tx, run.id), State.READY)
+        runs.move_run(tx, runs.lock_run(tx, run.id), State.QUEUED)
     office.workflow.advance(run.id)
     return office.run(run.id)
 
@@ -60,7 +60,7 @@ class TestTheRulesAreKeptWhereItRuns:
 
     @pytest.mark.parametrize("door", ["slack", "web", "api", "cli", "schedule"])
     def test_no_door_spares_the_approval(self, office: Office, door: str):
-        run = office.workflow.ask(LAMP_ON, person="dora", origin=Origin(door))
+        run = office.workflow.ask(LAMP_ON, person="dora", origin=RequestOrigin(door))
         office.work()
         assert office.run(run.id).state is not State.SUCCEEDED
         assert office.fleet.told == []
@@ -73,8 +73,8 @@ class TestTheRulesAreKeptWhereItRuns:
 
     @pytest.mark.parametrize("name", ["dry_run", "check_mode", "force", "approved"])
     def test_no_value_of_a_request_spares_the_approval(self, name: str):
-        with pytest.raises(request_form.NotUnderstood):
-            request_form.parse_words(SetSwitch, ["lb1", "lamp", "on", f"{name}=true"])
+        with pytest.raises(request_form.RequestSyntaxError):
+            request_form.parse_request(SetSwitch, ["lb1", "lamp", "on", f"{name}=true"])
         with pytest.raises(ValidationError):
             SetSwitch.model_validate({"host": "lb1", "name": "a", "value": "b", name: True})
 
@@ -106,15 +106,15 @@ class TestWhatIsApprovedIsWhatRuns:
         self, office: Office
     ):
         run = office.ask(SetAll(host="lb1", value="on"))
-        assert run.proposal
-        assert [str(step.do) for step in run.proposal.steps] == ["set fan on", "set lamp on"]
-        assert [str(step.undo) for step in run.proposal.steps] == ["set fan off", "set lamp off"]
+        assert run.plan
+        assert [str(step.command) for step in run.plan.steps] == ["set fan on", "set lamp on"]
+        assert [str(step.undo) for step in run.plan.steps] == ["set fan off", "set lamp off"]
 
     def test_the_approval_of_one_plan_opens_no_other(self, office: Office):
         one, other = office.ask(LAMP_ON), office.ask(TuneSwitch(host="lb1", name="fan", how="dim"))
         with pytest.raises(TooLate, match="another plan"):
             office.workflow.approve(other.id, person="olga", digest=one.digest)
-        assert office.run(other.id).state is State.WAITING
+        assert office.run(other.id).state is State.PENDING
 
 
 class TestPeople:
@@ -124,7 +124,7 @@ class TestPeople:
             who = {
                 entry.kind: entry.person for entry in change_log.list_entries_of_run(tx, run.id)
             }
-        assert (who["asked"], who["approved"]) == ("dora", "olga")
+        assert (who["requested"], who["approved"]) == ("dora", "olga")
 
     def test_two_accounts_of_one_person_are_one_key(self, office: Office):
         people = office.policies.path / "people.yaml"
@@ -132,25 +132,25 @@ class TestPeople:
         people.write_text(
             people.read_text().replace(one, one.replace("]", ", {team: T0KEYTURN, user: U0TWO}]"))
         )
-        known = office.policies.current().household
+        known = office.policies.get_policy().organisation
         accounts = [
-            known.by_slack(team="T0KEYTURN", enterprise=None, user=user)
+            known.find_by_slack(team="T0KEYTURN", enterprise=None, user=user)
             for user in ("U0ADAM", "U0TWO")
         ]
         assert [person and person.id for person in accounts] == ["adam", "adam"]
 
     def test_everybody_sees_who_may_approve(self, office: Office):
-        policy = office.policies.current()
+        policy = office.policies.get_policy()
         with office.database.reading() as tx:
-            request = Request(
+            request = PolicyRequest(
                 runbook="toy set",
                 kind="change",
                 host="lb1",
-                door="web",
-                asked_by="dora",
+                source="web",
+                requested_by="dora",
                 now=tx.now,
             )
-        said = " ".join(evaluate_request(policy, request).sentences())
+        said = " ".join(evaluate_request(policy, request).describe())
         assert "Adam Admin" in said
         assert "Olga Owner" in said
         run = office.ask(LAMP_ON)
@@ -165,9 +165,9 @@ class TestRequestsThatNobodyDecided:
     def expired(self, office: Office) -> Run:
         run = office.ask(LAMP_ON)
         with office.database.transaction() as tx:
-            for item in outbox.list_pending_news(tx):
-                outbox.mark_told(tx, item)
-            runs.amend_run(tx, runs.lock_run(tx, run.id), expires=tx.now)
+            for item in outbox.list_pending_updates(tx):
+                outbox.mark_delivered(tx, item)
+            runs.amend_run(tx, runs.lock_run(tx, run.id), expires_at=tx.now)
         office.workflow.expire_due()
         return office.run(run.id)
 
@@ -179,7 +179,7 @@ class TestRequestsThatNobodyDecided:
 
     def test_are_told_to_who_asked(self, office: Office, expired: Run):
         with office.database.reading() as tx:
-            assert [item.run for item in outbox.list_pending_news(tx)] == [expired.id]
+            assert [item.run for item in outbox.list_pending_updates(tx)] == [expired.id]
 
 
 class TestWhatNobodySaid:
@@ -213,7 +213,7 @@ class TestTheClock:
         nightly = parse_cron("30 2 * * *", "Europe/Amsterdam")
         start = datetime.fromisoformat(f"{day}T00:00:00").replace(tzinfo=UTC) - timedelta(hours=2)
         since = round(start.timestamp() * 1_000_000)
-        moments = nightly.after(since)
+        moments = nightly.iterate_due_times(since)
         fired = [
             moment
             for moment in (next(moments) for _ in range(3))

@@ -12,10 +12,10 @@ from bot.db import locks, runs, tables
 from bot.db.database import StoreUnavailable, Transaction
 from bot.model.canonical import hash_canonical
 from bot.model.run import State, StepRecord, StepState
-from bot.policy.freezes import Freezes
+from bot.policy.freezes import FreezeList
 from bot.service import Workflow
 from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from connectors.command import QueryRunner, Shell
 from connectors.errors import CommandError, UnknownOutcomeError, UnreachableError
 from runbooks import Change, Host, Plan, Step
@@ -29,7 +29,11 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 def test_the_main_job(office: Office):
     asked = office.ask(LAMP_ON, person="dora", reason="the cellar is dark")
-    assert (asked.state, asked.needed, asked.groups) == (State.WAITING, 1, ("area:edge",))
+    assert (asked.state, asked.required_approvals, asked.approver_groups) == (
+        State.PENDING,
+        1,
+        ("area:edge",),
+    )
     assert office.fleet.told == []
 
     done = office.approve(asked, person="olga")
@@ -37,14 +41,14 @@ def test_the_main_job(office: Office):
     assert office.fleet.told == [("lb1", "set lamp on")]
     assert (done.state, done.summary) == (State.SUCCEEDED, "Proven by reading again: lamp is on")
     assert office.entries(done) == [
-        "asked",
+        "requested",
         "planned",
         "approved",
         "claimed",
         "started",
         "sending",
         "step succeeded",
-        "proven",
+        "verified",
         "succeeded",
     ]
 
@@ -66,7 +70,7 @@ def test_the_plan_is_made_three_times(office: Office):
 
 def test_nothing_to_do_asks_nobody(office: Office):
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="off"))
-    assert (run.state, run.summary) == (State.UNCHANGED, "No changes: lamp is off")
+    assert (run.state, run.summary) == (State.NO_CHANGES, "No changes: lamp is off")
 
 
 def test_a_refusal_of_the_runbook_tells_what_to_do(office: Office):
@@ -88,7 +92,7 @@ def test_a_plan_that_went_stale_is_not_applied(office: Office):
 def test_what_somebody_else_did_meanwhile_is_not_done_again(office: Office):
     run = office.ask(LAMP_ON)
     office.fleet.hosts["lb1"]["lamp"] = "on"
-    assert office.approve(run).state is State.UNCHANGED
+    assert office.approve(run).state is State.NO_CHANGES
     assert office.fleet.told == []
 
 
@@ -132,7 +136,7 @@ def test_an_end_that_nobody_saw_is_unknown_and_keeps_the_host_locked(office: Off
 
     office.fleet.before_tell = lambda _host, _words: None
     blocked = office.approve(office.ask(SetSwitch(host="lb1", name="fan", value="on")))
-    assert blocked.state is State.READY
+    assert blocked.state is State.QUEUED
     assert blocked.summary == f"waits for run {unknown.id}, which holds lb1"
     assert office.fleet.told == []
 
@@ -151,7 +155,7 @@ def test_only_an_owner_settles_an_unknown_and_says_why(office: Office):
     run = office.approve(office.ask(LAMP_ON))
     with pytest.raises(NotAllowed, match="owner of the edge"):
         office.workflow.settle(run.id, person="dora", succeeded=True, why="I am quite sure of it")
-    with pytest.raises(InvalidRequest, match="how you know"):
+    with pytest.raises(InvalidRequestError, match="how you know"):
         office.workflow.settle(run.id, person="olga", succeeded=True, why="")
     assert office.run(run.id).state is State.UNKNOWN
 
@@ -198,7 +202,7 @@ class TestUndo:
         done = office.approve(office.ask(LAMP_ON))
         undo = office.workflow.undo(done.id, person="dora", origin=WEB)
         office.work()
-        proposal = office.run(undo.id).proposal
+        proposal = office.run(undo.id).plan
         assert proposal is not None
         assert [step.title for step in proposal.steps] == ["Darken the cellar"]
 
@@ -206,7 +210,7 @@ class TestUndo:
         done = office.approve(office.ask(LAMP_ON))
         undo = office.workflow.undo(done.id, person="dora", origin=WEB)
         office.work()
-        assert office.run(undo.id).state is State.WAITING
+        assert office.run(undo.id).state is State.PENDING
 
     def test_of_what_is_no_longer_in_effect_does_nothing(self, office: Office):
         done = office.approve(office.ask(LAMP_ON))
@@ -214,7 +218,7 @@ class TestUndo:
         undo = office.workflow.undo(done.id, person="dora", origin=WEB)
         office.work()
         ended = office.run(undo.id)
-        assert ended.state is State.UNCHANGED
+        assert ended.state is State.NO_CHANGES
         assert "not in effect any more" in ended.summary
 
     def test_of_half_a_run_takes_back_that_half(self, office: Office):
@@ -240,13 +244,13 @@ class TestUndo:
 
     def test_of_a_check_makes_no_sense(self, office: Office):
         look = office.ask(ShowSwitches(host="lb1"))
-        with pytest.raises(InvalidRequest, match="changed nothing"):
+        with pytest.raises(InvalidRequestError, match="changed nothing"):
             office.workflow.undo(look.id, person="dora", origin=WEB)
 
 
 class TestAsking:
     def test_an_unknown_host_is_not_a_request(self, office: Office):
-        with pytest.raises(InvalidRequest, match="did you mean lb1, lb2"):
+        with pytest.raises(InvalidRequestError, match="did you mean lb1, lb2"):
             office.ask(SetSwitch(host="lb7", name="lamp", value="on"))
         assert office.entries() == []
 
@@ -256,20 +260,20 @@ class TestAsking:
         assert office.ask(ShowSwitches(host="lb1"), person="gus").state is State.SUCCEEDED
         refused = office.ask(LAMP_ON, person="gus")
         assert refused.state is State.REFUSED
-        assert office.entries(refused) == ["asked", "refused"]
+        assert office.entries(refused) == ["requested", "refused"]
 
     def test_an_owner_makes_reversible_changes_without_waiting(self, office: Office):
         assert office.ask(LAMP_ON, person="olga").state is State.SUCCEEDED
 
     def test_an_owner_waits_for_another_when_it_cannot_be_undone(self, office: Office):
         run = office.ask(BreakSwitch(host="lb1", name="lamp"), person="olga")
-        assert run.state is State.WAITING
+        assert run.state is State.PENDING
         with pytest.raises(NotAllowed, match=r"your own request.*Adam Admin"):
             office.approve(run, person="olga")
         assert office.approve(run, person="adam").state is State.SUCCEEDED
 
     def test_a_reason_with_invisible_characters_is_refused(self, office: Office):
-        with pytest.raises(InvalidRequest, match=r"U\+202E"):
+        with pytest.raises(InvalidRequestError, match=r"U\+202E"):
             office.ask(LAMP_ON, reason="nothing \u202e to see")
 
     def test_a_reason_of_several_lines_is_kept_on_one(self, office: Office):
@@ -300,7 +304,7 @@ class TestDeciding:
         run = office.ask(LAMP_ON)
         with pytest.raises(TooLate, match="another plan"):
             office.workflow.approve(run.id, person="olga", digest="0" * 64)
-        assert office.run(run.id).state is State.WAITING
+        assert office.run(run.id).state is State.PENDING
 
     @pytest.mark.parametrize("digest", ["", "a", "123456789"])
     def test_too_little_of_a_digest_is_no_digest(self, office: Office, digest: str):
@@ -376,7 +380,7 @@ class TestTheGate:
 
     def test_a_new_host_key_makes_the_plan_stale(self, office: Office):
         run = office.ask(LAMP_ON)
-        policy = office.policies.current()
+        policy = office.policies.get_policy()
         other = policy.inventory["lb1"].model_copy(
             update={"host_key": policy.inventory["lb1"].host_key[:-4] + "AAAA"}  # pyright: ignore
         )
@@ -430,7 +434,7 @@ class TestTheGate:
         office.workflow.approve(run.id, person="olga", digest=run.digest)
         with office.database.transaction() as tx:
             held = runs.get_run(tx, run.id)
-            runs.amend_run(tx, held, expires=tx.now)
+            runs.amend_run(tx, held, expires_at=tx.now)
         office.work()
         assert office.run(run.id).state is State.EXPIRED
         assert office.fleet.told == []
@@ -441,7 +445,7 @@ class TestTheGate:
         def look(host: str, words: str) -> None:
             with office.database.reading() as tx:
                 seen.extend(step.state for step in runs.list_steps(tx, 1))
-                seen.append(change_log.list_newest_entries(tx, most=1)[0].kind)
+                seen.append(change_log.list_newest_entries(tx, limit=1)[0].kind)
 
         office.fleet.before_tell = look
         office.approve(office.ask(LAMP_ON))
@@ -509,10 +513,10 @@ def test_the_log_alone_proves_what_was_approved(office: Office):
 def test_what_nobody_decides_in_time_expires(office: Office):
     waiting, other = office.ask(LAMP_ON), office.ask(LAMP_ON)
     with office.database.transaction() as tx:
-        runs.amend_run(tx, runs.get_run(tx, waiting.id), expires=tx.now)
+        runs.amend_run(tx, runs.get_run(tx, waiting.id), expires_at=tx.now)
     assert [run.id for run in office.workflow.expire_due()] == [waiting.id]
     assert office.run(waiting.id).state is State.EXPIRED
-    assert office.run(other.id).state is State.WAITING
+    assert office.run(other.id).state is State.PENDING
     assert office.workflow.expire_due() == []
 
 
@@ -527,18 +531,18 @@ class TestFreezes:
     def test_a_change_waits_and_starts_when_it_is_over(self, office: Office):
         self._freeze(office, self.FROZEN)
         waiting = office.approve(office.ask(LAMP_ON))
-        assert waiting.state is State.READY
+        assert waiting.state is State.QUEUED
         assert waiting.summary == "On hold: the edge is frozen until 2999-01-01 00:00 UTC (fair)"
         assert office.fleet.told == []
 
         # A frozen crowd is not looked at again and again.
         office.workflow.nudge()
         assert office.queue.waiting == []
-        assert office.entries(waiting).count("waiting") == 1
+        assert office.entries(waiting).count("on hold") == 1
 
         # The freeze ends as such, and not by an edit: that would make the plan stale.
-        policy = office.policies.current()
-        policy.freezes = Freezes()
+        policy = office.policies.get_policy()
+        policy.freezes = FreezeList()
         office.workflow.nudge()
         office.work()
         assert office.run(waiting.id).state is State.SUCCEEDED
@@ -555,14 +559,14 @@ class TestFreezes:
         run = office.ask(LAMP_ON)
         office.workflow.approve(run.id, person="olga", digest=run.digest)
         freeze = {"name": "fair", "from": "1999-01-01 00:00", "until": "2999-01-01 00:00"}
-        policy = office.policies.current()
+        policy = office.policies.get_policy()
 
         def begin(host: str) -> None:
-            policy.freezes = Freezes.model_validate({"freezes": [freeze]})
+            policy.freezes = FreezeList.model_validate({"freezes": [freeze]})
 
         office.fleet.before_ask = begin
         office.work()
-        assert office.run(run.id).state is State.READY
+        assert office.run(run.id).state is State.QUEUED
         assert office.fleet.told == []
         with office.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
@@ -574,11 +578,11 @@ class TestFreezes:
 def test_a_plan_that_was_altered_in_the_database_is_not_applied(office: Office):
     run = office.ask(LAMP_ON)
     office.workflow.approve(run.id, person="olga", digest=run.digest)
-    assert run.proposal
-    other = replace(run.proposal.steps[0], do=Shell(("set", "lamp", "smashed")))
+    assert run.plan
+    other = replace(run.plan.steps[0], command=Shell(("set", "lamp", "smashed")))
     with office.database.transaction() as tx:
-        altered = replace(run.proposal, steps=(other,))
-        runs.amend_run(tx, runs.get_run(tx, run.id), proposal=altered)
+        altered = replace(run.plan, steps=(other,))
+        runs.amend_run(tx, runs.get_run(tx, run.id), plan=altered)
     office.work()
     assert office.run(run.id).state is State.REFUSED
     assert office.fleet.told == []
@@ -604,9 +608,9 @@ def test_an_undo_names_the_key_that_its_host_has_now(office: Office):
     _another_key(office)
     undo = office.workflow.undo(done.id, person="dora", origin=WEB)
     office.work()
-    proposal = office.run(undo.id).proposal
+    proposal = office.run(undo.id).plan
     assert proposal
-    now = office.policies.current().inventory["lb1"].fingerprint
+    now = office.policies.get_policy().inventory["lb1"].fingerprint
     assert [step.fingerprint for step in proposal.steps] == [now]
 
 
@@ -631,10 +635,10 @@ class TestALostDatabase:
     def test_during_planning(self, office: Office):
         office.fleet.before_ask = _lose_it_once(office)
         run = office.ask(LAMP_ON)
-        assert run.state is State.ASKED
+        assert run.state is State.PLANNING
         office.workflow.nudge()
         office.work()
-        assert office.run(run.id).state is State.WAITING
+        assert office.run(run.id).state is State.PENDING
 
     def test_during_the_last_look(self, office: Office):
         run = office.ask(LAMP_ON)
@@ -709,7 +713,8 @@ def _lose_it_once(office: Office) -> Callable[[str], None]:
 def test_each_command_is_told_to_the_key_that_was_approved(office: Office):
     office.approve(office.ask(SetAll(host="lb1", value="on")))
     assert (
-        office.fleet.fingerprints == [office.policies.current().inventory["lb1"].fingerprint] * 2
+        office.fleet.fingerprints
+        == [office.policies.get_policy().inventory["lb1"].fingerprint] * 2
     )
 
 
@@ -720,7 +725,7 @@ def test_what_the_database_refuses_for_good_is_not_tried_for_ever(
     tried: list[int] = []
 
     def refuse(tx: Transaction, record: StepRecord) -> None:
-        tried.append(record.n)
+        tried.append(record.step_number)
         tx.sql.execute(insert(tables.vote).values(run=999, person="x"))
 
     run = office.ask(LAMP_ON)
@@ -763,7 +768,7 @@ class TestTheEndOfTheService:
     def test_nothing_is_claimed_any_more_and_the_next_start_does_it(self, office: Office):
         run = office.ask(LAMP_ON)
         office.workflow.close()
-        assert office.approve(run).state is State.READY
+        assert office.approve(run).state is State.QUEUED
         self._again(office)
         assert office.run(run.id).state is State.SUCCEEDED
 
@@ -774,7 +779,7 @@ class TestTheEndOfTheService:
 
         run = office.ask(LAMP_ON)
         office.fleet.before_ask = cut
-        assert office.approve(run).state is State.READY
+        assert office.approve(run).state is State.QUEUED
         with office.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
         office.fleet.before_ask = lambda _host: None
@@ -825,7 +830,7 @@ def test_an_undo_that_cannot_apply_any_more_is_refused_before_anybody_approves_i
     office.fleet.hosts["lb1"].pop("warming")
     undo = office.workflow.undo(done.id, person="dora", origin=WEB)
     office.work()
-    assert office.run(undo.id).state is State.WAITING
+    assert office.run(undo.id).state is State.PENDING
 
 
 def test_an_undo_that_cannot_apply_any_more_by_the_time_it_starts_sends_nothing(office: Office):
@@ -835,7 +840,7 @@ def test_an_undo_that_cannot_apply_any_more_by_the_time_it_starts_sends_nothing(
     office.fleet.hosts["lb1"]["warming"] = "burnt"
     told = list(office.fleet.told)
     after = office.approve(office.run(undo.id))
-    assert after.over
+    assert after.is_ended
     assert "burnt out" in after.summary
     assert office.fleet.told == told
 

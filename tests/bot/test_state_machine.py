@@ -32,17 +32,17 @@ from bot.audit import change_log, evidence, verification
 from bot.audit.signing import SigningKey
 from bot.db import migrations, runs, search, stops, tables
 from bot.db.database import Database, SeenHead, Transaction
-from bot.db.runs import Overtaken
+from bot.db.runs import ConcurrentUpdateError
 from bot.execution import gate
-from bot.model.run import ENDED, IllegalMove, Run, State
+from bot.model.run import ENDED_STATES, IllegalTransitionError, Run, State
 from bot.policy import Policy
-from bot.policy.freezes import Freezes
+from bot.policy.freezes import FreezeList
 from bot.policy.loader import load_policy
 from bot.service import Workflow
 from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.bans import PolicyWithoutBanned
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from connectors.errors import CommandError, UnknownOutcomeError
 from runbooks import AnyRunbook
 from tests.bot.empty import hasty
@@ -59,7 +59,7 @@ OWNERS = frozenset({"olga", "adam"})
 PEOPLE = ("dora", "olga", "adam", "stan")
 HOSTS = ("lb1", "lb2")
 # What a person hears who comes too late, or may not: never a fault.
-NOES = (NotAllowed, TooLate, InvalidRequest, Overtaken, IllegalMove)
+NOES = (NotAllowed, TooLate, InvalidRequestError, ConcurrentUpdateError, IllegalTransitionError)
 
 people = st.sampled_from(PEOPLE)
 hosts = st.sampled_from(HOSTS)
@@ -110,19 +110,19 @@ class Model:
         away = self.gone | self.banned
         assert not self.halted, "everything is stopped"
         assert not {run.id, whole.id} & self.ended, "somebody ended it"
-        assert whole.counters is None or whole.id in self.accepted, "nobody accepted it"
-        assert whole.asked_by not in away, "its asker is gone"
+        assert whole.proposal_for is None or whole.id in self.accepted, "nobody accepted it"
+        assert whole.requested_by not in away, "its asker is gone"
         assert not (self.frozen and n == 1), "changes are frozen"
-        assert whole.proposal is not None
-        assert whole.proposal.digest == whole.digest, "this is not what was shown"
-        assert run.proposal is not None
-        reversible = whole.proposal.reversible
-        alone = whole.asked_by in OWNERS and reversible
+        assert whole.plan is not None
+        assert whole.plan.digest == whole.digest, "this is not what was shown"
+        assert run.plan is not None
+        reversible = whole.plan.is_reversible
+        alone = whole.requested_by in OWNERS and reversible
         given = {
             person
             for number, person, digest in self.keys
             if number == whole.id and digest == whole.digest and person in OWNERS - away
-        } - {whole.asked_by, *whole.editors}
+        } - {whole.requested_by, *whole.editors}
         assert alone or given, "nobody whose key counts has turned one for this plan"
 
 
@@ -142,7 +142,7 @@ def _ground() -> tuple[Steady, sqlite3.Connection, Path]:
     """Return a database, what it is when empty, and a policy directory: made once for all."""
     directory = Path(tempfile.mkdtemp(prefix="keyturn-worlds-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    database = Steady(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.new())
+    database = Steady(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create())
     # The power is cut in these tests by an exception: what was written is there.
     hasty(database)
     migrations.upgrade_schema(database)
@@ -175,8 +175,8 @@ _FREEZE = {"name": "fair", "from": "1999-01-01 00:00", "until": "2999-01-01 00:0
 
 @cache
 def _policy(gone: frozenset[str], *, frozen: bool) -> Policy:
-    policy = load_policy(_ground()[2]).without(gone)
-    policy.freezes = Freezes.model_validate({"freezes": [_FREEZE] if frozen else []})
+    policy = load_policy(_ground()[2]).without_people(gone)
+    policy.freezes = FreezeList.model_validate({"freezes": [_FREEZE] if frozen else []})
     return policy
 
 
@@ -219,11 +219,16 @@ class World(RuleBasedStateMachine):
     def _start(self) -> None:
         admitted = PolicyWithoutBanned(self, self.database, clock=iter(range(10**9)).__next__)
         parts = WorkflowContext(
-            self.database, admitted, self.fleet, self.queue, runbooks=RUNBOOKS, crowd=1
+            self.database,
+            admitted,
+            self.fleet,
+            self.queue,
+            runbooks=RUNBOOKS,
+            max_parallel_hosts=1,
         )
         self.workflow = Workflow(parts)
 
-    def current(self) -> Policy:
+    def get_policy(self) -> Policy:
         return _policy(frozenset(self.model.gone), frozen=self.model.frozen)
 
     def teardown(self) -> None:
@@ -248,10 +253,10 @@ class World(RuleBasedStateMachine):
             else:
                 self.workflow.ask_all(many, spelled="lb*", person=person, origin=WEB)
 
-    @precondition(lambda self: "waiting" in self.states)
+    @precondition(lambda self: "pending" in self.states)
     @rule(person=people, n=nth, right=st.booleans())
     def approve(self, person: str, n: int, right: bool) -> None:
-        run = self._pick(n, {State.WAITING})
+        run = self._pick(n, {State.PENDING})
         if run is None:
             return
         if right:
@@ -260,10 +265,10 @@ class World(RuleBasedStateMachine):
             with pytest.raises(NOES):
                 self.workflow.approve(run.id, person=person, digest="0" * 64)
 
-    @precondition(lambda self: "waiting" in self.states)
+    @precondition(lambda self: "pending" in self.states)
     @rule(person=st.sampled_from(sorted(OWNERS)))
     def approve_all(self, person: str) -> None:
-        for run in self._runs({State.WAITING}):
+        for run in self._runs({State.PENDING}):
             self._approve(run, person)
 
     def _approve(self, run: Run, person: str) -> None:
@@ -271,27 +276,27 @@ class World(RuleBasedStateMachine):
             self.workflow.approve(run.id, person=person, digest=run.digest)
             self.model.keys.add((run.id, person, run.digest))
 
-    @precondition(lambda self: "waiting" in self.states)
+    @precondition(lambda self: "pending" in self.states)
     @rule(person=people, n=nth, value=st.sampled_from(["dim", "off"]))
     def counter(self, person: str, n: int, value: str) -> None:
-        run = self._pick(n, {State.WAITING})
+        run = self._pick(n, {State.PENDING})
         if run is not None:
             with suppress(*NOES):
                 self.workflow.counter(run.id, person=person, changes={"value": value})
 
-    @precondition(lambda self: "offered" in self.states)
+    @precondition(lambda self: "counter_proposed" in self.states)
     @rule(n=nth, right=st.booleans())
     def accept(self, n: int, right: bool) -> None:
-        run = self._pick(n, {State.OFFERED})
-        if run is None or run.counters is None:
+        run = self._pick(n, {State.COUNTER_PROPOSED})
+        if run is None or run.proposal_for is None:
             return
-        person = run.asked_by if right else "adam"
+        person = run.requested_by if right else "adam"
         with suppress(*NOES):
             after = self.workflow.accept(run.id, person=person, digest=run.digest)
-            assert person == run.asked_by
+            assert person == run.requested_by
             if after.state is not State.REFUSED:
                 self.model.accepted.add(run.id)
-                self.model.ended.add(run.counters)
+                self.model.ended.add(run.proposal_for)
 
     @precondition(lambda self: self.states & {"succeeded", "failed", "stopped"})
     @rule(person=people, n=nth)
@@ -322,7 +327,7 @@ class World(RuleBasedStateMachine):
         happens: dict[str, Callable[[], None]] = {
             "deny": lambda: self._end(n, lambda run: flow.deny(run.id, person=person)),
             "withdraw": lambda: self._end(
-                n, lambda run: flow.withdraw(run.id, person=run.asked_by)
+                n, lambda run: flow.withdraw(run.id, person=run.requested_by)
             ),
             "stop": lambda: self._end(n, lambda run: flow.stop(run.id, person=person)),
             "stop all": lambda: self._stop_all(person),
@@ -346,13 +351,13 @@ class World(RuleBasedStateMachine):
             self.model.banned.add(who)
 
     def _expire(self, n: int) -> None:
-        run = self._pick(n, {State.OFFERED, State.WAITING, State.READY})
+        run = self._pick(n, {State.COUNTER_PROPOSED, State.PENDING, State.QUEUED})
         if run is None:
             return
         with self.database.transaction() as tx:
             for each in [runs.get_run(tx, run.id), *runs.list_children(tx, run.id)]:
-                if each.state in {State.OFFERED, State.WAITING, State.READY}:
-                    runs.amend_run(tx, each, expires=tx.now)
+                if each.state in {State.COUNTER_PROPOSED, State.PENDING, State.QUEUED}:
+                    runs.amend_run(tx, each, expires_at=tx.now)
         self.model.ended.add(run.id)
         self.workflow.expire_due()
 
@@ -479,7 +484,13 @@ class World(RuleBasedStateMachine):
             self._restart()
 
     def _end(self, n: int, how: Callable[[Run], object]) -> None:
-        moving = {State.ASKED, State.OFFERED, State.WAITING, State.READY, State.STARTING}
+        moving = {
+            State.PLANNING,
+            State.COUNTER_PROPOSED,
+            State.PENDING,
+            State.QUEUED,
+            State.STARTING,
+        }
         moving |= {State.RUNNING}
         run = self._pick(n, moving)
         if run is not None:
@@ -502,7 +513,7 @@ class _Found(BaseException):
 
 def _kinds(tx: Transaction) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
-    for entry in change_log.list_entries_after(tx, 0, most=10_000):
+    for entry in change_log.list_entries_after(tx, 0, limit=10_000):
         if entry.run is not None:
             found.setdefault(entry.run, []).append(entry.kind)
     return found
@@ -510,8 +521,8 @@ def _kinds(tx: Transaction) -> dict[int, list[str]]:
 
 _run = tables.run.c
 _STANDINGS = select(_run.id, _run.state, _run.parent, _run.hosts, _run.counters)
-_ENDS = frozenset(state.value for state in ENDED)
-_SAYS = {"waiting": "planned", "ready": "planned", "starting": "claimed", "running": "started"}
+_ENDS = frozenset(state.value for state in ENDED_STATES)
+_SAYS = {"pending": "planned", "queued": "planned", "starting": "claimed", "running": "started"}
 
 
 _Standing = Row[int, str, int | None, str, int | None]
@@ -529,8 +540,8 @@ def _check_proposal(
     ]
     replaced = [each for each in proposals if "accepted" in told.get(each.id, [])]
     assert len(accepted) <= 1, "two proposals for one request were accepted"
-    assert not accepted or row.state == "replaced", f"accepted, and the original is {row.state}"
-    assert row.state != "replaced" or replaced, "replaced, and no proposal was accepted"
+    assert not accepted or row.state == "superseded", f"accepted, and the original is {row.state}"
+    assert row.state != "superseded" or replaced, "replaced, and no proposal was accepted"
 
 
 def _check_told(row: _Standing, kinds: Sequence[str]) -> None:

@@ -71,7 +71,7 @@ def test_a_ban_holds_until_another_lifts_it(served: Office):
     assert (back.exit_code, "a new one: keyturn token new dora" in back.output) == (0, True)
     with served.database.reading() as tx:
         banned = [
-            one for one in change_log.list_newest_entries(tx, most=50) if one.kind == "banned"
+            one for one in change_log.list_newest_entries(tx, limit=50) if one.kind == "banned"
         ]
     assert [one.person for one in banned] == ["olga"]
 

@@ -62,15 +62,15 @@ class TestSchedules:
     @staticmethod
     def _ended(office: Office) -> Schedule:
         """Return a schedule that was due just now when its owner ended it."""
-        run = office.workflow.schedules.ask(
-            [LAMP_ON], spelled="", person="dora", origin=WEB, timing=HOURLY
+        run = office.workflow.schedules.request_schedule(
+            [LAMP_ON], host_pattern="", person="dora", origin=WEB, timing=HOURLY
         )
         office.work()
         office.approve(office.run(run.id))
         with office.database.reading() as tx:
             [schedule] = schedules.list_schedules(tx)
         due_now(office, schedule)
-        office.workflow.schedules.end(schedule.id, person="dora")
+        office.workflow.schedules.end_schedule(schedule.id, person="dora")
         return schedule
 
     def test_a_schedule_does_not_fire_when_the_log_lacks_it(self, office: Office, forge: Forgery):
@@ -88,7 +88,7 @@ class TestSchedules:
         self, office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_doubt_of_fire", nothing)
-        monkeypatch.setattr(evidence, "find_missing_of_run", nothing)
+        monkeypatch.setattr(evidence, "find_missing_entry_of_run", nothing)
         self._ended(office)
         with office.database.transaction() as tx:
             forge(tx)
@@ -101,7 +101,7 @@ class TestGlass:
 
     @pytest.fixture
     def clock(self, tmp_path: Path) -> Clock:
-        clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.new())
+        clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
         migrations.upgrade_schema(clock)
         return clock
 
@@ -116,18 +116,24 @@ class TestGlass:
         app = an_app(office, "adam")
         wanted = SetSwitch(host="web1", name="lamp", value="on")
         run = office.ask(wanted, person="adam", reason="the cellar is dark")
-        office.workflow.breaking.want(run.id, person="adam", reason=WHY)
+        office.workflow.breaking.request_break_glass(run.id, person="adam", reason=WHY)
         with office.database.transaction() as tx:
             factor = app.factor.digest
-            amend(tx, tables.glass, broken=tx.now, until=tx.now + DAY // 48, factor=factor)
+            amend(
+                tx,
+                tables.glass,
+                activated_at=tx.now,
+                active_until=tx.now + DAY // 48,
+                factor=factor,
+            )
             tx.sql.execute(
-                update(tables.run).where(tables.run.c.id == run.id).values(state="ready")
+                update(tables.run).where(tables.run.c.id == run.id).values(state="queued")
             )
         office.workflow.advance(run.id)
         return office.run(run.id)
 
     def test_forged_break_glass_opens_nothing(self, timed: Office):
-        assert self._forged(timed).state in {State.WAITING, State.REFUSED}
+        assert self._forged(timed).state in {State.PENDING, State.REFUSED}
         assert timed.fleet.told == []
 
     def test_without_the_comparison_it_would(self, timed: Office, monkeypatch: pytest.MonkeyPatch):
@@ -141,15 +147,15 @@ class TestGlass:
             wanted = SetSwitch(host="web1", name="lamp", value=value)
             run = office.ask(wanted, person="adam", reason="the cellar is dark")
             if value == "dim":
-                office.workflow.breaking.want(run.id, person="adam", reason=WHY)
+                office.workflow.breaking.request_break_glass(run.id, person="adam", reason=WHY)
                 continue
-            office.workflow.breaking.shatter(
+            office.workflow.breaking.activate_break_glass(
                 run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
             )
             office.work()
             clock.ahead += DAY + DAY // 24
             with office.database.transaction() as tx:
-                amend(tx, tables.glass, reviewed=tx.now, reviewer="olga", review="all is well")
+                amend(tx, tables.glass, reviewed_at=tx.now, reviewer="olga", review="all is well")
 
     def test_a_forged_review_is_none(self, timed: Office, clock: Clock):
         with pytest.raises(NotAllowed, match="nobody has reviewed run 1"):
@@ -203,7 +209,7 @@ class TestAnOlderKey:
     def test_without_the_links_it_would_have_to_be_asked_again(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(key_history, "_linked", _none_of_them)
+        monkeypatch.setattr(key_history, "_list_linked_hashes", _none_of_them)
         office, run = self._turned(tmp_path, lambda _office, _run: None)
         assert office.approve(run).state is State.REFUSED
         office.database.close()
@@ -214,16 +220,16 @@ class TestAnOlderKey:
     ):
         """Even by who has stolen the old key: it does not lead up to what the new one signed."""
         office, run = self._turned(tmp_path, _sign_out_and_in)
-        old = signing.load_signing_key(tmp_path / "stolen.key") if stolen else SigningKey.new()
+        old = signing.load_signing_key(tmp_path / "stolen.key") if stolen else SigningKey.create()
         _write_in(office, run, old)
         office.workflow.advance(run.id)
         ended = office.run(run.id)
-        assert (ended.state, office.fleet.told) == (State.READY, [])
+        assert (ended.state, office.fleet.told) == (State.QUEUED, [])
         assert "was altered" in office.database.trouble
         office.database.close()
 
     def test_without_the_links_it_would(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(key_history, "_linked", _all_of_them)
+        monkeypatch.setattr(key_history, "_list_linked_hashes", _all_of_them)
         monkeypatch.setattr(evidence, "follow_log", lambda _tx: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         office, run = self._turned(tmp_path, _sign_out_and_in)
         _write_in(office, run, signing.load_signing_key(tmp_path / "stolen.key"))
@@ -234,12 +240,12 @@ class TestAnOlderKey:
     def test_what_our_key_signed_elsewhere_makes_no_other_key_ours(self, tmp_path: Path):
         """A change of keys that never was, with a signature of ours that is of another entry."""
         office, run = self._turned(tmp_path, _sign_out_and_in)
-        thief = SigningKey.new()
+        thief = SigningKey.create()
         _write_in(office, run, thief)
         with office.database.transaction() as tx:
-            last = change_log.list_newest_entries(tx, most=1)[0]
+            last = change_log.list_newest_entries(tx, limit=1)[0]
             forged = change_log.append_entry(
-                tx, change_log.KEY, public=tx.seal.public, proof=last.signature
+                tx, change_log.KEY_KIND, public=tx.seal.public_key, proof=last.signature
             )
             assert forged.prev == last.hash
         office.workflow.advance(run.id)
@@ -249,7 +255,7 @@ class TestAnOlderKey:
     def test_a_log_that_is_broken_is_not_vouched_for_by_another_key(self, tmp_path: Path):
         def append_as_a_thief(office: Office, _run: Run) -> None:
             with office.database.transaction() as tx:
-                mine, tx._seal = tx._seal, SigningKey.new()  # pyright: ignore[reportPrivateUsage]
+                mine, tx._seal = tx._seal, SigningKey.create()  # pyright: ignore[reportPrivateUsage]
                 change_log.append_entry(tx, "approved", run=1, person="olga")
                 tx._seal = mine  # pyright: ignore[reportPrivateUsage]
 
@@ -279,13 +285,13 @@ def _write_in(office: Office, run: Run, key: SigningKey) -> None:
     """Turn the entry of the sign-in into an approval, signed by the old key, and cast the vote."""
     whole = entries_of(office.database)
     n = next(n for n, entry in enumerate(whole) if entry.kind == "signed in")
-    facts = {"digest": run.digest, "why": "", "factor": None, "instead_of": None}
+    facts = {"digest": run.digest, "why": "", "factor": None, "on_behalf_of": None}
     body = change_log.encode_canonical(facts)
     was = whole[n]
     made = Entry(was.seq, was.at, "approved", run.id, "olga", run.host, body, was.prev, "", "")
     digest = change_log.hash_entry(tuple(vars(made).values()))
-    whole[n] = Entry(*[*vars(made).values()][:-2], hash=digest, signature=key.sign(digest))
+    whole[n] = Entry(*[*vars(made).values()][:-2], hash=digest, signature=key.sign_hash(digest))
     rewrite(office.database, whole)
     with office.database.transaction() as tx:
-        runs.add_vote(tx, runs.Vote(run.id, "olga", True, run.digest, tx.now))
-        tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="ready"))
+        runs.add_vote(tx, runs.Decision(run.id, "olga", True, run.digest, tx.now))
+        tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="queued"))

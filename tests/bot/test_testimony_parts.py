@@ -35,7 +35,7 @@ def crowd(tmp_path: Path) -> Generator[Office]:
 def _set_back(tx: Transaction, part: Run) -> int:
     """Let a part that has succeeded be ready once more."""
     tx.sql.execute(delete(tables.step).where(tables.step.c.run == part.id))
-    tx.sql.execute(update(tables.run).where(tables.run.c.id == part.id).values(state="ready"))
+    tx.sql.execute(update(tables.run).where(tables.run.c.id == part.id).values(state="queued"))
     return part.id
 
 
@@ -44,7 +44,7 @@ def _twice(tx: Transaction, part: Run) -> int:
     query = select(tables.run).where(tables.run.c.id == part.id)
     row = dict(tx.sql.execute(query).mappings().one())
     del row["id"]
-    row |= {"state": "ready", "started": None, "ended": None}
+    row |= {"state": "queued", "started": None, "ended": None}
     return tx.sql.execute(insert(tables.run).values(row).returning(tables.run.c.id)).scalar_one()
 
 
@@ -110,7 +110,7 @@ def _stops_everything(office: Office) -> None:
 def _lifts_it_with_another_key(office: Office) -> None:
     _stops_everything(office)
     with office.database.transaction() as tx:
-        mine, tx._seal = tx._seal, SigningKey.new()  # pyright: ignore[reportPrivateUsage] - a forger's key
+        mine, tx._seal = tx._seal, SigningKey.create()  # pyright: ignore[reportPrivateUsage] - a forger's key
         change_log.append_entry(tx, "everything resumed", person="olga", why="it is light")
         tx._seal = mine  # pyright: ignore[reportPrivateUsage]
 
@@ -161,7 +161,7 @@ def test_what_was_lifted_under_an_older_key_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """However long ago, and far from the change of keys, that was."""
-    monkeypatch.setattr("bot.audit.key_history._FARTHEST", 0)
+    monkeypatch.setattr("bot.audit.key_history._MAX_ENTRIES", 0)
     url, key = f"sqlite:///{tmp_path / 'keyturn.db'}", tmp_path / "changelog.key"
     with an_office(tmp_path, database=Database(url, signing.load_signing_key(key))) as office:
         with office.database.transaction() as tx:

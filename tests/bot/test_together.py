@@ -41,14 +41,14 @@ def _approved(office: Office) -> Run:
 
 def _ready(office: Office, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the parts of an approved request, all of which are to start at once."""
-    monkeypatch.setattr(fanout, "_wave", len)
+    monkeypatch.setattr(fanout, "_count_next_wave", len)
     office.workflow.advance(_approved(office).id)
     found, office.queue.waiting = office.queue.waiting[1:], []
     assert len(found) == len(NAMES)
     return found
 
 
-def _claim_together(office: Office, parts: list[int]) -> list[gate.Claimed | None]:
+def _claim_together(office: Office, parts: list[int]) -> list[gate.ClaimedRun | None]:
     """Let all of them pass the gate while somebody else has the turn to write."""
     commits, end = office.database.commits, time.monotonic() + 20
     with ThreadPoolExecutor(len(parts)) as pool, office.database.transaction():
@@ -64,7 +64,7 @@ def _nothing(*_: object) -> None:
 
 
 def _with_another_plan(tx: Transaction, part: int) -> None:
-    forged = runs.get_run(tx, part - 1).proposal
+    forged = runs.get_run(tx, part - 1).plan
     assert forged
     values = {"proposal": forged.to_json(), "digest": forged.digest}
     tx.sql.execute(update(tables.run).where(tables.run.c.id == part).values(values))
@@ -87,7 +87,7 @@ def test_a_host_with_another_plan_would_run_without_the_check_of_each(
     parts = _ready(crowd, monkeypatch)
     with crowd.database.transaction() as tx:
         _with_another_plan(tx, parts[4])
-    monkeypatch.setattr(gate, "_is_part_of", _nothing)
+    monkeypatch.setattr(gate, "_check_is_child_of", _nothing)
     assert all(_claim_together(crowd, parts))
 
 

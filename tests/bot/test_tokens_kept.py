@@ -32,11 +32,11 @@ def _spellings(token: str) -> Sequence[str]:
 def _issue(tx: Transaction) -> list[str]:
     """Begin one of everything that somebody could come back with."""
     session = sessions.begin_session(tx, "olga")
-    sessions.record_step_up(tx, session, factor="d" * 32)
+    sessions.record_step_up(tx, session, factor_digest="d" * 32)
     _, api = tokens.add_token(
-        tx, person="dora", scopes=["read"], name="a program", expires=tx.now + 3600 * _SECOND
+        tx, person="dora", scopes=["read"], name="a program", expires_at=tx.now + 3600 * _SECOND
     )
-    return [session, sessions.create_link(tx, "dora"), api]
+    return [session, sessions.create_sign_in_link(tx, "dora"), api]
 
 
 def _found(database: Database, issued: Sequence[str]) -> list[str]:
@@ -54,7 +54,7 @@ def test_a_dump_of_every_table_holds_no_token(database: Database, tmp_path: Path
     # They are good: what is looked for is what opens the door.
     with database.transaction() as tx:
         assert sessions.touch_session(tx, issued[0]) == "olga"
-        assert sessions.use_link(tx, issued[1]) == "dora"
+        assert sessions.use_sign_in_link(tx, issued[1]) == "dora"
         assert tokens.find_token(tx, issued[2])
 
 
@@ -74,5 +74,5 @@ def test_tokens_are_long_and_never_the_same(database: Database):
     assert len(set(several)) == len(several)
     for token in several:
         # 256 bits are 43 characters of base64; an API token has its prefix before them.
-        prefix = 12 if token.startswith(tokens.BEGINS) else 0
+        prefix = 12 if token.startswith(tokens.TOKEN_PREFIX) else 0
         assert len(token) - prefix >= 43

@@ -218,7 +218,7 @@ def test_a_collector_that_is_away_keeps_no_run_from_its_end(
     finally:
         observability.set_tracer(None)
         made.close()
-    assert run.over
+    assert run.is_ended
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from bot.db.database import Database, Transaction
 from bot.db.runs import NoSuchRun
 from bot.db.search import RunFilter
 from bot.execution import planner, questions
-from bot.execution.questions import asking
+from bot.execution.questions import create_query_function
 from bot.model import request_form
-from bot.model.run import Run, Vote
-from bot.model.view_rights import former_area
+from bot.model.run import Decision, Run
+from bot.model.view_rights import name_former_host
 from bot.policy import Policy
-from bot.policy.policy import Request
+from bot.policy.policy import PolicyRequest
 from bot.workflow.approvals import NotAllowed
 from bot.workflow.context import WorkflowContext
 from bot.workflow.form_options import FormOptions
@@ -70,11 +70,11 @@ FILTERS = (
     RunFilter(area="edge"),
     RunFilter(area="web"),
     RunFilter(person="adam"),
-    RunFilter(words="toy set"),
-    RunFilter(words="toy break"),
-    RunFilter(host="lb1", words="toy set", area="edge", text=("lamp",)),
+    RunFilter(runbook="toy set"),
+    RunFilter(runbook="toy break"),
+    RunFilter(host="lb1", runbook="toy set", area="edge", text=("lamp",)),
     RunFilter(states=frozenset({"succeeded"})),
-    RunFilter(states=frozenset({"succeeded", "waiting"})),
+    RunFilter(states=frozenset({"succeeded", "pending"})),
     RunFilter(text=("lamp",)),
     RunFilter(text=("lamp", "reason")),
     RunFilter(since=0),
@@ -110,10 +110,12 @@ def _more(office: Office) -> None:
 
 def _seen(tx: Transaction, policy: Policy, person: str, run: Run) -> bool:
     """Decide about one run as the rules and the documentation say, without any SQL."""
-    request = Request(run.words, run.kind, run.host, "web", run.asked_by, hosts=run.hosts, now=0)
+    request = PolicyRequest(
+        run.runbook, run.kind, run.host, "web", run.requested_by, hosts=run.hosts, now=0
+    )
     votes = [vote.person for vote in runs.list_votes(tx, run.parent or run.id)]
-    own = person == run.asked_by or person in run.editors or person in votes
-    return own or policy.may_view(person, request).allowed
+    own = person == run.requested_by or person in run.editors or person in votes
+    return own or policy.get_view_ruling(person, request).allowed
 
 
 def test_queries_find_what_the_rules_let_a_person_view(narrow: Narrow):
@@ -124,9 +126,9 @@ def test_queries_find_what_the_rules_let_a_person_view(narrow: Narrow):
 
 def _check_queries(office: Office, view: str) -> None:
     _rule(office, view)
-    policy = office.policies.current()
+    policy = office.policies.get_policy()
     for person in ("dora", "olga", "adam", "stan"):
-        sight = policy.sight(person)
+        sight = policy.get_view_rights(person)
         for wanted in FILTERS:
             with office.database.reading() as tx:
                 everything = runs.get_runs(tx, search.find_run_numbers(tx, wanted, most=100))
@@ -144,9 +146,9 @@ def _check_queries(office: Office, view: str) -> None:
         RunFilter(host="lb1"),
         RunFilter(host="lb*"),
         RunFilter(host="lb?", person="adam"),
-        RunFilter(words="toy break"),
-        RunFilter(host="web1", words="toy break"),
-        RunFilter(host="web*", words="toy break"),
+        RunFilter(runbook="toy break"),
+        RunFilter(host="web1", runbook="toy break"),
+        RunFilter(host="web*", runbook="toy break"),
     ],
 )
 def test_how_many_hidden_runs_there_are_is_not_shown_by_a_link_to_older_ones(
@@ -161,7 +163,7 @@ def test_how_many_hidden_runs_there_are_is_not_shown_by_a_link_to_older_ones(
         office.ask(SetSwitch(host="lb1", name="lamp", value="y"), "adam")
     monkeypatch.setattr(search, "_WINDOWS", (1, 2))
     expected = [own.id] if wanted.host in {"lb1", "lb*"} else []
-    with office.database.reading(office.policies.current().sight("dora")) as tx:
+    with office.database.reading(office.policies.get_policy().get_view_rights("dora")) as tx:
         assert search.find_page_numbers(tx, wanted, 9) == (expected, None)
 
 
@@ -173,16 +175,16 @@ def test_entries_are_those_of_runs_that_may_be_viewed_and_ones_own(narrow: Narro
 
 def _check_entries(office: Office, view: str) -> None:
     _rule(office, view)
-    policy = office.policies.current()
+    policy = office.policies.get_policy()
     for person in ("dora", "adam", "stan"):
         with office.database.reading() as tx:
             log = change_log.list_entries_after(tx, 0)
             known = {run.id: run for run in runs.get_runs(tx, [entry.run or 0 for entry in log])}
             fits = {number for number, run in known.items() if _seen(tx, policy, person, run)}
-        with office.database.reading(policy.sight(person)) as tx:
+        with office.database.reading(policy.get_view_rights(person)) as tx:
             found = {
                 entry.seq
-                for entry in query.find_newest_entries(tx, query.EntryFilter(), most=1000)
+                for entry in query.find_newest_entries(tx, query.EntryFilter(), limit=1000)
             }
             whole = view_conditions.can_view_everything(tx)
         for entry in log:
@@ -192,7 +194,7 @@ def _check_entries(office: Office, view: str) -> None:
 
 
 def test_an_entry_about_a_host_is_for_those_who_may_view_every_run_there(narrow: Narrow):
-    policy = narrow.office.policies.current()
+    policy = narrow.office.policies.get_policy()
     with narrow.office.database.transaction() as tx:
         on = {
             host: change_log.append_entry(tx, "event", host=host).seq for host in ("web1", "nas1")
@@ -200,11 +202,11 @@ def test_an_entry_about_a_host_is_for_those_who_may_view_every_run_there(narrow:
 
     def told(view: str, person: str) -> set[int]:
         _rule(narrow.office, view)
-        sight = narrow.office.policies.current().sight(person)
+        sight = narrow.office.policies.get_policy().get_view_rights(person)
         with narrow.office.database.reading(sight) as tx:
             return {
                 entry.seq
-                for entry in query.find_newest_entries(tx, query.EntryFilter(), most=1000)
+                for entry in query.find_newest_entries(tx, query.EntryFilter(), limit=1000)
             }
 
     assert on["web1"] not in told(NARROW, "dora"), "not every runbook there"
@@ -214,17 +216,17 @@ def test_an_entry_about_a_host_is_for_those_who_may_view_every_run_there(narrow:
 
 
 def test_who_may_view_everything_searches_without_any_condition(office: Office):
-    policy = office.policies.current()
-    with office.database.reading(policy.sight("dora")) as tx:
+    policy = office.policies.get_policy()
+    with office.database.reading(policy.get_view_rights("dora")) as tx:
         assert (
             view_conditions.runs_condition(tx).sql
             == view_conditions.entries_condition(tx).sql
             == ""
         )
     _rule(office, NOT_ONE)
-    policy = office.policies.current()
+    policy = office.policies.get_policy()
     for person, whole in (("adam", True), ("dora", False)):
-        with office.database.reading(policy.sight(person)) as tx:
+        with office.database.reading(policy.get_view_rights(person)) as tx:
             assert view_conditions.can_view_everything(tx) is whole, (
                 "also while no such run was ever asked for"
             )
@@ -234,7 +236,7 @@ def test_without_a_rule_that_permits_it_one_sees_ones_own_alone(office: Office):
     _rule(office, "")
     mine = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     other = office.ask(ShowSwitches(host="lb1"), "adam")
-    with office.database.reading(office.policies.current().sight("dora")) as tx:
+    with office.database.reading(office.policies.get_policy().get_view_rights("dora")) as tx:
         assert search.find_run_numbers(tx, RunFilter(), most=10) == [mine.id]
         with pytest.raises(NoSuchRun, match=f"there is no run {other.id}"):
             runs.get_run(tx, other.id)
@@ -242,12 +244,12 @@ def test_without_a_rule_that_permits_it_one_sees_ones_own_alone(office: Office):
 
 def test_what_somebody_decided_or_edited_they_always_see(narrow: Narrow):
     office = narrow.office
-    run = narrow.hidden["waiting"]
-    sight = office.policies.current().sight("dora")
+    run = narrow.hidden["pending"]
+    sight = office.policies.get_policy().get_view_rights("dora")
     with office.database.reading(sight) as tx:
         assert not view_conditions.list_viewable(tx, [run.id])
     with office.database.transaction() as tx:
-        runs.add_vote(tx, Vote(run.id, "dora", True, run.digest, tx.now))
+        runs.add_vote(tx, Decision(run.id, "dora", True, run.digest, tx.now))
     with office.database.reading(sight) as tx:
         assert view_conditions.list_viewable(tx, [run.id])
 
@@ -255,8 +257,8 @@ def test_what_somebody_decided_or_edited_they_always_see(narrow: Narrow):
 def test_what_was_decided_for_several_hosts_is_seen_on_each(narrow: Narrow):
     office, whole = narrow.office, narrow.hidden["both"]
     with office.database.transaction() as tx:
-        runs.add_vote(tx, Vote(whole.id, "dora", True, whole.digest, tx.now))
-    with office.database.reading(office.policies.current().sight("dora")) as tx:
+        runs.add_vote(tx, Decision(whole.id, "dora", True, whole.digest, tx.now))
+    with office.database.reading(office.policies.get_policy().get_view_rights("dora")) as tx:
         assert [run.host for run in runs.list_children(tx, whole.id)] == ["lb1", "lb2"]
 
 
@@ -265,23 +267,23 @@ def test_of_a_host_that_left_the_inventory_the_area_of_the_run_decides(narrow: N
     text = inventory.read_text()
     for host, seen in (("web1", True), ("lb1", False)):
         inventory.write_text(re.sub(rf"  {host}: .*\n", "", text))
-        policy = narrow.office.policies.current()
+        policy = narrow.office.policies.get_policy()
         assert host not in policy.inventory.hosts
-        with narrow.office.database.reading(policy.sight("dora")) as tx:
+        with narrow.office.database.reading(policy.get_view_rights("dora")) as tx:
             assert bool(search.find_run_numbers(tx, RunFilter(host=host), most=10)) is seen
 
 
 def test_no_host_can_be_called_as_those_that_left(tmp_path: Path):
     policy = a_policy(tmp_path)
     inventory = policy.path / "inventory.yaml"
-    inventory.write_text(inventory.read_text().replace("  lb1:", f"  {former_area('edge')}:"))
+    inventory.write_text(inventory.read_text().replace("  lb1:", f"  {name_former_host('edge')}:"))
     with pytest.raises(Exception, match="inventory"):
-        policy.current()
+        policy.get_policy()
 
 
 def test_figures_are_of_what_may_be_viewed(narrow: Narrow):
     def counted(person: str) -> int:
-        sight = narrow.office.policies.current().sight(person)
+        sight = narrow.office.policies.get_policy().get_view_rights(person)
         with narrow.office.database.reading(sight) as tx:
             return len(list(stats.list_waits_since(tx, 0)))
 
@@ -291,11 +293,11 @@ def test_figures_are_of_what_may_be_viewed(narrow: Narrow):
 
 def test_what_happened_around_a_moment_tells_of_what_may_be_viewed(narrow: Narrow):
     def happened(person: str) -> set[int | None]:
-        sight = narrow.office.policies.current().sight(person)
+        sight = narrow.office.policies.get_policy().get_view_rights(person)
         with narrow.office.database.reading(sight) as tx:
-            seen = timeline.build_timeline(tx, tx.now, within=3_600_000_000)
-            assert seen.left_out == 0
-            return {one.run for one in seen.happenings}
+            seen = timeline.build_timeline(tx, tx.now, span=3_600_000_000)
+            assert seen.omitted == 0
+            return {one.run for one in seen.events}
 
     assert happened("dora") == {narrow.shown.id}
     assert happened("adam") > {narrow.shown.id, narrow.hidden["done"].id}
@@ -303,7 +305,7 @@ def test_what_happened_around_a_moment_tells_of_what_may_be_viewed(narrow: Narro
 
 def test_a_schedule_is_seen_with_its_request(narrow: Narrow):
     def listed(person: str) -> set[int]:
-        sight = narrow.office.policies.current().sight(person)
+        sight = narrow.office.policies.get_policy().get_view_rights(person)
         with narrow.office.database.reading(sight) as tx:
             return {one.id for one in schedules.list_schedules(tx)}
 
@@ -313,15 +315,18 @@ def test_a_schedule_is_seen_with_its_request(narrow: Narrow):
 
 def test_nobody_approves_what_they_may_not_view(office: Office):
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
-    policy = office.policies.current()
-    request = Request("toy set", "change", "lb1", "web", "dora", now=0)
-    ruling = policy.may_ask(request)
-    assert policy.may_approve("olga", request, ruling).allowed
+    policy = office.policies.get_policy()
+    request = PolicyRequest("toy set", "change", "lb1", "web", "dora", now=0)
+    ruling = policy.get_request_ruling(request)
+    assert policy.get_approval_ruling("olga", request, ruling).allowed
     _rule(office, 'permit (principal == Person::"adam", action == Action::"view", resource);')
-    policy = office.policies.current()
-    answer = policy.may_approve("olga", request, ruling)
-    assert (answer.allowed, answer.says) == (False, ("nobody approves what they may not view",))
-    assert [person.id for person in policy.approvers(request, ruling)] == ["adam"]
+    policy = office.policies.get_policy()
+    answer = policy.get_approval_ruling("olga", request, ruling)
+    assert (answer.allowed, answer.policy_notes) == (
+        False,
+        ("nobody approves what they may not view",),
+    )
+    assert [person.id for person in policy.list_approvers(request, ruling)] == ["adam"]
     with pytest.raises(NoSuchRun, match=f"there is no run {run.id}"):
         office.workflow.approve(run.id, person="olga", digest=run.digest)
     assert "approval refused" not in office.entries(run)
@@ -343,10 +348,10 @@ def test_who_sees_a_run_and_may_not_decide_it_is_told_so(office: Office):
 
 
 def test_who_is_shut_out_or_unknown_sees_nothing(narrow: Narrow):
-    sight = narrow.office.policies.current().sight("nobody")
+    sight = narrow.office.policies.get_policy().get_view_rights("nobody")
     with narrow.office.database.reading(sight) as tx:
         assert search.find_run_numbers(tx, RunFilter(), most=10) == []
-        assert query.find_newest_entries(tx, query.EntryFilter(), most=10) == []
+        assert query.find_newest_entries(tx, query.EntryFilter(), limit=10) == []
 
 
 @pytest.mark.parametrize(
@@ -365,8 +370,8 @@ def test_runbooks_that_no_rule_names_are_alike_unless_rules_look_at_parts(
     tmp_path: Path, when: str, *, closed: bool
 ):
     rule = f'permit (principal, action == Action::"view", resource) when {{ {when} }};'
-    policy = a_policy(tmp_path, rules=narrow_rules(rule)).current()
-    assert policy.rules.viewing.closed is closed
+    policy = a_policy(tmp_path, rules=narrow_rules(rule)).get_policy()
+    assert policy.rules.view_rules.compares_runbooks_only is closed
 
 
 def test_the_service_itself_sees_everything(narrow: Narrow):
@@ -382,40 +387,47 @@ def test_a_check_tells_of_runs_that_its_requester_may_view(narrow: Narrow):
     def told(person: str, host: str) -> list[str]:
         return [
             event.description
-            for event in asking(parts, person=person)(host, history.query_keyturn(since)).events
+            for event in create_query_function(parts, person=person)(
+                host, history.query_keyturn(since)
+            ).events
         ]
 
     assert told("dora", "lb1") == []
     assert f"run {narrow.hidden['done'].id}, succeeded: toy set lb1 lamp on" in told("adam", "lb1")
     assert [what.split(",")[0] for what in told("dora", "web1")] == [f"run {narrow.shown.id}"]
-    assert asking(parts, person="dora")("nas1", query_earlier_report(check)) is None
-    assert asking(parts, person="adam")("nas1", query_earlier_report(check)) is not None
+    assert create_query_function(parts, person="dora")("nas1", query_earlier_report(check)) is None
+    assert (
+        create_query_function(parts, person="adam")("nas1", query_earlier_report(check))
+        is not None
+    )
 
 
 def test_a_check_is_asked_in_the_name_of_its_requester(
     narrow: Narrow, monkeypatch: pytest.MonkeyPatch
 ):
     seen: list[str] = []
-    true = questions.asking
+    true = questions.create_query_function
 
     def noted(parts: WorkflowContext, *, person: str = "") -> QueryRunner:
         seen.append(person)
         return true(parts, person=person)
 
-    monkeypatch.setattr(planner, "asking", noted)
+    monkeypatch.setattr(planner, "create_query_function", noted)
     narrow.office.ask(ShowSwitches(host="nas1"), "dora")
     assert set(seen) == {"dora"}
 
 
 def test_a_form_offers_values_of_runs_that_may_be_viewed(narrow: Narrow):
     office = narrow.office
-    offering = FormOptions(office.fleet, office.database, office.policies, lists=LISTS)
+    offering = FormOptions(office.fleet, office.database, office.policies, listers=LISTS)
     name = next(
         blank for blank in request_form.list_form_fields(SetSwitch) if blank.name == "value"
     )
 
     def values(person: str, host: str) -> Sequence[str]:
-        return offering.values(SetSwitch, name, host=host, person=person, door="web", given={})
+        return offering.list_options(
+            SetSwitch, name, host=host, person=person, source="web", form_values={}
+        )
 
     assert "dim" in values("adam", "lb1")
     assert values("dora", "lb1") == ()
@@ -424,14 +436,16 @@ def test_a_form_offers_values_of_runs_that_may_be_viewed(narrow: Narrow):
 
 def test_a_form_offers_what_a_host_lists_to_those_who_may_have_it_asked(narrow: Narrow):
     office = narrow.office
-    offering = FormOptions(office.fleet, office.database, office.policies, lists=LISTS)
+    offering = FormOptions(office.fleet, office.database, office.policies, listers=LISTS)
     name = next(
         blank for blank in request_form.list_form_fields(TuneSwitch) if blank.name == "name"
     )
-    offering.look(TuneSwitch, host="lb1", person="dora", door="web", given={})
+    offering.read_options(TuneSwitch, host="lb1", person="dora", source="web", form_values={})
 
     def values(person: str) -> Sequence[str]:
-        return offering.values(TuneSwitch, name, host="lb1", person=person, door="web", given={})
+        return offering.list_options(
+            TuneSwitch, name, host="lb1", person=person, source="web", form_values={}
+        )
 
     assert "fan" in values("dora")
     assert values("nobody") == ()
@@ -439,20 +453,20 @@ def test_a_form_offers_what_a_host_lists_to_those_who_may_have_it_asked(narrow: 
 
 def test_a_name_is_no_pattern(narrow: Narrow):
     """Editors are looked for in a list: a person's name finds that person alone."""
-    sight = narrow.office.policies.current().sight("dora")
+    sight = narrow.office.policies.get_policy().get_view_rights("dora")
     for name in ("%", "d_ra", "ora"):
         other = replace(sight, person=name)
-        run = replace(narrow.hidden["waiting"], editors=("dora",))
+        run = replace(narrow.hidden["pending"], editors=("dora",))
         assert run.editors
         with narrow.office.database.transaction() as tx:
             tx.sql.exec_driver_sql(
                 f"UPDATE run SET editors = '[\"dora\"]' WHERE id = {run.id}"  # noqa: S608 - ours
             )
-        blind = replace(other, judge=_nothing)
+        blind = replace(other, decide=_nothing)
         with narrow.office.database.reading(blind) as tx:
             assert not view_conditions.list_viewable(tx, [run.id])
-    with narrow.office.database.reading(replace(sight, judge=_nothing)) as tx:
-        assert view_conditions.list_viewable(tx, [narrow.hidden["waiting"].id])
+    with narrow.office.database.reading(replace(sight, decide=_nothing)) as tx:
+        assert view_conditions.list_viewable(tx, [narrow.hidden["pending"].id])
 
 
 def _nothing(_host: str, _runbook: str, _kind: str) -> bool:

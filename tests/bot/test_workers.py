@@ -13,7 +13,7 @@ import pytest
 from bot.app import Foundation
 from bot.audit import change_log
 from bot.db import leases, runs
-from bot.model.run import Origin, Run, State
+from bot.model.run import RequestOrigin, Run, State
 from runbooks import load_catalogue
 from tests.playground import company
 from tests.playground.fleet import PLACES, LoopbackFleet
@@ -23,7 +23,7 @@ from tests.playground.replicas import Replicas, end
 # Processes take their time to start where many do.
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
-WEB = Origin("web")
+WEB = RequestOrigin("web")
 ABUSERS = [f"203.0.113.{number}" for number in range(1, 7)]
 
 
@@ -40,13 +40,13 @@ class Shop:
             {"host": "lb1", "address": abuser}
         )
         asked = self.here.workflow.ask(runbook, person="dora", origin=WEB)
-        return self.until(asked.id, lambda run: run.state is State.WAITING)
+        return self.until(asked.id, lambda run: run.state is State.PENDING)
 
     def approve(self, run: Run) -> None:
         self.here.workflow.approve(run.id, person="olga", digest=run.digest)
 
     def over(self, run: Run) -> Run:
-        return self.until(run.id, lambda run: run.over or run.state is State.UNKNOWN)
+        return self.until(run.id, lambda run: run.is_ended or run.state is State.UNKNOWN)
 
     def until(self, number: int, true: Callable[[Run], bool], seconds: float = 75) -> Run:
         """Wait until a run is so, doing meanwhile what the clock of a replica does."""

@@ -30,7 +30,7 @@ def due_now(office: Office, schedule: Schedule) -> None:
         minute = tx.now // MINUTE * MINUTE
         at = datetime.fromtimestamp(minute // 1_000_000, UTC)
         daily = replace(
-            schedule.timing, timetable=parse_cron(f"{at.minute} {at.hour} * * *", "UTC")
+            schedule.timing, cron_expression=parse_cron(f"{at.minute} {at.hour} * * *", "UTC")
         )
         tx.sql.execute(
             update(tables.schedule)
@@ -45,7 +45,7 @@ def due_now(office: Office, schedule: Schedule) -> None:
             person=schedule.owner,
             schedule=schedule.id,
             timing=daily.document,
-            lapses=schedule.lapses,
+            lapses=schedule.lapses_at,
         )
 
 
@@ -67,5 +67,5 @@ def nobody_was_there(database: Database, schedule: int, *, times: int) -> None:
 
 def fire_all(office: Office) -> None:
     """Let the clock look, and do what comes of it."""
-    office.workflow.schedules.fire_due()
+    office.workflow.schedules.fire_due_schedules()
     office.work()

@@ -47,15 +47,17 @@ class Clockwork:
         policies = a_policy(directory / "policy")
         database = empty(directory / "keyturn.db")
         queue = ByHand()
-        parts = WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS, lapse=_YEAR)
+        parts = WorkflowContext(
+            database, policies, fleet, queue, runbooks=RUNBOOKS, schedule_lifetime=_YEAR
+        )
         self.office = Office(Workflow(parts), parts, fleet, queue, policies)
         self.numbers = [self._begin(n, zone) for n, zone in enumerate(zones)]
 
     def _begin(self, n: int, zone: str) -> int:
         what = SetSwitch(host="lb1", name=f"z{n}", value="on")
         timing = ScheduleTiming(zone, parse_cron(_CRON, zone))
-        run = self.office.workflow.schedules.ask(
-            [what], spelled="", person="dora", origin=WEB, timing=timing
+        run = self.office.workflow.schedules.request_schedule(
+            [what], host_pattern="", person="dora", origin=WEB, timing=timing
         )
         self.office.work()
         self.office.approve(self.office.run(run.id))
@@ -82,7 +84,7 @@ class Clockwork:
             for name in switches:
                 switches[name] = "off"
         self.office.workflow.take_over()
-        self.office.workflow.schedules.fire_due()
+        self.office.workflow.schedules.fire_due_schedules()
         self.office.workflow.nudge()
         self.office.work()
 

@@ -91,8 +91,8 @@ class Crowd:
             self._settings = replicas.settings.model_copy(update=more)
             ground = replicas.ground()
             for person in ("dora", "olga"):
-                self.tokens[person] = ground.workflow.tokens.make(
-                    person=person, scopes=("read", "ask", "approve"), days=1, door="cli"
+                self.tokens[person] = ground.workflow.tokens.create_token(
+                    person=person, scopes=("read", "ask", "approve"), days=1, source="cli"
                 )[1]
             ground.database.close()
             stack.callback(self._end_all)
@@ -174,8 +174,8 @@ class Crowd:
         database = self.database()
         deadline = time.monotonic() + _END_SECONDS
         known = victim.everything(database)
-        while not all(run.over for run in known) and time.monotonic() < deadline:
-            people.approve(run for run in known if run.state is State.WAITING)
+        while not all(run.is_ended for run in known) and time.monotonic() < deadline:
+            people.approve(run for run in known if run.state is State.PENDING)
             time.sleep(0.2)
             known = victim.everything(database)
         steps = victim.records(database, known)
@@ -189,7 +189,7 @@ class Crowd:
         toll = judged(lines, by_number, steps, [*people.acknowledged], faults=faults)
         # What somebody was told to be there by one that knew it has to be the same request.
         for number, nonce in people.acknowledged.items():
-            if number in by_number and by_number[number].fields["nonce"] != nonce:
+            if number in by_number and by_number[number].values["nonce"] != nonce:
                 toll.lost.append(f"request {number} is not what {nonce} was told")
         return toll
 
@@ -247,11 +247,11 @@ class People:
             run = caller.until_answered("olga", "GET", f"/runs/{number}")
             if run is None:
                 return
-            if run["over"]:
+            if run["ended"]:
                 with self._lock:
                     self.ended += 1
                 return
-            if run["state"] == "waiting":
+            if run["state"] == "pending":
                 caller.approve(number, run["digest"])
             self._over.wait(0.05)
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bot.model.run import ENDED, Run, State, StepRecord, StepState
+from bot.model.run import ENDED_STATES, Run, State, StepRecord, StepState
 from connectors.command import Query, QueryRunner, Shell
 from runbooks import Change, Host, NoUndo, Plan, Step
 
@@ -91,13 +91,13 @@ def judged(
     meant: dict[str, StepState] = {}
     for number, run in known.items():
         for record in steps[number]:
-            line = f"{run.fields['nonce']} {_part(run, record.n)}"
+            line = f"{run.values['nonce']} {_part(run, record.step_number)}"
             meant[line] = record.state
             if record.state is StepState.SUCCEEDED and line not in written:
                 toll.lost.append(f"run {number} says it wrote {line!r}")
             if record.state is StepState.FAILED and line in written:
                 toll.lost.append(f"run {number} says it did not write {line!r}")
-        if run.state not in ENDED:
+        if run.state not in ENDED_STATES:
             toll.hanging.append(f"run {number} is {run.state}: {run.summary}")
         if run.state is State.SUCCEEDED and not _all_written(run, written):
             toll.lost.append(f"run {number} has succeeded, and its lines are not there")
@@ -107,12 +107,12 @@ def judged(
 
 
 def _part(run: Run, n: int) -> str:
-    return run.proposal.steps[n - 1].do.words[-1] if _is_planned(run, n) else "?"  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType, reportOptionalMemberAccess] - it is a Shell
+    return run.plan.steps[n - 1].command.words[-1] if _is_planned(run, n) else "?"  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType, reportOptionalMemberAccess] - it is a Shell
 
 
 def _is_planned(run: Run, n: int) -> bool:
-    return run.proposal is not None and len(run.proposal.steps) >= n
+    return run.plan is not None and len(run.plan.steps) >= n
 
 
 def _all_written(run: Run, written: Mapping[str, int]) -> bool:
-    return all(written.get(f"{run.fields['nonce']} {part}") for part in PARTS)
+    return all(written.get(f"{run.values['nonce']} {part}") for part in PARTS)

@@ -50,7 +50,7 @@ class OneByOne(Victim):
                     return
                 now = [f"{run.id} {run.state}" for run in unfinished]
                 for run in unfinished:
-                    if run.state is State.WAITING:
+                    if run.state is State.PENDING:
                         self._workflow.approve(run.id, person="olga", digest=run.digest)
             if str(now) != before:
                 moved, before = time.monotonic(), str(now)

@@ -15,7 +15,7 @@ import pytest
 
 from bot.audit import verification
 from bot.model.plan import PlannedStep, ResolvedPlan
-from bot.model.run import Origin, Run, State, StepRecord, StepState
+from bot.model.run import RequestOrigin, Run, State, StepRecord, StepState
 from connectors.command import Shell
 from tests.chaos import victim
 from tests.chaos.ledger import PARTS, Toll, judged
@@ -133,9 +133,21 @@ def _run(state: State) -> Run:
     proposal = ResolvedPlan("ledger write", "1", {}, "dora", 0, "1", "", steps)
     fields = {"host": "lb1", "nonce": "n"}
     return Run(
-        *(7, 1, state, "ledger write", "change", fields, "lb1", "edge", "dora", Origin("api"), ""),
-        asked=int(time.time()),
-        proposal=proposal,
+        *(
+            7,
+            1,
+            state,
+            "ledger write",
+            "change",
+            fields,
+            "lb1",
+            "edge",
+            "dora",
+            RequestOrigin("api"),
+            "",
+        ),
+        requested_at=int(time.time()),
+        plan=proposal,
     )
 
 

@@ -19,7 +19,7 @@ from sqlalchemy import func, select
 from bot.db import tables
 from bot.db.database import StoreUnavailable
 from bot.execution.local_dispatch import LocalDispatcher
-from bot.model.run import Origin, Run
+from bot.model.run import RequestOrigin, Run
 from bot.policy import PolicyDirectory
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
@@ -77,11 +77,11 @@ class Queue:
             self.ask(switch, person)
 
     def ask(self, runbook: AnyRunbook, person: str) -> Run:
-        return self.office.workflow.ask(runbook, person=person, origin=Origin("web"))
+        return self.office.workflow.ask(runbook, person=person, origin=RequestOrigin("web"))
 
     def over(self, run: Run, since: float, what: str) -> None:
         """Wait until a run is over, and note how long that took."""
-        self.until(lambda: self.office.run(run.id).over)
+        self.until(lambda: self.office.run(run.id).is_ended)
         self.waits.setdefault(what, []).append(time.monotonic() - since)
 
     def until(self, true: Callable[[], bool]) -> None:
@@ -99,7 +99,7 @@ class Queue:
         """Return whose runs have ended, in that order."""
         of = tables.run.c
         with self.office.database.reading() as tx:
-            query = select(of.asked_by).where(of.host != ROOT, of.kind == "change")
+            query = select(of.requested_by).where(of.host != ROOT, of.kind == "change")
             return list(tx.sql.execute(query.order_by(of.ended, of.id)).scalars())
 
 
@@ -111,16 +111,21 @@ def queue(tmp_path: Path) -> Generator[Queue]:
     fleet.hosts[ROOT] = {f"s{k}": "off" for k in range(TRIES * 100)}
     policies = _many(tmp_path / "policy")
     parts = WorkflowContext(
-        empty(tmp_path / "keyturn.db"), policies, fleet, dispatch, runbooks=RUNBOOKS, pace=None
+        empty(tmp_path / "keyturn.db"),
+        policies,
+        fleet,
+        dispatch,
+        runbooks=RUNBOOKS,
+        rate_limits=None,
     )
     office = Office(Workflow(parts), parts, fleet, ByHand(), policies)
-    parts.worker.start(office.database)
+    parts.lease_keeper.start_heartbeat(office.database)
     dispatch.start(office.workflow.advance)
     yield Queue(office, fleet, dispatch)
     fleet.open.set()
     office.workflow.close()
     assert dispatch.stop(20)
-    parts.worker.stop(office.database)
+    parts.lease_keeper.end_leases(office.database)
     office.database.close()
 
 
@@ -174,7 +179,7 @@ def _broken(queue: Queue, app: App, n: int) -> None:
     run = queue.ask(SetSwitch(host=ROOT, name=f"s{n}", value="on"), app.person)
     queue.until(lambda: bool(queue.office.run(run.id).digest))
     shown, since = queue.office.run(run.id), time.monotonic()
-    queue.office.workflow.breaking.shatter(
+    queue.office.workflow.breaking.activate_break_glass(
         run.id,
         person=app.person,
         session=app.session,

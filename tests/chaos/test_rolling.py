@@ -100,7 +100,7 @@ def test_rolling_restarts_under_load_lose_nothing(tmp_path: Path, record_propert
 
 
 def _all(tx: Transaction) -> list[change_log.Entry]:
-    return change_log.list_entries_after(tx, 0, most=10_000_000)
+    return change_log.list_entries_after(tx, 0, limit=10_000_000)
 
 
 def _unknown(crowd: Crowd) -> int:

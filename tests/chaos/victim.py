@@ -19,7 +19,7 @@ from bot.db.database import Database, StoreUnavailable
 from bot.execution.local_dispatch import LocalDispatcher
 from bot.maintenance.housekeeping import Housekeeping
 from bot.model.redaction import Redactor
-from bot.model.run import ENDED, Origin, Run, State, StepRecord
+from bot.model.run import ENDED_STATES, RequestOrigin, Run, State, StepRecord
 from bot.policy import PolicyDirectory
 from bot.service import Workflow
 from bot.workflow.bans import PolicyWithoutBanned
@@ -30,7 +30,7 @@ from runbooks import AnyRunbook
 from tests.chaos.ledger import WriteDown
 
 RUNBOOKS: Mapping[str, type[AnyRunbook]] = {WriteDown.words: WriteDown}
-_UNDER_WAY = frozenset(State) - ENDED
+_UNDER_WAY = frozenset(State) - ENDED_STATES
 _PATIENCE = 60.0
 # As <linux/prctl.h> has it.
 _PR_SET_PTRACER = 0x59616D61
@@ -79,7 +79,7 @@ class Victim:
         self._database = home.database()
         migrations.upgrade_schema(self._database)
         policies = PolicyDirectory(home.policy)
-        inventory = policies.current().inventory
+        inventory = policies.get_policy().inventory
         self._hosts = [host.name for host in inventory]
         spool = Spool(home.directory / "spool")
         told = [partial(checkpoints.write_checkpoint, home.witness)]
@@ -130,7 +130,7 @@ class Victim:
     def _look_round(self, *, ask: bool) -> None:
         busy = {run.host: run for run in self._unfinished()}
         for run in busy.values():
-            if run.state is State.WAITING:
+            if run.state is State.PENDING:
                 self._workflow.approve(run.id, person="olga", digest=run.digest)
         for host in self._hosts:
             if ask and host not in busy:
@@ -142,7 +142,7 @@ class Victim:
     def _ask(self, host: str) -> None:
         nonce = f"{self._chance.getrandbits(64):016x}"
         wanted = WriteDown(host=host, nonce=nonce)
-        run = self._workflow.ask(wanted, person="dora", origin=Origin("api"), reason="")
+        run = self._workflow.ask(wanted, person="dora", origin=RequestOrigin("api"), reason="")
         descriptor = os.open(self._home.acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(descriptor, f"{run.id}\n".encode())
         os.close(descriptor)

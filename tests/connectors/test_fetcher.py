@@ -86,7 +86,7 @@ def test_a_runbook_gets_it_through_the_fleet_with_the_words_of_its_host(
     sessions = SshPool(tmp_path)
     fleet = Fleet(inventory.model_copy(update={"hosts": {"web1": web1}}), sessions)
     told = Fetch(Setting("feed", "https://example.com"), LOOPBACK, Setting("feed.ca", ""))
-    assert str(fleet.resolve("web1", told)) == f"GET {mirror.url('/list')}"
+    assert str(fleet.resolve_command("web1", told)) == f"GET {mirror.url('/list')}"
     assert fleet.run_query("web1", Query(told, str.strip)) == "5.172.196.188"
     fleet.close()
 

@@ -147,7 +147,7 @@ def test_a_command_that_needs_root_is_told_with_sudo_where_the_login_is_not_root
 def test_a_command_that_is_resolved_already_is_told_as_it_is():
     recorder = Recorder()
     fleet = Fleet(inventory_of("web1", user="keyturn"), recorder)
-    fleet.run_command("web1", fleet.resolve("web1", REBOOT))
+    fleet.run_command("web1", fleet.resolve_command("web1", REBOOT))
     assert recorder.heard == [("web1", "sudo -n -- reboot", [])]
 
 
@@ -160,8 +160,8 @@ def test_what_differs_between_hosts_is_looked_up_for_each():
     )
     command = Shell(("test", "-S", Setting("haproxy.socket", "/var/h.sock")))
     fleet = Fleet(inventory, Recorder())
-    assert str(fleet.resolve("lb1", command)) == "test -S /run/h.sock"
-    assert str(fleet.resolve("lb2", command)) == "test -S /var/h.sock"
+    assert str(fleet.resolve_command("lb1", command)) == "test -S /run/h.sock"
+    assert str(fleet.resolve_command("lb2", command)) == "test -S /var/h.sock"
 
 
 def test_jump_hosts_are_named_in_the_order_that_they_are_passed():

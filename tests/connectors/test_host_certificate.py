@@ -131,7 +131,7 @@ def test_with_the_guard_removed_such_a_host_is_trusted(
     def nothing(*_: object, **__: object) -> str:
         return ""
 
-    monkeypatch.setattr(host_certificate, "objection", nothing)
+    monkeypatch.setattr(host_certificate, "find_certificate_error", nothing)
     _show(sshd, authority, **how)
     assert _answer(_host(sshd, authority)) == "hello\n"
 

@@ -828,8 +828,8 @@ def test_a_host_takes_no_rule_of_udev_with_a_value_that_no_runbook_sets(
 
 def test_the_rules_of_a_runbook_are_those_of_the_dialects_that_it_speaks():
     meant = {words: load_catalogue()[words] for words in ("zfs scrub start", "abusers show")}
-    granted = sudo_rules.list_grants(meant)
+    granted = sudo_rules.list_sudo_grants(meant)
     assert {grant.dialect for grant in granted} == {"zfs"}
     assert {grant.runbooks for grant in granted} == {("zfs scrub start",)}
-    assert sudo_rules.list_grants({"abusers show": load_catalogue()["abusers show"]}) == ()
+    assert sudo_rules.list_sudo_grants({"abusers show": load_catalogue()["abusers show"]}) == ()
     assert len(DIALECTS) > len(RULES)

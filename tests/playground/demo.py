@@ -19,7 +19,7 @@ from typing import Any
 
 from bot.audit import change_log, verification
 from bot.audit.change_log import Entry
-from bot.audit.formats import to_utc
+from bot.audit.formats import to_datetime
 from bot.model.text import escape_control
 from connectors.command import Shell
 from tests.playground import company
@@ -113,8 +113,8 @@ def stay(service: Service) -> None:
     for person in PEOPLE:
         say(f"    {person:<5} {service.sign_in_link(person, seconds=_LINK_SECONDS)}")
     settings = service.keyturn.settings
-    _, token = service.keyturn.workflow.tokens.make(
-        person="dora", scopes=("read", "ask"), days=1, door="cli"
+    _, token = service.keyturn.workflow.tokens.create_token(
+        person="dora", scopes=("read", "ask"), days=1, source="cli"
     )
     say("  Command line, in another terminal, as dora")
     say(f"    export KEYTURN_URL={service.address} KEYTURN_TOKEN={token}")
@@ -145,7 +145,7 @@ def _print_entries(service: Service, done: threading.Event) -> None:
 
 def show(entry: Entry) -> None:
     """Print one event: when, what, and its place in the log."""
-    when = to_utc(entry.at).strftime("%H:%M:%S.%f")[:-3]
+    when = to_datetime(entry.at).strftime("%H:%M:%S.%f")[:-3]
     who = f" by {entry.person}" if entry.person else ""
     place = dim(f"entry {entry.seq}, {entry.hash[:12]}")
     say(f"  {dim(when)}  {bold(entry.kind + who):<28} {place}")
@@ -156,14 +156,14 @@ def show(entry: Entry) -> None:
 def _details(entry: Entry) -> Generator[str]:
     facts = entry.facts
     match entry.kind:
-        case "asked":
+        case "requested":
             yield facts["request"]
             yield f"reason: {facts['reason']}"
         case "planned":
             yield from _plan(entry)
         case "sending":
             yield f"step {facts['n']} on {entry.host}: {facts['command']}"
-        case "proven":
+        case "verified":
             yield facts["because"]
         case _:
             if facts.get("summary"):

@@ -35,7 +35,7 @@ class Service:
         port = self._listener.getsockname()[1]
         self.slack: EmulatorServer | None = None
         if slack:
-            policy = PolicyDirectory(directory / "policy").current()
+            policy = PolicyDirectory(directory / "policy").get_policy()
             events = f"http://127.0.0.1:{port}/slack/events" if slack == "http" else ""
             self.slack = EmulatorServer(policy, events=events)
             more = {**self.slack.settings, **more}
@@ -79,7 +79,8 @@ class Service:
     def sign_in_link(self, person: str, *, seconds: int = sessions.LINK_SECONDS) -> str:
         """Return a one-time link to the pages for *person*."""
         with self.keyturn.database.transaction() as tx:
-            return f"{self.address}/sign-in/{sessions.create_link(tx, person, seconds=seconds)}"
+            token = sessions.create_sign_in_link(tx, person, seconds=seconds)
+            return f"{self.address}/sign-in/{token}"
 
     @property
     def emulator(self) -> Emulator:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bot.slack.manifest import scopes as asked
+from bot.slack.manifest import list_scopes as asked
 from tests.playground.daemon import Daemon
 from tests.playground.proxy import get_port, serve_proxy
 from tests.playground.tls import certified

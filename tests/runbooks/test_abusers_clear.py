@@ -218,7 +218,7 @@ def test_it_is_typed_as_its_help_says():
         request_form.format_usage(ClearAbuser)
         == "abusers clear HOST ADDRESS [table=http] [mark=gpc0]"
     )
-    typed = request_form.parse_words(ClearAbuser, ["lb1", "203.0.113.9"])
+    typed = request_form.parse_request(ClearAbuser, ["lb1", "203.0.113.9"])
     assert typed == CLEAR
     assert typed.model_dump(mode="json")["address"] == "203.0.113.9"
     assert ClearAbuser.model_validate(typed.model_dump(mode="json")) == CLEAR
@@ -229,9 +229,9 @@ def test_it_is_typed_as_its_help_says():
 
 def test_what_is_wrong_with_an_address_is_said_in_words():
     with pytest.raises(
-        request_form.NotUnderstood, match=r"'203\.0\.113\.9/32' does not fit: give one addr"
+        request_form.RequestSyntaxError, match=r"'203\.0\.113\.9/32' does not fit: give one addr"
     ):
-        request_form.parse_words(ClearAbuser, ["lb1", "203.0.113.9/32"])
+        request_form.parse_request(ClearAbuser, ["lb1", "203.0.113.9/32"])
 
 
 @pytest.mark.parametrize(

@@ -200,4 +200,4 @@ def test_what_is_no_counter_that_marks_is_refused(mark: object):
 
 def test_it_is_typed_as_its_help_says():
     assert request_form.format_usage(EmptyTable) == "abusers empty HOST [table=http] [mark=gpc0]"
-    assert request_form.parse_words(EmptyTable, ["lb1"]) == EMPTY
+    assert request_form.parse_request(EmptyTable, ["lb1"]) == EMPTY

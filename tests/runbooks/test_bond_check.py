@@ -447,7 +447,7 @@ def test_a_peer_that_is_no_address_is_refused(peer: object):
 
 
 def test_it_is_typed_with_what_is_known():
-    assert request_form.parse_words(BondCheck, ["nas1"]) == CHECK
-    assert request_form.parse_words(BondCheck, ["nas1", "peer=10.9.0.2"]) == PEER
+    assert request_form.parse_request(BondCheck, ["nas1"]) == CHECK
+    assert request_form.parse_request(BondCheck, ["nas1", "peer=10.9.0.2"]) == PEER
     assert isinstance(CHECK.report(healthy()).summary, str)
     assert Bond("bond0", LACP, is_up=True, is_monitored=True, members=()).is_lacp_hidden is False

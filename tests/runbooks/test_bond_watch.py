@@ -119,5 +119,5 @@ def test_a_bond_that_is_no_name_is_refused(name: str):
 
 
 def test_it_is_typed_with_what_is_known():
-    typed = request_form.parse_words(BondWatch, ["nas1", "bond0", "5"])
+    typed = request_form.parse_request(BondWatch, ["nas1", "bond0", "5"])
     assert typed == WATCH

@@ -288,8 +288,8 @@ def test_it_is_typed_as_its_help_says():
         request_form.format_usage(RefreshPingdom)
         == "csf pingdom refresh HOST [accept_size_change=false] [start=no]"
     )
-    assert request_form.parse_words(RefreshPingdom, ["web1"]) == REFRESH
-    typed = request_form.parse_words(RefreshPingdom, ["web1", "accept_size_change=true"])
+    assert request_form.parse_request(RefreshPingdom, ["web1"]) == REFRESH
+    typed = request_form.parse_request(RefreshPingdom, ["web1", "accept_size_change=true"])
     assert typed == ACCEPTING
 
 

@@ -104,7 +104,7 @@ def test_the_feed_and_the_firewall_are_read():
 
 def test_it_is_typed_as_its_help_says():
     assert request_form.format_usage(ShowPingdom) == "csf pingdom show HOST"
-    assert request_form.parse_words(ShowPingdom, ["web1"]) == SHOW
+    assert request_form.parse_request(ShowPingdom, ["web1"]) == SHOW
 
 
 def test_it_takes_nothing_else():

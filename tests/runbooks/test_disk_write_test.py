@@ -186,5 +186,5 @@ def test_it_is_typed_as_its_help_says():
         request_form.format_usage(MeasureDiskWrite)
         == "disk write test HOST DIRECTORY [mib=64] [since=]"
     )
-    typed = request_form.parse_words(MeasureDiskWrite, ["nas1", "/srv", "128"])
+    typed = request_form.parse_request(MeasureDiskWrite, ["nas1", "/srv", "128"])
     assert typed.model_dump()["mib"] == 128

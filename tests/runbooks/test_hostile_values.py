@@ -36,9 +36,9 @@ BY_SCHEMA: Mapping[str, Sequence[object]] = {
 
 def example(runbook: type[AnyRunbook]) -> dict[str, object]:
     """Return the values of its example, which are all well."""
-    return request_form.parse_words(runbook, request_form.split_words(runbook.example)).model_dump(
-        mode="json"
-    )
+    return request_form.parse_request(
+        runbook, request_form.split_words(runbook.example)
+    ).model_dump(mode="json")
 
 
 def hostile(runbook: type[AnyRunbook], name: str) -> list[object]:
@@ -90,7 +90,7 @@ def test_it_is_refused_at_the_doors_where_people_type_it(runbook: type[AnyRunboo
     typed = {key: str(value) for key, value in example(runbook).items() if value is not None}
     for value in hostile(runbook, name):
         if isinstance(value, str):
-            with pytest.raises(request_form.NotUnderstood):
+            with pytest.raises(request_form.RequestSyntaxError):
                 request_form.parse_values(runbook, {**typed, name: value})
 
 

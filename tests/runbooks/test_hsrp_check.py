@@ -167,8 +167,8 @@ def test_a_router_is_not_compared_with_itself():
 
 
 def test_it_is_typed_with_one_router_or_two():
-    assert request_form.parse_words(HsrpCheck, ["r1"]) == ONE
-    assert request_form.parse_words(HsrpCheck, ["r1", "r2"]) == TWO
+    assert request_form.parse_request(HsrpCheck, ["r1"]) == ONE
+    assert request_form.parse_request(HsrpCheck, ["r1", "r2"]) == TWO
     blank = request_form.list_form_fields(HsrpCheck)[1]
     assert (blank.kind, blank.required, blank.tag) == ("host", False, "router")
 

@@ -70,13 +70,13 @@ def _write(file: Path, text: str) -> None:
 
 def _listed(told: subprocess.CompletedProcess[str]) -> dict[str, dict[str, object]]:
     assert told.returncode == 0, told.stderr
-    return {one["words"]: one for one in json.loads(told.stdout)}
+    return {one["name"]: one for one in json.loads(told.stdout)}
 
 
 def test_they_stand_among_keyturns_and_are_told_from_them(keyturn: Keyturn):
     found = _listed(keyturn("runbooks", "--json"))
-    assert found["greeting show"]["own"] is True
-    assert found["uptime check"]["own"] is False
+    assert found["greeting show"]["is_custom"] is True
+    assert found["uptime check"]["is_custom"] is False
     assert "Of your own." in keyturn("runbooks", "greeting", "show").stdout
 
 

@@ -82,6 +82,6 @@ def test_a_name_that_is_none_is_refused(name: str):
 
 
 def test_it_is_typed_with_and_without_a_name():
-    assert request_form.parse_words(SwitchLag, ["sw1"]) == ALL
-    typed = request_form.parse_words(SwitchLag, ["sw1", "port-channel1"])
+    assert request_form.parse_request(SwitchLag, ["sw1"]) == ALL
+    typed = request_form.parse_request(SwitchLag, ["sw1", "port-channel1"])
     assert typed == SwitchLag.model_validate({"host": "sw1", "name": "port-channel1"})

@@ -36,10 +36,10 @@ _EXPECTED = {"Strict-Transport-Security is not set"}
 # Every filter that asks the database for what was typed.
 _QUESTIONS = {
     "/runs": {"host": "lb1", "person": "dora", "runbook": "abusers clear", "words": "lamp"},
-    "/log": {"host": "lb1", "person": "dora", "kind": "asked", "before": "9"},
+    "/log": {"host": "lb1", "person": "dora", "kind": "requested", "before": "9"},
     "/around": {"at": "02:00", "host": "lb*", "within": "45m"},
     f"{API}/runs": {"host": "lb1", "person": "dora", "area": "edge", "text": "lamp"},
-    f"{API}/log": {"host": "lb1", "person": "dora", "kind": "asked", "text": "lamp"},
+    f"{API}/log": {"host": "lb1", "person": "dora", "kind": "requested", "text": "lamp"},
     f"{API}/around": {"host": "lb*", "within": "45m"},
 }
 
@@ -93,7 +93,7 @@ def _signed_in(server: Server) -> tuple[str, str]:
         client.post(server.link("olga"))
         cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
     tokens = server.office.workflow.tokens
-    token = tokens.make(person="olga", scopes=("ask", "approve"), days=1, door="cli")[1]
+    token = tokens.create_token(person="olga", scopes=("ask", "approve"), days=1, source="cli")[1]
     return cookie, f"Authorization: Bearer {token}"
 
 

@@ -12,8 +12,8 @@ import uvicorn
 
 from bot.policy import Policy
 from bot.slack.aliases import ALIASES, COMMAND
-from bot.slack.manifest import scopes
-from bot.slack.modals import ABOUT_HOST, ABOUT_HOST_NAME
+from bot.slack.manifest import list_scopes
+from bot.slack.modals import ABOUT_HOST, HOST_SHORTCUT_NAME
 from tests.slack_emulator.deliveries import to_url
 from tests.slack_emulator.directory import (
     EmulatedChannel,
@@ -92,7 +92,7 @@ def build_emulator(policy: Policy, secret: str, *, url: str, events: str) -> Emu
     """
     accounts = [
         (person, account)
-        for person in policy.household.people.values()
+        for person in policy.organisation.people.values()
         for account in person.slack
     ]
     team = accounts[0][1].team if accounts else "T0KEYTURN"
@@ -114,7 +114,7 @@ def build_emulator(policy: Policy, secret: str, *, url: str, events: str) -> Emu
         deliver=to_url(events) if events else None,
         installation=Installation(
             team_id=team,
-            scopes=tuple(scopes()["bot"]),
+            scopes=tuple(list_scopes()["bot"]),
             commands=(
                 EmulatedCommand(COMMAND, "abusers show lb1, or help", "Request a run"),
                 *(
@@ -122,7 +122,7 @@ def build_emulator(policy: Policy, secret: str, *, url: str, events: str) -> Emu
                     for name, alias in ALIASES.items()
                 ),
             ),
-            shortcuts=(EmulatedShortcut(ABOUT_HOST, ABOUT_HOST_NAME, on_message=True),),
+            shortcuts=(EmulatedShortcut(ABOUT_HOST, HOST_SHORTCUT_NAME, on_message=True),),
         ),
         url=url,
     )

@@ -11,11 +11,11 @@ from playwright.async_api import Page, ViewportSize, async_playwright, expect
 
 from bot.db.break_glass import BreakGlass
 from bot.model.run import State, StepRecord, StepState
-from bot.slack.alerts import broken_glass
+from bot.slack.alerts import render_break_glass_alert
 from bot.slack.blocks import Message, View, actions, button
-from bot.slack.home import Coming, Seen, tab
-from bot.slack.modals import Sheet, form
-from bot.slack.run_facts import Approver, Story
+from bot.slack.home import HomeContent, UpcomingSchedule, render_home
+from bot.slack.modals import RequestFormView, render_form
+from bot.slack.run_facts import Approver, SlackRunView
 from bot.slack.run_message import render_card, render_result
 from connectors.command import Shell
 from runbooks import load_catalogue
@@ -47,11 +47,11 @@ def _clears(host: str, number: int) -> Any:
     return a_step(
         title=f"Forget {address}",
         host=host,
-        do=Shell(("haproxyctl", "clear", "table", "http", "key", address)),
+        command=Shell(("haproxyctl", "clear", "table", "http", "key", address)),
     )
 
 
-def several_hosts() -> Story:
+def several_hosts() -> SlackRunView:
     """A request for several hosts, half done."""
     hosts = tuple(f"lb{n}.edge.example.com" for n in range(1, 13))
     proposal = a_proposal(*(_clears(host, 9) for host in hosts))
@@ -61,31 +61,35 @@ def several_hosts() -> Story:
         hosts=hosts,
         host="lb*.edge.example.com",
         request="abusers clear lb* 203.0.113.9",
-        started=ASKED + 2 * MINUTE,
+        started_at=ASKED + 2 * MINUTE,
     )
     return a_story(
-        going, votes=[yes()], hosts_done=5, under_way=hosts[5:8], now=ASKED + 4 * MINUTE
+        going,
+        decisions=[yes()],
+        ended_children_count=5,
+        unfinished_hosts=hosts[5:8],
+        now=ASKED + 4 * MINUTE,
     )
 
 
-def in_an_emergency() -> Story:
+def in_an_emergency() -> SlackRunView:
     pane = BreakGlass(
         12, "dora", "checkout is down: customers cannot pay", ASKED, ASKED, ASKED + 60 * MINUTE
     )
     return a_story(
-        a_run(State.RUNNING, started=ASKED + MINUTE),
-        glass=pane,
+        a_run(State.RUNNING, started_at=ASKED + MINUTE),
+        break_glass=pane,
         owners=[Approver("Olga Owner", "U0ALICE"), Approver("Adam Admin", "U0BOB")],
     )
 
 
-def said_much() -> Story:
-    done = StepRecord(12, 1, StepState.SUCCEEDED, ASKED + 2 * MINUTE, status=0)
+def said_much() -> SlackRunView:
+    done = StepRecord(12, 1, StepState.SUCCEEDED, ASKED + 2 * MINUTE, exit_status=0)
     output = "\n".join(
         f"table http, entry {n:>4}: 203.0.113.{n % 250}, cleared" for n in range(20)
     )
     return replace(
-        every_story()["succeeded"], steps=[replace(done, output=output)], asker="U0DORA"
+        every_story()["succeeded"], step_records=[replace(done, output=output)], requester="U0DORA"
     )
 
 
@@ -97,7 +101,10 @@ def scenes() -> dict[str, list[Message]]:
         for name, story in every_story().items()
     }
     drawn["several hosts"] = [render_card(several_hosts())]
-    drawn["broken glass"] = [broken_glass(in_an_emergency()), render_card(in_an_emergency())]
+    drawn["broken glass"] = [
+        render_break_glass_alert(in_an_emergency()),
+        render_card(in_an_emergency()),
+    ]
     drawn["the end"] = [render_result(said_much())]
     return drawn
 
@@ -106,24 +113,28 @@ def home() -> View:
     states = every_story()
     going = [states["running"].run, several_hosts().run]
     over = [states[name].run for name in ("succeeded", "failed", "denied", "expired", "stale")]
-    return tab(
-        Seen(
+    return render_home(
+        HomeContent(
             "olga",
             ASKED + MINUTE,
-            a_story().names,
+            a_story().person_names,
             "https://keyturn.example.com",
             [a_story(approvers=(Approver("Bob Net", "U0BOB"),))],
             over[:3],
             going,
             over,
-            [Coming("nightly scrub of nas1 tank", 3, "Sat 2026-11-21 02:00 UTC")],
+            [UpcomingSchedule("nightly scrub of nas1 tank", 3, "Sat 2026-11-21 02:00 UTC")],
         )
     )
 
 
 def sheet() -> View:
     told = ["It takes an approval from the owners of the edge: Olga Owner or Adam Admin."]
-    return form(Sheet(load_catalogue()["abusers clear"], ["lb1", "lb2"], {"via": ""}, "lb1", told))
+    return render_form(
+        RequestFormView(
+            load_catalogue()["abusers clear"], ["lb1", "lb2"], {"via": ""}, "lb1", told
+        )
+    )
 
 
 @asynccontextmanager

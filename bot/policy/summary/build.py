@@ -5,24 +5,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from bot.model.approvals import ApprovalRequirements, Demand
+from bot.model.approvals import ApprovalDemand, ApprovalRequirements
 from bot.model.runbook_info import RunbookInfo
 from bot.policy import Policy, Ruling
-from bot.policy.cedar import CEILING
+from bot.policy.cedar import DEFAULT_MAX_HOSTS
 from bot.policy.explain import format_wait
 from bot.policy.freezes import Freeze
 from bot.policy.policy import Order
 from bot.policy.summary import naming
 from bot.policy.summary.model import (
+    AppliedRule,
     AreaSummary,
-    Chapter,
     Clause,
     FreezeSummary,
+    PeopleSummary,
     PolicySummary,
-    Rule,
 )
 from bot.policy.summary.probes import (
-    Place,
+    HostAndRequest,
     PolicyProbe,
     RequestKind,
     Variation,
@@ -30,10 +30,10 @@ from bot.policy.summary.probes import (
     list_variations,
 )
 
-Others = Sequence[tuple[Variation, PolicyProbe]]
-Askers = Mapping[str, Mapping[Place, Ruling]]
+VariationProbes = Sequence[tuple[Variation, PolicyProbe]]
+RulingsByRequester = Mapping[str, Mapping[HostAndRequest, Ruling]]
 
-_ORDERS: Mapping[Order, str] = {
+_ORDER_LABELS: Mapping[Order, str] = {
     "stop": "stop everything",
     "ban": "shut a person out",
     "resume": "let go on what somebody else stopped, and let in whom somebody else shut out",
@@ -41,57 +41,64 @@ _ORDERS: Mapping[Order, str] = {
 
 
 def summarise_policy(
-    policy: Policy, leaflets: Sequence[RunbookInfo], *, now: datetime, person: str = ""
+    policy: Policy, runbooks: Sequence[RunbookInfo], *, now: datetime, person: str = ""
 ) -> PolicySummary:
     """Ask the rules about everybody, or about one person, and put the answers into words.
 
     now: freezes are told from here on; rules that look at the date are asked about its week.
     """
-    inquiry = PolicyProbe(policy, leaflets, now)
+    inquiry = PolicyProbe(policy, runbooks, now)
     others = [
-        (one, PolicyProbe(policy, leaflets, now, one.circumstances))
-        for one in list_variations(policy.mentioned)
+        (one, PolicyProbe(policy, runbooks, now, one.circumstances))
+        for one in list_variations(policy.mentions)
     ]
-    askers = {like: inquiry.rulings(like) for like in inquiry.people}
+    askers = {like: inquiry.list_request_rulings(like) for like in inquiry.people}
     groups = [(person,)] if person else inquiry.people.values()
-    chapters = [_chapter(inquiry, others, people, askers) for people in groups]
+    chapters = [_build_chapter(inquiry, others, people, askers) for people in groups]
     return PolicySummary(
         version=policy.version,
-        chapters=_merged(chapters, policy),
-        domains=_domains(policy),
-        freezes=list_freezes(policy, now),
-        checks=sum(one.kind == "check" for one in leaflets),
-        changes=sum(one.kind == "change" for one in leaflets),
-        lasting=[one.words for one in leaflets if one.kind == "change" and not one.undo],
-        dated="now" in policy.mentioned,
+        chapters=_merge_chapters(chapters, policy),
+        areas=_summarise_areas(policy),
+        freezes=summarise_freezes(policy, now),
+        checks=sum(one.kind == "check" for one in runbooks),
+        changes=sum(one.kind == "change" for one in runbooks),
+        irreversible_changes=[
+            one.name for one in runbooks if one.kind == "change" and not one.undo
+        ],
+        depends_on_date="now" in policy.mentions,
     )
 
 
-def _chapter(
-    inquiry: PolicyProbe, others: Others, people: Sequence[str], askers: Askers
-) -> Chapter:
-    usual = inquiry.rulings(people[0])
-    clauses = _clauses(inquiry, people, usual) + _otherwise(inquiry, others, people)
-    known = inquiry.policy.household.people
-    return Chapter(
+def _build_chapter(
+    probe: PolicyProbe,
+    variation_probes: VariationProbes,
+    people: Sequence[str],
+    rulings_by_requester: RulingsByRequester,
+) -> PeopleSummary:
+    usual = probe.list_request_rulings(people[0])
+    clauses = _build_clauses(probe, people, usual) + _build_variation_clauses(
+        probe, variation_probes, people
+    )
+    known = probe.policy.organisation.people
+    return PeopleSummary(
         people={person: known[person].name for person in people},
-        title=naming.name_roles(people, inquiry.policy),
-        at_once=[one for one in clauses if one.allowed and not one.approvals],
-        asks=[one for one in clauses if one.approvals],
+        title=naming.name_roles(people, probe.policy),
+        at_once=[one for one in clauses if one.allowed and not one.required_approvals],
+        asks=[one for one in clauses if one.required_approvals],
         refused=[one for one in clauses if not one.allowed],
-        approves=_approved(inquiry, people, askers),
-        emergency=_emergency(inquiry, people),
-        orders=_orders(inquiry, people[0]),
-        views=_views(inquiry, people),
+        approves=_build_approval_clauses(probe, people, rulings_by_requester),
+        emergency=_build_emergency_clauses(probe, people),
+        orders=_build_order_clauses(probe, people[0]),
+        views=_build_view_clauses(probe, people),
     )
 
 
-def _merged(chapters: Iterable[Chapter], policy: Policy) -> list[Chapter]:
+def _merge_chapters(chapters: Iterable[PeopleSummary], policy: Policy) -> list[PeopleSummary]:
     """Tell together of people who may do the same for different reasons."""
-    alike: dict[str, list[Chapter]] = defaultdict(list)
+    alike: dict[str, list[PeopleSummary]] = defaultdict(list)
     for one in chapters:
         alike[repr(replace(one, people={}, title=""))].append(one)
-    found: list[Chapter] = []
+    found: list[PeopleSummary] = []
     for same in alike.values():
         people = {key: name for one in same for key, name in one.people.items()}
         by_name = dict(sorted(people.items(), key=lambda one: one[1]))
@@ -100,51 +107,60 @@ def _merged(chapters: Iterable[Chapter], policy: Policy) -> list[Chapter]:
     return found
 
 
-def _clauses(
-    inquiry: PolicyProbe, people: Sequence[str], places: Mapping[Place, Ruling]
+def _build_clauses(
+    probe: PolicyProbe, people: Sequence[str], rulings: Mapping[HostAndRequest, Ruling]
 ) -> list[Clause]:
     """Say what these people, who are alike, may do at the places."""
-    answers: dict[tuple[Ruling, object], dict[Place, Ruling]] = defaultdict(dict)
-    for place, ruling in places.items():
-        same = _anywhere(ruling, inquiry.policy.area_of(place[0]).name)
-        answers[same, _signature(inquiry, people, place, ruling)][place] = ruling
+    answers: dict[tuple[Ruling, object], dict[HostAndRequest, Ruling]] = defaultdict(dict)
+    for place, ruling in rulings.items():
+        same = _generalise_ruling(ruling, probe.policy.get_area(place[0]).name)
+        answers[same, _build_approvers_key(probe, people, place, ruling)][place] = ruling
     found = [
-        _clause(inquiry, people, block) for same in answers.values() for block in _blocks(same)
+        _build_clause(probe, people, block)
+        for same in answers.values()
+        for block in _split_into_blocks(same)
     ]
-    return sorted(found, key=lambda one: (one.approvals, one.where != "everywhere", one.what))
+    return sorted(
+        found, key=lambda one: (one.required_approvals, one.where != "everywhere", one.what)
+    )
 
 
-def _anywhere(ruling: Ruling, area: str) -> Ruling:
+def _generalise_ruling(ruling: Ruling, area: str) -> Ruling:
     """Return the ruling as it is in any area: with `owners` for the owners of this one."""
     demands = [
-        Demand(one.approvals, tuple(_groups(place, area) for place in one.each))
-        for one in ruling.terms.demands
+        ApprovalDemand(
+            one.required_approvals,
+            tuple(_generalise_groups(place, area) for place in one.group_sets),
+        )
+        for one in ruling.requirements.demands
     ]
     terms = replace(
-        ruling.terms,
+        ruling.requirements,
         demands=tuple(demands),
-        escalate=_groups(ruling.terms.escalate, area),
+        escalate_to=_generalise_groups(ruling.requirements.escalate_to, area),
     )
-    return replace(ruling, terms=terms)
+    return replace(ruling, requirements=terms)
 
 
-def _groups(groups: Sequence[str], area: str) -> tuple[str, ...]:
+def _generalise_groups(groups: Sequence[str], area: str) -> tuple[str, ...]:
     return tuple("owners" if group == f"area:{area}" else group for group in groups)
 
 
-def _otherwise(inquiry: PolicyProbe, others: Others, people: Sequence[str]) -> list[Clause]:
+def _build_variation_clauses(
+    probe: PolicyProbe, variation_probes: VariationProbes, people: Sequence[str]
+) -> list[Clause]:
     """Say what is different under other circumstances."""
-    usual = inquiry.rulings(people[0])
+    usual = probe.list_request_rulings(people[0])
     alike: dict[tuple[str, str], list[Variation]] = defaultdict(list)
     clauses: dict[str, list[Clause]] = {}
-    for one, other in others:
+    for one, other in variation_probes:
         changed = {
             place: said
-            for place, said in other.rulings(people[0]).items()
+            for place, said in other.list_request_rulings(people[0]).items()
             # That more hosts than the ceiling are too many is told with the ceiling.
-            if said != usual[place] and one.circumstances.hosts <= usual[place].ceiling
+            if said != usual[place] and one.circumstances.hosts <= usual[place].max_hosts
         }
-        found = _clauses(other, people, changed)
+        found = _build_clauses(other, people, changed)
         clauses[repr(found)] = found
         alike[one.kind, repr(found)].append(one)
     return [
@@ -154,127 +170,142 @@ def _otherwise(inquiry: PolicyProbe, others: Others, people: Sequence[str]) -> l
     ]
 
 
-def _emergency(inquiry: PolicyProbe, people: Sequence[str]) -> list[Clause]:
+def _build_emergency_clauses(probe: PolicyProbe, people: Sequence[str]) -> list[Clause]:
     """Say what these people may do in an emergency, without approvals and through freezes."""
-    answers = inquiry.emergencies(people[0])
+    answers = probe.list_break_glass_rulings(people[0])
     allowed = {place: ruling for place, ruling in answers.items() if ruling.allowed}
-    return _clauses(inquiry, people, allowed)
+    return _build_clauses(probe, people, allowed)
 
 
-def _views(inquiry: PolicyProbe, people: Sequence[str]) -> list[Clause]:
+def _build_view_clauses(probe: PolicyProbe, people: Sequence[str]) -> list[Clause]:
     """Say which runs of others these people may view."""
-    answers = inquiry.views(people[0])
+    answers = probe.list_view_rulings(people[0])
     allowed = {place: ruling for place, ruling in answers.items() if ruling.allowed}
-    return _clauses(inquiry, people, allowed)
+    return _build_clauses(probe, people, allowed)
 
 
-def _orders(inquiry: PolicyProbe, person: str) -> list[Clause]:
+def _build_order_clauses(probe: PolicyProbe, person: str) -> list[Clause]:
     found: list[Clause] = []
-    for order, words in _ORDERS.items():
-        ruling = inquiry.policy.may_order(person, order)
+    for order, words in _ORDER_LABELS.items():
+        ruling = probe.policy.get_order_ruling(person, order)
         if ruling.allowed:
-            notes = ("it takes a second factor, on the web pages",) if ruling.step_up else ()
-            found.append(Clause(words, "", rules=_rules(ruling), notes=notes))
+            notes = (
+                ("it takes a second factor, on the web pages",)
+                if ruling.requires_second_factor
+                else ()
+            )
+            found.append(Clause(words, "", rules=_list_rules(ruling), notes=notes))
     return found
 
 
-def _able(
-    inquiry: PolicyProbe, people: Sequence[str], place: Place, ruling: Ruling
+def _list_approvers(
+    probe: PolicyProbe, people: Sequence[str], place: HostAndRequest, ruling: Ruling
 ) -> frozenset[str]:
     """Return who could approve; of several who are alike, each for the others."""
-    able = inquiry.approvers(place, ruling)
+    able = probe.list_approvers(place, ruling)
     return able - set(people) if len(people) == 1 else able
 
 
-def _signature(
-    inquiry: PolicyProbe, people: Sequence[str], place: Place, ruling: Ruling
+def _build_approvers_key(
+    probe: PolicyProbe, people: Sequence[str], place: HostAndRequest, ruling: Ruling
 ) -> object:
     """Return who could approve in a form that is the same in areas with other owners."""
-    if not ruling.allowed or not ruling.approvals:
+    if not ruling.allowed or not ruling.required_approvals:
         return ""
-    able = _able(inquiry, people, place, ruling)
-    others = frozenset(inquiry.policy.area_of(place[0]).owners) - frozenset(people)
+    able = _list_approvers(probe, people, place, ruling)
+    others = frozenset(probe.policy.get_area(place[0]).owners) - frozenset(people)
     return "owners" if able and able - frozenset(people) == others else able
 
 
-def _blocks(places: Mapping[Place, Ruling]) -> list[dict[Place, Ruling]]:
+def _split_into_blocks(
+    rulings: Mapping[HostAndRequest, Ruling],
+) -> list[dict[HostAndRequest, Ruling]]:
     """Split the places into as few blocks of hosts and deeds as can be had in one go."""
     by_host: dict[str, set[RequestKind]] = defaultdict(set)
     by_deed: dict[RequestKind, set[str]] = defaultdict(set)
-    for host, deed in places:
+    for host, deed in rulings:
         by_host[host].add(deed)
         by_deed[deed].add(host)
-    rows: dict[object, dict[Place, Ruling]] = defaultdict(dict)
-    columns: dict[object, dict[Place, Ruling]] = defaultdict(dict)
-    for place, ruling in places.items():
+    rows: dict[object, dict[HostAndRequest, Ruling]] = defaultdict(dict)
+    columns: dict[object, dict[HostAndRequest, Ruling]] = defaultdict(dict)
+    for place, ruling in rulings.items():
         rows[frozenset(by_host[place[0]])][place] = ruling
         columns[frozenset(by_deed[place[1]])][place] = ruling
     fewer = columns if len(columns) < len(rows) else rows
     return list(fewer.values())
 
 
-def _clause(inquiry: PolicyProbe, people: Sequence[str], block: Mapping[Place, Ruling]) -> Clause:
-    what, where = _named(inquiry, block)
+def _build_clause(
+    probe: PolicyProbe, people: Sequence[str], block: Mapping[HostAndRequest, Ruling]
+) -> Clause:
+    what, where = _name_places(probe, block)
     ruling = next(iter(block.values()))
-    waits = ruling.allowed and ruling.approvals
+    waits = ruling.allowed and ruling.required_approvals
     return Clause(
         what=what,
         where=where,
         allowed=ruling.allowed,
-        approvals=ruling.approvals if waits else 0,
-        whose=_whose(inquiry, block) if waits else "",
-        approvers=_by_area(inquiry, people, block) if waits else None,
-        short=_short(inquiry, people, block) if waits else (),
-        rules=_rules(ruling),
-        notes=_notes(inquiry, block) if ruling.allowed else (),
+        required_approvals=ruling.required_approvals if waits else 0,
+        approvals_from=_describe_approver_groups(probe, block) if waits else "",
+        approvers=_group_approvers_by_area(probe, people, block) if waits else None,
+        areas_short_of_approvers=_list_areas_short_of_approvers(probe, people, block)
+        if waits
+        else (),
+        rules=_list_rules(ruling),
+        notes=_list_notes(probe, block) if ruling.allowed else (),
     )
 
 
-def _rules(ruling: Ruling) -> Sequence[Rule]:
-    return tuple(zip(ruling.rules, ruling.says, strict=False))
+def _list_rules(ruling: Ruling) -> Sequence[AppliedRule]:
+    return tuple(zip(ruling.rules, ruling.policy_notes, strict=False))
 
 
-def _named(inquiry: PolicyProbe, places: Iterable[Place]) -> tuple[str, str]:
-    hosts = {name for host, _ in places for name in inquiry.hosts[host]}
-    deeds = {deed for _, one in places for deed in inquiry.deeds[one]}
-    every = [deed for same in inquiry.deeds.values() for deed in same]
-    return naming.name_requests(deeds, every), naming.name_hosts(hosts, inquiry.policy)
+def _name_places(probe: PolicyProbe, host_requests: Iterable[HostAndRequest]) -> tuple[str, str]:
+    hosts = {name for host, _ in host_requests for name in probe.hosts[host]}
+    deeds = {deed for _, one in host_requests for deed in probe.requests[one]}
+    every = [deed for same in probe.requests.values() for deed in same]
+    return naming.name_requests(deeds, every), naming.name_hosts(hosts, probe.policy)
 
 
-def _notes(inquiry: PolicyProbe, block: Mapping[Place, Ruling]) -> Sequence[str]:
+def _list_notes(probe: PolicyProbe, block: Mapping[HostAndRequest, Ruling]) -> Sequence[str]:
     """Return what else holds, in words."""
     ruling = next(iter(block.values()))
-    terms = ruling.terms
+    terms = ruling.requirements
     notes: list[str] = []
-    if terms.reason:
+    if terms.requires_reason:
         notes.append(
             "asking and approving take a reason" if terms.demands else "asking takes a reason"
         )
-    if terms.step_up:
+    if terms.requires_second_factor:
         notes.append("whoever approves shows a second factor, on the web pages")
-    if terms.patience:
-        notes.append(f"approvers are reminded after {format_wait(terms.patience)}")
-    if terms.escalate:
-        late = f" after {format_wait(2 * terms.patience)}" if terms.patience else ""
-        instead = {place: replace(one, terms=_next(one.terms)) for place, one in block.items()}
-        notes.append(f"if nobody decides, {_whose(inquiry, instead)} may approve too{late}")
-    if ruling.ceiling != CEILING:
-        hosts = "one host" if ruling.ceiling == 1 else f"at most {ruling.ceiling} hosts"
+    if terms.remind_after:
+        notes.append(f"approvers are reminded after {format_wait(terms.remind_after)}")
+    if terms.escalate_to:
+        late = f" after {format_wait(2 * terms.remind_after)}" if terms.remind_after else ""
+        instead = {
+            place: replace(one, requirements=_build_escalated_requirements(one.requirements))
+            for place, one in block.items()
+        }
+        notes.append(
+            f"if nobody decides, {_describe_approver_groups(probe, instead)} may approve too{late}"
+        )
+    if ruling.max_hosts != DEFAULT_MAX_HOSTS:
+        hosts = "one host" if ruling.max_hosts == 1 else f"at most {ruling.max_hosts} hosts"
         notes.append(f"{hosts} in one request")
     return tuple(notes)
 
 
-def _next(terms: ApprovalRequirements) -> ApprovalRequirements:
+def _build_escalated_requirements(requirements: ApprovalRequirements) -> ApprovalRequirements:
     """Return terms that only the next group could meet."""
-    return ApprovalRequirements(demands=(Demand(1, (terms.escalate,)),))
+    return ApprovalRequirements(demands=(ApprovalDemand(1, (requirements.escalate_to,)),))
 
 
-def _whose(inquiry: PolicyProbe, block: Mapping[Place, Ruling]) -> str:
+def _describe_approver_groups(probe: PolicyProbe, block: Mapping[HostAndRequest, Ruling]) -> str:
     """Return whose approval in words; of several areas, `the owners of the area`."""
     said: dict[str, str] = {}
     for place, ruling in block.items():
-        title = inquiry.policy.area_of(place[0]).title
-        said[title] = inquiry.policy.whose(ruling.terms)
+        title = probe.policy.get_area(place[0]).title
+        said[title] = probe.policy.describe_approver_groups(ruling.requirements)
     if len(said) == 1:
         return next(iter(said.values()))
     plain = {
@@ -284,59 +315,63 @@ def _whose(inquiry: PolicyProbe, block: Mapping[Place, Ruling]) -> str:
     return naming.join_names(sorted(plain), "or")
 
 
-def _by_area(
-    inquiry: PolicyProbe, people: Sequence[str], block: Mapping[Place, Ruling]
+def _group_approvers_by_area(
+    probe: PolicyProbe, people: Sequence[str], block: Mapping[HostAndRequest, Ruling]
 ) -> Mapping[str, Sequence[str]]:
-    known = inquiry.policy.household.people
+    known = probe.policy.organisation.people
     found: dict[str, Sequence[str]] = {}
     for place, ruling in block.items():
-        able = _able(inquiry, people, place, ruling)
-        found[inquiry.policy.area_of(place[0]).title] = sorted(known[one].name for one in able)
+        able = _list_approvers(probe, people, place, ruling)
+        found[probe.policy.get_area(place[0]).title] = sorted(known[one].name for one in able)
     return found
 
 
-def _short(
-    inquiry: PolicyProbe, people: Sequence[str], block: Mapping[Place, Ruling]
+def _list_areas_short_of_approvers(
+    probe: PolicyProbe, people: Sequence[str], block: Mapping[HostAndRequest, Ruling]
 ) -> Sequence[str]:
     """Return the areas where all who could approve would not be enough for one of the askers."""
     found: dict[str, None] = {}
     for place, ruling in block.items():
-        able = inquiry.approvers(place, ruling)
+        able = probe.list_approvers(place, ruling)
         others = [able - {person} for person in people]
-        if not all(inquiry.policy.met(ruling.terms, keys) for keys in others):
-            found[inquiry.policy.area_of(place[0]).title] = None
+        if not all(probe.policy.is_met(ruling.requirements, keys) for keys in others):
+            found[probe.policy.get_area(place[0]).title] = None
     return tuple(found)
 
 
-def _approved(inquiry: PolicyProbe, people: Sequence[str], askers: Askers) -> list[Clause]:
+def _build_approval_clauses(
+    probe: PolicyProbe, people: Sequence[str], rulings_by_requester: RulingsByRequester
+) -> list[Clause]:
     """Say what others ask for and these people may approve."""
-    rules: dict[Place, set[Rule]] = defaultdict(set)
-    for asker, rulings in askers.items():
-        if inquiry.people[asker] != (people[0],):
+    rules: dict[HostAndRequest, set[AppliedRule]] = defaultdict(set)
+    for asker, rulings in rulings_by_requester.items():
+        if probe.people[asker] != (people[0],):
             for place, ruling in rulings.items():
-                rules[place] |= _approval(inquiry, people[0], place, ruling)
-    answers: dict[frozenset[Rule], dict[Place, Ruling]] = defaultdict(dict)
+                rules[place] |= _list_approval_rules(probe, people[0], place, ruling)
+    answers: dict[frozenset[AppliedRule], dict[HostAndRequest, Ruling]] = defaultdict(dict)
     for place, applied in rules.items():
         answers[frozenset(applied)][place] = Ruling(allowed=True)
     answers.pop(frozenset(), None)
     found = [
-        Clause(*_named(inquiry, block), rules=tuple(sorted(applied)))
+        Clause(*_name_places(probe, block), rules=tuple(sorted(applied)))
         for applied, places in answers.items()
-        for block in _blocks(places)
+        for block in _split_into_blocks(places)
     ]
     return sorted(found, key=lambda one: (one.where != "everywhere", one.what))
 
 
-def _approval(inquiry: PolicyProbe, person: str, place: Place, ruling: Ruling) -> set[Rule]:
+def _list_approval_rules(
+    probe: PolicyProbe, person: str, place: HostAndRequest, ruling: Ruling
+) -> set[AppliedRule]:
     """Return the rules that let this person approve what was ruled so; none if they do not."""
-    if not ruling.allowed or not ruling.approvals:
+    if not ruling.allowed or not ruling.required_approvals:
         return set()
-    answer = inquiry.approval(person, place, ruling)
-    return set(_rules(answer)) if answer.allowed else set()
+    answer = probe.get_approval_ruling(person, place, ruling)
+    return set(_list_rules(answer)) if answer.allowed else set()
 
 
-def _domains(policy: Policy) -> list[AreaSummary]:
-    people = policy.household.people
+def _summarise_areas(policy: Policy) -> list[AreaSummary]:
+    people = policy.organisation.people
     return [
         AreaSummary(
             name=area.name,
@@ -344,28 +379,28 @@ def _domains(policy: Policy) -> list[AreaSummary]:
             owners=[people[owner].name for owner in area.owners],
             hosts=sorted(host.name for host in policy.inventory if host.area == area.name),
         )
-        for area in policy.household.areas.values()
+        for area in policy.organisation.areas.values()
     ]
 
 
-def list_freezes(policy: Policy, now: datetime) -> list[FreezeSummary]:
+def summarise_freezes(policy: Policy, now: datetime) -> list[FreezeSummary]:
     """Return the freezes that hold or come, the first first."""
-    found = [_frost(policy, freeze, now) for freeze in policy.freezes.freezes]
-    return sorted((one for one in found if one), key=lambda one: one.begins)
+    found = [_summarise_freeze(policy, freeze, now) for freeze in policy.freezes.freezes]
+    return sorted((one for one in found if one), key=lambda one: one.begins_at)
 
 
-def _frost(policy: Policy, freeze: Freeze, now: datetime) -> FreezeSummary | None:
-    stretch = freeze.stretch(now)
+def _summarise_freeze(policy: Policy, freeze: Freeze, now: datetime) -> FreezeSummary | None:
+    stretch = freeze.get_current_or_next_period(now)
     if stretch is None:
         return None
     begins, ends = stretch
-    titles = [policy.household.areas[area].title for area in freeze.areas]
+    titles = [policy.organisation.areas[area].title for area in freeze.areas]
     return FreezeSummary(
         name=freeze.name,
         where=f"changes of {naming.join_names(titles)}" if titles else "all changes",
-        begins=begins,
-        ends=ends,
-        holds=begins <= now,
-        returns=freeze.returns,
-        but=tuple(freeze.but),
+        begins_at=begins,
+        ends_at=ends,
+        is_active=begins <= now,
+        recurrence=freeze.recurrence,
+        exceptions=tuple(freeze.but),
     )

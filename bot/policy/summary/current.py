@@ -6,18 +6,20 @@ from functools import lru_cache
 
 from bot.model.runbook_info import list_runbook_info
 from bot.policy import Policy
-from bot.policy.summary.build import list_freezes, summarise_policy
+from bot.policy.summary.build import summarise_freezes, summarise_policy
 from bot.policy.summary.model import PolicySummary
 
 
-def summarise_now(policy: Policy, at: int, *, person: str = "") -> PolicySummary:
+def summarise_current_policy(
+    policy: Policy, microseconds: int, *, person: str = ""
+) -> PolicySummary:
     """Return what everybody may do, or one person. at: microseconds since 1970, the moment."""
-    now = datetime.fromtimestamp(at / 1_000_000, UTC)
+    now = datetime.fromtimestamp(microseconds / 1_000_000, UTC)
     monday = now.date() - timedelta(days=now.weekday())
-    return replace(_asked(policy, monday, person), freezes=list_freezes(policy, now))
+    return replace(_summarise_week(policy, monday, person), freezes=summarise_freezes(policy, now))
 
 
 @lru_cache(maxsize=64)
-def _asked(policy: Policy, monday: date, person: str) -> PolicySummary:
+def _summarise_week(policy: Policy, monday: date, person: str) -> PolicySummary:
     week = datetime(monday.year, monday.month, monday.day, tzinfo=UTC)
     return summarise_policy(policy, list_runbook_info(), now=week, person=person)

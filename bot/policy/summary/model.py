@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from bot.policy.cedar import CEILING
+from bot.policy.cedar import DEFAULT_MAX_HOSTS
 from bot.policy.summary import naming
 
-Rule = tuple[str, str]
+AppliedRule = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Clause:
     what: str
     where: str
     allowed: bool = True
-    approvals: int = 0
-    whose: str = ""
+    required_approvals: int = 0
+    approvals_from: str = ""
     approvers: Mapping[str, Sequence[str]] | None = None
-    short: Sequence[str] = ()
-    rules: Sequence[Rule] = ()
+    areas_short_of_approvers: Sequence[str] = ()
+    rules: Sequence[AppliedRule] = ()
     notes: Sequence[str] = ()
     when: str = ""
 
@@ -36,28 +36,32 @@ class Clause:
         """The clause without its rules: `Every change, in the edge: one approval from …`."""
         said = f"{self.what}, {self.where}" if self.where else self.what
         said = f"when {self.when}: {said}" if self.when else said
-        if self.approvals:
-            keys = "one approval" if self.approvals == 1 else f"{self.approvals} approvals"
-            said += f": {keys} from {self.whose}"
+        if self.required_approvals:
+            keys = (
+                "one approval"
+                if self.required_approvals == 1
+                else f"{self.required_approvals} approvals"
+            )
+            said += f": {keys} from {self.approvals_from}"
         return f"{said[:1].upper()}{said[1:]}."
 
     @property
-    def who(self) -> str:
+    def approver_names(self) -> str:
         """Who could approve it, by name; "" where nobody has to."""
         if not self.approvers:
             return ""
-        short = [title for title in self.short if self.approvers[title]]
+        short = [title for title in self.areas_short_of_approvers if self.approvers[title]]
         few = f" – too few in {naming.join_names(short)}, as the policy is now" if short else ""
-        return naming.name_by_area(self.approvers) + few
+        return naming.name_approvers_by_area(self.approvers) + few
 
     @property
-    def who_can(self) -> bool:
+    def has_enough_approvers(self) -> bool:
         """Whether there are enough people in each area to approve it."""
-        return bool(self.approvers) and not self.short
+        return bool(self.approvers) and not self.areas_short_of_approvers
 
 
 @dataclass(frozen=True)
-class Chapter:
+class PeopleSummary:
     """What some people may do who may all do the same. people: name by id."""
 
     people: Mapping[str, str]
@@ -82,12 +86,12 @@ class AreaSummary:
     hosts: Sequence[str]
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """How many hosts, and which."""
         if not self.hosts:
             return "no hosts yet"
         number = "one host" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
-        return f"{number}: {naming.join_names(naming.name_a_few(self.hosts))}"
+        return f"{number}: {naming.join_names(naming.truncate_names(self.hosts))}"
 
 
 @dataclass(frozen=True)
@@ -96,20 +100,20 @@ class FreezeSummary:
 
     name: str
     where: str
-    begins: datetime
-    ends: datetime
-    holds: bool
-    returns: str
-    but: Sequence[str]
+    begins_at: datetime
+    ends_at: datetime
+    is_active: bool
+    recurrence: str
+    exceptions: Sequence[str]
 
     @property
     def sentence(self) -> str:
         """Say what it holds up, and when."""
-        again = f" It comes back {self.returns}." if self.returns else ""
-        on = naming.join_names(f"“{pattern}”" for pattern in self.but)
-        goes_on = f" {on} goes on." if self.but else ""
-        verb = "holds" if self.holds else "will hold"
-        span = f"from {self.begins:%Y-%m-%d %H:%M} until {self.ends:%Y-%m-%d %H:%M} UTC"
+        again = f" It comes back {self.recurrence}." if self.recurrence else ""
+        on = naming.join_names(f"“{pattern}”" for pattern in self.exceptions)
+        goes_on = f" {on} goes on." if self.exceptions else ""
+        verb = "holds" if self.is_active else "will hold"
+        span = f"from {self.begins_at:%Y-%m-%d %H:%M} until {self.ends_at:%Y-%m-%d %H:%M} UTC"
         return f"{verb} {self.where} {span}.{again}{goes_on}"
 
 
@@ -121,11 +125,11 @@ class PolicySummary:
     """
 
     version: str
-    chapters: Sequence[Chapter]
-    domains: Sequence[AreaSummary]
+    chapters: Sequence[PeopleSummary]
+    areas: Sequence[AreaSummary]
     freezes: Sequence[FreezeSummary]
     checks: int
     changes: int
-    lasting: Sequence[str]
-    dated: bool
-    ceiling: int = CEILING
+    irreversible_changes: Sequence[str]
+    depends_on_date: bool
+    max_hosts: int = DEFAULT_MAX_HOSTS

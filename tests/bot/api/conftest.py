@@ -42,8 +42,8 @@ class Desk:
         return self.office.policies.path
 
     def token(self, person: str, *scopes: str, days: int = 1) -> str:
-        return self.office.workflow.tokens.make(
-            person=person, scopes=scopes or ("read",), days=days, door="cli"
+        return self.office.workflow.tokens.create_token(
+            person=person, scopes=scopes or ("read",), days=days, source="cli"
         )[1]
 
     def program(self, person: str = "", *scopes: str) -> TestClient:

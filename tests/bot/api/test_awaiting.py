@@ -68,7 +68,7 @@ def test_a_check_is_answered_with_what_it_found(desk: Desk, monkeypatch: pytest.
 def test_what_another_process_did_is_seen(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(RunEvents, "tell", _silent)
     monkeypatch.setattr(long_poll, "_LOOK_SECONDS", 0.02)
-    assert _asked_and_worked_on(desk, LOOK).json()["run"]["over"]
+    assert _asked_and_worked_on(desk, LOOK).json()["run"]["ended"]
 
 
 def test_where_workers_are_elsewhere_one_looks_soon_and_then_less_often(
@@ -89,13 +89,13 @@ def test_where_workers_are_elsewhere_one_looks_soon_and_then_less_often(
 
 def test_a_change_is_answered_when_it_waits_for_people(desk: Desk):
     told = _asked_and_worked_on(desk, CHANGE).json()
-    assert (told["run"]["state"], told["report"]) == ("waiting", None)
+    assert (told["run"]["state"], told["report"]) == ("pending", None)
 
 
 def test_a_run_that_rests_is_told_at_once(desk: Desk):
     run = desk.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     told = desk.program("dora", "read").get(f"/runs/{run.id}", params=PATIENT)
-    assert told.json()["state"] == "waiting"
+    assert told.json()["state"] == "pending"
 
 
 def test_a_run_is_waited_for_by_its_number_too(desk: Desk):
@@ -104,24 +104,24 @@ def test_a_run_is_waited_for_by_its_number_too(desk: Desk):
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(program.get, f"/runs/{number}", params=PATIENT)
         desk.office.work()
-        assert coming.result(30).json()["over"]
+        assert coming.result(30).json()["ended"]
 
 
 def test_who_does_not_wish_it_is_not_kept_waiting(desk: Desk):
     told = desk.program("dora", "ask").post("/runs", json=LOOK).json()
-    assert (told["run"]["state"], told["report"]) == ("asked", None)
+    assert (told["run"]["state"], told["report"]) == ("planning", None)
 
 
 def test_when_the_time_is_over_it_is_told_as_it_is(office: Office):
     program = a_desk(office, longest_wait=0.01).program("dora", "ask")
-    assert program.post("/runs", json=LOOK, params=PATIENT).json()["run"]["state"] == "asked"
+    assert program.post("/runs", json=LOOK, params=PATIENT).json()["run"]["state"] == "planning"
 
 
 @pytest.mark.parametrize("wait", ["31", "-1", "nan", "inf", "long"])
 def test_a_wait_that_is_none_is_refused(desk: Desk, wait: str):
     answer = desk.program("dora", "ask").post("/runs", json=LOOK, params={"wait": wait})
     assert answer.status_code == 422
-    assert "asked" not in desk.office.entries()
+    assert "requested" not in desk.office.entries()
 
 
 def test_the_answer_is_kept_by_its_key_before_it_is_waited_for(desk: Desk):
@@ -136,11 +136,11 @@ def test_the_answer_is_kept_by_its_key_before_it_is_waited_for(desk: Desk):
         _until(lambda: ask().status_code == 202)
         assert not first.done()
         desk.office.work()
-        assert first.result(30).json()["run"]["over"]
+        assert first.result(30).json()["run"]["ended"]
     again = ask()
     assert again.headers["idempotent-replayed"] == "true"
-    assert again.json()["run"]["state"] == "asked"
-    assert desk.office.entries().count("asked") == 1
+    assert again.json()["run"]["state"] == "planning"
+    assert desk.office.entries().count("requested") == 1
 
 
 class _Told(Shape):
@@ -241,7 +241,7 @@ def test_a_database_that_goes_away_meanwhile_takes_nothing_back(office: Office):
 def test_what_moved_before_somebody_listened_is_heard_of_a_short_while():
     moves, heard = RunEvents(), list[str]()
     for run in range(moves_store.REMEMBERED + 1):
-        moves.tell(run, long_poll.State.WAITING)
+        moves.tell(run, long_poll.State.PENDING)
         moves.tell(run, long_poll.State.SUCCEEDED)
     for run in (0, 1, moves_store.REMEMBERED):
         with moves.heard(run, lambda state, run=run: heard.append(f"{run} {state}")):
@@ -253,8 +253,8 @@ def test_those_who_went_are_called_no_more():
     moves, heard = RunEvents(), list[str]()
     with moves.heard(1, lambda state: heard.append(f"first {state}")):
         with moves.heard(1, lambda state: heard.append(f"second {state}")):
-            moves.tell(1, long_poll.State.WAITING)
+            moves.tell(1, long_poll.State.PENDING)
             moves.tell(2, long_poll.State.FAILED)
         moves.tell(1, long_poll.State.SUCCEEDED)
     moves.tell(1, long_poll.State.FAILED)
-    assert heard == ["first waiting", "second waiting", "first succeeded"]
+    assert heard == ["first pending", "second pending", "first succeeded"]

@@ -81,7 +81,7 @@ def test_what_comes_as_another_type_is_not_taken_for_json(desk: Desk):
         "/runs", content=b'{"words": "toy show lb1"}', headers={"Content-Type": "text/plain"}
     )
     assert answer.status_code == 422
-    assert "asked" not in desk.office.entries()
+    assert "requested" not in desk.office.entries()
 
 
 def test_a_request_is_ended_when_it_arrives_too_slowly(
@@ -104,7 +104,7 @@ def test_one_token_comes_at_a_pace(office: Office):
 
 
 def test_one_person_asks_at_a_pace_whatever_they_ask_with(office: Office):
-    parts = replace(office.parts, pace=rate_limit.RateLimits.of(2))
+    parts = replace(office.parts, rate_limits=rate_limit.RateLimits.from_person_limit(2))
     desk = a_desk(replace(office, parts=parts, workflow=Workflow(parts)))
     look = {"words": "toy show lb1"}
     with desk.program("dora", "ask") as dora, desk.program("olga", "ask") as olga:

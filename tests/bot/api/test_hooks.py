@@ -20,8 +20,8 @@ from bot.api import schemas, webhooks_in
 from bot.api.webhooks_in import Incoming
 from bot.audit import change_log
 from bot.audit.timeline import build_timeline, describe_event
-from bot.cli.context import Place
-from bot.cli.webhooks import hooks as command
+from bot.cli.context import CommandEnvironment
+from bot.cli.webhooks import show_webhooks as command
 from bot.db.database import Database
 from bot.webhooks import config, signature
 from bot.webhooks.config import WebhookConfigError
@@ -104,7 +104,7 @@ def test_what_happened_elsewhere_is_found_beside_our_own_changes(counter: Counte
     assert entry.facts["happened"] == 1_772_326_800_000_000
     with counter.office.database.reading() as tx:
         found = {
-            host: build_timeline(tx, tx.now, within=10**9, host=host).happenings
+            host: build_timeline(tx, tx.now, span=10**9, host_pattern=host).events
             for host in ("web*", "nas1")
         }
     assert [describe_event(one) for one in found["web*"]] == [
@@ -126,8 +126,8 @@ FORGED = {
     "another body": _signed(b'{"title": "y"}'),
     "another id": {**_signed(RAW), "webhook-id": "msg_2"},
     "another time": {**_signed(RAW), "webhook-timestamp": str(NOW + 1)},
-    "too long ago": _signed(RAW, at=NOW - signature.MOST_SECONDS - 1),
-    "too early": _signed(RAW, at=NOW + signature.MOST_SECONDS + 1),
+    "too long ago": _signed(RAW, at=NOW - signature.MAX_AGE_SECONDS - 1),
+    "too early": _signed(RAW, at=NOW + signature.MAX_AGE_SECONDS + 1),
     "an empty signature": {**_signed(RAW), "webhook-signature": "v1,"},
     "another version": {
         **_signed(RAW),
@@ -169,7 +169,7 @@ def test_without_a_limit_of_time_an_old_delivery_would_be_taken_once_more(
 ) -> None:
     old = _signed(RAW, at=NOW - 86400)
     assert counter.post("deploys", RAW, old).status_code == 401
-    monkeypatch.setattr(signature, "MOST_SECONDS", 10**9)
+    monkeypatch.setattr(signature, "MAX_AGE_SECONDS", 10**9)
     assert counter.post("deploys", RAW, old).status_code == 202
 
 
@@ -177,7 +177,7 @@ def test_who_is_turned_away_is_not_told_which_sources_there_are(counter: Counter
     known, unknown = (counter.post(name, RAW, {}) for name in ("deploys", "nobody"))
     assert {**known.json(), "instance": ""} == {**unknown.json(), "instance": ""}
     with counter.office.database.reading() as tx:
-        last = change_log.list_newest_entries(tx, most=1)[0]
+        last = change_log.list_newest_entries(tx, limit=1)[0]
     assert (last.kind, last.facts["source"]) == ("hook refused", "deploys")
 
 
@@ -377,17 +377,17 @@ def test_a_file_that_cannot_be_used_says_where_and_what_to_do(
 
 
 def test_the_command_says_how_to_set_it_up_and_no_secret(file: Path, tmp_path: Path) -> None:
-    def place(found: Path | None) -> Place:
+    def place(found: Path | None) -> CommandEnvironment:
         nothing = Path
-        return Place(
-            policy=nothing,
-            database=_no_database,
+        return CommandEnvironment(
+            get_policy_directory=nothing,
+            open_database=_no_database,
             has_database=bool,
-            data=nothing,
-            keys=nothing,
-            address=lambda: "https://keyturn.test",
-            migrations=str,
-            hooks=lambda: found,
+            get_data_directory=nothing,
+            get_key_directory=nothing,
+            get_base_url=lambda: "https://keyturn.test",
+            get_migration_url=str,
+            get_webhook_file=lambda: found,
         )
 
     said = CliRunner().invoke(command, obj=place(file)).output
@@ -408,14 +408,14 @@ def test_an_event_of_no_moment_is_told_at_the_one_when_it_came(counter: Counter,
     assert counter.tell(at=at, hosts=["lb1"]).status_code == 202
     [entry] = counter.events()
     with counter.office.database.reading() as tx:
-        [found] = build_timeline(tx, tx.now, within=3_600_000_000).happenings
+        [found] = build_timeline(tx, tx.now, span=3_600_000_000).events
     assert found.at == entry.at
-    assert schemas.at(found.at).year >= 2026
+    assert schemas.to_datetime(found.at).year >= 2026
 
 
 def test_twin_such_a_moment_could_not_be_shown_by_any_page() -> None:
     with pytest.raises(ValueError, match="year 0"):
-        schemas.at(-62_135_596_800_000_001)
+        schemas.to_datetime(-62_135_596_800_000_001)
 
 
 def test_the_log_that_everybody_reads_does_not_tell_where_a_subscription_posts(
@@ -427,7 +427,7 @@ def test_the_log_that_everybody_reads_does_not_tell_where_a_subscription_posts(
     def told(url: str) -> str:
         file.write_text(f"subscriptions: {{wiki: {{url: '{url}', secret_file: secret}}}}")
         return str(
-            config.webhook_config_to_log(config.load_webhook_config(file))["subscriptions"]["wiki"]
+            config.render_webhook_config(config.load_webhook_config(file))["subscriptions"]["wiki"]
         )
 
     here = told("https://hooks.example.com/T00/canary-4717?token=canary-4718")

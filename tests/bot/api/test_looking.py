@@ -11,17 +11,17 @@ from tests.bot.web.exhibits import gallery
 def test_a_program_learns_what_changed_around_a_moment(desk: Desk):
     numbers = gallery(desk.database)
     told = desk.program("dora").get("/around", params={"host": "lb1", "within": "1 h"}).json()
-    ranks = [one["rank"] for one in told["happenings"]]
+    ranks = [one["rank"] for one in told["events"]]
     assert ranks == sorted(ranks)
-    assert numbers["succeeded"] in [one["run"] for one in told["happenings"]]
-    allowed = {one["run"]: one["approved_by"] for one in told["happenings"]}
-    assert (allowed[numbers["succeeded"]], allowed[numbers["waiting"]]) == (["olga"], [])
+    assert numbers["succeeded"] in [one["run"] for one in told["events"]]
+    allowed = {one["run"]: one["approved_by"] for one in told["events"]}
+    assert (allowed[numbers["succeeded"]], allowed[numbers["pending"]]) == (["olga"], [])
     assert told["since"] < told["until"]
-    assert told["left_out"] == 0
+    assert told["omitted"] == 0
     assert (told["looked_since"], told["looked_until"]) == (told["since"], told["until"])
     one = desk.program("dora").get("/around", params={"limit": 1}).json()
-    assert len(one["happenings"]) == 1
-    assert one["left_out"] > 0
+    assert len(one["events"]) == 1
+    assert one["omitted"] > 0
 
 
 def test_a_span_that_is_none_is_refused(desk: Desk):

@@ -38,7 +38,7 @@ def _prometheus(desk: Desk, *scopes: str) -> TestClient:
 
 
 def _figures(prometheus: TestClient) -> dict[str, float]:
-    """Return each sample by its name and labels: `keyturn_runs{state=waiting,runbook=…}`."""
+    """Return each sample by its name and labels: `keyturn_runs{state=pending,runbook=…}`."""
     answer = prometheus.get("/metrics")
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -61,7 +61,7 @@ def test_runs_votes_and_waits_are_counted_from_the_log(desk: Desk):
     assert found["keyturn_votes_total answer=yes runbook=toy set"] == 1
     assert found["keyturn_waiting_seconds_count runbook=toy set"] == 1
     assert found["keyturn_run_seconds_count runbook=toy set"] == 1
-    assert found["keyturn_runs runbook=toy break state=waiting"] == 1
+    assert found["keyturn_runs runbook=toy break state=pending"] == 1
     assert found["keyturn_oldest_waiting_seconds"] >= 0
     assert (found["keyturn_ssh_sessions"], found["keyturn_queue_depth"]) == (3, 0)
     assert found["keyturn_ssh_cuts_total"] == 2
@@ -70,7 +70,7 @@ def test_runs_votes_and_waits_are_counted_from_the_log(desk: Desk):
     again = _figures(prometheus)
     assert again["keyturn_votes_total answer=no runbook=toy break"] == 1
     assert again["keyturn_runs_ended_total runbook=toy set state=succeeded"] == 1
-    assert "keyturn_runs runbook=toy break state=waiting" not in again
+    assert "keyturn_runs runbook=toy break state=pending" not in again
 
 
 def test_what_stands_open_is_counted(desk: Desk):
@@ -133,7 +133,7 @@ def test_the_dashboard_draws_only_what_there_is(desk: Desk):
     desk.office.approve(desk.office.ask(LAMP))
     desk.office.ask(BreakSwitch(host="lb2", name="lamp"))
     with desk.database.transaction() as tx:
-        row = {"subscription": "wiki", "seq": 1, "run": 1, "kind": "asked", "at": 0}
+        row = {"subscription": "wiki", "seq": 1, "run": 1, "kind": "requested", "at": 0}
         tx.sql.execute(delivery.insert().values(**row, tries=0, not_before=0, trouble=""))
     known = {name.partition(" ")[0] for name in _figures(prometheus)}
     drawn = _drawn(json.loads(DASHBOARD.read_text()))

@@ -18,10 +18,10 @@ def _waiting_for(desk: Desk, person: str) -> list[int]:
 def test_what_waits_for_a_key_or_for_its_end_is_told_to_whoever_can_help(desk: Desk):
     numbers = gallery(desk.database)
     assert _waiting_for(desk, "olga")[0] == numbers["unknown"]
-    assert numbers["waiting"] in _waiting_for(desk, "olga")
+    assert numbers["pending"] in _waiting_for(desk, "olga")
     assert _waiting_for(desk, "dora") == []
-    desk.office.workflow.deny(numbers["waiting"], person="olga", reason="not now")
-    assert numbers["waiting"] not in _waiting_for(desk, "olga")
+    desk.office.workflow.deny(numbers["pending"], person="olga", reason="not now")
+    assert numbers["pending"] not in _waiting_for(desk, "olga")
 
 
 def test_a_glass_that_nobody_has_looked_at_waits_for_somebody(desk: Desk):
@@ -44,8 +44,8 @@ def test_a_glass_that_nobody_has_looked_at_waits_for_somebody(desk: Desk):
 def test_what_was_handed_on_is_told_to_both_and_to_nobody_else(desk: Desk):
     with desk.database.reading() as tx:
         until = tx.now + 3_600_000_000
-    desk.office.workflow.mandates.delegate(
-        person="olga", to="adam", ends=until, area="", reason="away", door="cli"
+    desk.office.workflow.mandates.create_delegation(
+        delegator="olga", delegate="adam", ends_at=until, area="", reason="away", source="cli"
     )
     for person in ("olga", "adam"):
         (one,) = desk.program(person).get("/mandates").json()["in_stead"]
@@ -112,7 +112,7 @@ def test_a_program_learns_what_a_host_has_for_a_field(desk: Desk):
 
 def test_a_program_learns_which_addresses_the_chosen_table_has_marked(desk: Desk):
     office = desk.office
-    offering = FormOptions(office.fleet, office.database, office.policies, lists=LISTS)
+    offering = FormOptions(office.fleet, office.database, office.policies, listers=LISTS)
     desk.api.state.parts = replace(desk.api.state.parts, offering=offering)
     program = desk.program("dora")
     for given, table in (([], "http"), (["table=www"], "www")):

@@ -15,24 +15,24 @@ def test_what_a_host_says_is_told_once_and_from_where_to_go_on(desk: Desk) -> No
         live_output.store_lines(tx, [NewestLines(number, 1, 7, "<b>\n\x1b[2J")])
     program = desk.program("olga")
     seen = program.get(f"/runs/{number}/progress").json()
-    assert (seen["state"], seen["counted_in"], seen["total"], seen["under_way"]) == (
+    assert (seen["state"], seen["counted_in"], seen["total"], seen["running"]) == (
         "running",
         "steps",
         1,
         1,
     )
-    assert seen["heard"] == [
+    assert seen["live_output"] == [
         {"run": number, "host": "lb1", "step": 1, "total": 7, "newest": ["<b>", "\x1b[2J"]}
     ]
     later = {"after": 2**60}
-    assert program.get(f"/runs/{number}/progress", params=later).json()["heard"] == []
+    assert program.get(f"/runs/{number}/progress", params=later).json()["live_output"] == []
     assert program.get(f"/runs/{number}/progress", params={"after": -1}).status_code == 422
 
 
 def test_steps_are_counted(desk: Desk) -> None:
     run = desk.office.approve(desk.office.ask(SetAll(host="lb1", value="on")))
     seen = desk.program("olga").get(f"/runs/{run.id}/progress").json()
-    assert (seen["over"], seen["done"], seen["total"], seen["to_come"]) == (True, 2, 2, 0)
+    assert (seen["ended"], seen["done"], seen["total"], seen["upcoming"]) == (True, 2, 2, 0)
 
 
 def test_every_run_has_its_progress(desk: Desk) -> None:
@@ -40,7 +40,7 @@ def test_every_run_has_its_progress(desk: Desk) -> None:
     for number in gallery(desk.database).values():
         seen = program.get(f"/runs/{number}/progress").json()
         assert seen["total"] == sum(
-            seen[name] for name in ("done", "failed", "under_way", "to_come")
+            seen[name] for name in ("done", "failed", "running", "upcoming")
         )
 
 
@@ -59,5 +59,5 @@ def test_a_host_that_needs_attention_is_counted_among_those_that_are_done(desk: 
     run = desk.office.workflow.ask_all(looks, spelled="lb*", person="dora", origin=WEB)
     desk.office.work()
     seen = desk.program("olga").get(f"/runs/{run.id}/progress").json()
-    assert (seen["state"], seen["unwell"]) == ("succeeded", True)
+    assert (seen["state"], seen["needs_attention"]) == ("succeeded", True)
     assert (seen["total"], seen["done"], seen["needing_attention"]) == (2, 2, 1)

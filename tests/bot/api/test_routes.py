@@ -131,7 +131,7 @@ def test_a_route_opens_to_its_scopes_and_to_no_others(desk: Desk, method: str, p
 
 @pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "GET"}))
 def test_looking_changes_nothing(desk: Desk, path: str):
-    number = gallery(desk.database)["waiting"]
+    number = gallery(desk.database)["pending"]
     program = desk.program("olga", "ask", "approve")
     before = desk.office.entries()
     for method in ("GET", "HEAD"):

@@ -27,20 +27,20 @@ def _asked(desk: Desk, program: TestClient, body: dict[str, Any]) -> dict[str, A
 def test_a_request_goes_from_asking_to_proof(desk: Desk):
     dora, olga = desk.program("dora", "ask"), desk.program("olga", "approve")
     run = _asked(desk, dora, LAMP)
-    assert (run["state"], run["door"], run["missing"]) == ("waiting", "api", 1)
-    assert run["whose"] == "the owners of the edge"
+    assert (run["state"], run["source"], run["missing_approvals"]) == ("pending", "api", 1)
+    assert run["approvals_from"] == "the owners of the edge"
     assert run["approvers"] == ["adam", "olga"]
     [step] = run["plan"]["steps"]
     assert (step["command"], step["undo"], step["state"]) == ("set lamp on", "set lamp off", None)
 
     answer = olga.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"][:10]})
-    assert (answer.status_code, answer.json()["state"]) == (200, "ready")
+    assert (answer.status_code, answer.json()["state"]) == (200, "queued")
     desk.office.work()
     done = dora.get(f"/runs/{run['id']}").json()
     assert (done["state"], done["approved_by"]) == ("succeeded", ["olga"])
     assert done["plan"]["steps"][0]["output"].strip() == "lamp is on now"
     assert [entry["kind"] for entry in done["entries"]][:4] == [
-        "asked",
+        "requested",
         "planned",
         "token used",
         "approved",
@@ -58,7 +58,7 @@ def test_however_often_a_token_tries_what_is_refused_the_log_hardly_grows(desk: 
         assert stan.post(f"{at}/approve", json={"digest": "0" * 64}).status_code == 409
         assert stan.post(f"{at}/deny", json={"reason": "not now"}).status_code == 403
     assert desk.office.entries(desk.office.run(run["id"])) == [
-        "asked",
+        "requested",
         "planned",
         "token used",
         "approval refused",
@@ -76,7 +76,7 @@ def test_several_hosts_are_asked_for_at_once(desk: Desk):
     body = {"runbook": "toy set", "values": {"host": "lb*", "name": "lamp", "value": "on"}}
     run = _asked(desk, desk.program("dora", "ask"), body)
     assert run["hosts"] == ["lb1", "lb2"]
-    assert [part["host"] for part in run["parts"]] == ["lb1", "lb2"]
+    assert [part["host"] for part in run["child_runs"]] == ["lb1", "lb2"]
     assert len(run["plan"]["steps"]) == 2
 
 
@@ -121,7 +121,7 @@ def test_what_does_not_fit_is_said_in_words(desk: Desk, body: dict[str, Any], sa
     answer = desk.program("dora", "ask").post("/runs", json=body)
     assert answer.status_code == 422
     assert says.lower() in answer.json()["detail"].lower()
-    assert "asked" not in desk.office.entries()
+    assert "requested" not in desk.office.entries()
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain"])
@@ -165,7 +165,7 @@ def test_nobody_approves_their_own_by_a_token(desk: Desk):
     answer = program.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"]})
     assert answer.status_code == 403
     assert "it is your own request" in answer.json()["detail"]
-    assert desk.office.run(run["id"]).state is State.WAITING
+    assert desk.office.run(run["id"]).state is State.PENDING
 
 
 def test_what_was_asked_is_withdrawn_stopped_and_undone(desk: Desk):
@@ -190,17 +190,17 @@ def test_what_is_over_is_asked_for_again_in_ones_own_name(desk: Desk):
     no = adam.post(f"/runs/{number}/again", json={})
     assert (no.status_code, no.json()["detail"]) == (
         422,
-        f"Run {number} is not over: it is waiting",
+        f"Run {number} is not over: it is pending",
     )
     dora.post(f"/runs/{number}/withdraw")
     answer = adam.post(f"/runs/{number}/again", json={"reason": "still dark"})
     told = answer.json()["run"]
-    assert (answer.status_code, told["state"]) == (202, "asked")
+    assert (answer.status_code, told["state"]) == (202, "planning")
     assert answer.headers["location"] == f"{API}/runs/{told['id']}"
-    assert (told["asked_by"], told["reason"], told["fields"]) == (
+    assert (told["requested_by"], told["reason"], told["values"]) == (
         "adam",
         "still dark",
-        first["fields"],
+        first["values"],
     )
 
 
@@ -246,7 +246,7 @@ FOUND: list[tuple[dict[str, Any], set[str]]] = [
     ({"state": ["needs attention", "denied"]}, {"checked", "denied"}),
     ({"state": "succeeded"}, {"checked", "succeeded"}),
     ({"person": "adam"}, {"denied"}),
-    ({"host": "web1", "state": "asked"}, {"asked"}),
+    ({"host": "web1", "state": "planning"}, {"planning"}),
     ({"runbook": "abusers show"}, {"checked"}),
     ({"until": "2001-01-01T00:00:00Z"}, set()),
 ]
@@ -257,7 +257,7 @@ def test_the_filters_of_the_page_filter_here(desk: Desk, query: dict[str, Any], 
     numbers = gallery(desk.database)
     found = desk.program("olga").get("/runs", params=query).json()["runs"]
     assert {run["id"] for run in found} == {numbers[kind] for kind in kinds}
-    assert [run["id"] for run in found if run["unwell"]] == [
+    assert [run["id"] for run in found if run["needs_attention"]] == [
         numbers[kind] for kind in kinds if kind == "checked"
     ]
 
@@ -325,8 +325,8 @@ def test_a_name_that_never_was_is_told_from_one_that_did_nothing(
     gallery(desk.database)
     told = desk.program("olga").get("/runs", params=filters | {"state": "failed"}).json()
     assert told["runs"] == []
-    assert list(told["unheard_of"]) == [*filters]
-    assert said in next(iter(told["unheard_of"].values()))
+    assert list(told["unknown_filters"]) == [*filters]
+    assert said in next(iter(told["unknown_filters"].values()))
 
 
 def test_a_name_that_the_policy_or_a_run_has_is_no_stranger(desk: Desk):
@@ -343,7 +343,7 @@ def test_a_name_that_the_policy_or_a_run_has_is_no_stranger(desk: Desk):
     )
     for filters in (*known, {"host": "old1"}, {"runbook": "abusers forget"}, {"area": "edge"}, {}):
         told = program.get("/runs", params=filters | {"state": "denied"}).json()
-        assert (told["runs"], told["unheard_of"]) == ([], {}), filters
+        assert (told["runs"], told["unknown_filters"]) == ([], {}), filters
 
 
 @pytest.mark.parametrize(
@@ -362,8 +362,8 @@ def test_a_name_that_the_log_has_never_had_is_told_from_one_of_whom_it_tells_not
     gallery(desk.database)
     told = desk.program("olga").get("/log", params=filters | {"kind": "fired"}).json()
     assert told["entries"] == []
-    assert list(told["unheard_of"]) == [*filters]
-    assert said in next(iter(told["unheard_of"].values()))
+    assert list(told["unknown_filters"]) == [*filters]
+    assert said in next(iter(told["unknown_filters"].values()))
 
 
 def test_a_name_that_the_policy_or_the_log_has_is_no_stranger_to_it(desk: Desk):
@@ -375,7 +375,7 @@ def test_a_name_that_the_policy_or_the_log_has_is_no_stranger_to_it(desk: Desk):
     known = ({"person": "gone"}, {"person": "stan"}, {"host": "old1"}, {"host": "ol*"})
     for filters in (*known, {"host": "lb2"}, {"runbook": "abusers forget"}, {"area": "edge"}):
         told = program.get("/log", params=filters | {"kind": "fired"}).json()
-        assert (told["entries"], told["unheard_of"]) == ([], {}), filters
+        assert (told["entries"], told["unknown_filters"]) == ([], {}), filters
 
 
 def test_every_kind_of_run_can_be_told(desk: Desk):
@@ -419,15 +419,15 @@ def test_a_schedule_is_asked_for_approved_suspended_and_ended(desk: Desk):
     [found] = dora.get("/schedules").json()["schedules"]
     assert dora.get("/schedules?ended=all").json() == {"schedules": [found], "ended_before": 0}
     assert dora.get("/schedules?ended=often").status_code == 422
-    assert (found["name"], found["standing"], len(found["next"])) == ("a look", "active", 5)
+    assert (found["name"], found["state"], len(found["next"])) == ("a look", "active", 5)
     at = f"/schedules/{found['id']}"
     nobody_was_there(desk.database, found["id"], times=2)
     [listed] = dora.get("/schedules").json()["schedules"]
     assert (found["missed"], listed["missed"], dora.get(at).json()["missed"]) == (0, 2, 2)
-    assert dora.post(f"{at}/suspend", json={}).json()["standing"] == "suspended"
-    assert dora.post(f"{at}/resume").json()["standing"] == "active"
+    assert dora.post(f"{at}/suspend", json={}).json()["state"] == "suspended"
+    assert dora.post(f"{at}/resume").json()["state"] == "active"
     assert desk.program("stan", "ask").post(f"{at}/end", json={}).status_code == 403
-    assert dora.post(f"{at}/end", json={}).json()["standing"] == "ended"
+    assert dora.post(f"{at}/end", json={}).json()["state"] == "ended"
     kinds = desk.office.entries()
     for kind in ("schedule suspended", "schedule resumed", "schedule ended"):
         assert kinds[kinds.index(kind) - 1] == "token used"

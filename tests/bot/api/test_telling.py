@@ -25,9 +25,9 @@ from bot.api.schemas import RunShape
 from bot.api.webhooks_out import Told, WebhookSender, describe_deliveries
 from bot.audit import change_log
 from bot.db.tables import delivery
-from bot.model.run import Run, Vote
+from bot.model.run import Decision, Run
 from bot.webhooks import webhook_queue
-from bot.webhooks.config import Subscription
+from bot.webhooks.config import WebhookSubscription
 from tests.bot.office import Office
 from tests.toy import SetSwitch
 
@@ -84,7 +84,7 @@ def listener() -> Generator[Listener]:
 
 def a_telling(office: Office, url: str, **more: Any) -> WebhookSender:
     """A subscription that has begun: told of whatever happens from now on."""
-    to = Subscription("wiki", url, SECRET, ("change",), (), (), private=True)
+    to = WebhookSubscription("wiki", url, SECRET, ("change",), (), (), private=True)
     telling = WebhookSender(
         replace(to, **more), office.database, "http://keyturn.test", clock=lambda: NOW
     )
@@ -167,7 +167,7 @@ def test_a_subscription_hears_only_what_it_asked_for(
 def test_what_was_not_told_is_told_later_and_the_run_waits_for_it(
     office: Office, listener: Listener
 ) -> None:
-    telling = a_telling(office, listener.url, events=("asked", "planned"))
+    telling = a_telling(office, listener.url, events=("requested", "planned"))
     listener.statuses = [503, 204]
     first = office.ask(LAMP_ON)
     second = office.ask(LAMP_ON, person="stan")
@@ -195,18 +195,18 @@ def test_without_waiting_for_ones_turn_news_would_come_out_of_order(
         return found or real(tx, name, most=most)
 
     monkeypatch.setattr(webhook_queue, "list_due_deliveries", all_at_once)
-    telling = a_telling(office, listener.url, events=("asked", "planned"))
+    telling = a_telling(office, listener.url, events=("requested", "planned"))
     listener.statuses = [503, 204]
     office.ask(LAMP_ON)
     all_of(telling)
     _later(office)
     all_of(telling)
-    assert [event for _, event in listener.events] == ["planned", "asked"]
+    assert [event for _, event in listener.events] == ["planned", "requested"]
 
 
 def test_a_delivery_that_is_sent_again_has_the_same_id(office: Office, listener: Listener) -> None:
     """Whoever dies between sending and noting it sends it once more."""
-    telling = a_telling(office, listener.url, events=("asked",))
+    telling = a_telling(office, listener.url, events=("requested",))
     office.ask(LAMP_ON)
     with office.database.reading() as tx:
         before = tx.sql.execute(delivery.select()).all()
@@ -214,7 +214,7 @@ def test_a_delivery_that_is_sent_again_has_the_same_id(office: Office, listener:
     telling.once()
     with office.database.transaction() as tx:
         entry = listener.heard[0]["entry"]
-        row = {"subscription": "wiki", "seq": entry, "run": 1, "kind": "asked", "at": 0}
+        row = {"subscription": "wiki", "seq": entry, "run": 1, "kind": "requested", "at": 0}
         tx.sql.execute(delivery.insert().values(**row, tries=0, not_before=0, trouble=""))
     telling.once()
     first, second = listener.headers
@@ -222,11 +222,11 @@ def test_a_delivery_that_is_sent_again_has_the_same_id(office: Office, listener:
 
 
 def test_two_processes_tell_each_thing_once(office: Office, listener: Listener) -> None:
-    telling = a_telling(office, listener.url, events=("asked",))
+    telling = a_telling(office, listener.url, events=("requested",))
     office.ask(LAMP_ON)
     with office.database.transaction() as tx:
         webhook_queue.read_new_entries(
-            tx, "wiki", webhook_queue.SubscriptionFilter(("change",), frozenset(), ("asked",))
+            tx, "wiki", webhook_queue.SubscriptionFilter(("change",), frozenset(), ("requested",))
         )
     with office.database.transaction() as tx:
         (item,) = webhook_queue.list_due_deliveries(tx, "wiki")
@@ -239,7 +239,7 @@ def test_two_processes_tell_each_thing_once(office: Office, listener: Listener) 
 def test_what_is_never_taken_is_given_up_said_so_and_told_again_on_demand(
     office: Office, listener: Listener
 ) -> None:
-    telling = a_telling(office, listener.url, events=("asked",))
+    telling = a_telling(office, listener.url, events=("requested",))
     listener.statuses = [500]
     office.ask(LAMP_ON)
     for _ in range(webhook_queue.MOST_TRIES + 3):
@@ -258,11 +258,11 @@ def test_what_is_never_taken_is_given_up_said_so_and_told_again_on_demand(
 def test_a_fault_of_ours_counts_as_a_try_and_holds_up_nothing_else(
     office: Office, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    telling = a_telling(office, listener.url, events=("asked",))
+    telling = a_telling(office, listener.url, events=("requested",))
     first, second = office.ask(LAMP_ON), office.ask(LAMP_ON, person="stan")
     genuine = RunShape.of
 
-    def faulty(run: Run, votes: Sequence[Vote], base_url: str) -> RunShape:
+    def faulty(run: Run, votes: Sequence[Decision], base_url: str) -> RunShape:
         if run.id == first.id:
             raise ValueError("nobody thought of this")
         return genuine(run, votes, base_url)
@@ -272,7 +272,7 @@ def test_a_fault_of_ours_counts_as_a_try_and_holds_up_nothing_else(
         for _ in range(webhook_queue.MOST_TRIES + 3):
             all_of(telling)
             _later(office)
-    assert listener.events == [(second.id, "asked")]
+    assert listener.events == [(second.id, "requested")]
     with office.database.reading() as tx:
         row = tx.sql.execute(delivery.select()).one()
     assert (row.tries, row.dead is None) == (webhook_queue.MOST_TRIES, False)
@@ -280,7 +280,7 @@ def test_a_fault_of_ours_counts_as_a_try_and_holds_up_nothing_else(
     with office.database.transaction() as tx:
         webhook_queue.retry_failed(tx, "wiki")
     all_of(telling)
-    assert listener.events[1:] == [(first.id, "asked")]
+    assert listener.events[1:] == [(first.id, "requested")]
 
 
 @contextmanager
@@ -330,7 +330,7 @@ def test_without_a_limit_for_all_of_it_each_letter_would_begin_a_new_wait() -> N
 
 
 def test_whoever_is_gone_for_good_is_not_tried_again(office: Office, listener: Listener) -> None:
-    telling = a_telling(office, listener.url, events=("asked",))
+    telling = a_telling(office, listener.url, events=("requested",))
     listener.statuses = [410]
     office.ask(LAMP_ON)
     all_of(telling)
@@ -340,7 +340,7 @@ def test_whoever_is_gone_for_good_is_not_tried_again(office: Office, listener: L
 
 
 def test_it_waits_twice_as_long_each_time(office: Office, listener: Listener) -> None:
-    telling = a_telling(office, listener.url, events=("asked",))
+    telling = a_telling(office, listener.url, events=("requested",))
     listener.statuses = [500]
     office.ask(LAMP_ON)
     waits: list[int] = []
@@ -355,7 +355,7 @@ def test_it_waits_twice_as_long_each_time(office: Office, listener: Listener) ->
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_a_redirect_is_not_followed(office: Office, listener: Listener, status: int) -> None:
-    telling = a_telling(office, listener.url, events=("asked",))
+    telling = a_telling(office, listener.url, events=("requested",))
     listener.statuses = [status]
     office.ask(LAMP_ON)
     all_of(telling)
@@ -388,7 +388,7 @@ def _answering(found: Sequence[str], _name: str, _port: int) -> Sequence[str]:
 def test_a_local_listener_gets_nothing_unless_that_is_allowed(
     office: Office, listener: Listener
 ) -> None:
-    telling = a_telling(office, listener.url, private=False, events=("asked",))
+    telling = a_telling(office, listener.url, private=False, events=("requested",))
     office.ask(LAMP_ON)
     all_of(telling)
     assert listener.paths == []
@@ -400,7 +400,7 @@ def test_a_local_listener_would_get_everything_without_the_guard(
     office: Office, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(safe_http, "is_public", bool)
-    telling = a_telling(office, listener.url, private=False, events=("asked",))
+    telling = a_telling(office, listener.url, private=False, events=("requested",))
     office.ask(LAMP_ON)
     all_of(telling)
     assert listener.paths == ["/keyturn?to=us"]
@@ -479,11 +479,11 @@ def test_no_secret_of_a_subscription_is_in_what_is_sent_or_logged(
 def test_a_run_that_is_not_there_keeps_nobody_from_being_told_of_others(
     office: Office, listener: Listener
 ) -> None:
-    telling = a_telling(office, listener.url, events=("asked",))
+    telling = a_telling(office, listener.url, events=("requested",))
     with office.database.transaction() as tx:
-        row = {"subscription": "wiki", "seq": 0, "run": 99, "kind": "asked", "at": 0}
+        row = {"subscription": "wiki", "seq": 0, "run": 99, "kind": "requested", "at": 0}
         tx.sql.execute(delivery.insert().values(**row, tries=0, not_before=0, trouble=""))
     run = office.ask(LAMP_ON)
     all_of(telling)
-    assert listener.events == [(run.id, "asked")]
+    assert listener.events == [(run.id, "requested")]
     assert describe_deliveries(office.database).startswith("0 wait, 1 given up")

@@ -16,7 +16,7 @@ from bot.db.database import Database
 from bot.model.redaction import Redactor
 from bot.model.run import State
 from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from bot.workflow.tokens import SCOPES
 from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.office import Office, an_office
@@ -103,8 +103,8 @@ def test_what_it_is_and_when_it_was_last_used_is_told(desk: Desk):
     assert (me["person"], me["scopes"], me["owns"]) == ("dora", ["ask"], [])
     with desk.database.reading() as tx:
         [found] = auth_tokens.list_tokens(tx, "dora")
-        assert found.used
-        assert auth_tokens.is_use_recent(found, tx.now)
+        assert found.last_used_at
+        assert auth_tokens.is_use_recorded_recently(found, tx.now)
         made = change_log.get_last_entry_of_kind(tx, "token made")
     assert made is not None
     assert made.facts["token"] == found.prefix == me["token"]
@@ -120,12 +120,12 @@ def test_an_expired_token_opens_nothing(desk: Desk):
 def test_a_revoked_token_opens_nothing_and_only_its_person_revokes_it(desk: Desk):
     program, workflow = desk.program("dora"), desk.office.workflow
     with pytest.raises(NotAllowed):
-        workflow.tokens.revoke(1, person="olga", door="web")
+        workflow.tokens.revoke_token(1, person="olga", source="web")
     assert program.get("/me").status_code == 200
-    workflow.tokens.revoke(1, person="dora", door="web")
+    workflow.tokens.revoke_token(1, person="dora", source="web")
     assert program.get("/me").json()["detail"] == "This token was revoked"
     with pytest.raises(TooLate):
-        workflow.tokens.revoke(1, person="dora", door="web")
+        workflow.tokens.revoke_token(1, person="dora", source="web")
     assert desk.office.entries()[-2:] == ["token revoked", "token refused"]
 
 
@@ -169,7 +169,7 @@ def test_the_policy_bites_at_once(desk: Desk):
 def test_what_takes_a_second_factor_is_never_approved_by_a_token(tmp_path: Path):
     with an_office(tmp_path, rules=STEP_UP) as office:
         assert _approved_by_token(office) == 403
-        assert office.run(1).state is State.WAITING
+        assert office.run(1).state is State.PENDING
         with office.database.reading() as tx:
             refused = change_log.get_last_entry_of_kind(tx, "approval refused")
         assert refused is not None
@@ -185,15 +185,15 @@ def _approved_by_token(office: Office) -> int:
     desk = a_desk(office)
     run = office.ask(LAMP)
     with desk.program("olga", "approve") as program:
-        if program.get(f"/runs/{run.id}").json()["wants_second_factor"]:
-            assert office.run(run.id).terms.step_up
+        if program.get(f"/runs/{run.id}").json()["requires_second_factor"]:
+            assert office.run(run.id).requirements.requires_second_factor
         return program.post(f"/runs/{run.id}/approve", json={"digest": run.digest}).status_code
 
 
 def test_rules_see_the_door(tmp_path: Path):
     rules = starter_rules() + (
         '\nforbid (principal, action == Action::"ask", resource) '
-        'when { context.door == "api" && context.kind == "change" };\n'
+        'when { context.source == "api" && context.kind == "change" };\n'
     )
     with an_office(tmp_path, rules=rules) as office, a_desk(office).program("dora", "ask") as dora:
         told = dora.post("/runs", json={"words": "toy set lb1 lamp on"}).json()
@@ -214,22 +214,22 @@ def test_rules_see_the_door(tmp_path: Path):
     ],
 )
 def test_a_token_that_makes_no_sense_is_not_made(office: Office, wrong: dict[str, Any], says: str):
-    wanted: dict[str, Any] = {"person": "dora", "scopes": ["read"], "days": 1, "door": "cli"}
-    with pytest.raises(InvalidRequest, match=says):
-        office.workflow.tokens.make(**(wanted | wrong))
+    wanted: dict[str, Any] = {"person": "dora", "scopes": ["read"], "days": 1, "source": "cli"}
+    with pytest.raises(InvalidRequestError, match=says):
+        office.workflow.tokens.create_token(**(wanted | wrong))
     assert office.entries() == []
 
 
 def test_nobody_has_tokens_without_number(office: Office):
     for _ in range(50):
-        office.workflow.tokens.make(person="dora", scopes=["read"], days=1, door="cli")
-    with pytest.raises(InvalidRequest, match="revoke those"):
-        office.workflow.tokens.make(person="dora", scopes=["read"], days=1, door="cli")
+        office.workflow.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
+    with pytest.raises(InvalidRequestError, match="revoke those"):
+        office.workflow.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
 
 
 def test_a_token_in_a_text_is_taken_for_a_secret(desk: Desk):
     whole = desk.token("dora")
-    assert Redactor().text(f"Bearer {whole}, see?") == "Bearer [secret], see?"
+    assert Redactor().redact_text(f"Bearer {whole}, see?") == "Bearer [secret], see?"
     answer = desk.program("dora", "ask").post(
         "/runs", json={"words": "toy show lb1", "reason": f"with {whole}"}
     )
@@ -240,7 +240,7 @@ def test_a_token_in_a_text_is_taken_for_a_secret(desk: Desk):
 def test_every_scope_is_told_of(desk: Desk):
     from bot.cli import tokens
 
-    [choice] = [one.type for one in tokens.new.params if one.name == "scopes"]
+    [choice] = [one.type for one in tokens.create_token.params if one.name == "scopes"]
     assert isinstance(choice, click.Choice)
     assert set(choice.choices) == set(SCOPES)
 

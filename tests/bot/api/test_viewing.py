@@ -181,7 +181,7 @@ def test_the_whole_log_is_for_those_who_may_view_everything(
 def test_counts_leave_out_what_may_not_be_viewed(narrow_desk: Desk):
     def counted(person: str) -> int:
         told = narrow_desk.program(person, "read").get("/report/waiting").json()
-        return told["total"]["asked"]
+        return told["total"]["requested"]
 
     assert counted("adam") > counted("dora") == 0
 
@@ -191,7 +191,7 @@ def test_who_holds_a_host_is_told_to_those_who_may_view_the_run(narrow: Narrow, 
         told = narrow_desk.program(person, "read").get("/locks").json()
         return [one["run"] for one in told["locks"]]
 
-    assert holders("adam") == [narrow.hidden["waiting"].id]
+    assert holders("adam") == [narrow.hidden["pending"].id]
     assert holders("dora") == []
 
 

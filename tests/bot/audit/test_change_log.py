@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from bot.audit import change_log, verification
-from bot.audit.change_log import Draft
+from bot.audit.change_log import EntryDraft
 from bot.db.database import Database, StoreUnavailable
 
 
@@ -96,8 +96,8 @@ def test_many_writers_make_one_chain(database: Database):
     assert _verify(database).entries == 501
 
 
-def _some(count: int) -> list[Draft]:
-    return [Draft("noted", n, "olga", f"web{n}", {"n": n, "said": "☃"}) for n in range(count)]
+def _some(count: int) -> list[EntryDraft]:
+    return [EntryDraft("noted", n, "olga", f"web{n}", {"n": n, "said": "☃"}) for n in range(count)]
 
 
 def test_many_entries_at_once_are_chained_and_signed_one_by_one(database: Database):
@@ -107,7 +107,7 @@ def test_many_entries_at_once_are_chained_and_signed_one_by_one(database: Databa
         told = change_log.append_entries(tx, _some(50))
         change_log.append_entry(tx, "noted", n=2)
     with database.reading() as tx:
-        assert change_log.list_entries_after(tx, 4, most=50) == told
+        assert change_log.list_entries_after(tx, 4, limit=50) == told
         verdict = verification.verify_log(tx)
     assert (verdict.entries, verdict.broken) == (55, None)
 
@@ -130,10 +130,10 @@ def test_no_entries_at_once_are_none_and_nobody_is_kept_out(database: Database):
 
 
 def test_a_secret_in_one_of_many_entries_is_taken_out(database: Database):
-    database.redactor.register("correct horse battery")
+    database.redactor.add_secrets("correct horse battery")
     _fill(database, 1)
     with database.transaction() as tx:
-        drafts = [*_some(2), Draft("noted", facts={"said": "it is correct horse battery"})]
+        drafts = [*_some(2), EntryDraft("noted", facts={"said": "it is correct horse battery"})]
         *others, last = change_log.append_entries(tx, drafts)
     assert last.facts == {"said": "it is [secret]"}
     assert [entry.facts["n"] for entry in others] == [0, 1]
@@ -141,18 +141,21 @@ def test_a_secret_in_one_of_many_entries_is_taken_out(database: Database):
 
 def test_the_ends_of_two_entries_are_no_secret(database: Database):
     _fill(database, 1)
-    database.redactor.register('5678"}{"b":"9012')
+    database.redactor.add_secrets('5678"}{"b":"9012')
     with database.transaction() as tx:
-        drafts = [Draft("noted", facts={"a": "5678"}), Draft("noted", facts={"b": "9012"})]
+        drafts = [
+            EntryDraft("noted", facts={"a": "5678"}),
+            EntryDraft("noted", facts={"b": "9012"}),
+        ]
         told = change_log.append_entries(tx, drafts)
     assert [entry.facts for entry in told] == [{"a": "5678"}, {"b": "9012"}]
 
 
 def test_a_herald_goes_before_what_its_person_does_once_a_transaction(database: Database):
     """And is not told of at all where nothing was done, or was undone."""
-    herald = change_log.Draft("token used", 7, "olga")
-    drafts = [change_log.Draft("claimed", 7), change_log.Draft("approved", 7, "olga")]
-    with change_log.announced_by(herald):
+    herald = change_log.EntryDraft("token used", 7, "olga")
+    drafts = [change_log.EntryDraft("claimed", 7), change_log.EntryDraft("approved", 7, "olga")]
+    with change_log.announce_with_next_entry(herald):
         with database.transaction() as tx:
             change_log.append_entry(tx, "noted", person="dora")
             approved = change_log.append_entry(tx, "approved", run=7, person="olga")

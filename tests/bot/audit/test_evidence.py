@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import delete, insert, text, update
 
 from bot.audit import change_log, evidence
-from bot.audit.change_log import Entry, LogAltered
+from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.key_history import list_vouched_entries
 from bot.audit.signing import SigningKey
 from bot.db import migrations, runs, schedules, tables
 from bot.db.database import Transaction
 from bot.execution import gate
 from bot.execution.lease_keeper import LeaseKeeper
-from bot.model.run import Run, State, Vote
+from bot.model.run import Decision, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.service import Workflow
 from tests.bot.db.test_delegations import delegate
@@ -41,18 +41,18 @@ Forgery = Callable[[Transaction, Run], None]
 
 def _vote(tx: Transaction, run: Run) -> None:
     """Forge a key of an owner and let the run go."""
-    runs.add_vote(tx, Vote(run.id, "olga", True, run.digest, tx.now))
+    runs.add_vote(tx, Decision(run.id, "olga", True, run.digest, tx.now))
     _ready(tx, run)
 
 
 def _ready(tx: Transaction, run: Run) -> None:
-    tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="ready"))
+    tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="queued"))
 
 
 def _vote_with_an_entry_of_its_own(tx: Transaction, run: Run) -> None:
     """Forge the entry too, with another key than the log's."""
     _vote(tx, run)
-    _append(tx, SigningKey.new(), run, "olga")
+    _append(tx, SigningKey.create(), run, "olga")
 
 
 def _append(tx: Transaction, seal: SigningKey, run: Run, person: str) -> Entry:
@@ -77,25 +77,27 @@ def _vote_with_somebody_elses_entry(tx: Transaction, run: Run) -> None:
 
 def _another_asker(tx: Transaction, run: Run) -> None:
     """Make it the request of an owner, who needs no key for it."""
-    assert run.proposal
-    plan = replace(run.proposal, asked_by="olga")
+    assert run.plan
+    plan = replace(run.plan, requested_by="olga")
     tx.sql.execute(
         update(tables.run)
         .where(tables.run.c.id == run.id)
-        .values(asked_by="olga", proposal=plan.to_json(), digest=plan.digest, terms="{}")
+        .values(requested_by="olga", proposal=plan.to_json(), digest=plan.digest, terms="{}")
     )
     _ready(tx, run)
 
 
 def _another_plan(tx: Transaction, run: Run) -> None:
     """Write a plan of one's own with a digest that fits, and an old key for it."""
-    assert run.proposal
-    plan = replace(run.proposal, because="it must be", expires=run.proposal.expires + 1)
-    runs.add_vote(tx, Vote(run.id, "olga", True, plan.digest, tx.now))
+    assert run.plan
+    plan = replace(run.plan, current_state="it must be", expires_at=run.plan.expires_at + 1)
+    runs.add_vote(tx, Decision(run.id, "olga", True, plan.digest, tx.now))
     tx.sql.execute(
         update(tables.run)
         .where(tables.run.c.id == run.id)
-        .values(proposal=plan.to_json(), digest=plan.digest, expires=plan.expires, state="ready")
+        .values(
+            proposal=plan.to_json(), digest=plan.digest, expires=plan.expires_at, state="queued"
+        )
     )
 
 
@@ -119,7 +121,7 @@ class TestForged:
         assert office.fleet.told == []
         if forge is _vote_with_somebody_elses_entry:
             # The log is not whole any more: nothing at all goes on.
-            assert (ended.state, "was altered" in office.database.trouble) == (State.READY, True)
+            assert (ended.state, "was altered" in office.database.trouble) == (State.QUEUED, True)
             return
         assert ended.state is State.REFUSED
         assert "The change log does not bear out" in ended.summary
@@ -127,7 +129,7 @@ class TestForged:
     def test_without_the_comparison_it_would(
         self, office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt", _nothing)
+        monkeypatch.setattr(evidence, "find_doubt_of_run", _nothing)
         monkeypatch.setattr(evidence, "follow_log", lambda _tx: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         run = office.ask(LAMP_ON)
         with office.database.transaction() as tx:
@@ -151,7 +153,7 @@ class TestWhatTheRulesLookAt:
     def _called_a_check(self, office: Office) -> Run:
         """Anyone may look, so a change that is called a check would take nobody's approval."""
         run = office.ask(LAMP_ON)
-        _amend(office, run, kind="check", state="ready", terms="{}")
+        _amend(office, run, kind="check", state="queued", terms="{}")
         office.workflow.advance(run.id)
         return office.run(run.id)
 
@@ -161,7 +163,7 @@ class TestWhatTheRulesLookAt:
         assert "does not bear out that toy set is a check" in ended.summary
 
     def test_without_the_guard_it_would_be(self, office: Office, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(gate, "kind", lambda _runbook: "check")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        monkeypatch.setattr(gate, "get_kind", lambda _runbook: "check")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         assert self._called_a_check(office).state is State.SUCCEEDED
 
     def _made_a_schedule(self, office: Office) -> list[schedules.Schedule]:
@@ -179,7 +181,7 @@ class TestWhatTheRulesLookAt:
     def test_without_the_comparison_it_would(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt", _nothing)
+        monkeypatch.setattr(evidence, "find_doubt_of_run", _nothing)
         assert len(self._made_a_schedule(office)) == 1
 
     def _called_escalated(self, directory: Path) -> Office:
@@ -196,18 +198,18 @@ class TestWhatTheRulesLookAt:
     def test_without_the_comparison_they_would(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt", _nothing)
+        monkeypatch.setattr(evidence, "find_doubt_of_run", _nothing)
         assert self._called_escalated(tmp_path).fleet.told == [("lb1", "set lamp on")]
 
     def _after_its_end(self, directory: Path) -> Run:
         """Give an approval that was not used in time more of it."""
-        clock = Clock(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.new())
+        clock = Clock(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create())
         migrations.upgrade_schema(clock)
         with an_office(directory, database=clock) as office:
             run = office.ask(LAMP_ON)
             office.workflow.approve(run.id, person="olga", digest=run.digest)
             _amend(office, run, expires=2**60)
-            clock.ahead = office.parts.patience + office.parts.unused
+            clock.ahead = office.parts.approval_timeout + office.parts.start_timeout
             office.work()
             return office.run(run.id)
 
@@ -217,7 +219,7 @@ class TestWhatTheRulesLookAt:
     def test_without_the_guard_it_would_last(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(gate, "_in_time", lambda _tx, _run: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        monkeypatch.setattr(gate, "_check_is_in_time", lambda _tx, _run: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         assert self._after_its_end(tmp_path).state is State.SUCCEEDED
 
 
@@ -246,7 +248,7 @@ class TestEditors:
     def test_without_the_comparison_they_would_approve_their_own_values(
         self, office: Office, monkeypatch: pytest.MonkeyPatch, editors: str
     ):
-        monkeypatch.setattr(evidence, "find_doubt", _nothing)
+        monkeypatch.setattr(evidence, "find_doubt_of_run", _nothing)
         assert self._approved(office, editors).state is State.SUCCEEDED
 
     def test_a_proposal_that_nobody_altered_is_borne_out(self, office: Office):
@@ -281,7 +283,7 @@ class TestAFactThatIsMissing:
 
     @pytest.mark.parametrize("body", ["", "[1]", "7", "no JSON"])
     def test_says_nothing_where_it_is_none_of_ours(self, body: str):
-        assert Entry(1, 1, "asked", 1, "dora", "lb1", body, "", "", "").facts == {}
+        assert Entry(1, 1, "requested", 1, "dora", "lb1", body, "", "", "").facts == {}
 
     @pytest.mark.parametrize("member", ["person", "body", "prev", "hash", "signature"])
     def test_what_is_no_text_is_vouched_for_by_nobody(self, office: Office, member: str):
@@ -294,10 +296,10 @@ class TestAFactThatIsMissing:
             assert list_vouched_entries(tx, change_log.list_entries_of_run(tx, run.id)) == []
         with office.database.transaction() as tx:
             if member == "signature":
-                assert "asked for this" in evidence.find_doubt(tx, run)
+                assert "asked for this" in evidence.find_doubt_of_run(tx, run)
                 return
-            with pytest.raises(LogAltered):
-                evidence.find_doubt(tx, run)
+            with pytest.raises(LogAlteredError):
+                evidence.find_doubt_of_run(tx, run)
 
 
 class TestUnderWay:
@@ -330,7 +332,7 @@ class TestUnderWay:
     def test_a_step_would_be_sent_out_of_order_without_the_comparison(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt", _nothing)
+        monkeypatch.setattr(evidence, "find_doubt_of_run", _nothing)
         monkeypatch.setattr(evidence, "find_doubt_of_steps", _nothing)
         self._second(office)
         assert office.fleet.told == [("lb1", "set lamp on")]
@@ -355,7 +357,7 @@ class TestUnderWay:
     def test_a_stopped_run_would_continue_without_the_comparison(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt", _nothing)
+        monkeypatch.setattr(evidence, "find_doubt_of_run", _nothing)
         assert self._stopped(office) == 2
 
 
@@ -371,7 +373,7 @@ def _called_done(tx: Transaction, run: Run) -> None:
 def _called_done_with_an_entry_of_its_own(tx: Transaction, run: Run) -> None:
     """Forge the entries too, with another key than the log's."""
     _called_done(tx, run)
-    mine, tx._seal = tx._seal, SigningKey.new()  # pyright: ignore[reportPrivateUsage] - a forger's key
+    mine, tx._seal = tx._seal, SigningKey.create()  # pyright: ignore[reportPrivateUsage] - a forger's key
     for name in ("sending", "step succeeded"):
         change_log.append_entry(tx, name, run=run.id, host="lb1", n=2)
     tx._seal = mine  # pyright: ignore[reportPrivateUsage]
@@ -396,7 +398,7 @@ class TestBetweenTwoHands:
         office.workflow.advance(run.id)
         with office.database.transaction() as tx:
             forge(tx, run)
-        other = Workflow(replace(office.parts, worker=LeaseKeeper()))
+        other = Workflow(replace(office.parts, lease_keeper=LeaseKeeper()))
         other.advance(run.id)
         # What is found once may live and say so a moment later.
         other.take_over()
@@ -427,7 +429,7 @@ class TestSetBack:
         with office.database.transaction() as tx:
             tx.sql.execute(delete(tables.step).where(tables.step.c.run == run.id))
             tx.sql.execute(
-                delete(tables.vote).where(tables.vote.c.run == run.id, ~tables.vote.c.yes)
+                delete(tables.vote).where(tables.vote.c.run == run.id, ~tables.vote.c.approves)
             )
             _ready(tx, run)
         office.workflow.advance(run.id)
@@ -442,7 +444,7 @@ class TestSetBack:
     def test_without_the_comparison_it_would_be_done_again(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt", _nothing)
+        monkeypatch.setattr(evidence, "find_doubt_of_run", _nothing)
         done = office.approve(office.ask(LAMP_ON))
         # The host itself would not begin a step twice, either, for as long as it remembers.
         office.fleet.markers.clear()
@@ -458,11 +460,11 @@ class TestSetBack:
                 insert(tables.vote).values(
                     run=run.id,
                     person="adam",
-                    yes=True,
+                    approves=True,
                     digest=run.digest,
-                    at=tx.now,
+                    decided_at=tx.now,
                     reason="",
-                    instead_of="",
+                    on_behalf_of="",
                     factor="",
                 )
             )
@@ -488,4 +490,4 @@ def test_an_honest_run_is_borne_out(office: Office):
     run = office.ask(LAMP_ON)
     office.workflow.approve(run.id, person="olga", digest=run.digest)
     with office.database.transaction() as tx:
-        assert evidence.find_doubt(tx, runs.get_run(tx, run.id)) == ""
+        assert evidence.find_doubt_of_run(tx, runs.get_run(tx, run.id)) == ""

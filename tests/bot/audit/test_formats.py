@@ -42,14 +42,14 @@ def test_what_is_written_as_csv_is_read_again_and_is_never_a_formula(cells: list
 
 
 def test_an_entry_as_csv_has_a_cell_for_each_column():
-    (row,) = csv.reader(io.StringIO(formats.archive_csv(ENTRY), newline=""))
-    told = dict(zip(formats.COLUMNS, row, strict=True))
+    (row,) = csv.reader(io.StringIO(formats.format_archive_csv(ENTRY), newline=""))
+    told = dict(zip(formats.ARCHIVE_COLUMNS, row, strict=True))
     assert (told["at"], told["run"]) == ("2026-03-01T14:30:05.000001Z", "")
     assert json.loads(told["body"]) == {"why": "☃\nsecond line"}
 
 
 def test_an_entry_as_syslog_is_one_line_that_fits_the_standard():
-    line = formats.archive_syslog(ENTRY, "bastion 1")
+    line = formats.format_archive_syslog(ENTRY, "bastion 1")
     # RFC 5424: header, structured data with " \ ] escaped, and then what is said.
     form = (
         r"<109>1 2026-03-01T14:30:05\.000001Z bastion-1 keyturn - step-succeeded "

@@ -22,17 +22,17 @@ def _count(database: Database, kind: str) -> int:
 
 def test_a_thousand_refusals_within_a_minute_are_one_entry_of_each_kind(database: Database):
     for _ in range(1000):
-        refusals.log_refusal_apart(database, refusals.TOKEN, why="not known")
-    refusals.log_refusal_apart(database, refusals.STRANGER, why="not known")
+        refusals.log_refusal_in_own_transaction(database, refusals.TOKEN, why="not known")
+    refusals.log_refusal_in_own_transaction(database, refusals.STRANGER, why="not known")
     assert _count(database, refusals.TOKEN) == 1
     assert _count(database, refusals.STRANGER) == 1
 
 
 def test_without_the_brake_each_is_an_entry(database: Database, monkeypatch: pytest.MonkeyPatch):
     """The twin, which is also what happens a minute later."""
-    monkeypatch.setattr(refusals, "_APART", -1)
+    monkeypatch.setattr(refusals, "_INTERVAL", -1)
     for _ in range(5):
-        refusals.log_refusal_apart(database, refusals.TOKEN, why="not known")
+        refusals.log_refusal_in_own_transaction(database, refusals.TOKEN, why="not known")
     assert _count(database, refusals.TOKEN) == 5
 
 
@@ -62,7 +62,7 @@ def test_refused_approvals_are_logged_once_a_minute_of_each_run(any_office: Offi
 
 def test_without_that_brake_each_is_an_entry(office: Office, monkeypatch: pytest.MonkeyPatch):
     """The twin, which is also what happens a minute later."""
-    monkeypatch.setattr(refusals, "_APART", -1)
+    monkeypatch.setattr(refusals, "_INTERVAL", -1)
     run = office.ask(LAMP, person="dora")
     for _ in range(5):
         _try(office, run)
@@ -91,11 +91,13 @@ def _deny(flow: Workflow, run: Run) -> None:
 
 
 def _break_glass(flow: Workflow, run: Run) -> None:
-    flow.breaking.want(run.id, person="stan", reason="the whole site is down since noon")
+    flow.breaking.request_break_glass(
+        run.id, person="stan", reason="the whole site is down since noon"
+    )
 
 
 @pytest.mark.parametrize(
-    ("act", "kind"), [(_deny, "denial refused"), (_break_glass, "glass refused")]
+    ("act", "kind"), [(_deny, "denial refused"), (_break_glass, "break-glass refused")]
 )
 def test_what_else_people_are_refused_is_held_apart_too(
     office: Office, act: Callable[[Workflow, Run], None], kind: str

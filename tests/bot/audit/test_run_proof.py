@@ -23,7 +23,7 @@ def done(office: Office) -> Run:
     return run
 
 
-def of_run(office: Office, run: Run) -> run_proof.RunProof:
+def of_run(office: Office, run: Run) -> run_proof.RunVerification:
     with office.database.reading() as tx:
         return run_proof.verify_run(tx, run.id)
 
@@ -40,7 +40,12 @@ def tamper(database: Database, statement: str) -> None:
 def test_all_entries_of_a_good_run_fit(office: Office, done: Run) -> None:
     found = of_run(office, done)
     assert found.faults == []
-    assert (found.entries, found.first, found.last, found.outputs) == (9, 2, 10, 1)
+    assert (found.entries, found.first_entry, found.last_entry, found.valid_outputs) == (
+        9,
+        2,
+        10,
+        1,
+    )
     assert len(found.keys) == 1
 
 
@@ -65,16 +70,18 @@ def test_alterations_of_a_runs_entries_are_found(
 
 
 def test_what_was_erased_as_the_log_says_is_no_fault(office: Office, done: Run) -> None:
-    office.workflow.erasing.ask(done.id, person="dora", why="it names a customer", door="web")
+    office.workflow.erasing.request_erasure(
+        done.id, person="dora", reason="it names a customer", source="web"
+    )
     with office.database.transaction() as tx:
         output.erase_output(tx, done.id)
-        change_log.append_entry(tx, output.ERASED, run=done.id)
+        change_log.append_entry(tx, output.ERASED_KIND, run=done.id)
     found = of_run(office, done)
-    assert (found.faults, found.outputs, found.erased) == ([], 0, 1)
+    assert (found.faults, found.valid_outputs, found.erased_outputs) == ([], 0, 1)
 
 
 def test_a_change_of_the_key_is_followed(office: Office, done: Run) -> None:
-    new = SigningKey.new()
+    new = SigningKey.create()
     with office.database.transaction() as tx:
         verification.append_key_change(tx, new)
     office.database._seal = new  # pyright: ignore[reportPrivateUsage] - as after a start

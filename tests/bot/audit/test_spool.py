@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bot.audit import change_log
-from bot.audit.spool import TROUBLE, Spool
+from bot.audit.spool import TROUBLE_KIND, Spool
 from bot.db.database import Database, StoreUnavailable
 
 
@@ -16,33 +16,33 @@ def spool(tmp_path: Path) -> Spool:
 
 def _merged(database: Database, spool: Spool) -> list[tuple[int | None, str]]:
     with database.transaction() as tx:
-        spool.merge(tx)
+        spool.merge_into_log(tx)
         entries = [
-            entry for entry in change_log.list_entries_after(tx, 0) if entry.kind == TROUBLE
+            entry for entry in change_log.list_entries_after(tx, 0) if entry.kind == TROUBLE_KIND
         ]
     return [(entry.run, entry.facts["outcome"]) for entry in entries]
 
 
 def test_what_was_noted_is_merged_once(database: Database, spool: Spool):
-    spool.note(7, {"n": 1, "outcome": "succeeded"})
-    spool.note(8, {"n": 2, "outcome": "failed"})
-    assert not spool.empty
+    spool.add_facts(7, {"n": 1, "outcome": "succeeded"})
+    spool.add_facts(8, {"n": 2, "outcome": "failed"})
+    assert not spool.is_empty
     assert _merged(database, spool) == [(7, "succeeded"), (8, "failed")]
-    assert spool.empty
+    assert spool.is_empty
     assert len(_merged(database, spool)) == 2
 
 
 def test_a_merge_that_is_not_durable_loses_nothing(database: Database, spool: Spool):
-    spool.note(7, {"n": 1, "outcome": "succeeded"})
+    spool.add_facts(7, {"n": 1, "outcome": "succeeded"})
 
     def merge() -> None:
         with database.transaction() as tx:
-            spool.merge(tx)
+            spool.merge_into_log(tx)
             raise StoreUnavailable("the database went away")
 
     with pytest.raises(StoreUnavailable):
         merge()
-    spool.note(8, {"n": 1, "outcome": "failed"})
+    spool.add_facts(8, {"n": 1, "outcome": "failed"})
     assert _merged(database, spool) == [(7, "succeeded")]
     assert _merged(database, spool) == [(7, "succeeded"), (8, "failed")]
 
@@ -50,7 +50,7 @@ def test_a_merge_that_is_not_durable_loses_nothing(database: Database, spool: Sp
 def test_a_merge_whose_process_ended_before_it_forgot_is_not_told_twice(
     database: Database, spool: Spool, tmp_path: Path
 ):
-    spool.note(7, {"n": 1, "outcome": "succeeded"})
+    spool.add_facts(7, {"n": 1, "outcome": "succeeded"})
     kept = (tmp_path / "spool").read_text()
     _merged(database, spool)
     (tmp_path / "spool").write_text(kept)
@@ -61,5 +61,5 @@ def test_a_line_that_a_crash_cut_short_hides_no_other(
     database: Database, spool: Spool, tmp_path: Path
 ):
     (tmp_path / "spool").write_text('{"run":6,"fa')
-    spool.note(7, {"outcome": "succeeded"})
+    spool.add_facts(7, {"outcome": "succeeded"})
     assert _merged(database, spool) == [(7, "succeeded")]

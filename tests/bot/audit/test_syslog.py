@@ -27,7 +27,9 @@ def test_a_datagram_reaches_a_server(tmp_path: Path):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         server.settimeout(10)
-        LogServer.at(f"udp://127.0.0.1:{server.getsockname()[1]}").tell(POINT)
+        LogServer.parse_address(f"udp://127.0.0.1:{server.getsockname()[1]}").send_checkpoint(
+            POINT
+        )
         message = server.recv(4096).decode()
     assert _RFC_5424.match(message)
     assert _read_back(message, tmp_path) == [POINT]
@@ -45,7 +47,9 @@ def test_a_server_over_tcp_is_told_the_length_of_each_message(tmp_path: Path):
 
         listener = threading.Thread(target=listen)
         listener.start()
-        LogServer.at(f"tcp://127.0.0.1:{server.getsockname()[1]}").tell(POINT)
+        LogServer.parse_address(f"tcp://127.0.0.1:{server.getsockname()[1]}").send_checkpoint(
+            POINT
+        )
         listener.join(10)
     length, _, message = b"".join(heard).decode().partition(" ")
     assert int(length) == len(message)
@@ -57,24 +61,24 @@ def test_a_socket_of_this_machine_is_told(tmp_path: Path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
         server.bind(str(tmp_path / "log"))
         server.settimeout(10)
-        LogServer.at(f"unix://{tmp_path / 'log'}").tell(POINT)
+        LogServer.parse_address(f"unix://{tmp_path / 'log'}").send_checkpoint(POINT)
         assert _RFC_5424.match(server.recv(4096).decode())
 
 
 def test_a_server_that_takes_nothing_is_trouble(tmp_path: Path):
     with pytest.raises(OSError, match="refused"):
-        LogServer.at("tcp://127.0.0.1:1").tell(POINT)
+        LogServer.parse_address("tcp://127.0.0.1:1").send_checkpoint(POINT)
     with pytest.raises(OSError, match="No such file"):
-        LogServer.at(f"unix://{tmp_path / 'gone'}").tell(POINT)
+        LogServer.parse_address(f"unix://{tmp_path / 'gone'}").send_checkpoint(POINT)
 
 
 @pytest.mark.parametrize("address", ["syslog://host", "udp://", "unix://", "host:514", ""])
 def test_an_address_that_is_none_is_refused(address: str):
     with pytest.raises(ValueError, match="a log server is"):
-        LogServer.at(address)
+        LogServer.parse_address(address)
 
 
 def test_a_line_of_a_journal_in_json_is_read(tmp_path: Path):
     file = tmp_path / "journal"
-    file.write_text(f'{{"MESSAGE":"run 7 step 1: {POINT.line}","_PID":"1"}}\n')
+    file.write_text(f'{{"MESSAGE":"run 7 step 1: {POINT.text}","_PID":"1"}}\n')
     assert checkpoints.read_checkpoints(file) == [POINT]

@@ -20,21 +20,21 @@ HOUR = 3_600_000_000
 def changed(tx: Transaction, host: str = "web1", **more: Any) -> int:
     """Have a change done on a host now."""
     run = add(tx, host=host, **more)
-    run = runs.move_run(tx, run, State.READY)
+    run = runs.move_run(tx, run, State.QUEUED)
     run = runs.move_run(tx, run, State.STARTING)
-    run = runs.move_run(tx, run, State.RUNNING, started=tx.now)
+    run = runs.move_run(tx, run, State.RUNNING, started_at=tx.now)
     change_log.append_entry(tx, "started", run=run.id, host=host)
-    return runs.move_run(tx, run, State.SUCCEEDED, ended=tx.now, summary="It is on").id
+    return runs.move_run(tx, run, State.SUCCEEDED, ended_at=tx.now, summary="It is on").id
 
 
 def attempted(tx: Transaction, host: str = "web1") -> int:
-    run = runs.move_run(tx, add(tx, host=host), State.WAITING)
+    run = runs.move_run(tx, add(tx, host=host), State.PENDING)
     change_log.append_entry(tx, "denied", run=run.id, host=host, person="olga")
-    return runs.move_run(tx, run, State.DENIED, ended=tx.now, summary="Olga said no").id
+    return runs.move_run(tx, run, State.DENIED, ended_at=tx.now, summary="Olga said no").id
 
 
 def found(tx: Transaction, **how: Any) -> Sequence[TimelineEvent]:
-    return timeline.build_timeline(tx, tx.now, within=HOUR, **how).happenings
+    return timeline.build_timeline(tx, tx.now, span=HOUR, **how).events
 
 
 def test_what_was_done_stands_before_what_was_tried_and_what_was_left_out(database: Database):
@@ -46,8 +46,8 @@ def test_what_was_done_stands_before_what_was_tried_and_what_was_left_out(databa
         change_log.append_entry(tx, "policy changed", old="a", new="b")
         denied, done = attempted(tx), changed(tx)
         checked = add(tx, kind="check", host="web1")
-        change_log.append_entry(tx, "asked", run=checked.id)
-        ranked = found(tx, host="web*")
+        change_log.append_entry(tx, "requested", run=checked.id)
+        ranked = found(tx, host_pattern="web*")
     assert [(one.rank, one.run) for one in ranked] == [
         (0, done),
         (1, denied),
@@ -61,18 +61,18 @@ def test_what_shares_more_hosts_with_those_asked_about_stands_first(database: Da
     with database.transaction() as tx:
         one, other = changed(tx), changed(tx, "lb1")
         several = changed(tx, hosts=["web1", "web2", "lb1"])
-        assert [h.run for h in found(tx, host="web*")] == [several, one]
-        assert [h.run for h in found(tx, host="lb1")] == [several, other]
+        assert [h.run for h in found(tx, host_pattern="web*")] == [several, one]
+        assert [h.run for h in found(tx, host_pattern="lb1")] == [several, other]
         assert {h.run for h in found(tx)} == {several, one, other}
 
 
 def test_only_what_lies_within_is_told_and_what_went_on_all_the_time(database: Database):
     with database.transaction() as tx:
         changed(tx)
-        assert timeline.build_timeline(tx, tx.now - 3 * HOUR, within=HOUR).happenings == []
+        assert timeline.build_timeline(tx, tx.now - 3 * HOUR, span=HOUR).events == []
         long = runs.get_run(tx, changed(tx))
-        runs.amend_run(tx, long, started=tx.now - 5 * HOUR, ended=tx.now)
-        (only,) = timeline.build_timeline(tx, tx.now - 3 * HOUR, within=HOUR).happenings
+        runs.amend_run(tx, long, started_at=tx.now - 5 * HOUR, ended_at=tx.now)
+        (only,) = timeline.build_timeline(tx, tx.now - 3 * HOUR, span=HOUR).events
     assert (only.run, only.rank) == (long.id, 0)
 
 
@@ -84,23 +84,23 @@ def test_of_a_busy_time_what_is_nearest_is_looked_at_and_how_far_is_said(
         with database.transaction() as tx:
             change_log.append_entry(tx, "policy changed", old="a", new="b")
             moments.append(tx.now)
-    monkeypatch.setattr(timeline, "_MOST_ENTRIES", 3)
+    monkeypatch.setattr(timeline, "_MAX_ENTRIES", 3)
     with database.reading() as tx:
         for at in (moments[0], moments[4], moments[-1]):
-            seen = timeline.build_timeline(tx, at, within=HOUR)
+            seen = timeline.build_timeline(tx, at, span=HOUR)
             nearest = sorted(moments, key=lambda one: abs(one - at))[:3]
-            assert {one.at for one in seen.happenings} == set(nearest)
-            assert seen.within == abs(nearest[-1] - at)
-        monkeypatch.setattr(timeline, "_MOST_ENTRIES", 9)
-        assert timeline.build_timeline(tx, moments[4], within=HOUR).within == HOUR
+            assert {one.at for one in seen.events} == set(nearest)
+            assert seen.searched_span == abs(nearest[-1] - at)
+        monkeypatch.setattr(timeline, "_MAX_ENTRIES", 9)
+        assert timeline.build_timeline(tx, moments[4], span=HOUR).searched_span == HOUR
 
 
 def test_how_many_that_are_less_likely_are_left_out_is_said(database: Database):
     with database.transaction() as tx:
         for _ in range(5):
             change_log.append_entry(tx, "policy changed", old="a", new="b")
-        assert timeline.build_timeline(tx, tx.now, within=HOUR, most=3).left_out == 2
-        assert timeline.build_timeline(tx, tx.now, within=HOUR, most=5).left_out == 0
+        assert timeline.build_timeline(tx, tx.now, span=HOUR, limit=3).omitted == 2
+        assert timeline.build_timeline(tx, tx.now, span=HOUR, limit=5).omitted == 0
 
 
 def test_it_is_told_on_a_line_whatever_it_holds(database: Database):
@@ -112,32 +112,34 @@ def test_it_is_told_on_a_line_whatever_it_holds(database: Database):
 
 def test_entries_are_found_by_what_they_say_and_by_their_runs(database: Database):
     with database.transaction() as tx:
-        first = add(tx, host="web1", area="stores", asked_by="adam", fields={"device": "sdb"})
+        first = add(tx, host="web1", area="stores", requested_by="adam", values={"device": "sdb"})
         other = add(tx, host="web2")
         for run in (first, other):
-            change_log.append_entry(tx, "asked", run=run.id, person=run.asked_by, host=run.host)
+            change_log.append_entry(
+                tx, "requested", run=run.id, person=run.requested_by, host=run.host
+            )
             answered(tx, run, "DEGRADED" if run is first else "fine")
         change_log.append_entry(tx, "banned", person="olga", who="eve")
 
         def kinds(**wanted: Any) -> list[tuple[str, int | None]]:
             return [
                 (e.kind, e.run)
-                for e in query.find_newest_entries(tx, EntryFilter(**wanted), most=9)
+                for e in query.find_newest_entries(tx, EntryFilter(**wanted), limit=9)
             ]
 
-        whole = [("step succeeded", first.id), ("asked", first.id)]
+        whole = [("step succeeded", first.id), ("requested", first.id)]
         assert kinds(host="web1") == whole
         assert kinds(host="*1") == whole
         assert kinds(person="olga") == [("banned", None)]
-        assert kinds(kind="asked") == [("asked", other.id), ("asked", first.id)]
-        assert kinds(kind="asked", host="web*", person="adam") == [("asked", first.id)]
+        assert kinds(kind="requested") == [("requested", other.id), ("requested", first.id)]
+        assert kinds(kind="requested", host="web*", person="adam") == [("requested", first.id)]
         for sought in (
             RunFilter(area="stores"),
             RunFilter(text=["device=sdb"]),
             RunFilter(text=["degraded"]),
         ):
-            assert kinds(runs=sought) == whole
-        assert kinds(runs=RunFilter(area="stores"), host="web2") == []
+            assert kinds(run_filter=sought) == whole
+        assert kinds(run_filter=RunFilter(area="stores"), host="web2") == []
         assert len(kinds(since=tx.now)) == 5
         assert kinds(since=tx.now + HOUR) == []
         assert kinds(until=tx.now - 1) == []

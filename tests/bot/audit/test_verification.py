@@ -27,7 +27,7 @@ VERIFIER = Path(__file__).parents[3] / "docs" / "verify_changelog.py"
 
 @pytest.fixture
 def ours() -> SigningKey:
-    return SigningKey.new()
+    return SigningKey.create()
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def resealed(entries: list[Entry], key: SigningKey) -> list[Entry]:
         prev = hash_canonical(
             {n: v for n, v in vars(moved).items() if n not in {"hash", "signature"}}
         )
-        fitting.append(replace(moved, hash=prev, signature=key.sign(prev)))
+        fitting.append(replace(moved, hash=prev, signature=key.sign_hash(prev)))
     return fitting
 
 
@@ -94,9 +94,9 @@ def _verify_alone(
 
 
 def test_a_good_log_is_whole_for_both(log: Database, tmp_path: Path, ours: SigningKey):
-    verdict = _verify(log, key=ours.public)
-    assert (verdict.entries, verdict.broken, verdict.key) == (12, None, ours.public)
-    alone = _verify_alone(log, tmp_path, "--key", ours.public)
+    verdict = _verify(log, required_key=ours.public_key)
+    assert (verdict.entries, verdict.broken, verdict.key) == (12, None, ours.public_key)
+    alone = _verify_alone(log, tmp_path, "--key", ours.public_key)
     assert alone.returncode == 0, alone.stderr
     assert alone.stdout.startswith(f"12 entries, unbroken; head {verdict.head}")
 
@@ -138,7 +138,7 @@ def test_what_was_altered_is_named_by_both(
 
 def test_who_makes_the_hashes_fit_again_cannot_sign_them(log: Database, tmp_path: Path):
     def keep_old_signatures(entries: list[Entry]) -> list[Entry]:
-        forged = resealed(entries, SigningKey.new())
+        forged = resealed(entries, SigningKey.create())
         return [
             replace(new, signature=old.signature)
             for new, old in zip(forged, entries_of(log), strict=True)
@@ -153,14 +153,14 @@ def test_who_makes_the_hashes_fit_again_cannot_sign_them(log: Database, tmp_path
 def test_a_log_signed_anew_is_found_by_its_other_key(
     log: Database, tmp_path: Path, ours: SigningKey
 ):
-    thief = SigningKey.new()
+    thief = SigningKey.create()
     entries = _with(6, person="adam")(entries_of(log))
-    entries[0] = replace(entries[0], body=f'{{"public":"{thief.public}"}}')
+    entries[0] = replace(entries[0], body=f'{{"public":"{thief.public_key}"}}')
     rewrite(log, resealed(entries, thief))
     # The twin: without knowing the key there is nothing to see.
     assert _verify(log).broken is None
-    assert _verify(log, key=ours.public).broken == 12
-    assert "sealed by" in _verify_alone(log, tmp_path, "--key", ours.public).stderr
+    assert _verify(log, required_key=ours.public_key).broken == 12
+    assert "sealed by" in _verify_alone(log, tmp_path, "--key", ours.public_key).stderr
 
 
 @pytest.mark.parametrize("cut", [1, 2, 11])
@@ -168,12 +168,12 @@ def test_a_cut_tail_is_found_by_a_witness(
     log: Database, tmp_path: Path, cut: int, ours: SigningKey
 ):
     with log.transaction() as tx:
-        point = verification.make_checkpoint(tx)
+        point = verification.create_checkpoint(tx)
     file = tmp_path / "witness"
     checkpoints.write_checkpoint(file, point)
     rewrite(log, entries_of(log)[:-cut])
     # The twin: what is left is a good chain, and nothing in it tells of what is gone.
-    assert _verify(log, key=ours.public).broken is None
+    assert _verify(log, required_key=ours.public_key).broken is None
     verdict = _verify(log, witnesses=checkpoints.read_checkpoints(file))
     assert (verdict.broken, verdict.why[:7]) == (12 - cut + 1, "cut off")
     assert "cut off" in _verify_alone(log, tmp_path, "--witness", str(file)).stderr
@@ -181,23 +181,23 @@ def test_a_cut_tail_is_found_by_a_witness(
 
 def test_a_fork_is_found_by_a_witness(log: Database, tmp_path: Path, ours: SigningKey):
     with log.transaction() as tx:
-        point = verification.make_checkpoint(tx)
+        point = verification.create_checkpoint(tx)
     file = tmp_path / "witness"
     checkpoints.write_checkpoint(file, point)
     rewrite(log, resealed(_with(12, person="adam")(entries_of(log)), ours))
-    assert _verify(log, key=ours.public).broken is None
+    assert _verify(log, required_key=ours.public_key).broken is None
     assert "another history" in _verify(log, witnesses=checkpoints.read_checkpoints(file)).why
     assert "another history" in _verify_alone(log, tmp_path, "--witness", str(file)).stderr
 
 
 def test_a_forged_checkpoint_is_no_evidence(log: Database):
-    forged = Checkpoint(3, "11" * 32, 0, SigningKey.new().public, "22" * 64)
+    forged = Checkpoint(3, "11" * 32, 0, SigningKey.create().public_key, "22" * 64)
     assert "not signed" in _verify(log, witnesses=[forged]).why
 
 
 def test_a_witness_that_agrees_changes_nothing(log: Database):
     with log.transaction() as tx:
-        point = verification.make_checkpoint(tx)
+        point = verification.create_checkpoint(tx)
     assert _verify(log, witnesses=[point]).broken is None
 
 
@@ -205,11 +205,11 @@ def test_a_witness_writes_only_news(log: Database, tmp_path: Path):
     file = tmp_path / "witness"
     for _ in range(3):
         with log.transaction() as tx:
-            checkpoints.write_checkpoint(file, verification.make_checkpoint(tx))
+            checkpoints.write_checkpoint(file, verification.create_checkpoint(tx))
     assert len(checkpoints.read_checkpoints(file)) == 1
     with log.transaction() as tx:
         change_log.append_entry(tx, "noted")
-        point = verification.make_checkpoint(tx)
+        point = verification.create_checkpoint(tx)
     checkpoints.write_checkpoint(file, point)
     assert [point.seq for point in checkpoints.read_checkpoints(file)] == [12, 13]
 
@@ -222,7 +222,7 @@ def test_a_file_that_witnessed_nothing_is_named(tmp_path: Path):
 
 
 def test_another_key_is_refused_before_anything_is_written(log: Database):
-    other = Database(log.url, SigningKey.new())
+    other = Database(log.url, SigningKey.create())
     with (
         other.transaction() as tx,
         pytest.raises(KeyFileError, match=r"put the right changelog\.key"),
@@ -243,7 +243,7 @@ def test_the_key_is_made_once_for_us_alone(tmp_path: Path):
     file = tmp_path / "changelog.key"
     first = signing.load_signing_key(file)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert signing.load_signing_key(file).public == first.public
+    assert signing.load_signing_key(file).public_key == first.public_key
 
 
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path):
@@ -294,7 +294,7 @@ def test_after_a_line_that_a_crash_cut_short_a_new_one_begins(log: Database, tmp
     file = tmp_path / "witness"
     file.write_text('{"seq":1,"ha')
     with log.transaction() as tx:
-        point = verification.make_checkpoint(tx)
+        point = verification.create_checkpoint(tx)
     checkpoints.write_checkpoint(file, point)
     torn, whole = file.read_text().splitlines()
     assert torn == '{"seq":1,"ha'
@@ -341,7 +341,7 @@ def test_a_missing_output_is_not_made_up_for_by_one_that_nothing_binds(
             entry = change_log.append_entry(tx, "step succeeded", run=1, output_sha256=said.sha256)
             if number == 1:
                 output.store_output(tx, entry, number, said)
-        change_log.append_entry(tx, output.ERASED, run=1)
+        change_log.append_entry(tx, output.ERASED_KIND, run=1)
         idle = change_log.append_entry(tx, "noted", run=1)
         tx.sql.execute(insert(tables.output).values(entry=idle.seq, run=1, n=9))
     assert _verify(log).broken is not None

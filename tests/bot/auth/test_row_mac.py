@@ -39,8 +39,8 @@ def _alter(tx: Transaction, table: Table, **values: object) -> None:
 
 def _write(tx: Transaction, table: Table, **values: object) -> None:
     """Write a row of his own, with a stamp by a key of his own."""
-    text = row_mac.row_to_text(table, values)
-    tx.sql.execute(insert(table).values(**values, stamp=SigningKey.new().stamp(text)))
+    text = row_mac.encode_row(table, values)
+    tx.sql.execute(insert(table).values(**values, stamp=SigningKey.create().create_mac(text)))
 
 
 def _copy_of(tx: Transaction, table: Table, **values: object) -> None:
@@ -52,7 +52,7 @@ def _copy_of(tx: Transaction, table: Table, **values: object) -> None:
 
 def _bears(tx: Transaction, whole: str) -> tuple[str, str]:
     found = tokens.find_token(tx, whole)
-    good = found is not None and found.holds(tx.now)
+    good = found is not None and found.is_active(tx.now)
     return (found.person, " ".join(found.scopes)) if found and good else ("", "")
 
 
@@ -85,30 +85,32 @@ def _a_session_that_never_ends(tx: Transaction) -> str:
 
 def _a_link_of_his_own_making(tx: Transaction) -> str:
     _write(tx, LINK, token=_hashed(SECRET), person="olga", expires=tx.now + HOUR)
-    return sessions.use_link(tx, SECRET) or ""
+    return sessions.use_sign_in_link(tx, SECRET) or ""
 
 
 def _his_link_for_somebody_else(tx: Transaction) -> str:
-    mine = sessions.create_link(tx, "mallory")
+    mine = sessions.create_sign_in_link(tx, "mallory")
     _alter(tx, LINK, person="olga")
-    return sessions.use_link(tx, mine) or ""
+    return sessions.use_sign_in_link(tx, mine) or ""
 
 
 def _a_link_that_was_too_old(tx: Transaction) -> str:
-    found = sessions.create_link(tx, "olga", seconds=-1)
+    found = sessions.create_sign_in_link(tx, "olga", seconds=-1)
     _alter(tx, LINK, expires=tx.now + HOUR)
-    return sessions.use_link(tx, found) or ""
+    return sessions.use_sign_in_link(tx, found) or ""
 
 
 def _a_link_that_was_used(tx: Transaction) -> str:
-    found = sessions.create_link(tx, "olga")
-    sessions.use_link(tx, found)
+    found = sessions.create_sign_in_link(tx, "olga")
+    sessions.use_sign_in_link(tx, found)
     _alter(tx, LINK, used=None)
-    return sessions.use_link(tx, found) or ""
+    return sessions.use_sign_in_link(tx, found) or ""
 
 
 def _made(tx: Transaction, person: str) -> str:
-    return tokens.add_token(tx, person=person, scopes=["read"], name="", expires=tx.now + HOUR)[1]
+    return tokens.add_token(tx, person=person, scopes=["read"], name="", expires_at=tx.now + HOUR)[
+        1
+    ]
 
 
 def _a_token_of_his_own_making(tx: Transaction) -> str:
@@ -138,7 +140,7 @@ def _his_token_for_more(tx: Transaction) -> str:
 
 
 def _a_token_that_has_expired(tx: Transaction) -> str:
-    stolen = tokens.add_token(tx, person="olga", scopes=["ask"], name="", expires=tx.now - 1)[1]
+    stolen = tokens.add_token(tx, person="olga", scopes=["ask"], name="", expires_at=tx.now - 1)[1]
     _alter(tx, TOKEN, expires=tx.now + YEAR)
     return _bears(tx, stolen)[0]
 
@@ -155,7 +157,7 @@ def _a_second_factor_in_his_session(tx: Transaction) -> str:
     mine = sessions.begin_session(tx, "olga")
     _alter(tx, SESSION, stepped_up=tx.now, factor="d" * 32)
     found = sessions.find_session(tx, mine)
-    return found.person if found and found.fresh(tx.now) else ""
+    return found.person if found and found.is_step_up_recent(tx.now) else ""
 
 
 def _a_challenge_that_he_has_had_signed(tx: Transaction) -> str:
@@ -212,7 +214,7 @@ def test_no_column_can_be_altered_but_the_number(database: Database, table: Tabl
     """A column that is added later is stamped, too, or this fails."""
     with database.transaction() as tx:
         sessions.begin_session(tx, "dora")
-        sessions.create_link(tx, "dora")
+        sessions.create_sign_in_link(tx, "dora")
         _made(tx, "dora")
         good = dict(tx.sql.execute(select(table)).mappings().one())
         assert row_mac.is_mac_valid(tx, table, tx.sql.execute(select(table)).one())
@@ -243,14 +245,14 @@ def test_a_row_that_did_not_hold_never_does_again(database: Database):
         mine, token = sessions.begin_session(tx, "mallory"), _made(tx, "mallory")
         _alter(tx, SESSION, person="olga")
         _alter(tx, TOKEN, person="olga")
-        sessions.record_step_up(tx, mine, factor="d" * 32)
+        sessions.record_step_up(tx, mine, factor_digest="d" * 32)
         found = tx.sql.execute(select(TOKEN.c.id)).scalar_one()
         tokens.revoke_token(tx, found)
         assert sessions.find_session(tx, mine) is None
         assert tokens.find_token(tx, token) is None
         assert tokens.list_tokens(tx) == []
         assert sessions.list_sessions(tx, "olga") == []
-        with pytest.raises(tokens.NoSuchToken):
+        with pytest.raises(tokens.NoSuchTokenError):
             tokens.lock_token(tx, found)
 
 
@@ -287,7 +289,9 @@ class TestTold:
     def _told(self, database: Database) -> list[dict[str, Any]]:
         with database.reading() as tx:
             return [
-                e.facts for e in change_log.list_entries_after(tx, 0) if e.kind == row_mac.REFUSED
+                e.facts
+                for e in change_log.list_entries_after(tx, 0)
+                if e.kind == row_mac.FORGERY_REFUSED
             ]
 
     def test_each_row_is_told_of_once_and_at_once_in_the_log_of_the_service(
@@ -310,11 +314,13 @@ class TestTold:
         house = self._house(database, tmp_path)
         with database.transaction() as tx:
             mine, token = sessions.begin_session(tx, "dora"), _made(tx, "dora")
-            sessions.record_step_up(tx, mine, factor="d" * 32)
+            sessions.record_step_up(tx, mine, factor_digest="d" * 32)
             sessions.create_challenge(tx, mine)
         with database.transaction() as tx:
             assert sessions.take_challenge(tx, mine)
-            assert sessions.use_link(tx, sessions.create_link(tx, "dora")) == "dora"
+            assert (
+                sessions.use_sign_in_link(tx, sessions.create_sign_in_link(tx, "dora")) == "dora"
+            )
             found = tokens.find_token(tx, token)
             assert found
             tokens.record_token_use(tx, found)
@@ -344,7 +350,7 @@ class TestAnotherKey:
             verification.open_log(tx)
             session = sessions.begin_session(tx, "dora")
             made, token = tokens.add_token(
-                tx, person="dora", scopes=["read"], name="", expires=tx.now + HOUR
+                tx, person="dora", scopes=["read"], name="", expires_at=tx.now + HOUR
             )
             if told:
                 change_log.append_entry(
@@ -365,7 +371,7 @@ class TestAnotherKey:
             assert _bears(tx, token) == ("dora", "read")
             assert sessions.find_session(tx, session) is None
             assert tx.stamping
-            assert tx.stamping.doubted == {}
+            assert tx.stamping.doubted_rows == {}
         assert ended == 0
         database.close()
 

@@ -9,7 +9,7 @@ from sqlalchemy import select, update
 
 from bot import app
 from bot.auth import second_factors, secret_box
-from bot.auth.secret_box import DoesNotOpen, SecretBox
+from bot.auth.secret_box import CannotOpenError, SecretBox
 from bot.db import tables
 from bot.db.database import Database
 from bot.model.keyfile import KeyFileError
@@ -21,7 +21,7 @@ SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
 
 def _add(
     database: Database, vault: SecretBox, person: str, secret: str = SECRET
-) -> second_factors.Factor:
+) -> second_factors.SecondFactor:
     with database.transaction() as tx:
         return second_factors.add_factor(
             tx, vault, person=person, kind="totp", digest="d" * 32, secret=secret
@@ -29,74 +29,74 @@ def _add(
 
 
 def test_a_secret_comes_back_and_is_not_to_be_read_meanwhile(database: Database) -> None:
-    vault = SecretBox.new()
+    vault = SecretBox.create()
     kept = _add(database, vault, "olga")
     with database.reading() as tx:
         rows = repr(tx.sql.execute(select(tables.factor)).all())
     assert SECRET not in rows
     assert SECRET.encode() not in base64.b64decode(kept.sealed)
-    assert second_factors.open_secret(vault, kept) == SECRET
+    assert second_factors.open_factor_secret(vault, kept) == SECRET
 
 
 def test_a_secret_that_was_moved_to_another_person_does_not_open(database: Database) -> None:
-    vault = SecretBox.new()
+    vault = SecretBox.create()
     doras, olgas = _add(database, vault, "dora"), _add(database, vault, "olga", "other")
     with database.transaction() as tx:
         here = tables.factor.c.id == olgas.id
         tx.sql.execute(update(tables.factor).where(here).values(sealed=doras.sealed))
-        moved = second_factors.get_factor(tx, olgas.id)
+        moved = second_factors.find_factor(tx, olgas.id)
     assert moved
-    with pytest.raises(DoesNotOpen):
-        second_factors.open_secret(vault, moved)
+    with pytest.raises(CannotOpenError):
+        second_factors.open_factor_secret(vault, moved)
     # The twin: sealed without saying whose it is, it would open for anybody.
-    bare = vault.seal(SECRET, about="")
-    assert vault.open(bare, about="") == SECRET
+    bare = vault.seal_secret(SECRET, context="")
+    assert vault.open_secret(bare, context="") == SECRET
 
 
 def test_the_person_who_confirmed_a_factor_cannot_be_forged(database: Database) -> None:
-    vault = SecretBox.new()
+    vault = SecretBox.create()
     kept = _add(database, vault, "dora")
     with database.transaction() as tx:
         tx.sql.execute(update(tables.factor).values(confirmed_by="olga"))
-        forged = second_factors.get_factor(tx, kept.id)
+        forged = second_factors.find_factor(tx, kept.id)
     assert forged
-    with pytest.raises(DoesNotOpen):
-        second_factors.open_secret(vault, forged)
+    with pytest.raises(CannotOpenError):
+        second_factors.open_factor_secret(vault, forged)
     with database.transaction() as tx:
         tx.sql.execute(update(tables.factor).values(confirmed_by=""))
-        second_factors.confirm_factor(tx, vault, kept, by="olga")
-        confirmed = second_factors.get_factor(tx, kept.id)
+        second_factors.confirm_factor(tx, vault, kept, confirmed_by="olga")
+        confirmed = second_factors.find_factor(tx, kept.id)
     assert confirmed
-    assert second_factors.open_secret(vault, confirmed) == SECRET
+    assert second_factors.open_factor_secret(vault, confirmed) == SECRET
 
 
 def test_a_moved_secret_would_open_without_the_guard(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The twin of both: a secret that is sealed alone, and not with what it is about."""
-    monkeypatch.setattr(second_factors.Factor, "about", "")
-    vault = SecretBox.new()
+    monkeypatch.setattr(second_factors.SecondFactor, "sealed_context", "")
+    vault = SecretBox.create()
     doras, olgas = _add(database, vault, "dora"), _add(database, vault, "olga", "other")
     with database.transaction() as tx:
         here = tables.factor.c.id == olgas.id
         forged = {"sealed": doras.sealed, "confirmed_by": "adam"}
         tx.sql.execute(update(tables.factor).where(here).values(forged))
-        moved = second_factors.get_factor(tx, olgas.id)
+        moved = second_factors.find_factor(tx, olgas.id)
     assert moved
-    assert second_factors.open_secret(vault, moved) == SECRET
+    assert second_factors.open_factor_secret(vault, moved) == SECRET
 
 
 def test_what_was_altered_does_not_open() -> None:
-    vault = SecretBox.new()
-    sealed = base64.b64decode(vault.seal(SECRET, about="x"))
+    vault = SecretBox.create()
+    sealed = base64.b64decode(vault.seal_secret(SECRET, context="x"))
     for n in range(len(sealed)):
         broken = bytearray(sealed)
         broken[n] ^= 1
-        with pytest.raises(DoesNotOpen):
-            vault.open(base64.b64encode(broken).decode(), about="x")
+        with pytest.raises(CannotOpenError):
+            vault.open_secret(base64.b64encode(broken).decode(), context="x")
     for garbage in ("", "é", "AAAA", "%%%"):
-        with pytest.raises(DoesNotOpen):
-            vault.open(garbage, about="x")
+        with pytest.raises(CannotOpenError):
+            vault.open_secret(garbage, context="x")
 
 
 def test_with_another_key_keyturn_does_not_start(tmp_path: Path) -> None:
@@ -129,20 +129,20 @@ def test_each_installation_makes_its_own_private_key(
     tmp_path: Path,
 ) -> None:
     one, other = tmp_path / "one.key", tmp_path / "other.key"
-    sealed = secret_box.load_secret_box(one).seal(SECRET, about="x")
+    sealed = secret_box.load_secret_box(one).seal_secret(SECRET, context="x")
     assert stat.S_IMODE(one.stat().st_mode) == 0o600
-    assert secret_box.load_secret_box(one).open(sealed, about="x") == SECRET
-    with pytest.raises(DoesNotOpen):
-        secret_box.load_secret_box(other).open(sealed, about="x")
+    assert secret_box.load_secret_box(one).open_secret(sealed, context="x") == SECRET
+    with pytest.raises(CannotOpenError):
+        secret_box.load_secret_box(other).open_secret(sealed, context="x")
 
 
 class Careless(SecretBox):
     """A safe that forgot how to encrypt: it writes what it is given."""
 
-    def seal(self, secret: str, *, about: object) -> str:  # noqa: ARG002 - it does not care
+    def seal_secret(self, secret: str, *, context: object) -> str:  # noqa: ARG002 - it does not care
         return base64.b64encode(secret.encode()).decode()
 
-    def open(self, sealed: str, *, about: object) -> str:  # noqa: ARG002 - it does not care
+    def open_secret(self, sealed: str, *, context: object) -> str:  # noqa: ARG002 - it does not care
         return base64.b64decode(sealed).decode()
 
 
@@ -150,7 +150,7 @@ def test_start_is_refused_when_the_secret_box_does_not_encrypt(database: Databas
     with pytest.raises(KeyFileError, match="written as they are"), database.transaction() as tx:
         secret_box.check_secret_key(tx, Careless(b"0" * 32))
     # The twin: the same words, by a safe that does.
-    vault = SecretBox.new()
+    vault = SecretBox.create()
     for _ in range(2):
         with database.transaction() as tx:
             secret_box.check_secret_key(tx, vault)

@@ -20,7 +20,7 @@ def test_the_vectors_of_the_standard_fit() -> None:
     # RFC 6238, appendix B, shortened to six digits.
     secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
     for seconds, wanted in ((59, "287082"), (1111111109, "081804"), (20000000000, "353130")):
-        step = totp.find_time_step(secret, wanted, now=seconds * 1_000_000, after=-1)
+        step = totp.find_time_step(secret, wanted, now=seconds * 1_000_000, last_step=-1)
         assert step == seconds // 30
 
 
@@ -28,29 +28,29 @@ def test_the_vectors_of_the_standard_fit() -> None:
     ("steps", "right"), [(-3, False), (-2, False), (-1, True), (0, True), (1, True), (2, False)]
 )
 def test_a_phone_may_be_half_a_minute_off_and_no_more(steps: int, right: bool) -> None:
-    found = totp.find_time_step(SECRET, code(NOW + steps * STEP), now=NOW, after=0)
+    found = totp.find_time_step(SECRET, code(NOW + steps * STEP), now=NOW, last_step=0)
     assert (found is not None) is right
 
 
 def test_a_code_that_was_used_is_worth_nothing_and_neither_is_one_before_it() -> None:
-    used = totp.find_time_step(SECRET, code(NOW), now=NOW, after=0)
+    used = totp.find_time_step(SECRET, code(NOW), now=NOW, last_step=0)
     assert used
-    assert totp.find_time_step(SECRET, code(NOW), now=NOW, after=used) is None
-    assert totp.find_time_step(SECRET, code(NOW - STEP), now=NOW, after=used) is None
-    assert totp.find_time_step(SECRET, code(NOW + STEP), now=NOW, after=used) == used + 1
+    assert totp.find_time_step(SECRET, code(NOW), now=NOW, last_step=used) is None
+    assert totp.find_time_step(SECRET, code(NOW - STEP), now=NOW, last_step=used) is None
+    assert totp.find_time_step(SECRET, code(NOW + STEP), now=NOW, last_step=used) == used + 1
     # The twin: without remembering the step, it would work again.
-    assert totp.find_time_step(SECRET, code(NOW), now=NOW, after=0) == used
+    assert totp.find_time_step(SECRET, code(NOW), now=NOW, last_step=0) == used
 
 
 @pytest.mark.parametrize(
     "typed", ["", "12345", "1234567", "12345x", "１２３４５６", "-12345", " 12345", "123456\n"]
 )
 def test_what_is_no_code_fits_nothing(typed: str) -> None:
-    assert totp.find_time_step(SECRET, typed, now=NOW, after=0) is None
+    assert totp.find_time_step(SECRET, typed, now=NOW, last_step=0) is None
 
 
 def test_each_secret_is_new_and_long_enough_and_its_digest_does_not_tell_it() -> None:
-    one, other = totp.new_secret(), totp.new_secret()
+    one, other = totp.create_secret(), totp.create_secret()
     assert one != other
     assert len(one) == 32
     assert totp.hash_secret(one) != totp.hash_secret(other)
@@ -58,8 +58,8 @@ def test_each_secret_is_new_and_long_enough_and_its_digest_does_not_tell_it() ->
 
 
 def test_an_app_learns_the_secret_from_a_picture_that_loads_nothing() -> None:
-    address = totp.provisioning_uri(SECRET, person="olga", host="keyturn.example.com")
+    address = totp.build_provisioning_uri(SECRET, person="olga", host="keyturn.example.com")
     parts = urlsplit(address)
     assert parts.scheme == "otpauth"
     assert parse_qs(parts.query)["secret"] == [SECRET]
-    assert totp.qr_code(address).startswith("data:image/svg+xml")
+    assert totp.render_qr_code(address).startswith("data:image/svg+xml")

@@ -51,7 +51,7 @@ def _told(*words: str) -> Any:
 @pytest.mark.usefixtures("office")
 def test_what_stops_people_and_runs_says_what_holds_now():
     run = _told("stop", "1", "--why", "the wrong lamps")
-    assert (run["id"], run["state"], run["over"]) == (1, "stopped", True)
+    assert (run["id"], run["state"], run["ended"]) == (1, "stopped", True)
     assert (run["page"], "the wrong lamps" in run["summary"]) == (f"{ADDRESS}/runs/1", True)
     assert _told("stop", "all", "--why", "smoke") == {"stopped": True, "runs": 0}
     assert _told("resume", "--as", "olga", "--why", "no fire") == {"stopped": False}
@@ -71,7 +71,7 @@ def test_what_hands_authority_on_says_what_was_made_or_ended(office: Office):
     made = _told("delegate", "to", "stan", "--as", "olga", "--until", "3 days")
     assert _told("delegate", "list") == [made]
     assert made["delegate"] == "stan"
-    assert datetime.fromisoformat(made["ends"]) - datetime.now(UTC) > timedelta(days=2)
+    assert datetime.fromisoformat(made["ends_at"]) - datetime.now(UTC) > timedelta(days=2)
     assert _told("delegate", "end", str(made["id"])) == {"id": made["id"], "holds": False}
     token = _told("token", "new", "dora", "--scope", "read")["id"]
     assert _told("token", "revoke", str(token)) == {"id": token, "person": "dora", "holds": False}
@@ -84,7 +84,7 @@ def test_what_looks_after_schedules_says_which_and_how_they_stand(office: Office
     about = ("--cron", "@daily", "--as", "stan", "--yes", "--json")
     said = CliRunner().invoke(main, ["schedule", "add", "look", *about, *scrub])
     asked = json.loads(said.stdout)
-    assert (said.exit_code, asked["id"], asked["over"]) == (0, 2, False)
+    assert (said.exit_code, asked["id"], asked["ended"]) == (0, 2, False)
     assert (asked["page"], "At 00:00" in said.stderr) == (f"{ADDRESS}/runs/2", True)
     with office.database.transaction() as tx:
         timing = ScheduleTiming("look", parse_cron("@daily", "UTC"))
@@ -92,10 +92,10 @@ def test_what_looks_after_schedules_says_which_and_how_they_stand(office: Office
             tx, run=1, owner="dora", timing=timing, lapses=tx.now + 3_600_000_000
         )
     held = _told("schedule", "suspend", "1", "--as", "dora", "--why", "the disk is full")
-    assert (held["schedule"], held["standing"], held["name"]) == (1, "suspended", "look")
-    assert "the disk is full" in held["why"]
+    assert (held["schedule"], held["state"], held["name"]) == (1, "suspended", "look")
+    assert "the disk is full" in held["state_reason"]
     ended = _told("schedule", "end", "1", "--as", "dora")
-    assert (ended["schedule"], ended["standing"]) == (1, "ended")
+    assert (ended["schedule"], ended["state"]) == (1, "ended")
     refused = _typed("schedule", "resume", "1", "--as", "dora")
     assert (refused.exit_code, refused.stdout) == (1, "")
 
@@ -118,7 +118,11 @@ def test_a_valid_policy_is_told_with_what_is_probably_mistyped(office: Office):
     assert (told["ok"], told["problems"]) == (True, [])
     assert told["people"] > 1
     [slip] = told["look_again"]
-    assert (slip["file"], slip["line"], "develper" in slip["said"]) == ("people.yaml", None, True)
+    assert (slip["file"], slip["line"], "develper" in slip["message"]) == (
+        "people.yaml",
+        None,
+        True,
+    )
 
 
 def test_an_invalid_policy_is_told_by_file_and_line(office: Office):
@@ -132,11 +136,11 @@ def test_an_invalid_policy_is_told_by_file_and_line(office: Office):
     assert (said.exit_code, told["ok"], said.stderr) == (1, False, "")
     assert {one["file"] for one in told["problems"]} == {"inventory.yaml"}
     assert where + 1 in {one["line"] for one in told["problems"]}
-    assert not any("inventory.yaml" in one["said"] for one in told["problems"])
+    assert not any("inventory.yaml" in one["message"] for one in told["problems"])
     inventory.unlink()
     [missing] = json.loads(_typed("policy", "check").stdout)["problems"]
     assert (missing["file"], missing["line"]) == (str(inventory), None)
-    assert "is missing" in missing["said"]
+    assert "is missing" in missing["message"]
 
 
 @pytest.mark.usefixtures("office")
@@ -150,7 +154,7 @@ def test_what_looks_after_database_and_log_says_what_was_done():
 
 
 def test_another_list_of_hosts_is_told_host_by_host():
-    told = _told("inventory", "import", "ansible", str(ANSWERS / "ansible.ini"))
+    told = _told("inventory", "import", "ansible", str(ANSWERS / "ansible-inventory.json"))
     assert len(told) == 15
     [db1] = [one for one in told if one["name"] == "db1"]
     assert (db1["entry"]["jump"], db1["whole"]) == ("bastion", False)

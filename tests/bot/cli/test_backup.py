@@ -111,7 +111,7 @@ def test_what_was_lost_is_acknowledged_by_its_number(place: Path):
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}", load_signing_key(place / KEY))
     with database.transaction() as tx:
         change_log.append_entry(tx, "noted")
-        seen.write_text(verification.make_checkpoint(tx).line)
+        seen.write_text(verification.create_checkpoint(tx).text)
     database.close()
     (place / "var" / "keyturn.db").unlink()
     keyturn(place, "restore", file, "--witness", str(seen))

@@ -22,9 +22,9 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("KEYTURN_DATA", str(found.data))
     monkeypatch.setenv("KEYTURN_POLICY", str(found.policy))
     keyturn = app.build(found)
-    factor = keyturn.workflow.enrolling.begin_app("olga")
+    factor = keyturn.workflow.enrolling.begin_app_enrolment("olga")
     with keyturn.database.transaction() as tx:
-        second_factors.mark_proven(tx, factor, used=0)
+        second_factors.mark_verified(tx, factor, counter=0)
     keyturn.database.close()
     return found
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.cli.follow import Heard, bar
+from bot.cli.follow import LiveOutputPrinter, render_progress_bar
 from bot.db import live_output, run_progress, runs
 from bot.db.database import Transaction
 from bot.db.live_output import NewestLines
@@ -19,8 +19,14 @@ __all__ = ["shop"]
 
 
 def a_progress(**told: Any) -> Mapping[str, Any]:
-    usual = {"run": 7, "state": "running", "unwell": False, "counted_in": "hosts", "total": 0}
-    counts = ("done", "needing_attention", "failed", "under_way", "to_come")
+    usual = {
+        "run": 7,
+        "state": "running",
+        "needs_attention": False,
+        "counted_in": "hosts",
+        "total": 0,
+    }
+    counts = ("done", "needing_attention", "failed", "running", "upcoming")
     return usual | dict.fromkeys(counts, 0) | told
 
 
@@ -30,27 +36,37 @@ def a_progress(**told: Any) -> Mapping[str, Any]:
         ({}, "run 7: running, 0 of 0 hosts done"),
         ({"total": 1, "done": 1}, "run 7: running, 1 of 1 hosts done"),
         (
-            {"total": 4, "done": 1, "failed": 1, "under_way": 1, "to_come": 1},
+            {"total": 4, "done": 1, "failed": 1, "running": 1, "upcoming": 1},
             "[##!!>>..] run 7: running, 1 of 4 hosts done, 1 failed",
         ),
         (
-            {"state": "succeeded", "unwell": True, "total": 2, "done": 2, "needing_attention": 1},
+            {
+                "state": "succeeded",
+                "needs_attention": True,
+                "total": 2,
+                "done": 2,
+                "needing_attention": 1,
+            },
             "[########] run 7: needs attention, 2 of 2 hosts done, 1 needs attention",
         ),
-        ({"total": 200, "done": 100, "to_come": 100}, "[####....] run 7: running, 100 of 200"),
+        ({"total": 200, "done": 100, "upcoming": 100}, "[####....] run 7: running, 100 of 200"),
     ],
 )
 def test_a_bar_is_drawn_and_said(told: dict[str, Any], drawn: str) -> None:
-    assert bar(a_progress(**told), width=8).startswith(drawn)
+    assert render_progress_bar(a_progress(**told), width=8).startswith(drawn)
 
 
 def test_no_line_is_told_twice_and_none_is_left_out_unsaid() -> None:
-    heard = Heard()
+    heard = LiveOutputPrinter()
     first = {"run": 1, "host": "lb1", "step": 1, "total": 3, "newest": ["a", "b", "c"]}
-    assert [*heard.lines([first])] == ["lb1: a", "lb1: b", "lb1: c"]
-    assert [*heard.lines([first])] == []
+    assert [*heard.list_new_lines([first])] == ["lb1: a", "lb1: b", "lb1: c"]
+    assert [*heard.list_new_lines([first])] == []
     later = first | {"total": 9, "newest": ["h", "i"]}
-    assert [*heard.lines([later])] == ["lb1: [… 4 lines, in the output …]", "lb1: h", "lb1: i"]
+    assert [*heard.list_new_lines([later])] == [
+        "lb1: [… 4 lines, in the output …]",
+        "lb1: h",
+        "lb1: i",
+    ]
 
 
 def test_a_run_is_followed_to_its_end(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,4 +109,4 @@ def test_a_program_is_told_in_lines_of_json(shop: Shop) -> None:
         number = ended(tx, moving, State.SUCCEEDED, "Proven by reading again").id
     said = shop.type("dora", "run", "show", str(number), "--follow", "--json")
     progress, run = map(json.loads, said.stdout.splitlines())
-    assert (progress["over"], run["state"]) == (True, "succeeded")
+    assert (progress["ended"], run["state"]) == (True, "succeeded")

@@ -27,7 +27,7 @@ WORK = [
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     with a_place(tmp_path) as tx:
-        change_log.append_entry(tx, "asked", run=runs.add_run(tx, a_request()).id)
+        change_log.append_entry(tx, "requested", run=runs.add_run(tx, a_request()).id)
     return tmp_path
 
 
@@ -109,5 +109,5 @@ def test_what_breaks_off_is_not_drawn_as_done(monkeypatch: pytest.MonkeyPatch):
 
 def test_all_that_is_counted_is_told_of():
     told: list[int] = []
-    assert [*progress.count_progress(range(12_001), told.append)] == [*range(12_001)]
+    assert [*progress.iterate_with_progress(range(12_001), told.append)] == [*range(12_001)]
     assert (sum(told), len(told) > 1) == (12_001, True)

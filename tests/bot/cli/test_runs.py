@@ -14,11 +14,11 @@ from click.testing import CliRunner, Result
 from bot.__main__ import main
 from bot.audit import change_log
 from bot.cli import client as at_terminal
-from bot.cli.client import outcome, status_of
-from bot.cli.formatting import in_full
+from bot.cli.client import get_exit_status, get_run_exit_status
+from bot.cli.formatting import format_run_details
 from bot.db import locks, saved_views
-from bot.model.run import ATTENTION, State
-from bot.model.run import status_of as standing
+from bot.model.run import NEEDS_ATTENTION, State
+from bot.model.run import get_run_status as standing
 from runbooks import Report, Table
 from tests.bot.cli.test_terminal import KEYTURN, Terminal, a_terminal
 from tests.bot.meeting import meet
@@ -32,9 +32,9 @@ class Shop:
 
     def __init__(self, service: Service, directory: Path) -> None:
         self.service, self.directory = service, directory
-        make = service.keyturn.workflow.tokens.make
+        make = service.keyturn.workflow.tokens.create_token
         self._tokens = {
-            person: make(person=person, scopes=["ask", "approve"], days=1, door="cli")[1]
+            person: make(person=person, scopes=["ask", "approve"], days=1, source="cli")[1]
             for person in ("dora", "olga")
         }
 
@@ -75,7 +75,7 @@ def test_what_fails_says_why_and_exits_with_1(shop: Shop):
 
 def test_who_asks_reads_what_came_of_it_without_asking_once_more(shop: Shop):
     at_once = shop.type("dora", "ask", "uptime", "check", "lb1", "--wait", "0")
-    assert "asked." in at_once.stdout or "failed." in at_once.stdout
+    assert "planning." in at_once.stdout or "failed." in at_once.stdout
     said = shop.type("dora", "ask", "uptime", "check", "lb1")
     assert (said.exit_code, "failed." in said.stdout) == (1, True)
 
@@ -164,16 +164,18 @@ def test_a_long_table_is_cut_where_a_person_looks_on_and_nowhere_else(shop: Shop
 def test_a_check_that_found_something_wrong_is_listed_so_and_found_by_that(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         ill, well = exhibits.checked(tx).id, exhibits.checked(tx, Report("all is well")).id
-    listed = shop.type("olga", "runs", "--state", ATTENTION).stdout
+    listed = shop.type("olga", "runs", "--state", NEEDS_ATTENTION).stdout
     assert f"{ill}  " in listed
-    assert f"{ATTENTION} dora" in listed
+    assert f"{NEEDS_ATTENTION} dora" in listed
     told = shop.told("olga", "runs", "--state", "succeeded", "-n", "2")
-    assert [(run["id"], run["unwell"]) for run in told] == [(well, False), (ill, True)]
-    assert f"{ATTENTION}. 2 addresses" in shop.type("olga", "run", str(ill)).stdout
-    every = ({"state": state.value, "unwell": unwell} for state in State for unwell in (0, 1))
+    assert [(run["id"], run["needs_attention"]) for run in told] == [(well, False), (ill, True)]
+    assert f"{NEEDS_ATTENTION}. 2 addresses" in shop.type("olga", "run", str(ill)).stdout
+    every = (
+        {"state": state.value, "needs_attention": unwell} for state in State for unwell in (0, 1)
+    )
     for run in every:
-        said = standing(State(run["state"]), unwell=bool(run["unwell"]))
-        assert at_terminal.format_state(run) == said
+        said = standing(State(run["state"]), needs_attention=bool(run["needs_attention"]))
+        assert at_terminal.format_run_state(run) == said
 
 
 def test_without_a_token_or_a_service_it_says_what_to_do(shop: Shop):
@@ -205,12 +207,12 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     from tests.bot.web import exhibits
 
     numbers = exhibits.gallery(shop.service.keyturn.database)
-    shown = shop.type("olga", "run", str(numbers["waiting"]))
+    shown = shop.type("olga", "run", str(numbers["pending"]))
     assert shown.exit_code == 5
     assert "takes 1 of the owners of the edge: adam, olga" in shown.stdout
     assert "$ socat" in shown.stdout
 
-    which = shop.type("olga", "approve", str(numbers["waiting"]))
+    which = shop.type("olga", "approve", str(numbers["pending"]))
     assert (which.exit_code, "say which plan" in which.stderr) == (2, True)
     own = shop.told("olga", "run", str(numbers["own"]))
     mine = shop.type("olga", "approve", str(own["id"]), own["digest"][:10])
@@ -219,7 +221,7 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     keyturn = shop.service.keyturn
     with keyturn.database.transaction() as tx:
         asked = exhibits.asked(tx)
-        version = keyturn.policies.current().version
+        version = keyturn.policies.get_policy().version
         plan = exhibits.a_proposal(asked, policy_version=version)
         run = exhibits.waiting(tx, asked, plan)
     shop.type("olga", "approve", str(run.id), run.digest[:10])
@@ -237,8 +239,8 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
 def test_what_is_over_is_asked_for_again_with_its_values(shop: Shop):
     first = shop.told("dora", "ask", "uptime", "check", "lb1")
     again = shop.told("olga", "again", str(first["id"]), "--why", "mended")
-    assert (again["request"], again["over"]) == ("uptime check lb1", True)
-    assert (again["asked_by"], again["reason"]) == ("olga", "mended")
+    assert (again["request"], again["ended"]) == ("uptime check lb1", True)
+    assert (again["requested_by"], again["reason"]) == ("olga", "mended")
     assert again["id"] > first["id"]
     shown = shop.type("dora", "again", str(first["id"]), "--as", "dora", "--wait", "9")
     assert (shown.exit_code, "asked by dora on lb1" in shown.stdout) == (1, True)
@@ -264,25 +266,25 @@ def test_what_is_not_over_is_not_asked_for_again(shop: Shop):
         run = exhibits.waiting(tx, exhibits.asked(tx))
     said = shop.type("dora", "again", str(run.id))
     assert said.exit_code == 2
-    assert said.stderr == f"keyturn: Run {run.id} is not over: it is waiting\n"
+    assert said.stderr == f"keyturn: Run {run.id} is not over: it is pending\n"
     assert shop.type("dora", "again", "999").exit_code == 3
 
 
 @pytest.mark.parametrize("state", State)
 def test_each_state_has_its_exit_status(state: State):
-    from bot.model.run import ENDED
+    from bot.model.run import ENDED_STATES
 
-    run: dict[str, Any] = {"state": state.value, "over": state in ENDED}
-    expected = {"succeeded": 0, "unchanged": 0, "refused": 4, "denied": 4}
-    other = 1 if state in ENDED or state is State.UNKNOWN else 5
-    assert outcome(run) == expected.get(state.value, other)
+    run: dict[str, Any] = {"state": state.value, "ended": state in ENDED_STATES}
+    expected = {"succeeded": 0, "no_changes": 0, "refused": 4, "denied": 4}
+    other = 1 if state in ENDED_STATES or state is State.UNKNOWN else 5
+    assert get_run_exit_status(run) == expected.get(state.value, other)
 
 
 def test_a_check_that_found_something_exits_with_1():
-    run = {"state": "succeeded", "over": True}
-    assert outcome(run | {"report": {"healthy": False}}) == 1
-    assert outcome(run | {"report": {"healthy": True}}) == 0
-    assert status_of("too-late") == 1
+    run = {"state": "succeeded", "ended": True}
+    assert get_run_exit_status(run | {"report": {"healthy": False}}) == 1
+    assert get_run_exit_status(run | {"report": {"healthy": True}}) == 0
+    assert get_exit_status("too-late") == 1
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -327,10 +329,10 @@ def test_hosts_are_listed_and_told_of_as_they_were_met(shop: Shop):
 
 def test_what_the_service_meets_is_told_by_hosts(shop: Shop):
     keyturn = shop.service.keyturn
-    assert shop.told("dora", "hosts", "nas1")["reach"] == "not met yet"
+    assert shop.told("dora", "hosts", "nas1")["reachability"] == "not met yet"
     keyturn.fleet.on_contact("nas1", None)
-    keyturn.contacts.keep()
-    assert shop.told("dora", "hosts", "nas1")["reach"] == "answers"
+    keyturn.contacts.write_contacts()
+    assert shop.told("dora", "hosts", "nas1")["reachability"] == "answers"
 
 
 def test_what_holds_hosts_is_listed(shop: Shop):
@@ -399,7 +401,7 @@ def test_what_changed_lately_and_who_allowed_it_is_told(shop: Shop):
     assert (none.exit_code, none.stderr) == (0, "nothing that Keyturn knows of\n")
     wrong = shop.type("dora", "changed", "soon")
     assert (wrong.exit_code, "is no time" in wrong.stderr) == (2, True)
-    told = shop.told("dora", "changed", "1 min", "--host", "web1")["happenings"]
+    told = shop.told("dora", "changed", "1 min", "--host", "web1")["events"]
     assert done in [one["run"] for one in told]
 
 
@@ -437,22 +439,22 @@ def test_a_run_says_who_allowed_it_and_what_its_host_said():
         "before": "marked",
         "after": "",
         "status": 127,
-        "trouble": "the program is not there",
+        "error": "the program is not there",
         "output": "".join(f"line {n}\n" for n in range(25)),
     }
-    vote = {"person": "adam", "approves": True, "in_stead_of": "olga", "reason": "known customer"}
-    told = in_full(
+    vote = {"person": "adam", "approves": True, "on_behalf_of": "olga", "reason": "known customer"}
+    told = format_run_details(
         {
             "id": 7,
             "title": "abusers clear lb1",
             "state": "failed",
             "summary": "Step 1 of 1 failed.",
-            "unwell": False,
-            "asked_by": "dora",
+            "needs_attention": False,
+            "requested_by": "dora",
             "hosts": ["lb1"],
-            "asked_at": "2026-03-01T02:00:00Z",
+            "requested_at": "2026-03-01T02:00:00Z",
             "reason": "ticket 4711",
-            "votes": [vote | {"at": "2026-03-01T02:01:30Z"}],
+            "decisions": [vote | {"at": "2026-03-01T02:01:30Z"}],
             "plan": {"because": "203.0.113.9 is marked", "notes": [], "steps": [step]},
             "schedule": None,
             "report": None,

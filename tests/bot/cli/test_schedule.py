@@ -36,7 +36,7 @@ def test_what_is_asked_here_waits_in_the_database_for_the_service(place: Path):
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}")
     with database.reading() as tx:
         run = runs.get_run(tx, 1)
-        assert (run.state, run.origin.door, run.asked_by) == ("asked", "cli", "stan")
+        assert (run.state, run.origin.source, run.requested_by) == ("planning", "cli", "stan")
         assert schedules.list_schedules(tx) == []
     database.close()
     assert "there is no schedule yet" in schedule(place, "list").stdout

@@ -13,11 +13,11 @@ from bot.auth import sessions
 from bot.db import break_glass as db_break_glass
 from bot.db import tables
 from bot.db.database import StoreUnavailable
-from bot.model.run import Origin, Run, State
+from bot.model.run import RequestOrigin, Run, State
 from bot.policy import cedar
 from bot.workflow import break_glass, break_glass_rules
 from bot.workflow.approvals import NotAllowed, StepUpRequired, TooLate
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from tests.bot.keyring import App, age_step_ups, an_app, stepped_up
 from tests.bot.office import Office, an_office
 from tests.policies import starter_rules
@@ -39,7 +39,7 @@ def wanted(office: Office, person: str = "adam") -> Run:
 
 
 def shatter(office: Office, run: Run, app: App, reason: str = WHY) -> Run:
-    office.workflow.breaking.shatter(
+    office.workflow.breaking.activate_break_glass(
         run.id, person=app.person, session=app.session, digest=run.digest, reason=reason
     )
     office.work()
@@ -64,7 +64,9 @@ def age_glass(office: Office, seconds: int) -> None:
     past = seconds * 1_000_000
     with office.database.transaction() as tx:
         tx.sql.execute(
-            update(tables.glass).values(broken=column.broken - past, until=column.until - past)
+            update(tables.glass).values(
+                activated_at=column.activated_at - past, active_until=column.active_until - past
+            )
         )
 
 
@@ -73,11 +75,13 @@ def age_glass(office: Office, seconds: int) -> None:
 
 def test_broken_glass_goes_without_the_approval_that_is_missing(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
-    assert (run.state, run.needed) == (State.WAITING, 1)
+    assert (run.state, run.required_approvals) == (State.PENDING, 1)
     assert shatter(office, run, app).state is State.SUCCEEDED
     with office.database.reading() as tx:
         told = next(
-            e for e in change_log.list_entries_of_run(tx, run.id) if e.kind == "glass broken"
+            e
+            for e in change_log.list_entries_of_run(tx, run.id)
+            if e.kind == "break-glass activated"
         )
     assert (told.person, told.facts["why"]) == ("adam", WHY)
     assert told.facts["factor"] == app.factor.digest
@@ -87,7 +91,7 @@ def test_only_broken_glass_goes_through_a_freeze(office: Office) -> None:
     freeze(office)
     app, run = stepped_up(office, "olga"), wanted(office, "olga")
     # The twin: the same run, which needs no approval, waits for the freeze to end.
-    assert run.state is State.READY
+    assert run.state is State.QUEUED
     assert "frozen until" in run.summary
     office.workflow.nudge()
     office.work()
@@ -97,7 +101,7 @@ def test_only_broken_glass_goes_through_a_freeze(office: Office) -> None:
 
 def test_an_owners_no_is_final_all_the_same(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
-    office.workflow.breaking.shatter(
+    office.workflow.breaking.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
     office.workflow.deny(run.id, person="olga", reason="it is being mended")
@@ -117,7 +121,7 @@ def test_glass_is_broken_for_the_plan_that_was_on_the_page(office: Office) -> No
     app, run = stepped_up(office, "adam"), wanted(office)
     for digest in ("", run.digest[:9], "0" * 64):
         with pytest.raises(TooLate, match="another plan"):
-            office.workflow.breaking.shatter(
+            office.workflow.breaking.activate_break_glass(
                 run.id, person="adam", session=app.session, digest=digest, reason=WHY
             )
 
@@ -128,11 +132,11 @@ def test_glass_is_broken_for_the_plan_that_was_on_the_page(office: Office) -> No
 @pytest.mark.parametrize("reason", ["", "   ", "it is urgent", "x" * 19, f"{'x' * 10}{' ' * 20}"])
 def test_it_takes_a_reason_of_twenty_characters(office: Office, reason: str) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
-    with pytest.raises(InvalidRequest, match="20 characters or more"):
+    with pytest.raises(InvalidRequestError, match="20 characters or more"):
         shatter(office, run, app, reason)
-    with pytest.raises(InvalidRequest, match="20 characters or more"):
-        office.workflow.breaking.want(run.id, person="adam", reason=reason)
-    assert office.run(run.id).state is State.WAITING
+    with pytest.raises(InvalidRequestError, match="20 characters or more"):
+        office.workflow.breaking.request_break_glass(run.id, person="adam", reason=reason)
+    assert office.run(run.id).state is State.PENDING
 
 
 def test_it_takes_a_second_factor_shown_just_before(office: Office) -> None:
@@ -151,7 +155,7 @@ def test_it_takes_a_second_factor_shown_just_before(office: Office) -> None:
 
 def test_the_gate_looks_again_whether_the_factor_counts(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
-    office.workflow.breaking.shatter(
+    office.workflow.breaking.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
     app.lose()
@@ -162,15 +166,15 @@ def test_the_gate_looks_again_whether_the_factor_counts(office: Office) -> None:
 
 def test_it_is_open_for_an_hour_at_most(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
-    office.workflow.breaking.shatter(
+    office.workflow.breaking.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
     with office.database.reading() as tx:
         pane = db_break_glass.get_break_glass(tx, run.id)
     assert pane
-    assert pane.broken
-    assert pane.until
-    assert pane.until - pane.broken == HOUR * 1_000_000
+    assert pane.activated_at
+    assert pane.active_until
+    assert pane.active_until - pane.activated_at == HOUR * 1_000_000
     age_glass(office, HOUR)
     office.work()
     assert office.run(run.id).state is not State.SUCCEEDED
@@ -191,16 +195,16 @@ def test_no_token_and_no_schedule_breaks_glass(
     office: Office, monkeypatch: pytest.MonkeyPatch, door: str
 ) -> None:
     app = stepped_up(office, "adam")
-    asked = office.workflow.ask(LAMP_ON, person="adam", origin=Origin(door))
+    asked = office.workflow.ask(LAMP_ON, person="adam", origin=RequestOrigin(door))
     office.work()
     run = office.run(asked.id)
     with pytest.raises(NotAllowed, match="never by a token or a schedule"):
         shatter(office, run, app)
     with pytest.raises(NotAllowed, match="never by a token or a schedule"):
-        office.workflow.breaking.want(run.id, person="adam", reason=WHY)
+        office.workflow.breaking.request_break_glass(run.id, person="adam", reason=WHY)
     assert office.fleet.told == []
     # The twin: with the guard removed, it would have gone through.
-    monkeypatch.setattr(break_glass_rules, "_DOORS", frozenset({door}))
+    monkeypatch.setattr(break_glass_rules, "_INTERACTIVE_SOURCES", frozenset({door}))
     assert shatter(office, run, app).state is State.SUCCEEDED
 
 
@@ -244,7 +248,7 @@ def test_break_glass_is_refused_without_a_rule(without_the_rule: Office) -> None
 
 def test_who_loses_the_right_loses_it_before_the_start(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
-    office.workflow.breaking.shatter(
+    office.workflow.breaking.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
     people = office.policies.path / "people.yaml"
@@ -264,7 +268,7 @@ class TestGuards:
     def test_without_the_guard_no_reason_would_do(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(break_glass, "LEAST_REASON", 0)
+        monkeypatch.setattr(break_glass, "MIN_REASON_LENGTH", 0)
         app, run = stepped_up(office, "adam"), wanted(office)
         assert shatter(office, run, app, "").state is State.SUCCEEDED
 
@@ -279,9 +283,9 @@ class TestGuards:
     def test_without_the_guard_it_would_be_open_after_an_hour(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(break_glass, "OPEN_SECONDS", 2 * HOUR)
+        monkeypatch.setattr(break_glass, "ACTIVE_SECONDS", 2 * HOUR)
         app, run = stepped_up(office, "adam"), wanted(office)
-        office.workflow.breaking.shatter(
+        office.workflow.breaking.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
         )
         age_glass(office, HOUR)
@@ -315,11 +319,13 @@ def test_break_glass_is_refused_until_another_person_reviewed_the_last(office: O
     age_glass(office, 24 * HOUR + 1)
     with pytest.raises(NotAllowed, match=f"review {first.id}"):
         shatter(office, second, app)
-    assert office.entries(second)[-1] == "glass refused"
-    office.workflow.breaking.review(first.id, person="stan", words="seen, and it was right")
+    assert office.entries(second)[-1] == "break-glass refused"
+    office.workflow.breaking.review_break_glass(
+        first.id, person="stan", findings="seen, and it was right"
+    )
     # The twin: reviewed, it is allowed again.
     assert shatter(office, second, app).state is State.SUCCEEDED
-    assert "glass reviewed" in office.entries(first)
+    assert "break-glass reviewed" in office.entries(first)
 
 
 def test_within_the_day_the_next_emergency_is_one(office: Office) -> None:
@@ -332,18 +338,18 @@ def test_within_the_day_the_next_emergency_is_one(office: Office) -> None:
 
 def test_it_is_reviewed_once_by_another_person_in_words(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
-    review: Callable[..., object] = office.workflow.breaking.review
-    with pytest.raises(InvalidRequest, match="no glass was broken"):
-        review(run.id, person="stan", words="nothing to see here")
+    review: Callable[..., object] = office.workflow.breaking.review_break_glass
+    with pytest.raises(InvalidRequestError, match="no glass was broken"):
+        review(run.id, person="stan", findings="nothing to see here")
     shatter(office, run, app)
     for person in ("adam", "dora", "nobody"):
         with pytest.raises(NotAllowed):
-            review(run.id, person=person, words="seen, and it was right")
-    with pytest.raises(InvalidRequest, match="10 characters"):
-        review(run.id, person="stan", words="ok")
-    review(run.id, person="olga", words="seen, and it was right")
+            review(run.id, person=person, findings="seen, and it was right")
+    with pytest.raises(InvalidRequestError, match="10 characters"):
+        review(run.id, person="stan", findings="ok")
+    review(run.id, person="olga", findings="seen, and it was right")
     with pytest.raises(TooLate, match="reviewed by Olga Owner"):
-        review(run.id, person="stan", words="seen, and it was right")
+        review(run.id, person="stan", findings="seen, and it was right")
 
 
 def test_break_glass_is_refused_when_the_log_cannot_be_written(office: Office) -> None:
@@ -372,12 +378,12 @@ def test_glass_is_broken_once_for_a_run_and_not_for_one_that_is_over(office: Off
     with pytest.raises(TooLate):
         shatter(office, run, app)
     with pytest.raises(NotAllowed, match="broken already"):
-        office.workflow.breaking.want(run.id, person="adam", reason=WHY)
+        office.workflow.breaking.request_break_glass(run.id, person="adam", reason=WHY)
 
 
 def test_a_reason_may_have_lines_on_the_page_and_is_one_in_the_log() -> None:
-    assert break_glass.check_reason("  the shop\r\nis down for everybody ") == (
+    assert break_glass.check_break_glass_reason("  the shop\r\nis down for everybody ") == (
         "the shop is down for everybody"
     )
-    with pytest.raises(InvalidRequest):
-        break_glass.check_reason("the shop is down for \u202eybodyreve")
+    with pytest.raises(InvalidRequestError):
+        break_glass.check_break_glass_reason("the shop is down for \u202eybodyreve")

@@ -22,7 +22,7 @@ CROWD = 12
 
 @pytest.fixture
 def database(tmp_path: Path) -> Generator[Database]:
-    database = Database(f"sqlite:///{tmp_path / 'log.db'}", SigningKey.new())
+    database = Database(f"sqlite:///{tmp_path / 'log.db'}", SigningKey.create())
     migrations.upgrade_schema(database)
     yield database
     database.close()

@@ -24,7 +24,7 @@ def test_the_schema_is_applied_once(database: Database):
 
 
 def test_an_empty_database_is_behind(tmp_path: Path):
-    database = Database(f"sqlite:///{tmp_path / 'empty.db'}", SigningKey.new())
+    database = Database(f"sqlite:///{tmp_path / 'empty.db'}", SigningKey.create())
     assert not migrations.is_schema_current(database)
     database.close()
 
@@ -82,7 +82,7 @@ def test_both_databases_tell_the_time_in_microseconds(database: Database):
 
 
 def test_sqlite_is_set_to_lose_nothing(tmp_path: Path):
-    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.new())
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
     with database.engine.connect() as connection:
         found = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
@@ -93,7 +93,7 @@ def test_sqlite_is_set_to_lose_nothing(tmp_path: Path):
 
 
 def test_a_full_disk_is_said_and_nothing_is_kept(tmp_path: Path):
-    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.new())
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
     migrations.upgrade_schema(database)
     with database.engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()

@@ -12,12 +12,12 @@ from bot.db import delegations, runs, tables
 from bot.db.database import Transaction
 from bot.db.delegations import Delegation
 from bot.model.approvals import ApprovalRequirements
-from bot.model.run import Run, State, Vote
+from bot.model.run import Decision, Run, State
 from bot.policy import Policy
 from bot.workflow import delegation_rules
 from bot.workflow.approval_count import get_ruling
 from bot.workflow.approvals import NotAllowed
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from tests.bot.office import Office
 from tests.toy import SetAll, SetSwitch
 
@@ -30,8 +30,8 @@ def delegate(
 ) -> Delegation:
     with office.database.reading() as tx:
         ends = tx.now + hours * HOUR
-    return office.workflow.mandates.delegate(
-        person=person, to=to, ends=ends, area=area, reason="on holiday", door="web"
+    return office.workflow.mandates.create_delegation(
+        delegator=person, delegate=to, ends_at=ends, area=area, reason="on holiday", source="web"
     )
 
 
@@ -46,7 +46,7 @@ def forbid(office: Office, rule: str) -> None:
 
 
 def stands_for(office: Office, run: Run, person: str) -> str:
-    policy = office.policies.current()
+    policy = office.policies.get_policy()
     with office.database.reading() as tx:
         return delegation_rules.find_delegator(tx, policy, *get_ruling(tx, policy, run), person)
 
@@ -63,13 +63,13 @@ def test_a_delegate_turns_the_key_of_the_delegator(any_office: Office):
         approved = [
             one for one in change_log.list_entries_of_run(tx, run.id) if one.kind == "approved"
         ]
-    assert (vote.person, vote.instead_of) == ("stan", "olga")
-    assert approved[0].facts["instead_of"] == "olga"
+    assert (vote.person, vote.on_behalf_of) == ("stan", "olga")
+    assert approved[0].facts["on_behalf_of"] == "olga"
 
 
 def test_giving_and_ending_it_is_in_the_change_log(office: Office):
     given_ = delegate(office, area="edge")
-    office.workflow.mandates.end_delegation(given_.id, person="stan", door="slack")
+    office.workflow.mandates.end_delegation(given_.id, person="stan", source="slack")
     with office.database.reading() as tx:
         entries = change_log.list_entries_after(tx, 0)[-2:]
     assert [(entry.kind, entry.person) for entry in entries] == [
@@ -87,7 +87,7 @@ def test_delegator_and_delegate_never_count_as_two(office: Office, first: str):
     run = office.ask(LAMP_ON)
     office.approve(run, first)
     second = "stan" if first == "olga" else "olga"
-    assert office.approve(run, second).state is State.WAITING
+    assert office.approve(run, second).state is State.PENDING
     assert office.approve(run, "adam").state is State.SUCCEEDED
 
 
@@ -99,19 +99,19 @@ def test_two_delegates_of_one_owner_have_one_key(office: Office):
     delegate(office, to="eve")
     run = office.ask(LAMP_ON)
     office.approve(run, "stan")
-    assert office.approve(run, "eve").state is State.WAITING
+    assert office.approve(run, "eve").state is State.PENDING
 
 
-def _by_who_cast_it(_policy: Policy, _in_force: object, vote: Vote, *_: object) -> str:
+def _by_who_cast_it(_policy: Policy, _in_force: object, vote: Decision, *_: object) -> str:
     return vote.person
 
 
-def _as_it_was(_policy: Policy, _in_force: object, vote: Vote, *_: object) -> str:
-    return vote.instead_of or vote.person
+def _as_it_was(_policy: Policy, _in_force: object, vote: Decision, *_: object) -> str:
+    return vote.on_behalf_of or vote.person
 
 
 def _so_many_less(_policy: Policy, terms: ApprovalRequirements, keys: Collection[str]) -> int:
-    return max(terms.approvals - len(keys), 0)
+    return max(terms.required_approvals - len(keys), 0)
 
 
 def test_without_the_guard_two_delegates_would_have_had_two_keys(
@@ -123,8 +123,8 @@ def test_without_the_guard_two_delegates_would_have_had_two_keys(
     people.write_text(people.read_text() + "  eve: {name: Eve Else, roles: [developer]}\n")
     delegate(office, to="stan")
     delegate(office, to="eve")
-    monkeypatch.setattr(delegation_rules, "get_vote_owner", _by_who_cast_it)
-    monkeypatch.setattr(Policy, "missing", _so_many_less)
+    monkeypatch.setattr(delegation_rules, "get_counted_approver", _by_who_cast_it)
+    monkeypatch.setattr(Policy, "count_missing_approvals", _so_many_less)
     run = office.ask(LAMP_ON)
     office.approve(run, "stan")
     assert office.approve(run, "eve").state is State.SUCCEEDED
@@ -170,13 +170,13 @@ def test_it_holds_in_its_area_only(office: Office):
     ],
 )
 def test_what_makes_no_sense_is_refused(office: Office, person: str, to: str, area: str, why: str):
-    with pytest.raises((InvalidRequest, NotAllowed), match=why):
+    with pytest.raises((InvalidRequestError, NotAllowed), match=why):
         delegate(office, person, to, area=area)
 
 
 @pytest.mark.parametrize("hours", [0, -1, 91 * 24])
 def test_it_ends_within_its_longest_time(office: Office, hours: int):
-    with pytest.raises(InvalidRequest, match="within 90 days"):
+    with pytest.raises(InvalidRequestError, match="within 90 days"):
         delegate(office, hours=hours)
 
 
@@ -184,10 +184,10 @@ def test_it_ends_at_the_very_microsecond_by_the_databases_clock(any_office: Offi
     office = any_office
     made = delegate(office)
     run = office.ask(LAMP_ON)
-    policy = office.policies.current()
+    policy = office.policies.get_policy()
     for left, expected in ((1, "olga"), (0, ""), (-1, "")):
         with office.database.transaction() as tx:
-            tx.now = made.ends - left
+            tx.now = made.ends_at - left
             assert (
                 delegation_rules.find_delegator(tx, policy, *get_ruling(tx, policy, run), "stan")
                 == expected
@@ -214,7 +214,7 @@ def test_a_delegates_approval_does_not_count_when_the_delegation_ended(office: O
     run = office.ask(LAMP_ON)
     office.workflow.approve(run.id, person="stan", digest=run.digest)
     if how == "revoked":
-        office.workflow.mandates.end_delegation(made.id, person="olga", door="web")
+        office.workflow.mandates.end_delegation(made.id, person="olga", source="web")
     else:
         with office.database.transaction() as tx:
             tx.sql.execute(update(tables.delegation).values(ends=tx.now))
@@ -228,10 +228,10 @@ def test_without_the_guard_a_revoked_key_would_have_opened_it(
 ):
     """The twin: were delegations not looked at again, the run would have started."""
     made = delegate(office)
-    monkeypatch.setattr(delegation_rules, "get_vote_owner", _as_it_was)
+    monkeypatch.setattr(delegation_rules, "get_counted_approver", _as_it_was)
     run = office.ask(LAMP_ON)
     office.workflow.approve(run.id, person="stan", digest=run.digest)
-    office.workflow.mandates.end_delegation(made.id, person="olga", door="web")
+    office.workflow.mandates.end_delegation(made.id, person="olga", source="web")
     office.work()
     assert office.run(run.id).state is State.SUCCEEDED
 
@@ -288,12 +288,12 @@ def test_a_delegates_no_is_final(office: Office):
 def test_only_those_whom_it_concerns_end_it_and_only_once(office: Office):
     made = delegate(office)
     with pytest.raises(NotAllowed, match="only Olga Owner and Stan Storage can end"):
-        office.workflow.mandates.end_delegation(made.id, person="adam", door="web")
-    office.workflow.mandates.end_delegation(made.id, person="olga", door="web")
-    with pytest.raises(InvalidRequest, match="ended already"):
-        office.workflow.mandates.end_delegation(made.id, person="olga", door="web")
-    with pytest.raises(InvalidRequest, match="no delegation 99"):
-        office.workflow.mandates.end_delegation(99, person="olga", door="web")
+        office.workflow.mandates.end_delegation(made.id, person="adam", source="web")
+    office.workflow.mandates.end_delegation(made.id, person="olga", source="web")
+    with pytest.raises(InvalidRequestError, match="ended already"):
+        office.workflow.mandates.end_delegation(made.id, person="olga", source="web")
+    with pytest.raises(InvalidRequestError, match="no delegation 99"):
+        office.workflow.mandates.end_delegation(99, person="olga", source="web")
 
 
 @pytest.mark.parametrize("how", ["forged", "restored"])
@@ -301,7 +301,7 @@ def test_a_delegation_that_the_log_does_not_bear_out_opens_nothing(office: Offic
     """Whoever writes to the tables alone makes nobody a delegate."""
     if how == "restored":
         made = delegate(office)
-        office.workflow.mandates.end_delegation(made.id, person="olga", door="web")
+        office.workflow.mandates.end_delegation(made.id, person="olga", source="web")
     with office.database.transaction() as tx:
         if how == "restored":
             tx.sql.execute(update(tables.delegation).values(revoked=None))
@@ -318,7 +318,7 @@ def test_without_the_guard_a_forged_delegation_would_have_opened_it(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the above."""
-    monkeypatch.setattr(grant_evidence, "list_logged_grants", _all_of_them)
+    monkeypatch.setattr(grant_evidence, "list_logged_delegations", _all_of_them)
     with office.database.transaction() as tx:
         delegations.add_delegation(
             tx, delegator="olga", delegate="stan", area="", ends=tx.now + HOUR, reason=""

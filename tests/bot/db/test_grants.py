@@ -10,10 +10,10 @@ from bot.db import grants, tables
 from bot.db.database import Database
 from bot.db.grants import Grant, NewGrant
 from bot.model.run import Run, State
-from bot.policy.freezes import Freezes
+from bot.policy.freezes import FreezeList
 from bot.workflow import grant_rules
 from bot.workflow.approvals import NotAllowed
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from tests.bot.office import WEB, Office
 from tests.toy import BreakSwitch, SetAll, SetSwitch
 
@@ -25,7 +25,7 @@ HOUR = 60 * MINUTE
 def grant(
     office: Office,
     *,
-    an_hour: int = 5,
+    per_hour: int = 5,
     hosts: str = "lb*",
     words: str = "toy set",
     person: str = "dora",
@@ -34,8 +34,10 @@ def grant(
     **values: str,
 ) -> Grant:
     with office.database.reading() as tx:
-        wanted = NewGrant(person, words, hosts, an_hour, tx.now + hours * HOUR, values)
-    return office.workflow.mandates.grant(wanted, giver=giver, reason="a busy day", door="slack")
+        wanted = NewGrant(person, words, hosts, per_hour, tx.now + hours * HOUR, values)
+    return office.workflow.mandates.create_grant(
+        wanted, granted_by=giver, reason="a busy day", source="slack"
+    )
 
 
 def set_lamp(office: Office, value: str, person: str = "dora", host: str = "lb1") -> Run:
@@ -47,45 +49,45 @@ def test_a_granted_change_takes_the_whole_path_but_no_approval(any_office: Offic
     given = grant(office)
     run = set_lamp(office, "on")
     assert run.state is State.SUCCEEDED
-    assert run.grant == given.id
+    assert run.grant_id == given.id
     assert office.entries(run) == [
-        "asked",
+        "requested",
         "planned",
         "claimed",
         "grant used",
         "started",
         "sending",
         "step succeeded",
-        "proven",
+        "verified",
         "succeeded",
     ]
     with office.database.reading() as tx:
         used = next(
             one for one in change_log.list_entries_of_run(tx, run.id) if one.kind == "grant used"
         )
-    assert {name: used.facts[name] for name in ("grant", "giver", "used", "an_hour")} == {
+    assert {name: used.facts[name] for name in ("grant", "giver", "used", "per_hour")} == {
         "grant": given.id,
         "giver": "olga",
         "used": 1,
-        "an_hour": 5,
+        "per_hour": 5,
     }
 
 
 def test_when_none_is_left_it_takes_an_approval(office: Office):
-    grant(office, an_hour=2)
+    grant(office, per_hour=2)
     assert [set_lamp(office, value).state for value in "ab"] == [State.SUCCEEDED] * 2
     third = set_lamp(office, "c")
-    assert third.state is State.WAITING
-    assert "Grant 1 has none of its 2 left this hour." in third.says
+    assert third.state is State.PENDING
+    assert "Grant 1 has none of its 2 left this hour." in third.policy_notes
     assert office.approve(third).state is State.SUCCEEDED
 
 
 def test_an_hour_later_there_is_as_much_again(any_office: Office, monkeypatch: pytest.MonkeyPatch):
     office = any_office
-    grant(office, an_hour=1)
+    grant(office, per_hour=1)
     set_lamp(office, "a")
     later(monkeypatch, HOUR - MINUTE)
-    assert set_lamp(office, "b").state is State.WAITING
+    assert set_lamp(office, "b").state is State.PENDING
     later(monkeypatch, 2 * MINUTE)
     assert set_lamp(office, "c").state is State.SUCCEEDED
 
@@ -105,7 +107,7 @@ class TestUsesThatWereDeleted:
 
     @pytest.fixture
     def robbed(self, office: Office) -> Office:
-        grant(office, an_hour=1)
+        grant(office, per_hour=1)
         assert set_lamp(office, "a").state is State.SUCCEEDED
         with office.database.transaction() as tx:
             tx.sql.execute(delete(tables.grant_use))
@@ -113,19 +115,19 @@ class TestUsesThatWereDeleted:
 
     def test_let_nothing_through(self, robbed: Office):
         again = set_lamp(robbed, "b")
-        assert (again.state, len(robbed.fleet.told)) == (State.WAITING, 1)
+        assert (again.state, len(robbed.fleet.told)) == (State.PENDING, 1)
         with robbed.database.reading() as tx:
             wanting = next(
                 one
                 for one in change_log.list_entries_of_run(tx, again.id)
-                if one.kind == "wanting"
+                if one.kind == "more approvals needed"
             )
         assert "was used more often than its rows say" in wanting.facts["why"]
 
     def test_without_the_guard_would_have_been_used_again(
         self, robbed: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(grant_rules, "are_uses_logged", _borne_out)
+        monkeypatch.setattr(grant_rules, "has_all_uses_counted", _borne_out)
         assert set_lamp(robbed, "b").state is State.SUCCEEDED
 
     def test_are_made_up_for_by_the_hour(self, robbed: Office, monkeypatch: pytest.MonkeyPatch):
@@ -169,9 +171,9 @@ def twenty(office: Office) -> list[State]:
 
 def test_twenty_at_once_never_overshoot(any_office: Office):
     office = any_office
-    given = grant(office, an_hour=5)
+    given = grant(office, per_hour=5)
     states = twenty(office)
-    assert (states.count(State.SUCCEEDED), states.count(State.WAITING)) == (5, 15)
+    assert (states.count(State.SUCCEEDED), states.count(State.PENDING)) == (5, 15)
     assert len(office.fleet.told) == 5
     with office.database.reading() as tx:
         assert grants.count_used(tx, given.id) == 5
@@ -180,10 +182,10 @@ def test_twenty_at_once_never_overshoot(any_office: Office):
 def test_the_gate_alone_lets_no_more_through(any_office: Office, monkeypatch: pytest.MonkeyPatch):
     """Whatever was promised when the plans were shown: it is counted again with the intent."""
     office = any_office
-    grant(office, an_hour=5)
+    grant(office, per_hour=5)
     monkeypatch.setattr(grants, "count_taken", _none_taken)
     states = twenty(office)
-    assert (states.count(State.SUCCEEDED), states.count(State.WAITING)) == (5, 15)
+    assert (states.count(State.SUCCEEDED), states.count(State.PENDING)) == (5, 15)
     assert len(office.fleet.told) == 5
 
 
@@ -191,9 +193,9 @@ def test_without_the_guard_all_twenty_would_have_gone_through(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: neither counted when shown nor at the gate, all are let through."""
-    grant(office, an_hour=5)
+    grant(office, per_hour=5)
     monkeypatch.setattr(grants, "count_taken", _none_taken)
-    monkeypatch.setattr(grant_rules, "why_grant_lost", _never_lost)
+    monkeypatch.setattr(grant_rules, "get_grant_refusal", _never_lost)
     assert twenty(office).count(State.SUCCEEDED) == 20
 
 
@@ -210,17 +212,17 @@ def waits_at_the_gate(office: Office) -> Run:
 
 def pause(office: Office) -> None:
     """Freeze the area just after the plan was read, so that the run stays ready."""
-    policy = office.policies.current()
+    policy = office.policies.get_policy()
     policy.freezes = ALWAYS
 
 
-ALWAYS = Freezes.model_validate(
+ALWAYS = FreezeList.model_validate(
     {"freezes": [{"name": "a pause", "from": "2020-01-01 00:00", "until": "2099-01-01 00:00"}]}
 )
 
 
 def lift(office: Office) -> None:
-    office.policies.current().freezes = Freezes()
+    office.policies.get_policy().freezes = FreezeList()
     office.workflow.nudge()
     office.work()
 
@@ -228,7 +230,7 @@ def lift(office: Office) -> None:
 def test_a_freeze_holds_what_is_granted(office: Office):
     grant(office)
     run = waits_at_the_gate(office)
-    assert run.state is State.READY
+    assert run.state is State.QUEUED
     assert "frozen" in run.summary
     lift(office)
     assert office.run(run.id).state is State.SUCCEEDED
@@ -238,9 +240,9 @@ def test_a_freeze_holds_what_is_granted(office: Office):
 def test_what_was_granted_is_looked_at_again_at_the_gate(office: Office, how: str):
     given = grant(office)
     run = waits_at_the_gate(office)
-    assert (run.state, run.grant) == (State.READY, given.id)
+    assert (run.state, run.grant_id) == (State.QUEUED, given.id)
     if how == "revoked":
-        office.workflow.mandates.end_grant(given.id, person="adam", door="slack")
+        office.workflow.mandates.revoke_grant(given.id, person="adam", source="slack")
     elif how == "ended":
         with office.database.transaction() as tx:
             tx.sql.execute(update(tables.standing_grant).values(ends=tx.now))
@@ -251,8 +253,8 @@ def test_what_was_granted_is_looked_at_again_at_the_gate(office: Office, how: st
         forbid(office, '(principal, action == Action::"ask", resource) when { context.granted }')
     lift(office)
     ended = office.run(run.id)
-    assert ended.state in {State.WAITING, State.STALE}
-    assert (ended.grant, office.fleet.told) == (None, []) or ended.state is State.STALE
+    assert ended.state in {State.PENDING, State.STALE}
+    assert (ended.grant_id, office.fleet.told) == (None, []) or ended.state is State.STALE
     assert office.fleet.told == []
 
 
@@ -267,8 +269,8 @@ def test_without_the_guard_a_revoked_grant_would_have_let_it_through(
     """The twin of the above."""
     given = grant(office)
     run = waits_at_the_gate(office)
-    office.workflow.mandates.end_grant(given.id, person="olga", door="slack")
-    monkeypatch.setattr(grant_rules, "why_grant_lost", _never_lost)
+    office.workflow.mandates.revoke_grant(given.id, person="olga", source="slack")
+    monkeypatch.setattr(grant_rules, "get_grant_refusal", _never_lost)
     lift(office)
     assert office.run(run.id).state is State.SUCCEEDED
 
@@ -278,7 +280,7 @@ def test_a_grant_that_is_revoked_midway_stops_before_the_next_step(office: Offic
 
     def revoke(_host: str, words: str) -> None:
         if "fan" in words:
-            office.workflow.mandates.end_grant(given.id, person="olga", door="slack")
+            office.workflow.mandates.revoke_grant(given.id, person="olga", source="slack")
 
     office.fleet.after_tell = revoke
     run = office.ask(SetAll(host="lb1", value="on"))
@@ -302,9 +304,9 @@ def test_it_covers_nothing_but_what_was_granted(
     office.fleet.hosts["lb2"]["fan"] = "off"
     grant(office, hosts="lb1", name="la*", value="on")
     run = office.ask(SetSwitch(host=host, name=name, value=value), person=person)
-    assert run.grant is None
+    assert run.grant_id is None
     if person == "dora":
-        assert run.state is State.WAITING
+        assert run.state is State.PENDING
 
 
 def test_neither_an_undo_nor_several_hosts_are_covered(office: Office):
@@ -314,7 +316,7 @@ def test_neither_an_undo_nor_several_hosts_are_covered(office: Office):
     requests = [SetSwitch(host=host, name="lamp", value="x") for host in ("lb1", "lb2")]
     whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
     office.work()
-    assert {office.run(one.id).state for one in (undo, whole)} == {State.WAITING}
+    assert {office.run(one.id).state for one in (undo, whole)} == {State.PENDING}
 
 
 def test_a_grant_gives_no_right_to_ask(office: Office):
@@ -334,8 +336,8 @@ def test_a_grant_gives_no_right_to_ask(office: Office):
         ({"words": "toy show"}, "is not a change"),
         ({"hosts": "xy*"}, "no host is meant"),
         ({"hosts": "*"}, "may not ask|not from an owner"),
-        ({"an_hour": 0}, "from 1 to 100"),
-        ({"an_hour": 101}, "from 1 to 100"),
+        ({"per_hour": 0}, "from 1 to 100"),
+        ({"per_hour": 101}, "from 1 to 100"),
         ({"hours": 0}, "within 30 days"),
         ({"hours": 31 * 24}, "within 30 days"),
         ({"colour": "red"}, "has no colour: it has name, value"),
@@ -344,7 +346,7 @@ def test_a_grant_gives_no_right_to_ask(office: Office):
     ],
 )
 def test_what_cannot_be_granted_is_refused(office: Office, change: dict[str, str], why: str):
-    with pytest.raises((InvalidRequest, NotAllowed), match=why):
+    with pytest.raises((InvalidRequestError, NotAllowed), match=why):
         grant(office, **change)  # pyright: ignore[reportArgumentType] - any of its values
     assert "granted" not in office.entries()
 
@@ -368,7 +370,7 @@ def test_what_turns_out_not_to_be_undoable_takes_an_approval(office: Office):
             giver="olga",
             reason="",
         )
-    assert office.ask(BreakSwitch(host="lb1", name="lamp")).state is State.WAITING
+    assert office.ask(BreakSwitch(host="lb1", name="lamp")).state is State.PENDING
 
 
 def test_who_may_end_it(office: Office):
@@ -377,19 +379,19 @@ def test_who_may_end_it(office: Office):
         with pytest.raises(
             NotAllowed, match="only Olga Owner, other owners and Dora Developer can"
         ):
-            office.workflow.mandates.end_grant(given.id, person="stan", door="web")
-        office.workflow.mandates.end_grant(given.id, person=person, door="web")
-        with pytest.raises(InvalidRequest, match="ended already"):
-            office.workflow.mandates.end_grant(given.id, person=person, door="web")
+            office.workflow.mandates.revoke_grant(given.id, person="stan", source="web")
+        office.workflow.mandates.revoke_grant(given.id, person=person, source="web")
+        with pytest.raises(InvalidRequestError, match="ended already"):
+            office.workflow.mandates.revoke_grant(given.id, person=person, source="web")
     assert office.entries().count("grant revoked") == 3
 
 
 def test_a_grant_that_the_log_does_not_bear_out_lets_nothing_through(office: Office):
     """Whoever writes to the tables alone grants nothing, and widens nothing."""
-    grant(office, an_hour=1)
+    grant(office, per_hour=1)
     with office.database.transaction() as tx:
-        tx.sql.execute(update(tables.standing_grant).values(an_hour=100))
-    assert set_lamp(office, "on").state is State.WAITING
+        tx.sql.execute(update(tables.standing_grant).values(per_hour=100))
+    assert set_lamp(office, "on").state is State.PENDING
 
 
 def test_without_the_guard_a_widened_grant_would_have_let_it_through(
@@ -397,9 +399,9 @@ def test_without_the_guard_a_widened_grant_would_have_let_it_through(
 ):
     """The twin of the above."""
     monkeypatch.setattr(grant_rules, "is_grant_logged", _borne_out)
-    grant(office, an_hour=1)
+    grant(office, per_hour=1)
     with office.database.transaction() as tx:
-        tx.sql.execute(update(tables.standing_grant).values(an_hour=100))
+        tx.sql.execute(update(tables.standing_grant).values(per_hour=100))
     assert set_lamp(office, "on").state is State.SUCCEEDED
 
 

@@ -14,10 +14,10 @@ from sqlalchemy import text
 
 from bot.audit import change_log, signing
 from bot.audit.signing import SigningKey
-from bot.audit.spool import TROUBLE
+from bot.audit.spool import TROUBLE_KIND
 from bot.db import leases, locks, migrations, runs
 from bot.db.database import Database, boot_time
-from bot.execution.lease_keeper import HeldRun, LeaseKeeper, TooLateToSend
+from bot.execution.lease_keeper import HeldLease, LeaseExpiredError, LeaseKeeper
 from bot.model.run import Run, State
 from bot.policy import PolicyDirectory
 from bot.service import Workflow
@@ -38,7 +38,7 @@ def _lapse(database: Database) -> None:
 
 def _another(office: Office) -> Workflow:
     """Return another process on the same database, as far as that can tell."""
-    return Workflow(replace(office.parts, worker=LeaseKeeper()))
+    return Workflow(replace(office.parts, lease_keeper=LeaseKeeper()))
 
 
 def _taken_over_by(other: Workflow) -> None:
@@ -68,9 +68,9 @@ def test_a_claim_is_in_the_log_with_its_worker_and_its_fence(any_office: Office)
         (claimed,) = [
             each for each in change_log.list_entries_of_run(tx, run.id) if each.kind == "claimed"
         ]
-    assert claimed.facts == {"worker": office.parts.worker.name, "fence": 1}
-    assert _lease(office, run).worker == office.parts.worker.name
-    assert office.parts.worker.holding == frozenset()
+    assert claimed.facts == {"worker": office.parts.lease_keeper.name, "fence": 1}
+    assert _lease(office, run).worker == office.parts.lease_keeper.name
+    assert office.parts.lease_keeper.leased_runs == frozenset()
 
 
 def test_what_was_claimed_and_not_begun_is_begun_by_another_with_a_higher_fence(
@@ -87,7 +87,7 @@ def test_what_was_claimed_and_not_begun_is_begun_by_another_with_a_higher_fence(
 
     office.fleet.before_ask = vanish
     office.workflow.advance(run.id)
-    assert office.run(run.id).state is State.READY
+    assert office.run(run.id).state is State.QUEUED
     assert office.fleet.told == []
     other.advance(run.id)
     assert office.run(run.id).state is State.SUCCEEDED
@@ -130,7 +130,7 @@ def test_a_step_is_unknown_and_keeps_its_host_when_its_worker_is_silent(any_offi
         late = [
             each.facts
             for each in change_log.list_entries_of_run(tx, run.id)
-            if each.kind == TROUBLE
+            if each.kind == TROUBLE_KIND
         ]
     assert lock
     assert lock.run == run.id
@@ -224,7 +224,7 @@ def test_who_says_late_that_it_is_there_keeps_what_nobody_took(any_office: Offic
     def pause(_host: str, _words: str) -> None:
         _lapse(office.database)
         other.take_over()
-        office.parts.worker.pulse(office.database)
+        office.parts.lease_keeper.renew_leases(office.database)
         other.take_over()
 
     office.fleet.before_tell = pause
@@ -238,12 +238,12 @@ def test_a_worker_gives_up_what_it_has_when_it_ends(any_office: Office):
 
     def end(_host: str) -> None:
         office.workflow.close()
-        office.parts.worker.stop(office.database)
+        office.parts.lease_keeper.end_leases(office.database)
         _taken_over_by(other)
 
     office.fleet.before_ask = end
     office.workflow.advance(run.id)
-    assert office.run(run.id).state is State.READY
+    assert office.run(run.id).state is State.QUEUED
 
 
 def test_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(any_office: Office):
@@ -266,7 +266,7 @@ def test_what_was_left_too_long_ago_is_not_gone_on_with_unseen(
     tmp_path: Path, minutes: int, told: int
 ):
     """Nobody was there in between, and whoever comes first hears of it by an old hint."""
-    clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.new())
+    clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
     with an_office(tmp_path, database=clock) as office:
         run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
         office.fleet.after_tell = lambda _host, _words: office.workflow.close()
@@ -285,7 +285,7 @@ def test_what_a_worker_has_read_for_is_begun_by_another_at_once(any_office: Offi
     office.queue.waiting.clear()
     office.fleet.before_ask = lambda _host: office.workflow.close()
     office.workflow.advance(run.id)
-    assert office.run(run.id).state is State.READY
+    assert office.run(run.id).state is State.QUEUED
     assert office.fleet.told == []
     assert office.queue.waiting == [run.id]
     other.advance(run.id)
@@ -320,28 +320,28 @@ class Faulty(LeaseKeeper):
         super().__post_init__()
         self.pulses = Queue[int]()
 
-    def pulse(self, database: Database) -> None:
+    def renew_leases(self, database: Database) -> None:
         self.pulses.put(1)
         if self.pulses.qsize() == 1:
             raise RuntimeError("a fault")
-        super().pulse(database)
+        super().renew_leases(database)
 
 
 def test_a_fault_in_one_pulse_does_not_silence_a_worker(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("bot.execution.lease_keeper._PULSE_SECONDS", 0.01)
-    monkeypatch.setattr("bot.execution.lease_keeper._AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("bot.execution.lease_keeper._HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("bot.execution.lease_keeper._RETRY_SECONDS", 0.01)
     worker = Faulty()
-    worker.start(office.database)
+    worker.start_heartbeat(office.database)
     deadline = time.monotonic() + 20
     while worker.pulses.qsize() < 3:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    worker.stop(office.database)
+    worker.end_leases(office.database)
 
 
-def _lets_anything_through(_worker: LeaseKeeper, _hold: HeldRun) -> None:
+def _lets_anything_through(_worker: LeaseKeeper, _hold: HeldLease) -> None:
     """Guard nothing."""
 
 
@@ -350,9 +350,9 @@ def test_a_worker_sends_nothing_when_its_heartbeat_is_late(
     office: Office, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ):
     """Its twin beside it: without the check, the packet goes out."""
-    office.workflow = Workflow(replace(office.parts, worker=LeaseKeeper(seconds=1.5)))
+    office.workflow = Workflow(replace(office.parts, lease_keeper=LeaseKeeper(seconds=1.5)))
     if not guarded:
-        monkeypatch.setattr(LeaseKeeper, "check", _lets_anything_through)
+        monkeypatch.setattr(LeaseKeeper, "check_lease", _lets_anything_through)
     run = _approved(office)
     office.work()
     done = office.run(run.id)
@@ -364,8 +364,8 @@ def test_a_worker_sends_nothing_when_its_heartbeat_is_late(
 
 def test_the_clock_that_counts_goes_on_while_we_are_stopped():
     worker = LeaseKeeper()
-    with pytest.raises(TooLateToSend, match=r"not heard of for 1[45] s"):
-        worker.check(HeldRun(1, 1, boot_time() - 1))
+    with pytest.raises(LeaseExpiredError, match=r"not heard of for 1[45] s"):
+        worker.check_lease(HeldLease(1, 1, boot_time() - 1))
 
 
 # --- a real process, stopped by a real signal ---
@@ -409,14 +409,14 @@ def _workflow(url: str, directory: Path) -> tuple[Workflow, Database, LeaseKeepe
         AtTheDoor(directory=directory),
         ByHand(),
         runbooks=RUNBOOKS,
-        worker=worker,
+        lease_keeper=worker,
     )
     return Workflow(parts), database, worker
 
 
 def _be_a_worker(url: str, directory: Path, run: int) -> None:
     workflow, database, worker = _workflow(url, directory)
-    worker.start(database)
+    worker.start_heartbeat(database)
     workflow.advance(run)
     (directory / "came back").touch()
 
@@ -429,7 +429,7 @@ def test_a_worker_that_is_stopped_past_its_lease_and_wakes_may_not_send(
     """Its twin beside it: who is not stopped, however long it waits, is heard of and sends."""
     url = postgres.new_database()
     a_policy(tmp_path / "policy")
-    store = Database(url, SigningKey.new())
+    store = Database(url, SigningKey.create())
     migrations.upgrade_schema(store)
     store.close()
     workflow, database, _ = _workflow(url, tmp_path)

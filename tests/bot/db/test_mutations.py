@@ -34,7 +34,7 @@ def _write(database: Database, entries: int) -> Checkpoint:
             change_log.append_entry(
                 tx, "noted", run=run, person="olga", host="lb1", n=n, said="naïve ☃"
             )
-        return verification.make_checkpoint(tx)
+        return verification.create_checkpoint(tx)
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,10 @@ def _approved(office: Office, *asked: Run) -> None:
 
 def _broken(office: Office, run: Run) -> None:
     with office.database.transaction() as tx:
-        break_glass.request_break_glass(tx, run=run.id, person=run.asked_by, reason="it burns")
-        tx.sql.execute(update(tables.glass).where(tables.glass.c.run == run.id).values(broken=1))
+        break_glass.request_break_glass(tx, run=run.id, person=run.requested_by, reason="it burns")
+        tx.sql.execute(
+            update(tables.glass).where(tables.glass.c.run == run.id).values(activated_at=1)
+        )
 
 
 def _taken(office: Office) -> list[str]:
@@ -83,7 +85,7 @@ def test_a_host_that_was_just_freed_is_not_taken_from_under_broken_glass(any_off
     any_office.queue.waiting[:] = [first.id]
     any_office.work()
     waiting = any_office.run(first.id)
-    assert waiting.state is State.READY
+    assert waiting.state is State.QUEUED
     assert waiting.summary == f"waits for run {urgent.id}, for which glass was broken"
     any_office.queue.waiting.append(urgent.id)
     any_office.work()
@@ -113,7 +115,7 @@ def test_at_a_host_too_a_wave_does_not_wait_for_good(office: Office):
         of = tables.run.c
         tx.sql.execute(update(tables.run).where(of.id == part.id).values(parent=alone.id))
         for run in (alone, part):
-            runs.move_run(tx, runs.get_run(tx, run.id), State.READY)
+            runs.move_run(tx, runs.get_run(tx, run.id), State.QUEUED)
         assert priority.next_run_at(tx, "lb1") == part.id
         # One of them was among the last seven.
         tx.sql.execute(update(tables.run).where(of.id == 3).values(parent=alone.id))
@@ -127,5 +129,5 @@ def test_what_a_person_has_asked_for_long_ago_is_not_held_against_others(office:
     doras, stans = _set(office, "d"), _set(office, "s", person="stan")
     with office.database.transaction() as tx:
         for run in (doras, stans):
-            runs.move_run(tx, runs.get_run(tx, run.id), State.READY)
+            runs.move_run(tx, runs.get_run(tx, run.id), State.QUEUED)
         assert priority.next_run_at(tx, "lb1") == stans.id

@@ -30,7 +30,7 @@ def opened(postgres: Postgres) -> Generator[Open]:
     url, databases = postgres.new_database(), list[Database]()
 
     def open_one() -> Database:
-        databases.append(Database(url, SigningKey.new()))
+        databases.append(Database(url, SigningKey.create()))
         return databases[-1]
 
     migrations.upgrade_schema(open_one())

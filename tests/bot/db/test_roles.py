@@ -53,7 +53,7 @@ def _as(address: str, role: str) -> str:
 @pytest.fixture
 def roles(postgres: Postgres) -> Generator[Roles]:
     address = postgres.new_database()
-    seal = SigningKey.new()
+    seal = SigningKey.create()
     owner = Database(address, seal)
     migrations.upgrade_schema(owner)
     with owner.engine.connect() as connection:
@@ -117,13 +117,13 @@ def test_a_role_without_insert_is_reported_before_anything_is_sent(roles: Roles)
         connection.exec_driver_sql("REVOKE INSERT ON entry FROM keyturn_app")
         connection.commit()
     with pytest.raises(StoreUnavailable, match="permission denied"), roles.app.transaction() as tx:
-        change_log.append_entry(tx, "asked")
+        change_log.append_entry(tx, "requested")
     assert "permission denied" in roles.app.trouble
 
 
 def test_a_schema_that_is_behind_names_what_to_do(postgres: Postgres, roles: Roles):
-    empty = Database(postgres.new_database(), SigningKey.new())
-    app = Database(_as(empty.url, "keyturn_app"), SigningKey.new())
+    empty = Database(postgres.new_database(), SigningKey.create())
+    app = Database(_as(empty.url, "keyturn_app"), SigningKey.create())
     with pytest.raises(StoreUnavailable, match="KEYTURN_MIGRATIONS"):
         migrations.upgrade_schema(app)
     app.close()

@@ -3,12 +3,12 @@ import pytest
 from bot.auth import sessions
 from bot.db import dedup, locks, outbox, runs, search
 from bot.db.database import Database, Transaction
-from bot.model.run import IllegalMove, Origin, State, Vote
+from bot.model.run import Decision, IllegalTransitionError, RequestOrigin, State
 
 
 def _new(tx: Transaction, host: str = "lb1", person: str = "dora") -> int:
     fields = {"host": host, "name": "lamp"}
-    new = runs.NewRun("toy set", "change", fields, host, "edge", person, Origin("web"))
+    new = runs.NewRun("toy set", "change", fields, host, "edge", person, RequestOrigin("web"))
     return runs.add_run(tx, new).id
 
 
@@ -17,7 +17,7 @@ def test_a_run_is_found_as_it_was_saved(database: Database):
         number = _new(tx)
     with database.reading() as tx:
         run = runs.get_run(tx, number)
-    assert (run.state, run.host, run.fields["name"]) == (State.ASKED, "lb1", "lamp")
+    assert (run.state, run.host, run.values["name"]) == (State.PLANNING, "lb1", "lamp")
     assert run.title == "toy set"
 
 
@@ -29,33 +29,33 @@ def test_a_run_that_is_not_there_is_named(database: Database):
 def test_an_illegal_move_is_refused(database: Database):
     with database.transaction() as tx:
         run = runs.get_run(tx, _new(tx))
-        with pytest.raises(IllegalMove):
+        with pytest.raises(IllegalTransitionError):
             runs.move_run(tx, run, State.RUNNING)
 
 
 def test_what_no_run_has_is_not_changed(database: Database):
     with database.transaction() as tx:
         run = runs.get_run(tx, _new(tx))
-        with pytest.raises(TypeError, match="not what a run is made of: colour"):
-            runs.move_run(tx, run, State.WAITING, colour="red")
+        with pytest.raises(TypeError, match="colour"):
+            runs.move_run(tx, run, State.PENDING, colour="red")
 
 
 def test_the_second_to_move_a_run_is_told(database: Database):
     with database.transaction() as tx:
         run = runs.get_run(tx, _new(tx))
-        runs.move_run(tx, run, State.WAITING)
-        with pytest.raises(runs.Overtaken):
+        runs.move_run(tx, run, State.PENDING)
+        with pytest.raises(runs.ConcurrentUpdateError):
             runs.move_run(tx, run, State.WITHDRAWN)
 
 
 def test_runs_that_are_held_are_as_they_are_now(database: Database):
     with database.transaction() as tx:
         known = [runs.get_run(tx, _new(tx, host)) for host in ("lb1", "lb2", "lb3")]
-        runs.move_run(tx, known[1], State.WAITING, needed=2)
+        runs.move_run(tx, known[1], State.PENDING, required_approvals=2)
     with database.transaction() as tx:
         held = {run.id: run for run in runs.lock_runs(tx, known)}
         assert held == {run.id: runs.get_run(tx, run.id) for run in known}
-    assert held[known[1].id].needed == 2
+    assert held[known[1].id].required_approvals == 2
     assert held[known[0].id] is known[0]
 
 
@@ -80,10 +80,10 @@ def test_filters_narrow_what_is_found(database: Database):
         wanted = _new(tx, "lb2", "dora")
         _new(tx, "lb2", "olga")
         now = tx.now
-        both = search.RunFilter(host="lb2", person="dora", words="toy set")
+        both = search.RunFilter(host="lb2", person="dora", runbook="toy set")
         assert [run.id for run in search.find_newest_runs(tx, both)] == [wanted]
         assert (
-            len(search.find_newest_runs(tx, search.RunFilter(states=frozenset({State.ASKED}))))
+            len(search.find_newest_runs(tx, search.RunFilter(states=frozenset({State.PLANNING}))))
             == 3
         )
         assert (
@@ -96,7 +96,7 @@ def test_filters_narrow_what_is_found(database: Database):
 def test_a_person_votes_once(database: Database):
     with database.transaction() as tx:
         number = _new(tx)
-        vote = Vote(number, "olga", yes=True, digest="d", at=tx.now)
+        vote = Decision(number, "olga", approves=True, digest="d", decided_at=tx.now)
         assert runs.add_vote(tx, vote)
         assert not runs.add_vote(tx, vote)
         assert runs.list_votes(tx, number) == [vote]
@@ -119,24 +119,24 @@ def test_news_become_one_and_come_again(database: Database):
         number = _new(tx)
         outbox.announce_run(tx, number)
         outbox.announce_run(tx, number)
-        (item,) = outbox.list_pending_news(tx)
+        (item,) = outbox.list_pending_updates(tx)
         assert item.revision == 2
         outbox.announce_run(tx, number)  # while it is being told
-        outbox.mark_told(tx, item)
-        (again,) = outbox.list_pending_news(tx)
-        outbox.mark_told(tx, again)
-        assert outbox.list_pending_news(tx) == []
+        outbox.mark_delivered(tx, item)
+        (again,) = outbox.list_pending_updates(tx)
+        outbox.mark_delivered(tx, again)
+        assert outbox.list_pending_updates(tx) == []
 
 
 def test_postponed_news_wait_and_keep(database: Database):
     with database.transaction() as tx:
         number = _new(tx)
         outbox.announce_run(tx, number)
-        (item,) = outbox.list_pending_news(tx)
-        outbox.postpone_news(tx, item, seconds=60, why="Slack is away")
-        assert outbox.list_pending_news(tx) == []
-        outbox.postpone_news(tx, item, seconds=-1, why="back")
-        assert [item.run for item in outbox.list_pending_news(tx)] == [number]
+        (item,) = outbox.list_pending_updates(tx)
+        outbox.postpone_update(tx, item, seconds=60, why="Slack is away")
+        assert outbox.list_pending_updates(tx) == []
+        outbox.postpone_update(tx, item, seconds=-1, why="back")
+        assert [item.run for item in outbox.list_pending_updates(tx)] == [number]
 
 
 def test_a_notice_is_remembered_and_renewed(database: Database):
@@ -157,15 +157,18 @@ def test_what_was_seen_has_no_second_first_time(database: Database):
 
 def test_a_sign_in_link_works_once(database: Database):
     with database.transaction() as tx:
-        token = sessions.create_link(tx, "dora")
-        assert sessions.use_link(tx, "guess") is None
-        assert sessions.use_link(tx, token) == "dora"
-        assert sessions.use_link(tx, token) is None
+        token = sessions.create_sign_in_link(tx, "dora")
+        assert sessions.use_sign_in_link(tx, "guess") is None
+        assert sessions.use_sign_in_link(tx, token) == "dora"
+        assert sessions.use_sign_in_link(tx, token) is None
 
 
 def test_a_sign_in_link_grows_old(database: Database):
     with database.transaction() as tx:
-        assert sessions.use_link(tx, sessions.create_link(tx, "dora", seconds=0)) is None
+        assert (
+            sessions.use_sign_in_link(tx, sessions.create_sign_in_link(tx, "dora", seconds=0))
+            is None
+        )
 
 
 def test_a_session_ends_when_it_is_ended(database: Database):

@@ -9,12 +9,12 @@ from sqlalchemy import update
 from bot.db import schedules, tables
 from bot.db.schedules import FireOutcome, Schedule, ScheduleState
 from bot.execution import gate, start_schedule
-from bot.model.run import Origin, Run, State
+from bot.model.run import RequestOrigin, Run, State
 from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
-from bot.policy import Policy, Request, Ruling
+from bot.policy import Policy, PolicyRequest, Ruling
 from bot.workflow import requests, schedule_approval
 from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from runbooks import AnyRunbook
 from tests.bot.office import WEB, Office
 from tests.bot.time import MINUTE, an_hour_back, due_now, fire_all
@@ -27,8 +27,8 @@ LAMP = SetSwitch(host="lb1", name="lamp", value="on")
 def _asked(
     office: Office, timing: ScheduleTiming = HOURLY, what: AnyRunbook = LAMP, person: str = "dora"
 ) -> Run:
-    run = office.workflow.schedules.ask(
-        [what], spelled="", person=person, origin=WEB, timing=timing
+    run = office.workflow.schedules.request_schedule(
+        [what], host_pattern="", person=person, origin=WEB, timing=timing
     )
     office.work()
     return office.run(run.id)
@@ -55,7 +55,7 @@ def _fired(office: Office, schedule: Schedule) -> list[Run]:
 
 def test_a_schedule_waits_for_the_approval_that_its_runbook_takes(any_office: Office):
     run = _asked(any_office)
-    assert run.state is State.WAITING
+    assert run.state is State.PENDING
     assert run.title == "schedule “hourly”: toy set lb1 lamp on"
     assert _all(any_office) == []
     run = any_office.approve(run)
@@ -68,7 +68,11 @@ def test_what_it_fires_was_approved_with_it_and_takes_no_other_approval(any_offi
     due_now(any_office, schedule)
     fire_all(any_office)
     [run] = _fired(any_office, schedule)
-    assert (run.state, run.asked_by, run.origin.door) == (State.SUCCEEDED, "dora", "schedule")
+    assert (run.state, run.requested_by, run.origin.source) == (
+        State.SUCCEEDED,
+        "dora",
+        "schedule",
+    )
     assert any_office.fleet.told == [("lb1", "set lamp on")]
     assert "fired" in any_office.entries()
 
@@ -80,7 +84,7 @@ def test_a_moment_is_fired_once_however_many_clocks_look(any_office: Office):
 
     def look() -> None:
         barrier.wait()
-        any_office.workflow.schedules.fire_due()
+        any_office.workflow.schedules.fire_due_schedules()
 
     clocks = [threading.Thread(target=look) for _ in range(4)]
     for clock in clocks:
@@ -98,12 +102,12 @@ def test_what_is_as_asked_already_asks_nobody_and_says_so(office: Office):
     due_now(office, schedule)
     fire_all(office)
     [run] = _fired(office, schedule)
-    assert run.state is State.UNCHANGED
+    assert run.state is State.NO_CHANGES
 
 
 def test_a_schedule_can_be_asked_for_while_there_is_nothing_to_do(office: Office):
     office.fleet.hosts["lb1"]["lamp"] = "on"
-    assert _asked(office).state is State.WAITING
+    assert _asked(office).state is State.PENDING
 
 
 def test_a_check_needs_no_approval_and_fires(office: Office):
@@ -128,7 +132,7 @@ def test_what_was_missed_is_a_row_and_made_up_for_as_agreed(
         hour = 60 * MINUTE
         zone = "Europe/Amsterdam"
         minute = (tx.now // MINUTE + 30) % 60
-        timing = replace(schedule.timing, timetable=parse_cron(f"{minute} * * * *", zone))
+        timing = replace(schedule.timing, cron_expression=parse_cron(f"{minute} * * * *", zone))
         since = tx.now - 4 * hour - 45 * MINUTE
         tx.sql.execute(
             update(tables.schedule).values(decided=since, due=since, timing=timing.to_json())
@@ -157,20 +161,20 @@ def test_a_thousand_missed_moments_are_rows_too(office: Office):
 def test_a_fire_is_left_out_while_the_last_run_is_not_over(office: Office):
     schedule = _begun(office)
     due_now(office, schedule)
-    office.workflow.schedules.fire_due()
+    office.workflow.schedules.fire_due_schedules()
     office.queue.waiting.clear()
     an_hour_back(office)
     due_now(office, schedule)
     fire_all(office)
     newest = _fires(office, schedule)[0]
     assert newest.outcome is FireOutcome.SKIPPED
-    assert newest.why.endswith("was not over")
+    assert newest.reason.endswith("was not over")
 
 
 def test_a_fire_waits_for_the_last_run_where_that_was_agreed(office: Office):
     schedule = _begun(office, replace(HOURLY, overlap=Overlap.QUEUE))
     due_now(office, schedule)
-    office.workflow.schedules.fire_due()
+    office.workflow.schedules.fire_due_schedules()
     waiting, office.queue.waiting[:] = list(office.queue.waiting), []
     an_hour_back(office)
     due_now(office, schedule)
@@ -185,7 +189,7 @@ def test_a_fire_waits_for_the_last_run_where_that_was_agreed(office: Office):
 def test_a_fire_ends_the_last_run_where_that_was_agreed(office: Office):
     schedule = _begun(office, replace(HOURLY, overlap=Overlap.CANCEL))
     due_now(office, schedule)
-    office.workflow.schedules.fire_due()
+    office.workflow.schedules.fire_due_schedules()
     office.queue.waiting.clear()
     an_hour_back(office)
     due_now(office, schedule)
@@ -194,10 +198,10 @@ def test_a_fire_ends_the_last_run_where_that_was_agreed(office: Office):
 
 
 def test_hosts_are_spread_each_at_its_own_moment(office: Office):
-    timing = replace(HOURLY, spread=30)
+    timing = replace(HOURLY, spread_minutes=30)
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    run = office.workflow.schedules.ask(
-        lamps, spelled="lb*", person="dora", origin=WEB, timing=timing
+    run = office.workflow.schedules.request_schedule(
+        lamps, host_pattern="lb*", person="dora", origin=WEB, timing=timing
     )
     office.work()
     office.approve(office.run(run.id))
@@ -216,8 +220,8 @@ def test_hosts_are_spread_each_at_its_own_moment(office: Office):
 
 def test_several_hosts_fire_as_one_request(office: Office):
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    run = office.workflow.schedules.ask(
-        lamps, spelled="lb*", person="dora", origin=WEB, timing=HOURLY
+    run = office.workflow.schedules.request_schedule(
+        lamps, host_pattern="lb*", person="dora", origin=WEB, timing=HOURLY
     )
     office.work()
     office.approve(office.run(run.id))
@@ -262,7 +266,7 @@ class TestAnOwnerWhoLeft:
     def test_a_schedule_is_suspended_and_announced_when_its_owner_leaves(self, office: Office):
         _begun(office)
         schedule = self._leaves(office)
-        assert schedule.standing is ScheduleState.SUSPENDED
+        assert schedule.state is ScheduleState.SUSPENDED
         [run] = _fired(office, schedule)
         assert run.state is State.REFUSED
         assert office.fleet.told == []
@@ -272,9 +276,9 @@ class TestAnOwnerWhoLeft:
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         schedule = _begun(office)
-        monkeypatch.setattr(Policy, "may_ask", _everybody)
+        monkeypatch.setattr(Policy, "get_request_ruling", _everybody)
         self._leaves(office)
-        assert schedule.standing is ScheduleState.ACTIVE
+        assert schedule.state is ScheduleState.ACTIVE
         assert office.fleet.told == [("lb1", "set lamp on")]
 
 
@@ -286,29 +290,29 @@ class TestAnApprovalThatLapsed:
         return _fire(office)
 
     def test_a_schedule_does_not_fire_when_its_approval_lapsed(self, office: Office):
-        assert self._lapses(office).standing is ScheduleState.LAPSED
+        assert self._lapses(office).state is ScheduleState.LAPSED
         assert office.fleet.told == []
 
     def test_a_lapsed_schedule_would_fire_without_the_guard(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(schedule_approval, "check_schedule_approval", _nothing)
-        assert self._lapses(office).standing is ScheduleState.ACTIVE
+        assert self._lapses(office).state is ScheduleState.ACTIVE
         assert office.fleet.told == [("lb1", "set lamp on")]
 
 
-OFTEN = replace(HOURLY, timetable=parse_cron("*/5 * * * *", "UTC"))
+OFTEN = replace(HOURLY, cron_expression=parse_cron("*/5 * * * *", "UTC"))
 
 
 def test_a_runbook_that_fires_too_often_is_refused(office: Office):
-    with pytest.raises(InvalidRequest, match="every 10 minutes at most"):
+    with pytest.raises(InvalidRequestError, match="every 10 minutes at most"):
         _asked(office, OFTEN)
     _asked(office, OFTEN, what=ShowSwitches(host="lb1"))
 
 
 def test_without_the_guard_it_would_be_asked_for(office: Office, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(requests, "_check_timing", _nothing)
-    assert _asked(office, OFTEN).state is State.WAITING
+    assert _asked(office, OFTEN).state is State.PENDING
 
 
 class TestValuesThatWereNotApproved:
@@ -331,7 +335,7 @@ class TestValuesThatWereNotApproved:
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(schedule_approval, "check_schedule_approval", _nothing)
-        monkeypatch.setattr(gate, "_borne_out", _nothing)
+        monkeypatch.setattr(gate, "_check_evidence", _nothing)
         self._changed(office)
         assert office.fleet.told == [("lb1", "set fan on")]
 
@@ -351,7 +355,7 @@ class TestItsOwner:
     def test_the_owner_of_a_schedule_would_approve_it_without_the_guard(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(Request, "made_by", _never)
+        monkeypatch.setattr(PolicyRequest, "is_made_by", _never)
         assert office.approve(self._asked_by_an_owner(office), "olga").state is State.SUCCEEDED
 
 
@@ -371,7 +375,7 @@ class TestAFreeze:
     def test_a_due_time_would_fire_in_a_freeze_without_the_guard(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(Policy, "frozen", _no_word)
+        monkeypatch.setattr(Policy, "describe_freeze", _no_word)
         self._frozen(office)
         assert office.fleet.told == [("lb1", "set lamp on")]
 
@@ -379,58 +383,62 @@ class TestAFreeze:
 def test_its_owner_and_the_areas_suspend_and_resume_it(office: Office):
     schedule = _begun(office)
     with pytest.raises(NotAllowed):
-        office.workflow.schedules.suspend(schedule.id, person="theo")
-    with pytest.raises(InvalidRequest, match=r"U\+202E"):
-        office.workflow.schedules.suspend(schedule.id, person="olga", why="\u202ehidden")
-    office.workflow.schedules.suspend(schedule.id, person="olga", why="new\ndisks")
+        office.workflow.schedules.suspend_schedule(schedule.id, person="theo")
+    with pytest.raises(InvalidRequestError, match=r"U\+202E"):
+        office.workflow.schedules.suspend_schedule(
+            schedule.id, person="olga", reason="\u202ehidden"
+        )
+    office.workflow.schedules.suspend_schedule(schedule.id, person="olga", reason="new\ndisks")
     due_now(office, schedule)
     fire_all(office)
     assert _fires(office, schedule) == []
     with pytest.raises(TooLate):
-        office.workflow.schedules.suspend(schedule.id, person="olga")
-    office.workflow.schedules.resume(schedule.id, person="dora")
+        office.workflow.schedules.suspend_schedule(schedule.id, person="olga")
+    office.workflow.schedules.resume_schedule(schedule.id, person="dora")
     fire_all(office)
     assert _fires(office, schedule) == []
     due_now(office, schedule)
     fire_all(office)
     assert len(_fired(office, schedule)) == 1
-    office.workflow.schedules.end(schedule.id, person="dora")
+    office.workflow.schedules.end_schedule(schedule.id, person="dora")
     with pytest.raises(TooLate):
-        office.workflow.schedules.resume(schedule.id, person="dora")
+        office.workflow.schedules.resume_schedule(schedule.id, person="dora")
 
 
 def test_who_takes_a_schedule_over_needs_an_approval_and_then_the_old_one_ends(office: Office):
     schedule = _begun(office)
-    run = office.workflow.schedules.take(schedule.id, person="stan", origin=Origin("web"))
+    run = office.workflow.schedules.take_over_schedule(
+        schedule.id, person="stan", origin=RequestOrigin("web")
+    )
     office.work()
     waiting = office.run(run.id)
-    assert (waiting.state, _all(office)[0].standing) == (State.WAITING, ScheduleState.ACTIVE)
+    assert (waiting.state, _all(office)[0].state) == (State.PENDING, ScheduleState.ACTIVE)
     run = office.approve(waiting, "adam")
     old, new = _all(office)
     assert run.state is State.SUCCEEDED
-    assert (old.standing, new.standing, new.owner) == (
+    assert (old.state, new.state, new.owner) == (
         ScheduleState.ENDED,
         ScheduleState.ACTIVE,
         "stan",
     )
-    assert old.why == "schedule 2 took its place"
+    assert old.reason == "schedule 2 took its place"
 
 
 class TestTakenOverUnasked:
     """What only looks takes nobody's approval, so whoever likes could put an end to it."""
 
     def _taken(self, office: Office, person: str) -> tuple[Run, Schedule]:
-        office.workflow.schedules.ask(
-            [ShowSwitches(host="lb1")], spelled="", person="olga", origin=WEB, timing=HOURLY
+        office.workflow.schedules.request_schedule(
+            [ShowSwitches(host="lb1")], host_pattern="", person="olga", origin=WEB, timing=HOURLY
         )
         office.work()
-        run = office.workflow.schedules.take(1, person=person, origin=WEB)
+        run = office.workflow.schedules.take_over_schedule(1, person=person, origin=WEB)
         office.work()
         return office.run(run.id), _all(office)[0]
 
     def test_somebody_elses_goes_on(self, office: Office):
         run, old = self._taken(office, "dora")
-        assert (run.state, old.standing) == (State.REFUSED, ScheduleState.ACTIVE)
+        assert (run.state, old.state) == (State.REFUSED, ScheduleState.ACTIVE)
         assert (
             run.summary == "Schedule 1 is kept by its owner and its area's: Adam Admin, Olga Owner"
         )
@@ -438,12 +446,12 @@ class TestTakenOverUnasked:
     def test_without_the_guard_it_would_have_ended(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(start_schedule, "_keepers", _no_word)
-        assert self._taken(office, "dora")[1].standing is ScheduleState.ENDED
+        monkeypatch.setattr(start_schedule, "_list_managers", _no_word)
+        assert self._taken(office, "dora")[1].state is ScheduleState.ENDED
 
     def test_an_owner_of_the_area_takes_it(self, office: Office):
         run, old = self._taken(office, "adam")
-        assert (run.state, old.standing) == (State.SUCCEEDED, ScheduleState.ENDED)
+        assert (run.state, old.state) == (State.SUCCEEDED, ScheduleState.ENDED)
 
     def test_whoever_likes_takes_that_of_somebody_who_has_left(self, office: Office):
         self._taken(office, "dora")
@@ -453,17 +461,17 @@ class TestTakenOverUnasked:
             file.write_text(
                 "".join(f"{line}\n" for line in lines.split("\n") if "olga:" not in line)
             )
-        run = office.workflow.schedules.take(1, person="dora", origin=WEB)
+        run = office.workflow.schedules.take_over_schedule(1, person="dora", origin=WEB)
         office.work()
         assert office.run(run.id).state is State.SUCCEEDED
-        assert _all(office)[0].standing is ScheduleState.ENDED
+        assert _all(office)[0].state is ScheduleState.ENDED
 
 
 def test_a_run_that_claims_a_schedule_is_not_let_through(office: Office):
     """What stands in the table is not believed: the schedule must have fired it."""
     schedule = _begun(office)
     due_now(office, schedule)
-    origin = Origin("schedule", schedule=schedule.id)
+    origin = RequestOrigin("schedule", schedule_id=schedule.id)
     run = office.workflow.ask(LAMP, person="dora", origin=origin)
     office.work()
     assert office.run(run.id).state is State.REFUSED

@@ -19,7 +19,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import event
 
 from bot.audit import output, query
-from bot.audit.change_log import Draft, append_entries, append_entry
+from bot.audit.change_log import EntryDraft, append_entries, append_entry
 from bot.audit.query import EntryFilter
 from bot.audit.signing import SigningKey
 from bot.db import runs, search, tables
@@ -27,7 +27,7 @@ from bot.db import search_words as word_index
 from bot.db.database import Database, Transaction
 from bot.db.migrations import is_own_table
 from bot.db.search import RunFilter
-from bot.model.run import ATTENTION, Origin, Run, State
+from bot.model.run import NEEDS_ATTENTION, RequestOrigin, Run, State
 from tests.bench import filling
 from tests.bot.empty import empty
 
@@ -36,13 +36,13 @@ HOSTS = ["web1", "web2", "web-db", "lb1", "lb2", "we_b"]
 
 def add(tx: Transaction, **changes: Any) -> Run:
     given: dict[str, Any] = {
-        "words": "toy set",
+        "runbook": "toy set",
         "kind": "change",
-        "fields": {"host": changes.get("host", "lb1"), "name": "lamp", "value": "on"},
+        "values": {"host": changes.get("host", "lb1"), "name": "lamp", "value": "on"},
         "host": "lb1",
         "area": "edge",
-        "asked_by": "dora",
-        "origin": Origin("web"),
+        "requested_by": "dora",
+        "origin": RequestOrigin("web"),
     }
     return runs.add_run(tx, runs.NewRun(**(given | changes)))
 
@@ -67,11 +67,11 @@ def test_a_run_is_found_by_each_thing_that_is_known_of_it(database: Database):
         other = add(tx)
         run = add(
             tx,
-            words="disk set",
+            runbook="disk set",
             host="web1",
             area="stores",
-            asked_by="adam",
-            fields={"host": "web1", "device": "sdb", "address": "203.0.113.9"},
+            requested_by="adam",
+            values={"host": "web1", "device": "sdb", "address": "203.0.113.9"},
             reason="the backup is slow",
         )
         answered(tx, run, "mq-deadline [none] kyber\ntank/home is DEGRADED: see /dev/sdb")
@@ -81,7 +81,7 @@ def test_a_run_is_found_by_each_thing_that_is_known_of_it(database: Database):
             {"host": "?eb1"},
             {"area": "stores"},
             {"person": "adam"},
-            {"words": "disk set"},
+            {"runbook": "disk set"},
             {"text": ["sdb"]},
             {"text": ["device=sdb"]},
             {"text": ["203.0.113.9"]},
@@ -182,26 +182,26 @@ def _scattered(tx: Transaction, dice: random.Random) -> list[Run]:
             tx,
             host=dice.choice(HOSTS),
             area=dice.choice(["edge", "stores"]),
-            asked_by=dice.choice(["dora", "adam", "olga"]),
-            words=dice.choice(["toy set", "toy show"]),
-            fields={"name": dice.choice(["lamp", "horn"])},
+            requested_by=dice.choice(["dora", "adam", "olga"]),
+            runbook=dice.choice(["toy set", "toy show"]),
+            values={"name": dice.choice(["lamp", "horn"])},
         )
         if dice.random() < 0.3:
-            run = runs.move_run(tx, run, dice.choice([State.FAILED, State.REFUSED, State.WAITING]))
+            run = runs.move_run(tx, run, dice.choice([State.FAILED, State.REFUSED, State.PENDING]))
         elif dice.random() < 0.3:
-            run = runs.move_run(tx, run, State.SUCCEEDED, unwell=dice.random() < 0.5)
+            run = runs.move_run(tx, run, State.SUCCEEDED, needs_attention=dice.random() < 0.5)
         made.append(run)
     return made[::-1]
 
 
 def _any_filter(dice: random.Random) -> RunFilter:
-    known = [State.ASKED, State.FAILED, State.REFUSED, State.SUCCEEDED, ATTENTION]
+    known = [State.PLANNING, State.FAILED, State.REFUSED, State.SUCCEEDED, NEEDS_ATTENTION]
     states = dice.sample(known, k=dice.choice([1, 2]))
     given: dict[str, Any] = {
         "host": dice.choice([*HOSTS, "web*", "*"]),
         "area": "edge",
         "person": dice.choice(["dora", "adam"]),
-        "words": "toy show",
+        "runbook": "toy show",
         "states": frozenset(states),
         "text": ["name=lamp"],
     }
@@ -227,10 +227,10 @@ def _by_hand(made: Sequence[Run], wanted: RunFilter) -> list[int]:
         for run in made
         if re.fullmatch(pattern, run.host)
         and wanted.area in {None, run.area}
-        and wanted.person in {None, run.asked_by}
-        and wanted.words in {None, run.words}
-        and (not wanted.states or wanted.states & {run.state, run.standing})
-        and (not wanted.text or run.fields["name"] == "lamp")
+        and wanted.person in {None, run.requested_by}
+        and wanted.runbook in {None, run.runbook}
+        and (not wanted.states or wanted.states & {run.state, run.status})
+        and (not wanted.text or run.values["name"] == "lamp")
     ]
 
 
@@ -241,12 +241,12 @@ FILTERS: dict[str, dict[str, Any]] = {
     "pattern": {"host": "web*"},
     "area": {"area": "edge"},
     "person": {"person": "dora"},
-    "runbook": {"words": "toy set"},
+    "runbook": {"runbook": "toy set"},
     "state": {"states": frozenset({State.FAILED})},
     "states": {"states": frozenset({State.FAILED, State.REFUSED})},
-    "attention": {"states": frozenset({ATTENTION})},
-    "attention and a state": {"states": frozenset({ATTENTION, State.FAILED})},
-    "attention of a host": {"states": frozenset({ATTENTION}), "host": "web1"},
+    "attention": {"states": frozenset({NEEDS_ATTENTION})},
+    "attention and a state": {"states": frozenset({NEEDS_ATTENTION, State.FAILED})},
+    "attention of a host": {"states": frozenset({NEEDS_ATTENTION}), "host": "web1"},
     "text": {"text": ["name=lamp"]},
     "texts": {"text": ["name=lamp", "lamp"]},
     "since": {"since": 1},
@@ -255,7 +255,7 @@ FILTERS: dict[str, dict[str, Any]] = {
         "host": "web1",
         "area": "edge",
         "person": "dora",
-        "words": "toy set",
+        "runbook": "toy set",
         "states": frozenset({State.FAILED, State.REFUSED}),
         "since": 1,
         "until": 2**60,
@@ -350,15 +350,15 @@ def test_what_the_log_tells_of_an_area_is_found_by_its_runs(database: Database):
     with database.transaction() as tx:
         for n in range(300):
             run = add(tx, area="edge" if n < 100 else "stores")
-            append_entry(tx, "asked", run=run.id)
+            append_entry(tx, "requested", run=run.id)
             append_entry(tx, "succeeded", run=run.id)
-        append_entries(tx, [Draft("noted") for _ in range(5_000)])
+        append_entries(tx, [EntryDraft("noted") for _ in range(5_000)])
     with database.engine.connect() as connection:
         connection.exec_driver_sql("ANALYZE")
         connection.commit()
     with heard(database) as told, database.reading() as tx:
-        wanted = EntryFilter(runs=RunFilter(area="edge"))
-        assert len(query.find_newest_entries(tx, wanted, most=51)) == 51
+        wanted = EntryFilter(run_filter=RunFilter(area="edge"))
+        assert len(query.find_newest_entries(tx, wanted, limit=51)) == 51
     said, given = next((said, given) for said, given in told if "FROM entry" in said)
     with database.reading() as tx:
         assert "ix_entry_run_seq" in plan(tx, said, given)
@@ -387,7 +387,7 @@ def test_a_page_asks_the_database_a_handful_of_questions_however_long_it_is(
 
 def test_states_that_no_run_has_are_not_looked_for_among_all_runs(tmp_path: Path):
     """Counted, not timed: how many steps SQLite takes for it."""
-    seal = SigningKey.new()
+    seal = SigningKey.create()
     database = empty(tmp_path / "keyturn.db", seal)
     filling.fill(database, 3_000, seal)
     rare = search.RunFilter(states=frozenset({State.UNKNOWN, State.WITHDRAWN}))

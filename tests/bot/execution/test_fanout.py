@@ -10,15 +10,15 @@ import pytest
 from bot.db import locks, runs, search
 from bot.execution import fanout
 from bot.model import request_form
-from bot.model.run import ATTENTION, Run, State
+from bot.model.run import NEEDS_ATTENTION, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import Policy
-from bot.policy.explain import PreviewQuestion, preview_question
-from bot.policy.freezes import Freezes
+from bot.policy.explain import PreviewQuestion, evaluate_preview
+from bot.policy.freezes import FreezeList
 from bot.webhooks import webhook_queue
 from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.erasure import preview_erasure
-from bot.workflow.requests import LEAVE_IT_OUT, InvalidRequest
+from bot.workflow.requests import SENSITIVE_REQUEST_MESSAGE, InvalidRequestError
 from connectors.errors import CommandError, UnknownOutcomeError, UnreachableError
 from runbooks import AnyRunbook
 from tests.bot.office import WEB, Office, an_office
@@ -62,10 +62,10 @@ def _told(office: Office) -> list[str]:
 
 def test_one_plan_and_one_approval_for_all(crowd: Office):
     run = _ask(crowd, NAMES)
-    assert run.state is State.WAITING
+    assert run.state is State.PENDING
     assert run.title == "toy set lb* lamp on"
-    assert run.proposal
-    assert [step.host for step in run.proposal.steps] == NAMES
+    assert run.plan
+    assert [step.host for step in run.plan.steps] == NAMES
     assert crowd.fleet.told == []
 
     done = crowd.approve(run)
@@ -108,7 +108,7 @@ def test_without_waves_every_host_would_be_reached(crowd: Office, monkeypatch: p
         if host == "lb1":
             raise CommandError("it said: the lamp is glued")
 
-    monkeypatch.setattr(fanout, "_wave", len)
+    monkeypatch.setattr(fanout, "_count_next_wave", len)
     crowd.fleet.before_tell = refuse
     crowd.approve(_ask(crowd, NAMES))
     assert len(crowd.fleet.told) == len(NAMES) - 1
@@ -124,7 +124,7 @@ def test_a_host_whose_end_nobody_saw_makes_the_whole_unknown_until_it_is_settled
     assert ended.state is State.UNKNOWN
     first, second = _children(crowd, ended)
     assert (first.state, second.state) == (State.UNKNOWN, State.WITHDRAWN)
-    with pytest.raises(InvalidRequest, match="settle the runs of its hosts"):
+    with pytest.raises(InvalidRequestError, match="settle the runs of its hosts"):
         crowd.workflow.settle(ended.id, person="olga", succeeded=True, why="looked at them all")
     crowd.workflow.settle(first.id, person="olga", succeeded=True, why="the lamp is on indeed")
     crowd.work()
@@ -151,14 +151,14 @@ def test_if_one_cannot_be_read_nothing_is_asked_for(crowd: Office):
 def test_hosts_that_are_as_asked_already_are_left_alone(crowd: Office):
     crowd.fleet.hosts["lb2"]["lamp"] = "on"
     run = _ask(crowd, NAMES[:3])
-    assert run.proposal
-    assert [step.host for step in run.proposal.steps] == ["lb1", "lb3"]
+    assert run.plan
+    assert [step.host for step in run.plan.steps] == ["lb1", "lb3"]
     assert crowd.approve(run).summary == "Proven on 3 of 3 hosts"
     assert _told(crowd) == ["lb1", "lb3"]
 
 
 def test_nothing_to_do_anywhere_asks_nobody(crowd: Office):
-    assert _ask(crowd, NAMES[:3], value="off").state is State.UNCHANGED
+    assert _ask(crowd, NAMES[:3], value="off").state is State.NO_CHANGES
 
 
 def test_a_host_that_moved_after_approval_is_stale_and_stops_the_rest(crowd: Office):
@@ -172,11 +172,11 @@ def test_a_host_that_moved_after_approval_is_stale_and_stops_the_rest(crowd: Off
 
 def test_a_part_cannot_be_decided_by_itself(crowd: Office):
     child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
-    with pytest.raises(InvalidRequest, match="decide that"):
+    with pytest.raises(InvalidRequestError, match="decide that"):
         crowd.workflow.approve(child.id, person="olga", digest=child.digest)
-    with pytest.raises(InvalidRequest, match="deny that"):
+    with pytest.raises(InvalidRequestError, match="deny that"):
         crowd.workflow.deny(child.id, person="olga")
-    with pytest.raises(InvalidRequest, match="withdraw that"):
+    with pytest.raises(InvalidRequestError, match="withdraw that"):
         crowd.workflow.withdraw(child.id, person="dora")
 
 
@@ -184,7 +184,7 @@ def test_a_child_put_to_work_without_the_whole_gets_nothing(crowd: Office):
     """The gate stands in front of each host: a child that is merely ready is not enough."""
     child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
     with crowd.database.transaction() as tx:
-        runs.move_run(tx, runs.get_run(tx, child.id), State.READY)
+        runs.move_run(tx, runs.get_run(tx, child.id), State.QUEUED)
     crowd.workflow.advance(child.id)
     assert crowd.fleet.told == []
     assert crowd.run(child.id).state is State.WITHDRAWN
@@ -193,12 +193,12 @@ def test_a_child_put_to_work_without_the_whole_gets_nothing(crowd: Office):
 def test_a_child_whose_plan_is_not_in_the_approved_one_gets_nothing(crowd: Office):
     run = _ask(crowd, NAMES[:2])
     child = _children(crowd, run)[0]
-    assert child.proposal
-    step = replace(child.proposal.steps[0], before="bright")
-    other = replace(child.proposal, steps=(step,))
+    assert child.plan
+    step = replace(child.plan.steps[0], before="bright")
+    other = replace(child.plan, steps=(step,))
     crowd.fleet.hosts["lb1"]["lamp"] = "bright"
     with crowd.database.transaction() as tx:
-        runs.amend_run(tx, runs.get_run(tx, child.id), proposal=other, digest=other.digest)
+        runs.amend_run(tx, runs.get_run(tx, child.id), plan=other, digest=other.digest)
     crowd.approve(run)
     assert "lb1" not in _told(crowd)
     assert crowd.run(child.id).state is State.STALE
@@ -242,9 +242,9 @@ def test_without_the_ceiling_it_would_wait_for_one_approval(
 ):
     rules = crowd.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@hosts("12")', '@hosts("3")'))
-    alone = Policy._judge_one  # pyright: ignore[reportPrivateUsage] - what there is but for the ceiling
-    monkeypatch.setattr(Policy, "_judge", alone)
-    assert _ask(crowd, NAMES).state is State.WAITING
+    alone = Policy._get_host_ruling  # pyright: ignore[reportPrivateUsage] - what there is but for the ceiling
+    monkeypatch.setattr(Policy, "_get_ruling", alone)
+    assert _ask(crowd, NAMES).state is State.PENDING
 
 
 def test_nobody_approves_their_own_for_many_either(crowd: Office):
@@ -263,42 +263,44 @@ def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Office):
     ill = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
     crowd.work()
     with crowd.database.reading() as tx:
-        told = {run.id: run.standing for run in runs.list_runs(tx, [well.id, ill.id])}
-        parts = {run.host: run.standing for run in runs.list_children(tx, ill.id)}
-        wanted = search.RunFilter(states=frozenset({ATTENTION}))
+        told = {run.id: run.status for run in runs.list_runs(tx, [well.id, ill.id])}
+        parts = {run.host: run.status for run in runs.list_children(tx, ill.id)}
+        wanted = search.RunFilter(states=frozenset({NEEDS_ATTENTION}))
         found = search.find_run_numbers(tx, wanted, most=9)
         of_host = search.find_run_numbers(tx, replace(wanted, host="lb2"), most=9)
-    assert told == {well.id: "succeeded", ill.id: ATTENTION}
-    assert parts == {"lb1": "succeeded", "lb2": ATTENTION, "lb3": "succeeded"}
+    assert told == {well.id: "succeeded", ill.id: NEEDS_ATTENTION}
+    assert parts == {"lb1": "succeeded", "lb2": NEEDS_ATTENTION, "lb3": "succeeded"}
     assert found == [ill.id]
     assert len(of_host) == 1
 
 
 def test_hosts_of_several_areas_are_asked_for_one_area_at_a_time(crowd: Office):
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in HOSTS_APART]
-    with pytest.raises(InvalidRequest, match="in several areas"):
+    with pytest.raises(InvalidRequestError, match="in several areas"):
         crowd.workflow.ask_all(requests, spelled="*", person="dora", origin=WEB)
 
 
 def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Office):
     """It is understood at every door, in a shell too, and together it is what was asked for."""
-    hosts = crowd.policies.current().inventory.tags
-    spelled, requests = request_form.parse_for_hosts(SetSwitch, ["*b*", "lamp", "on"], hosts)
-    with pytest.raises(InvalidRequest) as no:
+    hosts = crowd.policies.get_policy().inventory.tags
+    spelled, requests = request_form.parse_request_for_hosts(
+        SetSwitch, ["*b*", "lamp", "on"], hosts
+    )
+    with pytest.raises(InvalidRequestError) as no:
         crowd.workflow.ask_all(requests, spelled=spelled, person="dora", origin=WEB)
     said = str(no.value).partition("by itself. ")[2]
     assert said == "edge: toy set 'lb*' lamp on; web: toy set web1 lamp on"
     typed = [shlex.split(one.partition(": toy set ")[2]) for one in said.split("; ")]
-    each = [request_form.parse_for_hosts(SetSwitch, values, hosts)[1] for values in typed]
+    each = [request_form.parse_request_for_hosts(SetSwitch, values, hosts)[1] for values in typed]
     assert [one.target for part in each for one in part] == [one.target for one in requests]
 
 
 def test_a_secret_that_was_typed_is_not_said_again(crowd: Office):
-    crowd.database.redactor.register("of-a-switch-2")
+    crowd.database.redactor.add_secrets("of-a-switch-2")
     requests = [SetSwitch(host=name, name="lamp", value="of-a-switch-2") for name in HOSTS_APART]
-    with pytest.raises(InvalidRequest) as no:
+    with pytest.raises(InvalidRequestError) as no:
         crowd.workflow.ask_all(requests, spelled="*", person="dora", origin=WEB)
-    assert str(no.value) == LEAVE_IT_OUT
+    assert str(no.value) == SENSITIVE_REQUEST_MESSAGE
 
 
 def test_of_many_areas_the_first_are_spelled_and_the_others_named(tmp_path: Path):
@@ -308,7 +310,7 @@ def test_of_many_areas_the_first_are_spelled_and_the_others_named(tmp_path: Path
         (tmp_path / "policy" / "areas.yaml").write_text(AREAS + areas)
         (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY + hosts)
         requests = [SetSwitch(host=f"h{n:02}", name="lamp", value="on") for n in range(40)]
-        with pytest.raises(InvalidRequest) as no:
+        with pytest.raises(InvalidRequestError) as no:
             office.workflow.ask_all(requests, spelled="h*", person="dora", origin=WEB)
     assert "a07: toy set h07 lamp on; and so on for a08, a09, " in str(no.value)
     assert len(str(no.value)) < 1000
@@ -341,7 +343,7 @@ def test_a_check_on_hosts_of_several_areas_is_one_report_found_by_each_area(crow
     crowd.work()
     assert _found_in(crowd, "edge") == [alone.id, run.id]
     assert _found_in(crowd, "edge", person="dora") == [alone.id, run.id]
-    assert _found_in(crowd, "web") == _found_in(crowd, "web", words="toy show") == [run.id]
+    assert _found_in(crowd, "web") == _found_in(crowd, "web", runbook="toy show") == [run.id]
     assert _found_in(crowd, "storage") == []
     assert _found_in(crowd, "web", host="web1") == [parts["web1"].id]
     assert _found_in(crowd, "edge", host="web1") == []
@@ -367,13 +369,13 @@ def test_what_a_check_of_several_areas_was_told_is_erased_by_an_owner_of_them_al
     run = _look_everywhere(crowd)
     crowd.work()
     erasing = crowd.workflow.erasing
-    erasing.ask(run.id, person="dora", why="it names a customer", door="web")
+    erasing.request_erasure(run.id, person="dora", reason="it names a customer", source="web")
     with crowd.database.reading() as tx:
         digest = preview_erasure(tx, crowd.run(run.id)).digest
     with pytest.raises(NotAllowed, match="an owner of the edge and the web servers can"):
-        erasing.confirm(run.id, person="adam", digest=digest)
+        erasing.confirm_erasure(run.id, person="adam", digest=digest)
     assert crowd.run(run.id).report
-    erasing.confirm(run.id, person="olga", digest=digest)
+    erasing.confirm_erasure(run.id, person="olga", digest=digest)
     assert crowd.run(run.id).report is None
 
 
@@ -387,14 +389,14 @@ def test_a_system_that_is_told_of_one_area_is_not_told_of_a_check_of_several(cro
 
 
 def test_what_would_come_of_a_check_of_several_areas_is_one_answer(crowd: Office):
-    policy = crowd.policies.current()
+    policy = crowd.policies.get_policy()
     hosts = ("lb1", "lb2", "web1")
 
     def foreseen_of(runbook: type[AnyRunbook]) -> list[tuple[str, Sequence[str]]]:
-        seen = preview_question(
-            policy, PreviewQuestion(runbook, hosts), person="dora", door="web", now=0
+        seen = evaluate_preview(
+            policy, PreviewQuestion(runbook, hosts), person="dora", source="web", now=0
         )
-        return [(answer.area, answer.hosts) for answer in seen.answers]
+        return [(answer.area, answer.hosts) for answer in seen.areas]
 
     assert foreseen_of(ShowSwitches) == [("the edge and the web servers", hosts)]
     assert foreseen_of(SetSwitch) == [
@@ -405,9 +407,9 @@ def test_what_would_come_of_a_check_of_several_areas_is_one_answer(crowd: Office
 
 def test_a_schedule_of_a_check_is_for_one_area(crowd: Office):
     requests = [ShowSwitches(host=name) for name in ("lb1", "web1")]
-    with pytest.raises(InvalidRequest, match="ask for each by itself"):
-        crowd.workflow.schedules.ask(
-            requests, spelled="*", person="dora", origin=WEB, timing=HOURLY
+    with pytest.raises(InvalidRequestError, match="ask for each by itself"):
+        crowd.workflow.schedules.request_schedule(
+            requests, host_pattern="*", person="dora", origin=WEB, timing=HOURLY
         )
 
 
@@ -485,7 +487,7 @@ HOSTS = {
 def test_hosts_are_meant_by_name_or_tag(typed: list[str], spelled: str, hosts: list[str]):
     from runbooks.abusers_clear import ClearAbuser
 
-    found, requests = request_form.parse_for_hosts(ClearAbuser, typed, HOSTS)
+    found, requests = request_form.parse_request_for_hosts(ClearAbuser, typed, HOSTS)
     assert (found, [request.target for request in requests]) == (spelled, hosts)
 
 
@@ -493,18 +495,20 @@ def test_a_pattern_that_means_nobody_is_said():
     from runbooks.abusers_clear import ClearAbuser
 
     with pytest.raises(
-        request_form.NotUnderstood, match="no host tagged haproxy is meant by 'db\\*'"
+        request_form.RequestSyntaxError, match="no host tagged haproxy is meant by 'db\\*'"
     ):
-        request_form.parse_for_hosts(ClearAbuser, ["db*", "203.0.113.9"], HOSTS)
+        request_form.parse_request_for_hosts(ClearAbuser, ["db*", "203.0.113.9"], HOSTS)
 
 
 def test_what_is_wrong_with_one_of_several_names_is_said(crowd: Office):
-    with pytest.raises(request_form.NotUnderstood, match="a comma stands between two hosts"):
-        request_form.parse_for_hosts(SetSwitch, ["lb1,", "lb2", "lamp", "on"], HOSTS)
-    hosts = crowd.policies.current().inventory.tags
+    with pytest.raises(request_form.RequestSyntaxError, match="a comma stands between two hosts"):
+        request_form.parse_request_for_hosts(SetSwitch, ["lb1,", "lb2", "lamp", "on"], HOSTS)
+    hosts = crowd.policies.get_policy().inventory.tags
     for typed, said in (("lb1,lb99", "no host 'lb99'"), ("lb1,nas1", "nas1 is not tagged")):
-        spelled, requests = request_form.parse_for_hosts(TuneSwitch, [typed, "lamp"], hosts)
-        with pytest.raises(InvalidRequest, match=said):
+        spelled, requests = request_form.parse_request_for_hosts(
+            TuneSwitch, [typed, "lamp"], hosts
+        )
+        with pytest.raises(InvalidRequestError, match=said):
             crowd.workflow.ask_all(requests, spelled=spelled, person="dora", origin=WEB)
 
 
@@ -516,7 +520,7 @@ def test_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Office):
     run = _ask(crowd, NAMES[:3])
     crowd.approve(run)
     assert crowd.fleet.told == []
-    crowd.policies.current().freezes = Freezes()
+    crowd.policies.get_policy().freezes = FreezeList()
     crowd.workflow.nudge()
     crowd.work()
     assert crowd.run(run.id).state is State.SUCCEEDED
@@ -581,10 +585,10 @@ def test_a_part_whose_turn_never_comes_expires_and_ends_the_whole(crowd: Office)
     crowd.approve(crowd.ask(SetSwitch(host="lb1", name="lamp", value="on")))
     run = crowd.approve(_ask(crowd, NAMES[:2]))
     assert run.state is State.RUNNING
-    assert _children(crowd, run)[0].state is State.READY
+    assert _children(crowd, run)[0].state is State.QUEUED
     with crowd.database.transaction() as tx:
         for one in [runs.get_run(tx, run.id), *runs.list_children(tx, run.id)]:
-            runs.amend_run(tx, one, expires=tx.now)
+            runs.amend_run(tx, one, expires_at=tx.now)
     crowd.workflow.expire_due()
     crowd.work()
     assert [child.state for child in _children(crowd, run)] == [State.EXPIRED, State.WITHDRAWN]
@@ -607,7 +611,7 @@ def test_a_whole_is_not_in_line_for_its_first_host(crowd: Office):
     ("spelled", "says"), [("lb[1\u202e]*", r"U\+202E"), ("lb[" + "1" * 200 + "]*", "in 100 char")]
 )
 def test_hosts_are_spelled_in_few_and_visible_characters(crowd: Office, spelled: str, says: str):
-    with pytest.raises(InvalidRequest, match=says):
+    with pytest.raises(InvalidRequestError, match=says):
         crowd.workflow.ask_all(
             [SetSwitch(host="lb1", name="lamp", value="on")],
             spelled=spelled,

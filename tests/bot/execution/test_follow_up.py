@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from bot.db import follow_ups, runs, tables
-from bot.model.run import ATTENTION, Run, State
+from bot.model.run import NEEDS_ATTENTION, Run, State
 from connectors.errors import UnreachableError
 from tests.bot.office import Office
 from tests.toy import SetSwitch, WarmUp
@@ -45,13 +45,13 @@ def test_the_end_is_told_once_it_is_there(any_office: Office):
     assert office.entries(run).count("followed up") == 1
 
 
-@pytest.mark.parametrize(("became", "shown"), [("burnt", ATTENTION), ("off", "succeeded")])
+@pytest.mark.parametrize(("became", "shown"), [("burnt", NEEDS_ATTENTION), ("off", "succeeded")])
 def test_what_did_not_end_well_stands_so_in_lists(office: Office, became: str, shown: str):
     run = _begun(office)
     office.fleet.hosts["lb1"]["warming"] = became
     _look(office)
     with office.database.reading() as tx:
-        assert runs.list_runs(tx, [run.id])[0].standing == shown
+        assert runs.list_runs(tx, [run.id])[0].status == shown
 
 
 def test_a_look_comes_when_it_is_due_and_not_before(office: Office):

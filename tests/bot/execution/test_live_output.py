@@ -85,7 +85,7 @@ def test_what_was_heard_is_kept_where_no_answer_came(
 
 def test_only_the_newest_lines_are_kept_and_all_are_counted(office: Office) -> None:
     run = office.ask(LAMP_ON)
-    with LiveOutputWriter(office.database).to(run.id, 1) as (_, listener):
+    with LiveOutputWriter(office.database).capture_step(run.id, 1) as (_, listener):
         for first in range(0, 100_000, 1000):
             speak(listener, "\n".join(f"line {number}" for number in range(first, first + 1000)))
         found = eventually(lambda: [one for one in of_run(office, run.id) if one.total == 100_000])
@@ -95,18 +95,18 @@ def test_only_the_newest_lines_are_kept_and_all_are_counted(office: Office) -> N
 
 def test_long_lines_are_bounded_in_all(office: Office) -> None:
     run = office.ask(LAMP_ON)
-    with LiveOutputWriter(office.database).to(run.id, 1) as (tail, listener):
+    with LiveOutputWriter(office.database).capture_step(run.id, 1) as (tail, listener):
         speak(listener, "\n".join("x" * 4000 for _ in range(500)))
         found = eventually(lambda: of_run(office, run.id))
-    assert sum(map(len, tail.newest)) <= 2 * MOST_CHARACTERS
+    assert sum(map(len, tail.newest_lines)) <= 2 * MOST_CHARACTERS
     assert sum(map(len, found[0].newest)) <= MOST_CHARACTERS
 
 
 def test_secrets_are_redacted_from_live_output(office: Office) -> None:
-    office.database.redactor.register("correct horse battery")
+    office.database.redactor.add_secrets("correct horse battery")
     run = office.ask(LAMP_ON)
     key = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *["MIIEpAIBAAKCAQEA" * 4] * 60])
-    with LiveOutputWriter(office.database).to(run.id, 1) as (_, listener):
+    with LiveOutputWriter(office.database).capture_step(run.id, 1) as (_, listener):
         speak(listener, f"password: correct horse battery\n{key}")
         found = eventually(lambda: of_run(office, run.id))
     assert list(found[0].newest) == [f"password: {MARK}", MARK]
@@ -140,9 +140,9 @@ def test_what_is_erased_is_erased_here_too(office: Office) -> None:
 
 def test_a_database_that_takes_nothing_keeps_no_host_waiting(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'empty.db'}")
-    with LiveOutputWriter(database).to(1, 1) as (tail, listener):
+    with LiveOutputWriter(database).capture_step(1, 1) as (tail, listener):
         speak(listener, "one")
         assert eventually(lambda: [] if not database.trouble else [LiveOutput(1, "", 1, 0, 1, ())])
         speak(listener, "two")
-    assert list(tail.newest) == ["one", "two"]
+    assert list(tail.newest_lines) == ["one", "two"]
     database.close()

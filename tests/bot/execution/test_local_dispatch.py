@@ -6,7 +6,7 @@ from bot.execution.local_dispatch import FairQueue
 
 def _all(line: FairQueue) -> list[int]:
     taken: list[int] = []
-    while (run := line.take()) is not None:
+    while (run := line.take_next_run()) is not None:
         taken.append(run)
     return taken
 
@@ -14,32 +14,32 @@ def _all(line: FairQueue) -> list[int]:
 def test_the_most_urgent_goes_first_and_then_who_came_first():
     line = FairQueue()
     for run, rank in ((1, BULK), (2, ONE), (3, URGENT), (4, ONE)):
-        line.join(run, Turn(rank, "dora"))
+        line.add_run(run, Turn(rank, "dora"))
     assert _all(line) == [3, 2, 4, 1]
 
 
 def test_who_is_in_the_line_is_there_once_and_may_come_again_afterwards():
     line = FairQueue()
-    assert line.join(1, Turn())
-    assert not line.join(1, Turn())
-    assert set(line.waiting) == {1}
-    assert line.take() == 1
-    assert line.join(1, Turn())
+    assert line.add_run(1, Turn())
+    assert not line.add_run(1, Turn())
+    assert set(line.queued_runs) == {1}
+    assert line.take_next_run() == 1
+    assert line.add_run(1, Turn())
     assert _all(line) == [1]
-    assert line.take() is None
+    assert line.take_next_run() is None
 
 
 def test_a_person_waits_for_one_run_of_each_other_person_at_most():
     """Ten people, of whom one has asked for a thousand things before the others came."""
     line = FairQueue()
     for run in range(1000):
-        line.join(run, Turn(ONE, "dora"))
+        line.add_run(run, Turn(ONE, "dora"))
     for _ in range(500):
-        line.take()
+        line.take_next_run()
     others = {1000 + n: f"person {n}" for n in range(9)}
     for run, person in others.items():
-        line.join(run, Turn(ONE, person))
-    assert others.keys() <= {line.take() for _ in range(11)}
+        line.add_run(run, Turn(ONE, person))
+    assert others.keys() <= {line.take_next_run() for _ in range(11)}
     assert sorted(_all(line)) == [*range(502, 1000)]
 
 
@@ -48,9 +48,9 @@ def test_parts_of_a_wave_wait_long_and_not_for_good():
     line = FairQueue()
     wave = [*range(4)]
     for run in wave:
-        line.join(run, Turn(BULK, "dora"))
+        line.add_run(run, Turn(BULK, "dora"))
     for run in range(300):
-        line.join(100 + run, Turn(ONE, f"person {run % 3}"))
+        line.add_run(100 + run, Turn(ONE, f"person {run % 3}"))
     taken = _all(line)
     # Each of the three has had its eight by then.
     assert [taken.index(run) // 25 for run in wave] == wave
@@ -59,7 +59,7 @@ def test_parts_of_a_wave_wait_long_and_not_for_good():
 def test_ten_thousand_that_wait_are_taken_in_turn():
     line = FairQueue()
     for run in range(10_000):
-        line.join(run, Turn(ONE, f"person {run % 7 if run % 2 else 0}"))
+        line.add_run(run, Turn(ONE, f"person {run % 7 if run % 2 else 0}"))
     taken = _all(line)
     assert sorted(taken) == [*range(10_000)]
     firsts = {run % 7 if run % 2 else 0 for run in taken[:7]}

@@ -10,7 +10,7 @@ from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import PolicyDirectory
-from bot.policy.freezes import Freezes
+from bot.policy.freezes import FreezeList
 from bot.service import Workflow
 from bot.workflow import approvals
 from bot.workflow.approvals import NotAllowed, TooLate
@@ -53,14 +53,14 @@ class TestTheKey:
         with office.database.reading() as tx:
             assert runs.list_votes(tx, run.id) == []
         assert "approved" not in office.entries(run)
-        assert office.run(run.id).state is State.WAITING
+        assert office.run(run.id).state is State.PENDING
 
     def test_twin_unguarded_it_is_turned_and_the_run_ends_stale_all_the_same(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         run = office.ask(LAMP_ON)
         _edit(office.policies)
-        monkeypatch.setattr(approvals, "is_outdated", _never)
+        monkeypatch.setattr(approvals, "is_plan_outdated", _never)
         ended = office.approve(run)
         assert (ended.state, ended.summary) == (State.STALE, ANEW)
         assert "approved" in office.entries(run)
@@ -69,7 +69,7 @@ class TestTheKey:
         rules = office.policies.path / "policy.cedar"
         rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("2")'))
         run = office.ask(LAMP_ON)
-        assert office.approve(run, "olga").state is State.WAITING
+        assert office.approve(run, "olga").state is State.PENDING
         _edit(office.policies)
         with pytest.raises(TooLate, match="ask again"):
             office.approve(run, "adam")
@@ -103,19 +103,19 @@ class TestTheGlass:
         app = stepped_up(office, "adam")
         run = office.ask(_lamp("web1"), person="adam", reason="the cellar is dark")
         _edit(office.policies)
-        office.workflow.breaking.shatter(
+        office.workflow.breaking.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=self.WHY
         )
 
     def test_is_not_broken_for_what_cannot_start(self, office: Office):
         with pytest.raises(TooLate, match="ask again"):
             self._break(office)
-        assert "glass broken" not in office.entries()
+        assert "break-glass activated" not in office.entries()
 
     def test_twin_unguarded_it_would_be(self, office: Office, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(approvals, "is_outdated", _never)
+        monkeypatch.setattr(approvals, "is_plan_outdated", _never)
         self._break(office)
-        assert "glass broken" in office.entries()
+        assert "break-glass activated" in office.entries()
         office.work()
         assert office.fleet.told == []
 
@@ -127,15 +127,15 @@ class TestTheClock:
         run = office.ask(LAMP_ON)
         assert _look(office) == []
         with office.database.transaction() as tx:
-            for item in outbox.lock_pending_news(tx):
-                outbox.mark_told(tx, item)
+            for item in outbox.lock_pending_update(tx):
+                outbox.mark_delivered(tx, item)
         _edit(office.policies)
         assert [ended.id for ended in _look(office)] == [run.id]
         ended = office.run(run.id)
         assert (ended.state, ended.summary) == (State.STALE, ANEW)
         assert office.entries(run)[-1] == "stale"
         with office.database.reading() as tx:
-            assert [item.run for item in outbox.list_pending_news(tx)] == [run.id]
+            assert [item.run for item in outbox.list_pending_updates(tx)] == [run.id]
         assert _look(office) == []
 
     def test_leaves_what_is_of_this_policy(self, any_office: Office):
@@ -152,7 +152,7 @@ class TestTheClock:
             'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
         )
         run = office.approve(office.ask(LAMP_ON))
-        assert run.state is State.READY
+        assert run.state is State.QUEUED
         _edit(office.policies)
         assert [ended.id for ended in _look(office)] == [run.id]
         assert office.run(run.id).state is State.STALE
@@ -163,7 +163,7 @@ class TestTheClock:
         )
         run = office.approve(office.ask(LAMP_ON))
         _edit(office.policies)
-        office.policies.current().freezes = Freezes()
+        office.policies.get_policy().freezes = FreezeList()
         office.workflow.nudge()
         office.work()
         assert office.run(run.id).summary == ANEW
@@ -193,8 +193,8 @@ class TestTheClock:
     def test_leaves_a_schedule_which_outlasts_policies(self, any_office: Office):
         office = any_office
         hourly = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
-        asked = office.workflow.schedules.ask(
-            [LAMP_ON], spelled="", person="dora", origin=WEB, timing=hourly
+        asked = office.workflow.schedules.request_schedule(
+            [LAMP_ON], host_pattern="", person="dora", origin=WEB, timing=hourly
         )
         office.work()
         _edit(office.policies)
@@ -206,7 +206,7 @@ class TestTheClock:
         rules = office.policies.path / "policy.cedar"
         rules.write_text("permit (")
         assert _look(office) == []
-        assert office.run(run.id).state is State.WAITING
+        assert office.run(run.id).state is State.PENDING
 
 
 class TestOfSeveralProcesses:
@@ -232,7 +232,7 @@ class TestOfSeveralProcesses:
         _look(new)
         runs_of_new.append(new.ask(BreakSwitch(host="lb2", name="lamp")))
         assert _look(late) == []
-        assert {new.run(run.id).state for run in runs_of_new} == {State.WAITING}
+        assert {new.run(run.id).state for run in runs_of_new} == {State.PENDING}
         # Nor is a key turned there: its gate would turn the plan away.
         with pytest.raises(TooLate, match="another policy"):
             late.approve(runs_of_new[0])

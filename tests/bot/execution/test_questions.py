@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from bot.execution.questions import asking
+from bot.execution.questions import create_query_function
 from connectors import history
 from runbooks import query_earlier_report
 from runbooks.host_changes import HostChanges, HostHistory
@@ -17,12 +17,14 @@ def test_what_was_done_on_a_host_is_told_with_who_asked_and_approved(any_office:
     office.ask(SetSwitch(host="lb1", name="fan", value="on"))
     asked = office.fleet.asked
     since = datetime.now(UTC) - timedelta(hours=1)
-    [event] = asking(office.parts)("lb1", history.query_keyturn(since)).events
+    [event] = create_query_function(office.parts)("lb1", history.query_keyturn(since)).events
     assert (event.kind, event.account) == ("keyturn", "dora")
     assert event.description == "run 1, succeeded: toy set lb1 lamp on, approved by olga"
-    assert asking(office.parts)("lb2", history.query_keyturn(since)).events == ()
+    assert create_query_function(office.parts)("lb2", history.query_keyturn(since)).events == ()
     assert (
-        asking(office.parts)("lb1", history.query_keyturn(datetime.now(UTC) + timedelta(1))).events
+        create_query_function(office.parts)(
+            "lb1", history.query_keyturn(datetime.now(UTC) + timedelta(1))
+        ).events
         == ()
     )
     assert office.fleet.asked == asked
@@ -33,8 +35,8 @@ def test_what_keyturn_may_have_done_with_sudo_is_told_with_its_times(any_office:
     office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
     office.ask(ShowSwitches(host="lb1"), person="stan")
     since = datetime.now(UTC) - timedelta(hours=1)
-    own = asking(office.parts)("lb1", history.query_keyturn(since))
-    host = office.policies.current().inventory["lb1"]
+    own = create_query_function(office.parts)("lb1", history.query_keyturn(since))
+    host = office.policies.get_policy().inventory["lb1"]
     assert own.accounts == {host.user} - {"root"}
     assert [(span.run, span.requester) for span in own.spans] == [
         (2, "stan"),
@@ -60,7 +62,7 @@ def test_it_stands_among_what_the_host_knows():
 
 def test_a_check_can_ask_what_it_saw_last_time(any_office: Office):
     office = any_office
-    ask = asking(office.parts)
+    ask = create_query_function(office.parts)
     check = ShowSwitches(host="lb1")
     assert ask("lb1", query_earlier_report(check)) is None
     office.ask(check)
@@ -69,8 +71,8 @@ def test_a_check_can_ask_what_it_saw_last_time(any_office: Office):
     earlier = ask("lb1", query_earlier_report(check, "host"))
     assert earlier is not None
     assert earlier.report == seen.report
-    assert seen.ended is not None
-    assert earlier.time.timestamp() == seen.ended / 1_000_000
+    assert seen.ended_at is not None
+    assert earlier.time.timestamp() == seen.ended_at / 1_000_000
     assert ask("lb2", query_earlier_report(ShowSwitches(host="lb2"))) is None
     assert ask("lb1", query_earlier_report(ShowSwitches(host="lb2"), "host")) is None
     assert office.fleet.asked == asked

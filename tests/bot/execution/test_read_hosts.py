@@ -126,4 +126,4 @@ def test_a_change_of_many_hosts_is_planned(office: Office, fleet: Noted):
     rules = office.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("1") @hosts("6")'))
     found = _parts_of(office, [SetSwitch(host=name, name="lamp", value="on") for name in NAMES])
-    assert {run.state for run in found} == {State.WAITING}
+    assert {run.state for run in found} == {State.PENDING}

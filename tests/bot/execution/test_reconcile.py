@@ -11,12 +11,12 @@ from bot.audit.signing import SigningKey
 from bot.audit.spool import Spool
 from bot.db import locks, runs
 from bot.db.database import Transaction
-from bot.execution.intent import name_step_marker
-from bot.execution.reconcile import Reconciler, judge_marker
+from bot.execution.intent import build_step_marker
+from bot.execution.reconcile import Reconciler, interpret_marker
 from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, StepState
 from bot.service import Workflow
-from bot.workflow.run_timeline import list_timeline
+from bot.workflow.run_timeline import build_run_events
 from connectors.command import Shell
 from connectors.errors import UnknownOutcomeError, UnreachableError
 from connectors.step_status import NO_STATUS, MarkerState, StepStatus
@@ -32,7 +32,7 @@ UP = 1e9
 @pytest.fixture
 def office(tmp_path: Path) -> Generator[Office]:
     with an_office(
-        tmp_path, database=Clock(f"sqlite:///{tmp_path / 'kt.db'}", SigningKey.new())
+        tmp_path, database=Clock(f"sqlite:///{tmp_path / 'kt.db'}", SigningKey.create())
     ) as it:
         yield it
 
@@ -84,11 +84,15 @@ def test_what_the_host_has_done_is_proven_and_the_run_has_succeeded(office: Offi
     assert _holder(office) is None
     kinds = office.entries(run)
     assert kinds[-5:] == [
-        *("asked the host", "host answered", "step succeeded", "proven", "succeeded")
+        *("asked the host", "host answered", "step succeeded", "verified", "succeeded")
     ]
     with office.database.reading() as tx:
         (step,) = runs.list_steps(tx, run.id)
-    assert (step.state, step.status, step.output) == (StepState.SUCCEEDED, 0, "lamp is on now")
+    assert (step.state, step.exit_status, step.output) == (
+        StepState.SUCCEEDED,
+        0,
+        "lamp is on now",
+    )
 
 
 def test_what_the_host_has_not_begun_it_never_will(office: Office):
@@ -183,7 +187,7 @@ def test_without_asking_the_host_such_a_run_waits_for_a_person(
     def nothing(_self: Reconciler, _tx: Transaction) -> list[Run]:
         return []
 
-    monkeypatch.setattr(Reconciler, "due", nothing)
+    monkeypatch.setattr(Reconciler, "list_due_runs", nothing)
     run = _lost_after(office)
     _later(office)
     assert office.run(run.id).state is State.UNKNOWN
@@ -304,7 +308,7 @@ def test_the_end_of_a_step_whose_run_was_settled_is_awaited_no_more(office: Offi
     office.workflow.settle(run.id, person="olga", succeeded=True, why="the lamp is on indeed")
     with office.database.reading() as tx:
         (step,) = runs.list_steps(tx, run.id)
-    assert (step.state, step.status) == (StepState.UNKNOWN, None)
+    assert (step.state, step.exit_status) == (StepState.UNKNOWN, None)
 
 
 @pytest.mark.parametrize("said", [StepStatus(MarkerState.GONE, UP), NO_STATUS])
@@ -329,9 +333,9 @@ def test_what_keeps_no_marker_is_read_again_until_nothing_is_left(office: Office
 
 
 def _judged(said: StepStatus, *, seconds: float = 60) -> tuple[StepState, bool]:
-    step = StepRecord(1, 1, StepState.UNKNOWN, sent=0)
-    finding = judge_marker(said, _STEP, step, round(seconds * 1_000_000))
-    return finding.state, finding.again
+    step = StepRecord(1, 1, StepState.UNKNOWN, sent_at=0)
+    finding = interpret_marker(said, _STEP, step, round(seconds * 1_000_000))
+    return finding.state, finding.can_retry
 
 
 _STEP = PlannedStep("Do it", "lb1", "", Shell(("true",)), None, "no need")
@@ -391,9 +395,11 @@ def test_whoever_settles_it_meanwhile_has_the_last_word(office: Office):
 def test_what_was_noted_beside_the_database_is_taken_first(office: Office, tmp_path: Path):
     run = _lost_after(office)
     spool = Spool(tmp_path / "spool")
-    spool.note(run.id, {"n": 1, "outcome": "succeeded", "status": 0, "trouble": "", "why": "gone"})
+    spool.add_facts(
+        run.id, {"n": 1, "outcome": "succeeded", "status": 0, "trouble": "", "why": "gone"}
+    )
     with office.database.transaction() as tx:
-        spool.merge(tx)
+        spool.merge_into_log(tx)
     _later(office)
     assert office.run(run.id).state is State.SUCCEEDED
     assert office.fleet.recalled == 0
@@ -402,10 +408,10 @@ def test_what_was_noted_beside_the_database_is_taken_first(office: Office, tmp_p
 def test_each_step_has_a_name_of_its_own_and_keeps_it(office: Office):
     run = office.ask(LAMP_ON)
     with office.database.reading() as tx:
-        one, two = name_step_marker(tx, run, 1), name_step_marker(tx, run, 2)
-        first = change_log.list_entries_after(tx, 0, most=1)[0]
+        one, two = build_step_marker(tx, run, 1), build_step_marker(tx, run, 2)
+        first = change_log.list_entries_after(tx, 0, limit=1)[0]
         # A backup that is brought back may give its number to another request.
-        other = name_step_marker(tx, replace(run, asked=run.asked + 2_000_000), 1)
+        other = build_step_marker(tx, replace(run, requested_at=run.requested_at + 2_000_000), 1)
     assert (one.run, one.step, two.step) == (two.run, 1, 2)
     assert one.run.startswith(f"{first.hash[:12]}-{run.id}-")
     assert other.run != one.run
@@ -415,7 +421,7 @@ def test_people_read_what_the_host_was_asked_and_what_it_said(office: Office):
     run = _lost_after(office)
     _later(office)
     with office.database.reading() as tx:
-        told = list_timeline(change_log.list_entries_of_run(tx, run.id), str)
+        told = build_run_events(change_log.list_entries_of_run(tx, run.id), str)
     said = {event.title: event.detail for event in told}
     assert said["lb1 was asked what became of step 1"] == ""
     assert said["lb1 answered"] == "It says that it was done"

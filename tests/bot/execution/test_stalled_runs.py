@@ -25,10 +25,10 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 @pytest.fixture
 def office(tmp_path: Path, postgres: Postgres) -> Generator[Office]:
-    with closing(Database(postgres.new_database(), SigningKey.new())) as database:
+    with closing(Database(postgres.new_database(), SigningKey.create())) as database:
         migrations.upgrade_schema(database)
         with an_office(tmp_path, database=database) as office:
-            parts = replace(office.parts, dispatch=ProcrastinateDispatcher())
+            parts = replace(office.parts, dispatcher=ProcrastinateDispatcher())
             yield replace(office, parts=parts, workflow=Workflow(parts))
 
 
@@ -51,9 +51,9 @@ def test_a_request_whose_site_has_no_worker_says_so_once(office: Office):
     for _ in range(3):
         _later(office)
     told = office.run(run.id)
-    assert told.state is State.ASKED
+    assert told.state is State.PLANNING
     assert told.summary.startswith("waits: no worker of site main has been heard of since ")
-    assert office.entries(run) == ["asked", "waiting"]
+    assert office.entries(run) == ["requested", "on hold"]
 
 
 def test_an_approved_run_says_so_too_and_no_more_once_it_has_begun(office: Office):
@@ -72,7 +72,7 @@ def test_what_was_read_after_all_waits_for_people_and_no_worker(office: Office):
     _later(office)
     office.workflow.advance(run.id)
     waiting = office.run(run.id)
-    assert (waiting.state, waiting.summary) == (State.WAITING, "")
+    assert (waiting.state, waiting.summary) == (State.PENDING, "")
 
 
 def test_what_was_just_asked_says_nothing_yet(office: Office):

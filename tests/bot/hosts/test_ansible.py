@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from bot.hosts import ansible
-from bot.hosts.imported_host import ImportedHost, NotUnderstood
+from bot.hosts.imported_host import ImportedHost, InvalidImportError
 from tests.typed import keyturn_at
 
 ANSWERS = Path(__file__).parent / "answers"
@@ -17,7 +17,7 @@ PRINTED = (ANSWERS / "ansible-inventory.json").read_text()
 
 
 def _hosts(text: str) -> dict[str, ImportedHost]:
-    return {host.name: host for host in ansible.parse_inventory(text).hosts}
+    return {host.name: host for host in ansible.parse_ansible_inventory(text).hosts}
 
 
 def _printed(variables: dict[str, Any], **groups: object) -> str:
@@ -44,7 +44,7 @@ def test_ports_users_jumps_and_groups_are_taken_over():
 
 
 def test_host_is_taken_over_when_it_has_no_variables():
-    (host,) = ansible.parse_inventory(
+    (host,) = ansible.parse_ansible_inventory(
         '{"_meta": {"hostvars": {}}, "web": {"hosts": ["w1"]}}'
     ).hosts
     assert host == ImportedHost("w1", "w1", groups=frozenset({"web"}))
@@ -66,7 +66,7 @@ def test_value_is_left_out_with_a_note_when_only_ansible_can_work_it_out(value: 
 
 
 def test_host_is_left_out_with_a_remark_when_ssh_does_not_reach_it():
-    assert ansible.parse_inventory(PRINTED).remarks == (
+    assert ansible.parse_ansible_inventory(PRINTED).remarks == (
         "localhost is left out: Ansible reaches it by local, not SSH",
     )
 
@@ -87,8 +87,8 @@ def test_host_is_left_out_with_a_remark_when_ssh_does_not_reach_it():
     ],
 )
 def test_other_text_is_refused_with_the_command_to_run(text: str, problem: str):
-    with pytest.raises(NotUnderstood) as refused:
-        ansible.parse_inventory(text)
+    with pytest.raises(InvalidImportError) as refused:
+        ansible.parse_ansible_inventory(text)
     assert problem in str(refused.value)
     assert str(refused.value).endswith(
         "Run `ansible-inventory -i FILE --list > inventory.json` and import inventory.json"

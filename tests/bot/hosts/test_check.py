@@ -11,8 +11,8 @@ from ruamel.yaml import YAML
 
 from bot.cli import inventory_format
 from bot.hosts.live_check import HostCheck, check_host
-from bot.hosts.sudo_check import build_sudo_question
-from bot.hosts.sudo_rules import list_grants_on
+from bot.hosts.sudo_check import build_sudo_query
+from bot.hosts.sudo_rules import list_host_sudo_grants
 from connectors.command import Answer
 from connectors.errors import (
     HostError,
@@ -32,8 +32,8 @@ from tests.playground.keys import make_key
 from tests.typed import keyturn_at
 
 _HOST = inventory_of("h1", user="keyturn")["h1"]
-_GRANTED = list_grants_on(_HOST)
-_RIGHTS = build_sudo_question(_GRANTED, {}).command
+_GRANTED = list_host_sudo_grants(_HOST)
+_RIGHTS = build_sudo_query(_GRANTED, {}).command
 _ALL_THERE = "sudo 1.9.13\nend\n"
 _SYSCTL = next(n for n, each in enumerate(_GRANTED) if each.dialect == "conntrack")
 
@@ -125,7 +125,7 @@ def test_another_key_than_the_pinned_one_is_told_before_any_login(fleet: Loopbac
     _edited(fleet, lambda hosts: hosts["db1"].update(host_key=make_key().public))
     found = _stood(fleet, "db1")
     assert (found.reachable, found.key, found.login) == (True, False, None)
-    assert "Was it installed anew?" in found.trouble
+    assert "Was it installed anew?" in found.error
     assert fleet.hosts["db1"].accepted == 0
 
 
@@ -135,15 +135,15 @@ def test_a_login_that_is_not_taken_is_told(fleet: LoopbackFleet):
     _edited(fleet, lambda hosts: hosts["db1"].update(key="keys/other"))
     found = _stood(fleet, "db1")
     assert (found.reachable, found.key, found.login, found.answers) == (True, True, False, None)
-    assert "authorized_keys" in found.trouble
+    assert "authorized_keys" in found.error
 
 
 @pytest.mark.real
 def test_our_own_missing_key_says_nothing_of_the_host(fleet: LoopbackFleet):
     _edited(fleet, lambda hosts: hosts["db1"].update(key="keys/none"))
     found = _stood(fleet, "db1")
-    assert (found.reachable, found.key, found.well) == (None, None, False)
-    assert "put the private key there" in found.trouble
+    assert (found.reachable, found.key, found.is_healthy) == (None, None, False)
+    assert "put the private key there" in found.error
 
 
 @pytest.mark.real
@@ -162,7 +162,7 @@ def test_the_trouble_of_a_jump_host_is_not_told_of_the_host_behind(fleet: Loopba
     _edited(fleet, edit)
     found = _stood(fleet, "db1")
     assert (found.reachable, found.key) == (False, None)
-    assert "db1 is reached through lb1" in found.trouble
+    assert "db1 is reached through lb1" in found.error
 
 
 @pytest.mark.real
@@ -179,7 +179,7 @@ def test_a_network_device_is_asked_in_its_own_words(tmp_path: Path):
             found = check_host(fleet, "sw1")
         finally:
             fleet.close()
-    assert found.well, found.trouble
+    assert found.is_healthy, found.error
     assert found.root == ""
 
 
@@ -198,13 +198,13 @@ def test_the_kind_of_trouble_tells_how_far_we_got(
 ):
     found = check_host(ScriptedFleet({("h1", "id -u"): trouble}), "h1")
     assert (found.reachable, found.key, found.login, found.answers) == claims
-    assert found.trouble == "no"
+    assert found.error == "no"
 
 
 def test_a_login_shell_that_adds_words_does_not_answer():
     found = check_host(ScriptedFleet({("h1", "id -u"): "Welcome!\n0\n"}), "h1")
     assert (found.login, found.answers) == (True, False)
-    assert "does its login shell add words?" in found.trouble
+    assert "does its login shell add words?" in found.error
 
 
 @pytest.mark.parametrize(
@@ -222,8 +222,8 @@ def test_a_login_without_root_is_asked_what_sudo_lets_it(listed: str | Answer, r
         inventory=inventory_of("h1", user="keyturn"),
     )
     found = check_host(fleet, "h1")
-    assert (found.well, found.root) == (root == "sudo", root)
-    assert ("keyturn sudoers h1" in found.trouble) == (root == "none")
+    assert (found.is_healthy, found.root) == (root == "sudo", root)
+    assert ("keyturn sudoers h1" in found.error) == (root == "none")
 
 
 @pytest.mark.parametrize(
@@ -245,14 +245,14 @@ def test_what_sudo_lacks_is_told_with_its_fix(answer: str, words: str, advice: s
         inventory=inventory_of("h1", user="keyturn"),
     )
     found = check_host(fleet, "h1")
-    assert found.well == (not words)
-    assert words in found.trouble
+    assert found.is_healthy == (not words)
+    assert words in found.error
     assert re.search(advice, found.advice)
 
 
 def test_what_a_host_says_cannot_draw_on_the_terminal():
     drawn = inventory_format.format_checks(
-        [HostCheck("h1", "a:22", trouble="\x1b[2Jgone\nh2 is well")]
+        [HostCheck("h1", "a:22", error="\x1b[2Jgone\nh2 is well")]
     )
     assert "\x1b" not in drawn
     assert "h1: \\x1b[2Jgone\\nh2 is well" in drawn.splitlines()

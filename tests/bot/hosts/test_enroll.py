@@ -15,7 +15,12 @@ from ruamel.yaml import YAML
 
 from bot.cli.inventory import PLATFORMS
 from bot.hosts import pending_hosts
-from bot.hosts.enrolment import Candidate, NoFingerprint, NotAddable, find_fingerprint
+from bot.hosts.enrolment import (
+    HostCandidate,
+    InvalidCandidateError,
+    InvalidFingerprintError,
+    find_fingerprint,
+)
 from bot.hosts.pending_hosts import LocalUser, PendingHost
 from bot.policy.loader import load_policy
 from connectors.errors import UnreachableError
@@ -60,7 +65,9 @@ def _as_if_by_dana(policy: Path) -> None:
     """Have the host wait as it does when somebody else asked for it, on another machine."""
     waiting = pending_hosts.list_pending_hosts(policy)
     dana = LocalUser(login="dana", uid=4711, machine="admin7")
-    asked = {name: each.model_copy(update={"asked_by": dana}) for name, each in waiting.items()}
+    asked = {
+        name: each.model_copy(update={"requested_by": dana}) for name, each in waiting.items()
+    }
     pending_hosts.store_pending_hosts(policy, asked)
 
 
@@ -239,22 +246,23 @@ def test_enroll_prints_what_is_to_wait_without_write_access(policy: Path, sshd: 
     assert found.returncode == 5, found.stderr
     assert "Errno" not in found.stderr
     assert "nas2 does not wait to be added" in found.stderr
-    assert f"add the lines above to {pending_hosts.FILE}" in found.stderr
+    assert f"add the lines above to {pending_hosts.PENDING_HOSTS_FILE}" in found.stderr
     assert "Somebody else reads the fingerprint" not in found.stderr
     assert _files(policy) == before
     lines = found.stderr[found.stderr.index("\nnas2:\n") :].partition("keyturn: ")[0]
-    (policy / pending_hosts.FILE).write_text(lines)
+    (policy / pending_hosts.PENDING_HOSTS_FILE).write_text(lines)
     assert pending_hosts.list_pending_hosts(policy)["nas2"].entry["host_key"] == sshd.host_key
 
 
 @pytest.mark.real
 def test_a_list_of_waiting_hosts_that_cannot_be_read_is_told(policy: Path):
-    (policy / pending_hosts.FILE).write_text("")
-    (policy / pending_hosts.FILE).chmod(0)
+    (policy / pending_hosts.PENDING_HOSTS_FILE).write_text("")
+    (policy / pending_hosts.PENDING_HOSTS_FILE).chmod(0)
     found = _without_write_access(policy, "inventory", "confirm", "nas2", WHOLE)
     assert (found.returncode, found.stdout) == (1, "")
     assert (
-        f"{policy / pending_hosts.FILE}: Permission denied: use a login that has" in found.stderr
+        f"{policy / pending_hosts.PENDING_HOSTS_FILE}: Permission denied: use a login that has"
+        in found.stderr
     )
     assert "Errno" not in found.stderr
 
@@ -273,7 +281,7 @@ ALEX = LocalUser(login="alex", uid=1000, machine="admin1")
     ],
 )
 def test_who_cannot_be_told_apart_counts_as_one_person(other: LocalUser, same: bool):
-    assert ALEX.is_same(other) is same
+    assert ALEX.is_same_person(other) is same
 
 
 def test_hosts_and_comments_of_the_inventory_stay(policy: Path):
@@ -287,9 +295,11 @@ def test_hosts_and_comments_of_the_inventory_stay(policy: Path):
     )
     file.write_text(text)
     entry = {"address": "192.0.2.2", "host_key": make_key().public, "area": "web"}
-    one = PendingHost(asked_by=ALEX, fingerprint="SHA256:x", entry=entry)
+    one = PendingHost(requested_by=ALEX, fingerprint="SHA256:x", entry=entry)
     dana = LocalUser(login="dana", uid=1, machine="admin2")
-    pending_hosts.write_inventory(policy, pending_hosts.add_to_text(policy, "web2", one, dana))
+    pending_hosts.write_inventory(
+        policy, pending_hosts.add_host_to_inventory_text(policy, "web2", one, dana)
+    )
     assert file.read_text().startswith(text)
     assert list(load_policy(policy).inventory.hosts) == ["web1", "web2"]
 
@@ -305,7 +315,7 @@ def test_hosts_and_comments_of_the_inventory_stay(policy: Path):
 )
 def test_of_several_keys_the_best_is_shown(kinds: Sequence[KeyType], shown: KeyType):
     with Sshd(host_key_types=kinds) as sshd:
-        key = fetch_host_key(Candidate("nas2", sshd.address, sshd.port))
+        key = fetch_host_key(HostCandidate("nas2", sshd.address, sshd.port))
         assert key == sshd.host_keys[shown].public
         assert sshd.accepted == 0
 
@@ -377,7 +387,7 @@ def test_what_is_no_ssh_server_is_told_and_bounded():
         thread.start()
         address, port = listener.getsockname()
         with pytest.raises(UnreachableError, match="is no SSH server: it said '220 mail ready"):
-            fetch_host_key(Candidate("nas2", address, port))
+            fetch_host_key(HostCandidate("nas2", address, port))
         thread.join()
 
 
@@ -409,7 +419,7 @@ WHOLE = "SHA256:" + "A" * 43
 
 @pytest.mark.parametrize("said", ["", "SHA256:", HALF, WHOLE + "A", f"{WHOLE} {WHOLE}", "A" * 43])
 def test_what_is_no_single_fingerprint_is_never_compared(said: str):
-    with pytest.raises(NoFingerprint):
+    with pytest.raises(InvalidFingerprintError):
         find_fingerprint(said)
 
 
@@ -419,5 +429,5 @@ def test_a_fingerprint_is_found_in_what_ssh_keygen_prints(said: str):
 
 
 def test_a_candidate_that_the_inventory_would_refuse_is_told_why():
-    with pytest.raises(NotAddable, match="user: "):
-        Candidate("nas2", "192.0.2.1", user="Root!").host(make_key().public)
+    with pytest.raises(InvalidCandidateError, match="user: "):
+        HostCandidate("nas2", "192.0.2.1", user="Root!").build_host(make_key().public)

@@ -28,10 +28,10 @@ HOSTILE = (
 
 def test_what_is_whole_is_taken_as_it_is():
     made = inventory_writer.build_entries([JUMP, WHOLE], KNOWN, area="web")
-    assert [each.whole for each in made] == [True, True]
+    assert [each.is_complete for each in made] == [True, True]
     assert [each.notes for each in made] == [(), ()]
     inventory = Inventory.model_validate(
-        YAML(typ="safe").load(inventory_writer.entries_to_yaml(made))
+        YAML(typ="safe").load(inventory_writer.render_entries(made))
     )
     host = inventory["web1"]
     assert (host.address, host.port, host.user, host.jump) == ("192.0.2.1", 2222, "ops", "gate")
@@ -43,9 +43,9 @@ def test_what_is_lacking_stands_above_the_host():
     (lacking,) = inventory_writer.build_entries(
         [ImportedHost("web1", "192.0.2.1", jump="gate", key="~/.ssh/id")], ()
     )
-    assert not lacking.whole
+    assert not lacking.is_complete
     assert [note.split(":")[0] for note in lacking.notes] == ["key", "host_key", "jump", "area"]
-    written = inventory_writer.entries_to_yaml([lacking])
+    written = inventory_writer.render_entries([lacking])
     assert written.startswith("hosts:\n  # key: ~/.ssh/id is what people use")
     assert YAML(typ="safe").load(written) == {"hosts": {"web1": {"address": "192.0.2.1"}}}
 
@@ -82,10 +82,10 @@ def test_hostile_words_make_no_other_entry_than_their_own(word: str):
         ImportedHost("b", "192.0.2.2", platform=word, jump=word),
     ]
     made = inventory_writer.build_entries(found, KNOWN, area="web")
-    written = inventory_writer.entries_to_yaml(made)
+    written = inventory_writer.render_entries(made)
     assert "\x1b" not in written
     assert "\u202e" not in written
     read = YAML(typ="safe").load(written)["hosts"]
     assert list(read) == [each.name for each in made]
-    whole = {each.name: read[each.name] for each in made if each.whole}
+    whole = {each.name: read[each.name] for each in made if each.is_complete}
     assert set(Inventory.model_validate({"hosts": whole}).hosts) == set(whole)

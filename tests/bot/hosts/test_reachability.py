@@ -56,14 +56,14 @@ def test_what_a_fleet_meets_is_kept(database: Database):
     lost = UnreachableError("lb2 does not answer")
     fleet = ScriptedFleet({("lb1", "uptime"): "up", ("lb2", "uptime"): lost})
     kept = ContactRecorder(database)
-    fleet.on_contact = kept.note
+    fleet.on_contact = kept.record_contact
     fleet.run_query("lb1", _LOOK)
     with pytest.raises(UnreachableError):
         fleet.run_query("lb2", _LOOK)
-    kept.keep()
+    kept.write_contacts()
     well, away = _of(database, "lb1"), _of(database, "lb2")
-    assert (well.kind, well.answered) == ("", well.met)
-    assert (away.kind, away.answered, away.trouble) == ("unreachable", None, str(lost))
+    assert (well.kind, well.answered_at) == ("", well.tried_at)
+    assert (away.kind, away.answered_at, away.error) == ("unreachable", None, str(lost))
 
 
 @pytest.mark.parametrize(
@@ -77,16 +77,16 @@ def test_what_a_fleet_meets_is_kept(database: Database):
 )
 def test_what_stood_in_the_way_is_told_apart(database: Database, trouble: HostError, kind: str):
     kept = ContactRecorder(database)
-    kept.note("lb1", trouble)
-    kept.keep()
+    kept.record_contact("lb1", trouble)
+    kept.write_contacts()
     assert _of(database, "lb1").kind == kind
 
 
 def test_what_is_missing_on_our_side_says_nothing_about_the_host(database: Database):
     kept = ContactRecorder(database)
     for trouble in (SetupError("no key file"), SettingError("haproxy.socket")):
-        kept.note("lb1", trouble)
-    kept.keep()
+        kept.record_contact("lb1", trouble)
+    kept.write_contacts()
     with database.reading() as tx:
         assert reachability.list_contacts(tx) == {}
 
@@ -94,18 +94,18 @@ def test_what_is_missing_on_our_side_says_nothing_about_the_host(database: Datab
 def test_the_last_answer_and_the_first_failure_are_remembered(database: Database):
     watch = Watch()
     kept = ContactRecorder(database, watch)
-    kept.note("lb1", None)
+    kept.record_contact("lb1", None)
     watch.now += 600
-    kept.keep()
-    answered = _of(database, "lb1").answered
+    kept.write_contacts()
+    answered = _of(database, "lb1").answered_at
     for ago in (180, 120, 60):
         # Two of them are written down within a millisecond, which the database cannot tell.
-        kept.note("lb1", UnreachableError("gone"))
+        kept.record_contact("lb1", UnreachableError("gone"))
         watch.now += ago
-        kept.keep()
+        kept.write_contacts()
     found = _of(database, "lb1")
-    assert found.answered == answered
-    assert found.met - found.since > _MINUTE
+    assert found.answered_at == answered
+    assert found.tried_at - found.since > _MINUTE
 
 
 def test_what_another_process_saw_later_stays(database: Database):
@@ -114,17 +114,17 @@ def test_what_another_process_saw_later_stays(database: Database):
         meet(tx, "lb1", met=now, answered=None, kind="key", trouble="another key")
         meet(tx, "lb1", met=now - _MINUTE, answered=now - _MINUTE)
     found = _of(database, "lb1")
-    assert (found.met, found.kind, found.answered) == (now, "key", now - _MINUTE)
+    assert (found.tried_at, found.kind, found.answered_at) == (now, "key", now - _MINUTE)
 
 
 def test_a_time_is_the_databases_also_when_it_is_written_down_late(database: Database):
     watch = Watch()
     kept = ContactRecorder(database, watch)
-    kept.note("lb1", None)
+    kept.record_contact("lb1", None)
     watch.now += 600
-    kept.keep()
+    kept.write_contacts()
     with database.reading() as tx:
-        assert 9 * _MINUTE < tx.now - _of(database, "lb1").met < 11 * _MINUTE
+        assert 9 * _MINUTE < tx.now - _of(database, "lb1").tried_at < 11 * _MINUTE
 
 
 def test_a_hundred_hosts_that_were_met_are_written_down_by_two_statements(
@@ -138,7 +138,7 @@ def test_a_hundred_hosts_that_were_met_are_written_down_by_two_statements(
     event.listen(database.engine, "before_cursor_execute", note)
     kept = ContactRecorder(database)
     for n in range(100):
-        kept.note(f"web{n}", None)
-    kept.keep()
+        kept.record_contact(f"web{n}", None)
+    kept.write_contacts()
     assert [what for what in asked if what != "BEGIN"] == ["SELECT", "SELECT", "INSERT"]
     assert _of(database, "web99").kind == ""

@@ -11,9 +11,9 @@ import pytest
 
 from bot.audit import change_log, checkpoints, verification
 from bot.audit.checkpoints import WitnessedCheckpoint
-from bot.audit.formats import export_log
+from bot.audit.formats import iterate_export
 from bot.audit.signing import KeyFileError, SigningKey
-from bot.audit.verification import acknowledge
+from bot.audit.verification import acknowledge_loss
 from bot.auth import sessions
 from bot.db import locks, migrations, runs, stops
 from bot.db.database import Database, Transaction
@@ -121,7 +121,7 @@ def test_nothing_that_was_done_after_the_backup_is_done_again(
     with empty.reading() as tx:
         held = stops.get_stop_of_everything(tx)
     assert held is not None
-    assert held.why.startswith("the database was put back from a backup of")
+    assert held.reason.startswith("the database was put back from a backup of")
 
 
 def test_without_ending_what_waits_it_would_be_done_again(busy: Office, tmp_path: Path):
@@ -173,10 +173,12 @@ def test_witnesses_tell_what_came_after_the_backup(busy: Office, empty: Database
     label, _ = backup.make_backup(busy.database, tmp_path / "today.backup")
     with busy.database.transaction() as tx:
         change_log.append_entry(tx, "noted")
-        point = verification.make_checkpoint(tx)
-    seen.write_text(f"Nov 21 lb1 keyturn: run 2 step 1: {point.line}\n")
-    restored = put_back(tmp_path / "today.backup", empty, checkpoints.read_witness(seen))
-    assert [(one.point.seq, one.run) for one in restored.later] == [(point.seq, 2)]
+        point = verification.create_checkpoint(tx)
+    seen.write_text(f"Nov 21 lb1 keyturn: run 2 step 1: {point.text}\n")
+    restored = put_back(
+        tmp_path / "today.backup", empty, checkpoints.read_witnessed_checkpoints(seen)
+    )
+    assert [(one.checkpoint.seq, one.run) for one in restored.later] == [(point.seq, 2)]
     assert point.seq > label.point.seq
     # Until a person acknowledges what was lost, the log counts as broken.
     verdict, alone = _verified(empty, seen)
@@ -186,9 +188,11 @@ def test_witnesses_tell_what_came_after_the_backup(busy: Office, empty: Database
     assert "it was lost when a backup was put back" in alone.stderr
     points = checkpoints.read_checkpoints(seen)
     with empty.transaction() as tx, pytest.raises(ValueError, match=f"lacks {lost} entries"):
-        acknowledge(tx, points, first=label.point.seq + 1, lost=lost + 1, person="adam")
+        acknowledge_loss(
+            tx, points, first=label.point.seq + 1, lost_entries=lost + 1, person="adam"
+        )
     with empty.transaction() as tx:
-        acknowledge(tx, points, first=label.point.seq + 1, lost=lost, person="adam")
+        acknowledge_loss(tx, points, first=label.point.seq + 1, lost_entries=lost, person="adam")
     verdict, alone = _verified(empty, seen)
     assert (verdict.broken, verdict.lost, alone.returncode) == (None, 1, 0)
     assert "1 are of entries that were lost, as a person has acknowledged" in alone.stdout
@@ -199,7 +203,7 @@ def _verified(
 ) -> tuple[verification.Verification, subprocess.CompletedProcess[str]]:
     with database.reading() as tx:
         verdict = verification.verify_log(tx, witnesses=checkpoints.read_checkpoints(seen))
-        export = "".join(f"{json.dumps(line)}\n" for line in export_log(tx))
+        export = "".join(f"{json.dumps(line)}\n" for line in iterate_export(tx))
     file = seen.with_name("export.jsonl")
     file.write_text(export)
     words = [sys.executable, str(VERIFIER), str(file), "--witness", str(seen)]
@@ -212,7 +216,7 @@ def test_a_log_that_was_merely_cut_is_still_called_cut(busy: Office, tmp_path: P
     with busy.database.transaction() as tx:
         change_log.append_entry(tx, "noted")
         change_log.append_entry(tx, "noted")
-        point = verification.make_checkpoint(tx)
+        point = verification.create_checkpoint(tx)
     plain = busy.database.beside(f"sqlite:///{tmp_path / 'today.backup'}")
     with plain.reading() as tx:
         verdict = verification.verify_log(tx, witnesses=[point])
@@ -268,7 +272,7 @@ def test_what_is_no_whole_backup_is_not_put_back(
         file.write_text("this is a letter")
     elif damage == "another database":
         file.unlink()
-        migrations.upgrade_schema(other := Database(f"sqlite:///{file}", SigningKey.new()))
+        migrations.upgrade_schema(other := Database(f"sqlite:///{file}", SigningKey.create()))
         other.close()
     elif damage == "cut":
         file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
@@ -286,7 +290,7 @@ def test_what_is_no_whole_backup_is_not_put_back(
 
 def test_with_another_key_nothing_is_put_back(busy: Office, tmp_path: Path):
     backup.make_backup(busy.database, tmp_path / "today.backup")
-    target = Database(f"sqlite:///{tmp_path / 'new.db'}", SigningKey.new())
+    target = Database(f"sqlite:///{tmp_path / 'new.db'}", SigningKey.create())
     with pytest.raises(KeyFileError, match=r"put the right changelog\.key back"):
         put_back(tmp_path / "today.backup", target)
     target.close()
@@ -302,7 +306,7 @@ def test_an_installation_moves_with_its_chain_intact(busy: Office, empty: Databa
     begun = again(busy, empty)
     # Nothing is lost on the way: what was approved is done where it has moved to.
     assert begun.run(2).state is State.SUCCEEDED
-    assert begun.run(3).state is State.WAITING
+    assert begun.run(3).state is State.PENDING
     assert begun.ask(LAMP).id == 4
     with empty.reading() as tx:
         assert verification.verify_log(tx).broken is None

@@ -10,7 +10,7 @@ from bot.audit import change_log, verification
 from bot.db import migrations, runs
 from bot.db.database import Database, StoreUnavailable
 from bot.maintenance import copy_database
-from bot.model.run import Origin
+from bot.model.run import RequestOrigin
 from tests.bot.office import an_office
 from tests.playground.postgres import Postgres
 from tests.toy import SetSwitch
@@ -75,7 +75,7 @@ def test_what_comes_next_is_numbered_on(full: Database, empty: Database):
     with empty.transaction() as tx:
         run = runs.add_run(tx, a_request())
         assert run.id == 3
-        change_log.append_entry(tx, "asked", run=run.id)
+        change_log.append_entry(tx, "requested", run=run.id)
     with empty.transaction() as tx:
         copy_database.set_next_number(tx, "run", 1003)
         assert runs.add_run(tx, a_request()).id == 1003
@@ -86,7 +86,7 @@ def test_what_others_commit_meanwhile_is_not_half_in_the_copy(full: Database, em
 
     def meanwhile(_rows: int) -> None:
         with full.transaction() as tx:
-            change_log.append_entry(tx, "asked", run=runs.add_run(tx, a_request()).id)
+            change_log.append_entry(tx, "requested", run=runs.add_run(tx, a_request()).id)
 
     with empty.transaction() as tx:
         copy_database.copy_rows(full, tx, meanwhile)
@@ -129,11 +129,11 @@ def test_what_this_version_does_not_know_is_not_left_behind_unsaid(
 
 def a_request() -> runs.NewRun:
     return runs.NewRun(
-        words="toy switch",
+        runbook="toy switch",
         kind="change",
-        fields={"host": "lb1"},
+        values={"host": "lb1"},
         host="lb1",
         area="web",
-        asked_by="dora",
-        origin=Origin("web"),
+        requested_by="dora",
+        origin=RequestOrigin("web"),
     )

@@ -10,7 +10,7 @@ import pytest
 
 from bot.audit import change_log, signing, verification
 from bot.audit.change_log import Entry
-from bot.audit.formats import export_log
+from bot.audit.formats import iterate_export
 from bot.audit.signing import SigningKey
 from bot.audit.verification import Verification
 from bot.db import migrations
@@ -38,7 +38,7 @@ def _opened(tmp_path: Path, key: Path) -> Database:
 def turned(tmp_path: Path, key: Path):
     """A log whose key was changed in the middle; and the public halves of both."""
     first = _opened(tmp_path, key)
-    old = signing.load_signing_key(key).public
+    old = signing.load_signing_key(key).public_key
     new = rotate_signing_key(first, key).public
     first.close()
     second = _opened(tmp_path, key)
@@ -48,13 +48,13 @@ def turned(tmp_path: Path, key: Path):
 
 def _verdict(database: Database, key: str = "") -> Verification:
     with database.reading() as tx:
-        return verification.verify_log(tx, key=key)
+        return verification.verify_log(tx, required_key=key)
 
 
 def _alone(database: Database, tmp_path: Path, *options: str) -> str:
     file = tmp_path / "export.jsonl"
     with database.reading() as tx:
-        file.write_text("".join(f"{json.dumps(line)}\n" for line in export_log(tx)))
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in iterate_export(tx)))
     ended = subprocess.run(
         [sys.executable, str(VERIFIER), str(file), *options],
         capture_output=True,
@@ -68,12 +68,12 @@ def test_a_log_with_a_rotated_key_verifies_with_either_key(
     turned: tuple[Database, str, str], tmp_path: Path, key: Path
 ):
     database, old, new = turned
-    assert signing.load_signing_key(key).public == new
+    assert signing.load_signing_key(key).public_key == new
     for known in (old, new):
         verdict = _verdict(database, known)
         assert (verdict.broken, verdict.keys) == (None, (old, new))
         assert _alone(database, tmp_path, "--key", known).startswith("9 entries, unbroken")
-    stranger = SigningKey.new().public
+    stranger = SigningKey.create().public_key
     assert _verdict(database, stranger).broken == 9
     assert "not by the key given" in _alone(database, tmp_path, "--key", stranger)
 
@@ -81,8 +81,8 @@ def test_a_log_with_a_rotated_key_verifies_with_either_key(
 def test_the_old_key_seals_nothing_any_more(turned: tuple[Database, str, str], tmp_path: Path):
     database, _, _ = turned
     entries = entries_of(database)
-    thief = SigningKey.new()
-    entries[-1] = replace(entries[-1], signature=thief.sign(entries[-1].hash))
+    thief = SigningKey.create()
+    entries[-1] = replace(entries[-1], signature=thief.sign_hash(entries[-1].hash))
     rewrite(database, entries)
     assert _verdict(database).broken == 9
     assert "BROKEN at entry 9" in _alone(database, tmp_path)
@@ -92,9 +92,9 @@ def test_who_has_no_key_cannot_end_a_forged_log_with_ours(
     turned: tuple[Database, str, str], tmp_path: Path
 ):
     database, _, ours = turned
-    thief = SigningKey.new()
+    thief = SigningKey.create()
     forged = entries_of(database)[:5]
-    forged[0] = replace(forged[0], body=f'{{"public":"{thief.public}"}}')
+    forged[0] = replace(forged[0], body=f'{{"public":"{thief.public_key}"}}')
     forged[4] = replace(forged[4], body=f'{{"proof":"{"00" * 64}","public":"{ours}"}}')
     rewrite(database, resealed(forged, thief))
     assert "owner did not sign" in _verdict(database, ours).why
@@ -111,8 +111,8 @@ def test_a_change_that_was_interrupted_after_the_log_told_of_it_is_completed(
         verification.append_key_change(tx, new)
     assert (
         rotate_signing_key(database, key).public
-        == new.public
-        == signing.load_signing_key(key).public
+        == new.public_key
+        == signing.load_signing_key(key).public_key
     )
     database.close()
 
@@ -122,8 +122,8 @@ def test_a_change_that_was_interrupted_before_is_begun_anew(tmp_path: Path, key:
     left = signing.create_signing_key(key.with_name("changelog.key.new"))
     assert (
         rotate_signing_key(database, key).public
-        == signing.load_signing_key(key).public
-        != left.public
+        == signing.load_signing_key(key).public_key
+        != left.public_key
     )
     kinds: list[Entry] = [entry for entry in entries_of(database) if entry.kind == "key"]
     assert len(kinds) == 2

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def database(postgres: Postgres) -> Generator[Database]:
-    with closing(Database(postgres.new_database(), SigningKey.new())) as database:
+    with closing(Database(postgres.new_database(), SigningKey.create())) as database:
         migrations.upgrade_schema(database)
         yield database
 
@@ -36,7 +36,7 @@ def _waits_at(database: Database, site: str, *runs: int, seconds: int = 20) -> N
     """Have runs wait at a site, for so long already."""
     with database.transaction() as tx:
         for run in runs:
-            ProcrastinateDispatcher().enqueue(tx, run, site)
+            ProcrastinateDispatcher().enqueue_run(tx, run, site)
     with database.transaction() as tx:
         tx.sql.execute(
             text("UPDATE procrastinate_events SET at = at - make_interval(secs => :seconds)"),
@@ -50,18 +50,18 @@ def _sites(database: Database) -> CheckResult:
 
 
 def test_a_site_that_nobody_works_for_is_told_with_what_to_do(database: Database):
-    assert _sites(database).mark == "ok"
+    assert _sites(database).level == "ok"
     _waits_at(database, "ams", 1, 2)
     found = _sites(database)
-    assert found.mark == "error"
-    assert found.said.startswith("no worker is heard of at ams (2 wait, the first for 2")
-    assert found.said.endswith(": keyturn worker --site ams")
+    assert found.level == "error"
+    assert found.message.startswith("no worker is heard of at ams (2 wait, the first for 2")
+    assert found.message.endswith(": keyturn worker --site ams")
     assert found in ServiceHealth(database).findings()
 
 
 def test_what_has_just_been_asked_is_no_trouble(database: Database):
     _waits_at(database, "ams", 1, seconds=5)
-    assert _sites(database).mark == "ok"
+    assert _sites(database).level == "ok"
 
 
 def test_a_site_whose_workers_are_busy_has_some(database: Database):
@@ -72,7 +72,7 @@ def test_a_site_whose_workers_are_busy_has_some(database: Database):
         begun.set()
         assert go.wait(20)
 
-    crew = ProcrastinateWorker(database.url, sites=["ams"], threads=1, look_threads=1)
+    crew = ProcrastinateWorker(database.url, sites=["ams"], threads=1, check_threads=1)
     crew.start(advance)
     try:
         _waits_at(database, "ams", 1)
@@ -80,15 +80,15 @@ def test_a_site_whose_workers_are_busy_has_some(database: Database):
         _waits_at(database, "ams", 2)
         _waits_at(database, "fra", 3)
         found = _sites(database)
-        assert "fra" in found.said
-        assert "ams" not in found.said
+        assert "fra" in found.message
+        assert "ams" not in found.message
     finally:
         go.set()
         assert crew.stop(20)
 
 
 def test_one_process_alone_has_no_sites_to_tell_of(office: Office):
-    assert "Sites" not in {one.about for one in ServiceHealth(office.database).findings()}
+    assert "Sites" not in {one.subject for one in ServiceHealth(office.database).findings()}
 
 
 def test_the_doctor_tells_where_workers_do_the_work(database: Database, tmp_path: Path):
@@ -103,7 +103,7 @@ def test_the_doctor_tells_where_workers_do_the_work(database: Database, tmp_path
             redactor=Redactor(),
             distributed=distributed,
         )
-        return {one.about: one.mark for one in check_installation.check_records(patient)}
+        return {one.subject: one.level for one in check_installation.check_records(patient)}
 
     assert looked(distributed=True)["the sites"] == "error"
     assert "the sites" not in looked(distributed=False)

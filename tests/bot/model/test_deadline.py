@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.model.times import NotATime, format_deadline, parse_deadline
+from bot.model.times import InvalidTimeError, format_deadline, parse_deadline
 
 NOON = round(datetime(2026, 3, 28, 12, tzinfo=UTC).timestamp()) * 1_000_000
 
@@ -51,7 +51,7 @@ def test_what_is_typed_is_what_is_meant(typed: str, meant: str):
     ],
 )
 def test_what_is_no_deadline_says_what_to_type(typed: str, said: str):
-    with pytest.raises(NotATime, match=said):
+    with pytest.raises(InvalidTimeError, match=said):
         parse_deadline(typed, now=NOON)
 
 
@@ -66,5 +66,5 @@ def test_without_a_zone_it_is_meant_in_that_of_whoever_types():
 
 @given(st.text(max_size=30))
 def test_whatever_is_typed_is_in_the_future_or_refused(typed: str):
-    with contextlib.suppress(NotATime):
+    with contextlib.suppress(InvalidTimeError):
         assert parse_deadline(typed, now=NOON) > NOON

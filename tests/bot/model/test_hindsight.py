@@ -3,7 +3,7 @@
 import pytest
 
 from bot.model import times
-from bot.model.times import NotATime
+from bot.model.times import InvalidTimeError
 
 # 2026-03-01 14:30:05 UTC, a Sunday.
 NOW = 1_772_375_405_000_000
@@ -52,7 +52,7 @@ def test_a_moment_is_understood(typed: str, meant: str):
     ],
 )
 def test_what_is_no_moment_is_said_to_be_none(typed: str, why: str):
-    with pytest.raises(NotATime, match=why):
+    with pytest.raises(InvalidTimeError, match=why):
         times.parse_past_moment(typed, now=NOW)
 
 
@@ -88,8 +88,8 @@ def test_without_a_zone_it_is_meant_in_that_of_whoever_types():
     ],
 )
 def test_the_bounds_of_what_was_typed_are_known(typed: str, first: str, last: str):
-    assert times.format_moment(times.parse_earliest(typed, now=NOW)) == first
-    assert times.format_moment(times.parse_latest(typed, now=NOW)) == last
+    assert times.format_moment(times.parse_earliest_moment(typed, now=NOW)) == first
+    assert times.format_moment(times.parse_latest_moment(typed, now=NOW)) == last
 
 
 @pytest.mark.parametrize("typed", ["30m", "±30m", "± 30 min", "+-30m", "30 minutes"])
@@ -99,5 +99,5 @@ def test_a_span_is_understood(typed: str):
 
 @pytest.mark.parametrize("typed", ["", "30", "m", "-30m", "30y"])
 def test_what_is_no_span_is_said_to_be_none(typed: str):
-    with pytest.raises(NotATime):
+    with pytest.raises(InvalidTimeError):
         times.parse_span(typed)

@@ -24,7 +24,7 @@ def test_a_key_that_could_not_be_written_is_made_at_the_next_start(
         with pytest.raises(OSError, match="No space left"):
             signing.load_signing_key(file)
     assert list(tmp_path.iterdir()) == []
-    assert signing.load_signing_key(file).public == signing.load_signing_key(file).public
+    assert signing.load_signing_key(file).public_key == signing.load_signing_key(file).public_key
     assert [each.name for each in tmp_path.iterdir()] == [file.name]
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.model.plain_text import check_text, fold_text
+from bot.model.plain_text import check_printable, join_to_one_line
 from bot.model.text import escape_control
 from connectors.command import InvisibleCharacterError, quote_text, refuse_invisible
 
@@ -28,7 +28,7 @@ ORDINARY = [
 
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_writing_is_taken_and_shown(text: str):
-    assert check_text(text) == text
+    assert check_printable(text) == text
     assert escape_control(text) == text
 
 
@@ -42,7 +42,7 @@ def test_ordinary_writing_is_taken_and_shown(text: str):
     ],
 )
 def test_a_reason_is_kept_on_one_line(text: str, folded: str):
-    assert fold_text(text) == folded
+    assert join_to_one_line(text) == folded
 
 
 @pytest.mark.parametrize(
@@ -70,25 +70,25 @@ def test_a_reason_is_kept_on_one_line(text: str, folded: str):
 )
 def test_what_nobody_can_see_is_refused_by_its_name(text: str):
     with pytest.raises(InvisibleCharacterError, match=r"invisible character U\+[0-9A-F]{4}"):
-        fold_text(text)
+        join_to_one_line(text)
     with pytest.raises(InvisibleCharacterError):
-        check_text(text)
+        check_printable(text)
 
 
 @pytest.mark.parametrize("text", ["one\ntwo", "one\ttwo"])
 def test_a_name_is_one_line(text: str):
     with pytest.raises(InvisibleCharacterError):
-        check_text(text)
+        check_printable(text)
 
 
 @given(st.text(alphabet=st.characters()))
 def test_what_is_taken_is_one_line_that_acts_on_nothing(text: str):
     try:
-        kept = fold_text(text)
+        kept = join_to_one_line(text)
     except InvisibleCharacterError:
         return
     assert len(kept.splitlines()) <= 1
-    assert fold_text(kept) == kept
+    assert join_to_one_line(kept) == kept
 
 
 @pytest.mark.parametrize("text", [FAMILY, "می\u200cخواهم"])

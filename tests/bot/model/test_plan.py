@@ -13,7 +13,7 @@ STEP = PlannedStep(
     title="Forget 203.0.113.9",
     host="lb1",
     fingerprint="SHA256:abc",
-    do=Shell(
+    command=Shell(
         ("socat", "stdio", "/run/s"), stdin="clear table http key 203.0.113.9\n", error_pattern="x"
     ),
     undo=Shell(("socat",), stdin="set table http key 203.0.113.9 data.gpc0 57\n"),
@@ -23,19 +23,19 @@ STEP = PlannedStep(
 PROPOSAL = ResolvedPlan(
     runbook="abusers clear",
     runbook_version="v1",
-    fields={"host": "lb1", "address": "203.0.113.9"},
-    asked_by="dora",
-    expires=1_800_000_000_000_000,
+    values={"host": "lb1", "address": "203.0.113.9"},
+    requested_by="dora",
+    expires_at=1_800_000_000_000_000,
     policy_version="p1",
-    because="203.0.113.9 is marked",
+    current_state="203.0.113.9 is marked",
     steps=(STEP,),
     notes=("its rate is high",),
 )
 TIMING = ScheduleTiming("nightly", parse_cron("0 3 * * *", "UTC"))
 # What people read and what may move by itself: shown, but not what they approve.
-MAY_MOVE = {"because", "notes", "title", "undo_title"}
-TOLD = {"telling", "channel"}
-SHELL_MAY_MOVE = {"hints", "root", "note", "mark"}
+MAY_MOVE = {"current_state", "notes", "title", "undo_title"}
+TOLD = {"notify_when", "channel"}
+SHELL_MAY_MOVE = {"hints", "root", "note", "marker"}
 
 
 def _another(value: Any) -> Any:
@@ -66,20 +66,22 @@ def _mutations() -> list[tuple[str, ResolvedPlan]]:
     ]
     for field in fields(STEP):
         value = getattr(STEP, field.name)
-        if field.name in MAY_MOVE or is_dataclass(value) or field.name == "no_undo":
+        if field.name in MAY_MOVE or is_dataclass(value) or field.name == "no_undo_reason":
             continue
         step = replace(STEP, **{field.name: _another(value)})
         found.append((f"step {field.name}", replace(PROPOSAL, steps=(step,))))
-    assert isinstance(STEP.do, Shell)
-    for field in fields(STEP.do):
+    assert isinstance(STEP.command, Shell)
+    for field in fields(STEP.command):
         if field.name not in SHELL_MAY_MOVE:
-            command = replace(STEP.do, **{field.name: _another(getattr(STEP.do, field.name))})
-            step = replace(STEP, do=command)
+            command = replace(
+                STEP.command, **{field.name: _another(getattr(STEP.command, field.name))}
+            )
+            step = replace(STEP, command=command)
             found.append((f"command {field.name}", replace(PROPOSAL, steps=(step,))))
     found += [(f"{n} steps", replace(PROPOSAL, steps=(STEP,) * n)) for n in (0, 2)]
-    irreversible = replace(STEP, undo=None, no_undo="gone for good")
+    irreversible = replace(STEP, undo=None, no_undo_reason="gone for good")
     found.append(("no undo", replace(PROPOSAL, steps=(irreversible,))))
-    lines = replace(STEP, do=SwitchLines(("interface Gi1/0/1", "shutdown")))
+    lines = replace(STEP, command=SwitchLines(("interface Gi1/0/1", "shutdown")))
     found.append(("lines of a switch", replace(PROPOSAL, steps=(lines,))))
     found.append(("another host too", replace(PROPOSAL, steps=(STEP, replace(STEP, host="lb2")))))
     found.append(("timing", replace(PROPOSAL, timing=TIMING)))
@@ -90,11 +92,11 @@ def _timings() -> list[tuple[str, ScheduleTiming]]:
     found = [
         (field.name, replace(TIMING, **{field.name: _another(getattr(TIMING, field.name))}))
         for field in fields(TIMING)
-        if field.name not in {"timetable", "overlap"} | TOLD
+        if field.name not in {"cron_expression", "overlap"} | TOLD
     ]
     found.append(("overlap", replace(TIMING, overlap=Overlap.QUEUE)))
-    found.append(("cron", replace(TIMING, timetable=parse_cron("0 4 * * *", "UTC"))))
-    found.append(("zone", replace(TIMING, timetable=parse_cron("0 3 * * *", "Asia/Tokyo"))))
+    found.append(("cron", replace(TIMING, cron_expression=parse_cron("0 4 * * *", "UTC"))))
+    found.append(("zone", replace(TIMING, cron_expression=parse_cron("0 3 * * *", "Asia/Tokyo"))))
     return found
 
 
@@ -111,11 +113,14 @@ def test_every_change_of_when_it_is_done_changes_the_digest(changed: ScheduleTim
 @pytest.mark.parametrize(
     "changed",
     [
-        replace(PROPOSAL, because="57 connections"),
+        replace(PROPOSAL, current_state="57 connections"),
         replace(PROPOSAL, notes=()),
         replace(PROPOSAL, steps=(replace(STEP, title="Let 203.0.113.9 in"),)),
         replace(PROPOSAL, steps=(replace(STEP, undo=Shell(("socat",), stdin="set … 58\n")),)),
-        replace(PROPOSAL, steps=(replace(STEP, do=replace(STEP.do, hints=(Hint("a", "b"),))),)),
+        replace(
+            PROPOSAL,
+            steps=(replace(STEP, command=replace(STEP.command, hints=(Hint("a", "b"),))),),
+        ),
     ],
 )
 def test_what_moves_by_itself_does_not_change_the_digest(changed: ResolvedPlan):

@@ -65,12 +65,12 @@ _SPELLINGS = {
 @pytest.mark.parametrize("spelt", _SPELLINGS.values(), ids=_SPELLINGS.keys())
 def test_a_known_secret_is_redacted(spelt: str):
     said = f"before {spelt} after"
-    told = Redactor([SECRET]).text(said)
+    told = Redactor([SECRET]).redact_text(said)
     assert MARK in told
     assert spelt not in told
     assert (told[:7], told[-6:]) == ("before ", " after")
     # The twin: who does not know it, lets it through.
-    assert Redactor().text(said) == said
+    assert Redactor().redact_text(said) == said
 
 
 @pytest.mark.parametrize(
@@ -91,26 +91,26 @@ def test_a_known_secret_is_redacted(spelt: str):
     ],
 )
 def test_what_looks_like_a_secret_is_redacted(said: str):
-    assert Redactor().text(f"a {said}") == f"a {MARK}"
+    assert Redactor().redact_text(f"a {said}") == f"a {MARK}"
 
 
 @pytest.mark.parametrize("header", ["Authorization", "AUTHORIZATION", "authorızatİon"])
 def test_what_stands_behind_such_a_header_is_taken_out(header: str):
-    assert Redactor().text(f"{header}: Bearer c2VjcmV0LXNlY3JldA") == f"{header}: {MARK}"
+    assert Redactor().redact_text(f"{header}: Bearer c2VjcmV0LXNlY3JldA") == f"{header}: {MARK}"
 
 
 def test_the_password_in_an_address_is_taken_out_and_the_rest_stays():
     said = "postgresql://keyturn:s3cr3t@db.example.com/keyturn"
-    assert Redactor().text(said) == f"postgresql://{MARK}@db.example.com/keyturn"
+    assert Redactor().redact_text(said) == f"postgresql://{MARK}@db.example.com/keyturn"
 
 
 def test_every_text_within_a_thing_is_redacted():
-    told = Redactor([SECRET]).thing({"a": ["x", f"y{SECRET}"], "n": 1, "none": None})
+    told = Redactor([SECRET]).redact_value({"a": ["x", f"y{SECRET}"], "n": 1, "none": None})
     assert told == {"a": ["x", f"y{MARK}"], "n": 1, "none": None}
 
 
 def test_two_secrets_side_by_side_are_both_taken_out():
-    assert Redactor(["first-secret", "secret-second"]).text("first-secret-second") == MARK
+    assert Redactor(["first-secret", "secret-second"]).redact_text("first-secret-second") == MARK
 
 
 @given(
@@ -118,24 +118,24 @@ def test_two_secrets_side_by_side_are_both_taken_out():
 )
 def test_several_texts_are_redacted_as_each_of_them_is(texts: list[str]):
     redactor = Redactor([SECRET])
-    assert [*redactor.texts(texts)] == [redactor.text(one) for one in texts]
+    assert [*redactor.redact_texts(texts)] == [redactor.redact_text(one) for one in texts]
 
 
 @pytest.mark.parametrize("short", ["", "root", "secret"])
 def test_a_word_too_short_to_tell_is_let_through(short: str):
-    assert Redactor([short]).text("the root of a secret") == "the root of a secret"
+    assert Redactor([short]).redact_text("the root of a secret") == "the root of a secret"
 
 
 @given(st.text(), st.text(), st.binary(min_size=8, max_size=40))
 def test_a_secret_is_redacted_at_any_position(before: str, after: str, random: bytes):
     secret = "S" + random.hex()
-    told = Redactor([secret]).text(before + secret + after)
+    told = Redactor([secret]).redact_text(before + secret + after)
     assert secret not in "".join(told.split())
 
 
 @given(st.text(max_size=300))
 def test_a_text_without_secrets_stays_as_it_is(said: str):
-    assert Redactor(["a-secret-nobody-says"]).text(said) == said
+    assert Redactor(["a-secret-nobody-says"]).redact_text(said) == said
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_time_grows_with_the_length_of_a_text_and_no_more(part: str):
     def seconds(length: int) -> float:
         text = part * (length // len(part))
         begun = time.process_time()
-        redactor.text(text)
+        redactor.redact_text(text)
         return time.process_time() - begun
 
     short = min(seconds(2**17) for _ in range(3))

@@ -7,7 +7,7 @@ from runbooks.abusers_clear import ClearAbuser
 
 def _asked(text: str) -> dict[str, str]:
     runbook, rest = request_form.find_runbook(request_form.split_words(text))
-    return request_form.parse_words(runbook, rest).model_dump(mode="json")
+    return request_form.parse_request(runbook, rest).model_dump(mode="json")
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_words_fill_the_fields(text: str):
     ],
 )
 def test_what_does_not_fit_is_said_with_what_to_type(text: str, says: str):
-    with pytest.raises(request_form.NotUnderstood) as trouble:
+    with pytest.raises(request_form.RequestSyntaxError) as trouble:
         _asked(text)
     assert says in str(trouble.value)
 
 
 def test_every_problem_is_told_by_field():
-    with pytest.raises(request_form.InvalidValues) as misfit:
+    with pytest.raises(request_form.InvalidValuesError) as misfit:
         request_form.parse_values(ClearAbuser, {"host": "LB 1", "address": "nowhere"})
     assert set(misfit.value.problems) == {"host", "address"}
 
@@ -74,7 +74,7 @@ def test_the_example_of_every_runbook_is_understood(words: str):
         request_form.find_runbook(request_form.split_words(f"{words} {runbook.example}"))[0]
         is runbook
     )
-    assert request_form.parse_words(runbook, request_form.split_words(runbook.example))
+    assert request_form.parse_request(runbook, request_form.split_words(runbook.example))
 
 
 @pytest.mark.parametrize("words", load_catalogue())
@@ -107,8 +107,8 @@ HOSTS = {"lb1": frozenset({"haproxy"}), "lb2": frozenset({"haproxy"}), "nas1": f
 )
 def test_a_second_host_is_not_taken_for_a_value(text: str, says: str):
     runbook, rest = request_form.find_runbook(request_form.split_words(text))
-    with pytest.raises(request_form.NotUnderstood) as trouble:
-        request_form.parse_for_hosts(runbook, rest, HOSTS)
+    with pytest.raises(request_form.RequestSyntaxError) as trouble:
+        request_form.parse_request_for_hosts(runbook, rest, HOSTS)
     assert says in str(trouble.value)
 
 
@@ -117,7 +117,7 @@ def test_a_second_host_is_not_taken_for_a_value(text: str, says: str):
 )
 def test_a_value_that_is_called_like_a_host_is_taken(text: str):
     runbook, rest = request_form.find_runbook(request_form.split_words(text))
-    assert len(request_form.parse_for_hosts(runbook, rest, HOSTS)[1]) == 1
+    assert len(request_form.parse_request_for_hosts(runbook, rest, HOSTS)[1]) == 1
 
 
 def test_every_label_is_written_in_words():
@@ -137,8 +137,8 @@ def test_every_label_is_written_in_words():
 
 def test_a_value_fits_its_own_field_whatever_the_others_are():
     clear = load_catalogue()["abusers clear"]
-    assert request_form.fits(clear, "table", "http")
-    assert not request_form.fits(clear, "table", "http; id")
-    assert not request_form.fits(clear, "table", "-http")
-    assert request_form.fits(clear, "address", "203.0.113.9")
-    assert not request_form.fits(clear, "address", "1")
+    assert request_form.is_value_valid(clear, "table", "http")
+    assert not request_form.is_value_valid(clear, "table", "http; id")
+    assert not request_form.is_value_valid(clear, "table", "-http")
+    assert request_form.is_value_valid(clear, "address", "203.0.113.9")
+    assert not request_form.is_value_valid(clear, "address", "1")

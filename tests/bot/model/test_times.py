@@ -6,18 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.model.times import NotATime, is_time_zone, parse_civil, to_datetime, to_micros
+from bot.model.times import (
+    InvalidTimeError,
+    is_time_zone,
+    parse_civil_time,
+    to_datetime,
+    to_microseconds,
+)
 
 # 2026-10-25 12:00 UTC: clocks in Europe went back that night.
-NOW = to_micros(datetime(2026, 10, 25, 12, tzinfo=UTC))
+NOW = to_microseconds(datetime(2026, 10, 25, 12, tzinfo=UTC))
 HERE = "Europe/Amsterdam"
 
 
 def at(text: str, zone: str = HERE) -> str:
     """Return the first and the last second of what was typed, in UTC."""
-    found = parse_civil(text, now=NOW, zone=zone)
+    found = parse_civil_time(text, now=NOW, zone=zone)
     assert found is not None
-    bounds = found.on(found.day or found.today)
+    bounds = found.compute_bounds(found.day or found.today)
     return " to ".join(f"{to_datetime(one):%Y-%m-%d %H:%M:%S}" for one in bounds)
 
 
@@ -50,7 +56,9 @@ def test_in_another_zone_it_is_another_day_already():
 
 
 def test_a_time_that_is_twice_is_asked_back_and_both_answers_can_be_typed():
-    with pytest.raises(NotATime, match="02:30 on 2026-10-25 in Europe/Amsterdam is twice") as no:
+    with pytest.raises(
+        InvalidTimeError, match="02:30 on 2026-10-25 in Europe/Amsterdam is twice"
+    ) as no:
         at("02:30")
     first, second = str(no.value).partition("type ")[2].split(" or ")
     assert at(first).startswith("2026-10-25 00:30:00")
@@ -58,7 +66,7 @@ def test_a_time_that_is_twice_is_asked_back_and_both_answers_can_be_typed():
 
 
 def test_a_time_that_the_clocks_skip_is_refused():
-    with pytest.raises(NotATime, match="no 02:30 on 2026-03-29 in Europe/Amsterdam"):
+    with pytest.raises(InvalidTimeError, match="no 02:30 on 2026-03-29 in Europe/Amsterdam"):
         at("2026-03-29 02:30")
     assert at("2026-03-29 03:00").startswith("2026-03-29 01:00:00")
     assert at("2026-03-29 01:59").startswith("2026-03-29 00:59:00")
@@ -70,13 +78,13 @@ def test_a_day_whose_midnight_the_clocks_skip_begins_all_the_same():
 
 @pytest.mark.parametrize("typed", ["", "soon", "25:00", "2026-02-30", "14:60", "14:30 +25:00x"])
 def test_what_is_no_time_is_none(typed: str):
-    assert parse_civil(typed, now=NOW) is None
+    assert parse_civil_time(typed, now=NOW) is None
 
 
 @pytest.mark.parametrize("typed", ["14:30 Europe/Atlantis", "14:30 x../../etc/passwd", "1:00+99"])
 def test_a_zone_that_there_is_not_is_said(typed: str):
-    with pytest.raises(NotATime, match="there is no time zone"):
-        parse_civil(typed, now=NOW)
+    with pytest.raises(InvalidTimeError, match="there is no time zone"):
+        parse_civil_time(typed, now=NOW)
 
 
 def test_a_zone_is_known_or_not():
@@ -86,6 +94,9 @@ def test_a_zone_is_known_or_not():
 
 @given(st.dates(date(1980, 1, 1), date(2030, 12, 31)), st.sampled_from((HERE, "America/St_Johns")))
 def test_days_follow_one_another_without_a_gap(day: date, zone: str):
-    first = parse_civil(day.isoformat(), now=NOW, zone=zone)
+    first = parse_civil_time(day.isoformat(), now=NOW, zone=zone)
     assert first is not None
-    assert first.on(day)[1] + 1 == first.on(date.fromordinal(day.toordinal() + 1))[0]
+    assert (
+        first.compute_bounds(day)[1] + 1
+        == first.compute_bounds(date.fromordinal(day.toordinal() + 1))[0]
+    )

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from bot.db import stats
-from bot.policy import Request
+from bot.policy import PolicyRequest
 from bot.policy.explain import Evaluation, PreviewQuestion, evaluate_request, format_wait
-from bot.workflow.preview import preview_evident, preview_request
+from bot.workflow.preview import preview_request, preview_without_database
 from tests.bot.narrow import narrow_rules
 from tests.bot.office import Office
 from tests.policies import a_policy
@@ -15,8 +15,8 @@ from tests.toy import SetSwitch, ShowSwitches
 
 
 def _said(tmp_path: Path, person: str, kind: str, *, reversible: bool = True) -> str:
-    request = Request("abusers clear", kind, "lb1", "cli", person, reversible, now=0)
-    return " ".join(evaluate_request(a_policy(tmp_path).current(), request).sentences())
+    request = PolicyRequest("abusers clear", kind, "lb1", "cli", person, reversible, now=0)
+    return " ".join(evaluate_request(a_policy(tmp_path).get_policy(), request).describe())
 
 
 @pytest.mark.parametrize(
@@ -56,19 +56,23 @@ def test_how_long_it_usually_takes_is_told_from_the_past(office: Office):
     ("wait", "told"), [(999_999, []), (90_000_000, ["That usually takes 2 min."])]
 )
 def test_less_than_a_second_is_not_worth_a_sentence(wait: int, told: list[str]):
-    _, *rest = Evaluation(allowed=True, approvals=1).sentences(wait=wait)
+    _, *rest = Evaluation(allowed=True, required_approvals=1).describe(usual_wait=wait)
     assert rest == told
 
 
 def test_of_a_check_that_takes_no_approval_nothing_is_to_be_looked_up(office: Office):
-    policy = office.policies.current()
-    asked = {"person": "dora", "door": "api"}
+    policy = office.policies.get_policy()
+    asked = {"person": "dora", "source": "api"}
     with office.database.reading() as tx:
-        seen = preview_evident(policy, PreviewQuestion(ShowSwitches, ["lb1"]), now=tx.now, **asked)
+        seen = preview_without_database(
+            policy, PreviewQuestion(ShowSwitches, ["lb1"]), now=tx.now, **asked
+        )
         assert seen == preview_request(tx, policy, PreviewQuestion(ShowSwitches, ["lb1"]), **asked)
         assert seen is not None
         assert (
-            preview_evident(policy, PreviewQuestion(SetSwitch, ["lb1"]), now=tx.now, **asked)
+            preview_without_database(
+                policy, PreviewQuestion(SetSwitch, ["lb1"]), now=tx.now, **asked
+            )
             is None
         )
 
@@ -87,9 +91,9 @@ def test_what_depends_on_the_past_is_looked_up(office: Office, rule: str):
     free = text.index('@id("checks were free")')
     end = text.index(";", free) + 1
     rules.write_text(text[:free] + f'@id("looked up")\n{rule}' + text[end:])
-    policy = office.policies.current()
+    policy = office.policies.get_policy()
     meant = PreviewQuestion(ShowSwitches, ["lb1"])
-    assert preview_evident(policy, meant, person="dora", door="api", now=0) is None
+    assert preview_without_database(policy, meant, person="dora", source="api", now=0) is None
 
 
 @pytest.mark.parametrize(
@@ -107,12 +111,12 @@ def test_a_span_is_told_as_people_say_it(microseconds: int, words: str):
 
 
 def test_who_is_shown_no_runs_of_others_is_told_so(tmp_path: Path):
-    policy = a_policy(tmp_path, rules=narrow_rules()).current()
+    policy = a_policy(tmp_path, rules=narrow_rules()).get_policy()
     unseen = "Runs of others like this are not shown to"
 
     def said(host: str, person: str, who: str = "You") -> str:
-        request = Request("toy set", "change", host, "cli", person, now=0)
-        return " ".join(evaluate_request(policy, request).sentences(who=who))
+        request = PolicyRequest("toy set", "change", host, "cli", person, now=0)
+        return " ".join(evaluate_request(policy, request).describe(subject=who))
 
     assert said("lb1", "dora").endswith(f"{unseen} you.")
     assert said("lb1", "dora", "Dora Developer").endswith(f"{unseen} Dora Developer.")

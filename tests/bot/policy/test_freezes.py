@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pydantic import ValidationError
 
-from bot.policy import NoPolicy
+from bot.policy import NoPolicyError
 from bot.policy.freezes import Freeze
 from tests.policies import a_policy
 
@@ -19,7 +19,10 @@ def _at(text: str, zone: str = "UTC") -> datetime:
 
 def _holds(freeze: Mapping[str, object], when: datetime, area: str = "edge") -> bool:
     made = Freeze.model_validate({"name": "a freeze", **freeze})
-    return made.holds(area=area, runbook="abusers clear", now=when.astimezone(UTC)) is not None
+    return (
+        made.get_end_if_active(area=area, runbook="abusers clear", now=when.astimezone(UTC))
+        is not None
+    )
 
 
 YEAR_END: dict[str, object] = {
@@ -114,11 +117,11 @@ def test_what_makes_no_sense_is_said(freeze: Mapping[str, object], says: str):
 
 def test_a_policy_directory_has_freezes_or_none(tmp_path: Path):
     policy = a_policy(tmp_path)
-    assert policy.current().frozen(host="lb1", runbook="x", now=0) == ""
+    assert policy.get_policy().describe_freeze(host="lb1", runbook="x", now=0) == ""
     (tmp_path / "freezes.yaml").write_text(
         'freezes: [{name: always, from: "1969-01-01 00:00", until: "2999-01-01 00:00"}]\n'
     )
-    assert policy.current().frozen(host="lb1", runbook="x", now=0) == (
+    assert policy.get_policy().describe_freeze(host="lb1", runbook="x", now=0) == (
         "the edge is frozen until 2999-01-01 00:00 UTC (always)"
     )
 
@@ -128,5 +131,5 @@ def test_a_freeze_of_an_unknown_area_breaks_the_policy(tmp_path: Path):
     (tmp_path / "freezes.yaml").write_text(
         'freezes: [{name: x, areas: [moon], days: [mon], from: "01:00", until: "02:00"}]\n'
     )
-    with pytest.raises(NoPolicy, match="there is no area moon"):
-        policy.current()
+    with pytest.raises(NoPolicyError, match="there is no area moon"):
+        policy.get_policy()

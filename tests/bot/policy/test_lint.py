@@ -90,4 +90,4 @@ def test_an_owner_who_may_not_view_their_area_is_told(tmp_path: Path):
 
 
 def test_the_starter_lets_everybody_view(tmp_path: Path):
-    assert list_warnings(a_policy(tmp_path).current(), RUNBOOKS) == []
+    assert list_warnings(a_policy(tmp_path).get_policy(), RUNBOOKS) == []

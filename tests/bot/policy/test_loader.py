@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.policy import NoPolicy, PolicyDirectory, starter
+from bot.policy import NoPolicyError, PolicyDirectory, starter
 from bot.policy.cedar import split_statements
 from connectors.permissions import list_trusted_owners
 from tests.policies import a_policy, starter_rules
@@ -54,13 +54,13 @@ def test_policy_errors_name_file_and_line(
     tmp_path: Path, file: str, was: str, instead: str, says: str
 ):
     directory = a_policy(tmp_path)
-    assert directory.current()
+    assert directory.get_policy()
     path = tmp_path / file
     before = path.read_text()
     assert was in before
     path.write_text(before.replace(was, instead, 1))
-    with pytest.raises(NoPolicy) as broken:
-        directory.current()
+    with pytest.raises(NoPolicyError) as broken:
+        directory.get_policy()
     assert says in str(broken.value)
     assert f"{file}, line " in str(broken.value)
 
@@ -85,8 +85,8 @@ def test_an_annotation_that_makes_no_sense_is_refused_with_its_line(
     tmp_path: Path, notes: str, says: str
 ):
     rules = f'// one\n// two\n@id("x")\n{notes}\n{ASK};\n'
-    with pytest.raises(NoPolicy) as broken:
-        a_policy(tmp_path, rules=rules).current()
+    with pytest.raises(NoPolicyError) as broken:
+        a_policy(tmp_path, rules=rules).get_policy()
     assert str(broken.value).startswith("policy.cedar, line ")
     assert 'rule "x": ' in str(broken.value)
     assert says in str(broken.value)
@@ -100,35 +100,35 @@ def test_an_annotation_that_makes_no_sense_is_refused_with_its_line(
     ],
 )
 def test_an_annotation_in_the_wrong_place_is_refused(tmp_path: Path, rule: str, says: str):
-    with pytest.raises(NoPolicy, match=says):
-        a_policy(tmp_path, rules=rule).current()
+    with pytest.raises(NoPolicyError, match=says):
+        a_policy(tmp_path, rules=rule).get_policy()
 
 
 @pytest.mark.parametrize("note", ["@id", '@id("")', '@id(" ")'])
 def test_a_name_that_is_none_is_refused(tmp_path: Path, note: str):
-    with pytest.raises(NoPolicy, match=r"line 2.*@id says nothing"):
-        a_policy(tmp_path, rules=f"// one\n{note}\n{ASK};\n").current()
+    with pytest.raises(NoPolicyError, match=r"line 2.*@id says nothing"):
+        a_policy(tmp_path, rules=f"// one\n{note}\n{ASK};\n").get_policy()
 
 
 def test_two_rules_have_two_names(tmp_path: Path):
     rules = f'@id("x")\n{ASK};\n\n// Again.\n@id("x")\n{ASK.replace("permit", "forbid")};\n'
-    with pytest.raises(NoPolicy, match='line 5: rule "x": the rule on line 1 has this @id'):
-        a_policy(tmp_path, rules=rules).current()
-    assert a_policy(tmp_path, rules=rules.replace("x", "y", 1)).current()
+    with pytest.raises(NoPolicyError, match='line 5: rule "x": the rule on line 1 has this @id'):
+        a_policy(tmp_path, rules=rules).get_policy()
+    assert a_policy(tmp_path, rules=rules.replace("x", "y", 1)).get_policy()
 
 
 def test_rules_without_a_name_are_told_apart_by_their_place(tmp_path: Path):
-    assert a_policy(tmp_path, rules=f"{ASK};\n{ASK};\n").current()
+    assert a_policy(tmp_path, rules=f"{ASK};\n{ASK};\n").get_policy()
 
 
 def test_a_role_that_nobody_has_may_be_declared(tmp_path: Path):
     rules = starter_rules().replace('@from("owners")', '@from("role:security")')
     directory = a_policy(tmp_path, rules=rules)
-    with pytest.raises(NoPolicy, match="security"):
-        directory.current()
+    with pytest.raises(NoPolicyError, match="security"):
+        directory.get_policy()
     people = tmp_path / "people.yaml"
     people.write_text(people.read_text() + "roles: [security]\n")
-    assert directory.current()
+    assert directory.get_policy()
 
 
 def test_statements_begin_where_their_first_word_stands():
@@ -160,20 +160,20 @@ def test_an_edit_of_two_files_is_not_seen_half_done(tmp_path: Path):
     def second() -> None:
         areas.write_text(old_areas.replace("[stan]", "[sara]"))
 
-    directory = PolicyDirectory(tmp_path, pause=_Editor(second))
-    assert directory.current()
+    directory = PolicyDirectory(tmp_path, sleep=_Editor(second))
+    assert directory.get_policy()
     people.write_text(old_people.replace("stan:", "sara:"))
-    assert directory.current().household.areas["storage"].owners == ["sara"]
+    assert directory.get_policy().organisation.areas["storage"].owners == ["sara"]
 
 
 def test_twin_read_one_after_the_other_it_would_be_seen(tmp_path: Path):
     a_policy(tmp_path)
     people = tmp_path / "people.yaml"
-    directory = PolicyDirectory(tmp_path, pause=lambda _seconds: None)
-    assert directory.current()
+    directory = PolicyDirectory(tmp_path, sleep=lambda _seconds: None)
+    assert directory.get_policy()
     people.write_text(people.read_text().replace("stan:", "sara:"))
-    with pytest.raises(NoPolicy, match="owner stan is not among the people"):
-        directory.current()
+    with pytest.raises(NoPolicyError, match="owner stan is not among the people"):
+        directory.get_policy()
 
 
 def test_files_that_never_rest_are_no_policy(tmp_path: Path):
@@ -183,23 +183,23 @@ def test_files_that_never_rest_are_no_policy(tmp_path: Path):
     def again(_seconds: float) -> None:
         people.write_text(people.read_text() + "# more\n")
 
-    directory = PolicyDirectory(tmp_path, pause=again)
-    assert directory.current()
+    directory = PolicyDirectory(tmp_path, sleep=again)
+    assert directory.get_policy()
     again(0)
-    with pytest.raises(NoPolicy, match="keep changing"):
-        directory.current()
+    with pytest.raises(NoPolicyError, match="keep changing"):
+        directory.get_policy()
 
 
 def test_an_edit_that_leaves_size_and_time_as_they_were_is_seen(tmp_path: Path):
     import os
 
     directory = a_policy(tmp_path)
-    assert directory.current().household.areas["edge"].owners == ["olga", "adam"]
+    assert directory.get_policy().organisation.areas["edge"].owners == ["olga", "adam"]
     areas = tmp_path / "areas.yaml"
     stat = areas.stat()
     areas.write_text(areas.read_text().replace("[olga, adam]", "[adam, olga]"))
     os.utime(areas, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert directory.current().household.areas["edge"].owners == ["adam", "olga"]
+    assert directory.get_policy().organisation.areas["edge"].owners == ["adam", "olga"]
 
 
 @pytest.mark.parametrize(
@@ -225,10 +225,10 @@ def test_one_account_is_one_persons_also_on_enterprise_grid(
         + f"  mona: {{name: Mona, slack: [{one}]}}\n  mike: {{name: Mike, slack: [{other}]}}\n"
     )
     if not clash:
-        assert directory.current()
+        assert directory.get_policy()
         return
-    with pytest.raises(NoPolicy, match="may belong to both mona and mike"):
-        directory.current()
+    with pytest.raises(NoPolicyError, match="may belong to both mona and mike"):
+        directory.get_policy()
 
 
 @pytest.mark.parametrize("name", ["policy.cedar", "people.yaml", "inventory.yaml", "."])
@@ -237,26 +237,26 @@ def test_a_policy_that_others_may_write_is_not_used(tmp_path: Path, name: str):
     place = tmp_path / name
     mode = place.stat().st_mode & 0o777
     place.chmod(mode | 0o020)
-    with pytest.raises(NoPolicy, match="can be written by others: chmod go-w it"):
-        directory.current()
+    with pytest.raises(NoPolicyError, match="can be written by others: chmod go-w it"):
+        directory.get_policy()
     place.chmod(mode)
-    assert directory.current()
+    assert directory.get_policy()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_a_policy_of_another_user_is_used_only_where_owners_are_not_named(tmp_path: Path):
     a_policy(tmp_path)
     os.chown(tmp_path / "people.yaml", 65534, 65534)
-    with pytest.raises(NoPolicy, match="chown it"):
-        PolicyDirectory(tmp_path, owners=list_trusted_owners()).current()
-    assert PolicyDirectory(tmp_path).current()
+    with pytest.raises(NoPolicyError, match="chown it"):
+        PolicyDirectory(tmp_path, owners=list_trusted_owners()).get_policy()
+    assert PolicyDirectory(tmp_path).get_policy()
 
 
 @pytest.mark.parametrize("mask", [0o002, 0o022, 0o077])
 def test_the_starter_is_written_for_nobody_else_to_write(tmp_path: Path, mask: int):
     before = os.umask(mask)
     try:
-        starter.write(tmp_path / "policy")
+        starter.write_starter_policy(tmp_path / "policy")
     finally:
         os.umask(before)
-    assert PolicyDirectory(tmp_path / "policy").current()
+    assert PolicyDirectory(tmp_path / "policy").get_policy()

@@ -10,7 +10,7 @@ from bot.model.runbook_info import RunbookInfo, list_runbook_info
 from bot.policy import Policy, PolicyDirectory
 from bot.policy.summary import render
 from bot.policy.summary.build import summarise_policy
-from bot.policy.summary.model import Chapter, PolicySummary
+from bot.policy.summary.model import PeopleSummary, PolicySummary
 from bot.policy.summary.probes import PolicyProbe, RequestKind
 from tests.bot.narrow import narrow_rules
 from tests.policies import a_policy, starter_rules
@@ -24,10 +24,10 @@ def told(tmp_path: Path, more: str = "", *, instead: str = "", person: str = "")
 
 
 def _policy(tmp_path: Path, more: str = "", instead: str = "") -> Policy:
-    return a_policy(tmp_path, rules=instead or starter_rules() + more).current()
+    return a_policy(tmp_path, rules=instead or starter_rules() + more).get_policy()
 
 
-def of(found: PolicySummary, person: str) -> Chapter:
+def of(found: PolicySummary, person: str) -> PeopleSummary:
     return next(chapter for chapter in found.chapters if person in chapter.people)
 
 
@@ -42,7 +42,7 @@ def test_a_developer_looks_at_once_and_asks_for_the_rest(tmp_path: Path):
         "Every change, everywhere: one approval from the owners of the area."
     ]
     clause = of(found, "dora").asks[0]
-    assert clause.who == (
+    assert clause.approver_names == (
         "the edge: Adam Admin or Olga Owner; the web servers: Olga Owner; storage: Stan Storage"
     )
     assert clause.rules == (
@@ -68,8 +68,10 @@ def test_an_owner_does_what_can_be_undone_in_their_area(tmp_path: Path):
 
 
 def test_where_nobody_could_approve_it_is_said(tmp_path: Path):
-    lonely = [clause for clause in of(told(tmp_path), "stan").asks if not clause.who_can]
-    assert [(clause.sentence, clause.who) for clause in lonely] == [
+    lonely = [
+        clause for clause in of(told(tmp_path), "stan").asks if not clause.has_enough_approvers
+    ]
+    assert [(clause.sentence, clause.approver_names) for clause in lonely] == [
         (
             "Every change that cannot be undone, in storage: "
             "one approval from the owners of storage.",
@@ -87,9 +89,11 @@ def test_where_those_who_could_approve_are_too_few_it_is_said(tmp_path: Path):
     )
     found = told(tmp_path, instead=rules)
     (clause,) = of(found, "dora").asks
-    assert clause.short == ("the web servers", "storage")
-    assert clause.who.endswith("– too few in the web servers and storage, as the policy is now")
-    assert "the edge" in of(found, "olga").asks[0].short
+    assert clause.areas_short_of_approvers == ("the web servers", "storage")
+    assert clause.approver_names.endswith(
+        "– too few in the web servers and storage, as the policy is now"
+    )
+    assert "the edge" in of(found, "olga").asks[0].areas_short_of_approvers
 
 
 def test_the_rules_that_apply_are_told_in_their_order_in_the_file(tmp_path: Path):
@@ -100,8 +104,8 @@ def test_the_rules_that_apply_are_told_in_their_order_in_the_file(tmp_path: Path
     )
     policy = _policy(tmp_path, more)
     inquiry = PolicyProbe(policy, ALL, NOW)
-    request = inquiry.request("dora", ("lb1", RequestKind("abusers show", "check")))
-    names = {tuple(policy.may_ask(request).rules) for _ in range(20)}
+    request = inquiry.build_request("dora", ("lb1", RequestKind("abusers show", "check")))
+    names = {tuple(policy.get_request_ruling(request).rules) for _ in range(20)}
     assert names == {("checks are free", "zoe", "anna", "mia", "bob", "kim", "lea")}
 
 
@@ -114,7 +118,7 @@ def test_people_who_may_do_the_same_are_told_of_together(tmp_path: Path):
         + "  erin: {name: Erin, roles: [developer, oncall]}\n"
         + "  gus: {name: Gus Guest}\n"
     )
-    found = summarise_policy(directory.current(), ALL, now=NOW)
+    found = summarise_policy(directory.get_policy(), ALL, now=NOW)
     together = of(found, "dora")
     assert list(together.people) == ["dave", "dora", "erin"]
     assert together.title == "developer"
@@ -131,7 +135,7 @@ def test_whom_a_rule_names_is_told_of_alone(tmp_path: Path):
     )
     people = tmp_path / "people.yaml"
     people.write_text(people.read_text() + "  dave: {name: Dave, roles: [developer]}\n")
-    found = summarise_policy(directory.current(), ALL, now=NOW)
+    found = summarise_policy(directory.get_policy(), ALL, now=NOW)
     assert list(of(found, "dora").people) == ["dora"]
     assert sentences(found, "dave", "refused") == ["Every check and every change, everywhere."]
     assert of(found, "dave").refused[0].rules == (("not dave", "not dave"),)
@@ -174,9 +178,9 @@ def test_runbooks_and_hosts_are_named_in_few_words(tmp_path: Path, when: str, se
 @pytest.mark.parametrize(
     ("when", "words"),
     [
-        ('context.door == "schedule"', "When it is asked for by a schedule: "),
+        ('context.source == "schedule"', "When it is asked for by a schedule: "),
         (
-            'context.door == "slack" || context.door == "api"',
+            'context.source == "slack" || context.source == "api"',
             "When it is asked for in chat or through the API: ",
         ),
         ("context.hour < 6 || context.hour >= 22", "When it is from 22:00 to 06:00: "),
@@ -208,7 +212,7 @@ def test_what_more_a_rule_wants_is_told(tmp_path: Path):
     """
     found = told(tmp_path, instead=rules)
     clause = of(found, "dora").asks[0]
-    assert clause.approvals == 2
+    assert clause.required_approvals == 2
     assert clause.sentence == (
         "Every check and every change, everywhere: 2 approvals from the owners of the area and "
         "people with the administrator role, one of each."
@@ -225,11 +229,11 @@ def test_what_more_a_rule_wants_is_told(tmp_path: Path):
 def test_a_policy_without_hosts_can_be_read_too(tmp_path: Path):
     directory = a_policy(tmp_path)
     (tmp_path / "inventory.yaml").write_text("hosts: {}\n")
-    found = summarise_policy(directory.current(), ALL, now=NOW)
+    found = summarise_policy(directory.get_policy(), ALL, now=NOW)
     assert sentences(found, "dora", "asks") == [
         "Every change, everywhere: one approval from the owners of the area."
     ]
-    assert [domain.words for domain in found.domains] == ["no hosts yet"] * 3
+    assert [domain.description for domain in found.areas] == ["no hosts yet"] * 3
 
 
 def test_one_persons_charter_says_what_everybodys_says_of_them(tmp_path: Path):
@@ -248,19 +252,19 @@ def test_every_sentence_holds_for_every_host_and_runbook(tmp_path: Path):
     )
     inquiry = PolicyProbe(policy, ALL, NOW)
     for like, people in inquiry.people.items():
-        for (host, deed), ruling in inquiry.rulings(like).items():
+        for (host, deed), ruling in inquiry.list_request_rulings(like).items():
             for person in people:
                 for other in inquiry.hosts[host]:
-                    for done in inquiry.deeds[deed]:
-                        asked = inquiry.request(person, (other, done))
-                        assert policy.may_ask(asked).allowed == ruling.allowed
+                    for done in inquiry.requests[deed]:
+                        asked = inquiry.build_request(person, (other, done))
+                        assert policy.get_request_ruling(asked).allowed == ruling.allowed
     assert len(inquiry.hosts) == 4
-    assert sum(map(len, inquiry.deeds.values())) == len(_deeds(ALL))
+    assert sum(map(len, inquiry.requests.values())) == len(_deeds(ALL))
 
 
 def _deeds(found: list[RunbookInfo]) -> list[RequestKind]:
     both = [one for one in found if one.undo]
-    return [RequestKind(one.words, one.kind) for one in [*found, *both]]
+    return [RequestKind(one.name, one.kind) for one in [*found, *both]]
 
 
 @pytest.mark.parametrize(
@@ -277,8 +281,8 @@ def _deeds(found: list[RunbookInfo]) -> list[RequestKind]:
 def test_freezes_are_told_from_now_on(tmp_path: Path, freeze: str, holds: bool, begins: str):
     directory = a_policy(tmp_path)
     (tmp_path / "freezes.yaml").write_text(f"freezes:\n  - {{name: x, {freeze}}}\n")
-    (frost,) = summarise_policy(directory.current(), ALL, now=NOW).freezes
-    assert (frost.holds, f"{frost.begins:%Y-%m-%d %H:%M}") == (holds, begins)
+    (frost,) = summarise_policy(directory.get_policy(), ALL, now=NOW).freezes
+    assert (frost.is_active, f"{frost.begins_at:%Y-%m-%d %H:%M}") == (holds, begins)
 
 
 def test_a_freeze_that_is_over_is_not_told(tmp_path: Path):
@@ -286,30 +290,28 @@ def test_a_freeze_that_is_over_is_not_told(tmp_path: Path):
     (tmp_path / "freezes.yaml").write_text(
         'freezes:\n  - {name: x, from: "2026-03-01 00:00", until: "2026-03-02 00:00"}\n'
     )
-    assert summarise_policy(directory.current(), ALL, now=NOW).freezes == []
+    assert summarise_policy(directory.get_policy(), ALL, now=NOW).freezes == []
 
 
 def test_it_is_drawn_for_a_terminal_a_browser_and_programs(tmp_path: Path):
     people = (tmp_path / "people.yaml").resolve()
     directory: PolicyDirectory = a_policy(tmp_path)
     people.write_text(people.read_text() + "  eve: {name: <script>alert(1)</script>}\n")
-    found = summarise_policy(directory.current(), ALL, now=NOW)
-    text = render.summary_to_text(found)
+    found = summarise_policy(directory.get_policy(), ALL, now=NOW)
+    text = render.render_text(found)
     assert "Every change, everywhere: one approval from the owners of the area." in text
     assert max(map(len, text.splitlines())) <= 100
-    page = render.summary_to_html(found)
+    page = render.render_html(found)
     assert "&lt;script&gt;alert(1)" in page
     assert "<script" not in page
-    data = json.loads(json.dumps(render.summary_to_data(found)))
+    data = json.loads(json.dumps(render.render_data(found)))
     assert data["chapters"][0]["at_once"][0]["sentence"] == "Every check, everywhere."
 
 
 def test_who_views_which_runs_is_told(tmp_path: Path):
     found = told(tmp_path)
     assert sentences(found, "dora", "views") == ["Every check and every change, everywhere."]
-    assert "Views\n    - Every check and every change, everywhere." in render.summary_to_text(
-        found
-    )
+    assert "Views\n    - Every check and every change, everywhere." in render.render_text(found)
 
 
 def test_who_views_less_is_told_where(tmp_path: Path):
@@ -326,7 +328,7 @@ def test_who_views_nothing_of_others_is_told_so(tmp_path: Path):
     found = told(tmp_path, instead=narrow_rules(""))
     assert sentences(found, "dora", "views") == []
     said = "iews only runs that they requested or decided themselves."
-    assert said in render.summary_to_text(found)
-    assert "nly runs that they requested or decided themselves." in render.summary_to_html(found)
-    data = render.summary_to_data(found)
+    assert said in render.render_text(found)
+    assert "nly runs that they requested or decided themselves." in render.render_html(found)
+    data = render.render_data(found)
     assert [chapter["views"] for chapter in data["chapters"]] == [[]] * len(data["chapters"])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bot.policy import NoPolicy, Policy, Request
-from bot.policy.cedar import Rules, Ruling, strictest_ruling
+from bot.policy import NoPolicyError, Policy, PolicyRequest
+from bot.policy.cedar import Rules, Ruling, combine_rulings
 from tests.policies import a_policy, starter_rules
 
 # A Wednesday, 12:00 UTC.
@@ -16,18 +16,18 @@ NOON = 1_792_584_000_000_000
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Policy:
-    return a_policy(tmp_path).current()
+    return a_policy(tmp_path).get_policy()
 
 
 def _request(
     person: str, host: str = "lb1", kind: str = "change", *, reversible: bool = True
-) -> Request:
-    return Request(
+) -> PolicyRequest:
+    return PolicyRequest(
         runbook="abusers clear",
         kind=kind,
         host=host,
-        door="slack",
-        asked_by=person,
+        source="slack",
+        requested_by=person,
         reversible=reversible,
         now=NOON,
     )
@@ -55,8 +55,10 @@ def test_the_products_rule(
     directory = a_policy(tmp_path)
     people = tmp_path / "people.yaml"
     people.write_text(people.read_text() + "  gus: {name: Gus Guest}\n")
-    ruling = directory.current().may_ask(_request(person, host, kind, reversible=reversible))
-    assert (ruling.approvals if ruling.allowed else None) == approvals
+    ruling = directory.get_policy().get_request_ruling(
+        _request(person, host, kind, reversible=reversible)
+    )
+    assert (ruling.required_approvals if ruling.allowed else None) == approvals
 
 
 @pytest.mark.parametrize(("runbook", "approvals"), [("force", 2), ("start", 0)])
@@ -66,9 +68,11 @@ def test_the_example_of_a_forced_scrub_holds_without_its_slashes(
     before, name, rest = starter_rules().partition('// @id("forcing a scrub takes two")')
     example, blank, after = rest.partition("//\n")
     rules = before + (name + example).replace("// ", "") + blank + after
-    policy = a_policy(tmp_path, rules=rules).current()
-    ruling = policy.may_ask(replace(_request("stan", "nas1"), runbook=f"zfs scrub {runbook}"))
-    assert (ruling.allowed, ruling.approvals) == (True, approvals)
+    policy = a_policy(tmp_path, rules=rules).get_policy()
+    ruling = policy.get_request_ruling(
+        replace(_request("stan", "nas1"), runbook=f"zfs scrub {runbook}")
+    )
+    assert (ruling.allowed, ruling.required_approvals) == (True, approvals)
 
 
 @pytest.mark.parametrize(
@@ -89,14 +93,23 @@ def test_owners_approve_and_never_their_own(
     policy: Policy, asker: str, approver: str, host: str, may: bool
 ):
     request = _request(asker, host)
-    assert policy.may_approve(approver, request, policy.may_ask(request)).allowed is may
+    assert (
+        policy.get_approval_ruling(approver, request, policy.get_request_ruling(request)).allowed
+        is may
+    )
 
 
 def test_who_can_approve_is_known_by_name(policy: Policy):
     request = _request("dora")
-    names = [person.name for person in policy.approvers(request, policy.may_ask(request))]
+    names = [
+        person.name
+        for person in policy.list_approvers(request, policy.get_request_ruling(request))
+    ]
     assert names == ["Adam Admin", "Olga Owner"]
-    assert policy.whose(policy.may_ask(request).terms) == "the owners of the edge"
+    assert (
+        policy.describe_approver_groups(policy.get_request_ruling(request).requirements)
+        == "the owners of the edge"
+    )
 
 
 def test_a_second_key_is_a_second_persons_even_without_the_forbid(tmp_path: Path):
@@ -105,17 +118,19 @@ def test_a_second_key_is_a_second_persons_even_without_the_forbid(tmp_path: Path
     rules = rules.replace('@id("never one\'s own")', "").replace(
         '@says("Nobody approves what they asked for, edited or scheduled.")', ""
     )
-    policy = a_policy(tmp_path, rules=rules).current()
+    policy = a_policy(tmp_path, rules=rules).get_policy()
     request = _request("olga", reversible=False)
-    assert not policy.may_approve("olga", request, policy.may_ask(request)).allowed
+    assert not policy.get_approval_ruling(
+        "olga", request, policy.get_request_ruling(request)
+    ).allowed
     # The twin: the rules alone would let another request of hers be approved by her like this.
     other = _request("adam", reversible=False)
-    assert policy.may_approve("olga", other, policy.may_ask(other)).allowed
+    assert policy.get_approval_ruling("olga", other, policy.get_request_ruling(other)).allowed
 
 
 def test_without_rules_nobody_may_anything(tmp_path: Path):
-    policy = a_policy(tmp_path, rules="// nothing yet\n").current()
-    assert not policy.may_ask(_request("olga", kind="check")).allowed
+    policy = a_policy(tmp_path, rules="// nothing yet\n").get_policy()
+    assert not policy.get_request_ruling(_request("olga", kind="check")).allowed
 
 
 def test_the_strictest_of_several_permits_holds(tmp_path: Path):
@@ -123,9 +138,9 @@ def test_the_strictest_of_several_permits_holds(tmp_path: Path):
     @id("careful") @approvals("2") @from("role:administrator")
     permit (principal, action == Action::"ask", resource) when { context.kind == "change" };
     """
-    policy = a_policy(tmp_path, rules=starter_rules() + stricter).current()
-    ruling = policy.may_ask(_request("dora"))
-    assert (ruling.approvals, ruling.groups) == (2, ("role:administrator",))
+    policy = a_policy(tmp_path, rules=starter_rules() + stricter).get_policy()
+    ruling = policy.get_request_ruling(_request("dora"))
+    assert (ruling.required_approvals, ruling.approver_groups) == (2, ("role:administrator",))
 
 
 ANYBODY_APPROVES = """
@@ -136,12 +151,12 @@ permit (principal, action == Action::"ask", resource);
 
 
 def test_of_several_hosts_the_approvals_are_enough_for_each(tmp_path: Path):
-    policy = a_policy(tmp_path, rules=ANYBODY_APPROVES).current()
+    policy = a_policy(tmp_path, rules=ANYBODY_APPROVES).get_policy()
     request = replace(_request("dora"), hosts=("lb1", "web1"))
-    ruling = policy.may_ask(request)
-    assert [person.id for person in policy.approvers(request, ruling)] == ["adam", "olga"]
-    assert not policy.met(ruling.terms, ["adam"])
-    assert policy.met(ruling.terms, ["olga"])
+    ruling = policy.get_request_ruling(request)
+    assert [person.id for person in policy.list_approvers(request, ruling)] == ["adam", "olga"]
+    assert not policy.is_met(ruling.requirements, ["adam"])
+    assert policy.is_met(ruling.requirements, ["olga"])
 
 
 _NIGHT = """
@@ -169,14 +184,14 @@ def test_hosts_that_are_asked_about_together_are_judged_as_each_by_itself(
     kinds = [more, more, more, f"area: edge, tags: [nfs], zone: {zone}"]
     lines = [f"  {name}: {{{kind}}}\n" for name, kind in zip(hosts, kinds, strict=True)]
     inventory.write_text(inventory.read_text() + "".join(lines))
-    policy = directory.current()
-    alone = [policy.may_ask(_request("dora", host)) for host in hosts]
-    together = policy.may_ask(replace(_request("dora"), hosts=tuple(hosts)))
+    policy = directory.get_policy()
+    alone = [policy.get_request_ruling(_request("dora", host)) for host in hosts]
+    together = policy.get_request_ruling(replace(_request("dora"), hosts=tuple(hosts)))
     assert together.allowed == all(one.allowed for one in alone)
-    expected = replace(strictest_ruling(alone), ceiling=together.ceiling)
+    expected = replace(combine_rulings(alone), max_hosts=together.max_hosts)
     if rule == _ONE and "area: web" in more:
         # Of several areas, the one that is refused is named.
-        expected = replace(expected, says=("in the web servers: that one",))
+        expected = replace(expected, policy_notes=("in the web servers: that one",))
     assert together == expected
 
 
@@ -184,13 +199,13 @@ def test_hosts_that_are_asked_about_together_are_judged_as_each_by_itself(
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The hosts that Cedar is asked about, in their order."""
     found: list[str] = []
-    plain = Rules.judge
+    plain = Rules.compute_ruling
 
     def noted(self: Rules, *given: Any, **more: Any) -> Ruling:
         found.append(more["host"])
         return plain(self, *given, **more)
 
-    monkeypatch.setattr(Rules, "judge", noted)
+    monkeypatch.setattr(Rules, "compute_ruling", noted)
     return found
 
 
@@ -200,19 +215,19 @@ def test_the_rules_are_asked_once_about_all_hosts_that_are_alike(tmp_path: Path,
     hosts = tuple(f"lb{n}" for n in range(1, 101))
     lines = [f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in hosts[2:]]
     inventory.write_text(inventory.read_text() + "".join(lines))
-    policy = directory.current()
-    policy.may_ask(replace(_request("dora"), hosts=hosts))
+    policy = directory.get_policy()
+    policy.get_request_ruling(replace(_request("dora"), hosts=hosts))
     assert asked == ["lb1"]
     asked.clear()
-    policy.may_ask(replace(_request("olga"), hosts=(*hosts, "web1", "nas1")))
+    policy.get_request_ruling(replace(_request("olga"), hosts=(*hosts, "web1", "nas1")))
     assert asked == ["lb1", "web1", "nas1"]
 
 
 def test_what_the_rules_have_answered_they_are_not_asked_again(tmp_path: Path, asked: list[str]):
     # The tests share what they read: one that others have asked may know the answer by now.
-    policy = a_policy(tmp_path, rules=f"{starter_rules()}\n// of this test alone\n").current()
+    policy = a_policy(tmp_path, rules=f"{starter_rules()}\n// of this test alone\n").get_policy()
     for seconds in range(5):
-        policy.may_ask(replace(_request("dora"), now=NOON + seconds * 1_000_000))
+        policy.get_request_ruling(replace(_request("dora"), now=NOON + seconds * 1_000_000))
     assert asked == ["lb1"]
 
 
@@ -223,9 +238,11 @@ when { context.now >= datetime("2026-10-21T12:00:01Z") };
 
 
 def _allowed_from_second_to_second(directory: Path) -> list[bool]:
-    policy = a_policy(directory, rules=ANYBODY_APPROVES + _MOMENT).current()
+    policy = a_policy(directory, rules=ANYBODY_APPROVES + _MOMENT).get_policy()
     moments = [NOON, NOON + 1_000_000, NOON]
-    return [policy.may_ask(replace(_request("dora"), now=now)).allowed for now in moments]
+    return [
+        policy.get_request_ruling(replace(_request("dora"), now=now)).allowed for now in moments
+    ]
 
 
 def test_a_rule_that_looks_at_the_clock_is_asked_at_each_moment(tmp_path: Path):
@@ -236,14 +253,14 @@ def test_if_nobody_minded_what_rules_look_at_an_answer_would_outlive_its_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the guard: an answer is remembered for what the rules see, and not without."""
-    monkeypatch.setattr(Policy, "mentioned", frozenset[str]())
+    monkeypatch.setattr(Policy, "mentions", frozenset[str]())
     assert _allowed_from_second_to_second(tmp_path) == [True, True, True]
 
 
 def test_the_version_names_the_content(tmp_path: Path):
-    one = a_policy(tmp_path / "one").current().version
-    assert a_policy(tmp_path / "two").current().version == one
-    assert a_policy(tmp_path / "three", rules=starter_rules() + "\n").current().version != one
+    one = a_policy(tmp_path / "one").get_policy().version
+    assert a_policy(tmp_path / "two").get_policy().version == one
+    assert a_policy(tmp_path / "three", rules=starter_rules() + "\n").get_policy().version != one
 
 
 @pytest.mark.parametrize(
@@ -304,36 +321,36 @@ def test_a_broken_policy_says_where_and_what_and_allows_nothing(
     tmp_path: Path, file: str, content: str, says: str
 ):
     directory = a_policy(tmp_path)
-    assert directory.current()
+    assert directory.get_policy()
     (tmp_path / file).write_text(content)
-    with pytest.raises(NoPolicy) as broken:
-        directory.current()
+    with pytest.raises(NoPolicyError) as broken:
+        directory.get_policy()
     assert says in str(broken.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path):
     directory = a_policy(tmp_path)
     (tmp_path / "areas.yaml").unlink()
-    with pytest.raises(NoPolicy, match=r"areas\.yaml: is missing"):
-        directory.current()
+    with pytest.raises(NoPolicyError, match=r"areas\.yaml: is missing"):
+        directory.get_policy()
 
 
 def test_a_mended_policy_is_used_again(tmp_path: Path):
     directory = a_policy(tmp_path)
     good = (tmp_path / "policy.cedar").read_text()
     (tmp_path / "policy.cedar").write_text("permit (")
-    with pytest.raises(NoPolicy):
-        directory.current()
+    with pytest.raises(NoPolicyError):
+        directory.get_policy()
     (tmp_path / "policy.cedar").write_text(good)
-    assert directory.current().may_ask(_request("dora")).allowed
+    assert directory.get_policy().get_request_ruling(_request("dora")).allowed
 
 
 def test_two_people_cannot_share_an_account(tmp_path: Path):
     directory = a_policy(tmp_path)
     people = tmp_path / "people.yaml"
     people.write_text(people.read_text().replace("U0OLGA", "U0DORA"))
-    with pytest.raises(NoPolicy, match="may belong to both dora and olga"):
-        directory.current()
+    with pytest.raises(NoPolicyError, match="may belong to both dora and olga"):
+        directory.get_policy()
 
 
 @pytest.mark.parametrize(
@@ -356,24 +373,26 @@ def test_people_are_identified_by_their_ids_only(
         people.read_text()
         + "  erin: {name: Erin, slack: [{team: T0GRID, enterprise: E0GRID, user: W0ERIN}]}\n"
     )
-    found = directory.current().household.by_slack(team=team, enterprise=enterprise, user=user)
+    found = directory.get_policy().organisation.find_by_slack(
+        team=team, enterprise=enterprise, user=user
+    )
     assert (found.id if found else None) == person
 
 
 def test_the_starter_is_valid_as_it_is(tmp_path: Path):
     from bot.policy.loader import load_policy
-    from bot.policy.starter import write
+    from bot.policy.starter import write_starter_policy
 
-    write(tmp_path)
-    assert load_policy(tmp_path).household.people
+    write_starter_policy(tmp_path)
+    assert load_policy(tmp_path).organisation.people
     with pytest.raises(FileExistsError, match="nothing was written"):
-        write(tmp_path)
+        write_starter_policy(tmp_path)
 
 
 def test_what_may_be_either_is_said_to_be_neither_once(tmp_path: Path):
     directory = a_policy(tmp_path)
     freeze = "freezes:\n  - {name: x, from: soon, until: '2027-01-04 08:00'}\n"
     (tmp_path / "freezes.yaml").write_text(freeze)
-    with pytest.raises(NoPolicy) as broken:
-        directory.current()
+    with pytest.raises(NoPolicyError) as broken:
+        directory.get_policy()
     assert len(broken.value.problems) == 1

@@ -5,7 +5,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.model.approvals import ApprovalRequirements, Demand
+from bot.model.approvals import ApprovalDemand, ApprovalRequirements
 
 GROUPS = ("area:edge", "role:security", "role:network")
 _places = st.lists(
@@ -16,12 +16,14 @@ _people = st.dictionaries(
 )
 
 
-def _met_by_trying(demand: Demand, people: dict[str, frozenset[str]]) -> bool:
+def _met_by_trying(demand: ApprovalDemand, people: dict[str, frozenset[str]]) -> bool:
     """Say whether some way to stand fills every place, and enough people are wanted at all."""
-    wanted = [one for one in people if any(set(place) & people[one] for place in demand.each)]
-    return len(wanted) >= demand.approvals and any(
-        all(set(place) & people[one] for place, one in zip(demand.each, row, strict=True))
-        for row in permutations(people, len(demand.each))
+    wanted = [
+        one for one in people if any(set(place) & people[one] for place in demand.group_sets)
+    ]
+    return len(wanted) >= demand.required_approvals and any(
+        all(set(place) & people[one] for place, one in zip(demand.group_sets, row, strict=True))
+        for row in permutations(people, len(demand.group_sets))
     )
 
 
@@ -29,26 +31,30 @@ def _met_by_trying(demand: Demand, people: dict[str, frozenset[str]]) -> bool:
 def test_a_demand_is_met_if_and_only_if_there_is_a_way_to_meet_it(
     each: list[tuple[str, ...]], approvals: int, people: dict[str, frozenset[str]]
 ):
-    demand = Demand(approvals, tuple(each))
-    assert (demand.missing(people) == 0) is _met_by_trying(demand, people)
+    demand = ApprovalDemand(approvals, tuple(each))
+    assert (demand.count_missing(people) == 0) is _met_by_trying(demand, people)
 
 
 @given(_places, _places, _people)
 def test_and_also_weakens_nothing(
     some: list[tuple[str, ...]], more: list[tuple[str, ...]], people: dict[str, frozenset[str]]
 ):
-    one, other = (ApprovalRequirements((Demand(len(each), tuple(each)),)) for each in (some, more))
-    both = one.and_also(other)
-    assert both.missing(people) >= max(one.missing(people), other.missing(people))
-    if both.missing(people) == 0:
-        assert one.missing(people) == other.missing(people) == 0
+    one, other = (
+        ApprovalRequirements((ApprovalDemand(len(each), tuple(each)),)) for each in (some, more)
+    )
+    both = one.merge_with(other)
+    assert both.count_missing(people) >= max(
+        one.count_missing(people), other.count_missing(people)
+    )
+    if both.count_missing(people) == 0:
+        assert one.count_missing(people) == other.count_missing(people) == 0
 
 
 def test_escalation_lets_others_fill_a_place_and_asks_for_no_fewer():
     terms = ApprovalRequirements(
-        (Demand(2, (("area:edge",), ("role:security",))),), escalate=("role:network",)
+        (ApprovalDemand(2, (("area:edge",), ("role:security",))),), escalate_to=("role:network",)
     )
     people = {"a": ["area:edge"], "b": ["role:network"]}
-    assert terms.missing(people) == 1
-    assert terms.escalated().missing(people) == 0
-    assert terms.escalated().missing({"a": ["area:edge"]}) == 1
+    assert terms.count_missing(people) == 1
+    assert terms.escalate_requirements().count_missing(people) == 0
+    assert terms.escalate_requirements().count_missing({"a": ["area:edge"]}) == 1

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.model.run import Run
-from bot.slack.app import Door, Installation
-from bot.slack.app import client as speaker
-from bot.slack.client import Voice
+from bot.slack.app import SlackService, SlackSettings
+from bot.slack.app import create_client as speaker
+from bot.slack.client import MessageSender
 from bot.slack.outbox import Outbox
-from bot.slack.run_facts import Stories
+from bot.slack.run_facts import SlackRunViewBuilder
 from bot.workflow.form_options import FormOptions
 from tests.bot.office import Office
 from tests.bot.slack import judging, payloads
@@ -30,7 +30,7 @@ class Chat:
     """acknowledged: what each delivery was answered with."""
 
     office: Office
-    door: Door
+    door: SlackService
     slack: WebApi
     acknowledged: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
@@ -62,8 +62,8 @@ class Chat:
     async def settle(self) -> None:
         """Let runs advance and news be told."""
         await asyncio.to_thread(self.office.work)
-        await self.door.outbox.flush()
-        await self.door.close()
+        await self.door.outbox.deliver_due()
+        await self.door.close_listeners()
 
     def run(self, number: int = 1) -> Run:
         return self.office.run(number)
@@ -75,20 +75,20 @@ async def a_chat(
 ):
     async with a_web_api() as slack:
         client = speaker("xoxb-1", slack.url)
-        installation = Installation(SECRET, TEAM, PAGES, default_channel)
-        offering = FormOptions(office.fleet, office.database, office.policies, lists=LISTS)
-        door = Door(
+        installation = SlackSettings(SECRET, TEAM, PAGES, default_channel)
+        offering = FormOptions(office.fleet, office.database, office.policies, listers=LISTS)
+        door = SlackService(
             office.workflow, office.database, office.policies, client, installation, offering
         )
-        stories = Stories(office.policies, team=TEAM, base_url=PAGES)
+        stories = SlackRunViewBuilder(office.policies, team=TEAM, base_url=PAGES)
         door.outbox = Outbox(
             office.database,
             stories,
-            Voice(client),
+            MessageSender(client),
             default_channel=default_channel,
-            homes=door.homes,
+            home_tabs=door.home_tabs,
             clock=clock,
         )
         yield Chat(office, door, slack)
-        await door.close()
+        await door.close_listeners()
         assert slack.faults == []

@@ -5,7 +5,7 @@ say something freely.
 """
 
 import itertools
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -74,7 +74,7 @@ class Echo(Change[str], words="toy echo", example="lb1 hello", undo="says nothin
         step = Step(f"{self.what}: {said}", self.host, do, undo, before=said, after=said)
         return Plan(said, [step], notes=[said])
 
-    def follow(self, said: str) -> Report:
+    def report_progress(self, said: str) -> Report:
         return Report(said, healthy=False, findings=[said])
 
 
@@ -98,7 +98,7 @@ class Balk(Check[str], words="toy balk", example="lb1"):
         return Report(said)
 
 
-def _words(ask: QueryRunner, host: str) -> list[str]:
+def _words(ask: QueryRunner, host: str, _arguments: Mapping[str, str]) -> list[str]:
     return [ask(host, SAY), LOUD[:70], "\u202eshort", "\x1b" * 30]
 
 
@@ -110,7 +110,7 @@ async def a_hostile_chat(directory: Path, patch: pytest.MonkeyPatch) -> AsyncGen
             patch.setitem(cast("dict[str, Any]", known), words, one)
     patch.setitem(cast("dict[str, Any]", toy.LISTS), "words", _words)
     # On a busy machine our own Slack may take longer than people would wait.
-    for patience in ("modals._TRIGGER_SECONDS", "identity._PATIENCE_SECONDS"):
+    for patience in ("modals._OPEN_TIMEOUT_SECONDS", "identity._TIMEOUT_SECONDS"):
         patch.setattr(f"bot.slack.{patience}", 30)
     with an_office(directory) as office:
         _poison(office, patch)
@@ -141,10 +141,10 @@ def _poison(office: Office, patch: pytest.MonkeyPatch) -> None:
         fleet.hosts[host] |= {"said": "nothing", "x": SAID}
     tell = fleet.run_command
 
-    def loudly(host: str, command: Command, /, *, fingerprint: str = "") -> Answer:
-        return replace(tell(host, command, fingerprint=fingerprint), out=f"{SAID}\n" * 60)
+    def loudly(host: str, command: Command, /, **more: Any) -> Answer:
+        return replace(tell(host, command, **more), out=f"{SAID}\n" * 60)
 
-    patch.setattr(fleet, "tell", loudly)
+    patch.setattr(fleet, "run_command", loudly)
 
 
 def forbid(office: Office, words: str) -> None:

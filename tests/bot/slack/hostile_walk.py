@@ -102,7 +102,7 @@ class Walk:
         chat, workflow = self.chat, self.chat.office.workflow
         run = self._newest("toy echo lb1")
         with chat.office.database.transaction() as tx:
-            runs.amend_run(tx, runs.lock_run(tx, run.id), shown=tx.now - 31 * MINUTE)
+            runs.amend_run(tx, runs.lock_run(tx, run.id), pending_since=tx.now - 31 * MINUTE)
         workflow.remind_due()
         await chat.settle()
         await self.say(f"run {run.id}")
@@ -120,8 +120,8 @@ class Walk:
         await self.say(f"deny {several.id} SAID", "U0OLGA")
         await self.say(f"deny {several.id} SAID", "U0ADAM")
         checked = self._newest("toy say")
-        workflow.erasing.ask(checked.id, person="adam", why=LOUD, door="web")
-        workflow.erasing.decline(checked.id, person="olga", why=LOUD)
+        workflow.erasing.request_erasure(checked.id, person="adam", reason=LOUD, source="web")
+        workflow.erasing.decline_erasure(checked.id, person="olga", reason=LOUD)
         await chat.settle()
 
     async def mandates(self) -> None:
@@ -170,7 +170,7 @@ class Walk:
         app = stepped_up(chat.office, "adam")
         await self.say("break-glass toy set web1 lamp on because SAID", "U0ADAM")
         run = self._newest("toy set web1")
-        chat.office.workflow.breaking.shatter(
+        chat.office.workflow.breaking.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=LOUD
         )
         await chat.settle()
@@ -227,7 +227,7 @@ class Walk:
     def _active(self) -> list[Schedule]:
         with self.chat.office.database.reading() as tx:
             return [
-                one for one in schedules.list_schedules(tx) if one.standing is ScheduleState.ACTIVE
+                one for one in schedules.list_schedules(tx) if one.state is ScheduleState.ACTIVE
             ]
 
     async def _in_form(

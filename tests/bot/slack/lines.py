@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from starlette.applications import Starlette
 
-from bot.slack.app import Door, Installation, client
-from bot.slack.socket_mode import SocketMode
+from bot.slack.app import SlackService, SlackSettings, create_client
+from bot.slack.socket_mode import SocketModeService
 from bot.workflow.form_options import FormOptions
 from tests.bot.office import Office
 from tests.bot.slack.payloads import SECRET, signed
@@ -31,13 +31,13 @@ class Line:
 
     office: Office
     emulator: Emulator
-    door: Door
+    door: SlackService
     listening: asyncio.Task[None]
 
     @property
-    def sockets(self) -> SocketMode:
-        assert self.door.sockets is not None
-        return self.door.sockets
+    def sockets(self) -> SocketModeService:
+        assert self.door.socket_mode is not None
+        return self.door.socket_mode
 
     @property
     def calls(self) -> list[str]:
@@ -53,7 +53,9 @@ class Line:
         return "\n".join(message.text for message in shown)
 
     async def connected(self) -> None:
-        await until(lambda: self.sockets.status.up == self.sockets.status.wanted)
+        await until(
+            lambda: self.sockets.status.open_connections == self.sockets.status.wanted_connections
+        )
 
     async def end(self) -> None:
         """Stop as the service stops."""
@@ -85,16 +87,20 @@ async def a_line(
     app.mount("/emulator", emulator.app)
     async with served(app) as url:
         emulator.url = f"{url}/emulator"
-        speaker = client(emulator.bot_token, emulator.api_url)
-        slack = Installation(signing_secret, TEAM, app_token=app_token or emulator.app_token)
-        offering = FormOptions(office.fleet, office.database, office.policies, lists=LISTS)
-        door = Door(office.workflow, office.database, office.policies, speaker, slack, offering)
-        assert door.sockets is not None
-        door.sockets.ping_seconds = ping_seconds
-        line = Line(office, emulator, door, asyncio.create_task(door.sockets.run()))
+        speaker = create_client(emulator.bot_token, emulator.api_url)
+        slack = SlackSettings(signing_secret, TEAM, app_token=app_token or emulator.app_token)
+        offering = FormOptions(office.fleet, office.database, office.policies, listers=LISTS)
+        door = SlackService(
+            office.workflow, office.database, office.policies, speaker, slack, offering
+        )
+        assert door.socket_mode is not None
+        door.socket_mode.ping_seconds = ping_seconds
+        line = Line(
+            office, emulator, door, asyncio.create_task(door.socket_mode.run_until_cancelled())
+        )
         yield line
         await line.end()
-        await door.close()
+        await door.close_listeners()
         await emulator.courier.settled()
 
 

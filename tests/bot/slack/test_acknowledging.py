@@ -9,8 +9,8 @@ import pytest
 
 from bot.model.run import State
 from bot.slack import actions
-from bot.slack.actions import Decisions
-from bot.slack.commands import Commands
+from bot.slack.actions import DecisionHandler
+from bot.slack.commands import SlackCommands
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
@@ -47,7 +47,7 @@ async def acknowledged(chat: Chat, raw: bytes) -> Answer:
 async def test_a_command_that_takes_long_is_answered_behind_its_acknowledgement(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
-    go = held_up(monkeypatch, Commands, "answer")
+    go = held_up(monkeypatch, SlackCommands, "answer_command")
     answer = await acknowledged(chat, payloads.slash("who lb1"))
     assert (answer.status, answer.body) == (200, b"")
     assert chat.slack.posted == []
@@ -60,13 +60,13 @@ async def test_a_command_that_takes_long_is_answered_behind_its_acknowledgement(
 async def test_a_request_that_takes_long_is_recorded_all_the_same(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
-    go = held_up(monkeypatch, Commands, "answer")
+    go = held_up(monkeypatch, SlackCommands, "answer_command")
     await acknowledged(chat, payloads.slash(LAMP_ON))
     await acknowledged(chat, payloads.slash("toy set lb1"))
     go.set()
-    await chat.door.close()
+    await chat.door.close_listeners()
     await chat.settle()
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
     assert set(chat.slack.posted[-1].buttons) == {"approve", "deny"}
     assert "/keyturn toy set" in chat.slack.whispers("U0DORA")[0].words
 
@@ -74,7 +74,7 @@ async def test_a_request_that_takes_long_is_recorded_all_the_same(
 async def test_a_form_opens_behind_the_acknowledgement(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
-    go = held_up(monkeypatch, Commands, "answer")
+    go = held_up(monkeypatch, SlackCommands, "answer_command")
     await acknowledged(chat, payloads.slash("toy tune"))
     go.set()
     await chat.settle()
@@ -87,17 +87,17 @@ async def test_a_decision_that_takes_long_is_taken_or_refused_all_the_same(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, user: str
 ):
     await chat.type(LAMP_ON)
-    go = held_up(monkeypatch, Decisions, "decide")
+    go = held_up(monkeypatch, DecisionHandler, "decide_by_click")
     card = chat.slack.card
     payload = payloads.click(
         "approve", card.buttons["approve"]["value"], user, channel=card.channel, ts=card.ts
     )
     assert (await acknowledged(chat, payloads.interaction(payload))).status == 200
     go.set()
-    await chat.door.close()
+    await chat.door.close_listeners()
     await chat.settle()
     may = user == "U0OLGA"
-    assert chat.run().state is (State.SUCCEEDED if may else State.WAITING)
+    assert chat.run().state is (State.SUCCEEDED if may else State.PENDING)
     assert bool(chat.slack.whispers(user)) is not may
 
 
@@ -106,16 +106,16 @@ async def test_of_a_form_that_takes_long_one_is_told_directly_what_is_wrong(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, reason: str
 ):
     shown = await opened(chat, "toy tune")
-    go = held_up(monkeypatch, actions.Asking, "submit")
+    go = held_up(monkeypatch, actions.RequestForms, "submit_form")
     values = {"host": "lb1", "name": "lamp", "because": reason}
     told = payloads.in_view("view_submission", shown.payload(values), "U0DORA")
     assert (await acknowledged(chat, payloads.interaction(told))).body == b""
     go.set()
-    await chat.door.close()
+    await chat.door.close_listeners()
     await chat.settle()
     wrong = [one.text for one in chat.slack.seen_in("D0DORA")]
     if reason.isprintable():
-        assert chat.run().state is State.WAITING
+        assert chat.run().state is State.PENDING
         assert wrong == []
     else:
         assert wrong[0].startswith("Nothing was asked: ")
@@ -124,8 +124,8 @@ async def test_of_a_form_that_takes_long_one_is_told_directly_what_is_wrong(
 async def test_what_is_behind_acknowledgements_is_bounded(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(actions, "_MOST_WAITING", 2)
-    go = held_up(monkeypatch, Commands, "answer")
+    monkeypatch.setattr(actions, "_MAX_BACKGROUND_TASKS", 2)
+    go = held_up(monkeypatch, SlackCommands, "answer_command")
     for _ in range(2):
         await acknowledged(chat, payloads.slash("who lb1"))
     answer = await acknowledged(chat, payloads.slash(LAMP_ON))

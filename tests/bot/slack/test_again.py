@@ -6,7 +6,7 @@ import pytest
 
 from bot.model.run import State
 from bot.slack.blocks import Message
-from bot.slack.modals import Sheet, form
+from bot.slack.modals import RequestFormView, render_form
 from bot.slack.run_message import render_card
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.stories import every_story
@@ -51,7 +51,7 @@ async def test_whoever_presses_it_asks_in_their_own_name(chat: Chat):
     answer = await shown.submit(host="lb1", name="lamp", how="dim", because="it still is")
     assert (answer.status, answer.body) == (200, b"")
     run = chat.run(2)
-    assert (run.request, run.asked_by) == ("toy tune lb1 lamp how=dim", "adam")
+    assert (run.request, run.requested_by) == ("toy tune lb1 lamp how=dim", "adam")
     assert (run.reason, run.origin.channel) == ("it still is", "C0OPS")
 
 
@@ -85,7 +85,7 @@ async def test_another_host_leaves_the_other_values_as_they_are(chat: Chat):
 
 async def test_the_words_say_why_a_form_is_not_opened(chat: Chat):
     await chat.type(DIM)
-    assert (await chat.type("again 1")).text == "Run 1 is not over: it is waiting."
+    assert (await chat.type("again 1")).text == "Run 1 is not over: it is pending."
     assert "Which run? Type /keyturn again N" in (await chat.type("again it")).text
     assert "no run 9" in (await chat.type("again 9")).text
     assert chat.slack.views == {}
@@ -141,7 +141,7 @@ def _has_it(message: Message) -> bool:
 
 def test_a_value_that_cannot_be_chosen_any_more_is_left_open():
     given = {"host": "lb1", "name": "x" * 76, "how": "bright"}
-    view = form(Sheet(TuneSwitch, ("lb1",), {}, "lb1", given=given))
+    view = render_form(RequestFormView(TuneSwitch, ("lb1",), {}, "lb1", initial_values=given))
     elements = {
         block["block_id"]: block["element"] for block in view["blocks"] if "element" in block
     }

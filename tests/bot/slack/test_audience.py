@@ -5,31 +5,31 @@ from typing import Any
 
 import pytest
 
-from bot.model.run import Origin, State
-from bot.slack.routing import Audience, calls_asker, channels, of_card
+from bot.model.run import RequestOrigin, State
+from bot.slack.routing import Audience, get_audience, list_channels, needs_requester_mention
 from tests.bot.slack.stories import ASKED, a_run, a_story, every_story
 
-LATER = {"ended": ASKED + 1}
+LATER = {"ended_at": ASKED + 1}
 CASES: list[tuple[str, dict[str, Any], str, Audience]] = [
-    ("a change that waits", {"state": State.WAITING}, "slack", Audience.CHANNEL),
-    ("a change that waits", {"state": State.WAITING}, "web", Audience.CHANNEL),
-    ("a change being read", {"state": State.ASKED}, "slack", Audience.CHANNEL),
-    ("a change being read", {"state": State.ASKED}, "web", Audience.NOBODY),
-    ("refused after a look", {"state": State.REFUSED, **LATER}, "slack", Audience.ASKER),
+    ("a change that waits", {"state": State.PENDING}, "slack", Audience.CHANNEL),
+    ("a change that waits", {"state": State.PENDING}, "web", Audience.CHANNEL),
+    ("a change being read", {"state": State.PLANNING}, "slack", Audience.CHANNEL),
+    ("a change being read", {"state": State.PLANNING}, "web", Audience.NOBODY),
+    ("refused after a look", {"state": State.REFUSED, **LATER}, "slack", Audience.REQUESTER),
     ("refused after a look", {"state": State.REFUSED, **LATER}, "api", Audience.NOBODY),
     ("refused after a look", {"state": State.REFUSED, **LATER}, "schedule", Audience.CHANNEL),
-    ("refused at once", {"state": State.REFUSED, "ended": ASKED}, "slack", Audience.NOBODY),
-    ("refused at once", {"state": State.REFUSED, "ended": ASKED}, "schedule", Audience.CHANNEL),
-    ("nothing to do", {"state": State.UNCHANGED, **LATER}, "slack", Audience.ASKER),
+    ("refused at once", {"state": State.REFUSED, "ended_at": ASKED}, "slack", Audience.NOBODY),
+    ("refused at once", {"state": State.REFUSED, "ended_at": ASKED}, "schedule", Audience.CHANNEL),
+    ("nothing to do", {"state": State.NO_CHANGES, **LATER}, "slack", Audience.REQUESTER),
     (
         "done by now",
-        {"state": State.SUCCEEDED, "started": ASKED, **LATER},
+        {"state": State.SUCCEEDED, "started_at": ASKED, **LATER},
         "slack",
         Audience.CHANNEL,
     ),
     (
         "done by now",
-        {"state": State.SUCCEEDED, "started": ASKED, **LATER},
+        {"state": State.SUCCEEDED, "started_at": ASKED, **LATER},
         "web",
         Audience.CHANNEL,
     ),
@@ -50,8 +50,8 @@ CASES: list[tuple[str, dict[str, Any], str, Audience]] = [
     ids=[f"{what}, asked at {door}" for what, _, door, _ in CASES],
 )
 def test_as_few_people_as_it_concerns_are_told(run: dict[str, Any], door: str, audience: Audience):
-    story = a_story(a_run(origin=Origin(door, "C0OPS"), **run))
-    assert of_card(story, posted=False) is audience
+    story = a_story(a_run(origin=RequestOrigin(door, "C0OPS"), **run))
+    assert get_audience(story, is_posted=False) is audience
 
 
 @pytest.mark.parametrize(
@@ -60,19 +60,19 @@ def test_as_few_people_as_it_concerns_are_told(run: dict[str, Any], door: str, a
 def test_what_ended_long_ago_is_no_news_to_a_chat_that_never_heard_of_it(
     days: int, audience: Audience
 ):
-    run = a_run(state=State.SUCCEEDED, started=ASKED, **LATER)
+    run = a_run(state=State.SUCCEEDED, started_at=ASKED, **LATER)
     story = replace(a_story(run), now=ASKED + days * 86_400_000_000)
-    assert of_card(story, posted=False) is audience
-    assert of_card(story, posted=True) is Audience.CHANNEL
+    assert get_audience(story, is_posted=False) is audience
+    assert get_audience(story, is_posted=True) is Audience.CHANNEL
 
 
 @pytest.mark.parametrize("story", every_story().values(), ids=every_story().keys())
 def test_a_card_that_stands_is_kept_up_to_date(story: Any):
-    assert of_card(story, posted=True) is Audience.CHANNEL
+    assert get_audience(story, is_posted=True) is Audience.CHANNEL
 
 
 def test_the_asker_is_called_when_it_is_over_and_only_then():
-    called = {name for name, story in every_story().items() if calls_asker(story)}
+    called = {name for name, story in every_story().items() if needs_requester_mention(story)}
     assert called == {
         "succeeded",
         "failed",
@@ -88,22 +88,22 @@ def test_the_asker_is_called_when_it_is_over_and_only_then():
 @pytest.mark.parametrize(
     ("origin", "area", "default", "places"),
     [
-        (Origin("slack", "C0OPS"), "", "", ["C0OPS"]),
-        (Origin("slack", "C0OPS"), "C0EDGE", "C0MAIN", ["C0OPS", "C0EDGE", "C0MAIN"]),
-        (Origin("slack", "C0OPS"), "C0OPS", "C0OPS", ["C0OPS"]),
-        (Origin("slack", "D0DORA"), "C0EDGE", "", ["C0EDGE"]),
-        (Origin("slack", "D0DORA"), "", "", ["D0DORA"]),
-        (Origin("web", "anything"), "C0EDGE", "C0MAIN", ["C0EDGE", "C0MAIN"]),
-        (Origin("web"), "", "", []),
+        (RequestOrigin("slack", "C0OPS"), "", "", ["C0OPS"]),
+        (RequestOrigin("slack", "C0OPS"), "C0EDGE", "C0MAIN", ["C0OPS", "C0EDGE", "C0MAIN"]),
+        (RequestOrigin("slack", "C0OPS"), "C0OPS", "C0OPS", ["C0OPS"]),
+        (RequestOrigin("slack", "D0DORA"), "C0EDGE", "", ["C0EDGE"]),
+        (RequestOrigin("slack", "D0DORA"), "", "", ["D0DORA"]),
+        (RequestOrigin("web", "anything"), "C0EDGE", "C0MAIN", ["C0EDGE", "C0MAIN"]),
+        (RequestOrigin("web"), "", "", []),
     ],
 )
 def test_a_card_goes_where_others_see_it(
-    origin: Origin, area: str, default: str, places: list[str]
+    origin: RequestOrigin, area: str, default: str, places: list[str]
 ):
     story = a_story(a_run(origin=origin), channel=area)
-    assert channels(story, default=default) == places
+    assert list_channels(story, default_channel=default) == places
 
 
 def test_a_check_asked_in_private_is_answered_in_private():
-    story = a_story(a_run(kind="check", origin=Origin("slack", "D0DORA")), channel="C0EDGE")
-    assert channels(story, default="")[0] == "D0DORA"
+    story = a_story(a_run(kind="check", origin=RequestOrigin("slack", "D0DORA")), channel="C0EDGE")
+    assert list_channels(story, default_channel="")[0] == "D0DORA"

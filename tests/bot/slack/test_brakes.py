@@ -76,9 +76,9 @@ async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(office:
         with office.database.reading() as tx:
             assert search.find_newest_runs(tx, search.RunFilter()) == []
         office.workflow.unban("dora", by="olga", why="it was found")
-        cast("Any", office.policies).forget()
+        cast("Any", office.policies).forget_banned_people()
         await chat.type("toy set lb1 lamp on", "U0DORA")
-        assert office.run(1).asked_by == "dora"
+        assert office.run(1).requested_by == "dora"
 
 
 async def test_who_was_banned_from_the_command_line_asks_an_administrator(office: Office):

@@ -10,8 +10,8 @@ from slack_sdk.http_retry.state import RetryState
 
 from bot.model.run import State
 from bot.slack import actions, app, modals
-from bot.slack.client import error_of, is_away
-from bot.slack.self_check import Way, findings
+from bot.slack.client import get_error_code, is_retryable
+from bot.slack.self_check import SlackConnectionSettings, check_slack_connection
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat, a_chat
@@ -47,8 +47,8 @@ def broken(request: pytest.FixtureRequest) -> Callable[[], web.Response]:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (modals, actions):
-        monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(modals, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(actions, "_AGAIN_SECONDS", 0.0)
 
 
 def breaks(slack: WebApi, method: str, broken: Callable[[], web.Response], times: int = 1) -> None:
@@ -61,9 +61,9 @@ async def test_what_is_no_answer_of_slacks_is_one_kind_of_error(
     async with a_web_api() as slack:
         breaks(slack, "users.info", broken)
         with pytest.raises(SlackApiError) as caught:
-            await app.client("xoxb-1", slack.url).users_info(user="U0DORA")
-        assert is_away(caught.value)
-        assert error_of(caught.value).startswith("status ")
+            await app.create_client("xoxb-1", slack.url).users_info(user="U0DORA")
+        assert is_retryable(caught.value)
+        assert get_error_code(caught.value).startswith("status ")
 
 
 async def test_news_is_told_once_slack_answers(chat: Chat, broken: Callable[[], web.Response]):
@@ -120,7 +120,7 @@ async def test_a_form_whose_connection_broke_is_drawn_once_more(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, lost: int, *, drawn: bool
 ):
     """Each try is two: what speaks to Slack repeats what broke off."""
-    monkeypatch.setattr(app.Retry, "prepare_for_next_attempt_async", _at_once)
+    monkeypatch.setattr(app.ConnectionRetryHandler, "prepare_for_next_attempt_async", _at_once)
     chat.slack.unheard, chat.slack.unheard_of = lost, "views.update"
     await chat.type("toy tune")
     assert [call for call, _ in chat.slack.calls].count("views.update") == 4
@@ -138,7 +138,7 @@ async def test_a_form_that_cannot_be_filled_in_says_so(
     def without_a_policy(*_: object, **__: object) -> None:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(modals.Asking, "_form", without_a_policy)
+    monkeypatch.setattr(modals.RequestForms, "_build_form", without_a_policy)
     await chat.type("toy tune")
     [view] = chat.slack.views.values()
     assert "could not be filled in" in " ".join(texts(view["blocks"]))
@@ -161,9 +161,12 @@ async def test_the_doctor_does_not_blame_the_token(
 ):
     async with a_web_api() as slack:
         breaks(slack, "auth.test", broken)
-        way = Way(TEAM, "", "secret", "https://keyturn.example.com", {})
-        [found] = [one async for one in findings(app.client("xoxb-1", slack.url), way)]
-    assert "Slack has a trouble of its own (status " in found.said
+        way = SlackConnectionSettings(TEAM, "", "secret", "https://keyturn.example.com", {})
+        [found] = [
+            one
+            async for one in check_slack_connection(app.create_client("xoxb-1", slack.url), way)
+        ]
+    assert "Slack has a trouble of its own (status " in found.message
 
 
 # --- what Slack takes of a message ---

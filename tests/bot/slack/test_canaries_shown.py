@@ -38,7 +38,7 @@ def chatty(tmp_path: Path) -> Iterator[Office]:
 
 
 def _office(directory: Path, redactor: Redactor) -> Iterator[Office]:
-    store = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.new(), redactor)
+    store = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create(), redactor)
     migrations.upgrade_schema(store)
     with store.transaction() as tx:
         verification.open_log(tx)
@@ -82,7 +82,7 @@ async def _bodies(office: Office) -> str:
         await chat.press("approve", "U0OLGA")
         await chat.settle()
         answer = await chat.type("runs")
-        assert chat.office.run(1).over
+        assert chat.office.run(1).is_ended
         return json.dumps(chat.slack.calls, ensure_ascii=False) + answer.body.decode()
 
 

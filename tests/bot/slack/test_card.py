@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from bot.db.break_glass import BreakGlass
 from bot.model.run import State, StepRecord, StepState
 from bot.slack import run_message
-from bot.slack.approver_dms import nudges
-from bot.slack.blocks import Message, mrkdwn, preformatted
-from bot.slack.home import Seen, tab
-from bot.slack.run_facts import Approver, Granted, Story
+from bot.slack.approver_dms import build_reminders
+from bot.slack.blocks import Message, escape_mrkdwn, preformatted
+from bot.slack.home import HomeContent, render_home
+from bot.slack.run_facts import Approver, SlackRunView, UsedGrant
 from bot.slack.run_message import (
     align_table,
     render_card,
+    render_decided,
     render_follow_up,
     render_result,
-    render_settled,
 )
 from connectors.command import Shell
 from runbooks import Report, Table
@@ -70,28 +70,28 @@ def test_every_state_is_drawn():
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES.keys())
-def test_slack_takes_every_card(story: Story):
+def test_slack_takes_every_card(story: SlackRunView):
     for message in (render_card(story), render_result(story), render_card(story, buttons=False)):
         assert faults_of_blocks(list(message.blocks), surface="message") == []
         assert message.text
 
 
 LABELS = {
-    State.ASKED: "Planning",
-    State.WAITING: "Needs approval",
-    State.READY: "Queued",
+    State.PLANNING: "Planning",
+    State.PENDING: "Needs approval",
+    State.QUEUED: "Queued",
     State.STARTING: "Starting",
     State.RUNNING: "Running",
     State.SUCCEEDED: "Succeeded",
     State.FAILED: "Failed",
     State.UNKNOWN: "Unknown outcome",
-    State.UNCHANGED: "No changes",
+    State.NO_CHANGES: "No changes",
     State.REFUSED: "Refused",
     State.DENIED: "Denied",
     State.EXPIRED: "Expired",
     State.WITHDRAWN: "Withdrawn",
-    State.OFFERED: "Counter-proposal",
-    State.REPLACED: "Superseded",
+    State.COUNTER_PROPOSED: "Counter-proposal",
+    State.SUPERSEDED: "Superseded",
     State.STALE: "Stale",
     State.STOPPED: "Stopped",
 }
@@ -107,7 +107,7 @@ def test_the_first_line_and_the_notification_say_how_it_stands(state: State):
 @pytest.mark.parametrize("state", State)
 def test_only_a_card_that_waits_for_somebody_has_keys(state: State):
     message = render_card(STORIES[state.value])
-    expected = {State.WAITING: ["approve", "deny"], State.OFFERED: ["accept", "withdraw"]}
+    expected = {State.PENDING: ["approve", "deny"], State.COUNTER_PROPOSED: ["accept", "withdraw"]}
     assert [one for one in buttons(message) if one != "again"] == expected.get(state, [])
 
 
@@ -135,7 +135,7 @@ def test_those_who_can_approve_are_called():
 
 
 def test_those_who_have_approved_are_not_called_again():
-    story = a_story(a_run(needed=2), votes=[yes("olga")])
+    story = a_story(a_run(required_approvals=2), decisions=[yes("olga")])
     message = render_card(story)
     assert mentions(message.blocks) == ["U0ADAM"]
     assert "1 of 2" in words(message)
@@ -156,9 +156,9 @@ def test_nobody_to_approve_is_said():
 @pytest.mark.parametrize(
     "proposal",
     [
-        a_proposal(a_step(do=Shell(("x" * 2600,)))),
+        a_proposal(a_step(command=Shell(("x" * 2600,)))),
         a_proposal(*(a_step() for _ in range(13))),
-        a_proposal(*(a_step(do=Shell(("x" * 800,))) for _ in range(9))),
+        a_proposal(*(a_step(command=Shell(("x" * 800,))) for _ in range(9))),
         a_proposal(notes=("n" * 6000,)),
     ],
     ids=["a long command", "many steps", "long in all", "long notes"],
@@ -174,11 +174,11 @@ def test_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there(proposal: A
 def test_without_the_guard_it_would_be_approved_at_a_length_that_chat_cuts(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(run_message, "fits_in_message", _always)
-    proposal = a_proposal(*(a_step(do=Shell(("x" * 800,))) for _ in range(9)))
+    monkeypatch.setattr(run_message, "can_show_plan", _always)
+    proposal = a_proposal(*(a_step(command=Shell(("x" * 800,))) for _ in range(9)))
     message = render_card(a_story(a_run(proposal=proposal)))
     assert buttons(message) == ["approve", "deny"]
-    assert len(words(message)) > run_message._MOST_CHARACTERS  # pyright: ignore[reportPrivateUsage] - what it held to
+    assert len(words(message)) > run_message._MAX_CHARACTERS  # pyright: ignore[reportPrivateUsage] - what it held to
 
 
 def _always(_proposal: object) -> bool:
@@ -186,15 +186,15 @@ def _always(_proposal: object) -> bool:
 
 
 def test_a_plan_that_just_fits_is_shown_whole():
-    steps = [a_step(title=f"Step {n}", do=Shell((f"{n}" * 150,))) for n in range(10, 22)]
+    steps = [a_step(title=f"Step {n}", command=Shell((f"{n}" * 150,))) for n in range(10, 22)]
     message = render_card(a_story(a_run(proposal=a_proposal(*steps, notes=()))))
     assert buttons(message) == ["approve", "deny"]
     for step in steps:
-        assert str(step.do) in words(message)
+        assert str(step.command) in words(message)
 
 
 def test_what_cannot_be_undone_says_so_and_asks_once_more():
-    proposal = a_proposal(a_step(undo=None, no_undo="the counters are gone"))
+    proposal = a_proposal(a_step(undo=None, no_undo_reason="the counters are gone"))
     message = render_card(a_story(a_run(proposal=proposal)))
     assert "Cannot be undone:  the counters are gone" in words(message)
     approve = message.blocks[-1]["elements"][0]
@@ -246,7 +246,7 @@ def test_a_long_table_is_cut_and_says_so():
 
 def test_long_output_is_cut_at_its_beginning():
     record = StepRecord(12, 1, StepState.SUCCEEDED, ASKED, output="x" * 9000 + "the end")
-    shown = words(render_result(a_story(a_run(State.SUCCEEDED), steps=[record])))
+    shown = words(render_result(a_story(a_run(State.SUCCEEDED), step_records=[record])))
     assert "the end" in shown
     assert len(shown) < 2500
 
@@ -312,18 +312,22 @@ def unseen(message: Message) -> list[str]:
     ]
 
 
-def hostile_story(said: str) -> list[Story]:
-    step = a_step(title=said, before=said, after=said, undo=None, no_undo=said)
+def hostile_story(said: str) -> list[SlackRunView]:
+    step = a_step(title=said, before=said, after=said, undo=None, no_undo_reason=said)
     asked = f"abusers clear lb1 {said}"
-    proposal = a_proposal(step, because=said, notes=(said,))
+    proposal = a_proposal(step, current_state=said, notes=(said,))
     run = a_run(proposal=proposal, digest="ab" * 32, request=asked, reason=said, summary=said)
-    record = StepRecord(12, 1, StepState.FAILED, ASKED, output=said, trouble=said)
+    record = StepRecord(12, 1, StepState.FAILED, ASKED, output=said, error=said)
     report = Report(said, healthy=False, findings=[said], table=Table((said,), ((said,),)))
-    named = {"names": {"dora": said, "olga": said}, "area": said, "whose": said}
+    named = {
+        "person_names": {"dora": said, "olga": said},
+        "area_title": said,
+        "approvals_from": said,
+    }
     votes = [yes(reason=said)]
     return [
-        a_story(run, votes=votes, approvers=[Approver(said)], **named),
-        a_story(replace(run, state=State.FAILED), steps=[record], votes=votes, **named),
+        a_story(run, decisions=votes, approvers=[Approver(said)], **named),
+        a_story(replace(run, state=State.FAILED), step_records=[record], decisions=votes, **named),
         a_story(a_check(report), **named),
     ]
 
@@ -332,7 +336,7 @@ def hostile_story(said: str) -> list[Story]:
 @given(said=hostile, before=st.sampled_from(["", "run 1 · ", "“"]))
 def test_nothing_that_was_said_is_formatted(said: str, before: str):
     """The emulator's reader makes tags of formats, and pictures of emoji."""
-    shown = to_html(f"{before}{mrkdwn(said)}", Names())
+    shown = to_html(f"{before}{escape_mrkdwn(said)}", Names())
     assert "<" not in shown
     assert with_emoji(shown) == shown
 
@@ -344,16 +348,16 @@ def test_that_reader_sees_a_format(said: str):
 
 @pytest.mark.parametrize("said", ["web_1.example at 02:00:30", "a*b", "~/x_y", "5 * 3", "lb*"])
 def test_what_formats_nothing_stays_as_it_is(said: str):
-    assert mrkdwn(said).replace("\u2009", "") == said
+    assert escape_mrkdwn(said).replace("\u2009", "") == said
 
 
-def everything_said_of(story: Story) -> list[Message]:
+def everything_said_of(story: SlackRunView) -> list[Message]:
     """Return its messages in channels, threads and direct ones, and the Home that lists it."""
     run = story.run
-    seen = Seen("dora", story.now, story.names, "", [story], [run], [run], [run], [])
-    said = [render_card(story), render_settled(story), render_result(story)]
-    said += nudges(story).values()
-    return [*said, Message("", tab(seen)["blocks"])]
+    seen = HomeContent("dora", story.now, story.person_names, "", [story], [run], [run], [run], [])
+    said = [render_card(story), render_decided(story), render_result(story)]
+    said += build_reminders(story).values()
+    return [*said, Message("", render_home(seen)["blocks"])]
 
 
 @settings(max_examples=100, deadline=None)
@@ -381,7 +385,7 @@ def test_what_acts_is_spelt_out_in_preformatted_text_too():
 
 @pytest.mark.parametrize("ticks", range(2, 9))
 def test_backticks_fence_nothing_off(ticks: int):
-    assert "``" not in mrkdwn("`" * ticks)
+    assert "``" not in escape_mrkdwn("`" * ticks)
 
 
 def test_a_line_break_cannot_forge_a_line():
@@ -391,11 +395,11 @@ def test_a_line_break_cannot_forge_a_line():
 
 def test_the_same_on_many_hosts_is_shown_once_and_with_every_host():
     steps = [a_step(host=f"lb{n}", fingerprint=f"SHA256:{n}") for n in (1, 2, 3)]
-    other = a_step(host="lb4", do=Shell(("haproxyctl", "clear", "table", "tcp")))
+    other = a_step(host="lb4", command=Shell(("haproxyctl", "clear", "table", "tcp")))
     run = a_run(State.RUNNING, proposal=a_proposal(*steps, other))
 
     def seen(*records: StepRecord) -> str:
-        return " ".join(words(render_card(a_story(run, steps=records))).split())
+        return " ".join(words(render_card(a_story(run, step_records=records))).split())
 
     assert "1–3. Forget 203.0.113.9 on lb1, lb2, lb3 :" in seen()
     assert seen().count("clear table http") == 1
@@ -409,13 +413,13 @@ def test_the_same_on_many_hosts_is_shown_once_and_with_every_host():
 
 
 def test_the_same_twice_on_one_host_is_shown_twice():
-    run = a_run(State.WAITING, proposal=a_proposal(a_step(), a_step()))
+    run = a_run(State.PENDING, proposal=a_proposal(a_step(), a_step()))
     assert words(render_card(a_story(run))).count("clear table http") == 2
 
 
-def _told_of(story: Story) -> Iterator[str]:
+def _told_of(story: SlackRunView) -> Iterator[str]:
     """Yield all that is said of a run in chat, but for code."""
-    for message in (render_card(story), render_settled(story), render_result(story)):
+    for message in (render_card(story), render_decided(story), render_result(story)):
         yield message.text
         for part in parts(message.blocks):
             text, style = part.get("text"), part.get("style", {})
@@ -426,14 +430,14 @@ def _told_of(story: Story) -> Iterator[str]:
 @pytest.mark.parametrize("state", STORIES)
 def test_nobody_and_no_area_is_told_of_by_an_id(state: str):
     area = "the front doors"
-    story = replace(STORIES[state], area=area, whose=f"the owners of {area}")
-    granted = Granted(3, "Olga Owner", left=4, an_hour=5)
+    story = replace(STORIES[state], area_title=area, approvals_from=f"the owners of {area}")
+    granted = UsedGrant(3, "Olga Owner", uses_left=4, per_hour=5)
     pane = BreakGlass(
-        12, "dora", "smoke", ASKED, ASKED, reviewed=ASKED, reviewer="olga", review="fine"
+        12, "dora", "smoke", ASKED, ASKED, reviewed_at=ASKED, reviewer="olga", review="fine"
     )
-    votes = [yes("adam", instead_of="olga")]
-    stead = replace(story, votes=votes, granted=granted, glass=pane)
-    for told in (story, replace(stead, run=replace(story.run, grant=3))):
+    votes = [yes("adam", on_behalf_of="olga")]
+    stead = replace(story, decisions=votes, used_grant=granted, break_glass=pane)
+    for told in (story, replace(stead, run=replace(story.run, grant_id=3))):
         said = list(_told_of(told))
         assert any("Dora Developer" in text for text in said)
         assert [text for text in said if re.search(r"\b(dora|olga|adam|edge)\b", text)] == []

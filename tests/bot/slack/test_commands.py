@@ -11,9 +11,9 @@ from bot.db import runs, search
 from bot.model.run import State
 from bot.policy import Policy, PolicyDirectory
 from bot.slack import changed_command
-from bot.slack.aliases import ALIASES, Alias, typed
-from bot.slack.commands import Commands
-from bot.slack.run_facts import Stories
+from bot.slack.aliases import ALIASES, Alias, expand_alias
+from bot.slack.commands import SlackCommands
+from bot.slack.run_facts import SlackRunViewBuilder
 from runbooks import load_catalogue
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
@@ -33,13 +33,13 @@ async def test_a_short_answer_takes_one_look_at_the_policy(
 ):
     await chat.type("who lb1")
     looks: list[PolicyDirectory] = []
-    look = PolicyDirectory.current
+    look = PolicyDirectory.get_policy
 
     def counted(directory: PolicyDirectory) -> Policy:
         looks.append(directory)
         return look(directory)
 
-    monkeypatch.setattr(PolicyDirectory, "current", counted)
+    monkeypatch.setattr(PolicyDirectory, "get_policy", counted)
     assert "is in" in words(await chat.send(payloads.slash("who lb1")))
     assert len(looks) == 1
 
@@ -89,13 +89,13 @@ async def test_a_word_that_is_built_in_is_explained(chat: Chat, word: str):
 
 
 async def test_every_word_that_is_built_in_is_known_to_the_test(chat: Chat):
-    commands = Commands(
+    commands = SlackCommands(
         chat.office.workflow,
         chat.office.database,
         chat.office.policies,
-        Stories(chat.office.policies, team="T1", base_url=""),
+        SlackRunViewBuilder(chat.office.policies, team="T1", base_url=""),
     )
-    assert set(commands.words) == set(BUILT_IN)
+    assert set(commands.command_words) == set(BUILT_IN)
 
 
 async def test_a_slip_in_a_word_that_is_built_in_is_met_with_the_nearest(chat: Chat):
@@ -184,7 +184,7 @@ async def test_a_reason_is_ordinary_text_on_one_line(chat: Chat, typed: str, kep
 @pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000"])
 async def test_a_space_that_phones_type_parts_words(chat: Chat, space: str):
     await chat.type(f"toy{space}set lb1{space}lamp on")
-    assert chat.run().fields == {"host": "lb1", "name": "lamp", "value": "on"}
+    assert chat.run().values == {"host": "lb1", "name": "lamp", "value": "on"}
     assert "set lamp on" in words(await chat.type(f"run{space}1"))
     await chat.type(f"deny 1{space}no", "U0OLGA")
     assert chat.run().state is State.DENIED
@@ -203,7 +203,7 @@ async def test_what_was_typed_is_repeated_without_effect(chat: Chat, text: str):
 
 async def test_phones_quotation_marks_and_slacks_links_are_understood(chat: Chat):
     await chat.type("toy set <http://lb1|lb1> name=“lamp” value=on because it&amp;s dark")
-    assert chat.run().fields == {"host": "lb1", "name": "lamp", "value": "on"}
+    assert chat.run().values == {"host": "lb1", "name": "lamp", "value": "on"}
     assert chat.run().reason == "it&s dark"
 
 
@@ -211,7 +211,7 @@ async def test_runs_are_listed(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.type("toy show lb2", "U0STAN")
     shown = words(await chat.type("runs"))
-    assert "1  waiting" in shown
+    assert "1  pending" in shown
     assert "Dora Developer" in shown
     assert "toy show lb2" in shown
     only = words(await chat.type("runs lb2"))
@@ -258,7 +258,7 @@ async def test_one_run_is_shown_without_buttons(chat: Chat):
 async def test_a_command_that_says_payload_is_a_command(chat: Chat):
     chat.office.fleet.hosts["lb1"]["payload"] = "off"
     await chat.type("toy set lb1 payload on")
-    assert chat.run().fields["name"] == "payload"
+    assert chat.run().values["name"] == "payload"
 
 
 async def test_a_decision_is_given_its_reason(chat: Chat):
@@ -273,8 +273,8 @@ async def test_web_gives_a_way_in_to_the_one_who_asked(chat: Chat):
     link = str(answer.json["blocks"]).partition("/sign-in/")[2]
     token = link.partition("'")[0]
     with chat.office.database.transaction() as tx:
-        assert sessions.use_link(tx, token) == "dora"
-        assert sessions.use_link(tx, token) is None
+        assert sessions.use_sign_in_link(tx, token) == "dora"
+        assert sessions.use_sign_in_link(tx, token) is None
 
 
 async def test_hosts_are_meant_by_pattern_and_approved_as_one(chat: Chat):
@@ -338,12 +338,12 @@ async def test_a_button_that_names_no_runbook_opens_nothing(chat: Chat, value: s
     ],
 )
 def test_an_alias_stands_for_the_first_words(command: str, text: str, means: str):
-    assert typed(command, text) == means
+    assert expand_alias(command, text) == means
 
 
 @pytest.mark.parametrize("alias", ALIASES.values(), ids=ALIASES)
 def test_every_alias_leads_to_runbooks(alias: Alias):
-    assert [one for one in load_catalogue() if f"{one} ".startswith(f"{alias.words} ")]
+    assert [one for one in load_catalogue() if f"{one} ".startswith(f"{alias.runbook} ")]
 
 
 async def test_an_alias_is_a_command_of_its_own(chat: Chat):
@@ -406,7 +406,7 @@ async def test_what_is_left_out_of_what_changed_is_said(
         await chat.type(f"toy set {host} lamp on", "U0OLGA")
     await chat.settle()
     assert "Left out" not in words(await chat.type("changed 5 minutes ago ±10m lb*"))
-    monkeypatch.setattr(changed_command, "_MOST", 1)
+    monkeypatch.setattr(changed_command, "_MAX_EVENTS", 1)
     told = words(await chat.type("changed 5 minutes ago ±10m lb*"))
     assert "Left out as less likely: 1. The web pages show more." in told
 
@@ -489,10 +489,10 @@ async def test_a_card_tells_of_the_freeze_that_its_run_will_wait_for(chat: Chat)
 
 async def test_a_check_is_answered_to_the_one_who_asked_alone(chat: Chat):
     await chat.type("privately toy show lb1 because I wonder", "U0DORA")
-    assert chat.run().words == "toy show"
+    assert chat.run().runbook == "toy show"
     assert chat.run().state is State.SUCCEEDED
     assert {posted.channel for posted in chat.slack.posted} == {"D0DORA"}
-    assert "asked" in chat.office.entries()
+    assert "requested" in chat.office.entries()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from bot.db import runs
 from bot.model.run import State
-from bot.slack.identity import Identity
+from bot.slack.identity import IdentityService
 from bot.workflow.approvals import TooLate
 from tests.bot.office import Office
 from tests.bot.slack import payloads
@@ -25,7 +25,7 @@ async def waited(chat: Chat) -> Chat:
     await chat.type(LAMP_ON)
     with chat.office.database.transaction() as tx:
         run = runs.lock_run(tx, 1)
-        runs.amend_run(tx, run, shown=tx.now - 31 * MINUTE)
+        runs.amend_run(tx, run, pending_since=tx.now - 31 * MINUTE)
     chat.office.workflow.remind_due()
     await chat.settle()
     return chat
@@ -91,7 +91,7 @@ async def test_an_approver_who_cannot_be_reached_holds_nothing_up(chat: Chat, er
     chat.slack.refuse("conversations.open", error)
     await chat.type(LAMP_ON)
     with chat.office.database.transaction() as tx:
-        runs.amend_run(tx, runs.lock_run(tx, 1), shown=tx.now - 31 * MINUTE)
+        runs.amend_run(tx, runs.lock_run(tx, 1), pending_since=tx.now - 31 * MINUTE)
     chat.office.workflow.remind_due()
     await chat.settle()
     await chat.settle()
@@ -110,7 +110,7 @@ async def test_without_a_channel_the_approvers_are_written_to_at_once(chat: Chat
 async def test_somebody_else_pressing_a_copy_is_judged_as_themselves(waited: Chat):
     [copy] = waited.slack.seen_in("D0OLGA")
     await waited.press("approve", "U0STAN", message=copy)
-    assert waited.run().state is State.WAITING
+    assert waited.run().state is State.PENDING
 
 
 # Accounts that may not act, and what they are told.
@@ -135,7 +135,7 @@ async def test_who_may_not_act_is_told_so_and_decides_nothing(chat: Chat, who: s
     chat.slack.users["U0OLGA"] = flag
     for action in ("approve", "deny"):
         await chat.press(action, "U0OLGA")
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
     assert [said in one.words for one in chat.slack.whispers("U0OLGA")] == [True, True]
     assert set(chat.slack.card.buttons) == {"approve", "deny"}
 
@@ -144,14 +144,14 @@ async def test_who_may_not_act_is_told_so_and_decides_nothing(chat: Chat, who: s
 async def test_without_the_guard_they_would_decide(
     chat: Chat, who: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(Identity, "_barred", _welcome)
+    monkeypatch.setattr(IdentityService, "_get_barred_reason", _welcome)
     await chat.type(LAMP_ON)
     chat.slack.users["U0OLGA"], _ = BARRED[who]
     await chat.press("approve", "U0OLGA")
     assert chat.run().state is State.SUCCEEDED
 
 
-async def _welcome(_identity: Identity, _account: object) -> str:
+async def _welcome(_identity: IdentityService, _account: object) -> str:
     return ""
 
 

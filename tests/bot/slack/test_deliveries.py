@@ -6,23 +6,31 @@ import random
 import pytest
 
 from bot.db.database import StoreUnavailable
-from bot.slack.dedup import Deliveries
+from bot.slack.dedup import DeliveryRegister
 from tests.bot.office import Office
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_command_is_taken_once(office: Office):
-    deliveries = Deliveries(office.database)
-    assert await deliveries.first_time({"command": "/keyturn", "trigger_id": "1.2.3"}, key="a")
-    assert not await deliveries.first_time({"command": "/keyturn", "trigger_id": "1.2.3"}, key="b")
-    assert not await deliveries.first_time({"command": "/keyturn", "trigger_id": "4"}, key="a")
+    deliveries = DeliveryRegister(office.database)
+    assert await deliveries.is_first_delivery(
+        {"command": "/keyturn", "trigger_id": "1.2.3"}, key="a"
+    )
+    assert not await deliveries.is_first_delivery(
+        {"command": "/keyturn", "trigger_id": "1.2.3"}, key="b"
+    )
+    assert not await deliveries.is_first_delivery(
+        {"command": "/keyturn", "trigger_id": "4"}, key="a"
+    )
 
 
 async def test_who_types_the_same_letters_again_is_answered_again(office: Office):
-    deliveries = Deliveries(office.database)
+    deliveries = DeliveryRegister(office.database)
     for _ in range(2):
-        assert await deliveries.first_time({"type": "block_suggestion", "value": "ta"}, key="a")
+        assert await deliveries.is_first_delivery(
+            {"type": "block_suggestion", "value": "ta"}, key="a"
+        )
 
 
 def an_event(number: int) -> dict[str, str]:
@@ -33,13 +41,15 @@ async def test_ten_thousand_deliveries_of_a_quarter_as_many_events_have_an_effec
     office: Office,
 ):
     """Four times each, newly signed, out of order, at two replicas, many at once."""
-    replicas = [Deliveries(office.database), Deliveries(office.database)]
+    replicas = [DeliveryRegister(office.database), DeliveryRegister(office.database)]
     comes = [number for number in range(2_500) for _ in range(4)]
     random.Random(5).shuffle(comes)  # noqa: S311 - the same order each time
     effects: list[int] = []
 
     async def deliver(signature: int, number: int) -> None:
-        if await replicas[signature % 2].first_time(an_event(number), key=f"v0={signature}"):
+        if await replicas[signature % 2].is_first_delivery(
+            an_event(number), key=f"v0={signature}"
+        ):
             effects.append(number)
 
     await asyncio.gather(*(deliver(*one) for one in enumerate(comes)))
@@ -47,9 +57,11 @@ async def test_ten_thousand_deliveries_of_a_quarter_as_many_events_have_an_effec
 
 
 async def test_without_the_event_id_each_delivery_would_have_its_effect(office: Office):
-    deliveries = Deliveries(office.database)
+    deliveries = DeliveryRegister(office.database)
     nameless = {"type": "event_callback"}
-    told = [deliveries.first_time(nameless, key=f"v0={signature}") for signature in range(4)]
+    told = [
+        deliveries.is_first_delivery(nameless, key=f"v0={signature}") for signature in range(4)
+    ]
     assert await asyncio.gather(*told) == [True] * 4
 
 
@@ -62,8 +74,10 @@ async def test_what_arrives_while_the_disk_is_busy_is_written_down_together(offi
         return transaction(seconds=seconds)
 
     office.database.transaction = counted
-    deliveries = Deliveries(office.database)
-    firsts = [deliveries.first_time(an_event(number), key=f"v0={number}") for number in range(50)]
+    deliveries = DeliveryRegister(office.database)
+    firsts = [
+        deliveries.is_first_delivery(an_event(number), key=f"v0={number}") for number in range(50)
+    ]
     assert all(await asyncio.gather(*firsts))
     assert len(commits) <= 2
 
@@ -73,16 +87,18 @@ async def test_what_could_not_be_written_down_is_taken_by_nobody(office: Office)
     office.database.engine.dispose()
     with office.database.engine.connect() as connection:
         connection.exec_driver_sql("DROP TABLE seen")
-    deliveries = Deliveries(office.database)
-    told = [deliveries.first_time(an_event(number), key=f"v0={number}") for number in range(3)]
+    deliveries = DeliveryRegister(office.database)
+    told = [
+        deliveries.is_first_delivery(an_event(number), key=f"v0={number}") for number in range(3)
+    ]
     found = await asyncio.gather(*told, return_exceptions=True)
     assert [type(one) for one in found] == [StoreUnavailable] * 3
 
 
 async def test_who_stops_waiting_keeps_nobody_else_from_an_answer(office: Office):
-    deliveries = Deliveries(office.database)
-    gone = asyncio.create_task(deliveries.first_time(an_event(1), key="v0=1"))
-    stays = asyncio.create_task(deliveries.first_time(an_event(2), key="v0=2"))
+    deliveries = DeliveryRegister(office.database)
+    gone = asyncio.create_task(deliveries.is_first_delivery(an_event(1), key="v0=1"))
+    stays = asyncio.create_task(deliveries.is_first_delivery(an_event(2), key="v0=2"))
     await asyncio.sleep(0)
     gone.cancel()
     assert await stays

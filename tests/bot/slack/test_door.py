@@ -8,8 +8,8 @@ from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack.actions import Listeners
-from bot.slack.app import Door, Installation
+from bot.slack.actions import SlackListeners
+from bot.slack.app import SlackService, SlackSettings
 from bot.slack.request_body import Body
 from bot.workflow.form_options import FormOptions
 from tests.bot.office import Office
@@ -26,7 +26,7 @@ def breaks(chat: Chat, message: str) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(message)
 
-    chat.office.policies.current = fail  # type: ignore[method-assign] # a fault of our own
+    chat.office.policies.get_policy = fail  # type: ignore[method-assign] # a fault of our own
 
 
 async def test_a_fault_of_our_own_has_a_reference_and_no_trace(
@@ -47,7 +47,7 @@ async def test_a_fault_behind_a_button_is_told_to_whoever_clicked(chat: Chat):
     breaks(chat, "the secret inside")
     payload = payloads.click("approve", "1:0123456789", "U0OLGA", channel="C0OPS", ts=card.ts)
     answer = await chat.send(payloads.interaction(payload))
-    await chat.door.close()
+    await chat.door.close_listeners()
     assert (answer.status, answer.body) == (200, b"")
     assert "reference" in chat.slack.whispers("U0OLGA")[0].words
 
@@ -56,7 +56,7 @@ async def test_what_nobody_listens_to_is_answered(chat: Chat):
     assert (await chat.send(payloads.slash("help", command="/other"))).status == 200
     click = payloads.click("launch", "1", "U0OLGA", channel="C0OPS", ts="1.1")
     assert (await chat.send(payloads.interaction(click))).status == 200
-    await chat.door.close()
+    await chat.door.close_listeners()
     assert "no answer to that" in chat.slack.whispers("U0OLGA")[0].words
     raw = payloads.event("Ev1")
     kind = signed(raw, kind=b"application/json")
@@ -84,7 +84,7 @@ async def test_shapes_that_nobody_expects_are_no_fault_of_the_server(chat: Chat)
     for shape in odd:
         raw = json.dumps(shape).encode()
         assert (await post(chat.door.app, raw, signed(raw))).status in {200, 400}, shape
-    await chat.door.close()
+    await chat.door.close_listeners()
     assert chat.office.entries() == []
 
 
@@ -120,10 +120,10 @@ async def test_a_command_of_ours_goes_past_bolt(chat: Chat, monkeypatch: pytest.
     await chat.send(payloads.slash("who lb1", command="/other"))
     assert asked == ["/other"]
 
-    async def to_bolt(_: Listeners, _body: Body) -> None:
+    async def to_bolt(_: SlackListeners, _body: Body) -> None:
         return None
 
-    monkeypatch.setattr(Listeners, "answered", to_bolt)
+    monkeypatch.setattr(SlackListeners, "answer_command", to_bolt)
     by_bolt = await chat.type("who  lb1")
     assert asked == ["/other", "/keyturn"]
     assert (straight.status, straight.json) == (by_bolt.status, by_bolt.json)
@@ -134,4 +134,4 @@ def test_a_door_without_a_secret_does_not_open(office: Office):
     offering = FormOptions(office.fleet, office.database, office.policies)
     parts = (office.workflow, office.database, office.policies)
     with pytest.raises(ValueError, match="anybody could speak"):
-        Door(*parts, client, Installation("", TEAM), offering)
+        SlackService(*parts, client, SlackSettings("", TEAM), offering)

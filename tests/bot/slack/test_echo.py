@@ -9,15 +9,15 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.model.run import State
 from bot.slack import client
-from bot.slack.blocks import Message, line, rich, words
-from bot.slack.client import bears, marked, named
+from bot.slack.blocks import Message, rich_text, rich_text_section, text_element
+from bot.slack.client import build_named_blocks, has_message_name, with_message_name
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.stories import a_story
 from tests.bot.slack.test_outbox import LAMP_ON, due_now
 
 pytestmark = pytest.mark.anyio
-HELLO = Message("Hello", [rich(line(words("Hello")))])
+HELLO = Message("Hello", [rich_text(rich_text_section(text_element("Hello")))])
 
 
 async def tried_again(chat: Chat, times: int = 5) -> None:
@@ -46,7 +46,9 @@ async def test_it_is_found_among_many(chat: Chat):
     ours = chat.slack.card
     others = AsyncWebClient("xoxb-2", chat.slack.url)
     for turn in range(5):
-        await others.chat_postMessage(channel="C0OPS", text=f"{turn}", blocks=marked(HELLO))
+        await others.chat_postMessage(
+            channel="C0OPS", text=f"{turn}", blocks=build_named_blocks(HELLO)
+        )
     await tried_again(chat)
     assert cards(chat) == 6
     await chat.press("approve", "U0OLGA", message=ours)
@@ -74,7 +76,7 @@ async def test_without_the_guard_there_is_one_more_each_time(
 ):
     chat.slack.unheard, chat.slack.may_look = 3, why != "we may not look"
     if why == "we do not look":
-        monkeypatch.setattr(client, "bears", _never)
+        monkeypatch.setattr(client, "has_message_name", _never)
     await chat.type(LAMP_ON)
     await tried_again(chat)
     assert cards(chat) == 4
@@ -94,7 +96,7 @@ async def test_a_second_card_that_nobody_knows_of_loses_its_buttons_when_it_is_c
     await tried_again(chat)
     orphan, card = chat.slack.posted
     await chat.press(action, "U0OLGA", message=orphan)
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
     assert orphan.buttons == {}
     assert orphan.text.startswith("Outdated: This is not the card of run 1 any more")
     assert "/keyturn run 1" in orphan.words
@@ -120,9 +122,9 @@ async def test_a_card_that_is_just_being_posted_keeps_its_buttons_when_it_is_cli
             )
         )
     )
-    await chat.door.close()
+    await chat.door.close_listeners()
     assert answer.status == 200
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
     assert set(card.buttons) == {"approve", "deny"}
     assert "look at it again in a moment" in chat.slack.whispers("U0OLGA")[0].text
 
@@ -153,7 +155,7 @@ async def test_the_stock_client_posts_it_twice_by_itself(chat: Chat):
     """The twin of Retry."""
     stock = AsyncWebClient("xoxb-1", chat.slack.url, timeout=5)
     chat.slack.unheard = 1
-    await stock.chat_postMessage(channel="C0OPS", text="Hello", blocks=marked(HELLO))
+    await stock.chat_postMessage(channel="C0OPS", text="Hello", blocks=build_named_blocks(HELLO))
     assert cards(chat) == 2
 
 
@@ -166,15 +168,18 @@ async def test_what_only_asks_is_asked_again_when_a_connection_breaks(chat: Chat
 
 def test_each_message_of_each_run_has_a_name_of_its_own():
     story = a_story()
-    names = [named(HELLO, story, slot).name for slot in ("card", "card 1.2", "result failed")]
+    names = [
+        with_message_name(HELLO, story, slot).name
+        for slot in ("card", "card 1.2", "result failed")
+    ]
     assert len(set(names)) == 3
-    assert named(HELLO, story, "card").name == names[0]
-    assert named(HELLO, story, "card").digest == HELLO.digest
+    assert with_message_name(HELLO, story, "card").name == names[0]
+    assert with_message_name(HELLO, story, "card").digest == HELLO.digest
 
 
 def test_the_name_is_where_it_is_looked_for():
-    message = named(HELLO, a_story(), "card")
-    assert bears({"blocks": marked(message)}, message.name)
-    assert not bears({"blocks": list(HELLO.blocks)}, message.name)
-    assert not bears({"text": "no blocks"}, message.name)
-    assert client.marked(Message("poor", name="x")) == []
+    message = with_message_name(HELLO, a_story(), "card")
+    assert has_message_name({"blocks": build_named_blocks(message)}, message.name)
+    assert not has_message_name({"blocks": list(HELLO.blocks)}, message.name)
+    assert not has_message_name({"text": "no blocks"}, message.name)
+    assert client.build_named_blocks(Message("poor", name="x")) == []

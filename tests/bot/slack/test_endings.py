@@ -6,7 +6,7 @@ Most endings have their tests where the part is tested that answers; the table s
 import pytest
 
 from bot.model.run import State
-from bot.slack.client import CLOSED_PLACES, GONE_MESSAGES
+from bot.slack.client import CLOSED_CHANNEL_ERRORS, GONE_MESSAGE_ERRORS
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.named import missing
 from tests.bot.slack.test_copies import BARRED
@@ -85,7 +85,7 @@ async def test_a_button_from_before_a_restart_does_not_decide_again(chat: Chat):
         assert "succeeded already" in told.words or "was approved by" in told.words
 
 
-@pytest.mark.parametrize("error", sorted(GONE_MESSAGES | CLOSED_PLACES))
+@pytest.mark.parametrize("error", sorted(GONE_MESSAGE_ERRORS | CLOSED_CHANNEL_ERRORS))
 async def test_a_card_that_cannot_be_changed_any_more_is_posted_anew(chat: Chat, error: str):
     await chat.type(LAMP_ON)
     first = chat.slack.card
@@ -95,7 +95,7 @@ async def test_a_card_that_cannot_be_changed_any_more_is_posted_anew(chat: Chat,
     assert [card.text.partition(":")[0] for card in cards] == ["Succeeded"]
 
 
-@pytest.mark.parametrize("error", sorted(CLOSED_PLACES))
+@pytest.mark.parametrize("error", sorted(CLOSED_CHANNEL_ERRORS))
 async def test_a_closed_channel_leaves_the_card_to_the_asker(chat: Chat, error: str):
     chat.slack.refuse("chat.postMessage", error)
     await chat.type(LAMP_ON)
@@ -113,4 +113,4 @@ async def test_a_no_reaches_whoever_is_not_in_the_channel(chat: Chat, error: str
     await chat.press("approve", "U0STAN")
     [told] = chat.slack.seen_in("D0STAN")
     assert "Those who can: Adam Admin, Olga Owner" in told.words
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING

@@ -6,7 +6,7 @@ import pytest
 
 from bot.audit import change_log
 from bot.model.run import State
-from bot.slack.actions import Decisions
+from bot.slack.actions import DecisionHandler
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.walk import mentions
@@ -67,7 +67,7 @@ async def test_nobody_approves_their_own_request(chat: Chat):
     await chat.type("toy break lb1 lamp", "U0OLGA")
     shown = list(chat.slack.card.blocks)
     await chat.press("approve", "U0OLGA")
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
     assert chat.slack.card.blocks == shown
     [whisper] = chat.slack.whispers("U0OLGA")
     assert "it is your own request" in whisper.words
@@ -76,7 +76,7 @@ async def test_nobody_approves_their_own_request(chat: Chat):
 async def test_an_unauthorised_click_is_refused_to_that_person_alone(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("approve", "U0STAN")
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
     assert "Those who can: Adam Admin, Olga Owner" in chat.slack.whispers("U0STAN")[0].words
     assert chat.slack.card.updates == 0
 
@@ -86,7 +86,7 @@ async def test_a_stranger_gets_nowhere(chat: Chat):
     assert "does not know your Slack account U0NOBODY" in answer.text
     await chat.type(LAMP_ON)
     await chat.press("approve", "U0NOBODY")
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
     assert "does not know" in chat.slack.whispers("U0NOBODY")[0].words
 
 
@@ -123,7 +123,7 @@ async def test_approving_by_words_takes_the_plan_that_was_seen(chat: Chat):
     assert "plan now" in (await chat.type("approve 1 0123456789", "U0OLGA")).text
     shown = await chat.type("approve 1", "U0OLGA")
     assert "Needs approval" in shown.text
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
 
 
 async def test_a_click_after_the_end_says_who_settled_it(chat: Chat):
@@ -151,21 +151,21 @@ async def test_a_forged_button_decides_nothing(chat: Chat, value: str, action: s
     await chat.type(LAMP_ON)
     forged = value.format(digest=chat.run().short_digest)
     await chat.press(action, "U0OLGA", value=forged)
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
     assert len(chat.slack.whispers("U0OLGA")) == 1
 
 
 @pytest.mark.parametrize("moved", ["channel", "ts"])
 async def test_a_button_on_another_message_decides_nothing(chat: Chat, moved: str):
     await click_elsewhere(chat, moved)
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
 
 
 async def test_without_the_guard_it_would_approve(chat: Chat, monkeypatch: pytest.MonkeyPatch):
     def believe(*_: object) -> None:
         """Look at no message."""
 
-    monkeypatch.setattr(Decisions, "_check_card", believe)
+    monkeypatch.setattr(DecisionHandler, "_check_card", believe)
     await click_elsewhere(chat, "ts")
     assert chat.run().state is State.SUCCEEDED
 

@@ -136,9 +136,9 @@ async def test_what_is_handed_in_is_asked_as_if_it_were_typed(chat: Chat):
     answer = await shown.submit(host="lb1", name="lamp", because="it is “dark”\nhere")
     assert (answer.status, answer.body) == (200, b"")
     run = chat.run()
-    assert (run.state, run.request) == (State.WAITING, "toy tune lb1 lamp")
-    assert (run.reason, run.asked_by) == ("it is “dark” here", "dora")
-    assert (run.origin.door, run.origin.channel, run.origin.user) == ("slack", "C0OPS", "U0DORA")
+    assert (run.state, run.request) == (State.PENDING, "toy tune lb1 lamp")
+    assert (run.reason, run.requested_by) == ("it is “dark” here", "dora")
+    assert (run.origin.source, run.origin.channel, run.origin.user) == ("slack", "C0OPS", "U0DORA")
     assert set(chat.slack.card.buttons) == {"approve", "deny"}
 
 
@@ -150,7 +150,7 @@ async def test_what_is_wrong_is_said_below_its_field(chat: Chat):
     assert chat.office.entries() == []
     # Corrected, the same form is taken.
     assert (await shown.submit(host="lb1", name="lamp")).body == b""
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
 
 
 async def test_a_reason_that_hides_something_is_refused_below_it(chat: Chat):
@@ -165,7 +165,7 @@ async def test_a_form_is_taken_once_however_often_it_is_handed_in(chat: Chat):
     said = sorted(answer.body for answer in answers)
     assert said[0] == b""
     assert all(b"handed in already" in body for body in said[1:])
-    assert len([entry for entry in chat.office.entries() if entry == "asked"]) == 1
+    assert len([entry for entry in chat.office.entries() if entry == "requested"]) == 1
 
 
 async def test_without_the_guard_a_form_handed_in_twice_asks_twice(
@@ -174,7 +174,7 @@ async def test_without_the_guard_a_form_handed_in_twice_asks_twice(
     monkeypatch.setattr(dedup, "remember_first", _as_if_new)
     shown = await opened(chat, "toy tune")
     await asyncio.gather(*(shown.submit(host="lb1", name="lamp") for _ in range(2)))
-    assert len([entry for entry in chat.office.entries() if entry == "asked"]) == 2
+    assert len([entry for entry in chat.office.entries() if entry == "requested"]) == 2
 
 
 async def test_a_chosen_host_tells_who_approves_and_is_read_ahead(chat: Chat):

@@ -38,7 +38,7 @@ async def test_chat_has_no_button_for_what_takes_a_second_factor(chat: Chat) -> 
     assert "approve it on its web page" in answer.text
     # A button that somebody made up does no more.
     await chat.press("approve", "U0OLGA", value=f"1:{digest}")
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
     assert chat.office.fleet.told == []
     await chat.press("deny", "U0OLGA")
     assert chat.run().state is State.DENIED
@@ -53,7 +53,7 @@ async def test_break_glass_is_announced_once(loud: Chat) -> None:
     assert loud.office.fleet.told == []
 
     run = loud.run()
-    loud.office.workflow.breaking.shatter(
+    loud.office.workflow.breaking.activate_break_glass(
         run.id,
         person="adam",
         session=app.session,
@@ -83,7 +83,7 @@ async def test_a_closed_channel_keeps_no_alarm_from_the_others(loud: Chat) -> No
     app = stepped_up(loud.office, "adam")
     await loud.type(BREAK, "U0ADAM")
     run = loud.run()
-    loud.office.workflow.breaking.shatter(
+    loud.office.workflow.breaking.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=run.reason
     )
     loud.slack.refuse("chat.postMessage", "is_archived")
@@ -112,7 +112,7 @@ async def test_who_may_not_break_glass_has_asked_as_usual(loud: Chat) -> None:
     answer = await loud.type(BREAK, "U0DORA")
     assert "The policy lets you break no glass" in answer.text
     assert "Run 1 waits for its approvals as usual" in answer.text
-    assert loud.run().state is State.WAITING
+    assert loud.run().state is State.PENDING
 
 
 async def test_glass_is_wanted_for_a_request_that_waits_already(loud: Chat) -> None:
@@ -125,8 +125,8 @@ async def test_glass_is_wanted_for_a_request_that_waits_already(loud: Chat) -> N
 async def test_who_asked_to_erase_is_told_once_why_an_owner_declined(chat: Chat) -> None:
     await chat.type("toy show lb1")
     erasing, why = chat.office.workflow.erasing, "we <@U0DORA> need it for the audit"
-    erasing.ask(1, person="adam", why="it names a customer", door="web")
-    erasing.decline(1, person="olga", why=why)
+    erasing.request_erasure(1, person="adam", reason="it names a customer", source="web")
+    erasing.decline_erasure(1, person="olga", reason=why)
     for _ in range(2):
         await chat.settle()
     told = [one for one in chat.slack.posted if one.channel == "D0ADAM"]
@@ -149,4 +149,4 @@ async def test_what_needs_no_approval_has_no_glass(chat: Chat, text: str, user: 
     assert chat.run().state is State.SUCCEEDED
     again = (await chat.type(f"break-glass 1 {because}", user)).text
     assert "Run 1 is succeeded: there is no glass to break." in again
-    assert "glass wanted" not in chat.office.entries()
+    assert "break-glass requested" not in chat.office.entries()

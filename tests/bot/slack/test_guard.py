@@ -20,9 +20,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.db.database import Database
-from bot.slack.dedup import Deliveries
-from bot.slack.http import MOST_BYTES, Guard
-from bot.slack.request_body import Body, parse
+from bot.slack.dedup import DeliveryRegister
+from bot.slack.http import MAX_BODY_BYTES, SignatureGuard
+from bot.slack.request_body import Body, parse_body
 from tests.bot.empty import empty
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
@@ -58,8 +58,8 @@ def inner() -> Inner:
 
 
 @pytest.fixture
-def guard(store: Database, inner: Inner) -> Guard:
-    return Guard(inner, secret=SECRET, deliveries=Deliveries(store))
+def guard(store: Database, inner: Inner) -> SignatureGuard:
+    return SignatureGuard(inner, secret=SECRET, deliveries=DeliveryRegister(store))
 
 
 @dataclass
@@ -135,13 +135,15 @@ def unsigned() -> dict[str, Headers]:
     }
 
 
-async def test_what_slack_signed_goes_through_as_it_is(guard: Guard, inner: Inner):
+async def test_what_slack_signed_goes_through_as_it_is(guard: SignatureGuard, inner: Inner):
     answer = await post(guard, [BODY[:10], BODY[10:]], signed(BODY))
-    assert (answer.status, inner.reached) == (200, [parse(BODY.decode(), None)])
+    assert (answer.status, inner.reached) == (200, [parse_body(BODY.decode(), None)])
 
 
 @pytest.mark.parametrize("what", unsigned())
-async def test_what_slack_did_not_sign_goes_no_further(guard: Guard, inner: Inner, what: str):
+async def test_what_slack_did_not_sign_goes_no_further(
+    guard: SignatureGuard, inner: Inner, what: str
+):
     answer = await post(guard, BODY, unsigned()[what])
     assert answer.status == 401
     assert inner.reached == []
@@ -164,7 +166,7 @@ async def test_stock_bolt_takes_rubbish_for_a_fault_of_the_server(stock: Stock, 
     body=st.binary(max_size=200).filter(lambda body: b"ssl_check" not in body),
 )
 def test_no_guess_goes_through(
-    guard: Guard, inner: Inner, timestamp: bytes | None, signature: bytes, body: bytes
+    guard: SignatureGuard, inner: Inner, timestamp: bytes | None, signature: bytes, body: bytes
 ):
     now = b"%d" % time.time()
     headers = [(TIMESTAMP, now if timestamp is None else timestamp), (SIGNATURE, signature)]
@@ -188,7 +190,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("raw", MALFORMED.values(), ids=MALFORMED.keys())
 async def test_a_malformed_body_is_refused_even_if_it_is_signed(
-    guard: Guard, inner: Inner, raw: bytes
+    guard: SignatureGuard, inner: Inner, raw: bytes
 ):
     answer = await post(guard, raw, signed(raw))
     assert answer.status == 400
@@ -207,7 +209,7 @@ async def test_stock_bolt_answers_broken_json_with_a_fault(stock: Stock):
         await post(stock.app, raw, signed(raw))
 
 
-async def test_too_large_a_body_is_not_read_to_its_end(guard: Guard, inner: Inner):
+async def test_too_large_a_body_is_not_read_to_its_end(guard: SignatureGuard, inner: Inner):
     chunks = [b"x" * 65536] * 1000
     sent = iter(chunks)
     read = 0
@@ -220,22 +222,22 @@ async def test_too_large_a_body_is_not_read_to_its_end(guard: Guard, inner: Inne
 
     answer = await post(guard, Counted(chunks), signed(b""))
     assert answer.status == 413
-    assert read <= MOST_BYTES // 65536 + 1
+    assert read <= MAX_BODY_BYTES // 65536 + 1
     assert inner.reached == []
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "HEAD"])
-async def test_only_posts_are_taken(guard: Guard, inner: Inner, method: str):
+async def test_only_posts_are_taken(guard: SignatureGuard, inner: Inner, method: str):
     assert (await post(guard, BODY, signed(BODY), method=method)).status == 405
     assert inner.reached == []
 
 
 @pytest.mark.parametrize(("age", "status"), [(299, 200), (-299, 200), (302, 401), (-302, 401)])
-async def test_a_request_is_good_for_five_minutes(guard: Guard, age: int, status: int):
+async def test_a_request_is_good_for_five_minutes(guard: SignatureGuard, age: int, status: int):
     assert (await post(guard, BODY, signed(BODY, at=time.time() - age))).status == status
 
 
-async def test_a_replay_has_no_effect(guard: Guard, inner: Inner):
+async def test_a_replay_has_no_effect(guard: SignatureGuard, inner: Inner):
     good = signed(BODY)
     answers = [await post(guard, BODY, good) for _ in range(3)]
     assert [answer.status for answer in answers] == [200, 200, 200]
@@ -243,7 +245,9 @@ async def test_a_replay_has_no_effect(guard: Guard, inner: Inner):
     assert len(inner.reached) == 1
 
 
-async def test_a_replay_of_what_has_no_id_of_its_own_has_no_effect(guard: Guard, inner: Inner):
+async def test_a_replay_of_what_has_no_id_of_its_own_has_no_effect(
+    guard: SignatureGuard, inner: Inner
+):
     raw = payloads.interaction({"type": "view_closed", "user": {"id": "U0DORA"}, "view": {}})
     good = signed(raw)
     for _ in range(3):
@@ -251,19 +255,21 @@ async def test_a_replay_of_what_has_no_id_of_its_own_has_no_effect(guard: Guard,
     assert len(inner.reached) == 1
 
 
-async def test_replays_at_the_same_moment_have_one_effect(guard: Guard, inner: Inner):
+async def test_replays_at_the_same_moment_have_one_effect(guard: SignatureGuard, inner: Inner):
     good = signed(BODY)
     await asyncio.gather(*(post(guard, BODY, good) for _ in range(20)))
     assert len(inner.reached) == 1
 
 
 async def test_a_replay_after_a_restart_or_at_another_replica_has_no_effect(
-    guard: Guard, store: Database, inner: Inner
+    guard: SignatureGuard, store: Database, inner: Inner
 ):
     good = signed(BODY)
     await post(guard, BODY, good)
     other = Database(store.url)
-    await post(Guard(inner, secret=SECRET, deliveries=Deliveries(other)), BODY, good)
+    await post(
+        SignatureGuard(inner, secret=SECRET, deliveries=DeliveryRegister(other)), BODY, good
+    )
     other.close()
     assert len(inner.reached) == 1
 
@@ -285,7 +291,7 @@ async def test_stock_bolt_runs_a_replay_again(stock: Stock):
     ids=["command", "event", "click"],
 )
 async def test_a_redelivery_under_a_new_signature_has_no_effect(
-    guard: Guard, inner: Inner, raw: bytes
+    guard: SignatureGuard, inner: Inner, raw: bytes
 ):
     for retry in range(4):
         headers = [*signed(raw, at=time.time() - retry), (b"x-slack-retry-num", b"%d" % retry)]
@@ -293,14 +299,14 @@ async def test_a_redelivery_under_a_new_signature_has_no_effect(
     assert len(inner.reached) == 1
 
 
-async def test_the_same_words_typed_twice_are_two_requests(guard: Guard, inner: Inner):
+async def test_the_same_words_typed_twice_are_two_requests(guard: SignatureGuard, inner: Inner):
     for _ in range(2):
         raw = payloads.slash("toy show lb1")
         await post(guard, raw, signed(raw))
     assert len(inner.reached) == 2
 
 
-async def test_a_second_click_is_another_click(guard: Guard, inner: Inner):
+async def test_a_second_click_is_another_click(guard: SignatureGuard, inner: Inner):
     for _ in range(2):
         raw = payloads.interaction(payloads.click("deny", "1:a", "U0OLGA", channel="C", ts="1"))
         await post(guard, raw, signed(raw))
@@ -308,25 +314,27 @@ async def test_a_second_click_is_another_click(guard: Guard, inner: Inner):
 
 
 async def test_the_probe_of_the_certificate_is_answered_and_has_no_effect(
-    guard: Guard, inner: Inner
+    guard: SignatureGuard, inner: Inner
 ):
     answer = await post(guard, b"token=x&ssl_check=1", [])
     assert (answer.status, inner.reached) == (200, [])
 
 
-async def test_nothing_hides_behind_the_probe(guard: Guard, inner: Inner):
+async def test_nothing_hides_behind_the_probe(guard: SignatureGuard, inner: Inner):
     answer = await post(guard, b"ssl_check=1&" + BODY, [])
     assert (answer.status, inner.reached) == (401, [])
 
 
-async def test_a_payload_that_cannot_be_read_is_no_fault_of_the_server(guard: Guard, inner: Inner):
+async def test_a_payload_that_cannot_be_read_is_no_fault_of_the_server(
+    guard: SignatureGuard, inner: Inner
+):
     inner.fails = True
     answer = await post(guard, BODY, signed(BODY))
     assert (answer.status, answer.json) == (400, {"error": "not understood"})
 
 
 async def test_without_a_database_nothing_goes_through(
-    guard: Guard, inner: Inner, store: Database
+    guard: SignatureGuard, inner: Inner, store: Database
 ):
     with store.transaction() as tx:
         tx.sql.exec_driver_sql("DROP TABLE seen")

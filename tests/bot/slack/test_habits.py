@@ -26,9 +26,9 @@ from bot import app as chat_of_the_service
 from bot.db.database import Database
 from bot.policy import PolicyDirectory
 from bot.slack import app, modals, threads
-from bot.slack.dedup import Deliveries
-from bot.slack.envelopes import Envelopes
-from bot.slack.socket_mode import SocketMode
+from bot.slack.dedup import DeliveryRegister
+from bot.slack.envelopes import EnvelopeHandler
+from bot.slack.socket_mode import SocketModeService
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
 from tests.bot.slack.chat import Chat
@@ -133,7 +133,7 @@ def _served(bolt: AsyncApp) -> Callable[[Scope, Receive, Send], Any]:
 
 def test_no_listener_is_lazy(chat: Chat):
     bolt = _bolt(AsyncWebClient())
-    chat.door._listeners.listen(bolt)  # pyright: ignore[reportPrivateUsage] - as the door does
+    chat.door._listeners.register_listeners(bolt)  # pyright: ignore[reportPrivateUsage] - as the door does
     listeners = bolt._async_listeners  # pyright: ignore[reportPrivateUsage]
     assert len(listeners) > 10
     assert [one for one in listeners if one.lazy_functions] == []
@@ -155,7 +155,7 @@ async def _ack(ack: Any) -> None:
 
 async def test_what_is_acknowledged_is_committed(chat: Chat):
     await chat.send(payloads.slash("toy set lb1 lamp on"))
-    assert chat.office.entries() == ["asked"]
+    assert chat.office.entries() == ["requested"]
     await chat.settle()
     card = chat.slack.card
     value = card.buttons["approve"]["value"]
@@ -194,7 +194,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     for holder, name in ((Database, "transaction"), (Database, "reading")):
         monkeypatch.setattr(holder, name, _noting(getattr(holder, name), found))
-    monkeypatch.setattr(PolicyDirectory, "current", _noting(PolicyDirectory.current, found))
+    monkeypatch.setattr(PolicyDirectory, "get_policy", _noting(PolicyDirectory.get_policy, found))
     return found
 
 
@@ -251,7 +251,7 @@ async def test_without_threads_it_would_wait_there(
         return function(*args, **named)
 
     monkeypatch.setattr(asyncio, "to_thread", here)
-    for name in ("noted", "answered"):
+    for name in ("run_urgently", "run_in_answer_thread"):
         monkeypatch.setattr(threads, name, here)
     await chat.type("toy show lb1")
     for place in ("identity.py", "commands.py", "outbox.py", "dedup.py"):
@@ -265,16 +265,16 @@ async def test_a_form_is_given_up_before_its_trigger_is(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
     trigger_seconds = 3
-    patience = modals._TRIGGER_SECONDS  # pyright: ignore[reportPrivateUsage] - what it holds to
+    patience = modals._OPEN_TIMEOUT_SECONDS  # pyright: ignore[reportPrivateUsage] - what it holds to
     assert patience < trigger_seconds
-    monkeypatch.setattr(modals, "_TRIGGER_SECONDS", 0.1)
+    monkeypatch.setattr(modals, "_OPEN_TIMEOUT_SECONDS", 0.1)
     chat.slack.slowly = 0.3
     await chat.type("toy tune")
     assert "/keyturn toy tune HOST NAME" in chat.slack.whispers("U0DORA")[0].words
 
 
 async def test_no_call_waits_as_long_as_the_stock_client_would(anyio_backend: str):
-    assert app.client("xoxb-1", "http://127.0.0.1:9/").timeout <= 10
+    assert app.create_client("xoxb-1", "http://127.0.0.1:9/").timeout <= 10
     assert AsyncWebClient("xoxb-1").timeout == 30
 
 
@@ -320,9 +320,9 @@ def test_without_any_connection_for_long_it_is_not_ready(
 
 
 async def test_waiting_for_a_connection_would_never_end_there(chat: Chat):
-    envelopes = Envelopes(_bolt(AsyncWebClient()), Deliveries(chat.office.database))
+    envelopes = EnvelopeHandler(_bolt(AsyncWebClient()), DeliveryRegister(chat.office.database))
     with _silence() as api:
-        sockets = SocketMode(app.client("xoxb-1", api), "xapp-1", envelopes)
+        sockets = SocketModeService(app.create_client("xoxb-1", api), "xapp-1", envelopes)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
-                await sockets.run()
+                await sockets.run_until_cancelled()

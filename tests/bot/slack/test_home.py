@@ -92,11 +92,11 @@ async def test_a_click_at_home_is_judged_as_any_other(chat: Chat):
     await chat.type(LAMP_ON)
     value = buttons(await look(chat, "U0OLGA"))["approve"]["value"]
     await click(chat, "approve", value, "U0STAN")
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
     [told] = chat.slack.seen_in("D0STAN")
     assert "Those who can: Adam Admin, Olga Owner" in told.words
     await click(chat, "approve", "1:0123456789", "U0OLGA")
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
 
 
 async def test_who_is_concerned_sees_it_without_looking_again(chat: Chat):
@@ -137,7 +137,7 @@ async def test_a_home_that_waits_behind_a_slow_slack_is_drawn_as_all_is_by_then(
     chat.slack.calls.clear()
     chat.slack.slowly = 0.5
     # It is woken more than once meanwhile.
-    drawing = [asyncio.create_task(chat.door.homes.draw()) for _ in range(2)]
+    drawing = [asyncio.create_task(chat.door.home_tabs.draw_due_homes()) for _ in range(2)]
     while not _drawn(chat):
         await asyncio.sleep(0.005)
     await asyncio.to_thread(chat.office.ask, SetSwitch(host="lb1", name="lamp", value="on"))

@@ -24,14 +24,16 @@ from tests.bot.slack.reader import acts
 ROOM = Path(bot.slack.__file__).parent
 # What draws is seen by what it returns.
 DRAWN = frozenset({"Message", "View", "Block", "Element"})
-ESCAPES = frozenset({"mrkdwn", "notification", "escape_to_one_line", "escape_control"})
+ESCAPES = frozenset(
+    {"escape_mrkdwn", "format_notification", "escape_to_one_line", "escape_control"}
+)
 # What is escaped though nobody outside has a say in it.
 OURS = frozenset(
     {
         "replies: f'How to type {runbook.words}'",
         "replies: title",
-        "run_message: run.origin.door",
-        "delegation_command: undo",
+        "run_message: run.origin.source",
+        "delegation_command: end_command",
     }
 )
 

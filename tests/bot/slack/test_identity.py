@@ -8,7 +8,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.policy import PolicyDirectory
-from bot.slack.identity import Identity, Unwelcome
+from bot.slack.identity import AccountRefused, IdentityService
 from bot.slack.payloads import Account
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.web_api import WebApi, a_web_api
@@ -42,13 +42,13 @@ def policies(tmp_path: Path) -> PolicyDirectory:
 
 
 @pytest.fixture
-def identity(policies: PolicyDirectory, slack: WebApi, clock: Clock) -> Identity:
+def identity(policies: PolicyDirectory, slack: WebApi, clock: Clock) -> IdentityService:
     client = AsyncWebClient(token="xoxb-1", base_url=slack.url, timeout=5)
-    return Identity(policies, client, team=TEAM, clock=clock)
+    return IdentityService(policies, client, team=TEAM, clock=clock)
 
 
-async def test_an_account_of_the_policy_is_its_person(identity: Identity):
-    assert (await identity.person(DORA)).id == "dora"
+async def test_an_account_of_the_policy_is_its_person(identity: IdentityService):
+    assert (await identity.get_person(DORA)).id == "dora"
 
 
 BARRED: dict[str, dict[str, Any]] = {
@@ -65,11 +65,11 @@ BARRED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(("why", "said"), BARRED.items(), ids=BARRED.keys())
 async def test_an_account_that_slack_does_not_vouch_for_may_nothing(
-    identity: Identity, slack: WebApi, why: str, said: dict[str, Any]
+    identity: IdentityService, slack: WebApi, why: str, said: dict[str, Any]
 ):
     slack.users["U0DORA"] = said
-    with pytest.raises(Unwelcome, match=why):
-        await identity.person(DORA)
+    with pytest.raises(AccountRefused, match=why):
+        await identity.get_person(DORA)
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ async def test_an_account_that_slack_does_not_vouch_for_may_nothing(
     ],
     ids=["unknown", "other team", "other organisation", "no team", "no user", "a name", "case"],
 )
-async def test_a_stranger_is_nobody(identity: Identity, account: Account):
-    with pytest.raises(Unwelcome):
-        await identity.person(account)
+async def test_a_stranger_is_nobody(identity: IdentityService, account: Account):
+    with pytest.raises(AccountRefused):
+        await identity.get_person(account)
 
 
 async def test_in_an_organisation_the_other_workspaces_count_too(
-    identity: Identity, policies: PolicyDirectory, slack: WebApi
+    identity: IdentityService, policies: PolicyDirectory, slack: WebApi
 ):
     people = policies.path / "people.yaml"
     people.write_text(
@@ -99,73 +99,75 @@ async def test_in_an_organisation_the_other_workspaces_count_too(
     )
     slack.users["U0DORA"] = {"team_id": "T0SISTER", "enterprise_user": {"enterprise_id": "E0OURS"}}
     sister = Account("T0SISTER", "U0DORA", "E0OURS")
-    assert (await identity.person(sister)).id == "dora"
+    assert (await identity.get_person(sister)).id == "dora"
     slack.users["U0DORA"] = {"team_id": "T0SISTER", "enterprise_user": {"enterprise_id": "E0ELSE"}}
-    with pytest.raises(Unwelcome):
-        await identity.person(Account("T0SECOND", "U0DORA", "E0OURS"))
+    with pytest.raises(AccountRefused):
+        await identity.get_person(Account("T0SECOND", "U0DORA", "E0OURS"))
 
 
 async def test_an_account_elsewhere_is_nobody_here_though_the_policy_names_it(
-    identity: Identity, policies: PolicyDirectory, slack: WebApi
+    identity: IdentityService, policies: PolicyDirectory, slack: WebApi
 ):
     people = policies.path / "people.yaml"
     elsewhere = "slack: [{team: T0OTHER, user: U0EXT}, "
     people.write_text(people.read_text().replace("slack: [", elsewhere, 1))
     slack.users["U0EXT"] = {"team_id": "T0OTHER"}
     for enterprise in ("", "E0OTHER"):
-        with pytest.raises(Unwelcome):
-            await identity.person(Account("T0OTHER", "U0EXT", enterprise))
+        with pytest.raises(AccountRefused):
+            await identity.get_person(Account("T0OTHER", "U0EXT", enterprise))
 
 
 async def test_slack_is_asked_again_after_a_minute(
-    identity: Identity, slack: WebApi, clock: Clock
+    identity: IdentityService, slack: WebApi, clock: Clock
 ):
-    await identity.person(DORA)
-    await identity.person(DORA)
+    await identity.get_person(DORA)
+    await identity.get_person(DORA)
     assert len(slack.calls) == 1
     slack.users["U0DORA"] = {"deleted": True}
     clock.now += 61
-    with pytest.raises(Unwelcome, match="deactivated"):
-        await identity.person(DORA)
+    with pytest.raises(AccountRefused, match="deactivated"):
+        await identity.get_person(DORA)
 
 
-async def test_who_comes_many_times_at_once_is_asked_about_once(identity: Identity, slack: WebApi):
-    people = await asyncio.gather(*(identity.person(DORA) for _ in range(64)))
+async def test_who_comes_many_times_at_once_is_asked_about_once(
+    identity: IdentityService, slack: WebApi
+):
+    people = await asyncio.gather(*(identity.get_person(DORA) for _ in range(64)))
     assert {person.id for person in people} == {"dora"}
     assert len(slack.calls) == 1
 
 
 async def test_each_who_comes_at_once_asks_when_none_waits_for_another(
-    identity: Identity, slack: WebApi
+    identity: IdentityService, slack: WebApi
 ):
     """The twin of the one question."""
-    await asyncio.gather(*(identity._ask_slack(DORA) for _ in range(8)))  # pyright: ignore[reportPrivateUsage] - what each would do alone
+    await asyncio.gather(*(identity._fetch_user(DORA) for _ in range(8)))  # pyright: ignore[reportPrivateUsage] - what each would do alone
     assert len(slack.calls) == 8
 
 
-async def test_different_accounts_are_asked_about_each(identity: Identity, slack: WebApi):
-    found = await asyncio.gather(*map(identity.person, (DORA, Account(TEAM, "U0OLGA")) * 4))
+async def test_different_accounts_are_asked_about_each(identity: IdentityService, slack: WebApi):
+    found = await asyncio.gather(*map(identity.get_person, (DORA, Account(TEAM, "U0OLGA")) * 4))
     assert {person.id for person in found} == {"dora", "olga"}
     assert len(slack.calls) == 2
 
 
 async def test_a_no_is_a_no_to_all_who_wait_for_it_and_is_not_remembered(
-    identity: Identity, slack: WebApi
+    identity: IdentityService, slack: WebApi
 ):
     slack.refuse("users.info", "internal_error")
     # Past the policy, which each asks in a thread of its own and for as long as it takes.
-    waiting = (identity._barred(DORA) for _ in range(8))  # pyright: ignore[reportPrivateUsage]
+    waiting = (identity._get_barred_reason(DORA) for _ in range(8))  # pyright: ignore[reportPrivateUsage]
     said = await asyncio.gather(*waiting, return_exceptions=True)
-    assert {type(one) for one in said} == {Unwelcome}
+    assert {type(one) for one in said} == {AccountRefused}
     assert len(slack.calls) == 1
-    assert (await identity.person(DORA)).id == "dora"
+    assert (await identity.get_person(DORA)).id == "dora"
 
 
 async def test_others_get_their_answer_though_whoever_asked_first_went_away(
-    identity: Identity, slack: WebApi
+    identity: IdentityService, slack: WebApi
 ):
     slack.slowly = 0.2
-    first, second = (asyncio.create_task(identity.person(DORA)) for _ in range(2))
+    first, second = (asyncio.create_task(identity.get_person(DORA)) for _ in range(2))
     async with asyncio.timeout(5):
         while not slack.calls:
             await asyncio.sleep(0.005)
@@ -176,26 +178,26 @@ async def test_others_get_their_answer_though_whoever_asked_first_went_away(
 
 
 @pytest.mark.parametrize("error", ["ratelimited", "user_not_found", "internal_error"])
-async def test_no_answer_is_a_no(identity: Identity, slack: WebApi, error: str):
+async def test_no_answer_is_a_no(identity: IdentityService, slack: WebApi, error: str):
     slack.refuse("users.info", error, status=429 if error == "ratelimited" else 200)
-    with pytest.raises(Unwelcome, match="did not confirm"):
-        await identity.person(DORA)
-    assert (await identity.person(DORA)).id == "dora"
+    with pytest.raises(AccountRefused, match="did not confirm"):
+        await identity.get_person(DORA)
+    assert (await identity.get_person(DORA)).id == "dora"
 
 
 @pytest.mark.parametrize("error", ["invalid_auth", "token_revoked", "missing_scope"])
 async def test_a_token_that_may_not_ask_is_for_keyturns_keepers_to_mend(
-    identity: Identity, slack: WebApi, error: str
+    identity: IdentityService, slack: WebApi, error: str
 ):
     slack.refuse("users.info", error)
-    with pytest.raises(Unwelcome, match=rf"\({error}\).* keyturn doctor"):
-        await identity.person(DORA)
+    with pytest.raises(AccountRefused, match=rf"\({error}\).* keyturn doctor"):
+        await identity.get_person(DORA)
 
 
-async def test_silence_is_a_no_in_time(identity: Identity, slack: WebApi):
+async def test_silence_is_a_no_in_time(identity: IdentityService, slack: WebApi):
     slack.slowly = 2.2
-    with pytest.raises(Unwelcome, match="did not confirm"):
-        await identity.person(DORA)
+    with pytest.raises(AccountRefused, match="did not confirm"):
+        await identity.get_person(DORA)
 
 
 async def test_who_left_since_the_request_decides_nothing(chat: Chat):
@@ -211,15 +213,15 @@ async def test_who_is_turned_away_is_told_of_and_who_is_let_in_is_not(
 ):
     turned_away: list[str] = []
     client = AsyncWebClient(token="xoxb-1", base_url=slack.url, timeout=5)
-    identity = Identity(
+    identity = IdentityService(
         policies,
         client,
         team=TEAM,
-        on_stranger=lambda account, why: turned_away.append(f"{account.user}: {why}"),
+        on_unknown_account=lambda account, why: turned_away.append(f"{account.user}: {why}"),
     )
-    await identity.person(DORA)
+    await identity.get_person(DORA)
     assert turned_away == []
-    with pytest.raises(Unwelcome):
-        await identity.person(Account(TEAM, "U0NOBODY"))
+    with pytest.raises(AccountRefused):
+        await identity.get_person(Account(TEAM, "U0NOBODY"))
     assert len(turned_away) == 1
     assert turned_away[0].startswith("U0NOBODY: Keyturn does not know")

@@ -70,7 +70,7 @@ async def test_an_ended_grant_lets_nothing_through(chat: Chat):
     await chat.type("grant dora toy set lb* 5 an hour until 4h", "U0OLGA")
     await chat.type("grant end 1", "U0ADAM")
     await chat.type("toy set lb1 lamp on")
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
 
 
 async def test_other_values_are_proposed_accepted_and_approved(chat: Chat):
@@ -81,11 +81,11 @@ async def test_other_values_are_proposed_accepted_and_approved(chat: Chat):
     assert "Counter-proposal" in card(chat)
     assert "Olga Owner proposes this in place of run 1" in card(chat)
     await chat.press("accept", "U0ADAM", message=offered)
-    assert chat.run(2).state is State.OFFERED
+    assert chat.run(2).state is State.COUNTER_PROPOSED
     await chat.press("accept", "U0DORA", message=offered)
-    assert chat.run(2).state is State.WAITING
+    assert chat.run(2).state is State.PENDING
     await chat.press("approve", "U0OLGA", message=newest(chat))
-    assert chat.run(2).state is State.WAITING
+    assert chat.run(2).state is State.PENDING
     await chat.press("approve", "U0ADAM", message=newest(chat))
     assert chat.run(2).state is State.SUCCEEDED
     assert chat.office.fleet.told == [("lb1", "set lamp dim")]

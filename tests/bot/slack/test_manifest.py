@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from bot.slack.aliases import ALIASES, COMMAND
 from bot.slack.manifest import format_manifest
-from bot.slack.modals import ABOUT_HOST, ABOUT_HOST_NAME
+from bot.slack.modals import ABOUT_HOST, HOST_SHORTCUT_NAME
 from tests.bot.slack import judging
 from tests.bot.slack.walk import parts
 
@@ -79,7 +79,7 @@ def test_an_alias_is_described_alike_everywhere(manifest: dict[str, Any], name: 
 def test_the_shortcut_is_the_one_that_is_listened_to(manifest: dict[str, Any]):
     [shortcut] = manifest["features"]["shortcuts"]
     assert (shortcut["type"], shortcut["callback_id"]) == ("message", ABOUT_HOST)
-    assert shortcut["name"] == ABOUT_HOST_NAME
+    assert shortcut["name"] == HOST_SHORTCUT_NAME
     assert len(shortcut["name"]) <= 24
     assert len(shortcut["description"]) <= 150
 

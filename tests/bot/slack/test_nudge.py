@@ -25,7 +25,7 @@ async def _waited(chat: Chat, minutes: int) -> Run:
     """Let the request have waited for so long, and let the clock do its work."""
     with chat.office.database.transaction() as tx:
         run = runs.lock_run(tx, 1)
-        runs.amend_run(tx, run, shown=tx.now - minutes * MINUTE)
+        runs.amend_run(tx, run, pending_since=tx.now - minutes * MINUTE)
     chat.office.workflow.remind_due()
     await chat.settle()
     return chat.run()

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from bot.db import outbox, tables
 from bot.model.run import Run, State
-from bot.slack.rate_limit import Pace
+from bot.slack.rate_limit import ChannelRateLimit
 from tests.bot.office import Office
 from tests.bot.slack.chat import Chat, a_chat
 from tests.toy import SetSwitch
@@ -79,18 +79,18 @@ async def test_six_hours_without_slack_delay_no_run_and_lose_no_end(
         during.append(await asyncio.to_thread(chat.office.approve, run))
         assert during[-1].state in {State.SUCCEEDED, State.STALE}
         for _ in range(2):
-            await chat.door.outbox.flush()
+            await chat.door.outbox.deliver_due()
             clock.passes(3600)
     assert untold(chat) == 3
     chat.slack.away = ""
     clock.passes(1200)
     while untold(chat):
-        await chat.door.outbox.flush()
+        await chat.door.outbox.deliver_due()
         clock.passes(1.0)
     shown = [one for one in chat.slack.seen_in(OPS) if not one.thread]
     for run in (before, *during):
         [card] = [one for one in shown if f"run {run.id} " in one.words]
-        ends = {State.SUCCEEDED: "Succeeded", State.STALE: "Stale", State.WAITING: "Needs"}
+        ends = {State.SUCCEEDED: "Succeeded", State.STALE: "Stale", State.PENDING: "Needs"}
         assert card.text.startswith(ends[chat.run(run.id).state]), card.text
 
 
@@ -108,7 +108,7 @@ async def test_ten_thousand_notices_become_one_message_for_each_run_at_the_pace_
     said: list[int] = []
     while untold(chat):
         so_far = len(chat.slack.posted)
-        await chat.door.outbox.flush()
+        await chat.door.outbox.deliver_due()
         said.append(len(chat.slack.posted) - so_far)
         clock.passes(1.0)
         assert len(said) < 100
@@ -124,39 +124,39 @@ async def test_what_slack_has_had_enough_of_waits_as_long_as_it_says_and_a_littl
 ):
     await in_thread(chat, "on")
     chat.slack.refuse("chat.postMessage", "ratelimited", status=429, retry_after=30)
-    await chat.door.outbox.flush()
+    await chat.door.outbox.deliver_due()
     clock.passes(29)
-    await chat.door.outbox.flush()
+    await chat.door.outbox.deliver_due()
     assert chat.slack.posted == []
     clock.passes(30 / 4 + 1)
-    await chat.door.outbox.flush()
+    await chat.door.outbox.deliver_due()
     assert chat.slack.card.channel == OPS
 
 
 def test_a_channel_has_ten_at_once_and_then_one_a_second():
     now = [0.0]
-    pace = Pace(lambda: now[0])
-    assert [pace.wait(OPS) for _ in range(13)] == [0.0] * 10 + [1.0, 2.0, 3.0]
-    assert pace.wait("C0OTHER") == 0.0
+    pace = ChannelRateLimit(lambda: now[0])
+    assert [pace.reserve_turn(OPS) for _ in range(13)] == [0.0] * 10 + [1.0, 2.0, 3.0]
+    assert pace.reserve_turn("C0OTHER") == 0.0
     now[0] = 60.0
-    assert pace.wait(OPS) == 0.0
+    assert pace.reserve_turn(OPS) == 0.0
 
 
 def test_who_is_told_in_no_channel_waits_for_none():
-    pace = Pace(lambda: 0.0)
-    assert {pace.wait("") for _ in range(100)} == {0.0}
+    pace = ChannelRateLimit(lambda: 0.0)
+    assert {pace.reserve_turn("") for _ in range(100)} == {0.0}
 
 
 async def test_without_the_pace_they_would_all_be_said_at_once(
     chat: Chat, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
-    def at_once(_self: Pace, _channel: str) -> float:
+    def at_once(_self: ChannelRateLimit, _channel: str) -> float:
         return 0.0
 
-    monkeypatch.setattr(Pace, "wait", at_once)
+    monkeypatch.setattr(ChannelRateLimit, "reserve_turn", at_once)
     for _ in range(15):
         await in_thread(chat, "on")
-    await chat.door.outbox.flush()
+    await chat.door.outbox.deliver_due()
     assert len(chat.slack.posted) == 15
 
 
@@ -166,7 +166,7 @@ def test_news_of_one_run_is_one_row_however_often_it_is_announced(office: Office
         with office.database.transaction() as tx:
             outbox.announce_run(tx, run.id)
     with office.database.reading() as tx:
-        assert [one.run for one in outbox.list_pending_news(tx)] == [run.id]
+        assert [one.run for one in outbox.list_pending_updates(tx)] == [run.id]
 
 
 async def test_what_was_done_in_a_year_without_chat_is_in_nobodys_way(chat: Chat):

@@ -10,7 +10,7 @@ from aiohttp import web
 from bot.db import outbox as db_outbox
 from bot.model.run import State
 from bot.slack import outbox
-from bot.slack.run_facts import Stories
+from bot.slack.run_facts import SlackRunViewBuilder
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import PAGES, Chat, a_chat
@@ -35,7 +35,7 @@ def due_now(chat: Chat) -> None:
 @asynccontextmanager
 async def at_work(chat: Chat):
     """Keep the outbox running, as the service does."""
-    task = asyncio.create_task(chat.door.outbox.run())
+    task = asyncio.create_task(chat.door.outbox.run_until_cancelled())
     try:
         yield
     finally:
@@ -104,7 +104,7 @@ async def test_a_button_of_a_card_that_was_replaced_decides_nothing(chat: Chat):
         tx.sql.exec_driver_sql("UPDATE notice SET digest = ''")
     await chat.settle()
     await chat.press("approve", "U0OLGA", message=old)
-    assert chat.run().state is State.WAITING
+    assert chat.run().state is State.PENDING
     await chat.press("approve", "U0OLGA")
     assert chat.run().state is State.SUCCEEDED
 
@@ -181,7 +181,7 @@ async def test_two_senders_send_once(chat: Chat):
         await chat.send(payloads.slash(LAMP_ON))
         await asyncio.to_thread(chat.office.work)
         both = (chat.door.outbox, other.door.outbox)
-        await asyncio.gather(*(outbox.flush() for outbox in both for _ in range(5)))
+        await asyncio.gather(*(outbox.deliver_due() for outbox in both for _ in range(5)))
         assert len(chat.slack.posted) + len(other.slack.posted) == 1
 
 
@@ -189,9 +189,9 @@ async def test_a_sender_that_died_holds_nothing_up_for_long(chat: Chat):
     await chat.send(payloads.slash(LAMP_ON))
     await asyncio.to_thread(chat.office.work)
     with chat.office.database.transaction() as tx:
-        [item] = db_outbox.list_pending_news(tx)
-        assert db_outbox.claim_news(tx, item, sender="one", seconds=60)
-        assert not db_outbox.claim_news(tx, item, sender="another", seconds=60)
+        [item] = db_outbox.list_pending_updates(tx)
+        assert db_outbox.claim_update(tx, item, sender="one", seconds=60)
+        assert not db_outbox.claim_update(tx, item, sender="another", seconds=60)
     await chat.settle()
     assert chat.slack.posted == []
     due_now(chat)
@@ -205,7 +205,7 @@ async def test_what_a_dead_sender_had_is_told_by_another_within_fifteen_seconds(
         await chat.send(payloads.slash(LAMP_ON))
         await asyncio.to_thread(chat.office.work)
         dead.slack.slowly = 1
-        dying = asyncio.create_task(dead.door.outbox.flush())
+        dying = asyncio.create_task(dead.door.outbox.deliver_due())
         await until(lambda: dead.slack.calls)
         dying.cancel()
         await asyncio.gather(dying, return_exceptions=True)
@@ -221,7 +221,7 @@ async def test_what_a_dead_sender_has_said_is_not_said_again(chat: Chat):
     await chat.send(payloads.slash(LAMP_ON))
     await asyncio.to_thread(chat.office.work)
     chat.slack.slowly = 0.3
-    dying = asyncio.create_task(chat.door.outbox.flush())
+    dying = asyncio.create_task(chat.door.outbox.deliver_due())
     await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
     dying.cancel()
     await asyncio.gather(dying, return_exceptions=True)
@@ -241,10 +241,10 @@ async def test_who_takes_long_keeps_what_they_tell(chat: Chat, monkeypatch: pyte
         await chat.send(payloads.slash(LAMP_ON))
         await asyncio.to_thread(chat.office.work)
         chat.slack.slowly = 2.5
-        telling = asyncio.create_task(chat.door.outbox.flush())
+        telling = asyncio.create_task(chat.door.outbox.deliver_due())
         await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
         while not telling.done():
-            await other.door.outbox.flush()
+            await other.door.outbox.deliver_due()
             await asyncio.wait([telling], timeout=0.05)
         await telling
         assert other.slack.posted == []
@@ -255,15 +255,15 @@ async def test_who_was_late_does_not_speak_for_who_took_over(chat: Chat):
     await chat.send(payloads.slash(LAMP_ON))
     await asyncio.to_thread(chat.office.work)
     with chat.office.database.transaction() as tx:
-        [item] = db_outbox.list_pending_news(tx)
-        assert db_outbox.claim_news(tx, item, sender="late", seconds=-1)
-        assert db_outbox.claim_news(tx, item, sender="new", seconds=60)
-        db_outbox.mark_told(tx, item, sender="late")
-        db_outbox.postpone_news(tx, item, seconds=-1, why="late", sender="late")
+        [item] = db_outbox.list_pending_updates(tx)
+        assert db_outbox.claim_update(tx, item, sender="late", seconds=-1)
+        assert db_outbox.claim_update(tx, item, sender="new", seconds=60)
+        db_outbox.mark_delivered(tx, item, sender="late")
+        db_outbox.postpone_update(tx, item, seconds=-1, why="late", sender="late")
         db_outbox.renew(tx, item, sender="late", seconds=-1)
-        assert db_outbox.list_pending_news(tx) == []
+        assert db_outbox.list_pending_updates(tx) == []
         assert db_outbox.has_more(tx, item.run)
-        db_outbox.mark_told(tx, item, sender="new")
+        db_outbox.mark_delivered(tx, item, sender="new")
         assert not db_outbox.has_more(tx, item.run)
 
 
@@ -275,10 +275,10 @@ async def test_who_ends_in_good_order_leaves_what_they_could_not_tell_to_others(
     async with at_work(chat):
         await chat.send(payloads.slash(LAMP_ON))
         await asyncio.to_thread(chat.office.work)
-        chat.door.outbox.wake()
+        chat.door.outbox.wake_up()
         await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
     async with a_chat(chat.office) as other:
-        await other.door.outbox.flush()
+        await other.door.outbox.deliver_due()
         assert other.slack.card.text.startswith("Needs approval")
 
 
@@ -289,19 +289,19 @@ async def test_a_look_that_takes_long_is_shown_and_becomes_the_card(chat: Chat):
         await until(lambda: chat.slack.posted)
         assert chat.slack.card.text.startswith("Planning: toy set lb1 lamp on")
         await asyncio.to_thread(chat.office.work)
-        chat.door.outbox.wake()
+        chat.door.outbox.wake_up()
         await until(lambda: chat.slack.card.buttons)
         assert chat.slack.card.updates == 1
 
 
 async def test_news_is_told_at_once_when_the_outbox_is_woken(chat: Chat):
     async with at_work(chat):
-        await until(lambda: chat.door.outbox.waiting)
+        await until(lambda: chat.door.outbox.is_ready)
         await chat.send(payloads.slash(LAMP_ON))
         await asyncio.to_thread(chat.office.work)
         began = asyncio.get_running_loop().time()
         # From another thread, as every commit does.
-        await asyncio.to_thread(chat.door.outbox.wake)
+        await asyncio.to_thread(chat.door.outbox.wake_up)
         await until(lambda: chat.slack.posted)
         assert asyncio.get_running_loop().time() - began < 0.5
 
@@ -313,7 +313,7 @@ async def test_progress_is_told_once_a_second_at_most_and_decisions_at_once(offi
 
         def between_steps(_host: str, _words: str) -> None:
             now[0] += 0.6
-            asyncio.run_coroutine_threadsafe(chat.door.outbox.flush(), loop).result(10)
+            asyncio.run_coroutine_threadsafe(chat.door.outbox.deliver_due(), loop).result(10)
             updates.append(chat.slack.card.updates)
 
         office.fleet.hosts["lb1"] = dict.fromkeys("abcd", "off")
@@ -339,10 +339,14 @@ async def test_every_automatism_of_slack_is_off(chat: Chat):
 async def test_a_story_is_told_without_a_policy_too(chat: Chat):
     await chat.type(LAMP_ON)
     (chat.office.policies.path / "people.yaml").unlink()
-    stories = Stories(chat.office.policies, team=TEAM, base_url=PAGES)
+    stories = SlackRunViewBuilder(chat.office.policies, team=TEAM, base_url=PAGES)
     with chat.office.database.reading() as tx:
-        story = stories.of(tx, 1)
-    assert (story.name("dora"), story.area, story.asker) == ("dora", "edge", "U0DORA")
+        story = stories.build_slack_run_view(tx, 1)
+    assert (story.get_person_name("dora"), story.area_title, story.requester) == (
+        "dora",
+        "edge",
+        "U0DORA",
+    )
 
 
 async def test_a_step_is_told_with_what_the_host_said(chat: Chat):
@@ -359,7 +363,7 @@ async def test_what_is_being_said_when_it_ends_is_said_and_written_down(chat: Ch
     async with at_work(chat):
         await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
     with chat.office.database.reading() as tx:
-        assert db_outbox.list_pending_news(tx) == []
+        assert db_outbox.list_pending_updates(tx) == []
         assert db_outbox.list_messages(tx, 1)["card"].ts == chat.slack.card.ts
 
 
@@ -385,9 +389,9 @@ def _texts_posted(chat: Chat) -> list[str]:
 
 @pytest.mark.parametrize("turns", range(8))
 async def test_it_ends_when_it_is_cancelled_though_it_was_just_woken(chat: Chat, turns: int):
-    task = asyncio.create_task(chat.door.outbox.run())
-    await until(lambda: chat.door.outbox.waiting)
-    chat.door.outbox.wake()
+    task = asyncio.create_task(chat.door.outbox.run_until_cancelled())
+    await until(lambda: chat.door.outbox.is_ready)
+    chat.door.outbox.wake_up()
     for _ in range(turns):
         await asyncio.sleep(0)
     task.cancel()
@@ -404,7 +408,7 @@ async def test_what_takes_minutes_says_so_while_it_lasts(office: Office):
             with office.database.transaction() as tx:
                 tx.sql.exec_driver_sql("UPDATE run SET started = started - 120000000")
             now[0] += 31
-            asyncio.run_coroutine_threadsafe(chat.door.outbox.flush(), loop).result(10)
+            asyncio.run_coroutine_threadsafe(chat.door.outbox.deliver_due(), loop).result(10)
             said.append(chat.slack.card.words)
 
         office.fleet.before_tell = two_minutes_later
@@ -420,7 +424,7 @@ async def test_a_request_for_several_hosts_tells_how_many_are_done(office: Offic
 
         def a_while_later(_host: str, _words: str) -> None:
             now[0] += 31
-            asyncio.run_coroutine_threadsafe(chat.door.outbox.flush(), loop).result(10)
+            asyncio.run_coroutine_threadsafe(chat.door.outbox.deliver_due(), loop).result(10)
             said.append(chat.slack.card.text)
 
         office.fleet.before_tell = a_while_later

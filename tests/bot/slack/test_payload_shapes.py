@@ -91,7 +91,7 @@ async def test_no_payload_is_a_fault(chat: Chat, kind: str, caplog: pytest.LogCa
         assert answer.status in {200, 400}, payload
         traces = [record.exc_info for record in caplog.records if record.exc_info]
         assert traces == [], payload
-    await chat.door.close()
+    await chat.door.close_listeners()
     assert [record.exc_info for record in caplog.records if record.exc_info] == []
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.model.text import counted, sentence
+from bot.model.text import format_count, format_sentence
 
 SAID = {
     "": "",
@@ -27,16 +27,16 @@ SAID = {
 
 @pytest.mark.parametrize(("said", "told"), SAID.items())
 def test_an_answer_is_a_sentence(said: str, told: str):
-    assert sentence(said) == told
+    assert format_sentence(said) == told
 
 
 @pytest.mark.parametrize(
     ("number", "told"), [(0, "0 more rows"), (1, "1 more row"), (2, "2 more rows")]
 )
 def test_one_is_counted_as_one(number: int, told: str):
-    assert counted(number, "more row") == told
+    assert format_count(number, "more row") == told
 
 
 def test_what_takes_no_s_is_counted_too():
-    assert counted(1, "freeze holds", many="freezes hold") == "1 freeze holds"
-    assert counted(3, "freeze holds", many="freezes hold") == "3 freezes hold"
+    assert format_count(1, "freeze holds", plural="freezes hold") == "1 freeze holds"
+    assert format_count(3, "freeze holds", plural="freezes hold") == "3 freezes hold"

@@ -40,7 +40,7 @@ async def test_two_connections_stand_and_both_are_used(line: Line):
 async def test_a_request_goes_all_the_way(line: Line):
     await line.type("toy set lb1 lamp on")
     line.office.work()
-    await line.door.outbox.flush()
+    await line.door.outbox.deliver_due()
     assert "Needs approval" in line.seen_by("U0OLGA")
 
 
@@ -50,8 +50,8 @@ async def test_a_bad_app_token_is_said_and_not_tried_for_ever(
     async with a_line(office, app_token="xapp-guessed") as line:
         async with asyncio.timeout(5):
             await line.listening
-        assert line.sockets.status.refused
-        assert "make one with the scope connections:write" in line.sockets.status.trouble
+        assert line.sockets.status.is_token_refused
+        assert "make one with the scope connections:write" in line.sockets.status.error
         [told, *_] = [record for record in caplog.records if record.levelno == logging.CRITICAL]
         assert "invalid_auth" in told.getMessage()
         assert "guessed" not in caplog.text
@@ -65,7 +65,7 @@ async def test_the_bots_token_in_place_of_the_apps_is_said(office: Office):
     async with a_line(office, app_token=wrong) as other:
         other.emulator.bot_token = wrong
         await other.listening
-        assert other.sockets.status.refused
+        assert other.sockets.status.is_token_refused
 
 
 async def test_connections_are_renewed_when_slack_wants_it(line: Line):
@@ -121,7 +121,7 @@ async def test_keyturn_reconnects_within_a_ping_after_an_outage(office: Office):
         line.emulator.url = "http://127.0.0.1:9/nobody"
         await line.emulator.sockets.cut()
         await until(lambda: line.calls.count(OPEN) >= 2 + 2 * 5, within=30)
-        assert line.sockets.status.up == 0
+        assert line.sockets.status.open_connections == 0
         assert line.sockets.status.seconds_down > 0.5
         line.emulator.url = straight
         line.emulator.workspace.faults.calls_to_fail = 2
@@ -226,7 +226,7 @@ async def test_what_is_no_envelope_does_no_harm(line: Line):
     await line.emulator.sockets.say(json.dumps({"envelope_id": "e", "payload": "text"}))
     await line.type("help")
     assert "What Keyturn does for you" in line.seen_by()
-    assert line.sockets.status.up == 2
+    assert line.sockets.status.open_connections == 2
 
 
 async def test_the_address_of_a_connection_is_never_shown(
@@ -236,9 +236,9 @@ async def test_the_address_of_a_connection_is_never_shown(
     caplog.set_level(logging.INFO)
     line.emulator.url = line.emulator.url.replace("/emulator", "/nowhere")
     await line.emulator.sockets.cut()
-    await until(lambda: "status 40" in line.sockets.status.trouble)
+    await until(lambda: "status 40" in line.sockets.status.error)
     assert "ticket" not in caplog.text
-    assert "ticket" not in line.sockets.status.trouble
+    assert "ticket" not in line.sockets.status.error
 
 
 async def test_a_connection_takes_the_proxy_of_the_web_client_and_no_other(

@@ -59,7 +59,7 @@ async def test_a_change_waits_with_its_moments_on_the_card(chat: Chat):
     await chat.type('schedule fans cron="0 5 * * MON" -- toy set lb1 fan on because it is winter')
     chat.office.work()
     run = chat.office.run(1)
-    assert (run.state, run.reason) == (State.WAITING, "it is winter")
+    assert (run.state, run.reason) == (State.PENDING, "it is winter")
     card = words(await chat.type("run 1"))
     assert "schedule “fans”: toy set lb1 fan on" in card
     assert "At 05:00 on Monday (UTC)" in card

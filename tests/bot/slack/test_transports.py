@@ -50,7 +50,7 @@ async def test_a_command_that_says_payload_is_a_command(send: Send, line: Line):
     raw = payloads.slash("toy set lb1 payload on", channel_name="payload", user_name="payload")
     assert (await send(raw, FORM)).status_code == 200
     line.office.work()
-    assert line.office.run(1).fields["name"] == "payload"
+    assert line.office.run(1).values["name"] == "payload"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ async def test_what_fails_is_acknowledged_with_a_reference(send: Send, line: Lin
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("the secret inside")
 
-    line.office.policies.current = fail  # type: ignore[method-assign] # a fault of our own
+    line.office.policies.get_policy = fail  # type: ignore[method-assign] # a fault of our own
     answer = await send(payloads.slash("help"), FORM)
     assert answer.status_code == 200
     assert "reference" in words(answer)
@@ -93,13 +93,13 @@ async def test_a_redelivery_has_no_second_effect(send: Send, line: Line):
     for _ in range(3):
         assert (await send(raw, FORM)).status_code == 200
     line.office.work()
-    assert line.office.entries().count("asked") == 1
+    assert line.office.entries().count("requested") == 1
 
 
 async def test_a_click_that_comes_again_has_no_second_effect(send: Send, line: Line):
     await send(payloads.slash("toy set lb1 lamp on"), FORM)
     line.office.work()
-    await line.door.outbox.flush()
+    await line.door.outbox.deliver_due()
     [card] = line.emulator.workspace.log("C0OPS", "U0OLGA")
     value = line.office.run(1).digest[:10]
     click = payloads.click("approve", f"1:{value}", "U0OLGA", channel="C0OPS", ts=card.ts)

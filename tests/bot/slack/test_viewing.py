@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bot.model.run import State
-from bot.slack.commands import Commands
-from bot.slack.run_facts import Stories
+from bot.slack.commands import SlackCommands
+from bot.slack.run_facts import SlackRunViewBuilder
 from tests.bot.narrow import HIDDEN, SHOWN, Narrow, a_narrow_office
 from tests.bot.slack.chat import PAGES, Chat, a_chat
 from tests.bot.slack.test_commands import words
@@ -61,8 +61,8 @@ async def said(chat: Chat, text: str, user: str = "U0DORA") -> str:
 
 async def test_every_word_has_a_decision(chat: Chat):
     office = chat.office
-    stories = Stories(office.policies, team=TEAM, base_url=PAGES)
-    known = Commands(office.workflow, office.database, office.policies, stories).words
+    stories = SlackRunViewBuilder(office.policies, team=TEAM, base_url=PAGES)
+    known = SlackCommands(office.workflow, office.database, office.policies, stories).command_words
     decided = (*ABOUT_ONE, *LISTS, *TELLS_OF_NONE, *REQUESTS)
     assert {text.split(" ")[0] for text in decided} == {"", *known}
 
@@ -77,7 +77,7 @@ async def test_what_may_not_be_viewed_answers_as_what_does_not_exist(
         typed = text.format(run=run.id, schedule=office.schedule)
         number = office.schedule if "schedule" in text else run.id
         assert (await said(chat, typed)).replace(f" {number}", f" {ABSENT}") == absent
-    assert office.office.run(office.hidden["waiting"].id).state is State.WAITING
+    assert office.office.run(office.hidden["pending"].id).state is State.PENDING
 
 
 @pytest.mark.parametrize("text", LISTS)

@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 
 from bot.auth import sessions
 from bot.db.database import Database
-from bot.web import WebParts, build
-from bot.web.stream_slots import Seats, Terms
+from bot.web import WebDependencies, build_app
+from bot.web.stream_slots import StreamLimits, StreamSlots
 from tests.bot.office import Office
 
 ORIGIN = "http://keyturn.test"
@@ -21,7 +21,7 @@ class Site:
     """The pages of an office, and browsers that look at them."""
 
     office: Office
-    parts: WebParts
+    parts: WebDependencies
     app: FastAPI
     browsers: list[TestClient] = field(default_factory=list[TestClient])
 
@@ -47,11 +47,11 @@ class Site:
 
     def carry(self, browser: TestClient, token: str) -> None:
         """Put a session's cookie into a browser, as our answer would have."""
-        browser.cookies.set(self.parts.cookie, token, domain="keyturn.test", path="/")
+        browser.cookies.set(self.parts.cookie_name, token, domain="keyturn.test", path="/")
 
     def link(self, person: str, *, seconds: int = 600) -> str:
         with self.database.transaction() as tx:
-            return f"/sign-in/{sessions.create_link(tx, person, seconds=seconds)}"
+            return f"/sign-in/{sessions.create_sign_in_link(tx, person, seconds=seconds)}"
 
     def dismiss(self, person: str) -> None:
         """Take somebody out of the policy."""
@@ -70,11 +70,11 @@ class Site:
 def a_site(office: Office, base_url: str = ORIGIN) -> Site:
     secure = base_url.startswith("https:")
     # Nobody reads a stream here while it goes on: it has an end of its own.
-    seats = Seats(Terms(look=0.01, longest=0.02))
-    parts = WebParts(
-        office.workflow, office.database, office.policies, base_url, secure, seats=seats
+    seats = StreamSlots(StreamLimits(poll_seconds=0.01, max_seconds=0.02))
+    parts = WebDependencies(
+        office.workflow, office.database, office.policies, base_url, secure, stream_slots=seats
     )
-    return Site(office, parts, build(parts))
+    return Site(office, parts, build_app(parts))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from bot.db import runs
 from bot.db.database import Database, Transaction
 from bot.model.canonical import Canonical
 from bot.model.plan import PlannedStep, ResolvedPlan
-from bot.model.run import Origin, Run, State, StepRecord, StepState, Vote
+from bot.model.run import Decision, RequestOrigin, Run, State, StepRecord, StepState
 from connectors.command import Shell
 from runbooks import Report, Table
 
@@ -24,7 +24,7 @@ def clear_step(host: str = "lb1", address: str = "203.0.113.9", n: int = 1) -> P
         title=f"Let {address} back in" if n == 1 else f"Let {address} back in (table {n})",
         host=host,
         fingerprint=KEY,
-        do=Shell(SOCKET, stdin=f"clear table http{n} key {address}\n"),
+        command=Shell(SOCKET, stdin=f"clear table http{n} key {address}\n"),
         undo=Shell(SOCKET, stdin=f"set table http{n} key {address} data.gpc0 1\n"),
         before="marked as abuser, gpc0=1",
         after="not in the table",
@@ -35,13 +35,13 @@ def a_proposal(
     run: Run, *steps: PlannedStep, because: str = "", policy_version: str = ANOTHER_POLICY
 ) -> ResolvedPlan:
     return ResolvedPlan(
-        runbook=run.words,
+        runbook=run.runbook,
         runbook_version="0" * 12,
-        fields=run.fields,
-        asked_by=run.asked_by,
-        expires=run.asked + 8 * 3600 * 1_000_000,
+        values=run.values,
+        requested_by=run.requested_by,
+        expires_at=run.requested_at + 8 * 3600 * 1_000_000,
         policy_version=policy_version,
-        because=because or "203.0.113.9 is marked in http, gpc0=1, for 42 more minutes",
+        current_state=because or "203.0.113.9 is marked in http, gpc0=1, for 42 more minutes",
         steps=steps or (clear_step(run.host),),
         notes=("Its next bad request marks it again.",),
     )
@@ -62,13 +62,13 @@ def asked(
     run = runs.add_run(
         tx,
         runs.NewRun(
-            words=words,
+            runbook=words,
             kind=kind,
-            fields=given,
+            values=given,
             host=host,
             area="edge",
-            asked_by=person,
-            origin=Origin("slack", "C1", "U1"),
+            requested_by=person,
+            origin=RequestOrigin("slack", "C1", "U1"),
             reason=reason,
             undo_of=undo_of,
             request=" ".join([words, *given.values()]),
@@ -76,7 +76,7 @@ def asked(
     )
     change_log.append_entry(
         tx,
-        "asked",
+        "requested",
         run=run.id,
         person=person,
         host=host,
@@ -98,33 +98,33 @@ def waiting(
         run=run.id,
         host=run.host,
         digest=plan.digest,
-        plan=plan.facts,
+        plan=plan.log_facts,
         approvals=needed,
         groups=("owners",),
     )
-    shown = runs.amend_run(tx, run, proposal=plan, digest=plan.digest, expires=plan.expires)
+    shown = runs.amend_run(tx, run, plan=plan, digest=plan.digest, expires_at=plan.expires_at)
     return runs.move_run(
         tx,
         shown,
-        State.WAITING,
-        needed=needed,
-        groups=("owners",),
-        says=("Developers may ask for any change; an owner of the area approves it.",),
+        State.PENDING,
+        required_approvals=needed,
+        approver_groups=("owners",),
+        policy_notes=("Developers may ask for any change; an owner of the area approves it.",),
     )
 
 
 def approved(tx: Transaction, run: Run, person: str = "olga", reason: str = "") -> Run:
-    runs.add_vote(tx, Vote(run.id, person, True, run.digest, tx.now, reason))
+    runs.add_vote(tx, Decision(run.id, person, True, run.digest, tx.now, reason))
     change_log.append_entry(
         tx, "approved", run=run.id, person=person, host=run.host, digest=run.digest, why=reason
     )
-    return runs.move_run(tx, run, State.READY)
+    return runs.move_run(tx, run, State.QUEUED)
 
 
 def running(tx: Transaction, run: Run) -> Run:
     starting = runs.move_run(tx, run, State.STARTING)
     change_log.append_entry(tx, "claimed", run=run.id, host=run.host)
-    moved = runs.move_run(tx, starting, State.RUNNING, started=tx.now)
+    moved = runs.move_run(tx, starting, State.RUNNING, started_at=tx.now)
     change_log.append_entry(tx, "started", run=run.id, host=run.host, digest=run.digest)
     runs.record_intent(tx, run.id, 1)
     change_log.append_entry(tx, "sending", run=run.id, host=run.host, n=1, title="the first step")
@@ -155,7 +155,7 @@ def concluded(
 def ended(
     tx: Transaction, run: Run, state: State, summary: str, person: str = "", **facts: Canonical
 ) -> Run:
-    done = runs.move_run(tx, run, state, ended=tx.now + 1_300_000, summary=summary)
+    done = runs.move_run(tx, run, state, ended_at=tx.now + 1_300_000, summary=summary)
     facts = {"summary": summary, **facts}
     change_log.append_entry(tx, state.value, run=run.id, person=person, host=run.host, **facts)
     return done
@@ -165,7 +165,7 @@ def succeeded(tx: Transaction, run: Run) -> Run:
     moving = running(tx, approved(tx, waiting(tx, run)))
     concluded(tx, moving, StepState.SUCCEEDED, output="\n")
     change_log.append_entry(
-        tx, "proven", run=run.id, host=run.host, because="203.0.113.9 is not marked"
+        tx, "verified", run=run.id, host=run.host, because="203.0.113.9 is not marked"
     )
     return ended(tx, moving, State.SUCCEEDED, "Proven by reading again: 203.0.113.9 is not marked")
 
@@ -185,7 +185,7 @@ def checked(tx: Transaction, report: Report | None = None) -> Run:
         ),
     )
     told = outputs.prepare_report(tx, found)
-    begun = runs.amend_run(tx, run, started=run.asked, unwell=not found.healthy)
+    begun = runs.amend_run(tx, run, started_at=run.requested_at, needs_attention=not found.healthy)
     done = ended(
         tx,
         begun,
@@ -194,7 +194,7 @@ def checked(tx: Transaction, report: Report | None = None) -> Run:
         healthy=found.healthy,
         output_sha256=told.sha256,
     )
-    outputs.store_output(tx, change_log.list_newest_entries(tx, most=1)[0], 0, told)
+    outputs.store_output(tx, change_log.list_newest_entries(tx, limit=1)[0], 0, told)
     return replace(done, report=found)
 
 
@@ -211,8 +211,8 @@ def gallery(database: Database) -> dict[str, int]:
             "Denied by Olga Owner: wait for the holidays to end",
             "olga",
         ).id
-        shown["unchanged"] = ended(
-            tx, asked(tx, host="lb2"), State.UNCHANGED, "No changes: it is not marked"
+        shown["no_changes"] = ended(
+            tx, asked(tx, host="lb2"), State.NO_CHANGES, "No changes: it is not marked"
         ).id
         run = asked(tx, host="lb2", reason="")
         shown["stale"] = ended(
@@ -238,8 +238,8 @@ def gallery(database: Database) -> dict[str, int]:
         run = asked(tx)
         two = a_proposal(run, clear_step(), clear_step(n=2))
         shown["running"] = running(tx, approved(tx, waiting(tx, run, two))).id
-        shown["ready"] = approved(tx, waiting(tx, asked(tx, host="web1"))).id
-        shown["waiting"] = waiting(tx, asked(tx)).id
+        shown["queued"] = approved(tx, waiting(tx, asked(tx, host="web1"))).id
+        shown["pending"] = waiting(tx, asked(tx)).id
         shown["own"] = waiting(tx, asked(tx, person="olga", reason="my own")).id
-        shown["asked"] = asked(tx, host="web1").id
+        shown["planning"] = asked(tx, host="web1").id
     return shown

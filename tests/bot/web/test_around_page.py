@@ -113,8 +113,8 @@ def test_what_waits_for_a_key_is_not_said_to_have_been_attempted(site: Site):
         row = page.text[page.text.index(f"run {numbers[state]} ") :]
         return row[: row.index("before")]
 
-    assert "Asked for" in kind("waiting")
-    assert "Attempted" not in kind("waiting")
+    assert "Asked for" in kind("pending")
+    assert "Attempted" not in kind("pending")
     assert "Attempted" in kind("denied")
 
 
@@ -124,8 +124,8 @@ def test_what_is_left_out_is_said(site: Site, monkeypatch: pytest.MonkeyPatch):
     whole = Page(browser.get("/around").text).text
     assert "more are not" not in whole
     assert "looked at" not in whole
-    monkeypatch.setattr(timeline, "_MOST", 2)
-    monkeypatch.setattr(audit_timeline, "_MOST_ENTRIES", 10)
+    monkeypatch.setattr(timeline, "_MAX_EVENTS", 2)
+    monkeypatch.setattr(audit_timeline, "_MAX_ENTRIES", 10)
     cut = Page(browser.get("/around").text).text
     assert "The 2 likeliest are shown" in cut
     assert "So much happened then that only what lies within" in cut

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from bot.web import build
+from bot.web import build_app
 from bot.workflow.form_options import FormOptions
 from runbooks import load_catalogue
 from tests.bot.web.conftest import Site
@@ -68,8 +68,12 @@ def test_what_is_asked_becomes_a_run_with_its_reason(site: Site):
     answer = site.browser("dora").post("/ask", data=LAMP)
     assert (answer.status_code, answer.headers["location"]) == (303, "/runs/1")
     run = site.office.run(1)
-    assert (run.title, run.asked_by, run.reason) == ("toy set lb1 lamp on", "dora", "it is dark")
-    assert run.origin.door == "web"
+    assert (run.title, run.requested_by, run.reason) == (
+        "toy set lb1 lamp on",
+        "dora",
+        "it is dark",
+    )
+    assert run.origin.source == "web"
 
 
 def test_a_pattern_asks_for_several_hosts_as_one(site: Site):
@@ -94,7 +98,7 @@ def test_what_does_not_fit_stands_under_its_field_and_what_was_typed_stays(site:
 def test_what_the_policy_refuses_is_a_run_that_says_so_as_in_chat(site: Site):
     rules = site.policy / "policy.cedar"
     forbid = (
-        'forbid (principal, action == Action::"ask", resource) when { context.door == "web" };'
+        'forbid (principal, action == Action::"ask", resource) when { context.source == "web" };'
     )
     rules.write_text(f"{rules.read_text()}\n{forbid}\n")
     answer = site.browser("dora").post("/ask", data=LAMP)
@@ -118,7 +122,7 @@ def test_a_form_can_be_filled_by_its_address_and_sends_nothing(site: Site):
 def test_the_lists_of_a_host_are_offered(site: Site):
     office = site.office
     offering = FormOptions(office.fleet, office.database, office.policies)
-    site.app = build(replace(site.parts, offering=offering))
+    site.app = build_app(replace(site.parts, form_options=offering))
     browser = site.browser("dora")
     browser.post("/ask", data=LAMP)
     shown = browser.get("/ask/lists?runbook=toy+set&field-host=lb1").text
@@ -127,8 +131,8 @@ def test_the_lists_of_a_host_are_offered(site: Site):
 
 def test_the_blocked_addresses_of_the_chosen_table_are_offered(site: Site):
     office = site.office
-    offering = FormOptions(office.fleet, office.database, office.policies, lists=LISTS)
-    site.app = build(replace(site.parts, offering=offering))
+    offering = FormOptions(office.fleet, office.database, office.policies, listers=LISTS)
+    site.app = build_app(replace(site.parts, form_options=offering))
     browser = site.browser("dora")
     form = browser.get("/ask/form?runbook=abusers+clear").text
     assert form.count('hx-params="field-host,field-table,field-mark"') == 3

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.model.run import State, StepState
-from bot.workflow.compare import Line, Side, compare_runs
+from bot.workflow.compare import ComparedLine, ComparedRun, compare_runs
 from runbooks import Report
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
@@ -92,18 +92,18 @@ def test_every_pair_of_runs_can_be_compared(site: Site) -> None:
         assert browser.get(f"/runs/compare?a={left}&b={right}").status_code == 200
 
 
-def a_side(site: Site, number: int, summary: str = "") -> Side:
+def a_side(site: Site, number: int, summary: str = "") -> ComparedRun:
     run = site.office.run(number)
-    return Side(replace(run, summary=summary or run.summary), (), {}, str)
+    return ComparedRun(replace(run, summary=summary or run.summary), (), {}, str)
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_no_line_of_either_is_lost(one: str, other: str) -> None:
     from bot.workflow.compare import (
-        _aligned,  # pyright: ignore[reportPrivateUsage] - its heart
+        _align_lines,  # pyright: ignore[reportPrivateUsage] - its heart
     )
 
-    lines: list[Line] = _aligned(one.split("\n"), other.split("\n"))
+    lines: list[ComparedLine] = _align_lines(one.split("\n"), other.split("\n"))
     folded = sum(line.folded for line in lines)
     left = [line.left for line in lines if line.left is not None]
     right = [line.right for line in lines if line.right is not None]

@@ -3,16 +3,16 @@
 from dataclasses import replace
 
 from bot.health import ServiceHealth
-from bot.web import build
-from bot.web.deps import Condition as Door
+from bot.web import build_app
+from bot.web.deps import ComponentHealth as Door
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 
 
 def test_who_may_stop_everything_sees_how_the_service_is(site: Site):
     findings = ServiceHealth(site.database, clock=lambda: 0.0).findings
-    doors = {"slack": lambda: Door("the token was refused", broken=True)}
-    site.app = build(replace(site.parts, findings=findings, conditions=doors))
+    doors = {"slack": lambda: Door("the token was refused", is_broken=True)}
+    site.app = build_app(replace(site.parts, list_check_results=findings, health_checks=doors))
     page = Page(site.browser("olga").get("/condition").text)
     assert page.strange == []
     assert "2 problems" in page.text

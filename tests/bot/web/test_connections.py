@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 import uvicorn
 
-from bot.web.connections import Connection, Connections, Limits, Timed
+from bot.web.connections import (
+    Connection,
+    ConnectionLimits,
+    ConnectionRegistry,
+    RequestTimeMiddleware,
+)
 
 _HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
 _BODY = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
@@ -33,16 +38,20 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
 
 
 @contextmanager
-def _serving(**limits: Any) -> Generator[tuple[tuple[str, int], Connections]]:
+def _serving(**limits: Any) -> Generator[tuple[tuple[str, int], ConnectionRegistry]]:
     known: dict[str, Any] = {"total": 10, "per_address": 5, "backlog": 5}
     known |= {"request_seconds": 0.3, "unread_seconds": 0.5}
-    connections = Connections(Limits(**known | limits))
+    connections = ConnectionRegistry(ConnectionLimits(**known | limits))
 
     class Served(Connection):
-        everyone = connections
+        registry = connections
 
     config = uvicorn.Config(
-        Timed(_app), http=Served, log_config=None, lifespan="off", timeout_keep_alive=60
+        RequestTimeMiddleware(_app),
+        http=Served,
+        log_config=None,
+        lifespan="off",
+        timeout_keep_alive=60,
     )
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -76,8 +85,8 @@ def test_an_unfinished_request_is_closed_in_time(sent: bytes):
     with _serving() as (address, connections), socket.create_connection(address, 10) as client:
         client.sendall(sent)
         assert _is_closed(client)
-        assert connections.cut == {"no whole request came in time": 1}
-        assert connections.open == 0
+        assert connections.closed_by_reason == {"no whole request came in time": 1}
+        assert connections.open_count == 0
 
 
 def test_a_request_that_trickles_in_is_closed_in_time():
@@ -92,7 +101,7 @@ def test_a_request_that_trickles_in_is_closed_in_time():
                     assert client.recv(1) == b""
                     break
         assert sent < 90
-        assert connections.cut == {"no whole request came in time": 1}
+        assert connections.closed_by_reason == {"no whole request came in time": 1}
 
 
 def test_what_trickles_in_after_an_answer_keeps_nothing_open():
@@ -101,14 +110,14 @@ def test_what_trickles_in_after_an_answer_keeps_nothing_open():
         assert b"done" in _answer(client)
         client.sendall(b"GET / HT")
         assert _is_closed(client)
-        assert connections.cut == {"no whole request came in time": 1}
+        assert connections.closed_by_reason == {"no whole request came in time": 1}
 
 
 def test_an_answer_may_take_longer_than_a_request():
     with _serving() as (address, connections), socket.create_connection(address, 10) as client:
         client.sendall(b"GET /slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert _answer(client).endswith(b"4\r\ndone\r\n0\r\n\r\n")
-        assert not connections.cut
+        assert not connections.closed_by_reason
 
 
 def test_a_client_that_does_not_read_its_answer_is_closed():
@@ -116,10 +125,10 @@ def test_a_client_that_does_not_read_its_answer_is_closed():
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
         for _ in range(200):
-            if connections.cut:
+            if connections.closed_by_reason:
                 break
             threading.Event().wait(0.05)
-        assert connections.cut == {"the answer was not read": 1}
+        assert connections.closed_by_reason == {"the answer was not read": 1}
 
 
 def test_a_new_request_is_answered_when_unfinished_ones_fill_every_place():
@@ -128,8 +137,8 @@ def test_a_new_request_is_answered_when_unfinished_ones_fill_every_place():
         with socket.create_connection(address, 10) as client:
             client.sendall(_HEAD + b"\r\n")
             assert b"done" in _answer(client)
-        assert connections.open <= 10
-        assert connections.cut == {"it waited longest when there was no room": 16}
+        assert connections.open_count <= 10
+        assert connections.closed_by_reason == {"it waited longest when there was no room": 16}
         for one in waiting:
             one.close()
 
@@ -153,13 +162,13 @@ class _Office:
 
     def __init__(self, **limits: Any) -> None:
         known: dict[str, Any] = {"total": 6, "per_address": 2, "backlog": 5}
-        self.connections = Connections(Limits(**known | limits))
+        self.connections = ConnectionRegistry(ConnectionLimits(**known | limits))
         self._config = uvicorn.Config(_app, log_config=None, lifespan="off")
         self._state = uvicorn.Server(self._config).server_state
 
     def connect(self, peer: str) -> tuple[Connection, _Pipe]:
         class Served(Connection):
-            everyone = self.connections
+            registry = self.connections
 
         pipe = _Pipe(peer)
         one = Served(self._config, self._state, {})
@@ -181,7 +190,7 @@ async def test_one_address_takes_only_its_own_places():
 @pytest.mark.anyio
 @pytest.mark.parametrize("proxy", ["198.51.100.2", "127.0.0.1"])
 async def test_a_proxy_takes_as_many_places_as_there_are(proxy: str):
-    limits = Limits.of_process(["198.51.100.0/24"])
+    limits = ConnectionLimits.create_for_process(["198.51.100.0/24"])
     office = _Office(proxies=limits.proxies)
     pipes = [office.connect(proxy)[1] for _ in range(6)]
     assert not any(pipe.aborted for pipe in pipes)
@@ -202,16 +211,16 @@ async def test_a_request_that_is_being_answered_is_not_closed_to_make_room():
     at_work = [office.connect("198.51.100.2") for _ in range(2)]
     async with asyncio.TaskGroup() as group:
         for one, _ in at_work:
-            group.create_task(one.answer(app, {}, nothing, nothing))
+            group.create_task(one.handle_request(app, {}, nothing, nothing))
         await asyncio.sleep(0)
         _, refused = office.connect("198.51.100.2")
         over.set()
     assert refused.aborted
     assert not any(pipe.aborted for _, pipe in at_work)
-    assert office.connections.cut == {"there was no room": 1}
+    assert office.connections.closed_by_reason == {"there was no room": 1}
 
 
 def test_limits_leave_descriptors_for_hosts_and_the_database():
-    limits = Limits.of_process()
+    limits = ConnectionLimits.create_for_process()
     assert limits.total <= 1000
     assert limits.per_address < limits.total

@@ -4,7 +4,7 @@ import re
 
 from bot.audit import output
 from bot.model.run import Run
-from bot.workflow.erasure import ask_to_erase
+from bot.workflow.erasure import request_erasure
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.toy import SetSwitch, ShowSwitches
@@ -89,7 +89,7 @@ def test_an_owner_says_why_it_stays_and_who_asked_reads_it(site: Site):
 def test_an_erasure_requested_on_the_command_line_names_the_login(site: Site):
     run = _done(site)
     parts = site.office.parts
-    ask_to_erase(parts, run.id, person="dora", why=WHY, door="cli", login="root")
+    request_erasure(parts, run.id, person="dora", why=WHY, source="cli", login="root")
     text = Page(site.browser("olga").get(f"/runs/{run.id}/erase").text).text
     assert "typed on the command line by the login root" in " ".join(text.split())
 
@@ -115,4 +115,4 @@ def test_of_a_run_that_is_not_over_nothing_can_be_erased(site: Site):
     run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     answer = site.browser("dora").post(f"/runs/{run.id}/erase", data={"reason": WHY})
     assert answer.status_code == 422
-    assert "is waiting" in answer.text
+    assert "is pending" in answer.text

@@ -48,17 +48,17 @@ def _always(_headers: object, _origin: str) -> bool:
 def test_an_approval_from_elsewhere_is_refused(site: Site, origin: str) -> None:
     run = site.office.ask(LAMP_ON)
     assert _approve(site.browser("olga"), run.id, run.digest, FOREIGN[origin]) == 403
-    assert site.office.run(run.id).state is State.WAITING
+    assert site.office.run(run.id).state is State.PENDING
 
 
 @pytest.mark.parametrize("origin", FOREIGN)
 def test_without_the_guard_it_would_have_gone_through(
     site: Site, origin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(middleware, "from_here", _always)
+    monkeypatch.setattr(middleware, "is_same_origin", _always)
     run = site.office.ask(LAMP_ON)
     assert _approve(site.browser("olga"), run.id, run.digest, FOREIGN[origin]) == 303
-    assert site.office.run(run.id).state is State.READY
+    assert site.office.run(run.id).state is State.QUEUED
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,10 @@ def test_only_over_tls_are_browsers_told_to_stay_with_tls(office: Office, site: 
 def test_a_body_that_is_too_long_is_refused_by_its_length(site: Site) -> None:
     run = site.office.ask(LAMP_ON)
     answer = site.browser("olga").post(
-        f"/runs/{run.id}/deny", data={"reason": "x" * middleware.MOST_BYTES}
+        f"/runs/{run.id}/deny", data={"reason": "x" * middleware.MAX_BODY_BYTES}
     )
     assert answer.status_code == 413
-    assert site.office.run(run.id).state is State.WAITING
+    assert site.office.run(run.id).state is State.PENDING
 
 
 def test_a_body_that_does_not_say_its_length_is_refused_when_it_is_too_long(site: Site) -> None:
@@ -150,7 +150,7 @@ def test_a_body_that_does_not_say_its_length_is_refused_when_it_is_too_long(site
         while True:
             taken += 16_384
             yield b"x" * 16_384
-            assert taken < 64 * middleware.MOST_BYTES
+            assert taken < 64 * middleware.MAX_BODY_BYTES
 
     answer = site.browser("olga").post(
         f"/runs/{run.id}/deny",
@@ -158,7 +158,7 @@ def test_a_body_that_does_not_say_its_length_is_refused_when_it_is_too_long(site
         headers={"Content-Type": "application/x-www-form-urlencoded"},
     )
     assert answer.status_code == 413
-    assert site.office.run(run.id).state is State.WAITING
+    assert site.office.run(run.id).state is State.PENDING
 
 
 def test_a_form_with_too_many_fields_is_refused(site: Site) -> None:
@@ -170,11 +170,11 @@ def test_a_form_with_too_many_fields_is_refused(site: Site) -> None:
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     answer = browser.post(f"/runs/{run.id}/deny", content=many, headers=form)
     assert answer.status_code == 400
-    assert site.office.run(run.id).state is State.WAITING
+    assert site.office.run(run.id).state is State.PENDING
 
 
 def test_a_form_with_a_file_is_refused(site: Site) -> None:
     run = site.office.ask(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/deny", files={"reason": b"x"})
     assert answer.status_code == 400
-    assert site.office.run(run.id).state is State.WAITING
+    assert site.office.run(run.id).state is State.PENDING

@@ -13,8 +13,8 @@ from bot.audit.signing import SigningKey
 from bot.db import migrations, tables
 from bot.db.database import Database
 from bot.model.run import State
-from bot.web.app import build
-from bot.web.deps import Condition
+from bot.web.app import build_app
+from bot.web.deps import ComponentHealth
 from tests.bot.office import an_office
 from tests.bot.web.conftest import Site, a_site
 from tests.playground.postgres import Postgres
@@ -85,7 +85,7 @@ def test_without_a_database_people_are_told_that_nothing_was_done(site: Site) ->
         assert answer.status_code == 503
         assert "The database does not answer, so nothing was done." in answer.text
         assert "no such table" not in answer.text
-    assert site.office.run(run.id).state is State.WAITING
+    assert site.office.run(run.id).state is State.PENDING
 
 
 def test_a_session_is_read_while_nothing_can_be_written(site: Site) -> None:
@@ -102,20 +102,20 @@ def test_a_session_is_read_while_nothing_can_be_written(site: Site) -> None:
     assert browser.get(f"/runs/{run.id}").status_code == 200
 
 
-def _with_slack(site: Site, condition: Condition) -> TestClient:
-    parts = replace(site.parts, conditions={"slack": lambda: condition})
-    return Site(site.office, parts, build(parts)).browser()
+def _with_slack(site: Site, condition: ComponentHealth) -> TestClient:
+    parts = replace(site.parts, health_checks={"slack": lambda: condition})
+    return Site(site.office, parts, build_app(parts)).browser()
 
 
 def test_the_connections_to_slack_are_shown_and_without_them_the_pages_serve(site: Site) -> None:
-    away = Condition("0 of 2 connections stand: Slack did not answer in time")
+    away = ComponentHealth("0 of 2 connections stand: Slack did not answer in time")
     answer = _with_slack(site, away).get("/readyz")
     assert answer.status_code == 200
-    assert answer.json()["slack"] == away.words
+    assert answer.json()["slack"] == away.message
 
 
 def test_a_token_that_slack_refused_is_not_ready(site: Site) -> None:
-    answer = _with_slack(site, Condition("Slack refused the app token", broken=True)).get(
+    answer = _with_slack(site, ComponentHealth("Slack refused the app token", is_broken=True)).get(
         "/readyz"
     )
     assert answer.status_code == 503
@@ -123,9 +123,9 @@ def test_a_token_that_slack_refused_is_not_ready(site: Site) -> None:
 
 
 def test_hosts_that_flood_us_are_told_of_and_the_pages_serve(site: Site) -> None:
-    assert app.reached(0).words == "no host floods us"
-    parts = replace(site.parts, conditions={"ssh": lambda: app.reached(2)})
-    answer = Site(site.office, parts, build(parts)).browser().get("/readyz")
+    assert app.reached(0).message == "no host floods us"
+    parts = replace(site.parts, health_checks={"ssh": lambda: app.reached(2)})
+    answer = Site(site.office, parts, build_app(parts)).browser().get("/readyz")
     assert answer.status_code == 200
     assert answer.json()["ssh"].startswith("2 connections were cut lately")
 
@@ -134,7 +134,7 @@ def test_hosts_that_flood_us_are_told_of_and_the_pages_serve(site: Site) -> None
 def test_a_role_that_is_too_strong_is_a_warning_and_not_red(
     postgres: Postgres, tmp_path: Path
 ) -> None:
-    store = Database(postgres.new_database(), SigningKey.new())
+    store = Database(postgres.new_database(), SigningKey.create())
     migrations.upgrade_schema(store)
     with an_office(tmp_path, database=store) as office:
         site = a_site(office)

@@ -83,9 +83,9 @@ def test_the_first_page_is_one_click_away(site: Site) -> None:
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("host=lb2", {"denied", "unchanged", "stale", "unknown"}),
-        ("host=LB2", {"denied", "unchanged", "stale", "unknown"}),
-        ("host=*2", {"denied", "unchanged", "stale", "unknown"}),
+        ("host=lb2", {"denied", "no_changes", "stale", "unknown"}),
+        ("host=LB2", {"denied", "no_changes", "stale", "unknown"}),
+        ("host=*2", {"denied", "no_changes", "stale", "unknown"}),
         ("host=lb*&person=adam", {"denied"}),
         ("area=nowhere", set[str]()),
         ("text=nothing+has+this", set[str]()),
@@ -95,9 +95,9 @@ def test_the_first_page_is_one_click_away(site: Site) -> None:
         ("state=succeeded", {"checked", "succeeded"}),
         ("state=needs+attention", {"checked"}),
         ("state=needs+attention&host=lb*", {"checked"}),
-        ("state=under-way", {"unknown", "running", "ready", "waiting", "own", "asked"}),
+        ("state=under-way", {"unknown", "running", "queued", "pending", "own", "planning"}),
         ("state=not-done", {"denied", "stale", "failed"}),
-        ("host=lb2&state=ended", {"denied", "unchanged", "stale"}),
+        ("host=lb2&state=ended", {"denied", "no_changes", "stale"}),
         ("host=lb2&person=adam&state=denied&since=today&until=today", {"denied"}),
         ("host=gone1", set[str]()),
         ("until=2020-01-01", set[str]()),
@@ -116,7 +116,7 @@ def test_filters_let_through_what_they_say(
 def _at(site: Site, run: int, zone: str) -> str:
     """Return when a run was asked for, as its asker would type it in a zone."""
     with site.database.reading() as tx:
-        return times.format_moment(runs.get_run(tx, run).asked, zone)
+        return times.format_moment(runs.get_run(tx, run).requested_at, zone)
 
 
 def test_times_are_meant_in_the_readers_zone_and_without_one_in_utc(site: Site) -> None:
@@ -177,7 +177,7 @@ def test_what_a_host_answered_and_a_value_are_found_by_their_words(site: Site) -
     browser = site.browser("dora")
     assert numbers(browser.get("/runs?text=OVERHEATED").text) == [found.id]
     assert numbers(browser.get("/runs?text=overheated&host=lb1").text) == []
-    (name, value), *_ = plain.fields.items()
+    (name, value), *_ = plain.values.items()
     assert plain.id in numbers(browser.get(f"/runs?text={name}={value}").text)
 
 
@@ -218,7 +218,7 @@ def test_whom_the_policy_and_the_runs_do_not_know_is_said_to_be_nobody(site: Sit
     assert "“dorra” is not in the policy, and has never asked for anything" in html
     assert "is “dora” meant?" in html
     assert "It says nothing of whom you look for" in html
-    assert list(browser.get("/runs.json?person=dorra").json()["unheard_of"]) == ["person"]
+    assert list(browser.get("/runs.json?person=dorra").json()["unknown_filters"]) == ["person"]
     for address in ("/runs?person=stan", "/runs?person=dora"):
         assert "has never asked" not in browser.get(address).text
 
@@ -268,9 +268,9 @@ def test_a_check_that_found_something_wrong_is_told_so_in_every_list(site: Site)
     assert "Needs attention: abusers show" in own
     assert "Succeeded: abusers show" in browser.get(f"/runs/{well}").text
     told = browser.get("/runs.json").json()["runs"]
-    assert {one["run"]: one["unwell"] for one in told} == {ill: True, well: False}
+    assert {one["run"]: one["needs_attention"] for one in told} == {ill: True, well: False}
     rows = list(csv.DictReader(io.StringIO(browser.get("/runs.csv").text, newline="")))
-    assert [row["unwell"] for row in rows] == ["False", "True"]
+    assert [row["needs_attention"] for row in rows] == ["False", "True"]
 
 
 def test_empty_pages_say_what_to_do(site: Site) -> None:
@@ -288,11 +288,11 @@ def test_the_first_page_shows_each_person_what_waits_for_them(site: Site) -> Non
         person: site.browser(person).get("/").text.split("Running now")[0]
         for person in ("olga", "dora", "stan")
     }
-    assert f'href="/runs/{shown["waiting"]}"' in waiting_for["olga"]
+    assert f'href="/runs/{shown["pending"]}"' in waiting_for["olga"]
     assert f'href="/runs/{shown["unknown"]}"' in waiting_for["olga"]
     assert "Nobody waits for your key" in waiting_for["dora"]
     assert "Nobody waits for your key" in waiting_for["stan"]
-    assert f'href="/runs/{shown["waiting"]}"' in waiting_for["dora"]  # as a request of her own
+    assert f'href="/runs/{shown["pending"]}"' in waiting_for["dora"]  # as a request of her own
     own = waiting_for["olga"].index(f'href="/runs/{shown["own"]}"')
     assert own > waiting_for["olga"].index("Your requests that wait")
 
@@ -305,8 +305,8 @@ def test_what_one_has_approved_waits_for_one_no_more(site: Site) -> None:
     assert "Nobody waits for your key" not in site.browser("adam").get("/").text
 
 
-def _vote(run: runs.Run, person: str, at: int) -> runs.Vote:
-    return runs.Vote(run.id, person, True, run.digest, at)
+def _vote(run: runs.Run, person: str, at: int) -> runs.Decision:
+    return runs.Decision(run.id, person, True, run.digest, at)
 
 
 def test_somebody_who_left_keeps_their_place_in_the_history(site: Site) -> None:

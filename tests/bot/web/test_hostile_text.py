@@ -3,6 +3,7 @@
 import unicodedata
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -14,7 +15,7 @@ from bot.db.database import Transaction
 from bot.db.live_output import NewestLines
 from bot.db.run_progress import RunProgressPart
 from bot.model.plan import PlannedStep, ResolvedPlan
-from bot.model.run import Origin, State, StepRecord, StepState, Vote
+from bot.model.run import Decision, RequestOrigin, State, StepRecord, StepState
 from bot.web import fanout_chart, templating
 from connectors.command import Shell, SwitchLines
 from runbooks import Report, Table
@@ -60,43 +61,51 @@ def _plant(tx: Transaction, text: str) -> int:
     run = runs.add_run(
         tx,
         runs.NewRun(
-            words=odd[:80],
+            runbook=odd[:80],
             kind="change",
-            fields={"host": odd, odd: odd},
+            values={"host": odd, odd: odd},
             host=odd[:64],
             area=odd[:64],
-            asked_by=odd[:64],
-            origin=Origin(odd, odd, odd),
+            requested_by=odd[:64],
+            origin=RequestOrigin(odd, odd, odd),
             reason=odd,
             request=odd,
         ),
     )
     step = PlannedStep(odd, odd, odd, _shell(odd), SwitchLines(_shell(odd).words), "", odd, odd)
-    last = replace(step, do=Shell(("true",)), undo=None, no_undo=odd)
-    proposal = ResolvedPlan(odd, odd, run.fields, odd, tx.now, odd, odd, (step, last), (odd,))
+    last = replace(step, command=Shell(("true",)), undo=None, no_undo_reason=odd)
+    proposal = ResolvedPlan(odd, odd, run.values, odd, tx.now, odd, odd, (step, last), (odd,))
     shown = runs.amend_run(
         tx,
         run,
-        proposal=proposal,
+        plan=proposal,
         digest=odd[:64],
-        expires=tx.now,
+        expires_at=tx.now,
         report=Report(odd, False, (odd,), Table((odd, odd), ((odd, odd),))),
-        says=(odd,),
-        groups=("owners",),
-        needed=1,
+        policy_notes=(odd,),
+        approver_groups=("owners",),
+        required_approvals=1,
     )
-    waiting = runs.move_run(tx, shown, State.WAITING)
-    runs.add_vote(tx, Vote(run.id, odd[:64], True, odd[:64], tx.now, odd))
-    runs.add_vote(tx, Vote(run.id, "olga", False, odd[:64], tx.now, odd))
+    waiting = runs.move_run(tx, shown, State.PENDING)
+    runs.add_vote(tx, Decision(run.id, odd[:64], True, odd[:64], tx.now, odd))
+    runs.add_vote(tx, Decision(run.id, "olga", False, odd[:64], tx.now, odd))
     for n, state in ((1, StepState.SUCCEEDED), (2, StepState.FAILED)):
         runs.record_intent(tx, run.id, n)
         runs.record_outcome(tx, StepRecord(run.id, n, state, 0, tx.now, 1, odd, odd))
     facts = {"why": odd, "summary": odd, "title": odd, "plan": odd * 50, "fields": {odd: odd}}
-    for kind in ("asked", "planned", "approved", "sending", "step failed", "proven", odd[:32]):
+    for kind in (
+        "requested",
+        "planned",
+        "approved",
+        "sending",
+        "step failed",
+        "verified",
+        odd[:32],
+    ):
         change_log.append_entry(
             tx, kind, run=run.id, person=odd[:64], host=odd[:64], list=[odd, odd], **facts
         )
-    runs.move_run(tx, waiting, State.DENIED, ended=tx.now, summary=odd)
+    runs.move_run(tx, waiting, State.DENIED, ended_at=tx.now, summary=odd)
     return run.id
 
 
@@ -130,7 +139,7 @@ def test_hostile_text_stays_text(site: Site, kind: str) -> None:
 @pytest.mark.parametrize("kind", TYPED)
 def test_what_is_typed_into_an_address_or_a_form_stays_text(site: Site, kind: str) -> None:
     text = HOSTILE[kind]
-    run = gallery(site.database)["waiting"]
+    run = gallery(site.database)["pending"]
     browser = site.browser("olga")
     names = ("host", "person", "runbook", "state", "since", "until", "before", "done", "next")
     answers = [
@@ -158,7 +167,7 @@ def test_people_with_odd_names_stay_people(site: Site) -> None:
     people = site.policy / "people.yaml"
     odd = people.read_text().replace("Dora Developer", "Dora <b>D</b> & “Co”")
     people.write_text(odd)
-    number = gallery(site.database)["waiting"]
+    number = gallery(site.database)["pending"]
     browser = site.browser("dora")
     for path in ("/", "/runs", f"/runs/{number}"):
         page = Page(browser.get(path).text)
@@ -192,7 +201,7 @@ def test_without_escaping_a_script_would_come_through(
     assert Page(site.browser("olga").get(f"/runs/{number}").text).strange != []
 
 
-@pytest.mark.parametrize("exhibit", ["waiting", "succeeded", "unknown", "checked", "running"])
+@pytest.mark.parametrize("exhibit", ["pending", "succeeded", "unknown", "checked", "running"])
 def test_ordinary_pages_are_sound(site: Site, exhibit: str) -> None:
     number = gallery(site.database)[exhibit]
     page = Page(site.browser("olga").get(f"/runs/{number}").text)
@@ -214,13 +223,15 @@ def test_other_pages_are_sound(site: Site, path: str, person: str) -> None:
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_an_open_page_is_told_how_a_host_ended_as_a_new_one_draws_it(text: str):
     part = RunProgressPart(1, 1, "lb1", State.FAILED, 1, None, f"type `{text}`, {text}")
-    [row] = fanout_chart.rows([part], begun=True)
-    dossier = {
-        "parts": [part],
-        "fan": fanout_chart.fan([part], started=1, ended=2, now=3),
-        "hosts_drawn": "",
-    }
-    page = templating.piece("run_hosts.html", run=part, dossier=dossier, streamed=False)
+    [row] = fanout_chart.render_host_rows([part], has_started=True)
+    page = templating.render_part(
+        "run_hosts.html",
+        run=part,
+        view=SimpleNamespace(children=[part]),
+        fan=fanout_chart.build_fanout_chart([part], started=1, ended=2, now=3),
+        hosts_drawn="",
+        streamed=False,
+    )
     assert f">{row['summary']}</td>" in page
     assert Page(str(row["summary"])).strange == []
 

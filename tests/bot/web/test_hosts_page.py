@@ -6,9 +6,9 @@ import pytest
 
 from bot.db import locks
 from bot.hosts import pending_hosts
-from bot.hosts.pending_hosts import LocalUser, PendingHost, list_for_pages
-from bot.hosts.status import EnrollingHost
-from bot.web import build
+from bot.hosts.pending_hosts import LocalUser, PendingHost, list_pending_host_summaries
+from bot.hosts.status import PendingHostSummary
+from bot.web import build_app
 from tests.bot.meeting import meet
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
@@ -46,7 +46,7 @@ def test_looking_at_hosts_asks_none_of_them(site: Site):
         ("area=storage", {"nas1"}),
         ("host=b1", {"lb1", "web1"}),
         ("reach=key", {"lb2"}),
-        ("reach=not_met&tag=haproxy", {"lb1"}),
+        ("reach=never_tried&tag=haproxy", {"lb1"}),
         ("tag=nothing", set[str]()),
     ],
 )
@@ -121,19 +121,21 @@ def test_a_host_that_there_is_not_is_said_to_be_not_there(site: Site):
 def test_hosts_that_wait_for_a_second_person_are_shown(site: Site):
     somebody = LocalUser(login="ops", uid=1000, machine="bastion")
     entry = {"address": "10.0.3.9", "host_key": HOST_KEY, "area": "web"}
-    one = PendingHost(asked_by=somebody, fingerprint="SHA256:abc", entry=entry)
+    one = PendingHost(requested_by=somebody, fingerprint="SHA256:abc", entry=entry)
     pending_hosts.store_pending_hosts(site.policy, {"web9": one})
-    assert list_for_pages(site.policy) == [
-        EnrollingHost("web9", "10.0.3.9", "SHA256:abc", "ops on bastion")
+    assert list_pending_host_summaries(site.policy) == [
+        PendingHostSummary("web9", "10.0.3.9", "SHA256:abc", "ops on bastion")
     ]
-    site.app = build(replace(site.parts, enrolling=lambda: list_for_pages(site.policy)))
+    site.app = build_app(
+        replace(site.parts, list_enrolling_hosts=lambda: list_pending_host_summaries(site.policy))
+    )
     text = Page(site.browser("dora").get("/hosts").text).text
     assert "Waiting for a second person 1 web9 at 10.0.3.9" in text
 
 
 def test_a_broken_file_of_such_hosts_breaks_no_page(site: Site):
     (site.policy / "enrolling.yaml").write_text("[")
-    assert list_for_pages(site.policy) == []
+    assert list_pending_host_summaries(site.policy) == []
 
 
 def test_a_list_of_runs_leads_to_the_host(site: Site):

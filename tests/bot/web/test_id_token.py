@@ -14,8 +14,8 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
 from bot.web import id_token, provider
-from bot.web.id_token import NotBelieved, believed, trusted_ways
-from bot.web.provider import NoAnswer, Provider, Registration, derived
+from bot.web.id_token import InvalidIdTokenError, list_trusted_algorithms, verify_id_token
+from bot.web.provider import ClientRegistration, IdentityProvider, ProviderError, derive_value
 
 NOW = 1_800_000_000
 SECRET = "s" * 43
@@ -57,7 +57,7 @@ class Crook:
             "iss": self.url,
             "sub": "dora",
             "aud": "keyturn",
-            "nonce": derived(SECRET, "nonce"),
+            "nonce": derive_value(SECRET, "nonce"),
             "iat": NOW,
             "exp": NOW + 300,
             "email": "dora@keyturn.test",
@@ -99,16 +99,24 @@ def crook() -> Generator[Crook]:
         thread.join()
 
 
-def _provider(crook: Crook, clock: Callable[[], float] = lambda: NOW) -> Provider:
+def _provider(crook: Crook, clock: Callable[[], float] = lambda: NOW) -> IdentityProvider:
     discovery = f"{crook.url}/.well-known/openid-configuration"
-    given = Registration(
-        crook.url, "keyturn", "secret", "Crook", slack=False, discovery=discovery, endpoints={}
+    given = ClientRegistration(
+        crook.url,
+        "keyturn",
+        "secret",
+        "Crook",
+        is_slack=False,
+        discovery_url=discovery,
+        endpoints={},
     )
-    return Provider(given, clock=clock)
+    return IdentityProvider(given, clock=clock)
 
 
 def _vouched(crook: Crook) -> Mapping[str, Any]:
-    return _provider(crook).vouched(SECRET, "code", back="http://keyturn.test/oidc/back")
+    return _provider(crook).fetch_claims(
+        SECRET, "code", redirect_uri="http://keyturn.test/oidc/back"
+    )
 
 
 def test_what_is_as_it_should_be_is_believed(crook: Crook) -> None:
@@ -124,7 +132,7 @@ FORGED: Mapping[str, Callable[[Claims], Claims]] = {
     "two audiences, meant for the other": lambda c: {**c, "aud": ["keyturn", "b"], "azp": "b"},
     "two audiences, meant for nobody": lambda c: {**c, "aud": ["keyturn", "b"]},
     "another nonce": lambda c: {**c, "nonce": "x" * 43},
-    "the nonce of somebody else": lambda c: {**c, "nonce": derived("t" * 43, "nonce")},
+    "the nonce of somebody else": lambda c: {**c, "nonce": derive_value("t" * 43, "nonce")},
     "no nonce": lambda c: {k: v for k, v in c.items() if k != "nonce"},
     "too old": lambda c: {**c, "iat": NOW - 7200, "exp": NOW - 3600},
     "just too old": lambda c: {**c, "exp": NOW - id_token.LEEWAY_SECONDS - 1},
@@ -142,7 +150,7 @@ FORGED: Mapping[str, Callable[[Claims], Claims]] = {
 @pytest.mark.parametrize("how", FORGED)
 def test_claims_that_do_not_fit_are_not_believed(crook: Crook, how: str) -> None:
     crook.change = FORGED[how]
-    with pytest.raises(NotBelieved):
+    with pytest.raises(InvalidIdTokenError):
         _vouched(crook)
 
 
@@ -191,15 +199,15 @@ SIGNED: Mapping[str, Callable[[Claims], str]] = {
 @pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")
 def test_what_nobody_rightly_signed_is_not_believed(crook: Crook, how: str) -> None:
     crook.sign = SIGNED[how]
-    with pytest.raises(NotBelieved) as no:
+    with pytest.raises(InvalidIdTokenError) as no:
         _vouched(crook)
     assert str(no.value).isprintable()
 
 
 def test_a_provider_that_offers_to_sign_with_nothing_is_not_believed_either(crook: Crook) -> None:
     crook.algorithms, crook.sign = ["none", "HS256"], _none
-    assert trusted_ways(crook.algorithms) == []
-    with pytest.raises(NotBelieved):
+    assert list_trusted_algorithms(crook.algorithms) == []
+    with pytest.raises(InvalidIdTokenError):
         _vouched(crook)
 
 
@@ -213,30 +221,30 @@ def test_without_its_guard_each_of_them_would_be_believed(
     """The twin: expect what the crook says, and it is believed."""
     crook.change = FORGED[how]
     forged = FORGED[how](
-        {"iss": crook.url, "aud": "keyturn", "nonce": derived(SECRET, "nonce"), "sub": ""}
+        {"iss": crook.url, "aud": "keyturn", "nonce": derive_value(SECRET, "nonce"), "sub": ""}
     )
     name = {"nonce": "nonce", "client_id": "aud", "issuer": "iss"}[guard]
-    real = provider.Expected
+    real = provider.ExpectedClaims
 
     def lax(*args: Any, **more: Any) -> Any:
         expected = real(*args, **more)
         object.__setattr__(expected, guard, forged[name])
         return expected
 
-    monkeypatch.setattr(provider, "Expected", lax)
+    monkeypatch.setattr(provider, "ExpectedClaims", lax)
     assert _vouched(crook)["sub"] == "dora"
 
 
 def test_without_a_list_of_ways_what_nobody_signed_would_be_believed() -> None:
     claims = {"iss": "i", "aud": "keyturn", "nonce": "n", "sub": "x", "iat": NOW, "exp": NOW + 9}
-    expected = id_token.Expected("i", "keyturn", nonce="n", now=NOW)
+    expected = id_token.ExpectedClaims("i", "keyturn", nonce="n", now=NOW)
     secret = OctKey.import_key("a shared secret that anybody may know", {"kid": "one"})
     keys = {"keys": [secret.as_dict()]}
     forged = jwt.encode({"alg": "HS256", "kid": "one"}, claims, secret, algorithms=["HS256"])
-    for ways in ([], trusted_ways(["HS256"]), ["RS256"]):
-        with pytest.raises(NotBelieved):
-            believed(forged, keys, ways=ways, expected=expected)
-    assert believed(forged, keys, ways=["HS256"], expected=expected)["sub"] == "x"
+    for ways in ([], list_trusted_algorithms(["HS256"]), ["RS256"]):
+        with pytest.raises(InvalidIdTokenError):
+            verify_id_token(forged, keys, algorithms=ways, expected=expected)
+    assert verify_id_token(forged, keys, algorithms=["HS256"], expected=expected)["sub"] == "x"
 
 
 def test_a_new_key_is_looked_for_once_a_minute_at_most(crook: Crook) -> None:
@@ -245,10 +253,10 @@ def test_a_new_key_is_looked_for_once_a_minute_at_most(crook: Crook) -> None:
     asked = _provider(crook, clock=lambda: now[0])
 
     def attempt() -> Mapping[str, Any]:
-        return asked.vouched(SECRET, "code", back="http://keyturn.test/oidc/back")
+        return asked.fetch_claims(SECRET, "code", redirect_uri="http://keyturn.test/oidc/back")
 
     for _ in range(5):
-        with pytest.raises(NotBelieved):
+        with pytest.raises(InvalidIdTokenError):
             attempt()
     assert crook.asked.count("/keys") == 1
     crook.keys = [OTHER, KEY]
@@ -259,25 +267,28 @@ def test_a_new_key_is_looked_for_once_a_minute_at_most(crook: Crook) -> None:
 
 def test_a_provider_that_sends_us_elsewhere_is_not_followed(crook: Crook) -> None:
     crook.elsewhere = f"{crook.url}/metadata"
-    with pytest.raises(NoAnswer):
+    with pytest.raises(ProviderError):
         _vouched(crook)
     assert "/metadata" not in crook.asked
 
 
 def test_endpoints_that_are_set_are_not_looked_up(crook: Crook) -> None:
-    given = Registration(
+    given = ClientRegistration(
         crook.url,
         "keyturn",
         "secret",
         "Crook",
-        slack=False,
-        discovery="http://127.0.0.1:1/",
+        is_slack=False,
+        discovery_url="http://127.0.0.1:1/",
         endpoints={
             "authorization_endpoint": f"{crook.url}/auth",
             "token_endpoint": f"{crook.url}/token",
             "jwks_uri": f"{crook.url}/keys",
         },
     )
-    asked = Provider(given, clock=lambda: NOW)
-    assert asked.vouched(SECRET, "code", back="http://keyturn.test/oidc/back")["sub"] == "dora"
+    asked = IdentityProvider(given, clock=lambda: NOW)
+    assert (
+        asked.fetch_claims(SECRET, "code", redirect_uri="http://keyturn.test/oidc/back")["sub"]
+        == "dora"
+    )
     assert crook.asked == ["/token", "/keys"]

@@ -109,16 +109,16 @@ def test_older_entries_keep_the_filters(site: Site) -> None:
         for _ in range(60):
             asked(tx)
     browser = site.browser("dora")
-    page = Page(browser.get("/log?kind=asked").text)
+    page = Page(browser.get("/log?kind=requested").text)
     older = next(link for link in page.links if "before=" in link and ".csv" not in link)
-    assert older == "/log?kind=asked&before=11"
+    assert older == "/log?kind=requested&before=11"
     assert "10 shown" in Page(browser.get(older).text).text
 
 
 def test_older_entries_of_an_area_are_found_however_many_runs_came_since(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_query, "NEWEST_RUNS", 60)
+    monkeypatch.setattr(audit_query, "MAX_RUNS", 60)
     numbers: list[int] = []
     for _ in range(130):
         with site.database.transaction() as tx:
@@ -147,9 +147,9 @@ def test_what_is_seen_of_the_log_is_handed_out_as_csv_and_json(site: Site) -> No
     with site.database.transaction() as tx:
         asked(tx, reason='=HYPERLINK("//evil")')
     browser = site.browser("dora")
-    told = browser.get("/log.json?kind=asked").json()
-    assert [entry["kind"] for entry in told["entries"]] == ["asked"]
-    answer = browser.get("/log.csv?kind=asked")
+    told = browser.get("/log.json?kind=requested").json()
+    assert [entry["kind"] for entry in told["entries"]] == ["requested"]
+    answer = browser.get("/log.csv?kind=requested")
     assert "attachment" in answer.headers["content-disposition"]
     rows = list(csv.reader(io.StringIO(answer.text)))
     assert rows[0][:3] == ["seq", "at", "kind"]
@@ -181,7 +181,7 @@ def test_whom_the_policy_and_the_log_do_not_know_is_said_to_be_nobody(site: Site
     assert "is “dora” meant?" in html
     assert "It says nothing of whom you look for" in html
     told = browser.get("/log.json?host=lb11&person=dorra").json()
-    assert list(told["unheard_of"]) == ["person", "host"]
+    assert list(told["unknown_filters"]) == ["person", "host"]
     for address in ("/log?person=stan&kind=fired", "/log?person=dora", "/log"):
         assert "the log knows" not in browser.get(address).text
-    assert browser.get("/log.json?person=stan&kind=fired").json()["unheard_of"] == {}
+    assert browser.get("/log.json?person=stan&kind=fired").json()["unknown_filters"] == {}

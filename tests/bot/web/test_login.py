@@ -13,7 +13,7 @@ from bot.audit import change_log
 from bot.auth import sessions
 from bot.db import tables
 from bot.db.database import StoreUnavailable, Transaction
-from bot.web.redirects import LONGEST, onward
+from bot.web.redirects import MAX_LENGTH, get_safe_page
 from tests.bot.office import Office
 from tests.bot.web.conftest import Site, a_site
 from tests.bot.web.exhibits import gallery
@@ -108,9 +108,9 @@ def test_over_tls_the_cookie_is_bound_to_the_host(office: Office) -> None:
 
 def test_a_session_that_was_there_before_is_not_carried_over(site: Site) -> None:
     browser = site.browser("dora")
-    before = browser.cookies[site.parts.cookie]
+    before = browser.cookies[site.parts.cookie_name]
     browser.post(site.link("olga"))
-    assert browser.cookies[site.parts.cookie] != before
+    assert browser.cookies[site.parts.cookie_name] != before
     with site.database.reading() as tx:
         assert sessions.find_session(tx, before) is None
     assert "Olga Owner" in browser.get("/").text
@@ -118,7 +118,7 @@ def test_a_session_that_was_there_before_is_not_carried_over(site: Site) -> None
 
 def test_the_database_holds_no_token(site: Site) -> None:
     browser = site.browser("dora")
-    token = browser.cookies[site.parts.cookie]
+    token = browser.cookies[site.parts.cookie_name]
     with site.database.reading() as tx:
         rows = tx.sql.execute(tables.session.select()).all()
     assert token not in repr(rows)
@@ -126,10 +126,10 @@ def test_the_database_holds_no_token(site: Site) -> None:
 
 def test_signing_out_ends_the_session_for_good(site: Site) -> None:
     browser = site.browser("dora")
-    token = browser.cookies[site.parts.cookie]
+    token = browser.cookies[site.parts.cookie_name]
     answer = browser.post("/sign-out")
     assert "You are signed out" in answer.text
-    assert site.parts.cookie not in browser.cookies
+    assert site.parts.cookie_name not in browser.cookies
     thief = site.browser()
     site.carry(thief, token)
     assert thief.get("/").status_code == 401
@@ -154,19 +154,19 @@ def test_a_session_ends_when_nobody_uses_it(site: Site) -> None:
 
 def test_a_session_ends_after_a_working_day_whatever_is_done(site: Site) -> None:
     browser = site.browser("dora")
-    _age(site, began=sessions.LONGEST_SECONDS + 1, last_seen=0)
+    _age(site, began=sessions.MAX_SECONDS + 1, last_seen=0)
     assert browser.get("/").status_code == 401
 
 
 def test_using_the_pages_keeps_a_session_alive_and_a_page_left_open_does_not(site: Site) -> None:
-    number = gallery(site.database)["waiting"]
+    number = gallery(site.database)["pending"]
     browser = site.browser("dora")
 
     def last_seen() -> int:
         with site.database.reading() as tx:
-            found = sessions.find_session(tx, browser.cookies[site.parts.cookie])
+            found = sessions.find_session(tx, browser.cookies[site.parts.cookie_name])
         assert found is not None
-        return found.last_seen
+        return found.last_seen_at
 
     _age(site, last_seen=1000)
     old = last_seen()
@@ -183,7 +183,7 @@ def test_somebody_who_left_the_policy_is_signed_out_at_once(site: Site) -> None:
     answer = browser.get("/runs")
     assert answer.status_code == 401
     assert "not among the people of the policy any more" in answer.text
-    assert site.parts.cookie not in browser.cookies
+    assert site.parts.cookie_name not in browser.cookies
     assert browser.post("/log/verify").status_code == 401
 
 
@@ -223,16 +223,16 @@ def test_a_link_leads_on_to_a_page_of_ours(site: Site, path: str) -> None:
         "/runs?host=\x00",
         "/runs?host=l b",
         "/runs#?host=lb1",
-        "/runs?" + "a" * LONGEST,
+        "/runs?" + "a" * MAX_LENGTH,
         "//evil.example?/runs",
         "?/runs",
         "%2f%2fevil.example",
     ],
 )
 def test_a_link_leads_nowhere_else(site: Site, path: str) -> None:
-    assert onward(path) == "/"
+    assert get_safe_page(path) == "/"
     answer = site.browser().post(site.link("dora"), params={"next": path})
-    if len(path) > LONGEST:
+    if len(path) > MAX_LENGTH:
         assert answer.status_code == 422
         return
     assert answer.headers["location"] == "/"
@@ -290,14 +290,14 @@ def test_what_a_page_asks_for_by_itself_is_no_page_to_come_back_to(
 @pytest.mark.parametrize("kept", ["//evil.example", "https://evil.example/runs", "/nope", "\xe4"])
 def test_what_somebody_else_put_there_leads_to_no_other_site(site: Site, kept: str) -> None:
     browser = site.browser()
-    name = f"{site.parts.cookie}-onward".encode()
+    name = f"{site.parts.cookie_name}-onward".encode()
     for cookie in (kept.encode("latin-1"), base64.urlsafe_b64encode(kept.encode())):
         browser.cookies.clear()
         answer = browser.post(site.link("dora"), headers=[(b"Cookie", name + b"=" + cookie)])
         assert answer.headers["location"] == "/"
 
 
-@pytest.mark.parametrize("query", ["host=l%62" + "x" * LONGEST, "host=\\"])
+@pytest.mark.parametrize("query", ["host=l%62" + "x" * MAX_LENGTH, "host=\\"])
 def test_an_address_that_cannot_be_kept_whole_is_kept_up_to_its_query(
     site: Site, query: str
 ) -> None:
@@ -316,7 +316,7 @@ def test_every_page_that_a_second_factor_leads_back_to_is_one_of_ours() -> None:
     code = "".join(file.read_text() for file in (ROOT / "bot" / "web").glob("*.py"))
     wanted = {re.sub(r"\{\w+\}", "12", at) for at in re.findall(r"step-up\?next=([^\"]+)", code)}
     assert "/stop" in wanted
-    assert [at for at in wanted if onward(at) != at] == []
+    assert [at for at in wanted if get_safe_page(at) != at] == []
 
 
 def test_a_refused_sign_in_is_logged_once_a_minute_and_without_its_token(site: Site) -> None:
@@ -336,7 +336,7 @@ def test_a_refused_sign_in_is_logged_once_a_minute_and_without_its_token(site: S
 def test_a_link_that_was_too_old_is_logged_as_that(site: Site) -> None:
     site.browser().post(site.link("dora", seconds=-1))
     with site.database.reading() as tx:
-        last = change_log.list_newest_entries(tx, most=1)[0]
+        last = change_log.list_newest_entries(tx, limit=1)[0]
     assert (last.kind, last.facts["why"]) == ("sign-in refused", "the link is too old")
 
 
@@ -349,7 +349,7 @@ def test_a_link_is_not_logged_when_it_could_not_be_used(
 
     link = site.link("dora")
     with caplog.at_level(logging.CRITICAL), monkeypatch.context() as broken:
-        broken.setattr(sessions, "use_link", gone)
+        broken.setattr(sessions, "use_sign_in_link", gone)
         assert site.browser().post(link).status_code == 503
     assert "POST /sign-in: the disk is full" in caplog.text
     assert link.rpartition("/")[2] not in caplog.text

@@ -24,7 +24,7 @@ def delegate(site: Site, **other: str) -> int:
 
 
 def grant(site: Site, **other: str) -> int:
-    typed = {"person": "dora", "what": "toy set lb*", "an_hour": "5", "until": "4 hours"} | other
+    typed = {"person": "dora", "what": "toy set lb*", "per_hour": "5", "until": "4 hours"} | other
     return site.browser("olga").post("/mandates/grants", data=typed).status_code
 
 
@@ -80,7 +80,7 @@ def test_a_grant_is_made_used_shown_and_ended(site: Site):
 def test_what_does_not_fit_keeps_what_was_typed(site: Site):
     answer = site.browser("olga").post(
         "/mandates/grants",
-        data={"person": "dora", "what": "toy st lb*", "an_hour": "5", "until": "4 hours"},
+        data={"person": "dora", "what": "toy st lb*", "per_hour": "5", "until": "4 hours"},
     )
     assert answer.status_code == 422
     assert "Did you mean" in answer.text

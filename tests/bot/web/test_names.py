@@ -68,16 +68,21 @@ def busy(site: Site) -> Site:
     areas.write_text(areas.read_text().replace("title: the edge", "title: the front doors"))
     workflow = site.office.workflow
     gallery(site.database)
-    workflow.schedules.ask(
-        [ShowSwitches(host="lb1")], spelled="", person="dora", origin=WEB, timing=NIGHTLY
+    workflow.schedules.request_schedule(
+        [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
     )
     site.office.work()
     with site.database.reading() as tx:
         wanted = NewGrant("dora", "toy set", "lb*", 5, tx.now + 3_600_000_000, {})
     mandates = workflow.mandates
-    mandates.grant(wanted, giver="olga", reason="a busy day", door="web")
-    mandates.delegate(
-        person="olga", to="adam", ends=wanted.ends, area="edge", reason="at sea", door="web"
+    mandates.create_grant(wanted, granted_by="olga", reason="a busy day", source="web")
+    mandates.create_delegation(
+        delegator="olga",
+        delegate="adam",
+        ends_at=wanted.ends_at,
+        area="edge",
+        reason="at sea",
+        source="web",
     )
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
     site.office.ask(lamp)

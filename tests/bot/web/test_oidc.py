@@ -16,8 +16,8 @@ from httpx2 import Response
 
 from bot.audit import change_log
 from bot.auth import sessions
-from bot.web import build, oidc
-from bot.web.provider import NoAnswer, Provider, Registration
+from bot.web import build_app, oidc
+from bot.web.provider import ClientRegistration, IdentityProvider, ProviderError
 from bot.workflow.bans import PolicyWithoutBanned
 from tests.bot.office import Office
 from tests.bot.web.conftest import ORIGIN, Site
@@ -45,30 +45,30 @@ def provider() -> Generator[OidcProvider]:
         yield running
 
 
-def a_registration(issuer: str, *, slack: bool = False) -> Registration:
-    return Registration(
+def a_registration(issuer: str, *, slack: bool = False) -> ClientRegistration:
+    return ClientRegistration(
         issuer,
         CLIENT_ID,
         CLIENT_SECRET,
         "Example",
-        slack=slack,
-        discovery=f"{issuer}/.well-known/openid-configuration",
+        is_slack=slack,
+        discovery_url=f"{issuer}/.well-known/openid-configuration",
         endpoints={},
     )
 
 
-def a_site(office: Office, registration: Registration) -> Site:
-    from bot.web import WebParts
+def a_site(office: Office, registration: ClientRegistration) -> Site:
+    from bot.web import WebDependencies
 
-    parts = WebParts(
+    parts = WebDependencies(
         office.workflow,
         office.database,
         office.policies,
         ORIGIN,
         secure_cookies=False,
-        provider=Provider(registration),
+        identity_provider=IdentityProvider(registration),
     )
-    return Site(office, parts, build(parts))
+    return Site(office, parts, build_app(parts))
 
 
 def a_policy_that_knows(site: Site, issuer: str, *, by_email: bool = True) -> None:
@@ -129,7 +129,7 @@ def _yes(*_: object) -> bool:
 
 def _last(site: Site) -> change_log.Entry:
     with site.database.reading() as tx:
-        return change_log.list_newest_entries(tx, most=1)[0]
+        return change_log.list_newest_entries(tx, limit=1)[0]
 
 
 def _nobody(answer: Response, site: Site, *, status: int = 403) -> None:
@@ -241,7 +241,7 @@ def test_whatever_session_there_was_before_has_ended(way: Way) -> None:
         old = sessions.begin_session(tx, "adam")
     way.site.carry(before, old)
     assert way.arrive("s-olga").status_code == 303
-    assert before.cookies[way.site.parts.cookie] != old
+    assert before.cookies[way.site.parts.cookie_name] != old
     with way.site.database.reading() as tx:
         assert sessions.find_session(tx, old) is None
 
@@ -267,7 +267,7 @@ def test_an_answer_of_somebody_elses_does_not_disturb_ones_own(way: Way) -> None
 def test_without_looking_at_the_state_a_browser_takes_anybodys_answer(
     way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(oidc, "same_state", _yes)
+    monkeypatch.setattr(oidc, "is_own_state", _yes)
     attackers = Way(way.site, way.provider, way.site.browser()).go("s-olga")
     way.begin()
     # Nonce and verifier still keep it out: of three locks one is open now.
@@ -286,11 +286,11 @@ def test_another_state_is_refused(way: Way, state: str) -> None:
 
 def test_a_code_works_once(way: Way) -> None:
     back = way.go("s-olga")
-    kept = way.browser.cookies[f"{way.site.parts.cookie}-oidc"]
+    kept = way.browser.cookies[f"{way.site.parts.cookie_name}-oidc"]
     assert way.browser.get(back).status_code == 303
-    assert f"{way.site.parts.cookie}-oidc" not in way.browser.cookies
+    assert f"{way.site.parts.cookie_name}-oidc" not in way.browser.cookies
     thief = way.site.browser()
-    thief.cookies.set(f"{way.site.parts.cookie}-oidc", kept, domain="keyturn.test", path="/")
+    thief.cookies.set(f"{way.site.parts.cookie_name}-oidc", kept, domain="keyturn.test", path="/")
     answer = thief.get(back)
     assert answer.status_code == 403
     assert "was used before" in answer.text
@@ -301,10 +301,10 @@ def test_without_remembering_answers_the_provider_still_refuses_a_second_one(
 ) -> None:
     monkeypatch.setattr(oidc.dedup, "remember_first", _yes)
     back = way.go("s-olga")
-    kept = way.browser.cookies[f"{way.site.parts.cookie}-oidc"]
+    kept = way.browser.cookies[f"{way.site.parts.cookie_name}-oidc"]
     assert way.browser.get(back).status_code == 303
     thief = way.site.browser()
-    thief.cookies.set(f"{way.site.parts.cookie}-oidc", kept, domain="keyturn.test", path="/")
+    thief.cookies.set(f"{way.site.parts.cookie_name}-oidc", kept, domain="keyturn.test", path="/")
     answer = thief.get(back)
     assert answer.status_code == 403
     assert "invalid_grant" in answer.text
@@ -335,7 +335,7 @@ def test_one_comes_out_on_the_whole_address_that_was_asked_for(way: Way) -> None
 
 
 def test_a_cookie_that_somebody_made_leads_nowhere(way: Way) -> None:
-    name = f"{way.site.parts.cookie}-oidc"
+    name = f"{way.site.parts.cookie_name}-oidc"
     for made in ("", "x", "short.Lw", f"{'x' * 43}.%%%", f"{'x' * 43}./////w", "." * 50):
         browser = way.site.browser()
         browser.cookies.set(name, made, domain="keyturn.test", path="/")
@@ -345,7 +345,7 @@ def test_a_cookie_that_somebody_made_leads_nowhere(way: Way) -> None:
 
 def test_the_provider_never_learns_what_the_browser_keeps(way: Way) -> None:
     address = way.begin()
-    kept = way.browser.cookies[f"{way.site.parts.cookie}-oidc"].partition(".")[0]
+    kept = way.browser.cookies[f"{way.site.parts.cookie_name}-oidc"].partition(".")[0]
     assert kept not in address
     asked = parse_qs(urlsplit(address).query)
     assert asked["code_challenge_method"] == ["S256"]
@@ -355,7 +355,9 @@ def test_the_provider_never_learns_what_the_browser_keeps(way: Way) -> None:
 
 def test_the_cookie_is_kept_from_scripts_and_bound_to_the_host_over_tls(way: Way) -> None:
     secure = replace(way.site.parts, base_url="https://keyturn.test", secure_cookies=True)
-    with TestClient(build(secure), base_url="https://keyturn.test", follow_redirects=False) as one:
+    with TestClient(
+        build_app(secure), base_url="https://keyturn.test", follow_redirects=False
+    ) as one:
         cookie = one.get("/oidc/begin").headers["set-cookie"].lower()
     assert cookie.startswith("__host-keyturn-oidc=")
     assert {"httponly", "secure", "samesite=lax", "path=/", "max-age=600"} <= {
@@ -389,11 +391,11 @@ def test_a_provider_that_is_gone_is_left_alone_for_a_moment() -> None:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         there = a_registration(f"http://127.0.0.1:{server.server_address[1]}")
-        provider = Provider(there, clock=lambda: now[0])
+        provider = IdentityProvider(there, clock=lambda: now[0])
         for wait, times in ((0, 1), (1, 1), (13, 1), (2, 2)):
             now[0] += wait
-            with pytest.raises(NoAnswer):
-                provider.address("a secret", back=BACK)
+            with pytest.raises(ProviderError):
+                provider.build_authorization_url("a secret", redirect_uri=BACK)
             # Each time that it is asked, everybody who wants to sign in waits for it.
             assert len(asked) == times
         server.shutdown()

@@ -3,18 +3,18 @@
 import shutil
 from pathlib import Path
 
-from bot.web.assets import STATIC, lacking
+from bot.web.assets import STATIC_DIRECTORY, describe_missing_assets
 
 
 def test_pages_are_dressed_as_they_are_here():
-    assert lacking() == ""
+    assert describe_missing_assets() == ""
 
 
 def test_what_was_not_fetched_is_named_and_what_to_do(tmp_path: Path):
-    assert lacking(tmp_path).startswith(
+    assert describe_missing_assets(tmp_path).startswith(
         "lack vendor/tabler.min.css and vendor/htmx.min.js, so they look bare"
     )
     (tmp_path / "vendor").mkdir()
-    shutil.copy(STATIC / "vendor" / "tabler.min.css", tmp_path / "vendor")
-    assert "lack vendor/htmx.min.js, so" in lacking(tmp_path)
-    assert "make assets" in lacking(tmp_path)
+    shutil.copy(STATIC_DIRECTORY / "vendor" / "tabler.min.css", tmp_path / "vendor")
+    assert "lack vendor/htmx.min.js, so" in describe_missing_assets(tmp_path)
+    assert "make assets" in describe_missing_assets(tmp_path)

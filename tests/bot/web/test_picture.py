@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from bot.db.database import Transaction
-from bot.model.run import Origin, Run, State
-from bot.web.diagrams import gauge, tree
+from bot.model.run import RequestOrigin, Run, State
+from bot.web.diagrams import build_gauge, build_tree
 from runbooks import Report, Table
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
@@ -18,26 +18,30 @@ MEMBERS = ("Member", "Link", "Mbit/s")
 def a_check(words: str, columns: Sequence[str], *rows: Sequence[str], **fields: str) -> Run:
     report = Report("a bond", table=Table(columns, rows))
     return Run(
-        1, 1, State.SUCCEEDED, words, "check", fields, "nas1", "x", "dora", Origin("web"), "", 0,
+        1, 1, State.SUCCEEDED, words, "check", fields, "nas1", "x", "dora", RequestOrigin("web"), "", 0,  # noqa: E501
         report=report,
     )  # fmt: skip
 
 
 def test_a_bond_is_drawn_with_its_members() -> None:
     rows = (("eth0", "up", "10000"), ("eth1", "down", "0"))
-    drawn = tree(a_check("bond check", MEMBERS, *rows, bond="bond0"))
+    drawn = build_tree(a_check("bond check", MEMBERS, *rows, bond="bond0"))
     assert drawn is not None
-    assert drawn.words == "bond0: 1 of 2 members have a link (eth0 up, eth1 down)"
-    assert [branch.good for branch in drawn.branches] == [True, False]
+    assert drawn.description == "bond0: 1 of 2 members have a link (eth0 up, eth1 down)"
+    assert [branch.is_good for branch in drawn.branches] == [True, False]
 
 
 def test_a_pool_and_a_gateway_are_drawn_too() -> None:
-    pool = tree(a_check("zfs scrub status", ("Device", "State"), ("sda", "ONLINE"), pool="tank"))
+    pool = build_tree(
+        a_check("zfs scrub status", ("Device", "State"), ("sda", "ONLINE"), pool="tank")
+    )
     assert pool is not None
-    assert pool.words == "tank: 1 of 1 devices work (sda ONLINE)"
-    gateway = tree(a_check("hsrp check", ("Router", "State"), ("sw1", "Active"), ("sw2", "Init")))
+    assert pool.description == "tank: 1 of 1 devices work (sda ONLINE)"
+    gateway = build_tree(
+        a_check("hsrp check", ("Router", "State"), ("sw1", "Active"), ("sw2", "Init"))
+    )
     assert gateway is not None
-    assert gateway.words.startswith("the gateway: 1 of 2 routers can carry it")
+    assert gateway.description.startswith("the gateway: 1 of 2 routers can carry it")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +55,7 @@ def test_a_pool_and_a_gateway_are_drawn_too() -> None:
     ],
 )
 def test_what_does_not_fit_is_not_drawn(run: Run) -> None:
-    assert tree(run) is None
+    assert build_tree(run) is None
 
 
 @pytest.mark.parametrize(
@@ -63,7 +67,7 @@ def test_what_does_not_fit_is_not_drawn(run: Run) -> None:
     ],
 )
 def test_how_far_a_scrub_is_is_drawn(summary: str, percent: float | None) -> None:
-    drawn = gauge(Report(summary))
+    drawn = build_gauge(Report(summary))
     assert (drawn and drawn.percent) == percent
 
 

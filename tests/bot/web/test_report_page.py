@@ -46,5 +46,5 @@ def test_that_not_all_was_looked_at_is_said(site: Site, monkeypatch: pytest.Monk
     said = "only the newest runs are looked at"
     assert said not in Page(site.browser("dora").get("/report").text).text
     limits: Any = build_wait_report.__kwdefaults__
-    monkeypatch.setitem(limits, "most", 3)
+    monkeypatch.setitem(limits, "limit", 3)
     assert said in Page(site.browser("dora").get("/report").text).text

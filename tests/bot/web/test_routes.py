@@ -164,7 +164,7 @@ def test_looking_changes_nothing(gallery_site: tuple[Site, Mapping[str, int]], p
     before = site.office.entries()
     browser = site.browser("olga")
     for method in ("GET", "HEAD"):
-        browser.request(method, path.format(number=numbers["waiting"], **NAMES))
+        browser.request(method, path.format(number=numbers["pending"], **NAMES))
     assert site.office.entries() == before
     assert site.office.fleet.told == []
 
@@ -176,7 +176,7 @@ def test_what_changes_something_cannot_be_got(
     if ("GET", path) in ROUTES:
         return
     site, numbers = gallery_site
-    answer = site.browser("olga").get(path.format(number=numbers["waiting"], **NAMES))
+    answer = site.browser("olga").get(path.format(number=numbers["pending"], **NAMES))
     assert answer.status_code == 405
     assert "That cannot be done here" in answer.text
 

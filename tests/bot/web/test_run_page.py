@@ -159,10 +159,10 @@ def test_a_host_that_left_the_inventory_keeps_its_history(site: Site) -> None:
 
 _DECIDE = {"approve", "deny"}
 FINDS: Mapping[str, Mapping[str, set[str]]] = {
-    "waiting": {"olga": _DECIDE, "adam": _DECIDE, "dora": {"withdraw"}, "stan": set()},
+    "pending": {"olga": _DECIDE, "adam": _DECIDE, "dora": {"withdraw"}, "stan": set()},
     "own": {"olga": {"withdraw"}, "adam": _DECIDE, "dora": set(), "stan": set()},
-    "asked": {"olga": {"deny"}, "adam": set(), "dora": {"withdraw"}},
-    "ready": {"olga": {"deny"}, "adam": set(), "dora": {"withdraw"}},
+    "planning": {"olga": {"deny"}, "adam": set(), "dora": {"withdraw"}},
+    "queued": {"olga": {"deny"}, "adam": set(), "dora": {"withdraw"}},
     "running": {"olga": set(), "dora": set(), "stan": set()},
     "unknown": {"olga": {"settle"}, "adam": {"settle"}, "dora": set(), "stan": set()},
     "succeeded": {"olga": {"undo"}, "dora": {"undo"}, "stan": {"undo"}},
@@ -203,13 +203,13 @@ def test_an_approval_of_another_plan_is_refused(site: Site, digest: str) -> None
     answer = site.browser("olga").post(f"/runs/{run.id}/approve", data={"digest": digest})
     assert answer.status_code == 409
     assert "has another plan now" in Page(answer.text).text
-    assert site.office.run(run.id).state is State.WAITING
+    assert site.office.run(run.id).state is State.PENDING
 
 
 def test_an_approval_without_a_digest_is_refused(site: Site) -> None:
     run = site.office.ask(LAMP_ON)
     assert site.browser("olga").post(f"/runs/{run.id}/approve").status_code == 409
-    assert site.office.run(run.id).state is State.WAITING
+    assert site.office.run(run.id).state is State.PENDING
 
 
 @pytest.mark.parametrize("person", ["dora", "stan"])
@@ -219,7 +219,7 @@ def test_who_may_not_decide_is_told_who_may(site: Site, person: str, verb: str) 
     answer = site.browser(person).post(f"/runs/{run.id}/{verb}", data={"digest": run.digest})
     assert answer.status_code == 403
     assert "Those who can: Adam Admin, Olga Owner" in Page(answer.text).text
-    assert site.office.run(run.id).state is State.WAITING
+    assert site.office.run(run.id).state is State.PENDING
 
 
 def test_a_no_on_the_page_ends_the_run(site: Site) -> None:
@@ -248,12 +248,12 @@ def test_an_undo_is_a_run_of_its_own(site: Site) -> None:
     run = site.office.approve(site.office.ask(LAMP_ON))
     browser = site.browser("dora")
     answer = browser.post(f"/runs/{run.id}/undo", data={"reason": "too bright"})
-    assert answer.headers["location"] == f"/runs/{run.id + 1}?done=asked"
+    assert answer.headers["location"] == f"/runs/{run.id + 1}?done=requested"
     site.office.work()
     words = Page(browser.get(answer.headers["location"]).text).text
     assert f"Takes back run {run.id}" in words
     assert "too bright" in words
-    assert site.office.run(run.id + 1).state is State.WAITING
+    assert site.office.run(run.id + 1).state is State.PENDING
 
 
 def again(site: Site, number: int) -> str:
@@ -264,7 +264,7 @@ def again(site: Site, number: int) -> str:
 def test_what_is_over_is_asked_for_again_with_its_values_filled_in(site: Site) -> None:
     values = {"host": "lb1", "address": "203.0.113.9", "table": "web/clients", "mark": "gpc1"}
     run = site.office.ask(ClearAbuser.model_validate(values))
-    assert run.over
+    assert run.is_ended
     form = Page(site.browser("dora").get(again(site, run.id)).text)
     assert {name: form.values[f"field-{name}"] for name in values} == values
 
@@ -279,7 +279,7 @@ def test_what_is_not_over_is_not_asked_for_again(site: Site) -> None:
 
 def test_the_moment_of_asking_is_not_asked_for_again(site: Site) -> None:
     run = site.office.ask(RestartService.model_validate({"host": "lb1", "service": "nginx"}))
-    assert "since" in run.fields
+    assert "since" in run.values
     assert again(site, run.id) == "/ask/form?runbook=service+restart&host=lb1&service=nginx"
 
 
@@ -322,7 +322,7 @@ def test_an_invisible_character_in_a_reason_is_refused(site: Site) -> None:
     answer = site.browser("olga").post(f"/runs/{run.id}/deny", data={"reason": "no\u202e!"})
     assert answer.status_code == 422
     assert "invisible character" in answer.text
-    assert site.office.run(run.id).state is State.WAITING
+    assert site.office.run(run.id).state is State.PENDING
 
 
 @pytest.mark.parametrize("verb", BUTTONS)

@@ -27,8 +27,8 @@ SCRUB: Mapping[str, str] = {
 
 
 def _begun(office: Office) -> int:
-    run = office.workflow.schedules.ask(
-        [ShowSwitches(host="lb1")], spelled="", person="dora", origin=WEB, timing=NIGHTLY
+    run = office.workflow.schedules.request_schedule(
+        [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
     )
     office.work()
     return run.id
@@ -64,7 +64,7 @@ def test_the_form_shows_the_moments_before_anything_is_asked(site: Site):
     assert site.office.entries() == []
     asked = browser.post("/schedules", data=SCRUB)
     assert (asked.status_code, asked.headers["location"]) == (303, "/runs/1")
-    assert site.office.run(1).state is State.ASKED
+    assert site.office.run(1).state is State.PLANNING
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def _freeze(site: Site, text: str) -> None:
 
 def _change(office: Office) -> None:
     request = SetSwitch(host="lb1", name="lamp", value="on")
-    run = office.workflow.schedules.ask(
-        [request], spelled="", person="dora", origin=WEB, timing=NIGHTLY
+    run = office.workflow.schedules.request_schedule(
+        [request], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
     )
     office.work()
     office.approve(office.run(run.id))
@@ -123,13 +123,13 @@ def _change(office: Office) -> None:
 def test_the_calendar_shows_what_fires_in_the_next_30_days(site: Site):
     _begun(site.office)
     with site.database.reading() as tx:
-        found = build_calendar(tx, site.office.policies.current())
+        found = build_calendar(tx, site.office.policies.get_policy())
     assert len(found.days) == 30
-    assert sum(len(day.coming) for day in found.days) in {29, 30}
+    assert sum(len(day.upcoming) for day in found.days) in {29, 30}
     page = Page(site.browser("dora").get("/schedules").text)
     assert "The next 30 days" in page.text
     assert page.strange == []
-    assert page.links.count("/schedules/1") == 1 + sum(len(day.coming) for day in found.days)
+    assert page.links.count("/schedules/1") == 1 + sum(len(day.upcoming) for day in found.days)
 
 
 def test_a_freeze_is_drawn_in_and_leaves_changes_out(site: Site):
@@ -142,10 +142,10 @@ def test_a_freeze_is_drawn_in_and_leaves_changes_out(site: Site):
         f'{{name: Black Friday, areas: [edge], from: "{first} 00:00", until: "{last} 12:00"}}',
     )
     with site.database.reading() as tx:
-        days = build_calendar(tx, site.office.policies.current()).days
-    frozen = [day.date for day in days if day.frosts]
+        days = build_calendar(tx, site.office.policies.get_policy()).days
+    frozen = [day.date for day in days if day.freezes]
     assert frozen == [first + timedelta(days=n) for n in range(4)]
-    left_out = [day.date for day in days for one in day.coming if one.left_out]
+    left_out = [day.date for day in days for one in day.upcoming if one.skipped]
     assert left_out == frozen
     text = Page(site.browser("dora").get("/schedules").text).text
     assert "Black Friday 00:00–12:00 (the edge)" in text.replace("( ", "(").replace(" )", ")")
@@ -156,21 +156,21 @@ def test_a_freeze_leaves_checks_in(site: Site):
     _begun(site.office)
     _freeze(site, '{name: always, from: "2000-01-01 00:00", until: "2200-01-01 00:00"}')
     with site.database.reading() as tx:
-        days = build_calendar(tx, site.office.policies.current()).days
-    assert all(day.frosts and day.frosts[0].whole_day for day in days)
-    assert not any(one.left_out for day in days for one in day.coming)
+        days = build_calendar(tx, site.office.policies.get_policy()).days
+    assert all(day.freezes and day.freezes[0].whole_day for day in days)
+    assert not any(one.skipped for day in days for one in day.upcoming)
 
 
 def test_what_fires_every_minute_is_not_followed_to_the_end(site: Site):
     often = ScheduleTiming("often", parse_cron("* * * * *", "UTC"))
     office = site.office
-    office.workflow.schedules.ask(
-        [ShowSwitches(host="lb1")], spelled="", person="dora", origin=WEB, timing=often
+    office.workflow.schedules.request_schedule(
+        [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=often
     )
     office.work()
     with site.database.reading() as tx:
-        found = build_calendar(tx, office.policies.current())
-    assert list(found.cut) == ["often"]
+        found = build_calendar(tx, office.policies.get_policy())
+    assert list(found.truncated_schedules) == ["often"]
     assert "fires too often to be shown to the end" in site.browser("dora").get("/schedules").text
 
 
@@ -179,22 +179,22 @@ def test_however_many_fire_often_the_calendar_follows_so_many_moments_and_no_mor
     office = site.office
     schedules = [(f"often {n}", often) for n in range(14)] + [("nightly", NIGHTLY)]
     for name, timing in schedules:
-        office.workflow.schedules.ask(
+        office.workflow.schedules.request_schedule(
             [ShowSwitches(host="lb1")],
-            spelled="",
+            host_pattern="",
             person="dora",
             origin=WEB,
             timing=replace(timing, name=name),
         )
     office.work()
     with site.database.reading() as tx:
-        found = build_calendar(tx, office.policies.current())
+        found = build_calendar(tx, office.policies.get_policy())
     fires: Counter[str] = Counter()
     for day in found.days:
-        fires.update({one.name: len(one.moments) for one in day.coming})
+        fires.update({one.name: len(one.times) for one in day.upcoming})
     assert fires.total() <= 15_000 + 100 * len(schedules)
     assert fires["nightly"] in {29, 30}
-    assert sorted(found.cut) == sorted(name for name, _ in schedules[:-1])
+    assert sorted(found.truncated_schedules) == sorted(name for name, _ in schedules[:-1])
 
 
 def test_its_owner_suspends_it_from_the_list_and_others_do_not(site: Site):
@@ -212,7 +212,7 @@ def test_what_ended_long_ago_is_listed_only_if_it_is_asked_for(
 ):
     _begun(site.office)
     keeping = site.office.workflow.schedules
-    keeping.end(1, person="dora", why="not needed any more")
+    keeping.end_schedule(1, person="dora", reason="not needed any more")
     browser = site.browser("dora")
     assert "nightly" in browser.get("/schedules").text
     monkeypatch.setattr(schedules, "ENDED_DAYS", -1)

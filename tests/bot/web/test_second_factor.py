@@ -68,7 +68,7 @@ def test_an_app_is_enrolled_confirmed_and_opens_what_takes_it(site: Site) -> Non
     assert f'href="/step-up?next=/runs/{run.id}"' in shown
     refused = adam.post(f"/runs/{run.id}/approve", data={"digest": run.digest})
     assert refused.headers["location"] == f"/step-up?next=/runs/{run.id}"
-    assert site.office.run(run.id).state is State.WAITING
+    assert site.office.run(run.id).state is State.PENDING
     to = {"next": f"/runs/{run.id}"}
     assert adam.post("/step-up/code", data=to | {"code": "123"}).status_code == 422
     stepped = adam.post("/step-up/code", data=to | {"code": code(site, secret, later=1)})
@@ -92,7 +92,7 @@ def test_glass_is_broken_and_reviewed_on_the_page(site: Site) -> None:
     assert "break the glass" not in site.browser("olga").get(page).text
     answer = adam.post(f"{page}/break-glass", data=form)
     assert answer.headers["location"] == f"/step-up?next={page}"
-    assert site.office.run(run.id).state is State.WAITING
+    assert site.office.run(run.id).state is State.PENDING
     # What was typed is there again.
     assert WHY in adam.get(page).text
     adam.post("/step-up/code", data={"code": app.code(), "next": page})

@@ -4,7 +4,7 @@ import pytest
 
 from bot.audit import change_log
 from bot.auth import sessions
-from bot.web.user_agent import readable
+from bot.web.user_agent import describe_user_agent
 from tests.bot.web.conftest import Site
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Firefox/140.0"
@@ -56,7 +56,7 @@ def test_each_session_is_listed_with_the_browser_that_it_is_in(site: Site) -> No
     ],
 )
 def test_a_browser_is_told_in_words_that_people_know(agent: str, said: str) -> None:
-    assert readable(agent) == said
+    assert describe_user_agent(agent) == said
 
 
 def test_a_session_that_is_ended_elsewhere_opens_nothing_from_then_on(site: Site) -> None:
@@ -104,7 +104,7 @@ def test_what_a_browser_calls_itself_is_only_text(site: Site) -> None:
     page = site.browser("dora").get("/sessions")
     assert "<script>alert" not in page.text
     assert "\x1b" not in page.text
-    assert "x" * (sessions.LONGEST_AGENT + 1) not in page.text
+    assert "x" * (sessions.MAX_AGENT_LENGTH + 1) not in page.text
 
 
 def test_the_name_of_a_session_opens_nothing(site: Site) -> None:
@@ -118,5 +118,5 @@ def test_the_name_of_a_session_opens_nothing(site: Site) -> None:
 def test_ending_a_session_is_in_the_log_with_whose_it_was(site: Site) -> None:
     site.browser("dora").post("/sessions/end-all")
     with site.database.reading() as tx:
-        last = change_log.list_newest_entries(tx, most=1)[0]
+        last = change_log.list_newest_entries(tx, limit=1)[0]
     assert (last.kind, last.person) == ("sessions ended", "dora")

@@ -37,7 +37,7 @@ def test_whoever_may_not_stop_it_sees_no_button_and_is_refused(site: Site):
     browser = site.browser("gus")
     assert f"/runs/{run.id}/stop" not in browser.get(f"/runs/{run.id}").text
     assert browser.post(f"/runs/{run.id}/stop").status_code == 403
-    assert site.office.run(run.id).state is State.READY
+    assert site.office.run(run.id).state is State.QUEUED
 
 
 def test_every_page_says_that_everything_is_stopped(site: Site):
@@ -74,7 +74,7 @@ def test_who_may_not_stop_everything_reads_who_can(site: Site):
     dora = site.browser("dora")
     assert "Those who can: Olga Owner, Adam Admin, Stan Storage." in dora.get("/stop").text
     assert dora.post("/stop", data={"reason": "I like to"}).status_code == 403
-    assert site.office.ask(LAMP_ON).state is State.WAITING
+    assert site.office.ask(LAMP_ON).state is State.PENDING
 
 
 def test_where_the_policy_wants_a_second_factor_for_it_it_is_shown_first(site: Site):

@@ -12,10 +12,10 @@ from fastapi.testclient import TestClient
 from bot.auth import sessions
 from bot.db import live_output
 from bot.db.live_output import NewestLines
-from bot.model.run import ATTENTION, State
-from bot.model.run_states import STATUSES, describe_child_run
-from bot.web import build
-from bot.web.stream_slots import Full, Seats, Terms
+from bot.model.run import NEEDS_ATTENTION, State
+from bot.model.run_states import RUN_STATUS_DISPLAYS, get_child_run_display
+from bot.web import build_app
+from bot.web.stream_slots import NoFreeSlotError, StreamLimits, StreamSlots
 from tests.bot.narrow import narrow_rules
 from tests.bot.web.conftest import Site
 from tests.bot.web.exhibits import approved, asked, gallery, running, waiting
@@ -84,62 +84,69 @@ def test_who_broke_off_goes_on_from_there(site: Site, moving: int) -> None:
     }
 
 
-def with_terms(site: Site, terms: Terms) -> Site:
-    site.parts = replace(site.parts, seats=Seats(terms))
-    site.app = build(site.parts)
+def with_terms(site: Site, terms: StreamLimits) -> Site:
+    site.parts = replace(site.parts, stream_slots=StreamSlots(terms))
+    site.app = build_app(site.parts)
     return site
 
 
 def test_events_end_when_the_person_signs_out(site: Site, moving: int) -> None:
     """Each look comes after one at the session, so the second finds it gone."""
-    site = with_terms(site, Terms(look=0.01, check=0, longest=60, in_all=1))
+    site = with_terms(
+        site,
+        StreamLimits(poll_seconds=0.01, session_check_seconds=0, max_seconds=60, max_in_total=1),
+    )
     browser = site.browser("dora")
-    token = browser.cookies[site.parts.cookie]
+    token = browser.cookies[site.parts.cookie_name]
     database, looks = site.database, site.app.state.looks
-    first_look = looks.at
+    first_look = looks.get_progress
 
     async def then_sign_out(*given: Any) -> Any:
         with database.transaction() as tx:
             sessions.end_session(tx, token)
         return await first_look(*given)
 
-    looks.at = then_sign_out
+    looks.get_progress = then_sign_out
     assert heard_by(browser, moving)[-1][0] == "gone"
-    with site.parts.seats.taken("olga"):
+    with site.parts.stream_slots.take_slot("olga"):
         pass  # the seat is another's by now
 
 
 def test_who_may_no_longer_view_the_run_is_told_no_more(site: Site, moving: int) -> None:
-    site = with_terms(site, Terms(look=0.01, check=0, longest=60))
+    site = with_terms(
+        site, StreamLimits(poll_seconds=0.01, session_check_seconds=0, max_seconds=60)
+    )
     browser = site.browser("stan")
     looks, rules = site.app.state.looks, site.policy / "policy.cedar"
-    first_look = looks.at
+    first_look = looks.get_progress
 
     async def then_hide(*given: Any) -> Any:
         rules.write_text(narrow_rules(""))
         return await first_look(*given)
 
-    looks.at = then_hide
+    looks.get_progress = then_hide
     assert heard_by(browser, moving)[-1][0] == "gone"
     assert browser.get(f"/runs/{moving}/stream").status_code == 404
 
 
 def test_events_end_when_the_person_leaves_the_policy(site: Site, moving: int) -> None:
-    site = with_terms(site, Terms(look=0.01, check=0, longest=60))
+    site = with_terms(
+        site, StreamLimits(poll_seconds=0.01, session_check_seconds=0, max_seconds=60)
+    )
     browser = site.browser("adam")
     looks = site.app.state.looks
-    first_look = looks.at
+    first_look = looks.get_progress
 
     async def then_dismiss(*given: Any) -> Any:
         site.dismiss("adam")
         return await first_look(*given)
 
-    looks.at = then_dismiss
+    looks.get_progress = then_dismiss
     assert heard_by(browser, moving)[-1][0] == "gone"
 
 
 def test_a_service_that_ends_waits_for_no_reader(site: Site, moving: int) -> None:
-    site = with_terms(site, Terms(look=0.01, longest=60))
+    site = with_terms(site, StreamLimits(poll_seconds=0.01, max_seconds=60))
     site.office.workflow.close()
     assert heard_by(site.browser("dora"), moving) == []
 
@@ -155,27 +162,27 @@ def test_nobody_holds_more_seats_than_allowed(site: Site, moving: int) -> None:
 
 @contextmanager
 def _all_seats_of(site: Site, person: str) -> Generator[None]:
-    seats = site.parts.seats
+    seats = site.parts.stream_slots
     with ExitStack() as held:
-        for _ in range(seats.terms.of_one_person):
-            held.enter_context(seats.taken(person))
+        for _ in range(seats.limits.max_per_person):
+            held.enter_context(seats.take_slot(person))
         yield
 
 
 def test_all_seats_together_are_bounded_too() -> None:
-    seats = Seats(Terms(in_all=1))
-    with seats.taken("dora"), pytest.raises(Full), seats.taken("olga"):
+    seats = StreamSlots(StreamLimits(max_in_total=1))
+    with seats.take_slot("dora"), pytest.raises(NoFreeSlotError), seats.take_slot("olga"):
         pass
 
 
 def test_the_headers_alone_are_no_stream(site: Site, moving: int) -> None:
-    site = with_terms(site, Terms(longest=60, in_all=1))
-    with site.parts.seats.taken("olga"):
+    site = with_terms(site, StreamLimits(max_seconds=60, max_in_total=1))
+    with site.parts.stream_slots.take_slot("olga"):
         answer = site.browser("dora").head(f"/runs/{moving}/stream")
     # It would say at once that there is no seat left.
     assert (answer.status_code, answer.text) == (200, "")
     assert answer.headers["content-type"].startswith("text/event-stream")
-    with site.parts.seats.taken("olga"):
+    with site.parts.stream_slots.take_slot("olga"):
         pass
 
 
@@ -194,7 +201,15 @@ def test_what_was_heard_last_of_an_unknown_step_stays_on_the_page(site: Site) ->
 
 
 def test_a_host_whose_wave_has_not_begun_waits_for_no_approval():
-    assert describe_child_run(State.WAITING, has_parent_started=True).label == "Upcoming"
-    assert describe_child_run(State.WAITING, has_parent_started=False) == STATUSES[State.WAITING]
-    assert describe_child_run(State.RUNNING, has_parent_started=True) == STATUSES[State.RUNNING]
-    assert describe_child_run(ATTENTION, has_parent_started=True).label == "Needs attention"
+    assert get_child_run_display(State.PENDING, has_parent_started=True).label == "Upcoming"
+    assert (
+        get_child_run_display(State.PENDING, has_parent_started=False)
+        == RUN_STATUS_DISPLAYS[State.PENDING]
+    )
+    assert (
+        get_child_run_display(State.RUNNING, has_parent_started=True)
+        == RUN_STATUS_DISPLAYS[State.RUNNING]
+    )
+    assert (
+        get_child_run_display(NEEDS_ATTENTION, has_parent_started=True).label == "Needs attention"
+    )

@@ -74,7 +74,7 @@ def test_without_that_guard_a_session_that_was_taken_over_would_get_one(
     def never(_parts: object, _visitor: object) -> bool:
         return False
 
-    monkeypatch.setattr(tokens, "_lacks_factor", never)
+    monkeypatch.setattr(tokens, "_needs_step_up", never)
     browser = site.browser()
     site.carry(browser, an_app(site.office, "olga").session)
     assert "Your new token" in browser.post("/tokens", data=WANTED).text

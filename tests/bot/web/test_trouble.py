@@ -37,7 +37,7 @@ def test_a_fault_leaves_the_menu_where_it_is(site: Site) -> None:
 
 
 def test_whoever_asks_for_too_much_is_told_to_wait(office: Office) -> None:
-    parts = replace(office.parts, pace=RateLimits(person=1, runbook=9, everybody=9))
+    parts = replace(office.parts, rate_limits=RateLimits(per_person=1, per_runbook=9, in_total=9))
     site = a_site(replace(office, parts=parts, workflow=Workflow(parts)))
     browser = site.browser("dora")
     assert browser.post("/ask", data=CLEAR).status_code == 303

@@ -12,8 +12,8 @@ from bot.db.live_output import LiveOutput
 from bot.db.run_progress import RunProgress, RunProgressPart
 from bot.model.run import State
 from bot.model.text import escape_control
-from bot.web.fanout_chart import fan
-from bot.web.stream import MOST_LINES, Watching
+from bot.web.fanout_chart import build_fanout_chart
+from bot.web.stream import MOST_LINES, StreamReader
 
 NOW = 100_000_000
 
@@ -33,12 +33,12 @@ def spoken(total: int, *, run: int = 1, at: int = NOW) -> LiveOutput:
     return LiveOutput(run, "lb1", 1, at, total, [f"line {n}" for n in range(first, total)])
 
 
-def said(watching: Watching, *heard: LiveOutput) -> list[Any]:
-    return dict(watching.news(a_glance(heard))).get("said", [])
+def said(watching: StreamReader, *heard: LiveOutput) -> list[Any]:
+    return dict(watching.list_new_events(a_glance(heard))).get("said", [])
 
 
 def test_each_line_is_told_once() -> None:
-    watching = Watching()
+    watching = StreamReader()
     assert said(watching, spoken(3))[0]["lines"] == ["line 0", "line 1", "line 2"]
     assert said(watching, spoken(3)) == []
     again = said(watching, spoken(5))[0]
@@ -47,7 +47,7 @@ def test_each_line_is_told_once() -> None:
 
 @given(st.lists(st.integers(0, 400), max_size=12))
 def test_what_is_told_and_what_is_left_out_are_all_there_was(growth: list[int]) -> None:
-    watching, total, counted = Watching(), 0, 0
+    watching, total, counted = StreamReader(), 0, 0
     for more in growth:
         total += more
         for one in said(watching, spoken(total)) if total else []:
@@ -56,53 +56,56 @@ def test_what_is_told_and_what_is_left_out_are_all_there_was(growth: list[int]) 
 
 
 def test_a_thousand_loud_hosts_are_bounded_in_all() -> None:
-    told = said(Watching(), *[spoken(10_000, run=number) for number in range(200)])
+    told = said(StreamReader(), *[spoken(10_000, run=number) for number in range(200)])
     assert sum(len(one["lines"]) for one in told) <= MOST_LINES
     assert {one["total"] for one in told} == {10_000}
 
 
 def test_however_many_hosts_speak_it_is_one_event() -> None:
     loud = [spoken(10_000, run=number) for number in range(200)]
-    assert [name for name, _ in Watching().news(a_glance(loud))] == ["moved", "said"]
+    assert [name for name, _ in StreamReader().list_new_events(a_glance(loud))] == [
+        "moved",
+        "said",
+    ]
 
 
 def test_who_comes_back_is_told_only_what_was_said_since() -> None:
     old, new = spoken(9, run=1, at=NOW - 60_000_000), spoken(4, run=2)
-    told = said(Watching(since=NOW - 30_000_000), old, new)
+    told = said(StreamReader(since=NOW - 30_000_000), old, new)
     assert [one["key"] for one in told] == ["2-1"]
 
 
 def test_a_position_leaves_time_for_what_was_being_written() -> None:
     late = spoken(4, at=NOW - 4_000_000)
-    assert said(Watching(since=Watching.position(a_glance())), late)
+    assert said(StreamReader(since=StreamReader.get_resume_position(a_glance())), late)
 
 
 def test_a_step_that_is_over_is_taken_from_the_page() -> None:
-    watching = Watching()
+    watching = StreamReader()
     said(watching, spoken(3))
-    assert ("silent", ["1-1"]) in watching.news(a_glance())
+    assert ("silent", ["1-1"]) in watching.list_new_events(a_glance())
     assert said(watching, spoken(3))[0]["anew"] is True
 
 
 def test_only_hosts_that_moved_are_told() -> None:
-    watching = Watching()
+    watching = StreamReader()
     parts = [a_part(2), a_part(3)]
-    assert dict(watching.news(a_glance(parts=parts)))["parts"] == parts
-    assert dict(watching.news(a_glance(parts=parts))) == {}
+    assert dict(watching.list_new_events(a_glance(parts=parts)))["parts"] == parts
+    assert dict(watching.list_new_events(a_glance(parts=parts))) == {}
     moved = [parts[0], replace(parts[1], state=State.SUCCEEDED, version=2)]
-    assert dict(watching.news(a_glance(parts=moved)))["parts"] == [moved[1]]
+    assert dict(watching.list_new_events(a_glance(parts=moved)))["parts"] == [moved[1]]
 
 
 @given(st.text())
 def test_what_acts_on_a_screen_is_spelt_out(line: str) -> None:
-    told = said(Watching(), LiveOutput(1, "lb1", 1, NOW, 1, [line]))
+    told = said(StreamReader(), LiveOutput(1, "lb1", 1, NOW, 1, [line]))
     assert told[0]["lines"] == [escape_control(line)]
 
 
 def test_a_fan_counts_every_host_once() -> None:
     parts = [a_part(number, state) for number, state in enumerate(State)]
-    seen = fan(parts, started=NOW, ended=None, now=NOW + 5)
-    assert sum(count for _, count in seen.counted) == len(parts) == len(seen.squares)
-    assert round(sum(stretch.width for stretch in seen.bar), 1) == 100
-    assert seen.words.startswith(f"Of {len(parts)} hosts: 2 done, ")
+    seen = build_fanout_chart(parts, started=NOW, ended=None, now=NOW + 5)
+    assert sum(count for _, count in seen.group_counts) == len(parts) == len(seen.squares)
+    assert round(sum(stretch.width for stretch in seen.bar_segments), 1) == 100
+    assert seen.description.startswith(f"Of {len(parts)} hosts: 2 done, ")
     assert seen.elapsed == 5

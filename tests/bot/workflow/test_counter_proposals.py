@@ -10,12 +10,12 @@ from bot.audit import change_log
 from bot.audit.signing import SigningKey
 from bot.db import runs
 from bot.db.database import Database
-from bot.db.runs import NoSuchRun, Overtaken
+from bot.db.runs import ConcurrentUpdateError, NoSuchRun
 from bot.model.redaction import Redactor
 from bot.model.run import Run, State
-from bot.policy import Request
+from bot.policy import PolicyRequest
 from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from tests.bot.office import WEB, Office, an_office
 from tests.policies import starter_rules
 from tests.toy import SetSwitch
@@ -40,20 +40,20 @@ def test_the_asker_accepts_and_another_approves_that_very_plan(any_office: Offic
     office = any_office
     first = office.ask(LAMP_ON, reason="the cellar is dark")
     offered = counter(office, first, value="dim")
-    assert office.run(first.id).state is State.WAITING
-    assert (offered.state, offered.asked_by, offered.editors) == (
-        State.OFFERED,
+    assert office.run(first.id).state is State.PENDING
+    assert (offered.state, offered.requested_by, offered.editors) == (
+        State.COUNTER_PROPOSED,
         "dora",
         ("olga",),
     )
-    assert (offered.counters, offered.reason) == (first.id, "the cellar is dark")
+    assert (offered.proposal_for, offered.reason) == (first.id, "the cellar is dark")
     assert offered.title == "toy set lb1 lamp dim"
     assert offered.digest != first.digest
     accepted = accept(office, offered)
-    assert (accepted.state, accepted.digest) == (State.WAITING, offered.digest)
+    assert (accepted.state, accepted.digest) == (State.PENDING, offered.digest)
     replaced = office.run(first.id)
     assert (replaced.state, replaced.summary) == (
-        State.REPLACED,
+        State.SUPERSEDED,
         "Replaced by run 2, which has other values",
     )
     with pytest.raises(TooLate):
@@ -92,15 +92,15 @@ def test_who_edited_it_does_not_approve_it(office: Office):
     assert office.fleet.told == []
 
 
-def _asked(request: Request, person: str) -> bool:
-    return person == request.asked_by
+def _asked(request: PolicyRequest, person: str) -> bool:
+    return person == request.requested_by
 
 
 def test_without_the_guard_the_editor_would_have_approved_their_own_values(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: were only the asker excluded, one person would have chosen and approved."""
-    monkeypatch.setattr(Request, "made_by", _asked)
+    monkeypatch.setattr(PolicyRequest, "is_made_by", _asked)
     accepted = accept(office, counter(office, office.ask(LAMP_ON), value="dim"))
     assert office.approve(accepted, "olga").state is State.SUCCEEDED
 
@@ -135,7 +135,7 @@ def test_the_original_stays_pending_when_the_proposal_is_denied(office: Office):
     first = office.ask(LAMP_ON)
     offered = counter(office, first, value="dim")
     office.workflow.deny(offered.id, person="adam", reason="too dim")
-    assert office.run(first.id).state is State.WAITING
+    assert office.run(first.id).state is State.PENDING
     assert office.approve(first, "adam").state is State.SUCCEEDED
 
 
@@ -144,9 +144,9 @@ def test_approvals_of_the_original_count_while_a_proposal_is_open(tmp_path: Path
         areas = office.policies.path / "areas.yaml"
         areas.write_text(areas.read_text().replace("[olga, adam]", "[olga, adam, stan]"))
         first = office.ask(LAMP_ON)
-        assert office.approve(first, "adam").state is State.WAITING
+        assert office.approve(first, "adam").state is State.PENDING
         offered = counter(office, first, value="dim")
-        assert offered.state is State.OFFERED
+        assert offered.state is State.COUNTER_PROPOSED
         office.workflow.withdraw(offered.id, person="dora")
         assert office.approve(first, "olga").state is State.SUCCEEDED
 
@@ -165,7 +165,7 @@ def _withdraw(office: Office, run: Run) -> None:
 
 def _expire(office: Office, run: Run) -> None:
     with office.database.transaction() as tx:
-        runs.amend_run(tx, runs.lock_run(tx, run.id), expires=tx.now)
+        runs.amend_run(tx, runs.lock_run(tx, run.id), expires_at=tx.now)
 
 
 @pytest.mark.parametrize("decide", [_approve, _deny, _withdraw, _expire])
@@ -192,7 +192,7 @@ def test_the_proposal_ends_when_the_original_is_decided(
     assert ended.state is State.WITHDRAWN
     assert ended.summary.startswith(f"Run {first.id}, for which it was proposed, is ")
     with office.database.reading() as tx:
-        assert not [part for part in runs.list_children(tx, offered.id) if not part.over]
+        assert not [part for part in runs.list_children(tx, offered.id) if not part.is_ended]
     assert office.fleet.told == told
     # Once is enough.
     assert office.workflow.expire_due() == []
@@ -205,10 +205,10 @@ def test_of_two_proposals_the_accepted_one_replaces_the_original_and_ends_the_ot
     first = office.ask(LAMP_ON)
     dim = counter(office, first, "olga", value="dim")
     dark = counter(office, first, "adam", value="dark")
-    assert (dim.state, dark.state) == (State.OFFERED, State.OFFERED)
-    assert accept(office, dark).state is State.WAITING
-    assert office.run(first.id).state is State.REPLACED
-    with pytest.raises(TooLate, match="is replaced"):
+    assert (dim.state, dark.state) == (State.COUNTER_PROPOSED, State.COUNTER_PROPOSED)
+    assert accept(office, dark).state is State.PENDING
+    assert office.run(first.id).state is State.SUPERSEDED
+    with pytest.raises(TooLate, match="is superseded"):
         accept(office, dim)
     office.workflow.expire_due()
     assert office.run(dim.id).state is State.WITHDRAWN
@@ -219,9 +219,9 @@ def test_of_two_proposals_the_accepted_one_replaces_the_original_and_ends_the_ot
 def test_a_proposal_lasts_no_longer_than_the_original(office: Office):
     first = office.ask(LAMP_ON)
     with office.database.transaction() as tx:
-        runs.amend_run(tx, runs.lock_run(tx, first.id), expires=tx.now + 60_000_000)
+        runs.amend_run(tx, runs.lock_run(tx, first.id), expires_at=tx.now + 60_000_000)
     offered = counter(office, first, value="dim")
-    assert offered.expires == office.run(first.id).expires
+    assert offered.expires_at == office.run(first.id).expires_at
 
 
 def test_a_proposal_of_another_policy_is_not_accepted(office: Office):
@@ -231,7 +231,7 @@ def test_a_proposal_of_another_policy_is_not_accepted(office: Office):
     rules.write_text(rules.read_text() + "\n// Another version.\n")
     with pytest.raises(TooLate, match="another policy"):
         accept(office, offered)
-    assert office.run(first.id).state is State.WAITING
+    assert office.run(first.id).state is State.PENDING
 
 
 @pytest.mark.parametrize("attempt", range(5))
@@ -247,7 +247,7 @@ def test_accepting_and_approving_at_the_same_moment_lets_one_of_them_win(
         barrier.wait()
         try:
             act()
-        except (TooLate, Overtaken) as no:
+        except (TooLate, ConcurrentUpdateError) as no:
             noes.append(no)
 
     acts: list[Callable[[], object]] = [
@@ -265,8 +265,8 @@ def test_accepting_and_approving_at_the_same_moment_lets_one_of_them_win(
     assert len(noes) == 1
     flow.expire_due()
     after = office.run(offered.id)
-    if after.state is State.WAITING:
-        assert office.run(first.id).state is State.REPLACED
+    if after.state is State.PENDING:
+        assert office.run(first.id).state is State.SUPERSEDED
         office.approve(after, "adam")
     office.work()
     assert len(office.fleet.told) == 1
@@ -275,7 +275,7 @@ def test_accepting_and_approving_at_the_same_moment_lets_one_of_them_win(
 def test_an_offer_that_nobody_answers_expires(office: Office):
     offered = counter(office, office.ask(LAMP_ON), value="dim")
     with office.database.transaction() as tx:
-        runs.amend_run(tx, runs.lock_run(tx, offered.id), expires=tx.now)
+        runs.amend_run(tx, runs.lock_run(tx, offered.id), expires_at=tx.now)
     with pytest.raises(TooLate):
         accept(office, offered)
     office.workflow.expire_due()
@@ -285,8 +285,8 @@ def test_an_offer_that_nobody_answers_expires(office: Office):
 def test_while_there_is_no_plan_to_offer_the_request_goes_on_waiting(office: Office):
     first = office.ask(LAMP_ON)
     useless = counter(office, first, value="off")
-    assert useless.state is State.UNCHANGED
-    assert office.run(first.id).state is State.WAITING
+    assert useless.state is State.NO_CHANGES
+    assert office.run(first.id).state is State.PENDING
     assert office.approve(first, "olga").state is State.SUCCEEDED
 
 
@@ -297,7 +297,7 @@ def test_what_was_decided_meanwhile_is_not_replaced(office: Office):
     office.work()
     assert office.run(first.id).state is State.SUCCEEDED
     ended = office.run(new.id)
-    assert (ended.state, ended.summary) == (State.WITHDRAWN, f"Run {first.id} is ready already")
+    assert (ended.state, ended.summary) == (State.WITHDRAWN, f"Run {first.id} is queued already")
 
 
 def test_it_can_be_edited_again_by_another(office: Office):
@@ -327,16 +327,16 @@ def test_what_makes_no_sense_is_refused(
     office: Office, person: str, changes: dict[str, str], why: str
 ):
     run = office.ask(LAMP_ON)
-    with pytest.raises((InvalidRequest, NotAllowed), match=why):
+    with pytest.raises((InvalidRequestError, NotAllowed), match=why):
         counter(office, run, person, **changes)
-    assert office.run(run.id).state is State.WAITING
+    assert office.run(run.id).state is State.PENDING
 
 
 def test_who_alone_could_approve_is_told_that_nobody_would_be_left(office: Office):
     areas = office.policies.path / "areas.yaml"
     areas.write_text(areas.read_text().replace("[olga, adam]", "[olga]"))
     run = office.ask(LAMP_ON)
-    with pytest.raises(InvalidRequest, match="you could not approve it"):
+    with pytest.raises(InvalidRequestError, match="you could not approve it"):
         counter(office, run, value="dim")
 
 
@@ -345,7 +345,7 @@ def test_a_request_for_several_hosts_is_edited_on_each(office: Office):
     whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
     office.work()
     offered = counter(office, office.run(whole.id), value="dim")
-    assert (offered.state, offered.title) == (State.OFFERED, "toy set lb* lamp dim")
+    assert (offered.state, offered.title) == (State.COUNTER_PROPOSED, "toy set lb* lamp dim")
     done = office.approve(accept(office, offered), "adam")
     assert done.state is State.SUCCEEDED
     assert office.fleet.told == [("lb1", "set lamp dim"), ("lb2", "set lamp dim")]
@@ -355,7 +355,7 @@ def test_an_undo_and_what_is_over_cannot_be_edited(office: Office):
     done = office.approve(office.ask(LAMP_ON))
     undo = office.workflow.undo(done.id, person="dora", origin=WEB)
     office.work()
-    with pytest.raises(InvalidRequest, match="an undo"):
+    with pytest.raises(InvalidRequestError, match="an undo"):
         counter(office, undo, value="dim")
     with pytest.raises(TooLate):
         counter(office, done, value="dim")
@@ -363,12 +363,14 @@ def test_an_undo_and_what_is_over_cannot_be_edited(office: Office):
 
 def test_a_secret_among_the_values_is_not_recorded(tmp_path: Path):
     secret = "Canary-of-ours-0123456789"
-    store = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.new(), Redactor([secret]))
+    store = Database(
+        f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create(), Redactor([secret])
+    )
     with an_office(tmp_path, database=store) as office:
         run = office.ask(LAMP_ON)
-        with pytest.raises(InvalidRequest, match="holds a password"):
+        with pytest.raises(InvalidRequestError, match="holds a password"):
             counter(office, run, value=secret)
         # What is typed by mistake is on no page: the twin is what is no secret.
-        assert counter(office, run, value="dim").fields["value"] == "dim"
+        assert counter(office, run, value="dim").values["value"] == "dim"
         with pytest.raises(NoSuchRun):
             office.run(run.id + 2)

@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import text
 
 from bot.audit import change_log, output, verification
-from bot.audit.formats import export_log
+from bot.audit.formats import iterate_export
 from bot.db import outbox, runs, search, search_words
 from bot.model.redaction import MARK
 from bot.model.run import Run
 from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.erasure import preview_erasure
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from tests.bot.audit.test_verification import VERIFIER
 from tests.bot.office import Office
 from tests.toy import SetSwitch, ShowSwitches
@@ -31,7 +31,7 @@ def _broken(office: Office) -> int | None:
 def _alone(office: Office, directory: Path) -> str:
     file = directory / "export.jsonl"
     with office.database.reading() as tx:
-        file.write_text("".join(f"{json.dumps(line)}\n" for line in export_log(tx)))
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in iterate_export(tx)))
     ended = subprocess.run(
         [sys.executable, str(VERIFIER), str(file)], capture_output=True, text=True, check=False
     )
@@ -39,7 +39,7 @@ def _alone(office: Office, directory: Path) -> str:
 
 
 def _ask(office: Office, number: int, person: str, why: str = WHY) -> None:
-    office.workflow.erasing.ask(number, person=person, why=why, door="web")
+    office.workflow.erasing.request_erasure(number, person=person, reason=why, source="web")
 
 
 def _digest(office: Office, number: int) -> str:
@@ -49,7 +49,7 @@ def _digest(office: Office, number: int) -> str:
 
 def _confirm(office: Office, number: int, person: str) -> int:
     digest = _digest(office, number)
-    return office.workflow.erasing.confirm(number, person=person, digest=digest)
+    return office.workflow.erasing.confirm_erasure(number, person=person, digest=digest)
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_only_what_was_seen_is_erased(office: Office, done: Run):
     seen = _digest(office, done.id)
     _ask(office, done.id, "stan", "it names another customer")
     with pytest.raises(TooLate, match="not what you saw"):
-        office.workflow.erasing.confirm(done.id, person="olga", digest=seen)
+        office.workflow.erasing.confirm_erasure(done.id, person="olga", digest=seen)
     assert _said(office, done) == "lamp is on now"
     # The twin: what they see now is erased.
     assert _confirm(office, done.id, "olga") == 1
@@ -123,21 +123,21 @@ class TestDeclined:
     WHY = "the audit of this year needs it"
 
     def _decline(self, office: Office, number: int, person: str) -> None:
-        office.workflow.erasing.decline(number, person=person, why=self.WHY)
+        office.workflow.erasing.decline_erasure(number, person=person, reason=self.WHY)
 
     def test_it_stays_and_cannot_be_confirmed_any_more(self, office: Office, done: Run):
         _ask(office, done.id, "dora")
         seen = _digest(office, done.id)
         self._decline(office, done.id, "olga")
         with pytest.raises(TooLate, match="nobody has asked"):
-            office.workflow.erasing.confirm(done.id, person="adam", digest=seen)
+            office.workflow.erasing.confirm_erasure(done.id, person="adam", digest=seen)
         assert _said(office, done) == "lamp is on now"
         with office.database.reading() as tx:
             told = change_log.get_last_entry_of_run(tx, done.id)
-            news_of = [item.run for item in outbox.list_pending_news(tx)]
+            news_of = [item.run for item in outbox.list_pending_updates(tx)]
         assert told
         assert (told.kind, told.person) == ("erasure declined", "olga")
-        assert (told.facts["why"], told.facts["asked_by"]) == (self.WHY, "dora")
+        assert (told.facts["why"], told.facts["requested_by"]) == (self.WHY, "dora")
         assert done.id in news_of
 
     def test_it_can_be_asked_for_again(self, office: Office, done: Run):
@@ -163,8 +163,8 @@ class TestDeclined:
         with pytest.raises(TooLate):
             self._decline(office, done.id, "olga")
         _ask(office, done.id, "dora")
-        with pytest.raises(InvalidRequest, match="why"):
-            office.workflow.erasing.decline(done.id, person="olga", why="no")
+        with pytest.raises(InvalidRequestError, match="why"):
+            office.workflow.erasing.decline_erasure(done.id, person="olga", reason="no")
 
 
 def test_who_has_asked_does_not_ask_twice(office: Office, done: Run):
@@ -184,12 +184,12 @@ def test_output_of_a_removed_area_has_no_owner(office: Office, done: Run):
 
 
 def test_a_request_needs_a_reason_and_a_run_that_is_over(office: Office, done: Run):
-    with pytest.raises(InvalidRequest, match="why"):
+    with pytest.raises(InvalidRequestError, match="why"):
         _ask(office, done.id, "dora", "so")
     with pytest.raises(NotAllowed):
         _ask(office, done.id, "nobody", WHY)
     waiting = office.ask(SetSwitch(host="lb1", name="fan", value="on"))
-    with pytest.raises(InvalidRequest, match="is waiting"):
+    with pytest.raises(InvalidRequestError, match="is pending"):
         _ask(office, waiting.id, "dora", WHY)
 
 
@@ -213,9 +213,9 @@ def test_what_is_altered_or_erased_past_us_is_found(
 
 
 def test_long_output_is_cut_after_its_secrets_were_taken_out(office: Office):
-    office.database.redactor.register("a-secret-of-ours")
+    office.database.redactor.add_secrets("a-secret-of-ours")
     with office.database.transaction() as tx:
-        edge = "x" * (output.LONGEST - 5) + "a-secret-of-ours" + "y" * 100
+        edge = "x" * (output.MAX_CHARACTERS - 5) + "a-secret-of-ours" + "y" * 100
         said = output.prepare_output(tx, edge)
     assert MARK[:5] in said.text
     assert "a-sec" not in said.text

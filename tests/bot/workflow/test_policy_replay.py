@@ -26,7 +26,7 @@ def _through(office: Office, tmp_path: Path, *, more: str = "", instead: str = "
 
 
 def _proposed(tmp_path: Path, more: str = "", instead: str = "") -> Policy:
-    return a_policy(tmp_path / "new", rules=instead or starter_rules() + more).current()
+    return a_policy(tmp_path / "new", rules=instead or starter_rules() + more).get_policy()
 
 
 def _pasts(office: Office) -> list[PastRequest]:
@@ -39,7 +39,7 @@ def _lamp(office: Office, value: str = "on", person: str = "dora", host: str = "
 
 
 def _fates(found: Replay) -> list[str]:
-    return [one.fate.value for one in found.verdicts]
+    return [one.outcome.value for one in found.requests]
 
 
 def test_the_same_policy_would_have_changed_nothing(office: Office, tmp_path: Path):
@@ -49,7 +49,7 @@ def test_the_same_policy_would_have_changed_nothing(office: Office, tmp_path: Pa
     office.ask(BreakSwitch(host="lb1", name="lamp"), "olga")
     found = _through(office, tmp_path)
     assert set(_fates(found)) == {"as it was"}
-    assert len(found.verdicts) == 4
+    assert len(found.requests) == 4
     assert summarise_replay(found) == "nothing would be different"
 
 
@@ -69,13 +69,13 @@ def test_more_approvals_refusals_and_what_would_not_wait_are_counted(
     """
     found = _through(office, tmp_path, instead=rules)
     assert _fates(found) == ["without waiting", "more approvals", "refused"]
-    assert [one.words for one in found.verdicts] == [
+    assert [one.description for one in found.requests] == [
         "0 approvals instead of 1",
         "2 instead of 0, from the owners of the edge",
         "Nothing is broken.",
     ]
     assert summarise_replay(found) == "2 more approvals, 1 refused, 1 without waiting"
-    assert found.by(lambda one: one.asked_by)["olga"] == {
+    assert found.count_outcomes_by(lambda one: one.requested_by)["olga"] == {
         ReplayOutcome.MORE: 1,
         ReplayOutcome.REFUSED: 1,
     }
@@ -89,9 +89,11 @@ def test_an_approval_by_somebody_who_could_not_give_it_now_would_not_count(
     areas = tmp_path / "new" / "areas.yaml"
     areas.write_text(areas.read_text().replace("[olga, adam]", "[olga]"))
     changed = replay_requests(load_policy(tmp_path / "new"), _pasts(office))
-    assert replay_requests(new, _pasts(office)).of(ReplayOutcome.LOST) == []
-    (lost,) = changed.of(ReplayOutcome.LOST)
-    assert lost.words == "approved by adam, and it is up to the owners of the edge"
+    assert (
+        replay_requests(new, _pasts(office)).list_with_outcome(ReplayOutcome.LOST_APPROVALS) == []
+    )
+    (lost,) = changed.list_with_outcome(ReplayOutcome.LOST_APPROVALS)
+    assert lost.description == "approved by adam, and it is up to the owners of the edge"
 
 
 def test_people_and_hosts_that_are_gone_are_named(office: Office, tmp_path: Path):
@@ -108,9 +110,9 @@ def test_people_and_hosts_that_are_gone_are_named(office: Office, tmp_path: Path
     (new / "inventory.yaml").write_text("".join(line for line in hosts if " lb2:" not in line))
     found = replay_requests(load_policy(tmp_path / "new"), _pasts(office))
     assert _fates(found) == ["approvals that would not count", "gone"]
-    assert found.verdicts[1].words == "lb2: not in the inventory any more"
-    assert found.gone_approvers == {"adam": 1}
-    assert found.gone_askers == {}
+    assert found.requests[1].description == "lb2: not in the inventory any more"
+    assert found.unknown_approvers == {"adam": 1}
+    assert found.unknown_requesters == {}
 
 
 def test_what_a_rule_refused_and_what_a_runbook_refused_are_told_apart(
@@ -131,8 +133,8 @@ def test_a_rule_about_hours_looks_at_the_hour_when_it_was_asked(office: Office, 
     (one,) = _pasts(office)
     more = f'@id("n") @says("Not at night.") forbid ({DEVELOPERS}) when {{ context.hour < 6 }};'
     new = _proposed(tmp_path, more)
-    day = one.asked // 86_400_000_000 * 86_400_000_000
-    at = [replace(one, asked=day + hour * 3_600_000_000) for hour in (0, 5, 6, 23)]
+    day = one.requested_at // 86_400_000_000 * 86_400_000_000
+    at = [replace(one, requested_at=day + hour * 3_600_000_000) for hour in (0, 5, 6, 23)]
     assert _fates(replay_requests(new, at)) == ["refused", "refused", "as it was", "as it was"]
 
 
@@ -152,8 +154,12 @@ def test_a_second_factor_and_a_freeze_are_told_beside(office: Office, tmp_path: 
     (tmp_path / "new" / "freezes.yaml").write_text(
         'freezes: [{name: x, from: "2000-01-01 00:00", until: "2999-01-01 00:00"}]\n'
     )
-    (one,) = replay_requests(load_policy(tmp_path / "new"), _pasts(office)).verdicts
-    assert (one.fate, one.step_up, one.frozen) == (ReplayOutcome.SAME, True, True)
+    (one,) = replay_requests(load_policy(tmp_path / "new"), _pasts(office)).requests
+    assert (one.outcome, one.lacks_second_factor, one.was_frozen) == (
+        ReplayOutcome.SAME,
+        True,
+        True,
+    )
 
 
 def test_only_requests_since_then_are_looked_at(office: Office):
@@ -177,10 +183,13 @@ def test_ten_thousand_requests_take_seconds(office: Office, tmp_path: Path, more
     office.approve(_lamp(office))
     office.ask(BreakSwitch(host="lb1", name="fan"), "olga")
     few: Sequence[PastRequest] = _pasts(office)
-    many = [replace(few[n % 2], id=n, asked=few[0].asked - n * 600_000_000) for n in range(10_000)]
+    many = [
+        replace(few[n % 2], id=n, requested_at=few[0].requested_at - n * 600_000_000)
+        for n in range(10_000)
+    ]
     new = _proposed(tmp_path, more)
     began = time.monotonic()
-    assert len(replay_requests(new, many).verdicts) == 10_000
+    assert len(replay_requests(new, many).requests) == 10_000
     assert time.monotonic() - began < 20
 
 

@@ -10,12 +10,12 @@ from sqlalchemy import update
 from bot.audit import change_log, evidence
 from bot.audit.signing import SigningKey
 from bot.auth import second_factors, sessions
-from bot.auth.webauthn import KeyScope
+from bot.auth.webauthn import RelyingParty
 from bot.db import migrations, runs, tables
-from bot.model.run import Run, State, Vote
+from bot.model.run import Decision, Run, State
 from bot.workflow import step_up
 from bot.workflow.approvals import NotAllowed, StepUpRequired, TooLate
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from bot.workflow.second_factor import is_factor_valid
 from tests.authenticator import Authenticator
 from tests.bot.keyring import age_step_ups, an_app, stepped_up
@@ -26,7 +26,7 @@ from tests.stamps import amend
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
-HOME = KeyScope("keyturn.test", "https://keyturn.test")
+HOME = RelyingParty("keyturn.test", "https://keyturn.test")
 STRICT = starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1)
 
 
@@ -51,7 +51,7 @@ def test_a_chat_account_alone_does_not_approve_what_takes_a_second_factor(
     run = strict.ask(LAMP_ON)
     with pytest.raises(StepUpRequired, match="web page"):
         approve(strict, run.id, run.digest, "olga")
-    assert strict.run(run.id).state is State.WAITING
+    assert strict.run(run.id).state is State.PENDING
     assert "approval refused" in strict.entries(run)
     assert strict.fleet.told == []
 
@@ -106,23 +106,23 @@ class TestPutBack:
     def _again(self, office: Office) -> None:
         app = an_app(office, "olga")
         code = app.code()
-        office.workflow.stepping_up.by_code("olga", app.session, code)
+        office.workflow.stepping_up.step_up_by_code("olga", app.session, code)
         with office.database.transaction() as tx:
             tx.sql.execute(update(tables.factor).values(used=0))
-        office.workflow.stepping_up.by_code("olga", app.session, code)
+        office.workflow.stepping_up.step_up_by_code("olga", app.session, code)
 
     def test_no_code_is_good_again(self, strict: Office) -> None:
-        with pytest.raises(InvalidRequest, match="was used before"):
+        with pytest.raises(InvalidRequestError, match="was used before"):
             self._again(strict)
 
     def test_without_the_log_it_would_be(
         self, strict: Office, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(step_up, "get_used_up", _by_its_row)
+        monkeypatch.setattr(step_up, "get_last_used_counter", _by_its_row)
         self._again(strict)
 
 
-def _by_its_row(_tx: object, factor: second_factors.Factor) -> int:
+def _by_its_row(_tx: object, factor: second_factors.SecondFactor) -> int:
     return factor.used
 
 
@@ -145,7 +145,7 @@ class TestAgain:
     @pytest.fixture
     def nightly(self, tmp_path: Path) -> Generator[tuple[Office, Run]]:
         """An office by night, and a run that Olga approved by day."""
-        clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.new())
+        clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
         migrations.upgrade_schema(clock)
         with an_office(tmp_path, rules=self.RULES, database=clock) as office:
             with clock.reading() as tx:
@@ -160,7 +160,7 @@ class TestAgain:
         self, nightly: tuple[Office, Run]
     ) -> None:
         office, run = nightly
-        assert (run.state, office.fleet.told) == (State.WAITING, [])
+        assert (run.state, office.fleet.told) == (State.PENDING, [])
         with pytest.raises(StepUpRequired):
             approve(office, run.id, run.digest, "olga")
         app = stepped_up(office, "olga")
@@ -176,7 +176,7 @@ class TestAgain:
         app, run = stepped_up(strict, "olga"), strict.ask(LAMP_ON)
         with strict.database.transaction() as tx:
             factor = app.factor.digest
-            runs.add_vote(tx, Vote(run.id, "olga", True, run.digest, tx.now, factor=factor))
+            runs.add_vote(tx, Decision(run.id, "olga", True, run.digest, tx.now, factor=factor))
         with pytest.raises(TooLate, match="You have approved run 1 before"):
             approve(strict, run.id, run.digest, "olga", app.session)
 
@@ -231,12 +231,12 @@ def test_a_no_takes_no_second_factor(strict: Office) -> None:
 def test_a_code_works_once(strict: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     app = an_app(strict, "olga")
     code = app.code()
-    strict.workflow.stepping_up.by_code("olga", app.session, code)
-    with pytest.raises(InvalidRequest, match="used before"):
-        strict.workflow.stepping_up.by_code("olga", app.session, code)
+    strict.workflow.stepping_up.step_up_by_code("olga", app.session, code)
+    with pytest.raises(InvalidRequestError, match="used before"):
+        strict.workflow.stepping_up.step_up_by_code("olga", app.session, code)
     # The twin: had nobody remembered the code, it would work again.
-    monkeypatch.setattr(step_up, "get_used_up", _never)
-    strict.workflow.stepping_up.by_code("olga", app.session, code)
+    monkeypatch.setattr(step_up, "get_last_used_counter", _never)
+    strict.workflow.stepping_up.step_up_by_code("olga", app.session, code)
 
 
 def _never(*_: object) -> int:
@@ -247,10 +247,10 @@ def test_guessing_is_stopped_after_a_few_wrong_codes(strict: Office) -> None:
     app = an_app(strict, "olga")
     wrong = f"{(int(app.code()) + 500_000) % 1_000_000:06}"
     for _ in range(5):
-        with pytest.raises(InvalidRequest, match="not right"):
-            strict.workflow.stepping_up.by_code("olga", app.session, wrong)
-    with pytest.raises(InvalidRequest, match="quarter of an hour"):
-        strict.workflow.stepping_up.by_code("olga", app.session, app.code())
+        with pytest.raises(InvalidRequestError, match="not right"):
+            strict.workflow.stepping_up.step_up_by_code("olga", app.session, wrong)
+    with pytest.raises(InvalidRequestError, match="quarter of an hour"):
+        strict.workflow.stepping_up.step_up_by_code("olga", app.session, app.code())
     assert strict.entries().count("step-up refused") == 5
     # Whoever guesses for one person locks nobody else out.
     stepped_up(strict, "adam")
@@ -258,8 +258,8 @@ def test_guessing_is_stopped_after_a_few_wrong_codes(strict: Office) -> None:
 
 def test_the_code_of_somebody_else_is_worth_nothing(strict: Office) -> None:
     olgas, adams = an_app(strict, "olga"), an_app(strict, "adam")
-    with pytest.raises(InvalidRequest):
-        strict.workflow.stepping_up.by_code("adam", adams.session, olgas.code())
+    with pytest.raises(InvalidRequestError):
+        strict.workflow.stepping_up.step_up_by_code("adam", adams.session, olgas.code())
 
 
 def test_a_secret_that_was_exchanged_in_the_database_is_not_used(strict: Office) -> None:
@@ -268,37 +268,37 @@ def test_a_secret_that_was_exchanged_in_the_database_is_not_used(strict: Office)
         here = tables.factor.c.id == olgas.factor.id
         tx.sql.execute(update(tables.factor).where(here).values(sealed=doras.factor.sealed))
     with pytest.raises(NotAllowed, match="altered in the database"):
-        strict.workflow.stepping_up.by_code("olga", olgas.session, doras.code())
+        strict.workflow.stepping_up.step_up_by_code("olga", olgas.session, doras.code())
 
 
 # --- enrolling ---
 
 
-def enrolled_app(office: Office, person: str) -> second_factors.Factor:
-    begun = office.workflow.enrolling.begin_app(person)
+def enrolled_app(office: Office, person: str) -> second_factors.SecondFactor:
+    begun = office.workflow.enrolling.begin_app_enrolment(person)
     app = replace(
-        an_app(office, "stan"), secret=office.workflow.enrolling.secret(person, begun.id)
+        an_app(office, "stan"), secret=office.workflow.enrolling.get_app_secret(person, begun.id)
     )
-    return office.workflow.enrolling.finish_app(person, begun.id, app.code())
+    return office.workflow.enrolling.finish_app_enrolment(person, begun.id, app.code())
 
 
 def test_a_stolen_chat_account_enrols_what_does_not_count(strict: Office) -> None:
-    begun = strict.workflow.enrolling.begin_app("olga")
-    secret = strict.workflow.enrolling.secret("olga", begun.id)
+    begun = strict.workflow.enrolling.begin_app_enrolment("olga")
+    secret = strict.workflow.enrolling.get_app_secret("olga", begun.id)
     app = replace(an_app(strict, "olga", confirmed_by=""), secret=secret)
-    strict.workflow.enrolling.finish_app("olga", begun.id, app.code())
+    strict.workflow.enrolling.finish_app_enrolment("olga", begun.id, app.code())
     with pytest.raises(NotAllowed, match="counts yet"):
         app.step_up(later=1)
     # The twin: confirmed by somebody else, the same code is taken.
     adam = stepped_up(strict, "adam")
-    strict.workflow.enrolling.confirm("adam", adam.session, begun.id, begun.digest[:10])
+    strict.workflow.enrolling.confirm_factor("adam", adam.session, begun.id, begun.digest[:10])
     app.step_up(later=1)
 
 
 def test_the_policy_directory_may_name_what_counts(strict: Office) -> None:
     factor = enrolled_app(strict, "dora")
     people = strict.policies.path / "people.yaml"
-    before = strict.policies.current()
+    before = strict.policies.get_policy()
     people.write_text(
         people.read_text().replace(
             "name: Dora Developer,", f"name: Dora Developer, factors: [{factor.digest}],"
@@ -307,52 +307,52 @@ def test_the_policy_directory_may_name_what_counts(strict: Office) -> None:
     with strict.database.reading() as tx:
         kept = second_factors.list_factors(tx, "dora")[0]
     assert not is_factor_valid(before, kept)
-    assert is_factor_valid(strict.policies.current(), kept)
+    assert is_factor_valid(strict.policies.get_policy(), kept)
 
 
 def test_nobody_confirms_their_own_factor(strict: Office) -> None:
     olga = stepped_up(strict, "olga")
     factor = enrolled_app(strict, "olga")
     with pytest.raises(NotAllowed, match="their own"):
-        strict.workflow.enrolling.confirm("olga", olga.session, factor.id, factor.digest)
+        strict.workflow.enrolling.confirm_factor("olga", olga.session, factor.id, factor.digest)
 
 
 def test_only_an_owner_who_shows_a_second_factor_confirms(strict: Office) -> None:
     factor = enrolled_app(strict, "dora")
     olga = an_app(strict, "olga")
     with pytest.raises(StepUpRequired):
-        strict.workflow.enrolling.confirm("olga", olga.session, factor.id, factor.digest)
+        strict.workflow.enrolling.confirm_factor("olga", olga.session, factor.id, factor.digest)
     doras = stepped_up(strict, "dora")
     other = enrolled_app(strict, "adam")
     with pytest.raises(NotAllowed, match="owner"):
-        strict.workflow.enrolling.confirm("dora", doras.session, other.id, other.digest)
+        strict.workflow.enrolling.confirm_factor("dora", doras.session, other.id, other.digest)
 
 
 def test_who_confirms_must_have_been_told_the_digest(strict: Office) -> None:
     olga = stepped_up(strict, "olga")
     factor = enrolled_app(strict, "dora")
     for said in ("", "0", factor.digest[:9], "0123456789", factor.digest[1:12]):
-        with pytest.raises(InvalidRequest, match="read them"):
-            strict.workflow.enrolling.confirm("olga", olga.session, factor.id, said)
+        with pytest.raises(InvalidRequestError, match="read them"):
+            strict.workflow.enrolling.confirm_factor("olga", olga.session, factor.id, said)
     spaced = f"{factor.digest[:4]} {factor.digest[4:8].upper()} {factor.digest[8:12]}"
-    strict.workflow.enrolling.confirm("olga", olga.session, factor.id, spaced)
+    strict.workflow.enrolling.confirm_factor("olga", olga.session, factor.id, spaced)
     assert "factor confirmed" in strict.entries()
 
 
 def test_the_secret_is_shown_to_its_person_until_a_code_was_shown(strict: Office) -> None:
-    begun = strict.workflow.enrolling.begin_app("dora")
-    with pytest.raises(InvalidRequest):
-        strict.workflow.enrolling.secret("olga", begun.id)
+    begun = strict.workflow.enrolling.begin_app_enrolment("dora")
+    with pytest.raises(InvalidRequestError):
+        strict.workflow.enrolling.get_app_secret("olga", begun.id)
     enrolled_app(strict, "dora")
-    with pytest.raises(InvalidRequest):
-        strict.workflow.enrolling.secret("dora", begun.id)
+    with pytest.raises(InvalidRequestError):
+        strict.workflow.enrolling.get_app_secret("dora", begun.id)
 
 
 def test_a_factor_is_removed_by_its_person_or_an_owner(strict: Office) -> None:
     adams = an_app(strict, "adam")
     with pytest.raises(NotAllowed):
-        strict.workflow.enrolling.remove("dora", adams.factor.id)
-    strict.workflow.enrolling.remove("olga", adams.factor.id)
+        strict.workflow.enrolling.remove_factor("dora", adams.factor.id)
+    strict.workflow.enrolling.remove_factor("olga", adams.factor.id)
     with pytest.raises(NotAllowed):
         adams.step_up()
     assert "factor removed" in strict.entries()
@@ -361,8 +361,8 @@ def test_a_factor_is_removed_by_its_person_or_an_owner(strict: Office) -> None:
 def test_nobody_keeps_more_factors_than_anybody_needs(strict: Office) -> None:
     for _ in range(5):
         an_app(strict, "dora")
-    with pytest.raises(InvalidRequest, match="remove one"):
-        strict.workflow.enrolling.begin_app("dora")
+    with pytest.raises(InvalidRequestError, match="remove one"):
+        strict.workflow.enrolling.begin_app_enrolment("dora")
 
 
 # --- keys ---
@@ -373,32 +373,32 @@ def test_a_security_key_is_enrolled_confirmed_and_used(strict: Office) -> None:
     device, olga = Authenticator(HOME.origin), stepped_up(strict, "olga")
     with strict.database.transaction() as tx:
         session = sessions.begin_session(tx, "adam")
-    answer = device.enrol(flow.enrolling.begin_key("adam", session, HOME))
-    factor = flow.enrolling.finish_key("adam", session, HOME, answer)
-    flow.enrolling.confirm("olga", olga.session, factor.id, factor.digest)
+    answer = device.enrol(flow.enrolling.begin_key_enrolment("adam", session, HOME))
+    factor = flow.enrolling.finish_key_enrolment("adam", session, HOME, answer)
+    flow.enrolling.confirm_factor("olga", olga.session, factor.id, factor.digest)
 
-    signed = device.sign(flow.stepping_up.question("adam", session, HOME))
-    flow.stepping_up.by_key("adam", session, HOME, signed)
+    signed = device.sign(flow.stepping_up.create_key_challenge("adam", session, HOME))
+    flow.stepping_up.step_up_by_key("adam", session, HOME, signed)
     run = strict.ask(LAMP_ON)
     approve(strict, run.id, run.digest, "adam", session)
     assert strict.run(run.id).state is State.SUCCEEDED
 
     # What was signed once proves nothing again.
-    with pytest.raises(InvalidRequest):
-        flow.stepping_up.by_key("adam", session, HOME, signed)
+    with pytest.raises(InvalidRequestError):
+        flow.stepping_up.step_up_by_key("adam", session, HOME, signed)
     # And a question of another session is not this one's.
     with strict.database.transaction() as tx:
         other = sessions.begin_session(tx, "adam")
-    signed = device.sign(flow.stepping_up.question("adam", other, HOME))
-    with pytest.raises(InvalidRequest):
-        flow.stepping_up.by_key("adam", session, HOME, signed)
+    signed = device.sign(flow.stepping_up.create_key_challenge("adam", other, HOME))
+    with pytest.raises(InvalidRequestError):
+        flow.stepping_up.step_up_by_key("adam", session, HOME, signed)
 
 
 def test_a_key_that_was_not_confirmed_does_not_count(strict: Office) -> None:
     flow, device = strict.workflow, Authenticator(HOME.origin)
     with strict.database.transaction() as tx:
         session = sessions.begin_session(tx, "adam")
-    answer = device.enrol(flow.enrolling.begin_key("adam", session, HOME))
-    flow.enrolling.finish_key("adam", session, HOME, answer)
+    answer = device.enrol(flow.enrolling.begin_key_enrolment("adam", session, HOME))
+    flow.enrolling.finish_key_enrolment("adam", session, HOME, answer)
     with pytest.raises(NotAllowed, match="counts yet"):
-        flow.stepping_up.question("adam", session, HOME)
+        flow.stepping_up.create_key_challenge("adam", session, HOME)

@@ -14,7 +14,7 @@ from bot.workflow import stop_reasons
 from bot.workflow.approvals import NotAllowed, StepUpRequired, TooLate
 from bot.workflow.bans import PolicyWithoutBanned
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import InvalidRequest
+from bot.workflow.requests import InvalidRequestError
 from connectors.errors import UnknownOutcomeError
 from tests.bot.office import WEB, ByHand, Office
 from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches
@@ -74,7 +74,7 @@ class TestOneRun:
             assert [step.state for step in runs.list_steps(tx, run.id)] == [StepState.SUCCEEDED]
             assert locks.get_lock(tx, "lb1") is None
         kinds = office.entries(ended)
-        assert kinds[-3:] == ["stop asked", "step succeeded", "stopped"]
+        assert kinds[-3:] == ["stop requested", "step succeeded", "stopped"]
 
     def test_what_was_done_of_it_can_be_undone(self, office: Office):
         office.fleet.after_tell = lambda _host, _words: _quietly_stop(office)
@@ -104,7 +104,7 @@ class TestOneRun:
         with pytest.raises(NotAllowed, match="Its asker can, and the owners of the edge"):
             office.workflow.stop(run.id, person="gus")
         assert office.entries(run)[-1] == "stop refused"
-        assert office.run(run.id).state is State.WAITING
+        assert office.run(run.id).state is State.PENDING
 
     def test_what_is_over_is_not_stopped(self, office: Office):
         done = office.approve(office.ask(LAMP_ON))
@@ -156,7 +156,7 @@ class TestManyHosts:
 
     def test_a_part_is_stopped_with_the_whole(self, office: Office):
         whole = self._ask(office)
-        with pytest.raises(InvalidRequest, match=f"part of run {whole}: stop that"):
+        with pytest.raises(InvalidRequestError, match=f"part of run {whole}: stop that"):
             office.workflow.stop(whole + 1, person="dora")
 
     def test_before_it_begins(self, office: Office):
@@ -199,7 +199,7 @@ class TestEverything:
         office.workflow.stop_all(person="adam", why="fire in the cellar")
         run = office.ask(ShowSwitches(host="lb1"))
         assert run.state is State.STOPPED
-        assert office.entries(run) == ["asked", "stopped"]
+        assert office.entries(run) == ["requested", "stopped"]
         assert office.fleet.asked == 0
 
     def test_what_was_asked_before_is_not_read_after(self, office: Office, other: Workflow):
@@ -248,14 +248,14 @@ class TestEverything:
 
     @pytest.mark.parametrize("why", ["", " no "])
     def test_it_wants_a_reason_and_says_how_long_that_must_be(self, office: Office, why: str):
-        with pytest.raises(InvalidRequest, match="say why, in 3 characters or more"):
+        with pytest.raises(InvalidRequestError, match="say why, in 3 characters or more"):
             office.workflow.stop_all(person="adam", why=why)
 
     def test_without_a_policy_the_command_line_stops_all_the_same(self, office: Office):
         run = office.ask(LAMP_ON)
         (office.policies.path / "policy.cedar").write_text("permit (")
         office.workflow.stop_all(person="", why="something is wrong")
-        assert office.run(run.id).state is State.WAITING
+        assert office.run(run.id).state is State.PENDING
         with office.database.reading() as tx:
             assert stops.get_stop_of_everything(tx)
 
@@ -322,11 +322,11 @@ class TestBans:
     def test_another_process_applies_a_ban_within_seconds(self, office: Office, other: Workflow):
         now = [0.0]
         admitted = PolicyWithoutBanned(office.policies, office.database, clock=lambda: now[0])
-        assert admitted.current().person("dora")
+        assert admitted.get_policy().find_person("dora")
         other.ban("dora", by="adam", why="the laptop is stolen")
         now[0] = 5.0
-        assert admitted.current().person("dora") is None
-        assert admitted.current().area_of("lb1").owners == ("olga", "adam")
+        assert admitted.get_policy().find_person("dora") is None
+        assert admitted.get_policy().get_area("lb1").owners == ("olga", "adam")
 
     def test_who_bans_does_not_lift_it_alone(self, office: Office):
         office.workflow.ban("dora", by="adam", why="the laptop is stolen")
@@ -338,9 +338,9 @@ class TestBans:
     @pytest.mark.parametrize(
         ("person", "by", "trouble"),
         [
-            ("adam", "adam", InvalidRequest),
+            ("adam", "adam", InvalidRequestError),
             ("olga", "dora", NotAllowed),
-            ("nobody", "adam", InvalidRequest),
+            ("nobody", "adam", InvalidRequestError),
         ],
     )
     def test_it_takes_the_right_and_a_person(
@@ -366,10 +366,10 @@ class TestBans:
         now = [0.0]
         admitted = PolicyWithoutBanned(office.policies, office.database, clock=lambda: now[0])
         office.workflow.ban("dora", by="adam", why="the laptop is stolen")
-        assert admitted.current().person("dora") is None
+        assert admitted.get_policy().find_person("dora") is None
         admitted._database = Database(f"sqlite:///{tmp_path / 'gone' / 'x.db'}")  # pyright: ignore[reportPrivateUsage] - it is lost
         now[0] = 60.0
-        assert admitted.current().person("dora") is None
+        assert admitted.get_policy().find_person("dora") is None
 
 
 def _quietly_ban(office: Office) -> None:

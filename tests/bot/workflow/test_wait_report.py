@@ -19,12 +19,14 @@ def _waited(tx: Transaction, run: Run, minutes: int) -> None:
     """Have a request been shown so long before it was decided."""
     decided = update(tables.run).where(tables.run.c.id == run.id)
     tx.sql.execute(decided.values(shown=tx.now - minutes * _MINUTE, ended=tx.now))
-    tx.sql.execute(update(tables.vote).where(tables.vote.c.run == run.id).values(at=tx.now))
+    tx.sql.execute(
+        update(tables.vote).where(tables.vote.c.run == run.id).values(decided_at=tx.now)
+    )
 
 
 def _of(office: Office, days: int = 91) -> WaitReport:
     with office.database.reading() as tx:
-        return build_wait_report(tx, office.policies.current(), days=days)
+        return build_wait_report(tx, office.policies.get_policy(), days=days)
 
 
 def _five_good_ones(office: Office, host: str = "lb1", person: str = "dora") -> None:
@@ -39,11 +41,20 @@ def test_waits_are_told_by_runbook_area_and_hour(office: Office):
     _five_good_ones(office)
     found = _of(office)
     [line] = found.runbooks
-    assert (line.name, line.asked, line.approved, line.rate) == ("abusers clear", 5, 5, 1.0)
-    assert (line.middle, line.ninth, line.longest) == (3 * _MINUTE, 50 * _MINUTE, 50 * _MINUTE)
+    assert (line.name, line.requested, line.approved, line.approval_rate) == (
+        "abusers clear",
+        5,
+        5,
+        1.0,
+    )
+    assert (line.median, line.ninth_decile, line.longest) == (
+        3 * _MINUTE,
+        50 * _MINUTE,
+        50 * _MINUTE,
+    )
     assert [area.name for area in found.areas] == ["the edge"]
     assert len(found.hours) == 24
-    assert sum(hour.asked for hour in found.hours) == 5
+    assert sum(hour.requested for hour in found.hours) == 5
 
 
 def test_what_was_denied_or_left_to_expire_counts_against_it(office: Office):
@@ -56,27 +67,32 @@ def test_what_was_denied_or_left_to_expire_counts_against_it(office: Office):
             shown = update(tables.run).where(tables.run.c.id == run)
             tx.sql.execute(shown.values(needed=1, shown=tx.now - _MINUTE))
     total = _of(office).total
-    assert (total.asked, total.approved, total.denied, total.expired) == (8, 5, 1, 1)
-    assert total.waiting == 1
-    assert total.rate == 5 / 7
-    assert _of(office).lifts == []
+    assert (total.requested, total.approved, total.denied, total.expired) == (8, 5, 1, 1)
+    assert total.pending == 1
+    assert total.approval_rate == 5 / 7
+    assert _of(office).suggestions == []
 
 
 def test_what_always_was_approved_and_went_well_could_be_self_service(office: Office):
     _five_good_ones(office)
-    [lift] = _of(office).lifts
-    assert (lift.runbook, lift.area, lift.asked, lift.at_once) == ("abusers clear", "edge", 5, 5)
-    assert lift.replayed == "5 without waiting"
+    [lift] = _of(office).suggestions
+    assert (lift.runbook, lift.area, lift.requested, lift.without_waiting) == (
+        "abusers clear",
+        "edge",
+        5,
+        5,
+    )
+    assert lift.replay_summary == "5 without waiting"
     # The text is a rule, and it does what is said of it and nothing more.
-    policy = office.policies.current().with_rule(lift.rule)
+    policy = office.policies.get_policy().with_rule(lift.rule)
     with office.database.reading() as tx:
         here = replay_requests(policy, history.list_past_requests(tx, 0))
-    assert here.counts == {ReplayOutcome.AT_ONCE: 5}
+    assert here.outcome_counts == {ReplayOutcome.AT_ONCE: 5}
 
 
 def test_the_rule_lets_nothing_else_go_without_approval(office: Office):
     _five_good_ones(office)
-    [lift] = _of(office).lifts
+    [lift] = _of(office).suggestions
     with office.database.transaction() as tx:
         succeeded(tx, asked(tx, words="abusers empty"))
         succeeded(tx, asked(tx, host="nas1"))
@@ -84,10 +100,16 @@ def test_the_rule_lets_nothing_else_go_without_approval(office: Office):
         tx.sql.execute(
             update(tables.run).where(tables.run.c.host == "nas1").values(area="storage")
         )
-    policy = office.policies.current().with_rule(lift.rule)
+    policy = office.policies.get_policy().with_rule(lift.rule)
     with office.database.reading() as tx:
         found = replay_requests(policy, history.list_past_requests(tx, 0))
-    assert [one.past.id for one in found.of(ReplayOutcome.AT_ONCE)] == [1, 2, 3, 4, 5]
+    assert [one.request.id for one in found.list_with_outcome(ReplayOutcome.AT_ONCE)] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
 
 
 def test_what_went_wrong_once_is_not_lifted(office: Office):
@@ -96,22 +118,22 @@ def test_what_went_wrong_once_is_not_lifted(office: Office):
         run = running(tx, approved(tx, waiting(tx, asked(tx))))
         _waited(tx, ended(tx, run, State.FAILED, "step 1 failed"), 1)
         tx.sql.execute(update(tables.run).values(needed=1))
-    assert _of(office).lifts == []
+    assert _of(office).suggestions == []
 
 
 def test_what_was_asked_too_seldom_is_not_lifted(office: Office):
     _five_good_ones(office)
     with office.database.transaction() as tx:
         tx.sql.execute(update(tables.run).where(tables.run.c.id == 1).values(needed=0))
-    assert _of(office).lifts == []
+    assert _of(office).suggestions == []
 
 
 def test_what_is_longer_ago_is_left_out(office: Office):
     _five_good_ones(office)
     with office.database.transaction() as tx:
         tx.sql.execute(update(tables.run).values(asked=tx.now - 8 * 1440 * _MINUTE))
-    assert _of(office, days=7).total.asked == 0
-    assert _of(office, days=9).total.asked == 5
+    assert _of(office, days=7).total.requested == 0
+    assert _of(office, days=9).total.requested == 5
 
 
 def test_however_many_runs_there_are_only_the_newest_are_looked_at(office: Office):
@@ -121,12 +143,12 @@ def test_however_many_runs_there_are_only_the_newest_are_looked_at(office: Offic
             one = update(tables.run).where(tables.run.c.id == run)
             tx.sql.execute(one.values(asked=tx.now - (10 - run) * _MINUTE))
     with office.database.reading() as tx:
-        few = build_wait_report(tx, office.policies.current(), most=3)
-        every = build_wait_report(tx, office.policies.current(), most=5)
+        few = build_wait_report(tx, office.policies.get_policy(), limit=3)
+        every = build_wait_report(tx, office.policies.get_policy(), limit=5)
         third = tx.sql.execute(select(tables.run.c.asked).where(tables.run.c.id == 2)).scalar_one()
-    assert (few.total.asked, few.cut, few.since) == (3, True, third + 1)
-    assert (every.total.asked, every.cut) == (5, False)
-    assert (few.lifts, len(every.lifts)) == ([], 1)
+    assert (few.total.requested, few.is_truncated, few.since) == (3, True, third + 1)
+    assert (every.total.requested, every.is_truncated) == (5, False)
+    assert (few.suggestions, len(every.suggestions)) == ([], 1)
 
 
 def test_what_was_new_to_somebody_is_the_same_for_one_runbook_as_for_all(office: Office):
@@ -146,5 +168,5 @@ def test_the_rule_for_an_area_with_umlauts_is_one_that_cedar_understands(
     areas = tmp_path / "policy" / "areas.yaml"
     areas.write_text(areas.read_text().replace("title: the edge", "title: die Läden „Süd“"))
     _five_good_ones(office)
-    [lift] = _of(office).lifts
+    [lift] = _of(office).suggestions
     assert "die Läden „Süd“ needs no approval" in lift.rule
