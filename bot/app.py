@@ -29,20 +29,21 @@ from bot.api.deps import ApiParts
 from bot.api.metrics import Gauges, endpoint
 from bot.api.webhooks_in import Incoming
 from bot.api.webhooks_out import CLAIM_SECONDS, WebhookSender, describe_deliveries
-from bot.audit import checkpoints, followed_log, signing, verification
+from bot.audit import checkpoints, followed_log, verification
 from bot.audit.spool import Spool
 from bot.audit.syslog import LogServer
 from bot.auth import secret_box
 from bot.db import data_directory, home_queue, migrations, outbox, roles
 from bot.db.database import AlreadyRunning, Database, StoreUnavailable, lock_data_directory
+from bot.db.lease_keeper import LeaseKeeper
 from bot.db.process_lock import ProcessLock, lock_exclusive, lock_shared
-from bot.execution.lease_keeper import LeaseKeeper
 from bot.execution.local_dispatch import LocalDispatcher
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.execution.scheduler import Scheduler
 from bot.hosts.pending_hosts import list_pending_host_summaries
 from bot.hosts.reachability import ContactRecorder
 from bot.maintenance.housekeeping import Housekeeping, Witness, log_setting_change
+from bot.model import signing
 from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor
 from bot.observability import TraceMiddleware, list_login_secrets, set_up_logging
@@ -600,8 +601,8 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
     if keyturn.dispatch is not None:
         await asyncio.to_thread(_release_senders, keyturn.database)
         keyturn.worker.start_heartbeat(keyturn.database)
-        keyturn.dispatch.start(keyturn.workflow.advance)
-        await asyncio.to_thread(keyturn.workflow.recover)
+        keyturn.dispatch.start(keyturn.workflow.advance_run)
+        await asyncio.to_thread(keyturn.workflow.recover_unfinished_runs)
     clock = _clock(keyturn)
     clock.start()
     tasks = [asyncio.create_task(observability.warn_when_loop_blocks())]
@@ -648,19 +649,19 @@ def _clock(keyturn: Keyturn) -> Scheduler:
     flow = keyturn.workflow
     return Scheduler(
         [
-            flow.note_policy,
-            flow.end_outdated,
-            flow.expire_due,
-            flow.remind_due,
-            flow.take_over,
-            flow.nudge,
+            flow.record_policy_change,
+            flow.end_outdated_plans,
+            flow.expire_runs,
+            flow.remind_approvers,
+            flow.recover_expired_leases,
+            flow.wake_stalled_runs,
             keyturn.house.keep,
             keyturn.contacts.write_contacts,
         ],
-        fire_due_schedules=flow.schedules.fire_due_schedules,
+        fire_due_schedules=flow.fire_due_schedules,
         list_timetables=flow.schedules.list_timetables,
         # Workers look after what goes on at their sites.
-        slow_duties=[flow.follow_up] if keyturn.dispatch else [],
+        slow_duties=[flow.run_due_follow_ups] if keyturn.dispatch else [],
     )
 
 

@@ -1,4 +1,4 @@
-"""The workflow's face: what doors may do, and what moves a run on."""
+"""What Slack, web, API and CLI may do to runs, and what moves a run on."""
 
 import logging
 import threading
@@ -7,14 +7,29 @@ from collections.abc import Mapping, Sequence
 from bot import observability
 from bot.db import runs, stops
 from bot.db.database import StoreUnavailable, Transaction
-from bot.execution import fanout, follow_up, outdated_plans, recovery, stalled_runs, start_schedule
+from bot.execution import (
+    fanout,
+    follow_up,
+    recovery,
+    schedule_runner,
+    stalled_runs,
+    start_schedule,
+)
 from bot.execution.executor import Executor
 from bot.execution.read_hosts import HostReader
 from bot.execution.reconcile import Reconciler
 from bot.execution.recovery import RecoveryService
 from bot.model.run import RequestOrigin, Run, State
 from bot.policy import NoPolicyError
-from bot.workflow import approvals, bans, counter_proposals, reminders, requests, stopping
+from bot.workflow import (
+    approvals,
+    bans,
+    counter_proposals,
+    outdated_plans,
+    reminders,
+    requests,
+    stopping,
+)
 from bot.workflow.break_glass import BreakGlassActions
 from bot.workflow.context import WorkflowContext
 from bot.workflow.delegations_and_grants import DelegationAndGrantActions
@@ -32,287 +47,334 @@ log = logging.getLogger(__name__)
 
 
 class Workflow:
-    """Every request takes this one path, whatever door it came through."""
+    """Handles every request the same way, whichever source it comes from.
 
-    def __init__(self, parts: WorkflowContext) -> None:
-        self._parts = parts
+    Methods that act on one run raise NoSuchRun where the person may not view it, NotAllowed where
+    they may not act on it, and TooLate where its state does not permit the action any more.
+    """
+
+    def __init__(self, context: WorkflowContext) -> None:
+        self._context = context
         self._closing = threading.Event()
-        self._applying = Executor(parts, self._closing)
-        self._survey = HostReader(parts, self._closing)
-        self._reconciling = Reconciler(parts, self._applying)
-        self.enrolling, self.stepping_up = FactorEnrolment(parts), StepUpActions(parts)
-        self.breaking = BreakGlassActions(parts)
-        self.erasing = ErasureActions(parts)
-        self.mandates = DelegationAndGrantActions(parts)
-        self.schedules = ScheduleActions(parts)
-        self.tokens = TokenActions(parts)
-        self._recovering = RecoveryService(parts)
-        self._noting = PolicyRecorder(parts)
-        self._under_way: list[int] = []
-        self._left: set[int] = set()
+        self._executor = Executor(context, self._closing)
+        self._host_reader = HostReader(context, self._closing)
+        self._reconciler = Reconciler(context, self._executor)
+        self.factor_enrolment, self.step_up = FactorEnrolment(context), StepUpActions(context)
+        self.break_glass = BreakGlassActions(context)
+        self.erasure = ErasureActions(context)
+        self.delegations_and_grants = DelegationAndGrantActions(context)
+        self.schedules = ScheduleActions(context)
+        self.tokens = TokenActions(context)
+        self._recovery = RecoveryService(context)
+        self._policy_recorder = PolicyRecorder(context)
+        self._active_runs: list[int] = []
+        # Runs whose last change could not be stored: they are recovered later.
+        self._interrupted_runs: set[int] = set()
 
-    def ask(
+    def request_run(
         self, runbook: AnyRunbook, *, person: str, origin: RequestOrigin, reason: str = ""
     ) -> Run:
-        """Record a request. Raises Unfit, NoPolicy and StoreUnavailable: then nothing happened."""
+        """Record a request.
+
+        Raises InvalidRequestError, NoPolicyError and StoreUnavailable; nothing is recorded then.
+        """
         return requests.create_request(
-            self._parts, runbook, person=person, origin=origin, reason=reason
+            self._context, runbook, person=person, origin=origin, reason=reason
         )
 
-    def ask_all(
+    def request_fanout_run(
         self,
         runbooks: Sequence[AnyRunbook],
         *,
-        spelled: str,
+        host_pattern: str,
         person: str,
         origin: RequestOrigin,
         reason: str = "",
     ) -> Run:
-        """Record one request for several hosts, spelled as it was typed."""
+        """Record one request for several hosts. host_pattern: the hosts as they were typed."""
         return requests.create_fanout_request(
-            self._parts,
+            self._context,
             runbooks,
-            host_pattern=spelled,
+            host_pattern=host_pattern,
             person=person,
             origin=origin,
             reason=reason,
         )
 
-    def undo(self, number: int, *, person: str, origin: RequestOrigin, reason: str = "") -> Run:
-        require_view(self._parts, number, person=person)
+    def request_undo(
+        self, number: int, *, person: str, origin: RequestOrigin, reason: str = ""
+    ) -> Run:
+        """Request the undo of a run: a new run, planned and approved like any other."""
+        require_view(self._context, number, person=person)
         return requests.request_undo(
-            self._parts, number, person=person, origin=origin, reason=reason
+            self._context, number, person=person, origin=origin, reason=reason
         )
 
-    def approve(
+    def approve_run(
         self, number: int, *, person: str, digest: str, reason: str = "", session: str = ""
     ) -> Run:
-        """Raises NotYours, TooLate, NoSuchRun. session: of the web, "" elsewhere."""
-        require_view(self._parts, number, person=person)
+        """Approve the plan with this digest. session: the web session; "" from other sources."""
+        require_view(self._context, number, person=person)
         return approvals.approve_run(
-            self._parts, number, person=person, digest=digest, reason=reason, session=session
+            self._context, number, person=person, digest=digest, reason=reason, session=session
         )
 
-    def deny(self, number: int, *, person: str, reason: str = "") -> Run:
-        require_view(self._parts, number, person=person)
-        return approvals.deny_run(self._parts, number, person=person, reason=reason)
+    def deny_run(self, number: int, *, person: str, reason: str = "") -> Run:
+        """Deny a run of which nothing was sent yet."""
+        require_view(self._context, number, person=person)
+        return approvals.deny_run(self._context, number, person=person, reason=reason)
 
-    def counter(
-        self, number: int, *, person: str, changes: Mapping[str, str], reason: str = ""
+    def propose_values(
+        self, number: int, *, person: str, changed_values: Mapping[str, str], reason: str = ""
     ) -> Run:
-        """Propose other values; the run that has them goes to the asker. Raises as approve()."""
-        require_view(self._parts, number, person=person)
+        """Propose other values for a request; return the run that has them."""
+        require_view(self._context, number, person=person)
         return counter_proposals.propose_values(
-            self._parts, number, person=person, changed_values=changes, reason=reason
+            self._context, number, person=person, changed_values=changed_values, reason=reason
         )
 
-    def accept(self, number: int, *, person: str, digest: str) -> Run:
-        """Take over the values that an approver proposes. Raises NotYours and TooLate."""
-        require_view(self._parts, number, person=person)
-        return counter_proposals.accept_proposal(self._parts, number, person=person, digest=digest)
-
-    def withdraw(self, number: int, *, person: str) -> Run:
-        require_view(self._parts, number, person=person)
-        return approvals.withdraw_run(self._parts, number, person=person)
-
-    def settle(self, number: int, *, person: str, succeeded: bool, why: str) -> Run:
-        require_view(self._parts, number, person=person)
-        return approvals.settle_run(
-            self._parts, number, person=person, succeeded=succeeded, reason=why
+    def accept_proposal(self, number: int, *, person: str, digest: str) -> Run:
+        """Accept the values that an approver proposes."""
+        require_view(self._context, number, person=person)
+        return counter_proposals.accept_proposal(
+            self._context, number, person=person, digest=digest
         )
 
-    def stop(self, number: int, *, person: str, why: str = "") -> Run:
-        """Send nothing more for a run. Raises NotYours, TooLate, NoSuchRun."""
-        require_view(self._parts, number, person=person)
-        return stopping.stop_run(self._parts, number, person=person, reason=why)
+    def withdraw_run(self, number: int, *, person: str) -> Run:
+        """Withdraw the person's own request."""
+        require_view(self._context, number, person=person)
+        return approvals.withdraw_run(self._context, number, person=person)
 
-    def stop_all(self, *, person: str, why: str, session: str = "") -> int:
-        """Send nothing more at all; return how many runs that concerns. session: as approve()."""
-        return stopping.stop_everything(self._parts, person=person, reason=why, session=session)
+    def resolve_run(self, number: int, *, person: str, succeeded: bool, reason: str) -> Run:
+        """Record how a run with an unknown outcome ended."""
+        require_view(self._context, number, person=person)
+        return approvals.resolve_run(
+            self._context, number, person=person, succeeded=succeeded, reason=reason
+        )
 
-    def resume(self, *, person: str, why: str, session: str = "") -> None:
-        return stopping.resume_everything(self._parts, person=person, reason=why, session=session)
+    def stop_run(self, number: int, *, person: str, reason: str = "") -> Run:
+        """Send nothing more for a run."""
+        require_view(self._context, number, person=person)
+        return stopping.stop_run(self._context, number, person=person, reason=reason)
 
-    def ban(
-        self, person: str, *, by: str, why: str, session: str = "", factor: bool = True
+    def stop_everything(self, *, person: str, reason: str, session: str = "") -> int:
+        """Send nothing more for any run; return how many runs that affects.
+
+        session: as for approve_run().
+        """
+        return stopping.stop_everything(
+            self._context, person=person, reason=reason, session=session
+        )
+
+    def resume_everything(self, *, person: str, reason: str, session: str = "") -> None:
+        """End the stop of everything. session: as for approve_run()."""
+        return stopping.resume_everything(
+            self._context, person=person, reason=reason, session=session
+        )
+
+    def ban_person(
+        self,
+        person: str,
+        *,
+        banned_by: str,
+        reason: str,
+        session: str = "",
+        requires_factor: bool = True,
     ) -> None:
-        """Shut somebody out. Raises NotYours, TooLate and Unfit, as the next one does. session: as
-        approve(). factor: False on the command line."""
+        """Ban a person. Raises NotAllowed, TooLate and InvalidRequestError.
+
+        session: as for approve_run(). requires_factor: False on the command line.
+        """
         bans.ban_person(
-            self._parts, person, banned_by=by, reason=why, session=session, requires_factor=factor
+            self._context,
+            person,
+            banned_by=banned_by,
+            reason=reason,
+            session=session,
+            requires_factor=requires_factor,
         )
 
-    def unban(self, person: str, *, by: str, why: str, session: str = "") -> None:
-        bans.unban_person(self._parts, person, unbanned_by=by, reason=why, session=session)
+    def unban_person(
+        self, person: str, *, unbanned_by: str, reason: str, session: str = ""
+    ) -> None:
+        """Lift a ban. Raises as ban_person()."""
+        bans.unban_person(
+            self._context, person, unbanned_by=unbanned_by, reason=reason, session=session
+        )
 
-    def expire_due(self) -> list[Run]:
-        expired = approvals.expire_runs(self._parts)
-        return expired + counter_proposals.end_superseded_proposals(self._parts)
+    def expire_runs(self) -> list[Run]:
+        """End runs that were not decided or started in time, and superseded proposals."""
+        expired = approvals.expire_runs(self._context)
+        return expired + counter_proposals.end_superseded_proposals(self._context)
 
-    def remind_due(self) -> list[Run]:
-        """Call those whose approval is waited for."""
-        return reminders.remind_approvers(self._parts)
+    def remind_approvers(self) -> list[Run]:
+        """Remind the approvers of runs that have waited long."""
+        return reminders.remind_approvers(self._context)
 
-    def note_policy(self) -> None:
-        """Write a change of the policy down, or that it cannot be used."""
-        self._noting.record_policy_change()
+    def record_policy_change(self) -> None:
+        """Log a change of the policy, or that the policy is not valid."""
+        self._policy_recorder.record_policy_change()
 
-    def end_outdated(self) -> list[Run]:
-        """End what waits with the plan of an earlier policy."""
-        return outdated_plans.end_outdated_plans(self._parts)
+    def end_outdated_plans(self) -> list[Run]:
+        """End waiting runs that were planned under an earlier policy."""
+        return outdated_plans.end_outdated_plans(self._context)
+
+    def fire_due_schedules(self) -> None:
+        """Request the runs of schedules that are due now."""
+        schedule_runner.fire_due_schedules(self._context)
 
     @observability.trace_run("run")
-    def advance(self, number: int) -> None:
+    def advance_run(self, number: int) -> None:
         """Bring a run as far as it can go now. The dispatcher calls it, in a thread of its own."""
-        self._under_way.append(number)
+        self._active_runs.append(number)
         try:
-            self._advance(number)
-        except StoreUnavailable as trouble:
-            log.critical("run %d rests until the database is back: %s", number, trouble)
-            self._left.add(number)
+            self._advance_run(number)
+        except StoreUnavailable as error:
+            log.critical("run %d is paused until the database is available: %s", number, error)
+            self._interrupted_runs.add(number)
         except Exception:
-            log.exception("run %d", number)
-            self._fault(number)
+            log.exception("run %d failed by an error in Keyturn", number)
+            self._end_after_internal_error(number)
         finally:
-            self._under_way.remove(number)
+            self._active_runs.remove(number)
 
-    def _advance(self, number: int) -> None:
+    def _advance_run(self, number: int) -> None:
         if self._closing.is_set():
             return
         try:
-            with self._parts.database.reading() as tx:
+            with self._context.database.reading() as tx:
                 run = runs.get_run(tx, number)
-                asked = self._asked_with(tx, run)
-                held_up = stops.list_stopped_runs(tx, asked) if asked else set[int]()
+                to_plan = self._list_runs_to_plan(tx, run)
+                stopped = stops.list_stopped_runs(tx, to_plan) if to_plan else set[int]()
             if run.hosts:
-                fanout.advance_fanout(self._parts, number)
+                fanout.advance_fanout(self._context, number)
                 return
-            if asked:
+            if to_plan:
                 with observability.trace_span("plan", run=number, host=run.host):
-                    ready = self._survey.read_hosts(asked, held_up)
+                    ready = self._host_reader.read_hosts(to_plan, stopped)
                     run = ready[0] if ready else run
-            self._carry_on(run)
-        except NoPolicyError as trouble:
-            self._without_policy(number, trouble)
+            self._advance_planned_run(run)
+        except NoPolicyError as error:
+            self._end_without_policy(number, error)
 
-    def _carry_on(self, run: Run) -> None:
+    def _advance_planned_run(self, run: Run) -> None:
         """Do what is next for a run that is planned."""
         if run.state is State.UNKNOWN:
-            self._reconciling.reconcile_run(run.id)
+            self._reconciler.reconcile_run(run.id)
         elif run.state is State.RUNNING:
-            self._applying.resume_run(run.id)
+            self._executor.resume_run(run.id)
         elif run.state is State.QUEUED and run.timing is not None:
-            start_schedule.start_schedule_of_run(self._parts, run.id)
+            start_schedule.start_schedule_of_run(self._context, run.id)
         elif run.state is State.QUEUED:
-            self._applying.start_run(run.id)
+            self._executor.start_run(run.id)
 
     @property
-    def closing(self) -> bool:
-        """Whether the process is about to end, so that nothing begins any more."""
+    def is_closing(self) -> bool:
+        """Whether the process is about to end, so that nothing new starts."""
         return self._closing.is_set()
 
-    def _asked_with(self, tx: Transaction, run: Run) -> Sequence[Run]:
-        """Return what its host is to be read for: it, and of a request the parts at its site."""
+    def _list_runs_to_plan(self, tx: Transaction, run: Run) -> Sequence[Run]:
+        """Return the runs to read hosts for: this one, and its siblings at the same site."""
         if run.state is not State.PLANNING or run.hosts:
             return ()
         if run.parent is None:
             return [run]
-        return [
-            run,
-            *requests.list_sibling_runs_at_site(tx, self._parts.policies.get_policy(), run),
-        ]
+        policy = self._context.policies.get_policy()
+        return [run, *requests.list_sibling_runs_at_site(tx, policy, run)]
 
-    def follow_up(self) -> None:
-        """Look at what runs have started and goes on after them."""
-        follow_up.run_due_follow_ups(self._parts)
+    def run_due_follow_ups(self) -> None:
+        """Check the long-running work that finished runs have started."""
+        follow_up.run_due_follow_ups(self._context)
 
-    def nudge(self) -> None:
-        """Put to work what nobody works on: a freeze has ended, or a wake-up was lost."""
-        stopping.end_stopped_runs(self._parts)
-        for number in list(self._left):
-            self._left.discard(number)
+    def wake_stalled_runs(self) -> None:
+        """Advance runs that no worker is at: a freeze has ended, or a wake-up was lost."""
+        stopping.end_stopped_runs(self._context)
+        for number in list(self._interrupted_runs):
+            self._interrupted_runs.discard(number)
             try:
-                self._resume(number)
+                self._recover_run(number)
             except StoreUnavailable:
-                self._left.add(number)
+                self._interrupted_runs.add(number)
                 raise
-        self._wake_forgotten()
+        self._wake_stalled_runs()
 
-    def _wake_forgotten(self) -> None:
-        database = self._parts.database
-        taken = self._survey.list_runs_being_read().union(self._under_way)
-        # On SQLite one thread writes: nobody is to wait while thousands of runs are looked at.
+    def _wake_stalled_runs(self) -> None:
+        database = self._context.database
+        busy = self._host_reader.list_runs_being_read().union(self._active_runs)
+        # SQLite has one writer: a read lets others write while thousands of runs are checked.
         with database.reading() if database.embedded else database.transaction() as tx:
-            moving = runs.list_unfinished_briefly(tx)
-            found = stalled_runs.list_stalled_runs(self._parts, tx, moving, taken)
-            found += [
-                run for run in self._reconciling.list_due_runs(tx) if run.id not in self._under_way
+            unfinished = runs.list_unfinished_briefly(tx)
+            stalled = stalled_runs.list_stalled_runs(self._context, tx, unfinished, busy)
+            stalled += [
+                run
+                for run in self._reconciler.list_due_runs(tx)
+                if run.id not in self._active_runs
             ]
             if not database.embedded:
-                stalled_runs.record_unattended_sites(self._parts, tx, moving)
-        if found:
+                stalled_runs.record_unattended_sites(self._context, tx, unfinished)
+        if stalled:
             with database.transaction() as tx:
-                for run in found:
-                    recovery.wake_run(self._parts, tx, run)
+                for run in stalled:
+                    recovery.wake_run(self._context, tx, run)
 
-    def recover(self) -> None:
-        """Take up what an earlier process left. Call before the first advance()."""
-        self._recovering.recover_unfinished_runs()
+    def recover_unfinished_runs(self) -> None:
+        """Resume or end the runs of an earlier process. Call it before the first advance_run()."""
+        self._recovery.recover_unfinished_runs()
 
-    def take_over(self) -> None:
-        """Take up what a worker left that is not heard of any more, or end it."""
-        self._recovering.recover_expired_leases()
+    def recover_expired_leases(self) -> None:
+        """Resume or end the runs of workers that send no heartbeat any more."""
+        self._recovery.recover_expired_leases()
 
-    def _resume(self, number: int) -> None:
-        with self._parts.database.transaction() as tx:
+    def _recover_run(self, number: int) -> None:
+        with self._context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
-            # Looked for while the run is held: who is at work cannot have left it like this.
-            if number not in self._under_way:
-                self._recovering.recover_run(tx, run)
+            # Checked while the run is locked: a thread that works on it has not abandoned it.
+            if number not in self._active_runs:
+                self._recovery.recover_run(tx, run)
 
     def close(self) -> None:
-        """Begin nothing more, and make waiting writers give up: the process is about to end.
+        """Start nothing more, and make waiting writers give up: the process is about to end.
 
-        A step that is under way is finished. The next start takes up, or ends, what is left.
+        A step that is under way is finished. The next start resumes, or ends, what is left.
         """
         self._closing.set()
 
-    def _fault(self, number: int) -> None:
-        """A fault of our own: say so, and never leave a run hanging without a word."""
+    def _end_after_internal_error(self, number: int) -> None:
+        """End a run after an error in Keyturn itself, so that it does not wait for ever."""
         try:
-            with self._parts.database.transaction() as tx:
+            with self._context.database.transaction() as tx:
                 run = runs.lock_run(tx, number)
-                if self._parts.lease_keeper.is_leased_by_another(tx, number):
-                    # Ours no more: whoever has it by now does not share our fault.
+                if self._context.lease_keeper.is_leased_by_another(tx, number):
+                    # Another worker has the run by now, and may not have the same error.
                     return
                 if run.state is State.RUNNING:
                     end_run(
-                        self._parts,
+                        self._context,
                         tx,
                         run,
                         State.UNKNOWN,
-                        "A fault in Keyturn itself, while a step was under way; see its log. "
-                        f"{run.host} stays locked until an owner settles this run.",
+                        "An internal error occurred while a step was under way: see the log. "
+                        f"{run.host} stays locked until an owner resolves this run.",
                     )
                 elif run.state in {State.PLANNING, State.QUEUED, State.STARTING}:
                     end_run(
-                        self._parts,
+                        self._context,
                         tx,
                         run,
                         State.REFUSED if run.state is State.QUEUED else State.FAILED,
-                        "A fault in Keyturn itself, before anything was sent; see its log.",
+                        "An internal error occurred before anything was sent: see the log.",
                     )
-        except StoreUnavailable as trouble:
-            log.critical("run %d: %s", number, trouble)
-            self._left.add(number)
+        except StoreUnavailable as error:
+            log.critical("run %d cannot be ended after an error: %s", number, error)
+            self._interrupted_runs.add(number)
 
-    def _without_policy(self, number: int, trouble: NoPolicyError) -> None:
-        """Nobody may do anything now: what is not sent yet is not sent."""
-        with self._parts.database.transaction() as tx:
+    def _end_without_policy(self, number: int, error: NoPolicyError) -> None:
+        """End a run that nothing was sent for: without a policy, no one may do anything."""
+        with self._context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
             if run.state in {State.PLANNING, State.QUEUED, State.STARTING}:
-                why = f"There is no valid policy: {trouble}. Nothing was sent."
-                end_run(self._parts, tx, run, State.REFUSED, why)
+                why = f"There is no valid policy: {error}. Nothing was sent."
+                end_run(self._context, tx, run, State.REFUSED, why)
             elif run.state is State.RUNNING and run.hosts:
-                why = f"No further host was started, since there is no valid policy: {trouble}"
-                end_run(self._parts, tx, run, State.FAILED, why)
+                why = f"No further host was started, because there is no valid policy: {error}"
+                end_run(self._context, tx, run, State.FAILED, why)

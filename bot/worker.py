@@ -86,7 +86,7 @@ async def _until_told(ground: Foundation, crew: ProcrastinateWorker) -> bool:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
     ground.worker.start_heartbeat(ground.database)
-    crew.start(ground.workflow.advance)
+    crew.start(ground.workflow.advance_run)
     clock = _clock(ground)
     clock.start()
     await told.wait()
@@ -102,8 +102,12 @@ async def _until_told(ground: Foundation, crew: ProcrastinateWorker) -> bool:
 def _clock(ground: Foundation) -> Scheduler:
     """Return what a worker does by time alone; what fires is the business of those that serve."""
     return Scheduler(
-        [ground.workflow.take_over, ground.house.keep, ground.contacts.write_contacts],
+        [
+            ground.workflow.recover_expired_leases,
+            ground.house.keep,
+            ground.contacts.write_contacts,
+        ],
         fire_due_schedules=lambda: None,
         list_timetables=dict,
-        slow_duties=[ground.workflow.follow_up],
+        slow_duties=[ground.workflow.run_due_follow_ups],
     )

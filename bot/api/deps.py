@@ -9,8 +9,8 @@ from fastapi import Depends, Request
 from bot.api.rate_limit import Pace
 from bot.db.database import Database
 from bot.model.check_result import CheckResult
+from bot.policy import PolicySource
 from bot.service import Workflow
-from bot.workflow.context import PolicySource
 from bot.workflow.form_options import FormOptions
 
 

@@ -78,7 +78,7 @@ def show(parts: Here, caller: Reading, number: Number) -> ErasureShape:
 def ask(parts: Here, caller: Asking, number: Number, given: Because) -> ErasureShape:
     """Nothing is erased before an owner of the area, another person, confirms it on the page."""
     login = caller.token.prefix
-    parts.workflow.erasing.request_erasure(
+    parts.workflow.erasure.request_erasure(
         number, person=caller.id, reason=given.reason, source="api", login=login
     )
     return _told(parts, caller, number)

@@ -18,13 +18,18 @@ from bot.db.runs import ConcurrentUpdateError, NoSuchRun
 from bot.db.schedules import NoSuchSchedule
 from bot.db.view_conditions import NotEverything
 from bot.model import request_form
+from bot.model.errors import (
+    InvalidRequestError,
+    NotAllowed,
+    StepUpRequired,
+    TooLate,
+    TooManyRequestsError,
+)
 from bot.model.request_form import InvalidValuesError, RequestSyntaxError
 from bot.model.run import IllegalTransitionError
 from bot.model.schedule import ScheduleError
 from bot.model.text import capitalise_sentence
 from bot.policy import NoPolicyError
-from bot.workflow.approvals import NotAllowed, StepUpRequired, TooLate
-from bot.workflow.requests import InvalidRequestError, TooManyRequestsError
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
 from bot.model.check_result import CheckLevel
-from bot.workflow.approvals import NotAllowed
+from bot.model.errors import NotAllowed
 
 router = APIRouter(tags=["service"])
 

@@ -94,7 +94,7 @@ class Waiters:
         pauses = pauses_between(alone=self._parts.database.embedded)
         with self._parts.database.moves.heard(wish.run, hear):
             # What was moved in this process is heard of, before we came too: only later one looks.
-            while (left := end - loop.time()) > 0 and not self._parts.workflow.closing:
+            while (left := end - loop.time()) > 0 and not self._parts.workflow.is_closing:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, next(pauses))):
                         await resting.wait()

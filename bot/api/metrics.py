@@ -229,7 +229,7 @@ class _Now(Collector):
 
 def _figures(seen: stats.OpenWork) -> Iterator[tuple[str, str, float]]:
     unknown = sum(count for state, _, count in seen.open_runs if state == State.UNKNOWN)
-    yield "keyturn_unknown_runs", "Runs whose end nobody saw: an owner settles them.", unknown
+    yield "keyturn_unknown_runs", "Runs whose end nobody saw: an owner resolves them.", unknown
     yield (
         "keyturn_stalled_runs",
         f"Runs at work of which the log has not told for {stats.STALLED_SECONDS // 60} min.",

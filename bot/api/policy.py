@@ -10,9 +10,9 @@ from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
 from bot.api.schemas_in import Given, Word
+from bot.model.errors import InvalidRequestError
 from bot.policy.summary.current import summarise_current_policy
 from bot.policy.summary.model import AreaSummary, Clause, FreezeSummary, PeopleSummary
-from bot.workflow.requests import InvalidRequestError
 
 router = APIRouter(tags=["policy"])
 

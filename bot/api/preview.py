@@ -11,9 +11,9 @@ from bot.api.auth import Caller, Reading
 from bot.api.deps import ApiParts, Here
 from bot.api.schemas_in import Given, Text, Word
 from bot.model import request_form
+from bot.model.errors import InvalidRequestError
 from bot.policy.explain import AreaEvaluation, Preview, PreviewQuestion, parse_preview_question
 from bot.workflow.preview import preview_request, preview_without_database
-from bot.workflow.requests import InvalidRequestError
 from connectors.errors import UnknownHostError
 from runbooks import AnyRunbook
 

@@ -149,7 +149,9 @@ def approve(parts: Here, caller: Approving, number: Number, given: Approval) -> 
     """Never where a rule wants a second factor: that is shown on the run's page."""
 
     def act() -> None:
-        parts.workflow.approve(number, person=caller.id, digest=given.digest, reason=given.reason)
+        parts.workflow.approve_run(
+            number, person=caller.id, digest=given.digest, reason=given.reason
+        )
 
     return _done(parts, caller, number, "approve", act)
 
@@ -162,7 +164,7 @@ def approve(parts: Here, caller: Approving, number: Number, given: Approval) -> 
 )
 def deny(parts: Here, caller: Approving, number: Number, given: Because) -> schemas.RunDetails:
     def act() -> None:
-        parts.workflow.deny(number, person=caller.id, reason=given.reason)
+        parts.workflow.deny_run(number, person=caller.id, reason=given.reason)
 
     return _done(parts, caller, number, "deny", act)
 
@@ -175,8 +177,8 @@ def deny(parts: Here, caller: Approving, number: Number, given: Because) -> sche
 )
 def counter(parts: Here, caller: Approving, number: Number, given: Counter) -> schemas.RunDetails:
     def act() -> int:
-        return parts.workflow.counter(
-            number, person=caller.id, changes=given.values, reason=given.reason
+        return parts.workflow.propose_values(
+            number, person=caller.id, changed_values=given.values, reason=given.reason
         ).id
 
     return _done(parts, caller, number, "counter", act)
@@ -190,7 +192,7 @@ def counter(parts: Here, caller: Approving, number: Number, given: Counter) -> s
 )
 def accept(parts: Here, caller: Asking, number: Number, given: Acceptance) -> schemas.RunDetails:
     def act() -> None:
-        parts.workflow.accept(number, person=caller.id, digest=given.digest)
+        parts.workflow.accept_proposal(number, person=caller.id, digest=given.digest)
 
     return _done(parts, caller, number, "accept", act)
 
@@ -203,7 +205,7 @@ def accept(parts: Here, caller: Asking, number: Number, given: Acceptance) -> sc
 )
 def withdraw(parts: Here, caller: Asking, number: Number) -> schemas.RunDetails:
     def act() -> None:
-        parts.workflow.withdraw(number, person=caller.id)
+        parts.workflow.withdraw_run(number, person=caller.id)
 
     return _done(parts, caller, number, "withdraw", act)
 
@@ -216,7 +218,7 @@ def withdraw(parts: Here, caller: Asking, number: Number) -> schemas.RunDetails:
 )
 def stop(parts: Here, caller: Stopping, number: Number, given: Because) -> schemas.RunDetails:
     def act() -> None:
-        parts.workflow.stop(number, person=caller.id, why=given.reason)
+        parts.workflow.stop_run(number, person=caller.id, reason=given.reason)
 
     return _done(parts, caller, number, "stop", act)
 
@@ -231,7 +233,9 @@ def stop(parts: Here, caller: Stopping, number: Number, given: Because) -> schem
 def undo(
     parts: Here, caller: Asking, number: Number, given: Because, answer: Response
 ) -> schemas.RunDetails:
-    run = parts.workflow.undo(number, person=caller.id, origin=caller.origin, reason=given.reason)
+    run = parts.workflow.request_undo(
+        number, person=caller.id, origin=caller.origin, reason=given.reason
+    )
     return records.respond_with_request(parts, caller, run, answer)
 
 
@@ -262,7 +266,9 @@ def ask_again(
 )
 def settle(parts: Here, caller: Approving, number: Number, given: Ending) -> schemas.RunDetails:
     def act() -> None:
-        parts.workflow.settle(number, person=caller.id, succeeded=given.succeeded, why=given.why)
+        parts.workflow.resolve_run(
+            number, person=caller.id, succeeded=given.succeeded, reason=given.why
+        )
 
     return _done(parts, caller, number, "settle", act)
 
@@ -277,7 +283,9 @@ def review(parts: Here, caller: Approving, number: Number, given: Review) -> sch
     """Of a run that went through without its approvals; whoever could have given them may."""
 
     def act() -> None:
-        parts.workflow.breaking.review_break_glass(number, person=caller.id, findings=given.words)
+        parts.workflow.break_glass.review_break_glass(
+            number, person=caller.id, findings=given.words
+        )
 
     return _done(parts, caller, number, "review", act)
 
@@ -306,11 +314,11 @@ def _record(
     parts: ApiParts, caller: Caller, spelled: str, requests: Sequence[AnyRunbook], reason: str
 ) -> Run:
     if not spelled:
-        return parts.workflow.ask(
+        return parts.workflow.request_run(
             requests[0], person=caller.id, origin=caller.origin, reason=reason
         )
-    return parts.workflow.ask_all(
-        requests, spelled=spelled, person=caller.id, origin=caller.origin, reason=reason
+    return parts.workflow.request_fanout_run(
+        requests, host_pattern=spelled, person=caller.id, origin=caller.origin, reason=reason
     )
 
 

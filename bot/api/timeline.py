@@ -19,9 +19,9 @@ from bot.audit.timeline import TimelineEvent
 from bot.db import saved_views
 from bot.db.saved_views import NoSuchView, SavedView
 from bot.model import times
+from bot.model.errors import InvalidRequestError
 from bot.model.run import Decision
 from bot.model.times import InvalidTimeError
-from bot.workflow.requests import InvalidRequestError
 
 router = APIRouter(tags=["history"], route_class=Once)
 

@@ -14,12 +14,11 @@ from starlette.routing import Route
 from bot.api import errors, middleware
 from bot.audit import inbound_events, refusals
 from bot.db.database import Database, StoreUnavailable
-from bot.policy import NoPolicyError
+from bot.policy import NoPolicyError, PolicySource
 from bot.webhooks import formats
 from bot.webhooks.config import WebhookConfig, WebhookSource
 from bot.webhooks.formats import InvalidBodyError, StaleEventError, WebhookEvent
 from bot.webhooks.signature import SignatureError, check_signature
-from bot.workflow.context import PolicySource
 
 log = logging.getLogger(__name__)
 

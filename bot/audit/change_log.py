@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from sqlalchemy import Row, bindparam, insert, select, text
 
-from bot.audit import signing
 from bot.db import idempotency, tables, view_conditions
 from bot.db.database import StoreUnavailable, Transaction
+from bot.model import signing
 from bot.model.canonical import Canonical, encode_canonical, hash_canonical
 
 GENESIS = "0" * 64

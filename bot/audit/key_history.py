@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from bot.audit import change_log, signing
+from bot.audit import change_log
 from bot.audit.change_log import Entry
 from bot.db.database import StoreUnavailable, Transaction
+from bot.model import signing
 
 # What waits for an approval is some days old at the most: nobody follows the links for years.
 _MAX_ENTRIES = 100_000

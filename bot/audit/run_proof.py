@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from bot.audit import change_log, signing
+from bot.audit import change_log
 from bot.audit.change_log import GENESIS, Entry
 from bot.audit.output import ERASED_KIND, hash_with_salt
 from bot.db import tables
 from bot.db.database import Transaction
+from bot.model import signing
 
 # A run with more entries is for the verification of the whole log.
 _MAX_ENTRIES = 5000

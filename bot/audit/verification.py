@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
-from bot.audit import change_log, output, signing
+from bot.audit import change_log, output
 from bot.audit.change_log import GENESIS, Entry, hash_succession
 from bot.audit.checkpoints import Checkpoint
-from bot.audit.signing import SigningKey
 from bot.db.database import Database, Transaction
+from bot.model import signing
 from bot.model.progress import BeginStage, begin_silent_stage, iterate_with_progress
+from bot.model.signing import SigningKey
 
 KEY_KIND = change_log.KEY_KIND
 # A backup was put back: what came after it is lost, and witnesses may have seen it.

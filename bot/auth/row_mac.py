@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import Table
 
 from bot.audit import change_log
-from bot.audit.signing import SigningKey
 from bot.db.database import StoreUnavailable, Transaction
 from bot.model.canonical import encode_canonical
+from bot.model.signing import SigningKey
 
 log = logging.getLogger(__name__)
 

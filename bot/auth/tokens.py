@@ -15,11 +15,11 @@ from typing import Any
 from sqlalchemy import Row, bindparam, insert, or_, select, update
 
 from bot.audit import change_log, followed_log, key_history
-from bot.audit.signing import SigningKey
 from bot.auth import row_mac
 from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.canonical import encode_canonical
+from bot.model.signing import SigningKey
 
 # What tokens begin with, so that people and scanners for secrets know one when they see it.
 TOKEN_PREFIX = "kt_"  # noqa: S105 - not a secret

@@ -56,9 +56,9 @@ class RecordNumber(click.IntRange):
 @contextmanager
 def exit_on_errors() -> Generator[None]:
     """Turn what a person can do something about into one line on standard error."""
-    from bot.audit.signing import KeyFileError
     from bot.db.database import AlreadyRunning, StoreUnavailable
     from bot.model.request_form import RequestSyntaxError
+    from bot.model.signing import KeyFileError
     from bot.model.text import escape_to_one_line
     from bot.model.times import InvalidTimeError
     from bot.policy import NoPolicyError
@@ -88,9 +88,8 @@ def exit_on_refusals() -> Generator[None]:
     """Turn each no of the workflow into one line and the status that tells its kind."""
     from bot.db.runs import ConcurrentUpdateError, NoSuchRun
     from bot.db.schedules import NoSuchSchedule
+    from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed, TooLate
     from bot.model.schedule import ScheduleError
-    from bot.workflow.approvals import NotAllowed, TooLate
-    from bot.workflow.requests import InvalidRequestError, NoSuchPersonError
 
     try:
         yield

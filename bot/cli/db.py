@@ -29,9 +29,9 @@ def upgrade_database(environment: CommandEnvironment, *, grant: str, as_json: bo
     Of a new one it also makes the keys, changelog.key and secrets.key: where several processes
     work on one database, each needs both. --grant gives a role what `keyturn db grants` prints.
     """
-    from bot.audit import signing
     from bot.auth import secret_box
     from bot.db import data_directory, migrations, roles
+    from bot.model import signing
 
     with exit_on_errors(), environment.open_database(environment.get_migration_url()) as database:
         migrations.upgrade_schema(database)
@@ -96,8 +96,9 @@ def _has_log_entries(database: "Database") -> bool:
 
 def _describe_key_problem(environment: CommandEnvironment, database: "Database") -> str:
     """Say what is wrong with our keys for this database; "" if nothing is."""
-    from bot.audit import signing, verification
+    from bot.audit import verification
     from bot.auth import secret_box
+    from bot.model import signing
     from bot.model.keyfile import KeyFileError
 
     if not _has_log_entries(database):

@@ -42,7 +42,7 @@ def create_delegation(
 
     with open_workflow(environment) as workflow:
         ends = parse_deadline(until, now=round(time.time() * 1_000_000))
-        made = workflow.mandates.create_delegation(
+        made = workflow.delegations_and_grants.create_delegation(
             delegator=owner, delegate=person, ends_at=ends, area=area, reason=why, source="cli"
         )
     where = made.area or "every area of theirs"
@@ -82,7 +82,7 @@ def list_delegations(environment: CommandEnvironment, *, as_json: bool) -> None:
 def end_delegation(environment: CommandEnvironment, *, number: int, as_json: bool) -> None:
     """End a delegation at once."""
     with open_workflow(environment) as workflow:
-        workflow.mandates.end_delegation(number, person="", source="cli")
+        workflow.delegations_and_grants.end_delegation(number, person="", source="cli")
     print_result(
         {"id": number, "holds": False}, [f"delegation {number} has ended"], as_json=as_json
     )
@@ -129,7 +129,7 @@ def list_grants(environment: CommandEnvironment, *, as_json: bool) -> None:
 def revoke_grant(environment: CommandEnvironment, *, number: int, as_json: bool) -> None:
     """End a grant at once: what is under way stops before its next step."""
     with open_workflow(environment) as workflow:
-        workflow.mandates.revoke_grant(number, person="", source="cli")
+        workflow.delegations_and_grants.revoke_grant(number, person="", source="cli")
     print_result({"id": number, "holds": False}, [f"grant {number} has ended"], as_json=as_json)
 
 

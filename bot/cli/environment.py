@@ -90,8 +90,8 @@ def open_database(other_url: str = "", *, allow_missing: bool = False) -> "Gener
         other_url: Address of another database, or of the same for another role.
         allow_missing: Whether the file of the database may be absent.
     """
-    from bot.audit import signing
     from bot.db.database import Database
+    from bot.model import signing
     from bot.model.redaction import Redactor
 
     settings = read_settings()

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from bot.db.database import Database
     from bot.db.schedules import Fire, Schedule
     from bot.model.run import Run
+    from bot.policy import PolicySource
     from bot.service import Workflow
-    from bot.workflow.context import PolicySource
 
 _MAX_FIRES = 10
 _AS_OPTION = click.option(

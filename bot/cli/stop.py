@@ -40,7 +40,7 @@ def stop_runs(environment: CommandEnvironment, *, what: str, why: str, as_json: 
     """
     with open_workflow(environment) as workflow:
         if what == "all":
-            number = workflow.stop_all(person="", why=why)
+            number = workflow.stop_everything(person="", reason=why)
             were = "1 run was" if number == 1 else f"{number} runs were"
             said = f"everything is stopped; {were} not over"
             onward = "let it go on with: keyturn resume --as PERSON --why REASON"
@@ -51,7 +51,7 @@ def stop_runs(environment: CommandEnvironment, *, what: str, why: str, as_json: 
                 f"stop which run? keyturn stop N, or keyturn stop all; not {quote_text(what)}",
                 NOT_UNDERSTOOD,
             )
-        run = workflow.stop(int(what), person="", why=why)
+        run = workflow.stop_run(int(what), person="", reason=why)
     said = f"run {run.id}: {run.summary if run.is_ended else 'ends before its next step'}"
     print_result(offline.run_to_data(environment, run), [said], as_json=as_json)
 
@@ -64,7 +64,7 @@ def stop_runs(environment: CommandEnvironment, *, what: str, why: str, as_json: 
 def resume_runs(environment: CommandEnvironment, *, person: str, why: str, as_json: bool) -> None:
     """Let everything go on after `stop all`. What was stopped is asked for anew."""
     with open_workflow(environment) as workflow:
-        workflow.resume(person=person, why=why)
+        workflow.resume_everything(person=person, reason=why)
     print_result({"stopped": False}, ["everything may go on"], as_json=as_json)
 
 
@@ -83,7 +83,7 @@ def ban_person(
     approvals count no more, and what runs for them stops before its next step or host.
     """
     with open_workflow(environment) as workflow:
-        workflow.ban(who, by=person, why=why, factor=False)
+        workflow.ban_person(who, banned_by=person, reason=why, requires_factor=False)
     said = f"{who} is shut out; their sessions have ended, and their tokens are revoked for good"
     back = f"somebody else lets them in again with: keyturn unban {who} --as PERSON --why REASON"
     print_result({"person": who, "banned": True}, [said, back], as_json=as_json)
@@ -100,7 +100,7 @@ def unban_person(
 ) -> None:
     """Let PERSON in again. Their tokens stay revoked: they make new ones."""
     with open_workflow(environment) as workflow:
-        workflow.unban(who, by=person, why=why)
+        workflow.unban_person(who, unbanned_by=person, reason=why)
     said = f"{who} is let in again, and signs in anew"
     more = f"the tokens they had stay revoked; a new one: keyturn token new {who} --scope SCOPE"
     print_result({"person": who, "banned": False}, [said, more], as_json=as_json)

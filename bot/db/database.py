@@ -22,13 +22,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
-from bot.audit.signing import SigningKey
 from bot.db import data_directory
 from bot.db.commits import Busy, Commits
 from bot.db.condition import Condition
 from bot.db.events import RunEvents
 from bot.db.statement_timeout import StatementTimeout
 from bot.model.redaction import Redactor
+from bot.model.signing import SigningKey
 from bot.model.view_rights import ViewRights
 
 # So many connections are kept, and so many more are made where all are in use.

@@ -10,9 +10,9 @@ from bot.audit import change_log, output
 from bot.audit.spool import TROUBLE_KIND
 from bot.db import live_output, runs
 from bot.db.database import StoreRefused, StoreUnavailable, Transaction
+from bot.db.lease_keeper import HeldLease
 from bot.execution import follow_up, gate, recovery
 from bot.execution.intent import StepIntent
-from bot.execution.lease_keeper import HeldLease
 from bot.execution.live_output import LiveOutputWriter
 from bot.execution.planner import RemainingWork, compute_remaining
 from bot.model.canonical import Canonical
@@ -246,7 +246,7 @@ class Executor:
         if outcome.state is StepState.UNKNOWN:
             summary = (
                 f"Nobody knows whether step {n} of {of} was done: {outcome.error}. {found} "
-                f"{run.host} stays locked until an owner settles this run."
+                f"{run.host} stays locked until an owner resolves this run."
             )
             state = State.UNKNOWN
         else:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from bot.audit import change_log, evidence
 from bot.db import leases, locks, priority, runs, schedules, stops
 from bot.db.database import Transaction
+from bot.db.lease_keeper import HeldLease
 from bot.execution.intent import StepIntent, record_step_intent
-from bot.execution.lease_keeper import HeldLease
 from bot.execution.planner import RemainingWork, resolve_plan
 from bot.execution.recovery import can_resume
 from bot.model.plan import ResolvedPlan
@@ -22,6 +22,7 @@ from bot.workflow import break_glass_rules, grant_rules, schedule_approval, stop
 from bot.workflow.approval_count import ApprovalCount, count_approvals
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run, release_host_lock
+from bot.workflow.outdated_plans import describe_stale_plan
 from runbooks._catalogue import get_kind
 
 log = logging.getLogger(__name__)
@@ -400,11 +401,6 @@ def _list_hosts_with_changed_key(plan: ResolvedPlan, policy: Policy) -> list[str
     known = policy.inventory.hosts
     keys = {step.host: step.fingerprint for step in plan.steps}
     return [host for host, key in keys.items() if host in known and known[host].fingerprint != key]
-
-
-def describe_stale_plan(change: str) -> str:
-    """Say how a plan ends that is not, by now, what it was when it was shown."""
-    return f"After this was shown, {change}. Nothing was sent: ask again to see it anew."
 
 
 def _check_host_key_unchanged(run: Run, policy: Policy, step_number: int) -> None:

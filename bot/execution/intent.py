@@ -6,7 +6,7 @@ from bot.audit import change_log, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.db import leases, runs
 from bot.db.database import Transaction
-from bot.execution.lease_keeper import HeldLease
+from bot.db.lease_keeper import HeldLease
 from bot.model.plan import PlannedStep
 from bot.model.run import Run
 from connectors.step_marker import StepMarker

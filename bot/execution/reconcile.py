@@ -277,8 +277,8 @@ class Reconciler:
     ) -> None:
         """Say to people how far it is known."""
         host = unknown_step.step.host
-        told = "it says how that ended, or an owner settles"
-        until = told if result.can_retry else "an owner settles"
+        told = "it says how that ended, or an owner resolves"
+        until = told if result.can_retry else "an owner resolves"
         again = f" Reading again: {remaining.current_state}." if remaining is not None else ""
         summary = (
             f"Nobody knows whether step {unknown_step.record.step_number} of "

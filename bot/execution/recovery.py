@@ -61,7 +61,7 @@ class RecoveryService:
             why = self._end_between_steps(tx, run)
             if not why:
                 return
-            summary = f"{why}. {run.host} stays locked until an owner settles this run."
+            summary = f"{why}. {run.host} stays locked until an owner resolves this run."
             end_run(self._context, tx, run, State.UNKNOWN, summary)
             return
         hand_over_run(self._context, tx, run)

@@ -6,11 +6,12 @@ from contextlib import closing
 from pathlib import Path
 
 from bot import health
-from bot.audit import checkpoints, signing, verification
+from bot.audit import checkpoints, verification
 from bot.db import migrations, roles
 from bot.db.database import Database, StoreUnavailable
 from bot.hosts.live_check import check_hosts
 from bot.maintenance.installation import Installation
+from bot.model import signing
 from bot.model.check_result import (
     CheckResult,
     create_error_result,

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.audit import change_log, signing, verification
+from bot.audit import change_log, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.auth import tokens
 from bot.auth.tokens import ApiToken
 from bot.db.database import Database
 from bot.maintenance import copy_database, restore
 from bot.maintenance.durable import sync_to_disk
+from bot.model import signing
 from bot.model.progress import BeginStage, begin_silent_stage
 
 

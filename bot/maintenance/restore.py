@@ -181,7 +181,7 @@ def _begun_anew(
     _leave_open(
         tx,
         f"{why[0].upper()}{why[1:]}, and this was under way then: how far it came since is not "
-        "known here. Its host stays locked until an owner settles this run.",
+        "known here. Its host stays locked until an owner resolves this run.",
     )
     skip_past_fires(tx, why)
     if stops.add_stop(tx, stops.EVERYTHING, person="", why=why):

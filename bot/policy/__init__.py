@@ -1,7 +1,7 @@
 """The policy: who may ask and approve what, where, and with how many keys. Default deny."""
 
 from bot.policy.cedar import Ruling
-from bot.policy.loader import PolicyDirectory
+from bot.policy.loader import PolicyDirectory, PolicySource
 from bot.policy.people import Organisation, Person, SlackAccount
 from bot.policy.policy import Policy, PolicyRequest
 from bot.policy.problem import NoPolicyError, PolicyProblem
@@ -14,6 +14,7 @@ __all__ = [
     "PolicyDirectory",
     "PolicyProblem",
     "PolicyRequest",
+    "PolicySource",
     "Ruling",
     "SlackAccount",
 ]

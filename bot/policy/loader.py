@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -67,6 +67,12 @@ _MAX_READS = 20
 _MAX_PROBLEMS = 5
 # Two edits within one tick of the file system's clock look like one: so long ago is safe.
 _TICK_NANOSECONDS = 1_000_000_000
+
+
+class PolicySource(Protocol):
+    """Provides the policy that is in force, or raises NoPolicyError."""
+
+    def get_policy(self) -> Policy: ...
 
 
 class PolicyDirectory:

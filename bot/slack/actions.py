@@ -18,6 +18,7 @@ from bot.db.database import Database, StoreUnavailable
 from bot.db.runs import ConcurrentUpdateError, NoSuchRun
 from bot.db.schedules import NoSuchSchedule
 from bot.model import request_form
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.request_form import RequestSyntaxError
 from bot.model.run import RequestOrigin, Run
 from bot.model.text import escape_to_one_line, format_sentence
@@ -34,8 +35,6 @@ from bot.slack.modals import RequestForms
 from bot.slack.payloads import ButtonClick
 from bot.slack.request_body import Body
 from bot.slack.run_message import ACCEPT, APPROVE, DENY, RESUBMIT, WITHDRAW
-from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.requests import InvalidRequestError
 
 CARD, COPY = "card", "copy "
 _BUTTON_VALUE_PATTERN = re.compile(r"(\d{1,9}):([0-9a-f]{10})", re.ASCII)
@@ -60,12 +59,12 @@ class DecisionHandler:
         number, digest = int(value[1]), value[2]
         self._check_card(click, number, digest)
         if click.action == ACCEPT:
-            return self._workflow.accept(number, person=person, digest=digest)
+            return self._workflow.accept_proposal(number, person=person, digest=digest)
         if click.action == WITHDRAW:
-            return self._workflow.withdraw(number, person=person)
+            return self._workflow.withdraw_run(number, person=person)
         if click.action == APPROVE:
-            return self._workflow.approve(number, person=person, digest=digest)
-        return self._workflow.deny(number, person=person)
+            return self._workflow.approve_run(number, person=person, digest=digest)
+        return self._workflow.deny_run(number, person=person)
 
     def _check_card(self, click: ButtonClick, number: int, digest: str) -> None:
         """Refuse buttons of another message or another plan than the one that is shown.

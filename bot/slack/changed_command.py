@@ -6,6 +6,7 @@ from bot.audit import timeline
 from bot.audit.timeline import Timeline, TimelineEvent
 from bot.db.database import Database
 from bot.model import times
+from bot.model.errors import InvalidRequestError
 from bot.model.run import Decision
 from bot.model.times import InvalidTimeError
 from bot.model.view_rights import ViewRights
@@ -20,7 +21,6 @@ from bot.slack.blocks import (
     shorten_text,
     text_element,
 )
-from bot.workflow.requests import InvalidRequestError
 
 _MAX_EVENTS = 20
 _DEFAULT_RANGE = 1_800_000_000

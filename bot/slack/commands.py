@@ -9,10 +9,11 @@ from bot.auth import sessions
 from bot.db import runs, search, search_words
 from bot.db.database import Database
 from bot.model import request_form
+from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.model.request_form import InvalidValuesError, RequestSyntaxError
 from bot.model.run import RequestOrigin, Run
 from bot.model.view_rights import ViewRights
-from bot.policy import Policy
+from bot.policy import Policy, PolicySource
 from bot.policy.explain import parse_preview_question
 from bot.service import Workflow
 from bot.slack import parsing, replies, who_command
@@ -25,12 +26,9 @@ from bot.slack.run_message import render_card
 from bot.slack.schedule_command import ScheduleCommands, TypedScheduleCommand
 from bot.slack.stop_command import StopCommands
 from bot.workflow import resubmit
-from bot.workflow.approvals import NotAllowed
 from bot.workflow.break_glass import check_break_glass_reason
-from bot.workflow.context import PolicySource
 from bot.workflow.form_options import list_requestable_hosts
 from bot.workflow.preview import preview_request
-from bot.workflow.requests import InvalidRequestError
 from connectors.command import quote_text
 from connectors.errors import UnknownHostError
 from connectors.inventory import Inventory
@@ -232,10 +230,10 @@ class SlackCommands:
     ) -> Run:
         person, origin, reason = asked.person, asked.origin, asked.typed_text.reason
         if host_pattern:
-            return self._workflow.ask_all(
-                requests, spelled=host_pattern, person=person, origin=origin, reason=reason
+            return self._workflow.request_fanout_run(
+                requests, host_pattern=host_pattern, person=person, origin=origin, reason=reason
             )
-        return self._workflow.ask(requests[0], person=person, origin=origin, reason=reason)
+        return self._workflow.request_run(requests[0], person=person, origin=origin, reason=reason)
 
     def _request_break_glass(self, asked: TypedCommand) -> Message:
         """Ask, and say where the glass is broken: that takes more than chat."""
@@ -258,7 +256,7 @@ class SlackCommands:
             return replies.render_break_glass_link(
                 number, self._create_sign_in_link(asked, next_path=f"/runs/{number}")
             )
-        self._workflow.breaking.request_break_glass(number, person=asked.person, reason=why)
+        self._workflow.break_glass.request_break_glass(number, person=asked.person, reason=why)
         return replies.render_break_glass_link(
             number, self._create_sign_in_link(asked, next_path=f"/runs/{number}")
         )
@@ -266,7 +264,7 @@ class SlackCommands:
     def _record_break_glass(self, run: Run, person: str, reason: str) -> int:
         """Note that glass is to be broken for what was just asked for, and return its number."""
         try:
-            return self._workflow.breaking.request_break_glass(
+            return self._workflow.break_glass.request_break_glass(
                 run.id, person=person, reason=reason
             ).id
         except NotAllowed as refused:
@@ -275,7 +273,7 @@ class SlackCommands:
     def _review_break_glass(self, asked: TypedCommand) -> Message:
         number, rest = _parse_run_number(asked)
         said = " because ".join(part for part in (rest, asked.typed_text.reason) if part)
-        self._workflow.breaking.review_break_glass(number, person=asked.person, findings=said)
+        self._workflow.break_glass.review_break_glass(number, person=asked.person, findings=said)
         return replies.build_text_reply(f"You reviewed run {number}.")
 
     def _show_help(self, asked: TypedCommand) -> Message:
@@ -336,7 +334,7 @@ class SlackCommands:
                 f"{quote_text(digest)} is no plan: give the ten digits that the card shows. Type "
                 f"{replies.format_command_usage('approve')}"
             )
-        self._workflow.approve(
+        self._workflow.approve_run(
             number, person=asked.person, digest=digest, reason=asked.typed_text.reason
         )
         return replies.build_text_reply(f"You approved run {number}.")
@@ -348,17 +346,17 @@ class SlackCommands:
             raise InvalidRequestError(
                 f"say why, so that the asker knows: type {replies.COMMAND} deny {number} REASON"
             )
-        self._workflow.deny(number, person=asked.person, reason=reason)
+        self._workflow.deny_run(number, person=asked.person, reason=reason)
         return replies.build_text_reply(f"You denied run {number}.")
 
     def _withdraw_run(self, asked: TypedCommand) -> Message | None:
         number, _ = _parse_run_number(asked)
-        self._workflow.withdraw(number, person=asked.person)
+        self._workflow.withdraw_run(number, person=asked.person)
         return replies.build_text_reply(f"You withdrew run {number}.")
 
     def _undo_run(self, asked: TypedCommand) -> Message | None:
         number, _ = _parse_run_number(asked)
-        run = self._workflow.undo(
+        run = self._workflow.request_undo(
             number, person=asked.person, origin=asked.origin, reason=asked.typed_text.reason
         )
         return replies.build_text_reply(f"{run.title}: {run.summary}") if run.is_ended else None

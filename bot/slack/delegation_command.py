@@ -6,6 +6,8 @@ from bot.db import delegations, grants
 from bot.db.database import Database, Transaction
 from bot.db.delegations import Delegation
 from bot.model import request_form
+from bot.model.errors import InvalidRequestError
+from bot.policy import PolicySource
 from bot.service import Workflow
 from bot.slack import replies
 from bot.slack.blocks import (
@@ -22,8 +24,6 @@ from bot.slack.blocks import (
 )
 from bot.slack.parsing import TypedText
 from bot.workflow import grant_rules, grant_words
-from bot.workflow.context import PolicySource
-from bot.workflow.requests import InvalidRequestError
 
 _MAX_LISTED = 15
 _END_WORDS = frozenset({"end", "revoke", "stop"})
@@ -41,12 +41,14 @@ class DelegationCommands:
         if not said.words_after_first:
             return self._list_delegations(person)
         if number is not None:
-            ended = self._workflow.mandates.end_delegation(number, person=person, source="slack")
+            ended = self._workflow.delegations_and_grants.end_delegation(
+                number, person=person, source="slack"
+            )
             return replies.build_text_reply(f"Delegation {ended.id} has ended.")
         wanted = grant_words.parse_delegation(
             said.words_after_first, now=self._get_now(), zone=zone
         )
-        made = self._workflow.mandates.create_delegation(
+        made = self._workflow.delegations_and_grants.create_delegation(
             delegator=person,
             delegate=wanted.delegate,
             ends_at=wanted.ends_at,
@@ -66,10 +68,12 @@ class DelegationCommands:
         if not said.words_after_first:
             return self._list_grants(person)
         if number is not None:
-            ended = self._workflow.mandates.revoke_grant(number, person=person, source="slack")
+            ended = self._workflow.delegations_and_grants.revoke_grant(
+                number, person=person, source="slack"
+            )
             return replies.build_text_reply(f"Grant {ended.id} has ended.")
         wanted = grant_words.parse_grant(said.words_after_first, now=self._get_now(), zone=zone)
-        made = self._workflow.mandates.create_grant(
+        made = self._workflow.delegations_and_grants.create_grant(
             wanted, granted_by=person, reason=said.reason, source="slack"
         )
         told = (
@@ -86,10 +90,10 @@ class DelegationCommands:
             raise InvalidRequestError(
                 f"which values? Type {replies.COMMAND} counter {number} field=value …"
             )
-        run = self._workflow.counter(
+        run = self._workflow.propose_values(
             number,
             person=person,
-            changes=grant_words.parse_field_values(request_form.split_words(rest)),
+            changed_values=grant_words.parse_field_values(request_form.split_words(rest)),
             reason=said.reason,
         )
         return replies.build_text_reply(f"You propose “{run.title}” as run {run.id}.")
@@ -102,7 +106,7 @@ class DelegationCommands:
                 "give the ten digits of the plan that the card shows: type "
                 f"{replies.COMMAND} accept {number} PLAN"
             )
-        self._workflow.accept(number, person=person, digest=digest.lower())
+        self._workflow.accept_proposal(number, person=person, digest=digest.lower())
         return replies.build_text_reply(f"You accepted run {number}.")
 
     def _list_delegations(self, person: str) -> Message:

@@ -12,11 +12,10 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.model.times import is_time_zone
-from bot.policy import Person, Policy
+from bot.policy import Person, Policy, PolicySource
 from bot.slack import threads
 from bot.slack.client import get_error_code
 from bot.slack.payloads import Account
-from bot.workflow.context import PolicySource
 
 _log = logging.getLogger(__name__)
 

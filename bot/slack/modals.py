@@ -17,6 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.db import dedup, runs
 from bot.db.database import Database
 from bot.model import request_form
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.plain_text import join_to_one_line
 from bot.model.request_form import (
     FormField,
@@ -26,7 +27,7 @@ from bot.model.request_form import (
 )
 from bot.model.run import RequestOrigin, Run
 from bot.model.text import escape_to_one_line, format_sentence
-from bot.policy import Policy
+from bot.policy import Policy, PolicySource
 from bot.policy.explain import PreviewQuestion
 from bot.service import Workflow
 from bot.slack import threads
@@ -47,11 +48,8 @@ from bot.slack.commands import RequestedForm
 from bot.slack.payloads import ViewState
 from bot.slack.replies import COMMAND, get_runbook_purpose
 from bot.workflow import resubmit
-from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.context import PolicySource
 from bot.workflow.form_options import FormOptions
 from bot.workflow.preview import preview_request
-from bot.workflow.requests import InvalidRequestError
 from connectors.command import InvisibleCharacterError, quote_text
 from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind
@@ -496,7 +494,9 @@ class RequestForms:
         origin = RequestOrigin(_SOURCE, shown.metadata.get("channel", ""), shown.account.user)
         return self._request_once(
             shown,
-            lambda: self._workflow.ask(request, person=person, origin=origin, reason=reason),
+            lambda: self._workflow.request_run(
+                request, person=person, origin=origin, reason=reason
+            ),
         )
 
     def _request_once(self, shown: ViewState, request_run: Callable[[], Run]) -> FormErrors:

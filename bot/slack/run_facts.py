@@ -9,10 +9,9 @@ from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
 from bot.model.run import Decision, Run, State, StepRecord
 from bot.model.view_rights import ViewRights, create_own_runs_only
-from bot.policy import NoPolicyError, Person, Policy
+from bot.policy import NoPolicyError, Person, Policy, PolicySource
 from bot.policy.people import Area
 from bot.workflow import erasure
-from bot.workflow.context import PolicySource
 from bot.workflow.run_view import RunView, build_run_view
 from bot.workflow.schedule_facts import ScheduleDetails
 

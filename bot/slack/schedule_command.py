@@ -7,10 +7,12 @@ from bot.db import runs, schedules
 from bot.db.database import Database
 from bot.db.schedules import Fire, Schedule, ScheduleState
 from bot.model import request_form
+from bot.model.errors import InvalidRequestError
 from bot.model.request_form import InvalidValuesError
 from bot.model.run import RequestOrigin, Run
 from bot.model.schedule import SETTING_HINTS, ScheduleError, parse_timing
 from bot.model.text import format_count
+from bot.policy import PolicySource
 from bot.service import Workflow
 from bot.slack import replies
 from bot.slack.blocks import (
@@ -24,8 +26,6 @@ from bot.slack.blocks import (
     text_element,
 )
 from bot.slack.parsing import TypedText
-from bot.workflow.context import PolicySource
-from bot.workflow.requests import InvalidRequestError
 from connectors.command import quote_text
 
 _MAX_FIRES = 5

@@ -2,14 +2,14 @@
 
 from bot.db import stops
 from bot.db.database import Database
+from bot.model.errors import InvalidRequestError
 from bot.model.text import format_count
+from bot.policy import PolicySource
 from bot.service import Workflow
 from bot.slack import replies
 from bot.slack.blocks import Message
 from bot.slack.parsing import TypedText
 from bot.workflow import stop_reasons
-from bot.workflow.context import PolicySource
-from bot.workflow.requests import InvalidRequestError
 
 _EVERYTHING_WORDS = frozenset({"all", "everything"})
 
@@ -22,7 +22,7 @@ class StopCommands:
         """Stop one run by its number, or everything."""
         what = said.words_after_first.strip().lower().removeprefix("#")
         if what in _EVERYTHING_WORDS:
-            number = self._workflow.stop_all(person=person, why=said.reason)
+            number = self._workflow.stop_everything(person=person, reason=said.reason)
             runs = (
                 f"{format_count(number, 'run')} had not ended"
                 if number
@@ -35,19 +35,19 @@ class StopCommands:
         if not (what.isascii() and what.isdigit() and len(what) <= 9):
             typed = f"{replies.COMMAND} stop"
             raise InvalidRequestError(f"which run? Type {typed} N, or {typed} all because …")
-        run = self._workflow.stop(int(what), person=person, why=said.reason)
+        run = self._workflow.stop_run(int(what), person=person, reason=said.reason)
         how = run.summary if run.is_ended else "It ends before its next step."
         return replies.build_text_reply(f"You stopped run {run.id}. {how}")
 
     def answer_resume_command(self, person: str, said: TypedText) -> Message:
-        self._workflow.resume(person=person, why=_get_reason(said))
+        self._workflow.resume_everything(person=person, reason=_get_reason(said))
         return replies.build_text_reply(
             "Everything may go on. What was stopped is asked for anew."
         )
 
     def answer_ban_command(self, person: str, said: TypedText) -> Message:
         who = self._parse_person(said)
-        self._workflow.ban(who, by=person, why=said.reason)
+        self._workflow.ban_person(who, banned_by=person, reason=said.reason)
         name = self._policies.get_policy().get_person_name(who)
         return replies.build_text_reply(
             f"{name} is shut out: their sessions have ended, and their tokens are revoked for "
@@ -56,7 +56,7 @@ class StopCommands:
 
     def answer_unban_command(self, person: str, said: TypedText) -> Message:
         who = self._parse_person(said)
-        self._workflow.unban(who, by=person, why=said.reason)
+        self._workflow.unban_person(who, unbanned_by=person, reason=said.reason)
         name = self._policies.get_policy().get_person_name(who)
         return replies.build_text_reply(
             f"{name} is let in again, and signs in anew. The tokens they had stay revoked: they "

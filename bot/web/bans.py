@@ -41,7 +41,9 @@ def ban_person(
 ) -> Response:
     def act() -> None:
         who, why = form.get("person", "").strip().lower(), form.get("reason", "")
-        parts.workflow.ban(who, by=visitor.id, why=why, session=visitor.session_token)
+        parts.workflow.ban_person(
+            who, banned_by=visitor.id, reason=why, session=visitor.session_token
+        )
 
     return _perform_and_redirect(request, parts, visitor, act, "banned")
 
@@ -52,7 +54,9 @@ def unban_person(
 ) -> Response:
     def act() -> None:
         who, why = form.get("person", ""), form.get("reason", "")
-        parts.workflow.unban(who, by=visitor.id, why=why, session=visitor.session_token)
+        parts.workflow.unban_person(
+            who, unbanned_by=visitor.id, reason=why, session=visitor.session_token
+        )
 
     return _perform_and_redirect(request, parts, visitor, act, "lifted")
 

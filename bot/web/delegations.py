@@ -40,7 +40,7 @@ def create_delegation(
         area = f" for {form['area']}" if form.get("area") else ""
         typed = f"to {form.get('person', '')} until {form.get('until', '')}{area}"
         wanted = grant_words.parse_delegation(typed, now=now, zone=form.get("zone") or "UTC")
-        parts.workflow.mandates.create_delegation(
+        parts.workflow.delegations_and_grants.create_delegation(
             delegator=visitor.id,
             delegate=wanted.delegate,
             ends_at=wanted.ends_at,
@@ -63,7 +63,7 @@ def create_grant(
         )
         wanted = grant_words.parse_grant(typed, now=now, zone=form.get("zone") or "UTC")
         reason = form.get("reason", "")
-        parts.workflow.mandates.create_grant(
+        parts.workflow.delegations_and_grants.create_grant(
             wanted, granted_by=visitor.id, reason=reason, source="web"
         )
 
@@ -75,7 +75,9 @@ def end_delegation(
     request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RecordIdPath
 ) -> Response:
     def act(_now: int) -> None:
-        parts.workflow.mandates.end_delegation(number, person=visitor.id, source="web")
+        parts.workflow.delegations_and_grants.end_delegation(
+            number, person=visitor.id, source="web"
+        )
 
     return _perform_and_redirect(request, parts, visitor, act, "ended", {})
 
@@ -85,7 +87,7 @@ def revoke_grant(
     request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RecordIdPath
 ) -> Response:
     def act(_now: int) -> None:
-        parts.workflow.mandates.revoke_grant(number, person=visitor.id, source="web")
+        parts.workflow.delegations_and_grants.revoke_grant(number, person=visitor.id, source="web")
 
     return _perform_and_redirect(request, parts, visitor, act, "ended", {})
 

@@ -10,10 +10,10 @@ from fastapi import Depends, Request
 from bot.db.database import Database
 from bot.hosts.status import PendingHostSummary
 from bot.model.check_result import CheckResult
+from bot.policy import PolicySource
 from bot.service import Workflow
 from bot.web.provider import IdentityProvider
 from bot.web.stream_slots import StreamSlots
-from bot.workflow.context import PolicySource
 from bot.workflow.form_options import FormOptions
 
 

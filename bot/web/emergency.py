@@ -6,12 +6,12 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot.db import stops
+from bot.model.errors import StepUpRequired
 from bot.web.auth import CurrentVisitor, Visitor
 from bot.web.blanks import FormValues
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
-from bot.workflow.approvals import StepUpRequired
 from bot.workflow.second_factor import get_shown_factor
 
 # Shows the page anew, with this status and what is to be said.
@@ -49,7 +49,9 @@ def stop_everything(
 
     def act() -> None:
         why = form.get("reason", "")
-        parts.workflow.stop_all(person=visitor.id, why=why, session=visitor.session_token)
+        parts.workflow.stop_everything(
+            person=visitor.id, reason=why, session=visitor.session_token
+        )
 
     return _perform_and_redirect(request, parts, visitor, act, "stopped")
 
@@ -60,7 +62,9 @@ def resume_everything(
 ) -> Response:
     def act() -> None:
         why = form.get("reason", "")
-        parts.workflow.resume(person=visitor.id, why=why, session=visitor.session_token)
+        parts.workflow.resume_everything(
+            person=visitor.id, reason=why, session=visitor.session_token
+        )
 
     return _perform_and_redirect(request, parts, visitor, act, "resumed")
 

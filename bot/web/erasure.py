@@ -39,7 +39,7 @@ def request_erasure(
 ) -> Response:
     def act() -> None:
         why = form.get("reason", "")
-        parts.workflow.erasing.request_erasure(number, person=visitor.id, reason=why, source="web")
+        parts.workflow.erasure.request_erasure(number, person=visitor.id, reason=why, source="web")
 
     return _perform_and_redirect(request, parts, visitor, number, act, "requested")
 
@@ -52,7 +52,7 @@ def confirm_erasure(
 
     def act() -> None:
         digest = form.get("digest", "")
-        parts.workflow.erasing.confirm_erasure(number, person=visitor.id, digest=digest)
+        parts.workflow.erasure.confirm_erasure(number, person=visitor.id, digest=digest)
 
     return _perform_and_redirect(request, parts, visitor, number, act, "erased")
 
@@ -65,7 +65,7 @@ def decline_erasure(
 
     def act() -> None:
         why = form.get("reason", "")
-        parts.workflow.erasing.decline_erasure(number, person=visitor.id, reason=why)
+        parts.workflow.erasure.decline_erasure(number, person=visitor.id, reason=why)
 
     return _perform_and_redirect(request, parts, visitor, number, act, "declined")
 

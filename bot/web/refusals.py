@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 
 from bot.db.runs import ConcurrentUpdateError
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate, TooManyRequestsError
 from bot.model.request_form import RequestSyntaxError
 from bot.model.run import IllegalTransitionError
 from bot.model.schedule import ScheduleError
-from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.requests import InvalidRequestError, TooManyRequestsError
 
 # Of two that fit, the first holds.
 _STATUS_BY_REFUSAL: Mapping[type[Exception], int] = {

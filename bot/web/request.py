@@ -157,10 +157,10 @@ def _request_run(
     origin = RequestOrigin("web", user=visitor.id)
     flow = parts.workflow
     if spelled:
-        return flow.ask_all(
-            requests, spelled=spelled, person=visitor.id, origin=origin, reason=reason
+        return flow.request_fanout_run(
+            requests, host_pattern=spelled, person=visitor.id, origin=origin, reason=reason
         )
-    return flow.ask(requests[0], person=visitor.id, origin=origin, reason=reason)
+    return flow.request_run(requests[0], person=visitor.id, origin=origin, reason=reason)
 
 
 def _render_form(

@@ -11,6 +11,7 @@ from fastapi.responses import RedirectResponse
 from bot.audit.run_proof import RunVerification
 from bot.db.database import Transaction
 from bot.model import request_form
+from bot.model.errors import InvalidRequestError, StepUpRequired
 from bot.model.run import RequestOrigin, Run, describe_proposals
 from bot.web.auth import CurrentVisitor, PassiveVisitor, Visitor
 from bot.web.blanks import FormValues
@@ -19,8 +20,6 @@ from bot.web.fanout_chart import build_fanout_chart
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
 from bot.workflow import resubmit
-from bot.workflow.approvals import StepUpRequired
-from bot.workflow.requests import InvalidRequestError
 from bot.workflow.run_timeline import build_run_events
 from bot.workflow.run_view import RunView, Viewer, build_run_view
 from runbooks import load_catalogue
@@ -85,7 +84,7 @@ def approve_run(
     """Turn a key for the plan whose digest was on the page."""
 
     def act() -> None:
-        parts.workflow.approve(
+        parts.workflow.approve_run(
             number,
             person=visitor.id,
             digest=form.get("digest", ""),
@@ -101,7 +100,7 @@ def deny_run(
     request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
 ) -> Response:
     def act() -> None:
-        parts.workflow.deny(number, person=visitor.id, reason=form.get("reason", ""))
+        parts.workflow.deny_run(number, person=visitor.id, reason=form.get("reason", ""))
 
     return _perform_and_redirect(request, parts, visitor, number, act, "denied")
 
@@ -118,8 +117,8 @@ def propose_values(
             for name, value in form.items()
             if name.startswith("field-")
         }
-        return parts.workflow.counter(
-            number, person=visitor.id, changes=typed, reason=form.get("reason", "")
+        return parts.workflow.propose_values(
+            number, person=visitor.id, changed_values=typed, reason=form.get("reason", "")
         ).id
 
     return _perform_and_redirect(request, parts, visitor, number, act, "countered")
@@ -132,7 +131,7 @@ def accept_proposal(
     """Take over the values that an approver proposes."""
 
     def act() -> None:
-        parts.workflow.accept(number, person=visitor.id, digest=form.get("digest", ""))
+        parts.workflow.accept_proposal(number, person=visitor.id, digest=form.get("digest", ""))
 
     return _perform_and_redirect(request, parts, visitor, number, act, "accepted")
 
@@ -142,7 +141,7 @@ def withdraw_run(
     request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath
 ) -> Response:
     def act() -> None:
-        parts.workflow.withdraw(number, person=visitor.id)
+        parts.workflow.withdraw_run(number, person=visitor.id)
 
     return _perform_and_redirect(request, parts, visitor, number, act, "withdrawn")
 
@@ -154,7 +153,7 @@ def stop_run(
     """Send nothing more; what is on its way is finished as a step."""
 
     def act() -> None:
-        parts.workflow.stop(number, person=visitor.id, why=form.get("reason", ""))
+        parts.workflow.stop_run(number, person=visitor.id, reason=form.get("reason", ""))
 
     return _perform_and_redirect(request, parts, visitor, number, act, "stopped")
 
@@ -166,7 +165,7 @@ def request_undo(
     """Ask for the undo, and go to the run that it is."""
 
     def act() -> int:
-        return parts.workflow.undo(
+        return parts.workflow.request_undo(
             number,
             person=visitor.id,
             origin=RequestOrigin("web", user=visitor.id),
@@ -182,7 +181,7 @@ def activate_break_glass(
 ) -> Response:
     """Go through a freeze and without approvals, with the plan whose digest was on the page."""
 
-    breaking, reason = parts.workflow.breaking, form.get("reason", "")
+    breaking, reason = parts.workflow.break_glass, form.get("reason", "")
 
     def act() -> None:
         digest = form.get("digest", "")
@@ -209,7 +208,7 @@ def review_break_glass(
     """Record what somebody else says of the glass that was broken."""
 
     def act() -> None:
-        parts.workflow.breaking.review_break_glass(
+        parts.workflow.break_glass.review_break_glass(
             number, person=visitor.id, findings=form.get("words", "")
         )
 
@@ -226,11 +225,11 @@ def resolve_run(
         ending = form.get("ending", "")
         if ending not in {"succeeded", "failed"}:
             raise InvalidRequestError("choose whether it was done or not")
-        parts.workflow.settle(
+        parts.workflow.resolve_run(
             number,
             person=visitor.id,
             succeeded=ending == "succeeded",
-            why=form.get("why", ""),
+            reason=form.get("why", ""),
         )
 
     return _perform_and_redirect(request, parts, visitor, number, act, "settled")

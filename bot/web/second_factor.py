@@ -10,13 +10,12 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from bot.auth import second_factors, totp, webauthn
 from bot.auth.second_factors import SecondFactor
 from bot.auth.webauthn import RelyingParty
+from bot.model.errors import InvalidRequestError, StepUpRequired
 from bot.web.auth import CurrentVisitor, Visitor
 from bot.web.blanks import FormValues
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
-from bot.workflow.approvals import StepUpRequired
-from bot.workflow.requests import InvalidRequestError
 from bot.workflow.second_factor import get_shown_factor, is_area_owner, is_factor_valid
 
 router = APIRouter(prefix="/second-factor")
@@ -58,7 +57,7 @@ def show_factors(
 @router.post("/app")
 def begin_app_enrolment(parts: WebDeps, visitor: CurrentVisitor) -> Response:
     try:
-        factor = parts.workflow.enrolling.begin_app_enrolment(visitor.id)
+        factor = parts.workflow.factor_enrolment.begin_app_enrolment(visitor.id)
     except InvalidRequestError:
         return RedirectResponse("/second-factor", 303)
     return RedirectResponse(f"/second-factor/app/{factor.id}", 303)
@@ -81,7 +80,9 @@ def finish_app_enrolment(
     form: FormValues,
 ) -> Response:
     try:
-        parts.workflow.enrolling.finish_app_enrolment(visitor.id, number, form.get("code", ""))
+        parts.workflow.factor_enrolment.finish_app_enrolment(
+            visitor.id, number, form.get("code", "")
+        )
     except InvalidRequestError as unfit:
         return _render_app_page(request, parts, visitor, number, status=422, alert=str(unfit))
     return RedirectResponse("/second-factor?done=enrolled", 303)
@@ -92,7 +93,9 @@ def begin_key_enrolment(parts: WebDeps, visitor: CurrentVisitor) -> Response:
     home = webauthn.build_relying_party(parts.base_url)
     if home is None:
         return JSONResponse({"why": KEYS_UNAVAILABLE}, 422)
-    options = parts.workflow.enrolling.begin_key_enrolment(visitor.id, visitor.session_token, home)
+    options = parts.workflow.factor_enrolment.begin_key_enrolment(
+        visitor.id, visitor.session_token, home
+    )
     return Response(options, media_type="application/json")
 
 
@@ -103,7 +106,7 @@ def finish_key_enrolment(
     try:
         home = get_relying_party(parts)
         answer = form.get("credential", "")
-        parts.workflow.enrolling.finish_key_enrolment(
+        parts.workflow.factor_enrolment.finish_key_enrolment(
             visitor.id, visitor.session_token, home, answer
         )
     except InvalidRequestError as unfit:
@@ -120,7 +123,7 @@ def confirm_factor(
     form: FormValues,
 ) -> Response:
     try:
-        parts.workflow.enrolling.confirm_factor(
+        parts.workflow.factor_enrolment.confirm_factor(
             visitor.id, visitor.session_token, number, form.get("digest", "")
         )
     except StepUpRequired:
@@ -137,7 +140,7 @@ def remove_factor(
     request: Request, parts: WebDeps, visitor: CurrentVisitor, number: FactorIdPath
 ) -> Response:
     try:
-        parts.workflow.enrolling.remove_factor(visitor.id, number)
+        parts.workflow.factor_enrolment.remove_factor(visitor.id, number)
     except REFUSALS as no:
         return _render_page(
             request, parts, visitor, status=get_http_status(no), alert=_format_refusal(no)
@@ -207,7 +210,7 @@ def _render_app_page(
     alert: str = "",
 ) -> Response:
     try:
-        secret = parts.workflow.enrolling.get_app_secret(visitor.id, number)
+        secret = parts.workflow.factor_enrolment.get_app_secret(visitor.id, number)
     except InvalidRequestError as unfit:
         gone = 404 if status == 200 else status
         return render_page(

@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
 from bot.auth import second_factors, totp, webauthn
+from bot.model.errors import NotAllowed
 from bot.web.auth import CurrentVisitor, Visitor
 from bot.web.blanks import FormValues
 from bot.web.deps import WebDependencies, WebDeps
@@ -11,7 +12,6 @@ from bot.web.redirects import TargetPageQuery, get_safe_page
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.second_factor import KEYS_UNAVAILABLE, get_relying_party
 from bot.web.templating import render_page
-from bot.workflow.approvals import NotAllowed
 from bot.workflow.second_factor import is_factor_valid
 
 router = APIRouter(prefix="/step-up")
@@ -30,7 +30,7 @@ def step_up_by_code(
 ) -> Response:
     to = form.get("next", "/")
     try:
-        parts.workflow.stepping_up.step_up_by_code(
+        parts.workflow.step_up.step_up_by_code(
             visitor.id, visitor.session_token, form.get("code", "")
         )
     except REFUSALS as no:
@@ -45,7 +45,7 @@ def create_key_challenge(parts: WebDeps, visitor: CurrentVisitor) -> Response:
     if home is None:
         return JSONResponse({"why": KEYS_UNAVAILABLE}, 422)
     try:
-        options = parts.workflow.stepping_up.create_key_challenge(
+        options = parts.workflow.step_up.create_key_challenge(
             visitor.id, visitor.session_token, home
         )
     except NotAllowed as no:
@@ -60,7 +60,7 @@ def step_up_by_key(
     to = form.get("next", "/")
     try:
         answer = form.get("credential", "")
-        parts.workflow.stepping_up.step_up_by_key(
+        parts.workflow.step_up.step_up_by_key(
             visitor.id, visitor.session_token, get_relying_party(parts), answer
         )
     except REFUSALS as no:

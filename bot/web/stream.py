@@ -211,7 +211,7 @@ async def _stream_events(
     looks: ProgressCache = request.app.state.looks
     clock = asyncio.get_running_loop().time
     begun = checked = beaten = clock()
-    while not parts.workflow.closing and clock() - begun < terms.max_seconds:
+    while not parts.workflow.is_closing and clock() - begun < terms.max_seconds:
         try:
             if clock() - checked >= terms.session_check_seconds:
                 checked = clock()

@@ -7,12 +7,11 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot.auth import second_factors, tokens
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.web.auth import CurrentVisitor, Visitor
 from bot.web.blanks import FormValues
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.templating import render_page
-from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.requests import InvalidRequestError
 from bot.workflow.second_factor import get_shown_factor, is_factor_valid
 from bot.workflow.tokens import MAX_DAYS, SCOPES
 

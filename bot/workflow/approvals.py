@@ -5,31 +5,20 @@ from dataclasses import replace
 from bot.audit import change_log, refusals
 from bot.db import outbox, runs
 from bot.db.database import Transaction
-from bot.execution.outdated_plans import is_plan_outdated
+from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import STATES_BEFORE_INTENT, Decision, Run, State, StepState
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.workflow.approval_count import count_approvals, get_ruling
 from bot.workflow.context import WorkflowContext
 from bot.workflow.delegation_rules import find_delegator
 from bot.workflow.finish import end_run
-from bot.workflow.pending import get_settling_area
-from bot.workflow.requests import InvalidRequestError, shorten_reason
+from bot.workflow.outdated_plans import is_plan_outdated
+from bot.workflow.pending import get_resolution_area
+from bot.workflow.requests import shorten_reason
 from bot.workflow.second_factor import get_shown_factor, has_valid_factor
 
 # What the rules look at, and what they say of it.
 _RequestAndRuling = tuple[PolicyRequest, Ruling]
-
-
-class NotAllowed(Exception):
-    """This person may not decide that. The message says who may."""
-
-
-class StepUpRequired(NotAllowed):
-    """This takes a second factor, shown just before on the web. The message says so."""
-
-
-class TooLate(Exception):
-    """It was decided already, or has ended. The message says how."""
 
 
 def approve_run(
@@ -134,7 +123,7 @@ def expire_runs(context: WorkflowContext) -> list[Run]:
     return expired
 
 
-def settle_run(
+def resolve_run(
     context: WorkflowContext, number: int, *, person: str, succeeded: bool, reason: str
 ) -> Run:
     """Let an owner say how an unknown run ended, after looking at the host."""
@@ -145,18 +134,19 @@ def settle_run(
         run = runs.lock_run(tx, number)
         if run.state is not State.UNKNOWN:
             raise TooLate(
-                f"run {number} is {run.state.phrase}: only an unknown one needs settling"
+                f"run {number} is {run.state.phrase}: only a run with an unknown outcome can be "
+                "resolved"
             )
-        area = get_settling_area(policy, run)
+        area = get_resolution_area(policy, run)
         if area is None or person not in area.owners:
             raise NotAllowed(
-                f"only an owner of {area.title if area else run.area} can settle this run"
+                f"only an owner of {area.title if area else run.area} can resolve this run"
             )
         state = State.SUCCEEDED if succeeded else State.FAILED
         if run.hosts:
-            raise InvalidRequestError("settle the runs of its hosts: this one follows from them")
+            raise InvalidRequestError("resolve the runs of its hosts: this run follows from them")
         summary = (
-            f"Settled as {state} by {policy.get_person_name(person)}: {shorten_reason(reason)}"
+            f"Resolved as {state} by {policy.get_person_name(person)}: {shorten_reason(reason)}"
         )
         for record in runs.list_steps(tx, number):
             # Its end is awaited no more.
@@ -287,7 +277,7 @@ def _check_is_pending(context: WorkflowContext, tx: Transaction, run: Run) -> No
 
 
 def _describe_earlier_decision(context: WorkflowContext, tx: Transaction, run: Run) -> str:
-    """Say who settled it, and when, for someone who came second."""
+    """Say who resolved it, and when, for someone who came second."""
     votes = runs.list_votes(tx, run.id)
     last = votes[-1] if votes else None
     if last is None:

@@ -14,10 +14,9 @@ from bot.auth import sessions, tokens
 from bot.db import stops
 from bot.db.database import Database, StoreUnavailable
 from bot.db.stops import Ban
-from bot.policy import Organisation, Person, Policy
-from bot.workflow.approvals import TooLate
-from bot.workflow.context import PolicySource, WorkflowContext
-from bot.workflow.requests import InvalidRequestError, NoSuchPersonError
+from bot.model.errors import InvalidRequestError, NoSuchPersonError, TooLate
+from bot.policy import Organisation, Person, Policy, PolicySource
+from bot.workflow.context import WorkflowContext
 from bot.workflow.stopping import check_order_allowed, check_stop_reason
 
 # How old a door's knowledge of the bans may be.

@@ -7,9 +7,9 @@ from typing import Protocol, TypeVar
 from bot.audit.spool import Spool
 from bot.auth.secret_box import SecretBox
 from bot.db.database import Database
-from bot.execution.lease_keeper import LeaseKeeper
+from bot.db.lease_keeper import LeaseKeeper
 from bot.model.run import Run
-from bot.policy import NoPolicyError, Policy, PolicyRequest
+from bot.policy import NoPolicyError, PolicyRequest, PolicySource
 from bot.workflow.dispatch import Dispatcher
 from bot.workflow.rate_limit import RateLimits
 from connectors.command import NO_HOOKS, Answer, Command, Query, RunHooks
@@ -18,12 +18,6 @@ from connectors.step_status import StepStatus
 from runbooks import AnyRunbook, load_catalogue
 
 T = TypeVar("T")
-
-
-class PolicySource(Protocol):
-    """Hands out the policy that holds now, or raises NoPolicy."""
-
-    def get_policy(self) -> Policy: ...
 
 
 class HostFleet(Protocol):

@@ -15,17 +15,17 @@ from bot.audit import change_log
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model import request_form
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
 from bot.policy import Policy
 from bot.workflow import grant_rules
 from bot.workflow.approval_count import get_ruling
-from bot.workflow.approvals import NotAllowed, TooLate, check_policy_version, get_decision_refusal
+from bot.workflow.approvals import check_policy_version, get_decision_refusal
 from bot.workflow.context import WorkflowContext
 from bot.workflow.delegation_rules import find_delegator
 from bot.workflow.finish import end_run
 from bot.workflow.requests import (
     SENSITIVE_REQUEST_MESSAGE,
-    InvalidRequestError,
     format_request,
     get_field_texts,
     shorten_reason,

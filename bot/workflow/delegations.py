@@ -6,11 +6,11 @@ from bot.audit import change_log
 from bot.db import delegations
 from bot.db.database import Transaction
 from bot.db.delegations import Delegation
+from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed
 from bot.model.times import format_deadline
 from bot.policy import Policy
-from bot.workflow.approvals import NotAllowed
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import InvalidRequestError, NoSuchPersonError, shorten_reason
+from bot.workflow.requests import shorten_reason
 
 MAX_DAYS = 90
 _DAY = 86400 * 1_000_000

@@ -2,9 +2,9 @@
 
 from bot.db.delegations import Delegation, NoSuchDelegation
 from bot.db.grants import Grant, NewGrant, NoSuchGrant
+from bot.model.errors import InvalidRequestError
 from bot.workflow import delegations, standing_grants
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import InvalidRequestError
 
 
 class DelegationAndGrantActions:

@@ -11,10 +11,9 @@ from bot.auth.second_factors import SecondFactor
 from bot.auth.secret_box import CannotOpenError
 from bot.auth.webauthn import KeyNotVerified, RelyingParty, StoredPublicKey
 from bot.db.database import Transaction
+from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired
 from bot.policy import Policy
-from bot.workflow.approvals import NotAllowed, StepUpRequired
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import InvalidRequestError
 from bot.workflow.second_factor import FACTOR_REMOVED, get_shown_factor, is_area_owner
 from bot.workflow.step_up import STEP_UP_REFUSED, get_lockout_message
 

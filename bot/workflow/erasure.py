@@ -9,11 +9,11 @@ from bot.audit.output import StoredOutput
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model.canonical import hash_canonical
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run
 from bot.policy import Policy
-from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import InvalidRequestError, shorten_reason
+from bot.workflow.requests import shorten_reason
 from bot.workflow.visibility import require_view
 
 ASKED, REFUSED, DECLINED = "erasure asked", "erasure refused", "erasure declined"

@@ -9,8 +9,8 @@ from bot.db import search
 from bot.db.database import Database
 from bot.model import request_form
 from bot.model.request_form import FormField
-from bot.policy import Policy, PolicyRequest
-from bot.workflow.context import HostFleet, PolicySource
+from bot.policy import Policy, PolicyRequest, PolicySource
+from bot.workflow.context import HostFleet
 from connectors.errors import HostError
 from runbooks import AnyRunbook, Refused
 from runbooks._catalogue import get_kind

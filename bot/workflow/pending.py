@@ -12,11 +12,11 @@ _MAX_RUNS = 100
 
 
 def list_runs_awaiting_person(tx: Transaction, policy: Policy, person: str) -> list[Run]:
-    """Return the runs that this person can settle, then those that they can still decide.
+    """Return the runs that this person can resolve, then those that they can still decide.
 
     Of each the newest hundred are looked at.
     """
-    unsettled = search.find_newest_runs(
+    unknown = search.find_newest_runs(
         tx, search.RunFilter(states=frozenset({State.UNKNOWN})), most=_MAX_RUNS
     )
     waiting = search.find_newest_runs(
@@ -24,7 +24,7 @@ def list_runs_awaiting_person(tx: Transaction, policy: Policy, person: str) -> l
     )
     votes = runs.list_votes_on(tx, [run.id for run in waiting])
     voted = {run for run, cast in votes.items() if any(vote.person == person for vote in cast)}
-    return [run for run in unsettled if can_settle(policy, run, person)] + [
+    return [run for run in unknown if can_resolve(policy, run, person)] + [
         run for run in waiting if run.id not in voted and can_decide(tx, policy, run, person)
     ]
 
@@ -36,11 +36,11 @@ def can_decide(tx: Transaction, policy: Policy, run: Run, person: str) -> bool:
     return mine or bool(find_delegator(tx, policy, request, ruling, person))
 
 
-def can_settle(policy: Policy, run: Run, person: str) -> bool:
+def can_resolve(policy: Policy, run: Run, person: str) -> bool:
     """Say whether this person may tell how an unknown run ended."""
     if run.state is not State.UNKNOWN or run.hosts:
         return False
-    area = get_settling_area(policy, run)
+    area = get_resolution_area(policy, run)
     return area is not None and person in area.owners
 
 
@@ -51,8 +51,8 @@ def get_freeze_after_approval(policy: Policy, run: Run, *, now: int) -> str:
     return policy.describe_freeze(host=run.host, runbook=run.runbook, now=now)
 
 
-def get_settling_area(policy: Policy, run: Run) -> Area | None:
-    """Return the area whose owners settle a run, also once its host has left the inventory."""
+def get_resolution_area(policy: Policy, run: Run) -> Area | None:
+    """Return the area whose owners resolve a run, also once its host has left the inventory."""
     if run.host in policy.inventory.hosts:
         return policy.get_area(run.host)
     return policy.organisation.areas.get(run.area)

@@ -1,7 +1,7 @@
 """Asking: a request is recorded before anything is done about it."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import cast
@@ -10,6 +10,7 @@ from bot.audit import change_log
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model import host_patterns
+from bot.model.errors import InvalidRequestError, TooManyRequestsError
 from bot.model.plain_text import join_to_one_line
 from bot.model.run import MAX_AREAS_LENGTH, RequestOrigin, Run, State, StepState, join_areas
 from bot.model.schedule import ScheduleTiming
@@ -30,23 +31,6 @@ _MAX_REASON_LENGTH = 1000
 _MAX_HOST_PATTERN_LENGTH = 100
 # So many areas are told what to type for.
 _MAX_LISTED_AREAS = 8
-
-
-class InvalidRequestError(Exception):
-    """The request makes no sense as it stands. The message says what to type instead."""
-
-
-class NoSuchPersonError(InvalidRequestError):
-    """Somebody was named who is not among the people of the policy."""
-
-    def __init__(self, person: str, known_people: Iterable[str] = ()) -> None:
-        there = ", ".join(sorted(known_people))
-        said = f"{person} is not among the people of the policy"
-        super().__init__(f"{said}: {there}" if there else said)
-
-
-class TooManyRequestsError(InvalidRequestError):
-    """So much was asked for just now that this has to wait. The message says what."""
 
 
 def create_request(

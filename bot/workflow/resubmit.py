@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from bot.model import request_form
+from bot.model.errors import InvalidRequestError
 from bot.model.run import Run
-from bot.workflow.requests import InvalidRequestError
 from connectors.command import quote_text
 from runbooks import AnyRunbook, load_catalogue
 

@@ -23,7 +23,7 @@ from bot.workflow.approvals import is_decision_complete
 from bot.workflow.break_glass import can_review
 from bot.workflow.break_glass_rules import get_break_glass_refusal
 from bot.workflow.delegation_rules import list_active_delegates
-from bot.workflow.pending import can_decide, can_settle, get_freeze_after_approval
+from bot.workflow.pending import can_decide, can_resolve, get_freeze_after_approval
 from bot.workflow.schedule_facts import ScheduleDetails, get_schedule_details
 from bot.workflow.second_factor import get_shown_factor
 from bot.workflow.stopping import can_stop
@@ -38,7 +38,7 @@ class AllowedActions:
     approve: bool = False
     deny: bool = False
     withdraw: bool = False
-    settle: bool = False
+    resolve: bool = False
     undo: bool = False
     undo_refusal: str = ""
     """Empty where the question does not arise."""
@@ -54,7 +54,7 @@ class AllowedActions:
             self.approve
             or self.deny
             or self.withdraw
-            or self.settle
+            or self.resolve
             or self.undo
             or self.review
             or self.stop
@@ -216,7 +216,7 @@ def _list_allowed_actions(
         accept=run.state is State.COUNTER_PROPOSED and run.requested_by == person,
         propose_values=decides and is_pending and run.undo_of is None and run.timing is None,
         withdraw=not begun and run.requested_by == person and run.parent is None,
-        settle=can_settle(policy, run, person),
+        resolve=can_resolve(policy, run, person),
         undo=_has_executed_steps(view) and not why_no_undo,
         undo_refusal=why_no_undo,
         break_glass=_can_use_break_glass(view, policy, person),

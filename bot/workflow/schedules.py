@@ -8,14 +8,13 @@ from bot.audit import change_log
 from bot.db import runs, schedules
 from bot.db.database import Transaction
 from bot.db.schedules import Schedule, ScheduleState
-from bot.execution import schedule_runner
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestOrigin, Run
 from bot.model.schedule import CronExpression, ScheduleTiming
 from bot.policy import Policy
 from bot.workflow import requests, schedule_approval
-from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import InvalidRequestError, record_request, shorten_reason
+from bot.workflow.requests import record_request, shorten_reason
 from bot.workflow.visibility import require_view_of_schedule
 from runbooks import AnyRunbook
 
@@ -48,10 +47,6 @@ class ScheduleActions:
                 self._context, runbooks, host_pattern=host_pattern, **about
             )
         return requests.create_request(self._context, runbooks[0], **about)
-
-    def fire_due_schedules(self) -> None:
-        """Ask for what is due now."""
-        schedule_runner.fire_due_schedules(self._context)
 
     def list_timetables(self) -> Mapping[int, CronExpression]:
         """Return when each schedule fires that fires now, by its number."""

@@ -8,12 +8,12 @@ from bot.audit import change_log
 from bot.db import grants
 from bot.db.database import Transaction
 from bot.db.grants import Grant, NewGrant
+from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed
 from bot.model.times import format_deadline
 from bot.policy import Policy, PolicyRequest
-from bot.workflow.approvals import NotAllowed
 from bot.workflow.context import WorkflowContext
 from bot.workflow.grant_rules import get_grant_obstacle
-from bot.workflow.requests import InvalidRequestError, NoSuchPersonError, shorten_reason
+from bot.workflow.requests import shorten_reason
 from connectors.command import InvisibleCharacterError, quote_text, refuse_invisible
 from runbooks import AnyRunbook
 from runbooks._catalogue import get_kind

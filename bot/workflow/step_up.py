@@ -13,10 +13,9 @@ from bot.auth.second_factors import SecondFactor
 from bot.auth.secret_box import CannotOpenError
 from bot.auth.webauthn import KeyNotVerified, RelyingParty, StoredPublicKey
 from bot.db.database import Transaction
+from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.policy import Policy
-from bot.workflow.approvals import NotAllowed
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import InvalidRequestError
 from bot.workflow.second_factor import is_factor_removed, is_factor_valid
 
 log = logging.getLogger(__name__)

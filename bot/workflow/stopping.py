@@ -8,14 +8,14 @@ from bot.audit import change_log, refusals
 from bot.db import runs, stops
 from bot.db.database import Transaction
 from bot.db.stops import EVERYTHING
+from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import STATES_BEFORE_INTENT, Run, State
 from bot.policy import NoPolicyError, Policy
 from bot.policy.policy import Order
 from bot.workflow import stop_reasons
-from bot.workflow.approvals import NotAllowed, StepUpRequired, TooLate
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
-from bot.workflow.requests import InvalidRequestError, shorten_reason
+from bot.workflow.requests import shorten_reason
 from bot.workflow.second_factor import get_shown_factor
 
 _MIN_REASON_LENGTH = 3

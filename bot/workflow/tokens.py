@@ -6,10 +6,9 @@ from bot.audit import change_log, followed_log
 from bot.auth import tokens
 from bot.auth.tokens import ApiToken, NoSuchTokenError
 from bot.db.database import Transaction
+from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed, TooLate
 from bot.model.plain_text import join_to_one_line
-from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import InvalidRequestError, NoSuchPersonError
 from connectors.command import InvisibleCharacterError, quote_text
 
 # Each further one of the first three lets its holder read as well.

@@ -15,10 +15,10 @@ import pytest
 
 from bot.audit import change_log, checkpoints, verification
 from bot.audit.change_log import Entry
-from bot.audit.signing import SigningKey
 from bot.db import migrations, runs
 from bot.db.database import Database, StoreUnavailable
 from bot.model.run import RequestOrigin, State
+from bot.model.signing import SigningKey
 from bot.policy import PolicyDirectory
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
@@ -171,11 +171,11 @@ def test_on_a_full_disk_nothing_is_sent_and_it_goes_on_by_itself_later(
     filler = _fill(small_disk)
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="full"):
-            flow.ask(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
+            flow.request_run(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
     assert "full" in database.trouble
     assert (queue.waiting, host.connections) == ([], 0)
     filler.unlink()
-    run = flow.ask(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
+    run = flow.request_run(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
     assert (run.state, database.trouble) == (State.PLANNING, "")
     with database.reading() as tx:
         assert verification.verify_log(tx).entries > 0
@@ -200,12 +200,12 @@ def _only_to_be_read(disk: Path) -> Generator[None]:
 def _approved(flow: Workflow, queue: ByHand, database: Database) -> int:
     """Return a request that was let go before its disk can only be read."""
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
-    run = flow.ask(lamp, person="dora", origin=RequestOrigin("web"))
-    flow.advance(run.id)
+    run = flow.request_run(lamp, person="dora", origin=RequestOrigin("web"))
+    flow.advance_run(run.id)
     with database.reading() as tx:
         planned = runs.get_run(tx, run.id)
     assert planned.state is State.PENDING, planned.summary
-    flow.approve(run.id, person="olga", digest=planned.digest)
+    flow.approve_run(run.id, person="olga", digest=planned.digest)
     queue.waiting.clear()
     # Nobody has it open while it is mounted anew, as after a restart on such a disk.
     database.engine.dispose()
@@ -219,14 +219,16 @@ def test_on_a_disk_that_can_only_be_read_nothing_is_sent(small_disk: Path, tmp_p
         number = _approved(flow, queue, database)
         asked = fleet.asked
         with _only_to_be_read(small_disk):
-            flow.advance(number)
+            flow.advance_run(number)
             with pytest.raises(StoreUnavailable):
-                flow.ask(SetSwitch(host="lb1", name="fan", value="on"), person="dora", origin=_WEB)
+                flow.request_run(
+                    SetSwitch(host="lb1", name="fan", value="on"), person="dora", origin=_WEB
+                )
             assert (fleet.told, fleet.asked) == ([], asked)
             assert database.trouble
             database.engine.dispose()
         # The twin: the same request, where the log can be written.
-        flow.nudge()
+        flow.wake_stalled_runs()
         office.work()
         assert office.run(number).state is State.SUCCEEDED
         assert database.trouble == ""

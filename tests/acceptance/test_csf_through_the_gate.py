@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from bot.audit.signing import SigningKey
 from bot.db import migrations, runs
 from bot.db.database import Database
 from bot.model.run import Run, State
+from bot.model.signing import SigningKey
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
 from connectors.fetcher import Fetcher
@@ -55,7 +55,7 @@ class Gate:
 
     def approved(self, number: int) -> State:
         self.work()
-        self.workflow.approve(number, person="olga", digest=self.run(number).digest)
+        self.workflow.approve_run(number, person="olga", digest=self.run(number).digest)
         self.work()
         return self.run(number).state
 
@@ -65,7 +65,7 @@ class Gate:
 
     def work(self) -> None:
         while self.queue.waiting:
-            self.workflow.advance(self.queue.waiting.pop(0))
+            self.workflow.advance_run(self.queue.waiting.pop(0))
 
     def close(self) -> None:
         self.fleet.close()
@@ -83,10 +83,10 @@ def test_what_was_approved_is_done_proved_and_taken_back(tmp_path: Path, mirror:
     with CsfHost() as host, closing(Gate(tmp_path, host, mirror)) as gate:
         host.restart()
         refresh = RefreshPingdom.model_validate({"host": "web1"})
-        run = gate.workflow.ask(refresh, person="dora", origin=WEB)
+        run = gate.workflow.request_run(refresh, person="dora", origin=WEB)
         assert gate.approved(run.id) == State.SUCCEEDED
         assert len(host.own.read_text().splitlines()) == len(FOURS) + len(SIXES) + 1
-        undo = gate.workflow.undo(run.id, person="dora", origin=WEB)
+        undo = gate.workflow.request_undo(run.id, person="dora", origin=WEB)
         assert gate.approved(undo.id) == State.SUCCEEDED
         assert host.own.read_text() == ""
         assert not (host.etc / "keyturn.watch").exists()
@@ -96,10 +96,10 @@ def test_an_undo_after_the_feed_went_on_takes_all_three_steps_back(tmp_path: Pat
     with CsfHost() as host, closing(Gate(tmp_path, host, mirror)) as gate:
         host.restart()
         refresh = RefreshPingdom.model_validate({"host": "web1"})
-        run = gate.workflow.ask(refresh, person="dora", origin=WEB)
+        run = gate.workflow.request_run(refresh, person="dora", origin=WEB)
         assert gate.approved(run.id) == State.SUCCEEDED
         mirror.replies["/feed"] = answer(feed((*FOURS, "5.173.1.1")).encode())
-        undo = gate.workflow.undo(run.id, person="dora", origin=WEB)
+        undo = gate.workflow.request_undo(run.id, person="dora", origin=WEB)
         assert gate.approved(undo.id) == State.SUCCEEDED
         proposal = gate.run(undo.id).plan
         assert proposal

@@ -132,7 +132,7 @@ def test_the_pages_fit_and_can_be_read(
     an_app(office, "olga")
     an_app(office, "olga", confirmed_by="")
     an_app(office, "dora", confirmed_by="")
-    begun = office.workflow.enrolling.begin_app_enrolment("stan").id
+    begun = office.workflow.factor_enrolment.begin_app_enrolment("stan").id
     waiting = office.ask(SetSwitch(host="lb1", name="lamp", value="on"), person="dora").id
     broken = _broken(office)
     pages = {
@@ -161,7 +161,7 @@ def _broken(office: Office) -> int:
     app = stepped_up(office, "adam")
     run = office.ask(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
     why = "all customers see an error page"
-    office.workflow.breaking.activate_break_glass(
+    office.workflow.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=why
     )
     office.work()
@@ -171,5 +171,5 @@ def _broken(office: Office) -> int:
 def _wanted(office: Office) -> int:
     run = office.ask(SetSwitch(host="web1", name="lamp", value="off"), person="adam")
     why = "all customers see an error page"
-    office.workflow.breaking.request_break_glass(run.id, person="adam", reason=why)
+    office.workflow.break_glass.request_break_glass(run.id, person="adam", reason=why)
     return run.id

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
+from bot.model.errors import NotAllowed
 from bot.model.run import Run, State
-from bot.workflow.approvals import NotAllowed
 from tests.acceptance.visiting import CONTRAST, SCREENS, Server, Visit, a_visit
 from tests.bot.office import an_office
 from tests.bot.web.exhibits import gallery
@@ -100,7 +100,7 @@ def test_who_reads_and_types_is_left_in_peace(visit: Visit) -> None:
     page.locator("#live details").first.locator("summary").click()
     page.get_by_label("Reason (optional)").type("half a sen")
     with pytest.raises(NotAllowed):
-        visit.server.office.workflow.approve(run.id, person="stan", digest=run.digest)
+        visit.server.office.workflow.approve_run(run.id, person="stan", digest=run.digest)
 
     expect(page.get_by_text("Stan Storage could not approve")).to_be_visible(timeout=10_000)
 

@@ -15,12 +15,12 @@ from sqlalchemy import Table
 
 from bot.audit import change_log, verification
 from bot.audit.change_log import GENESIS
-from bot.audit.signing import SigningKey
 from bot.db import tables
 from bot.db.database import Database
 from bot.model.canonical import encode_canonical
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import State
+from bot.model.signing import SigningKey
 from connectors.command import Shell
 
 # Counted up whenever what is filled in changes.

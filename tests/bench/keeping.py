@@ -14,9 +14,9 @@ from pathlib import Path
 from sqlalchemy import inspect
 from sqlalchemy.schema import CreateTable
 
-from bot.audit import signing
 from bot.db import migrations, tables
 from bot.db.database import Database
+from bot.model import signing
 from bot.model.canonical import hash_canonical
 from tests.bench import filling
 from tests.bench.cluster import Cluster

@@ -85,7 +85,7 @@ class Whole:
         requests = [Mark(host=name, mark=str(self._marks)) for name in self._farm.names[:count]]
         run = self._until(self._asked(requests), frozenset({State.PENDING}))
         began = time.perf_counter()
-        self.service.keyturn.workflow.approve(run.id, person="olga", digest=run.digest)
+        self.service.keyturn.workflow.approve_run(run.id, person="olga", digest=run.digest)
         run = self._until(run, ENDED_STATES)
         assert run.state is State.SUCCEEDED, run.summary
         return time.perf_counter() - began
@@ -121,8 +121,8 @@ class Whole:
     def _asked(self, requests: list[Any]) -> Run:
         flow = self.service.keyturn.workflow
         if len(requests) == 1:
-            return flow.ask(requests[0], person="dora", origin=_WEB)
-        return flow.ask_all(requests, spelled="@web", person="dora", origin=_WEB)
+            return flow.request_run(requests[0], person="dora", origin=_WEB)
+        return flow.request_fanout_run(requests, host_pattern="@web", person="dora", origin=_WEB)
 
     def _until(self, run: Run, states: frozenset[State]) -> Run:
         """Wait as the API does: looking at all that moves would be counted as Keyturn's work."""

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from bot.audit.signing import SigningKey
 from bot.db import migrations
 from bot.db.database import Database
+from bot.model.signing import SigningKey
 from tests.playground.postgres import Postgres
 
 _SQLITE, _POSTGRESQL = "sqlite", pytest.param("postgresql", marks=pytest.mark.real)

@@ -28,7 +28,7 @@ class App:
 
     def step_up(self, *, later: int = 0) -> None:
         code = self.code(later=later)
-        self.office.workflow.stepping_up.step_up_by_code(self.person, self.session, code)
+        self.office.workflow.step_up.step_up_by_code(self.person, self.session, code)
 
     @property
     def factor(self) -> SecondFactor:
@@ -37,7 +37,7 @@ class App:
 
     def lose(self) -> None:
         """Have it forgotten."""
-        self.office.workflow.enrolling.remove_factor(self.person, self.factor.id)
+        self.office.workflow.factor_enrolment.remove_factor(self.person, self.factor.id)
 
 
 def an_app(office: Office, person: str, *, confirmed_by: str = "policy") -> App:

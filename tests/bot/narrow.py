@@ -60,9 +60,9 @@ def fill(office: Office) -> Narrow:
     why = f"a {HIDDEN} reason"
     done = office.ask(_lamp("lb1"), "adam", why)
     check = office.ask(ShowSwitches(host="nas1"), "adam", why)
-    both = office.workflow.ask_all(
+    both = office.workflow.request_fanout_run(
         [_lamp("lb1", "dim"), _lamp("lb2", "dim")],
-        spelled="lb*",
+        host_pattern="lb*",
         person="adam",
         origin=WEB,
         reason=why,

@@ -49,19 +49,19 @@ class Office:
 
     def ask(self, runbook: AnyRunbook, person: str = "dora", reason: str = "") -> Run:
         """Ask and plan: the run as people see it next."""
-        run = self.workflow.ask(runbook, person=person, origin=WEB, reason=reason)
+        run = self.workflow.request_run(runbook, person=person, origin=WEB, reason=reason)
         self.work()
         return self.run(run.id)
 
     def approve(self, run: Run, person: str = "olga") -> Run:
         """Turn the second key and let the run go as far as it goes."""
-        self.workflow.approve(run.id, person=person, digest=run.digest)
+        self.workflow.approve_run(run.id, person=person, digest=run.digest)
         self.work()
         return self.run(run.id)
 
     def work(self) -> None:
         while self.queue.waiting:
-            self.workflow.advance(self.queue.waiting.pop(0))
+            self.workflow.advance_run(self.queue.waiting.pop(0))
 
     def run(self, number: int) -> Run:
         with self.database.reading() as tx:

@@ -4,9 +4,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bot.audit import signing, verification
+from bot.audit import verification
 from bot.auth import secret_box
 from bot.db.database import Transaction
+from bot.model import signing
 from tests.bot.empty import empty
 from tests.policies import a_policy
 

@@ -8,12 +8,11 @@ import pytest
 from sqlalchemy import update
 
 from bot.audit import change_log
-from bot.audit.signing import SigningKey
 from bot.db import migrations, tables
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
+from bot.model.signing import SigningKey
 from bot.policy import PolicyRequest
-from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.requests import InvalidRequestError
 from tests.bot.office import WEB, Office, an_office
 from tests.bot.time import Clock
 from tests.policies import starter_rules
@@ -52,7 +51,7 @@ def _rules(notes: str, when: str = "") -> str:
 
 
 def _yes(office: Office, run: Run, person: str, reason: str = "") -> Run:
-    office.workflow.approve(run.id, person=person, digest=run.digest, reason=reason)
+    office.workflow.approve_run(run.id, person=person, digest=run.digest, reason=reason)
     return office.run(run.id)
 
 
@@ -87,7 +86,7 @@ class TestWho:
                 able = person in OWNERS and person not in {asker, editor}
                 assert _may(office, run, person) is able, (asker, editor, person)
                 if run.state is State.PENDING:
-                    office.workflow.withdraw(run.id, person=asker)
+                    office.workflow.withdraw_run(run.id, person=asker)
 
     def test_the_requester_would_approve_without_the_comparison(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -304,7 +303,9 @@ class TestThenAndNow:
         with _office(tmp_path, _rules('@approvals("1") @from("owners")') + many) as (office, _):
             assert office.ask(LAMP_ON).state is State.PENDING
             both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-            whole = office.workflow.ask_all(both, spelled="lb*", person="dora", origin=WEB)
+            whole = office.workflow.request_fanout_run(
+                both, host_pattern="lb*", person="dora", origin=WEB
+            )
             assert whole.state is State.REFUSED
 
 
@@ -317,7 +318,7 @@ class TestForHowLong:
             clock.ahead = office.parts.approval_timeout + MINUTE
             with pytest.raises(TooLate, match="expired"):
                 _yes(office, run, "olga")
-            office.workflow.expire_due()
+            office.workflow.expire_runs()
             assert office.run(run.id).state is State.EXPIRED
 
     def test_an_approval_lasts_from_when_it_was_given(self, tmp_path: Path):
@@ -347,14 +348,14 @@ class TestReminding:
     def test_approvers_are_reminded_once_and_then_the_next_group_is_asked(self, tmp_path: Path):
         with _office(tmp_path, self.RULES) as (office, clock):
             run = office.ask(LAMP_ON)
-            assert office.workflow.remind_due() == []
+            assert office.workflow.remind_approvers() == []
             clock.ahead = 11 * MINUTE
-            assert [told.id for told in office.workflow.remind_due()] == [run.id]
-            assert office.workflow.remind_due() == []
+            assert [told.id for told in office.workflow.remind_approvers()] == [run.id]
+            assert office.workflow.remind_approvers() == []
             assert not _may(office, run, "sven")
             clock.ahead = 21 * MINUTE
-            assert [told.id for told in office.workflow.remind_due()] == [run.id]
-            assert office.workflow.remind_due() == []
+            assert [told.id for told in office.workflow.remind_approvers()] == [run.id]
+            assert office.workflow.remind_approvers() == []
             assert office.entries(run)[-2:] == ["approval refused", "escalated"]
             assert _yes(office, run, "sven").state is State.QUEUED
             office.work()
@@ -364,7 +365,7 @@ class TestReminding:
         with _office(tmp_path, self.RULES) as (office, clock):
             run = office.ask(LAMP_ON)
             clock.ahead = 11 * MINUTE
-            office.workflow.remind_due()
+            office.workflow.remind_approvers()
             with office.database.reading() as tx:
                 entry = change_log.get_last_entry_of_run(tx, run.id)
             assert entry
@@ -374,24 +375,24 @@ class TestReminding:
         with _office(tmp_path) as (office, clock):
             run = office.ask(LAMP_ON)
             clock.ahead = 2 * HOUR
-            assert len(office.workflow.remind_due()) == 1
-            assert office.workflow.remind_due() == []
+            assert len(office.workflow.remind_approvers()) == 1
+            assert office.workflow.remind_approvers() == []
             assert not _may(office, run, "sven")
 
     def test_what_was_decided_is_not_recalled(self, tmp_path: Path):
         with _office(tmp_path, self.RULES) as (office, clock):
             office.approve(office.ask(LAMP_ON))
             clock.ahead = HOUR
-            assert office.workflow.remind_due() == []
+            assert office.workflow.remind_approvers() == []
 
 
 class TestPolicyInTheLog:
     def test_a_change_is_noted_once_with_its_files(self, office: Office):
-        office.workflow.note_policy()
-        office.workflow.note_policy()
+        office.workflow.record_policy_change()
+        office.workflow.record_policy_change()
         areas = office.policies.path / "areas.yaml"
         areas.write_text(areas.read_text() + "# a remark\n")
-        office.workflow.note_policy()
+        office.workflow.record_policy_change()
         with office.database.reading() as tx:
             entry = change_log.get_last_entry_of_kind(tx, "policy changed")
         assert office.entries().count("policy changed") == 2
@@ -402,15 +403,15 @@ class TestPolicyInTheLog:
     def test_a_broken_policy_is_announced_once_and_so_is_its_fix(
         self, office: Office, caplog: pytest.LogCaptureFixture
     ):
-        office.workflow.note_policy()
+        office.workflow.record_policy_change()
         rules = office.policies.path / "policy.cedar"
         good = rules.read_text()
         rules.write_text("permit (")
-        office.workflow.note_policy()
-        office.workflow.note_policy()
+        office.workflow.record_policy_change()
+        office.workflow.record_policy_change()
         assert [record.levelname for record in caplog.records] == ["CRITICAL"]
         rules.write_text(good)
-        office.workflow.note_policy()
+        office.workflow.record_policy_change()
         assert [kind for kind in office.entries() if kind.startswith("policy")] == [
             "policy changed",
             "policy broken",

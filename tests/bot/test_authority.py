@@ -8,20 +8,19 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, update
 
-from bot.audit.signing import SigningKey
 from bot.db import migrations, runs, tables
 from bot.db.database import Database, Transaction
+from bot.db.lease_keeper import HeldLease
 from bot.execution import gate, planner
 from bot.execution.executor import Executor
-from bot.execution.lease_keeper import HeldLease
+from bot.model.errors import NotAllowed, TooLate, TooManyRequestsError
 from bot.model.run import Run, State
+from bot.model.signing import SigningKey
 from bot.policy import Policy, PolicyDirectory
 from bot.service import Workflow
 from bot.workflow import approvals, reminders
 from bot.workflow.approval_count import ApprovalCount
-from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.rate_limit import RateLimits
-from bot.workflow.requests import TooManyRequestsError
 from runbooks import Plan, Step
 from tests.bot.office import WEB, Office, an_office
 from tests.bot.time import Clock
@@ -53,7 +52,7 @@ def nothing(*_: object, **__: object) -> None:
 def approved(office: Office, runbook: SetSwitch | SetAll = LAMP_ON) -> Run:
     """Return a run that was approved, and has not started."""
     run = office.ask(runbook)
-    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
     return run
 
 
@@ -78,7 +77,7 @@ def lose_the_role(office: Office) -> None:
 def approve_late(office: Office, clock: Clock) -> State:
     run = office.ask(LAMP_ON)
     clock.ahead = office.parts.approval_timeout + MINUTE
-    return office.workflow.approve(run.id, person="olga", digest=run.digest).state
+    return office.workflow.approve_run(run.id, person="olga", digest=run.digest).state
 
 
 class TestInTime:
@@ -203,7 +202,9 @@ class TestMidway:
         rewrite(office, "inventory.yaml", "lb2: {area: edge, tags: [haproxy]}\n", self._more())
         office.fleet.hosts.update({host: {"lamp": "off"} for host in self.HOSTS})
         requests = [SetSwitch(host=host, name="lamp", value="on") for host in self.HOSTS]
-        whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+        whole = office.workflow.request_fanout_run(
+            requests, host_pattern="lb*", person="dora", origin=WEB
+        )
         office.work()
         office.fleet.after_tell = lambda host, _words: go(office) if host == "lb3" else None
         office.approve(office.run(whole.id))
@@ -237,10 +238,10 @@ class TestANo:
 
     def _set_back(self, office: Office) -> Run:
         run = approved(office)
-        office.workflow.deny(run.id, person="adam")
+        office.workflow.deny_run(run.id, person="adam")
         with office.database.transaction() as tx:
             tx.sql.execute(update(tables.run).values(state="queued"))
-        office.workflow.advance(run.id)
+        office.workflow.advance_run(run.id)
         return office.run(run.id)
 
     def test_a_denial_wins_over_an_approval_until_something_is_sent(self, office: Office):
@@ -318,9 +319,9 @@ class TestALateResult:
 
     def _settled_meanwhile(self, office: Office) -> Run:
         def give_up(_host: str, _words: str) -> None:
-            Workflow(office.parts).recover()
-            office.workflow.settle(
-                run.id, person="olga", succeeded=False, why="the lamp is off, I looked"
+            Workflow(office.parts).recover_unfinished_runs()
+            office.workflow.resolve_run(
+                run.id, person="olga", succeeded=False, reason="the lamp is off, I looked"
             )
 
         office.fleet.before_tell = give_up
@@ -329,7 +330,7 @@ class TestALateResult:
 
     def test_a_late_result_changes_nothing_newer(self, office: Office):
         ended = self._settled_meanwhile(office)
-        assert (ended.state, ended.summary[:7]) == (State.FAILED, "Settled")
+        assert (ended.state, ended.summary[:8]) == (State.FAILED, "Resolved")
 
     def test_a_late_result_would_overwrite_without_the_guard(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
@@ -384,7 +385,7 @@ class TestReminding:
     ):
         run = escalating.ask(LAMP_ON)
         clock.ahead = 11 * MINUTE
-        assert [len(escalating.workflow.remind_due()) for _ in range(3)] == [1, 0, 0]
+        assert [len(escalating.workflow.remind_approvers()) for _ in range(3)] == [1, 0, 0]
         with pytest.raises(NotAllowed):
             escalating.approve(run, "stan")
 
@@ -393,7 +394,7 @@ class TestReminding:
     ):
         monkeypatch.setattr(reminders, "_needs_reminder", always)
         run = escalating.ask(LAMP_ON)
-        assert [len(escalating.workflow.remind_due()) for _ in range(3)] == [1, 1, 1]
+        assert [len(escalating.workflow.remind_approvers()) for _ in range(3)] == [1, 1, 1]
         assert escalating.approve(run, "stan").state is State.SUCCEEDED
 
 
@@ -451,7 +452,7 @@ class TestPace:
         with pytest.raises(TooManyRequestsError):
             paced.ask(ShowSwitches(host="lb1"))
         assert paced.approve(first).state is State.SUCCEEDED
-        assert paced.workflow.deny(second.id, person="olga").state is State.DENIED
+        assert paced.workflow.deny_run(second.id, person="olga").state is State.DENIED
 
     def test_a_minute_later_there_is_room_again(self, timed: Office, clock: Clock):
         parts = replace(timed.parts, rate_limits=RateLimits.from_person_limit(1))

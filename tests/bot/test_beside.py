@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from bot.__main__ import main
 from bot.app import build_foundation, lock_shared_directory
-from bot.audit import signing
 from bot.db import outbox, runs
 from bot.db.database import AlreadyRunning, Database
 from bot.db.process_lock import lock_exclusive, lock_shared
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
+from bot.model import signing
 from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor
 from bot.service import Workflow
@@ -90,7 +90,12 @@ def test_what_is_due_by_time_is_done_once_by_two(any_office: Office):
         held = runs.lock_run(tx, run.id)
         runs.amend_run(tx, held, expires_at=tx.now - 1)
     other = Workflow(replace(office.parts))
-    _together(office.workflow.expire_due, other.expire_due, office.workflow.nudge, other.nudge)
+    _together(
+        office.workflow.expire_runs,
+        other.expire_runs,
+        office.workflow.wake_stalled_runs,
+        other.wake_stalled_runs,
+    )
     assert office.entries(run).count("expired") == 1
 
 

@@ -63,7 +63,7 @@ def request(office: Office, words: str, typed: list[str], answers: Any = None) -
     fleet = ReadOnce(answers, inventory=Inventory.model_validate(inventory))
     office.parts = replace(office.parts, fleet=fleet, runbooks=load_catalogue())
     office.workflow = Workflow(office.parts)
-    run = office.workflow.ask(runbook, person="olga", origin=WEB)
+    run = office.workflow.request_run(runbook, person="olga", origin=WEB)
     assert load_runbook(office.parts, run) == runbook
     office.work()
     return office.run(run.id)

@@ -13,7 +13,6 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 from sqlalchemy import insert, text
 
-from bot.audit.signing import SigningKey
 from bot.db import break_glass, migrations, procrastinate_queue, roles, runs, schedules, tables
 from bot.db.database import Database, Transaction
 from bot.execution import procrastinate_worker as crew_module
@@ -22,6 +21,7 @@ from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher, get_ch
 from bot.execution.procrastinate_worker import ProcrastinateWorker
 from bot.model.run import RequestOrigin
 from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.model.signing import SigningKey
 from bot.workflow.dispatch import Dispatcher
 from tests.playground.postgres import Postgres
 

@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
-from bot.audit import checkpoints, signing, verification
+from bot.audit import checkpoints, verification
+from bot.model import signing
 from bot.model.check_result import CheckResult
 from bot.slack import self_check
 from bot.slack.app import create_client

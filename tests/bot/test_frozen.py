@@ -14,11 +14,11 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
 
-from bot.audit.signing import SigningKey
 from bot.db import migrations
 from bot.db import statement_timeout as watching
 from bot.db.database import Database, StoreUnavailable
 from bot.model.run import State
+from bot.model.signing import SigningKey
 from tests.bot.office import Office, an_office
 from tests.playground.postgres import Postgres
 from tests.toy import SetSwitch
@@ -129,21 +129,21 @@ def test_a_frozen_database_refuses_the_run_before_any_packet(frozen_office: Offi
     office = frozen_office
     other = office.ask(SetSwitch(host="lb2", name="lamp", value="on"))
     run = office.ask(LAMP_ON)
-    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
     asked = office.fleet.asked
     with _frozen(office):
         assert not _in_time(office.work).is_alive()
         assert not _in_time(lambda: office.ask(LAMP_ON)).is_alive()
 
         def approve() -> None:
-            office.workflow.approve(other.id, person="olga", digest=other.digest)
+            office.workflow.approve_run(other.id, person="olga", digest=other.digest)
 
         assert not _in_time(approve).is_alive()
         assert (office.fleet.asked, office.fleet.told) == (asked, [])
         assert office.database.trouble
     _works_again(office)
     assert office.run(other.id).state is State.PENDING
-    office.workflow.nudge()
+    office.workflow.wake_stalled_runs()
     office.work()
     assert office.run(run.id).state is State.SUCCEEDED
 
@@ -156,7 +156,7 @@ def test_no_caller_waits_longer_than_two_seconds_for_a_frozen_database(frozen_of
         for _ in range(2):
             began = time.monotonic()
             with pytest.raises(StoreUnavailable):
-                office.workflow.approve(run.id, person="olga", digest=run.digest)
+                office.workflow.approve_run(run.id, person="olga", digest=run.digest)
             assert time.monotonic() - began < 2 + A_BUSY_MACHINE
             office.database.engine.pool.dispose()
     _works_again(office)
@@ -171,7 +171,7 @@ def test_callers_would_wait_for_good_without_the_watch(
     monkeypatch.setattr(watching, "_hang_up", _stay)
     with _frozen(office):
         stuck = _in_time(
-            lambda: office.workflow.approve(run.id, person="olga", digest=run.digest), 6
+            lambda: office.workflow.approve_run(run.id, person="olga", digest=run.digest), 6
         )
         assert stuck.is_alive()
     stuck.join(PATIENCE)

@@ -3,10 +3,9 @@
 import pytest
 
 from bot.db import locks, runs
+from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.model.run import Run, State
 from bot.workflow import pending
-from bot.workflow.approvals import NotAllowed
-from bot.workflow.requests import InvalidRequestError
 from connectors.errors import UnknownOutcomeError
 from connectors.step_status import NO_STATUS
 from tests.bot.office import WEB, Office
@@ -23,7 +22,9 @@ def _leaves(office: Office, name: str) -> None:
 
 def _on_both(office: Office) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in HOSTS]
-    run = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    run = office.workflow.request_fanout_run(
+        requests, host_pattern="lb*", person="dora", origin=WEB
+    )
     office.work()
     return office.run(run.id)
 
@@ -44,7 +45,9 @@ class TestUnknown:
         return run
 
     def test_an_owner_of_the_area_settles_it_all_the_same(self, office: Office, lost: Run):
-        office.workflow.settle(lost.id, person="olga", succeeded=False, why="it was scrapped")
+        office.workflow.resolve_run(
+            lost.id, person="olga", succeeded=False, reason="it was scrapped"
+        )
         assert office.run(lost.id).state is State.FAILED
         with office.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
@@ -59,7 +62,9 @@ class TestUnknown:
 
     def test_nobody_else_does(self, office: Office, lost: Run):
         with pytest.raises(NotAllowed, match="only an owner of the edge"):
-            office.workflow.settle(lost.id, person="stan", succeeded=False, why="it was scrapped")
+            office.workflow.resolve_run(
+                lost.id, person="stan", succeeded=False, reason="it was scrapped"
+            )
 
 
 def test_a_part_whose_host_has_left_is_refused_and_nothing_is_at_fault(office: Office):
@@ -77,4 +82,4 @@ def test_what_was_done_there_is_not_taken_back(office: Office):
     assert done.state is State.SUCCEEDED
     _leaves(office, "lb2")
     with pytest.raises(InvalidRequestError, match="no longer in the inventory: lb2"):
-        office.workflow.undo(done.id, person="dora", origin=WEB)
+        office.workflow.request_undo(done.id, person="dora", origin=WEB)

@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Table, delete, insert, select, update
 
-from bot.audit import change_log, evidence, followed_log, key_history, signing, verification
+from bot.audit import change_log, evidence, followed_log, key_history, verification
 from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.formats import iterate_export
-from bot.audit.signing import KeyFileError
 from bot.audit.spool import Spool
 from bot.audit.verification import Verification
 from bot.auth import tokens
@@ -28,10 +27,12 @@ from bot.db import runs, tables
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.maintenance.housekeeping import Housekeeping
 from bot.maintenance.key_rotation import rotate_signing_key
+from bot.model import signing
 from bot.model.canonical import hash_canonical
+from bot.model.errors import NotAllowed
 from bot.model.run import Decision, Run, State
+from bot.model.signing import KeyFileError
 from bot.service import Workflow
-from bot.workflow.approvals import NotAllowed
 from tests.bot.audit.test_verification import VERIFIER, entries_of, rewrite
 from tests.bot.db.test_grants import grant
 from tests.bot.empty import empty
@@ -257,7 +258,7 @@ class TestRotation:
         parts = replace(office.parts, database=database)
         turned = Office(Workflow(parts), parts, fleet, office.queue, office.policies)
         _vote_and_let_go(turned, run)
-        turned.workflow.advance(run.id)
+        turned.workflow.advance_run(run.id)
         database.close()
 
     def test_the_service_adds_nothing_after_it(self, sealed: Office, house: Housekeeping):
@@ -359,7 +360,7 @@ class TestTakenOutOfWhatOpens:
         )
         put_back = _put_back(office.database, tables.api_token)
         if kind == "banned":
-            office.workflow.ban("dora", by="adam", why="she left")
+            office.workflow.ban_person("dora", banned_by="adam", reason="she left")
             with office.database.transaction() as tx:
                 followed_log.follow_log(tx)
         else:
@@ -430,8 +431,8 @@ class TestTakenOut:
     def _denied(self, office: Office, key: Path, follow: Callable[[Office, Path], None]) -> Run:
         """Approve a request, deny it, and take that out again: the entry and the vote."""
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
-        office.workflow.deny(run.id, person="olga", reason="not today")
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        office.workflow.deny_run(run.id, person="olga", reason="not today")
         _note(office)
         follow(office, key)
         _take_out(office.database, "denied")
@@ -444,7 +445,7 @@ class TestTakenOut:
         self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
     ):
         run = self._denied(sealed, key, follow)
-        sealed.workflow.advance(run.id)
+        sealed.workflow.advance_run(run.id)
         assert sealed.fleet.told == []
 
     def test_a_denied_change_does_not_run_after_a_restart(
@@ -454,7 +455,7 @@ class TestTakenOut:
         database = Database(sealed.database.url, signing.load_signing_key(key))
         with database.transaction() as tx, pytest.raises(LogAlteredError, match="is missing"):
             followed_log.follow_log(tx)
-        Workflow(replace(sealed.parts, database=database)).advance(run.id)
+        Workflow(replace(sealed.parts, database=database)).advance_run(run.id)
         database.close()
         assert sealed.fleet.told == []
 
@@ -467,14 +468,14 @@ class TestTakenOut:
     ):
         monkeypatch.setattr(evidence, "follow_log", _know_nothing)
         run = self._denied(sealed, key, follow)
-        sealed.workflow.advance(run.id)
+        sealed.workflow.advance_run(run.id)
         assert sealed.fleet.told == [("lb1", "set lamp on")]
 
     def _banned(self, office: Office, key: Path, follow: Callable[[Office, Path], None]) -> Run:
         """Approve a request, ban who asked for it, and take that out again."""
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
-        office.workflow.ban("dora", by="adam", why="she left")
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        office.workflow.ban_person("dora", banned_by="adam", reason="she left")
         _note(office)
         follow(office, key)
         _take_out(office.database, "banned")
@@ -487,7 +488,7 @@ class TestTakenOut:
         self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
     ):
         run = self._banned(sealed, key, follow)
-        sealed.workflow.advance(run.id)
+        sealed.workflow.advance_run(run.id)
         assert sealed.fleet.told == []
 
     def test_a_banned_persons_change_would_run_without_the_known_bans(
@@ -499,7 +500,7 @@ class TestTakenOut:
     ):
         monkeypatch.setattr(evidence, "follow_log", _know_nothing)
         run = self._banned(sealed, key, follow)
-        sealed.workflow.advance(run.id)
+        sealed.workflow.advance_run(run.id)
         assert sealed.fleet.told == [("lb1", "set lamp on")]
 
     def test_a_change_that_was_done_is_not_done_again(
@@ -516,13 +517,13 @@ class TestTakenOut:
             tx.sql.execute(
                 update(tables.run).where(tables.run.c.id == run.id).values(state="queued")
             )
-        sealed.workflow.advance(run.id)
+        sealed.workflow.advance_run(run.id)
         assert sealed.fleet.told == [("lb1", "set lamp on")]
 
 
 def test_a_revoked_grant_stays_revoked(sealed: Office, key: Path):
     given = grant(sealed)
-    sealed.workflow.mandates.revoke_grant(given.id, person="olga", source="slack")
+    sealed.workflow.delegations_and_grants.revoke_grant(given.id, person="olga", source="slack")
     _note(sealed)
     _keep_house(sealed, key)
     _take_out(sealed.database, "grant revoked")

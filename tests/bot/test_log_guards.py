@@ -12,9 +12,9 @@ from bot.auth import secret_box
 from bot.db import runs
 from bot.db.database import Database, StoreRefused, StoreUnavailable, Transaction
 from bot.model import keyfile
+from bot.model.errors import NotAllowed
 from bot.model.run import Run, State
 from bot.workflow import erasure
-from bot.workflow.approvals import NotAllowed
 from bot.workflow.erasure import preview_erasure
 from tests.bot.office import Office
 from tests.toy import SetSwitch
@@ -28,7 +28,7 @@ class TestALogThatTakesNothing:
 
     def _approved_then_broken(self, office: Office) -> Run:
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         with office.database.transaction() as tx:
             tx.sql.execute(
                 text(
@@ -113,10 +113,10 @@ class TestErasure:
 
     def _alone(self, office: Office, run: Run) -> str:
         """Let one person ask and confirm, and return what is left of the answer."""
-        office.workflow.erasing.request_erasure(run.id, person="olga", reason=WHY, source="web")
+        office.workflow.erasure.request_erasure(run.id, person="olga", reason=WHY, source="web")
         with office.database.reading() as tx:
             digest = preview_erasure(tx, runs.get_run(tx, run.id)).digest
-        office.workflow.erasing.confirm_erasure(run.id, person="olga", digest=digest)
+        office.workflow.erasure.confirm_erasure(run.id, person="olga", digest=digest)
         with office.database.reading() as tx:
             return runs.list_steps(tx, run.id)[0].output
 

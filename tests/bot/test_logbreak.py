@@ -52,7 +52,7 @@ def _broken_under_way(office: Office, parts: WorkflowContext) -> Run:
     run = office.ask(SetAll(host="lb1", value="dim"))
     assert run.plan
     assert len(run.plan.steps) > 1
-    flow.approve(run.id, person="olga", digest=run.digest)
+    flow.approve_run(run.id, person="olga", digest=run.digest)
     sent = threading.Event()
 
     def while_it_is_sent(_host: str, _words: str) -> None:
@@ -61,7 +61,7 @@ def _broken_under_way(office: Office, parts: WorkflowContext) -> Run:
 
     office.fleet.before_tell = while_it_is_sent
     number = office.queue.waiting.pop()
-    worker = threading.Thread(target=flow.advance, args=(number,), daemon=True)
+    worker = threading.Thread(target=flow.advance_run, args=(number,), daemon=True)
     worker.start()
     assert sent.wait(PATIENCE)
     if parts.spool is not None:
@@ -76,7 +76,7 @@ def _next_process(office: Office, parts: WorkflowContext, spool: Spool) -> None:
     office.fleet.before_tell = lambda _host, _words: None
     _mend(office)
     house = Housekeeping(office.database, spool=spool)
-    Workflow(parts).recover()
+    Workflow(parts).recover_unfinished_runs()
     house.keep()
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from bot.api.timeline import TimelineEventShape
-from bot.audit import change_log, checkpoints, signing, verification
+from bot.audit import change_log, checkpoints, verification
 from bot.db.database import Database
-from bot.model import times
+from bot.model import signing, times
 from bot.model.times import to_microseconds
 from runbooks import load_catalogue
 from tests.bot.empty import empty

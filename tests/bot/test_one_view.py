@@ -153,16 +153,16 @@ def test_a_request_names_the_proposals_that_are_open_for_it(office: Office, door
     said = "Other values are proposed in run 2. This request stays pending"
     shown = '"proposals": [2]' if door == "api" else said
     assert shown not in _seen(office, run, door)
-    office.workflow.counter(run.id, person="olga", changes={"value": "dim"})
+    office.workflow.propose_values(run.id, person="olga", changed_values={"value": "dim"})
     office.work()
     assert shown in _seen(office, run, door)
-    office.workflow.withdraw(2, person="dora")
+    office.workflow.withdraw_run(2, person="dora")
     assert shown not in _seen(office, run, door)
 
 
 def test_a_proposal_can_be_accepted_or_declined_on_its_page(office: Office):
     office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
-    office.workflow.counter(1, person="olga", changes={"value": "dim"})
+    office.workflow.propose_values(1, person="olga", changed_values={"value": "dim"})
     office.work()
     with a_site(office).browser("dora") as browser:
         page = browser.get("/runs/2").text

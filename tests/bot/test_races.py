@@ -11,8 +11,8 @@ from sqlalchemy import Table, text
 from bot.audit import change_log
 from bot.db import locks, runs
 from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.model.errors import TooLate
 from bot.model.run import Run, State
-from bot.workflow.approvals import TooLate
 from bot.workflow.finish import end_run
 from connectors.errors import CommandError
 from tests.bot.empty import on_postgresql
@@ -46,7 +46,7 @@ def test_two_approvers_at_once_start_one_run(any_office: Office, attempt: int):
     run = office.ask(SetSwitch(host="lb1", name="lamp", value=f"v{attempt}"))
 
     def by(person: str) -> Callable[[], object]:
-        return lambda: office.workflow.approve(run.id, person=person, digest=run.digest)
+        return lambda: office.workflow.approve_run(run.id, person=person, digest=run.digest)
 
     raised = _together(by("olga"), by("adam"), by("olga"))
     assert sum(late is None for late in raised) == 1
@@ -59,8 +59,8 @@ def test_approve_and_deny_at_once_leave_one_truth(any_office: Office, attempt: i
     office = any_office
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     _together(
-        lambda: office.workflow.approve(run.id, person="olga", digest=run.digest),
-        lambda: office.workflow.deny(run.id, person="adam"),
+        lambda: office.workflow.approve_run(run.id, person="olga", digest=run.digest),
+        lambda: office.workflow.deny_run(run.id, person="adam"),
     )
     office.work()
     assert office.run(run.id).state is State.DENIED
@@ -70,9 +70,9 @@ def test_approve_and_deny_at_once_leave_one_truth(any_office: Office, attempt: i
 def test_a_run_that_two_threads_advance_is_done_once(any_office: Office):
     office = any_office
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
-    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
     office.queue.waiting.clear()
-    _together(*[lambda: office.workflow.advance(run.id)] * 4)
+    _together(*[lambda: office.workflow.advance_run(run.id)] * 4)
     assert office.fleet.told == [("lb1", "set lamp on")]
     assert office.run(run.id).state is State.SUCCEEDED
 
@@ -89,9 +89,9 @@ def test_changes_to_one_host_take_turns(any_office: Office):
 
     office.fleet.before_tell = alone
     for run in (first, second):
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
     waiting, office.queue.waiting = office.queue.waiting, []
-    _together(*[lambda n=n: office.workflow.advance(n) for n in waiting])
+    _together(*[lambda n=n: office.workflow.advance_run(n) for n in waiting])
     office.work()
     assert {office.run(run.id).state for run in (first, second)} == {State.SUCCEEDED}
 
@@ -115,7 +115,9 @@ def _while_a_part_is_held(
 ) -> Generator[tuple[int, Transaction, Run]]:
     """Yield a run over two hosts and one part of it, held, for which *act* on the run waits."""
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    whole = office.workflow.request_fanout_run(
+        requests, host_pattern="lb*", person="dora", origin=WEB
+    )
     acting = threading.Thread(target=act, args=(whole.id,))
     with office.database.transaction() as tx:
         held = runs.lock_run(tx, office.queue.waiting[0])
@@ -131,7 +133,7 @@ def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(any_off
     office = any_office
 
     def withdraw(whole: int) -> None:
-        office.workflow.withdraw(whole, person="dora")
+        office.workflow.withdraw_run(whole, person="dora")
 
     with _while_a_part_is_held(office, withdraw) as (whole, tx, part):
         end_run(office.parts, tx, part, State.REFUSED, "it is not for that host")
@@ -144,7 +146,7 @@ def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(any_of
     office = any_office
 
     def stop(whole: int) -> None:
-        office.workflow.stop(whole, person="dora")
+        office.workflow.stop_run(whole, person="dora")
 
     with _while_a_part_is_held(office, stop) as (whole, tx, part):
         change_log.append_entry(tx, "step succeeded", run=part.id, host=part.host)
@@ -183,7 +185,7 @@ def test_a_database_that_does_not_answer_is_given_up(any_office: Office):
 
     def approve() -> None:
         try:
-            office.workflow.approve(run.id, person="olga", digest=run.digest)
+            office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         except StoreUnavailable as trouble:
             refused.append(trouble)
 
@@ -205,7 +207,7 @@ def test_a_run_ends_normally_when_a_host_prints_nul(any_office: Office):
 
     office.fleet.before_tell = refuse
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
-    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
     thread = threading.Thread(target=office.work, daemon=True)
     thread.start()
     thread.join(10)

@@ -21,17 +21,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from bot.audit import signing
 from bot.db import migrations, runs, schedules, search, tables
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.runs import ConcurrentUpdateError
 from bot.db.schedules import FireOutcome
+from bot.model import signing
+from bot.model.errors import TooLate
 from bot.model.run import State
 from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
 from bot.policy import PolicyDirectory
 from bot.service import Workflow
 from bot.workflow import approvals
-from bot.workflow.approvals import TooLate
 from bot.workflow.context import WorkflowContext
 from connectors.command import NO_HOOKS, Answer, Command, RunHooks
 from tests.bot.office import WEB, ByHand
@@ -148,12 +148,12 @@ def click(
         together.wait(TOGETHER)
         for person in people:
             with suppress(TooLate, ConcurrentUpdateError):
-                workflow.approve(number, person=person, digest=digest)
+                workflow.approve_run(number, person=person, digest=digest)
                 place.ledger.note(f"approved {number}")
         # As nudge() does in every replica, whoever was told of it.
-        workflow.advance(number)
+        workflow.advance_run(number)
         while queue.waiting:
-            workflow.advance(queue.waiting.pop(0))
+            workflow.advance_run(queue.waiting.pop(0))
     database.close()
 
 
@@ -167,12 +167,12 @@ def begin(
         together.wait(TOGETHER)
         fleet.hosts["lb1"]["lamp"] = "off"
         if people == FIRST:
-            workflow.approve(number, person="olga", digest=digest)
+            workflow.approve_run(number, person="olga", digest=digest)
             queue.waiting.clear()
         together.wait(TOGETHER)
-        workflow.advance(number)
+        workflow.advance_run(number)
         while queue.waiting:
-            workflow.advance(queue.waiting.pop(0))
+            workflow.advance_run(queue.waiting.pop(0))
     database.close()
 
 
@@ -182,7 +182,7 @@ def tick(place: Place) -> None:
     while True:
         # As the clock does, which looks again later.
         with suppress(StoreUnavailable):
-            workflow.schedules.fire_due_schedules()
+            workflow.fire_due_schedules()
 
 
 def click_unguarded(
@@ -218,7 +218,7 @@ def _asked(place: Place, needed: int, times: int) -> list[tuple[int, str]]:
     races: list[tuple[int, str]] = []
     for n in range(times):
         wanted = SetSwitch(host="lb1", name="lamp", value=f"v{n}")
-        workflow.advance(workflow.ask(wanted, person="dora", origin=WEB).id)
+        workflow.advance_run(workflow.request_run(wanted, person="dora", origin=WEB).id)
         with database.reading() as tx:
             run = runs.get_run(tx, n + 1)
         assert run.state is State.PENDING
@@ -354,9 +354,9 @@ def _seen_through(workflow: Workflow, database: Database, under_way: set[int]) -
         with database.reading() as tx:
             under_way.update(run.id for run in runs.list_unfinished(tx))
         for number in under_way:
-            workflow.advance(number)
+            workflow.advance_run(number)
         # As the clock does: what rests until the database is back is taken up again.
-        workflow.nudge()
+        workflow.wake_stalled_runs()
         with database.reading() as tx:
             over = [number for number in under_way if runs.get_run(tx, number).is_ended]
         under_way.difference_update(over)
@@ -376,11 +376,11 @@ def _scheduled(workflow: Workflow, database: Database) -> int:
     run = workflow.schedules.request_schedule(
         [lamp], host_pattern="", person="dora", origin=WEB, timing=timing
     )
-    workflow.advance(run.id)
+    workflow.advance_run(run.id)
     with database.reading() as tx:
         run = runs.get_run(tx, run.id)
-    workflow.approve(run.id, person="olga", digest=run.digest)
-    workflow.advance(run.id)
+    workflow.approve_run(run.id, person="olga", digest=run.digest)
+    workflow.advance_run(run.id)
     with database.transaction() as tx:
         newest = max(schedule.id for schedule in schedules.list_schedules(tx))
         since = then[-1] - 1

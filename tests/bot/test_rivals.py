@@ -17,12 +17,12 @@ from bot.db import outbox, runs, search
 from bot.db.search import RunFilter
 from bot.execution import gate
 from bot.model import request_form
+from bot.model.errors import NotAllowed, TooLate
 from bot.model.run import RequestOrigin, Run, State
 from bot.model.schedule import parse_cron
 from bot.policy import PolicyRequest
 from bot.policy.explain import evaluate_request
 from bot.settings import Settings
-from bot.workflow.approvals import NotAllowed, TooLate
 from connectors.command import Shell
 from connectors.errors import UnknownOutcomeError
 from tests.bot.office import WEB, Office, an_office
@@ -40,7 +40,7 @@ def _let_in(office: Office) -> Run:
     run = office.ask(LAMP_ON)
     with office.database.transaction() as tx:
         runs.move_run(tx, runs.lock_run(tx, run.id), State.QUEUED)
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     return office.run(run.id)
 
 
@@ -60,7 +60,7 @@ class TestTheRulesAreKeptWhereItRuns:
 
     @pytest.mark.parametrize("door", ["slack", "web", "api", "cli", "schedule"])
     def test_no_door_spares_the_approval(self, office: Office, door: str):
-        run = office.workflow.ask(LAMP_ON, person="dora", origin=RequestOrigin(door))
+        run = office.workflow.request_run(LAMP_ON, person="dora", origin=RequestOrigin(door))
         office.work()
         assert office.run(run.id).state is not State.SUCCEEDED
         assert office.fleet.told == []
@@ -88,7 +88,9 @@ class TestTheRulesAreKeptWhereItRuns:
         assert held.state is State.UNKNOWN
         office.fleet.before_tell = lambda _host, _words: None
         requests = [SetSwitch(host=host, name="lamp", value="dim") for host in ("lb1", "lb2")]
-        whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+        whole = office.workflow.request_fanout_run(
+            requests, host_pattern="lb*", person="dora", origin=WEB
+        )
         office.work()
         office.approve(office.run(whole.id))
         assert ("lb1", "set lamp dim") not in office.fleet.told
@@ -98,9 +100,9 @@ class TestWhatIsApprovedIsWhatRuns:
     """Others had people approve blind, or approve one plan and then ran another."""
 
     def test_nothing_can_be_approved_before_its_plan_is_there(self, office: Office):
-        run = office.workflow.ask(LAMP_ON, person="dora", origin=WEB)
+        run = office.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
         with pytest.raises(TooLate):
-            office.workflow.approve(run.id, person="olga", digest="")
+            office.workflow.approve_run(run.id, person="olga", digest="")
 
     def test_what_waits_for_approval_shows_every_command_and_how_it_is_taken_back(
         self, office: Office
@@ -113,7 +115,7 @@ class TestWhatIsApprovedIsWhatRuns:
     def test_the_approval_of_one_plan_opens_no_other(self, office: Office):
         one, other = office.ask(LAMP_ON), office.ask(TuneSwitch(host="lb1", name="fan", how="dim"))
         with pytest.raises(TooLate, match="another plan"):
-            office.workflow.approve(other.id, person="olga", digest=one.digest)
+            office.workflow.approve_run(other.id, person="olga", digest=one.digest)
         assert office.run(other.id).state is State.PENDING
 
 
@@ -168,7 +170,7 @@ class TestRequestsThatNobodyDecided:
             for item in outbox.list_pending_updates(tx):
                 outbox.mark_delivered(tx, item)
             runs.amend_run(tx, runs.lock_run(tx, run.id), expires_at=tx.now)
-        office.workflow.expire_due()
+        office.workflow.expire_runs()
         return office.run(run.id)
 
     def test_are_listed_and_searched_for_good(self, office: Office, expired: Run):

@@ -11,11 +11,10 @@ from bot.audit import change_log
 from bot.db import locks, runs, tables
 from bot.db.database import StoreUnavailable, Transaction
 from bot.model.canonical import hash_canonical
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import State, StepRecord, StepState
 from bot.policy.freezes import FreezeList
 from bot.service import Workflow
-from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.requests import InvalidRequestError
 from connectors.command import QueryRunner, Shell
 from connectors.errors import CommandError, UnknownOutcomeError, UnreachableError
 from runbooks import Change, Host, Plan, Step
@@ -140,8 +139,8 @@ def test_an_end_that_nobody_saw_is_unknown_and_keeps_the_host_locked(office: Off
     assert blocked.summary == f"waits for run {unknown.id}, which holds lb1"
     assert office.fleet.told == []
 
-    office.workflow.settle(
-        unknown.id, person="olga", succeeded=False, why="looked: the lamp is off"
+    office.workflow.resolve_run(
+        unknown.id, person="olga", succeeded=False, reason="looked: the lamp is off"
     )
     office.work()
     assert office.run(blocked.id).state is State.SUCCEEDED
@@ -154,9 +153,11 @@ def test_only_an_owner_settles_an_unknown_and_says_why(office: Office):
     office.fleet.before_tell = cut
     run = office.approve(office.ask(LAMP_ON))
     with pytest.raises(NotAllowed, match="owner of the edge"):
-        office.workflow.settle(run.id, person="dora", succeeded=True, why="I am quite sure of it")
+        office.workflow.resolve_run(
+            run.id, person="dora", succeeded=True, reason="I am quite sure of it"
+        )
     with pytest.raises(InvalidRequestError, match="how you know"):
-        office.workflow.settle(run.id, person="olga", succeeded=True, why="")
+        office.workflow.resolve_run(run.id, person="olga", succeeded=True, reason="")
     assert office.run(run.id).state is State.UNKNOWN
 
 
@@ -167,7 +168,7 @@ def test_a_fault_of_our_own_before_anything_was_sent_is_said_so(office: Office):
     office.fleet.before_ask = trip
     run = office.ask(LAMP_ON)
     assert run.state is State.FAILED
-    assert "A fault in Keyturn itself, before anything was sent" in run.summary
+    assert "An internal error occurred before anything was sent" in run.summary
 
 
 def test_a_fault_of_our_own_while_sending_is_unknown(office: Office):
@@ -182,7 +183,7 @@ class TestUndo:
     def test_takes_the_steps_back_in_reverse_order(self, office: Office):
         done = office.approve(office.ask(SetAll(host="lb1", value="on")))
         office.fleet.told.clear()
-        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
         office.work()
         ended = office.approve(office.run(undo.id))
         assert ended.state is State.SUCCEEDED
@@ -200,7 +201,7 @@ class TestUndo:
 
         monkeypatch.setattr(SetSwitch, "plan", titled)
         done = office.approve(office.ask(LAMP_ON))
-        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
         office.work()
         proposal = office.run(undo.id).plan
         assert proposal is not None
@@ -208,14 +209,14 @@ class TestUndo:
 
     def test_is_approved_like_any_other(self, office: Office):
         done = office.approve(office.ask(LAMP_ON))
-        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
         office.work()
         assert office.run(undo.id).state is State.PENDING
 
     def test_of_what_is_no_longer_in_effect_does_nothing(self, office: Office):
         done = office.approve(office.ask(LAMP_ON))
         office.fleet.hosts["lb1"]["lamp"] = "dim"
-        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
         office.work()
         ended = office.run(undo.id)
         assert ended.state is State.NO_CHANGES
@@ -229,7 +230,7 @@ class TestUndo:
         office.fleet.before_tell = refuse
         failed = office.approve(office.ask(SetAll(host="lb1", value="on")))
         office.fleet.told.clear()
-        undo = office.workflow.undo(failed.id, person="dora", origin=WEB)
+        undo = office.workflow.request_undo(failed.id, person="dora", origin=WEB)
         office.work()
         assert office.approve(office.run(undo.id)).state is State.SUCCEEDED
         assert office.fleet.told == [("lb1", "set fan off")]
@@ -237,7 +238,7 @@ class TestUndo:
     def test_of_what_cannot_be_undone_is_refused_with_the_reason(self, office: Office):
         done = office.approve(office.ask(BreakSwitch(host="lb1", name="lamp")))
         assert done.state is State.SUCCEEDED
-        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
         office.work()
         assert office.run(undo.id).state is State.REFUSED
         assert "cannot be undone: gone" in office.run(undo.id).summary
@@ -245,7 +246,7 @@ class TestUndo:
     def test_of_a_check_makes_no_sense(self, office: Office):
         look = office.ask(ShowSwitches(host="lb1"))
         with pytest.raises(InvalidRequestError, match="changed nothing"):
-            office.workflow.undo(look.id, person="dora", origin=WEB)
+            office.workflow.request_undo(look.id, person="dora", origin=WEB)
 
 
 class TestAsking:
@@ -303,26 +304,26 @@ class TestDeciding:
     def test_an_approval_of_another_digest_counts_for_nothing(self, office: Office):
         run = office.ask(LAMP_ON)
         with pytest.raises(TooLate, match="another plan"):
-            office.workflow.approve(run.id, person="olga", digest="0" * 64)
+            office.workflow.approve_run(run.id, person="olga", digest="0" * 64)
         assert office.run(run.id).state is State.PENDING
 
     @pytest.mark.parametrize("digest", ["", "a", "123456789"])
     def test_too_little_of_a_digest_is_no_digest(self, office: Office, digest: str):
         run = office.ask(LAMP_ON)
         with pytest.raises(TooLate):
-            office.workflow.approve(run.id, person="olga", digest=run.digest[: len(digest)])
+            office.workflow.approve_run(run.id, person="olga", digest=run.digest[: len(digest)])
 
     def test_one_no_ends_it(self, office: Office):
         run = office.ask(LAMP_ON)
-        denied = office.workflow.deny(run.id, person="adam", reason="not today")
+        denied = office.workflow.deny_run(run.id, person="adam", reason="not today")
         assert (denied.state, denied.summary) == (State.DENIED, "Denied by Adam Admin: not today")
         with pytest.raises(TooLate, match="denied by Adam Admin"):
             office.approve(run, person="olga")
 
     def test_a_no_after_the_yes_wins_until_the_intent_is_written(self, office: Office):
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
-        office.workflow.deny(run.id, person="adam", reason="wait")
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        office.workflow.deny_run(run.id, person="adam", reason="wait")
         office.work()
         assert office.run(run.id).state is State.DENIED
         assert office.fleet.told == []
@@ -332,9 +333,9 @@ class TestDeciding:
 
         def deny_meanwhile(host: str) -> None:
             office.fleet.before_ask = lambda _host: None
-            office.workflow.deny(run.id, person="adam", reason="wait")
+            office.workflow.deny_run(run.id, person="adam", reason="wait")
 
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         office.fleet.before_ask = deny_meanwhile
         office.work()
         assert office.run(run.id).state is State.DENIED
@@ -345,14 +346,14 @@ class TestDeciding:
     def test_the_asker_may_withdraw_and_nobody_else(self, office: Office):
         run = office.ask(LAMP_ON)
         with pytest.raises(NotAllowed, match="only Dora Developer"):
-            office.workflow.withdraw(run.id, person="olga")
-        assert office.workflow.withdraw(run.id, person="dora").state is State.WITHDRAWN
+            office.workflow.withdraw_run(run.id, person="olga")
+        assert office.workflow.withdraw_run(run.id, person="dora").state is State.WITHDRAWN
 
 
 class TestTheGate:
     def test_an_approver_who_lost_the_role_meanwhile_does_not_count(self, office: Office):
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         areas = office.policies.path / "areas.yaml"
         areas.write_text(areas.read_text().replace("[olga, adam]", "[adam]"))
         office.work()
@@ -363,7 +364,7 @@ class TestTheGate:
 
     def test_an_asker_who_left_meanwhile_gets_nothing_done(self, office: Office):
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         people = office.policies.path / "people.yaml"
         people.write_text(people.read_text().replace("dora:", "dolores:"))
         office.work()
@@ -372,7 +373,7 @@ class TestTheGate:
 
     def test_a_changed_policy_makes_the_plan_stale(self, office: Office):
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         rules = office.policies.path / "policy.cedar"
         rules.write_text(rules.read_text() + "\n// a remark\n")
         office.work()
@@ -391,7 +392,7 @@ class TestTheGate:
 
     def test_a_new_host_key_in_the_inventory_is_named_and_not_the_policy(self, office: Office):
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         _another_key(office)
         office.work()
         ended = office.run(run.id)
@@ -412,7 +413,7 @@ class TestTheGate:
 
     def test_a_broken_policy_refuses_everything(self, office: Office):
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         (office.policies.path / "policy.cedar").write_text("permit (")
         office.work()
         assert office.run(run.id).state is State.REFUSED
@@ -431,7 +432,7 @@ class TestTheGate:
 
     def test_an_approval_that_nobody_used_in_time_expires(self, office: Office):
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         with office.database.transaction() as tx:
             held = runs.get_run(tx, run.id)
             runs.amend_run(tx, held, expires_at=tx.now)
@@ -465,16 +466,16 @@ class TestRecovery:
         with pytest.raises(PowerCut):
             office.approve(run)
         assert office.run(run.id).state is State.RUNNING
-        office.workflow.recover()
+        office.workflow.recover_unfinished_runs()
         assert office.run(run.id).state is State.UNKNOWN
         # It was a crash, and nobody is told that somebody may have altered the database.
         assert "nobody saw its end" in office.run(run.id).summary
 
     def test_what_waited_goes_on(self, office: Office):
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         office.queue.waiting.clear()
-        office.workflow.recover()
+        office.workflow.recover_unfinished_runs()
         office.work()
         assert office.run(run.id).state is State.SUCCEEDED
 
@@ -486,13 +487,13 @@ class TestRecovery:
             raise PowerCut
 
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         office.fleet.before_ask = die
         with pytest.raises(PowerCut):
             office.work()
         assert office.run(run.id).state is State.STARTING
         office.fleet.before_ask = lambda _host: None
-        office.workflow.recover()
+        office.workflow.recover_unfinished_runs()
         office.work()
         assert office.run(run.id).state is State.SUCCEEDED
         assert office.fleet.told == [("lb1", "set lamp on")]
@@ -514,10 +515,10 @@ def test_what_nobody_decides_in_time_expires(office: Office):
     waiting, other = office.ask(LAMP_ON), office.ask(LAMP_ON)
     with office.database.transaction() as tx:
         runs.amend_run(tx, runs.get_run(tx, waiting.id), expires_at=tx.now)
-    assert [run.id for run in office.workflow.expire_due()] == [waiting.id]
+    assert [run.id for run in office.workflow.expire_runs()] == [waiting.id]
     assert office.run(waiting.id).state is State.EXPIRED
     assert office.run(other.id).state is State.PENDING
-    assert office.workflow.expire_due() == []
+    assert office.workflow.expire_runs() == []
 
 
 class TestFreezes:
@@ -536,14 +537,14 @@ class TestFreezes:
         assert office.fleet.told == []
 
         # A frozen crowd is not looked at again and again.
-        office.workflow.nudge()
+        office.workflow.wake_stalled_runs()
         assert office.queue.waiting == []
         assert office.entries(waiting).count("on hold") == 1
 
         # The freeze ends as such, and not by an edit: that would make the plan stale.
         policy = office.policies.get_policy()
         policy.freezes = FreezeList()
-        office.workflow.nudge()
+        office.workflow.wake_stalled_runs()
         office.work()
         assert office.run(waiting.id).state is State.SUCCEEDED
 
@@ -557,7 +558,7 @@ class TestFreezes:
 
     def test_a_freeze_that_begins_during_the_last_look_holds_too(self, office: Office):
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         freeze = {"name": "fair", "from": "1999-01-01 00:00", "until": "2999-01-01 00:00"}
         policy = office.policies.get_policy()
 
@@ -577,7 +578,7 @@ class TestFreezes:
 
 def test_a_plan_that_was_altered_in_the_database_is_not_applied(office: Office):
     run = office.ask(LAMP_ON)
-    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
     assert run.plan
     other = replace(run.plan.steps[0], command=Shell(("set", "lamp", "smashed")))
     with office.database.transaction() as tx:
@@ -606,7 +607,7 @@ def test_a_host_gets_no_further_step_when_it_became_another_machine(
 def test_an_undo_names_the_key_that_its_host_has_now(office: Office):
     done = office.approve(office.ask(LAMP_ON))
     _another_key(office)
-    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
     office.work()
     proposal = office.run(undo.id).plan
     assert proposal
@@ -625,8 +626,8 @@ def test_without_a_policy_what_was_done_is_unproven_and_not_unknown(office: Offi
 
 
 def test_a_request_that_is_not_planned_yet_can_be_denied(office: Office):
-    run = office.workflow.ask(LAMP_ON, person="dora", origin=WEB)
-    assert office.workflow.deny(run.id, person="olga").state is State.DENIED
+    run = office.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
+    assert office.workflow.deny_run(run.id, person="olga").state is State.DENIED
 
 
 class TestALostDatabase:
@@ -636,7 +637,7 @@ class TestALostDatabase:
         office.fleet.before_ask = _lose_it_once(office)
         run = office.ask(LAMP_ON)
         assert run.state is State.PLANNING
-        office.workflow.nudge()
+        office.workflow.wake_stalled_runs()
         office.work()
         assert office.run(run.id).state is State.PENDING
 
@@ -644,7 +645,7 @@ class TestALostDatabase:
         run = office.ask(LAMP_ON)
         office.fleet.before_ask = _lose_it_once(office)
         assert office.approve(run).state is State.STARTING
-        office.workflow.nudge()
+        office.workflow.wake_stalled_runs()
         office.work()
         assert office.run(run.id).state is State.SUCCEEDED
         assert office.fleet.told == [("lb1", "set lamp on")]
@@ -656,14 +657,14 @@ class TestALostDatabase:
         office.fleet.after_tell = lose
         run = office.approve(office.ask(LAMP_ON))
         assert run.state is State.RUNNING
-        office.workflow.nudge()
+        office.workflow.wake_stalled_runs()
         office.work()
         assert office.run(run.id).state is State.SUCCEEDED
         assert office.fleet.told == [("lb1", "set lamp on")]
 
     def test_what_is_under_way_is_left_alone(self, office: Office):
         def look(_host: str, _words: str) -> None:
-            office.workflow.nudge()
+            office.workflow.wake_stalled_runs()
             assert office.queue.waiting == []
 
         office.fleet.before_tell = look
@@ -681,9 +682,9 @@ class TestALostDatabase:
         def look_twice(_host: str, _words: str) -> None:
             reading = office.database.reading
             office.database.reading = Gone  # pyright: ignore[reportAttributeAccessIssue] - it fails
-            office.workflow.advance(run.id)
+            office.workflow.advance_run(run.id)
             office.database.reading = reading
-            office.workflow.nudge()
+            office.workflow.wake_stalled_runs()
 
         office.fleet.before_tell = look_twice
         assert office.approve(run).state is State.SUCCEEDED
@@ -698,7 +699,7 @@ class TestALostDatabase:
         office.fleet.before_tell = cut
         holder = office.approve(office.ask(LAMP_ON))
         office.approve(office.ask(SetSwitch(host="lb1", name="fan", value="on")))
-        office.workflow.nudge()
+        office.workflow.wake_stalled_runs()
         assert office.queue.waiting == [holder.id]
 
 
@@ -734,7 +735,7 @@ def test_what_the_database_refuses_for_good_is_not_tried_for_ever(
         office.approve(run)
     assert tried == [1, 1, 1, 1]
     assert office.run(run.id).state is State.RUNNING
-    office.workflow.nudge()
+    office.workflow.wake_stalled_runs()
     office.work()
     assert office.entries(run)[-6:-2] == ["unknown", "asked the host", "host answered", STEP_DONE]
     assert office.run(run.id).state is State.SUCCEEDED
@@ -747,7 +748,7 @@ class TestTheEndOfTheService:
     def _again(self, office: Office) -> None:
         office.queue.waiting.clear()
         office.workflow = Workflow(office.parts)
-        office.workflow.recover()
+        office.workflow.recover_unfinished_runs()
         office.work()
 
     def test_a_step_under_way_is_finished_and_the_next_one_is_never_sent(self, office: Office):
@@ -812,7 +813,7 @@ def test_an_undo_whose_feed_has_moved_meanwhile_is_proven_all_the_same(
     )
     done = office.approve(office.ask(Follow(host="lb1")))
     monkeypatch.setattr(Follow, "feed", "bright")
-    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
     office.work()
     ended = office.approve(office.run(undo.id))
     assert ended.state is State.SUCCEEDED
@@ -823,19 +824,19 @@ def test_an_undo_that_cannot_apply_any_more_is_refused_before_anybody_approves_i
     done = office.approve(office.ask(WarmUp(host="lb1", name="lamp", value="on")))
     assert done.state is State.SUCCEEDED
     office.fleet.hosts["lb1"]["warming"] = "burnt"
-    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
     office.work()
     after = office.run(undo.id)
     assert (after.state, after.summary) == (State.REFUSED, "it is burnt out, and stays so")
     office.fleet.hosts["lb1"].pop("warming")
-    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
     office.work()
     assert office.run(undo.id).state is State.PENDING
 
 
 def test_an_undo_that_cannot_apply_any_more_by_the_time_it_starts_sends_nothing(office: Office):
     done = office.approve(office.ask(WarmUp(host="lb1", name="lamp", value="on")))
-    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
     office.work()
     office.fleet.hosts["lb1"]["warming"] = "burnt"
     told = list(office.fleet.told)
@@ -847,7 +848,7 @@ def test_an_undo_that_cannot_apply_any_more_by_the_time_it_starts_sends_nothing(
 
 def test_an_undo_is_proven_where_the_change_had_better_not_be_made_now(office: Office):
     done = office.approve(office.ask(WarmUp(host="lb1", name="lamp", value="on")))
-    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
     office.work()
     office.fleet.hosts["lb1"]["weather"] = "hot"
     after = office.approve(office.run(undo.id))

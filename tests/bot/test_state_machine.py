@@ -29,20 +29,19 @@ from hypothesis.stateful import (
 from sqlalchemy import Connection, Row, select
 
 from bot.audit import change_log, evidence, verification
-from bot.audit.signing import SigningKey
 from bot.db import migrations, runs, search, stops, tables
 from bot.db.database import Database, SeenHead, Transaction
 from bot.db.runs import ConcurrentUpdateError
 from bot.execution import gate
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import ENDED_STATES, IllegalTransitionError, Run, State
+from bot.model.signing import SigningKey
 from bot.policy import Policy
 from bot.policy.freezes import FreezeList
 from bot.policy.loader import load_policy
 from bot.service import Workflow
-from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.bans import PolicyWithoutBanned
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import InvalidRequestError
 from connectors.errors import CommandError, UnknownOutcomeError
 from runbooks import AnyRunbook
 from tests.bot.empty import hasty
@@ -249,9 +248,11 @@ class World(RuleBasedStateMachine):
         many = [SetSwitch(host=host, name="lamp", value="on") for host in HOSTS]
         with suppress(*NOES):
             if which < len(runbooks):
-                self.workflow.ask(runbooks[which], person=person, origin=WEB)
+                self.workflow.request_run(runbooks[which], person=person, origin=WEB)
             else:
-                self.workflow.ask_all(many, spelled="lb*", person=person, origin=WEB)
+                self.workflow.request_fanout_run(
+                    many, host_pattern="lb*", person=person, origin=WEB
+                )
 
     @precondition(lambda self: "pending" in self.states)
     @rule(person=people, n=nth, right=st.booleans())
@@ -263,7 +264,7 @@ class World(RuleBasedStateMachine):
             self._approve(run, person)
         else:
             with pytest.raises(NOES):
-                self.workflow.approve(run.id, person=person, digest="0" * 64)
+                self.workflow.approve_run(run.id, person=person, digest="0" * 64)
 
     @precondition(lambda self: "pending" in self.states)
     @rule(person=st.sampled_from(sorted(OWNERS)))
@@ -273,7 +274,7 @@ class World(RuleBasedStateMachine):
 
     def _approve(self, run: Run, person: str) -> None:
         with suppress(*NOES):
-            self.workflow.approve(run.id, person=person, digest=run.digest)
+            self.workflow.approve_run(run.id, person=person, digest=run.digest)
             self.model.keys.add((run.id, person, run.digest))
 
     @precondition(lambda self: "pending" in self.states)
@@ -282,7 +283,9 @@ class World(RuleBasedStateMachine):
         run = self._pick(n, {State.PENDING})
         if run is not None:
             with suppress(*NOES):
-                self.workflow.counter(run.id, person=person, changes={"value": value})
+                self.workflow.propose_values(
+                    run.id, person=person, changed_values={"value": value}
+                )
 
     @precondition(lambda self: "counter_proposed" in self.states)
     @rule(n=nth, right=st.booleans())
@@ -292,7 +295,7 @@ class World(RuleBasedStateMachine):
             return
         person = run.requested_by if right else "adam"
         with suppress(*NOES):
-            after = self.workflow.accept(run.id, person=person, digest=run.digest)
+            after = self.workflow.accept_proposal(run.id, person=person, digest=run.digest)
             assert person == run.requested_by
             if after.state is not State.REFUSED:
                 self.model.accepted.add(run.id)
@@ -304,7 +307,7 @@ class World(RuleBasedStateMachine):
         run = self._pick(n, {State.SUCCEEDED, State.FAILED, State.STOPPED})
         if run is not None:
             with suppress(*NOES):
-                self.workflow.undo(run.id, person=person, origin=WEB)
+                self.workflow.request_undo(run.id, person=person, origin=WEB)
 
     @precondition(lambda self: "unknown" in self.states)
     @rule(person=people, n=nth, done=st.booleans())
@@ -312,8 +315,8 @@ class World(RuleBasedStateMachine):
         run = self._pick(n, {State.UNKNOWN})
         if run is not None:
             with suppress(*NOES):
-                self.workflow.settle(
-                    run.id, person=person, succeeded=done, why="looked at the host"
+                self.workflow.resolve_run(
+                    run.id, person=person, succeeded=done, reason="looked at the host"
                 )
 
     # What stands in the way
@@ -325,29 +328,29 @@ class World(RuleBasedStateMachine):
     def _hinder(self, what: str, person: str, n: int) -> None:
         flow, host = self.workflow, HOSTS[n % 2]
         happens: dict[str, Callable[[], None]] = {
-            "deny": lambda: self._end(n, lambda run: flow.deny(run.id, person=person)),
+            "deny": lambda: self._end(n, lambda run: flow.deny_run(run.id, person=person)),
             "withdraw": lambda: self._end(
-                n, lambda run: flow.withdraw(run.id, person=run.requested_by)
+                n, lambda run: flow.withdraw_run(run.id, person=run.requested_by)
             ),
-            "stop": lambda: self._end(n, lambda run: flow.stop(run.id, person=person)),
+            "stop": lambda: self._end(n, lambda run: flow.stop_run(run.id, person=person)),
             "stop all": lambda: self._stop_all(person),
             "ban": lambda: self._ban(person, "adam" if n else "olga"),
             "role lost": lambda: self.model.gone.add(person),
             "freeze": lambda: setattr(self.model, "frozen", True),
             "expiry": lambda: self._expire(n),
             "another hand": lambda: self.fleet.hosts[host].update(lamp="dim"),
-            "nudge": lambda: flow.nudge(),
+            "nudge": lambda: flow.wake_stalled_runs(),
         }
         happens[what]()
 
     def _stop_all(self, person: str) -> None:
         with suppress(*NOES):
-            self.workflow.stop_all(person=person, why="smoke")
+            self.workflow.stop_everything(person=person, reason="smoke")
             self.model.halted = True
 
     def _ban(self, who: str, by: str) -> None:
         with suppress(*NOES):
-            self.workflow.ban(who, by=by, why="stolen")
+            self.workflow.ban_person(who, banned_by=by, reason="stolen")
             self.model.banned.add(who)
 
     def _expire(self, n: int) -> None:
@@ -359,7 +362,7 @@ class World(RuleBasedStateMachine):
                 if each.state in {State.COUNTER_PROPOSED, State.PENDING, State.QUEUED}:
                     runs.amend_run(tx, each, expires_at=tx.now)
         self.model.ended.add(run.id)
-        self.workflow.expire_due()
+        self.workflow.expire_runs()
 
     @precondition(lambda self: self.model.hindered)
     @rule(person=people)
@@ -369,10 +372,10 @@ class World(RuleBasedStateMachine):
         self.model.gone.clear()
         for who in sorted(self.model.banned):
             with suppress(*NOES):
-                self.workflow.unban(who, by=person, why="found")
+                self.workflow.unban_person(who, unbanned_by=person, reason="found")
                 self.model.banned.discard(who)
         with suppress(*NOES):
-            self.workflow.resume(person=person, why="it is out")
+            self.workflow.resume_everything(person=person, reason="it is out")
             self.model.halted = False
 
     # What comes at a bad moment
@@ -398,7 +401,7 @@ class World(RuleBasedStateMachine):
         if not again:
             self.queue.waiting.remove(number)
         with self._alive():
-            self.workflow.advance(number)
+            self.workflow.advance_run(number)
 
     @precondition(lambda self: self.queue.waiting)
     @rule()
@@ -407,20 +410,20 @@ class World(RuleBasedStateMachine):
             for _ in range(50):
                 if not self.queue.waiting:
                     break
-                self.workflow.advance(self.queue.waiting.pop(0))
+                self.workflow.advance_run(self.queue.waiting.pop(0))
 
     @rule(restarted=st.booleans())
     def clock(self, restarted: bool) -> None:
         if restarted:
             self._restart()
         self.database.elapsed += 5_000_000
-        self.workflow.expire_due()
-        self.workflow.nudge()
+        self.workflow.expire_runs()
+        self.workflow.wake_stalled_runs()
 
     def _restart(self) -> None:
         self.queue.waiting.clear()
         self._start()
-        self.workflow.recover()
+        self.workflow.recover_unfinished_runs()
 
     # What always holds
 

@@ -8,9 +8,9 @@ from click.testing import CliRunner, Result
 
 from bot.__main__ import main
 from bot.audit import change_log
-from bot.audit.signing import load_signing_key
 from bot.db import stops
 from bot.model.run import State
+from bot.model.signing import load_signing_key
 from tests.bot.empty import empty
 from tests.bot.office import Office, an_office
 from tests.toy import SetAll

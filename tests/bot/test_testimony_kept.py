@@ -6,16 +6,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Table, update
 
-from bot.audit import change_log, evidence, key_history, signing, verification
+from bot.audit import change_log, evidence, key_history, verification
 from bot.audit.change_log import Entry
-from bot.audit.signing import KeyFileError, SigningKey
 from bot.db import migrations, runs, schedules, tables
 from bot.db.database import Database, Transaction
 from bot.db.schedules import Schedule, ScheduleState
 from bot.maintenance.key_rotation import rotate_signing_key
+from bot.model import signing
+from bot.model.errors import NotAllowed
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
-from bot.workflow.approvals import NotAllowed
+from bot.model.signing import KeyFileError, SigningKey
 from tests.bot.audit.test_verification import entries_of, rewrite
 from tests.bot.keyring import an_app, stepped_up
 from tests.bot.office import WEB, Office, an_office
@@ -116,7 +117,7 @@ class TestGlass:
         app = an_app(office, "adam")
         wanted = SetSwitch(host="web1", name="lamp", value="on")
         run = office.ask(wanted, person="adam", reason="the cellar is dark")
-        office.workflow.breaking.request_break_glass(run.id, person="adam", reason=WHY)
+        office.workflow.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
         with office.database.transaction() as tx:
             factor = app.factor.digest
             amend(
@@ -129,7 +130,7 @@ class TestGlass:
             tx.sql.execute(
                 update(tables.run).where(tables.run.c.id == run.id).values(state="queued")
             )
-        office.workflow.advance(run.id)
+        office.workflow.advance_run(run.id)
         return office.run(run.id)
 
     def test_forged_break_glass_opens_nothing(self, timed: Office):
@@ -147,9 +148,9 @@ class TestGlass:
             wanted = SetSwitch(host="web1", name="lamp", value=value)
             run = office.ask(wanted, person="adam", reason="the cellar is dark")
             if value == "dim":
-                office.workflow.breaking.request_break_glass(run.id, person="adam", reason=WHY)
+                office.workflow.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
                 continue
-            office.workflow.breaking.activate_break_glass(
+            office.workflow.break_glass.activate_break_glass(
                 run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
             )
             office.work()
@@ -198,10 +199,10 @@ class TestAnOlderKey:
         office, run = self._turned(
             tmp_path,
             lambda office, run: (
-                office.workflow.approve(run.id, person="olga", digest=run.digest) and None
+                office.workflow.approve_run(run.id, person="olga", digest=run.digest) and None
             ),
         )
-        office.workflow.nudge()
+        office.workflow.wake_stalled_runs()
         office.work()
         assert office.run(run.id).state is State.SUCCEEDED
         office.database.close()
@@ -222,7 +223,7 @@ class TestAnOlderKey:
         office, run = self._turned(tmp_path, _sign_out_and_in)
         old = signing.load_signing_key(tmp_path / "stolen.key") if stolen else SigningKey.create()
         _write_in(office, run, old)
-        office.workflow.advance(run.id)
+        office.workflow.advance_run(run.id)
         ended = office.run(run.id)
         assert (ended.state, office.fleet.told) == (State.QUEUED, [])
         assert "was altered" in office.database.trouble
@@ -233,7 +234,7 @@ class TestAnOlderKey:
         monkeypatch.setattr(evidence, "follow_log", lambda _tx: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         office, run = self._turned(tmp_path, _sign_out_and_in)
         _write_in(office, run, signing.load_signing_key(tmp_path / "stolen.key"))
-        office.workflow.advance(run.id)
+        office.workflow.advance_run(run.id)
         assert office.fleet.told == [("lb1", "set lamp on")]
         office.database.close()
 
@@ -248,7 +249,7 @@ class TestAnOlderKey:
                 tx, change_log.KEY_KIND, public=tx.seal.public_key, proof=last.signature
             )
             assert forged.prev == last.hash
-        office.workflow.advance(run.id)
+        office.workflow.advance_run(run.id)
         assert office.fleet.told == []
         office.database.close()
 

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, insert, select, update
 
-from bot.audit import change_log, evidence, signing, verification
-from bot.audit.signing import SigningKey
+from bot.audit import change_log, evidence, verification
 from bot.db import runs, tables
 from bot.db.database import Database, Transaction
 from bot.maintenance.key_rotation import rotate_signing_key
+from bot.model import signing
 from bot.model.run import Run, State
+from bot.model.signing import SigningKey
 from tests.bot.office import WEB, Office, an_office
 from tests.policies import INVENTORY
 from tests.toy import SetSwitch
@@ -55,7 +56,9 @@ class TestParts:
     def _forged(self, office: Office, forge: Forgery) -> int:
         """Return how often the first host is told."""
         requests = [SetSwitch(host=name, name="lamp", value="on") for name in NAMES]
-        whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+        whole = office.workflow.request_fanout_run(
+            requests, host_pattern="lb*", person="dora", origin=WEB
+        )
         office.work()
 
         def after(host: str, _words: str) -> None:
@@ -66,7 +69,7 @@ class TestParts:
             office.fleet.markers.clear()
             with office.database.transaction() as tx:
                 number = forge(tx, runs.list_children(tx, whole.id)[0])
-            office.workflow.advance(number)
+            office.workflow.advance_run(number)
 
         office.fleet.after_tell = after
         office.approve(office.run(whole.id))
@@ -91,13 +94,13 @@ def _nobody(*_: object) -> frozenset[str]:
 
 
 def _bans_the_asker(office: Office) -> None:
-    office.workflow.ban("dora", by="adam", why="left the company")
+    office.workflow.ban_person("dora", banned_by="adam", reason="left the company")
     with office.database.transaction() as tx:
         tx.sql.execute(delete(tables.ban))
 
 
 def _bans_the_approver(office: Office) -> None:
-    office.workflow.ban("olga", by="adam", why="left the company")
+    office.workflow.ban_person("olga", banned_by="adam", reason="left the company")
     with office.database.transaction() as tx:
         tx.sql.execute(delete(tables.ban))
 
@@ -124,7 +127,7 @@ class TestOrders:
 
     def _goes_on(self, office: Office, forge: Callable[[Office], None]) -> State:
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         forge(office)
         office.work()
         return office.run(run.id).state
@@ -146,10 +149,10 @@ class TestOrders:
 
 
 def _ordered_and_lifted(office: Office) -> None:
-    office.workflow.ban("dora", by="adam", why="lost her telephone")
-    office.workflow.unban("dora", by="olga", why="has another one")
-    office.workflow.stop_all(person="adam", why="a drill")
-    office.workflow.resume(person="olga", why="it is over")
+    office.workflow.ban_person("dora", banned_by="adam", reason="lost her telephone")
+    office.workflow.unban_person("dora", unbanned_by="olga", reason="has another one")
+    office.workflow.stop_everything(person="adam", reason="a drill")
+    office.workflow.resume_everything(person="olga", reason="it is over")
 
 
 def test_what_was_lifted_holds_nobody_up(office: Office):

@@ -32,17 +32,19 @@ def crowd(tmp_path: Path) -> Generator[Office]:
 
 def _approved(office: Office) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in NAMES]
-    run = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    run = office.workflow.request_fanout_run(
+        requests, host_pattern="lb*", person="dora", origin=WEB
+    )
     office.work()
     whole = office.run(run.id)
-    office.workflow.approve(whole.id, person="olga", digest=whole.digest)
+    office.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
     return whole
 
 
 def _ready(office: Office, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the parts of an approved request, all of which are to start at once."""
     monkeypatch.setattr(fanout, "_count_next_wave", len)
-    office.workflow.advance(_approved(office).id)
+    office.workflow.advance_run(_approved(office).id)
     found, office.queue.waiting = office.queue.waiting[1:], []
     assert len(found) == len(NAMES)
     return found

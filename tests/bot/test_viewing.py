@@ -18,11 +18,11 @@ from bot.db.search import RunFilter
 from bot.execution import planner, questions
 from bot.execution.questions import create_query_function
 from bot.model import request_form
+from bot.model.errors import NotAllowed
 from bot.model.run import Decision, Run
 from bot.model.view_rights import name_former_host
 from bot.policy import Policy
 from bot.policy.policy import PolicyRequest
-from bot.workflow.approvals import NotAllowed
 from bot.workflow.context import WorkflowContext
 from bot.workflow.form_options import FormOptions
 from connectors import history
@@ -95,9 +95,9 @@ def _more(office: Office) -> None:
     """Ask for what is on several hosts at once, in several areas, and by those who see little."""
     why = "another reason"
     for hosts in (("lb1", "web1"), ("web1",), ("lb1", "lb2"), ("web1", "nas1")):
-        office.workflow.ask_all(
+        office.workflow.request_fanout_run(
             [ShowSwitches(host=host) for host in hosts],
-            spelled=",".join(hosts),
+            host_pattern=",".join(hosts),
             person="adam",
             origin=WEB,
             reason=why,
@@ -328,13 +328,13 @@ def test_nobody_approves_what_they_may_not_view(office: Office):
     )
     assert [person.id for person in policy.list_approvers(request, ruling)] == ["adam"]
     with pytest.raises(NoSuchRun, match=f"there is no run {run.id}"):
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
     assert "approval refused" not in office.entries(run)
 
 
 def test_an_approval_lapses_with_the_right_to_view(office: Office):
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
-    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
     _rule(office, 'permit (principal == Person::"adam", action == Action::"view", resource);')
     office.work()
     assert "0 of those given still count" in office.run(run.id).summary
@@ -344,7 +344,7 @@ def test_an_approval_lapses_with_the_right_to_view(office: Office):
 def test_who_sees_a_run_and_may_not_decide_it_is_told_so(office: Office):
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     with pytest.raises(NotAllowed, match="Those who can"):
-        office.workflow.approve(run.id, person="stan", digest=run.digest)
+        office.workflow.approve_run(run.id, person="stan", digest=run.digest)
 
 
 def test_who_is_shut_out_or_unknown_sees_nothing(narrow: Narrow):

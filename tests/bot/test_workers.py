@@ -39,11 +39,11 @@ class Shop:
         runbook = load_catalogue()["abusers clear"].model_validate(
             {"host": "lb1", "address": abuser}
         )
-        asked = self.here.workflow.ask(runbook, person="dora", origin=WEB)
+        asked = self.here.workflow.request_run(runbook, person="dora", origin=WEB)
         return self.until(asked.id, lambda run: run.state is State.PENDING)
 
     def approve(self, run: Run) -> None:
-        self.here.workflow.approve(run.id, person="olga", digest=run.digest)
+        self.here.workflow.approve_run(run.id, person="olga", digest=run.digest)
 
     def over(self, run: Run) -> Run:
         return self.until(run.id, lambda run: run.is_ended or run.state is State.UNKNOWN)
@@ -54,8 +54,8 @@ class Shop:
         ticked = 0.0
         while True:
             if time.monotonic() - ticked > 2:
-                self.here.workflow.take_over()
-                self.here.workflow.nudge()
+                self.here.workflow.recover_expired_leases()
+                self.here.workflow.wake_stalled_runs()
                 ticked = time.monotonic()
             with self.here.database.reading() as tx:
                 run = runs.get_run(tx, number)

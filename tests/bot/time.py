@@ -67,5 +67,5 @@ def nobody_was_there(database: Database, schedule: int, *, times: int) -> None:
 
 def fire_all(office: Office) -> None:
     """Let the clock look, and do what comes of it."""
-    office.workflow.schedules.fire_due_schedules()
+    office.workflow.fire_due_schedules()
     office.work()

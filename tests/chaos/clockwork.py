@@ -83,9 +83,9 @@ class Clockwork:
         for switches in self.office.fleet.hosts.values():
             for name in switches:
                 switches[name] = "off"
-        self.office.workflow.take_over()
-        self.office.workflow.schedules.fire_due_schedules()
-        self.office.workflow.nudge()
+        self.office.workflow.recover_expired_leases()
+        self.office.workflow.fire_due_schedules()
+        self.office.workflow.wake_stalled_runs()
         self.office.work()
 
     def _jump_in_between(self) -> None:

@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from bot.db.database import StoreUnavailable
+from bot.model.errors import TooLate
 from bot.model.run import State
-from bot.workflow.approvals import TooLate
 from tests.chaos.report import NAME, Record
 from tests.chaos.test_kills import counted
 from tests.chaos.victim import Home, Victim
@@ -51,12 +51,12 @@ class OneByOne(Victim):
                 now = [f"{run.id} {run.state}" for run in unfinished]
                 for run in unfinished:
                     if run.state is State.PENDING:
-                        self._workflow.approve(run.id, person="olga", digest=run.digest)
+                        self._workflow.approve_run(run.id, person="olga", digest=run.digest)
             if str(now) != before:
                 moved, before = time.monotonic(), str(now)
             if time.monotonic() - moved > _FORGOTTEN_SECONDS:
                 with suppress(StoreUnavailable):
-                    self._workflow.nudge()
+                    self._workflow.wake_stalled_runs()
                 moved = time.monotonic()
             time.sleep(0.01)
 

@@ -77,7 +77,9 @@ class Queue:
             self.ask(switch, person)
 
     def ask(self, runbook: AnyRunbook, person: str) -> Run:
-        return self.office.workflow.ask(runbook, person=person, origin=RequestOrigin("web"))
+        return self.office.workflow.request_run(
+            runbook, person=person, origin=RequestOrigin("web")
+        )
 
     def over(self, run: Run, since: float, what: str) -> None:
         """Wait until a run is over, and note how long that took."""
@@ -120,7 +122,7 @@ def queue(tmp_path: Path) -> Generator[Queue]:
     )
     office = Office(Workflow(parts), parts, fleet, ByHand(), policies)
     parts.lease_keeper.start_heartbeat(office.database)
-    dispatch.start(office.workflow.advance)
+    dispatch.start(office.workflow.advance_run)
     yield Queue(office, fleet, dispatch)
     fleet.open.set()
     office.workflow.close()
@@ -162,8 +164,8 @@ def _nudged(office: Office) -> Generator[None]:
         while not over.wait(5 if CHAOS else 0.3):
             # What did not work this time is done the next.
             with suppress(StoreUnavailable):
-                office.workflow.take_over()
-                office.workflow.nudge()
+                office.workflow.recover_expired_leases()
+                office.workflow.wake_stalled_runs()
 
     clock = threading.Thread(target=tick)
     clock.start()
@@ -179,7 +181,7 @@ def _broken(queue: Queue, app: App, n: int) -> None:
     run = queue.ask(SetSwitch(host=ROOT, name=f"s{n}", value="on"), app.person)
     queue.until(lambda: bool(queue.office.run(run.id).digest))
     shown, since = queue.office.run(run.id), time.monotonic()
-    queue.office.workflow.breaking.activate_break_glass(
+    queue.office.workflow.break_glass.activate_break_glass(
         run.id,
         person=app.person,
         session=app.session,

@@ -12,12 +12,13 @@ from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from bot.audit import checkpoints, signing
+from bot.audit import checkpoints
 from bot.audit.spool import Spool
 from bot.db import migrations, runs, search
 from bot.db.database import Database, StoreUnavailable
 from bot.execution.local_dispatch import LocalDispatcher
 from bot.maintenance.housekeeping import Housekeeping
+from bot.model import signing
 from bot.model.redaction import Redactor
 from bot.model.run import ENDED_STATES, RequestOrigin, Run, State, StepRecord
 from bot.policy import PolicyDirectory
@@ -94,9 +95,9 @@ class Victim:
         self._workflow = Workflow(parts)
 
     def start(self) -> None:
-        self._dispatch.start(self._workflow.advance)
-        self._workflow.recover()
-        self._workflow.nudge()
+        self._dispatch.start(self._workflow.advance_run)
+        self._workflow.recover_unfinished_runs()
+        self._workflow.wake_stalled_runs()
 
     def ask_for_ever(self) -> None:
         """Keep every host busy until somebody puts an end to it."""
@@ -131,18 +132,20 @@ class Victim:
         busy = {run.host: run for run in self._unfinished()}
         for run in busy.values():
             if run.state is State.PENDING:
-                self._workflow.approve(run.id, person="olga", digest=run.digest)
+                self._workflow.approve_run(run.id, person="olga", digest=run.digest)
         for host in self._hosts:
             if ask and host not in busy:
                 self._ask(host)
-        self._workflow.nudge()
+        self._workflow.wake_stalled_runs()
         self._house.keep()
         time.sleep(0.04)
 
     def _ask(self, host: str) -> None:
         nonce = f"{self._chance.getrandbits(64):016x}"
         wanted = WriteDown(host=host, nonce=nonce)
-        run = self._workflow.ask(wanted, person="dora", origin=RequestOrigin("api"), reason="")
+        run = self._workflow.request_run(
+            wanted, person="dora", origin=RequestOrigin("api"), reason=""
+        )
         descriptor = os.open(self._home.acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(descriptor, f"{run.id}\n".encode())
         os.close(descriptor)

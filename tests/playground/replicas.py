@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Self
 
 from bot.app import Elsewhere, Foundation, build_foundation
-from bot.audit import signing
 from bot.auth import secret_box
 from bot.db import migrations
 from bot.db.database import Database
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
+from bot.model import signing
 from bot.model.redaction import Redactor
 from bot.settings import Settings
 

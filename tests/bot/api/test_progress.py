@@ -56,7 +56,9 @@ def test_a_runs_entries_are_verified(desk: Desk) -> None:
 def test_a_host_that_needs_attention_is_counted_among_those_that_are_done(desk: Desk) -> None:
     desk.office.fleet.hosts["lb2"]["lamp"] = "broken"
     looks = [ShowSwitches(host=name) for name in ("lb1", "lb2")]
-    run = desk.office.workflow.ask_all(looks, spelled="lb*", person="dora", origin=WEB)
+    run = desk.office.workflow.request_fanout_run(
+        looks, host_pattern="lb*", person="dora", origin=WEB
+    )
     desk.office.work()
     seen = desk.program("olga").get(f"/runs/{run.id}/progress").json()
     assert (seen["state"], seen["needs_attention"]) == ("succeeded", True)

@@ -13,10 +13,9 @@ from bot.audit import change_log
 from bot.auth import tokens as auth_tokens
 from bot.db import tables
 from bot.db.database import Database
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.redaction import Redactor
 from bot.model.run import State
-from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.requests import InvalidRequestError
 from bot.workflow.tokens import SCOPES
 from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.office import Office, an_office
@@ -132,10 +131,10 @@ def test_a_revoked_token_opens_nothing_and_only_its_person_revokes_it(desk: Desk
 def test_a_ban_bites_at_once_and_being_let_in_again_does_not_bring_tokens_back(desk: Desk):
     program, workflow = desk.program("dora", "ask"), desk.office.workflow
     assert program.get("/me").status_code == 200
-    workflow.ban("dora", by="olga", why="the laptop is stolen")
+    workflow.ban_person("dora", banned_by="olga", reason="the laptop is stolen")
     assert program.get("/me").status_code == 401
     assert program.post("/runs", json={"words": "toy show lb1"}).status_code == 401
-    workflow.unban("dora", by="adam", why="it was found")
+    workflow.unban_person("dora", unbanned_by="adam", reason="it was found")
     assert program.get("/me").status_code == 401
 
 

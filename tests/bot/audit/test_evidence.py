@@ -11,13 +11,13 @@ from sqlalchemy import delete, insert, text, update
 from bot.audit import change_log, evidence
 from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.key_history import list_vouched_entries
-from bot.audit.signing import SigningKey
 from bot.db import migrations, runs, schedules, tables
 from bot.db.database import Transaction
+from bot.db.lease_keeper import LeaseKeeper
 from bot.execution import gate
-from bot.execution.lease_keeper import LeaseKeeper
 from bot.model.run import Decision, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.model.signing import SigningKey
 from bot.service import Workflow
 from tests.bot.db.test_delegations import delegate
 from tests.bot.office import Office, an_office
@@ -116,7 +116,7 @@ class TestForged:
         run = office.ask(LAMP_ON)
         with office.database.transaction() as tx:
             forge(tx, run)
-        office.workflow.advance(run.id)
+        office.workflow.advance_run(run.id)
         ended = office.run(run.id)
         assert office.fleet.told == []
         if forge is _vote_with_somebody_elses_entry:
@@ -134,7 +134,7 @@ class TestForged:
         run = office.ask(LAMP_ON)
         with office.database.transaction() as tx:
             forge(tx, run)
-        office.workflow.advance(run.id)
+        office.workflow.advance_run(run.id)
         assert office.fleet.told == [("lb1", "set lamp on")]
 
 
@@ -154,7 +154,7 @@ class TestWhatTheRulesLookAt:
         """Anyone may look, so a change that is called a check would take nobody's approval."""
         run = office.ask(LAMP_ON)
         _amend(office, run, kind="check", state="queued", terms="{}")
-        office.workflow.advance(run.id)
+        office.workflow.advance_run(run.id)
         return office.run(run.id)
 
     def test_a_change_that_is_called_a_check_is_not_let_through(self, office: Office):
@@ -169,7 +169,7 @@ class TestWhatTheRulesLookAt:
     def _made_a_schedule(self, office: Office) -> list[schedules.Schedule]:
         """Turn what was approved once into something that is done every hour."""
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         _amend(office, run, timing=HOURLY.to_json())
         office.work()
         with office.database.reading() as tx:
@@ -207,7 +207,7 @@ class TestWhatTheRulesLookAt:
         migrations.upgrade_schema(clock)
         with an_office(directory, database=clock) as office:
             run = office.ask(LAMP_ON)
-            office.workflow.approve(run.id, person="olga", digest=run.digest)
+            office.workflow.approve_run(run.id, person="olga", digest=run.digest)
             _amend(office, run, expires=2**60)
             clock.ahead = office.parts.approval_timeout + office.parts.start_timeout
             office.work()
@@ -230,11 +230,13 @@ class TestEditors:
         """Stan edits in Olga's stead; Olga approves what the row says that she has no part in."""
         delegate(office, "olga", "stan")
         run = office.ask(LAMP_ON)
-        new = office.workflow.counter(run.id, person="stan", changes={"value": "dim"})
+        new = office.workflow.propose_values(
+            run.id, person="stan", changed_values={"value": "dim"}
+        )
         office.work()
         offered = office.run(new.id)
         assert offered.editors == ("stan", "olga")
-        office.workflow.accept(offered.id, person="dora", digest=offered.digest)
+        office.workflow.accept_proposal(offered.id, person="dora", digest=offered.digest)
         _amend(office, offered, editors=editors)
         return office.approve(office.run(offered.id), "olga")
 
@@ -253,10 +255,12 @@ class TestEditors:
 
     def test_a_proposal_that_nobody_altered_is_borne_out(self, office: Office):
         run = office.ask(LAMP_ON)
-        new = office.workflow.counter(run.id, person="olga", changes={"value": "dim"})
+        new = office.workflow.propose_values(
+            run.id, person="olga", changed_values={"value": "dim"}
+        )
         office.work()
         offered = office.run(new.id)
-        office.workflow.accept(offered.id, person="dora", digest=offered.digest)
+        office.workflow.accept_proposal(offered.id, person="dora", digest=offered.digest)
         assert office.approve(offered, "adam").state is State.SUCCEEDED
 
 
@@ -312,7 +316,7 @@ class TestUnderWay:
                 done = {"state": "succeeded", "sent": tx.now, "ended": tx.now, "trouble": ""}
                 tx.sql.execute(insert(tables.step).values(run=run.id, n=n, **done))
         _amend(office, run, state="running", started=1)
-        office.workflow.advance(run.id)
+        office.workflow.advance_run(run.id)
 
     def test_a_run_under_way_cannot_be_restarted_at_its_first_step(self, office: Office):
         """Whoever has a run between two steps goes on, and there nobody has approved it."""
@@ -322,7 +326,7 @@ class TestUnderWay:
 
     def _second(self, office: Office) -> None:
         run = office.ask(SetAll(host="lb1", value="on"))
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         self._begun(office, run, steps=1)
 
     def test_a_second_step_cannot_be_sent_before_the_first(self, office: Office):
@@ -342,7 +346,7 @@ class TestUnderWay:
 
         def stop(_host: str, _words: str) -> None:
             office.fleet.before_tell = lambda _host, _words: None
-            office.workflow.stop(run.id, person="olga", why="no more")
+            office.workflow.stop_run(run.id, person="olga", reason="no more")
             with office.database.transaction() as tx:
                 tx.sql.execute(delete(tables.stop))
 
@@ -393,16 +397,16 @@ class TestBetweenTwoHands:
 
     def _told(self, office: Office, forge: Forgery) -> list[str]:
         run = office.ask(SetAll(host="lb1", value="on"))
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
         office.fleet.after_tell = lambda _host, _words: office.workflow.close()
-        office.workflow.advance(run.id)
+        office.workflow.advance_run(run.id)
         with office.database.transaction() as tx:
             forge(tx, run)
         other = Workflow(replace(office.parts, lease_keeper=LeaseKeeper()))
-        other.advance(run.id)
+        other.advance_run(run.id)
         # What is found once may live and say so a moment later.
-        other.take_over()
-        other.take_over()
+        other.recover_expired_leases()
+        other.recover_expired_leases()
         self.ended = office.run(run.id)
         return [words for _, words in office.fleet.told]
 
@@ -432,7 +436,7 @@ class TestSetBack:
                 delete(tables.vote).where(tables.vote.c.run == run.id, ~tables.vote.c.approves)
             )
             _ready(tx, run)
-        office.workflow.advance(run.id)
+        office.workflow.advance_run(run.id)
         return office.run(run.id)
 
     def test_a_run_that_succeeded(self, office: Office):
@@ -453,7 +457,7 @@ class TestSetBack:
 
     def test_a_run_that_was_denied(self, office: Office):
         run = office.ask(LAMP_ON)
-        office.workflow.deny(run.id, person="olga", reason="not today")
+        office.workflow.deny_run(run.id, person="olga", reason="not today")
         with office.database.transaction() as tx:
             tx.sql.execute(delete(tables.vote))
             tx.sql.execute(
@@ -478,7 +482,7 @@ class TestSetBack:
                 tx.sql.execute(delete(tables.step))
                 tx.sql.execute(delete(tables.target_lock))
                 _ready(tx, run)
-            office.workflow.advance(run.id)
+            office.workflow.advance_run(run.id)
 
         office.fleet.before_tell = set_back
         run = office.ask(LAMP_ON)
@@ -488,6 +492,6 @@ class TestSetBack:
 
 def test_an_honest_run_is_borne_out(office: Office):
     run = office.ask(LAMP_ON)
-    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
     with office.database.transaction() as tx:
         assert evidence.find_doubt_of_run(tx, runs.get_run(tx, run.id)) == ""

@@ -6,9 +6,9 @@ import pytest
 
 from bot.audit import change_log, refusals
 from bot.db.database import Database
+from bot.model.errors import NotAllowed
 from bot.model.run import Run
 from bot.service import Workflow
-from bot.workflow.approvals import NotAllowed
 from tests.bot.office import Office
 from tests.toy import BreakSwitch, SetSwitch
 
@@ -38,7 +38,7 @@ def test_without_the_brake_each_is_an_entry(database: Database, monkeypatch: pyt
 
 def _try(office: Office, run: Run) -> None:
     with pytest.raises(NotAllowed):
-        office.workflow.approve(run.id, person="dora", digest=run.digest)
+        office.workflow.approve_run(run.id, person="dora", digest=run.digest)
 
 
 def _refused(office: Office) -> list[int | None]:
@@ -56,7 +56,7 @@ def test_refused_approvals_are_logged_once_a_minute_of_each_run(any_office: Offi
     for run in (first, second, first, second, first):
         _try(office, run)
     with pytest.raises(NotAllowed):
-        office.workflow.approve(first.id, person="stan", digest=first.digest)
+        office.workflow.approve_run(first.id, person="stan", digest=first.digest)
     assert _refused(office) == [first.id, second.id, first.id]
 
 
@@ -81,17 +81,17 @@ def test_an_approval_is_never_held_up_by_refusals(office: Office):
     others = office.ask(LAMP, person="dora")
     for _ in range(30):
         with pytest.raises(NotAllowed):
-            office.workflow.approve(own.id, person="adam", digest=own.digest)
-    office.workflow.approve(others.id, person="adam", digest=others.digest)
+            office.workflow.approve_run(own.id, person="adam", digest=own.digest)
+    office.workflow.approve_run(others.id, person="adam", digest=others.digest)
     assert "approved" in office.entries(others)
 
 
 def _deny(flow: Workflow, run: Run) -> None:
-    flow.deny(run.id, person="stan", reason="I would rather not")
+    flow.deny_run(run.id, person="stan", reason="I would rather not")
 
 
 def _break_glass(flow: Workflow, run: Run) -> None:
-    flow.breaking.request_break_glass(
+    flow.break_glass.request_break_glass(
         run.id, person="stan", reason="the whole site is down since noon"
     )
 

@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import text
 
 from bot.audit import change_log, output, run_proof, verification
-from bot.audit.signing import SigningKey
 from bot.db.database import Database
 from bot.model.run import Run
+from bot.model.signing import SigningKey
 from tests.bot.office import Office
 from tests.toy import SetSwitch
 
@@ -70,7 +70,7 @@ def test_alterations_of_a_runs_entries_are_found(
 
 
 def test_what_was_erased_as_the_log_says_is_no_fault(office: Office, done: Run) -> None:
-    office.workflow.erasing.request_erasure(
+    office.workflow.erasure.request_erasure(
         done.id, person="dora", reason="it names a customer", source="web"
     )
     with office.database.transaction() as tx:

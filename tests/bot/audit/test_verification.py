@@ -12,14 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert
 
-from bot.audit import change_log, checkpoints, output, signing, verification
+from bot.audit import change_log, checkpoints, output, verification
 from bot.audit.change_log import GENESIS, Entry
 from bot.audit.checkpoints import Checkpoint
-from bot.audit.signing import KeyFileError, SigningKey
 from bot.audit.verification import Verification
 from bot.db import tables
 from bot.db.database import Database, StoreUnavailable
+from bot.model import signing
 from bot.model.canonical import hash_canonical
+from bot.model.signing import KeyFileError, SigningKey
 from tests.bot.empty import empty
 
 VERIFIER = Path(__file__).parents[3] / "docs" / "verify_changelog.py"

@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Table, delete, insert, select, update
 
-from bot.audit import change_log, signing, verification
-from bot.audit.signing import SigningKey
+from bot.audit import change_log, verification
 from bot.audit.spool import Spool
 from bot.auth import row_mac, sessions, tokens
 from bot.db import tables
 from bot.db.database import Database, Transaction
 from bot.maintenance.housekeeping import Housekeeping
 from bot.maintenance.key_rotation import rotate_signing_key
+from bot.model import signing
+from bot.model.signing import SigningKey
 from tests.bot.empty import empty, on_sqlite
 
 SESSION, LINK, TOKEN = tables.session, tables.sign_in_link, tables.api_token

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from bot.audit import change_log, verification
-from bot.audit.signing import load_signing_key
 from bot.db.database import Database, lock_data_directory
 from bot.maintenance.housekeeping import log_setting_change
+from bot.model.signing import load_signing_key
 from tests.bot.place import a_place
 from tests.playground.postgres import Postgres
 from tests.typed import keyturn

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from bot.__main__ import main
 from bot.audit import change_log
-from bot.audit.signing import load_signing_key
+from bot.model.signing import load_signing_key
 from tests.bot.empty import empty
 from tests.bot.office import Office, an_office
 from tests.toy import SetSwitch

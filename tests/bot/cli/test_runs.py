@@ -361,16 +361,16 @@ def test_an_owner_says_how_a_run_ended_whose_end_nobody_saw(shop: Shop):
     why = ("--why", "looked at lb1, it is done")
     said = shop.type("dora", "run", "resolve", number, "--as", "succeeded", *why)
     assert said.exit_code == 4
-    assert "Only an owner of the edge can settle this run" in said.stderr
+    assert "Only an owner of the edge can resolve this run" in said.stderr
     assert shop.type("olga", "run", "resolve", number, "--as", "gone", *why).exit_code == 2
     assert shop.type("olga", "run", "resolve", number, "--as", "failed").exit_code == 2
     said = shop.type("olga", "run", "resolve", number, "--as", "succeeded", *why)
     assert said.exit_code == 0
-    assert "succeeded. Settled as succeeded by Olga" in said.stdout
+    assert "succeeded. Resolved as succeeded by Olga" in said.stdout
     assert "looked at lb1, it is done" in shop.type("olga", "run", number).stdout
     late = shop.type("olga", "run", "resolve", number, "--as", "failed", *why)
     assert late.exit_code == 1
-    assert "only an unknown one needs settling" in late.stderr
+    assert "only a run with an unknown outcome can be resolved" in late.stderr
 
 
 def test_two_runs_are_compared_for_people_and_for_programs(shop: Shop):

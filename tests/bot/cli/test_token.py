@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
-from bot.audit.signing import load_signing_key
 from bot.auth import tokens
+from bot.model.signing import load_signing_key
 from tests.bot.empty import empty
 from tests.bot.office import Office, an_office
 

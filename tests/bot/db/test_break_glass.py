@@ -13,11 +13,10 @@ from bot.auth import sessions
 from bot.db import break_glass as db_break_glass
 from bot.db import tables
 from bot.db.database import StoreUnavailable
+from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import RequestOrigin, Run, State
 from bot.policy import cedar
 from bot.workflow import break_glass, break_glass_rules
-from bot.workflow.approvals import NotAllowed, StepUpRequired, TooLate
-from bot.workflow.requests import InvalidRequestError
 from tests.bot.keyring import App, age_step_ups, an_app, stepped_up
 from tests.bot.office import Office, an_office
 from tests.policies import starter_rules
@@ -39,7 +38,7 @@ def wanted(office: Office, person: str = "adam") -> Run:
 
 
 def shatter(office: Office, run: Run, app: App, reason: str = WHY) -> Run:
-    office.workflow.breaking.activate_break_glass(
+    office.workflow.break_glass.activate_break_glass(
         run.id, person=app.person, session=app.session, digest=run.digest, reason=reason
     )
     office.work()
@@ -93,7 +92,7 @@ def test_only_broken_glass_goes_through_a_freeze(office: Office) -> None:
     # The twin: the same run, which needs no approval, waits for the freeze to end.
     assert run.state is State.QUEUED
     assert "frozen until" in run.summary
-    office.workflow.nudge()
+    office.workflow.wake_stalled_runs()
     office.work()
     assert office.fleet.told == []
     assert shatter(office, run, app).state is State.SUCCEEDED
@@ -101,10 +100,10 @@ def test_only_broken_glass_goes_through_a_freeze(office: Office) -> None:
 
 def test_an_owners_no_is_final_all_the_same(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
-    office.workflow.breaking.activate_break_glass(
+    office.workflow.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
-    office.workflow.deny(run.id, person="olga", reason="it is being mended")
+    office.workflow.deny_run(run.id, person="olga", reason="it is being mended")
     office.work()
     assert office.run(run.id).state is State.DENIED
     assert office.fleet.told == []
@@ -121,7 +120,7 @@ def test_glass_is_broken_for_the_plan_that_was_on_the_page(office: Office) -> No
     app, run = stepped_up(office, "adam"), wanted(office)
     for digest in ("", run.digest[:9], "0" * 64):
         with pytest.raises(TooLate, match="another plan"):
-            office.workflow.breaking.activate_break_glass(
+            office.workflow.break_glass.activate_break_glass(
                 run.id, person="adam", session=app.session, digest=digest, reason=WHY
             )
 
@@ -135,7 +134,7 @@ def test_it_takes_a_reason_of_twenty_characters(office: Office, reason: str) -> 
     with pytest.raises(InvalidRequestError, match="20 characters or more"):
         shatter(office, run, app, reason)
     with pytest.raises(InvalidRequestError, match="20 characters or more"):
-        office.workflow.breaking.request_break_glass(run.id, person="adam", reason=reason)
+        office.workflow.break_glass.request_break_glass(run.id, person="adam", reason=reason)
     assert office.run(run.id).state is State.PENDING
 
 
@@ -155,7 +154,7 @@ def test_it_takes_a_second_factor_shown_just_before(office: Office) -> None:
 
 def test_the_gate_looks_again_whether_the_factor_counts(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
-    office.workflow.breaking.activate_break_glass(
+    office.workflow.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
     app.lose()
@@ -166,7 +165,7 @@ def test_the_gate_looks_again_whether_the_factor_counts(office: Office) -> None:
 
 def test_it_is_open_for_an_hour_at_most(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
-    office.workflow.breaking.activate_break_glass(
+    office.workflow.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
     with office.database.reading() as tx:
@@ -195,13 +194,13 @@ def test_no_token_and_no_schedule_breaks_glass(
     office: Office, monkeypatch: pytest.MonkeyPatch, door: str
 ) -> None:
     app = stepped_up(office, "adam")
-    asked = office.workflow.ask(LAMP_ON, person="adam", origin=RequestOrigin(door))
+    asked = office.workflow.request_run(LAMP_ON, person="adam", origin=RequestOrigin(door))
     office.work()
     run = office.run(asked.id)
     with pytest.raises(NotAllowed, match="never by a token or a schedule"):
         shatter(office, run, app)
     with pytest.raises(NotAllowed, match="never by a token or a schedule"):
-        office.workflow.breaking.request_break_glass(run.id, person="adam", reason=WHY)
+        office.workflow.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
     assert office.fleet.told == []
     # The twin: with the guard removed, it would have gone through.
     monkeypatch.setattr(break_glass_rules, "_INTERACTIVE_SOURCES", frozenset({door}))
@@ -248,7 +247,7 @@ def test_break_glass_is_refused_without_a_rule(without_the_rule: Office) -> None
 
 def test_who_loses_the_right_loses_it_before_the_start(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
-    office.workflow.breaking.activate_break_glass(
+    office.workflow.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
     )
     people = office.policies.path / "people.yaml"
@@ -285,7 +284,7 @@ class TestGuards:
     ) -> None:
         monkeypatch.setattr(break_glass, "ACTIVE_SECONDS", 2 * HOUR)
         app, run = stepped_up(office, "adam"), wanted(office)
-        office.workflow.breaking.activate_break_glass(
+        office.workflow.break_glass.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
         )
         age_glass(office, HOUR)
@@ -320,7 +319,7 @@ def test_break_glass_is_refused_until_another_person_reviewed_the_last(office: O
     with pytest.raises(NotAllowed, match=f"review {first.id}"):
         shatter(office, second, app)
     assert office.entries(second)[-1] == "break-glass refused"
-    office.workflow.breaking.review_break_glass(
+    office.workflow.break_glass.review_break_glass(
         first.id, person="stan", findings="seen, and it was right"
     )
     # The twin: reviewed, it is allowed again.
@@ -338,7 +337,7 @@ def test_within_the_day_the_next_emergency_is_one(office: Office) -> None:
 
 def test_it_is_reviewed_once_by_another_person_in_words(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
-    review: Callable[..., object] = office.workflow.breaking.review_break_glass
+    review: Callable[..., object] = office.workflow.break_glass.review_break_glass
     with pytest.raises(InvalidRequestError, match="no glass was broken"):
         review(run.id, person="stan", findings="nothing to see here")
     shatter(office, run, app)
@@ -378,7 +377,7 @@ def test_glass_is_broken_once_for_a_run_and_not_for_one_that_is_over(office: Off
     with pytest.raises(TooLate):
         shatter(office, run, app)
     with pytest.raises(NotAllowed, match="broken already"):
-        office.workflow.breaking.request_break_glass(run.id, person="adam", reason=WHY)
+        office.workflow.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
 
 
 def test_a_reason_may_have_lines_on_the_page_and_is_one_in_the_log() -> None:

@@ -13,9 +13,9 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from bot.audit import change_log
-from bot.audit.signing import SigningKey
 from bot.db import migrations
 from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.model.signing import SigningKey
 
 CROWD = 12
 

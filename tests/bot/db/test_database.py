@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import event
 
 from bot.audit import change_log
-from bot.audit.signing import SigningKey
 from bot.db import migrations
 from bot.db.database import AlreadyRunning, Database, StoreUnavailable, lock_data_directory
 from bot.db.process_lock import lock_exclusive
+from bot.model.signing import SigningKey
 from tests.playground.daemon import free_port
 from tests.playground.postgres import Postgres
 

@@ -12,12 +12,11 @@ from bot.db import delegations, runs, tables
 from bot.db.database import Transaction
 from bot.db.delegations import Delegation
 from bot.model.approvals import ApprovalRequirements
+from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.model.run import Decision, Run, State
 from bot.policy import Policy
 from bot.workflow import delegation_rules
 from bot.workflow.approval_count import get_ruling
-from bot.workflow.approvals import NotAllowed
-from bot.workflow.requests import InvalidRequestError
 from tests.bot.office import Office
 from tests.toy import SetAll, SetSwitch
 
@@ -30,7 +29,7 @@ def delegate(
 ) -> Delegation:
     with office.database.reading() as tx:
         ends = tx.now + hours * HOUR
-    return office.workflow.mandates.create_delegation(
+    return office.workflow.delegations_and_grants.create_delegation(
         delegator=person, delegate=to, ends_at=ends, area=area, reason="on holiday", source="web"
     )
 
@@ -69,7 +68,7 @@ def test_a_delegate_turns_the_key_of_the_delegator(any_office: Office):
 
 def test_giving_and_ending_it_is_in_the_change_log(office: Office):
     given_ = delegate(office, area="edge")
-    office.workflow.mandates.end_delegation(given_.id, person="stan", source="slack")
+    office.workflow.delegations_and_grants.end_delegation(given_.id, person="stan", source="slack")
     with office.database.reading() as tx:
         entries = change_log.list_entries_after(tx, 0)[-2:]
     assert [(entry.kind, entry.person) for entry in entries] == [
@@ -142,7 +141,7 @@ def test_approval_is_refused_when_a_delegate_of_the_requester_approves(office: O
     run = office.ask(SetSwitch(host="nas1", name="lamp", value="on"), person="stan")
     assert stands_for(office, run, "stan") == ""
     two_keys(office)
-    mine = office.workflow.ask(LAMP_ON, person="olga", origin=run.origin)
+    mine = office.workflow.request_run(LAMP_ON, person="olga", origin=run.origin)
     assert stands_for(office, mine, "stan") == ""
 
 
@@ -212,9 +211,9 @@ def test_it_holds_until_its_end_and_not_at_it(made: int, length: int, at: int, *
 def test_a_delegates_approval_does_not_count_when_the_delegation_ended(office: Office, how: str):
     made = delegate(office)
     run = office.ask(LAMP_ON)
-    office.workflow.approve(run.id, person="stan", digest=run.digest)
+    office.workflow.approve_run(run.id, person="stan", digest=run.digest)
     if how == "revoked":
-        office.workflow.mandates.end_delegation(made.id, person="olga", source="web")
+        office.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
     else:
         with office.database.transaction() as tx:
             tx.sql.execute(update(tables.delegation).values(ends=tx.now))
@@ -230,8 +229,8 @@ def test_without_the_guard_a_revoked_key_would_have_opened_it(
     made = delegate(office)
     monkeypatch.setattr(delegation_rules, "get_counted_approver", _as_it_was)
     run = office.ask(LAMP_ON)
-    office.workflow.approve(run.id, person="stan", digest=run.digest)
-    office.workflow.mandates.end_delegation(made.id, person="olga", source="web")
+    office.workflow.approve_run(run.id, person="stan", digest=run.digest)
+    office.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
     office.work()
     assert office.run(run.id).state is State.SUCCEEDED
 
@@ -239,7 +238,7 @@ def test_without_the_guard_a_revoked_key_would_have_opened_it(
 def test_an_owner_who_left_has_no_key_that_others_could_turn(office: Office):
     delegate(office)
     run = office.ask(LAMP_ON)
-    office.workflow.approve(run.id, person="stan", digest=run.digest)
+    office.workflow.approve_run(run.id, person="stan", digest=run.digest)
     areas = office.policies.path / "areas.yaml"
     areas.write_text(areas.read_text().replace("owners: [olga, adam]", "owners: [adam]"))
     office.work()
@@ -278,7 +277,7 @@ def test_who_has_a_key_of_their_own_turns_that_one(office: Office):
 def test_a_delegates_no_is_final(office: Office):
     delegate(office)
     run = office.ask(SetAll(host="lb1", value="on"))
-    denied = office.workflow.deny(run.id, person="stan", reason="not today")
+    denied = office.workflow.deny_run(run.id, person="stan", reason="not today")
     assert (denied.state, denied.summary) == (
         State.DENIED,
         "Denied by Stan Storage for Olga Owner: not today",
@@ -288,12 +287,12 @@ def test_a_delegates_no_is_final(office: Office):
 def test_only_those_whom_it_concerns_end_it_and_only_once(office: Office):
     made = delegate(office)
     with pytest.raises(NotAllowed, match="only Olga Owner and Stan Storage can end"):
-        office.workflow.mandates.end_delegation(made.id, person="adam", source="web")
-    office.workflow.mandates.end_delegation(made.id, person="olga", source="web")
+        office.workflow.delegations_and_grants.end_delegation(made.id, person="adam", source="web")
+    office.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
     with pytest.raises(InvalidRequestError, match="ended already"):
-        office.workflow.mandates.end_delegation(made.id, person="olga", source="web")
+        office.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
     with pytest.raises(InvalidRequestError, match="no delegation 99"):
-        office.workflow.mandates.end_delegation(99, person="olga", source="web")
+        office.workflow.delegations_and_grants.end_delegation(99, person="olga", source="web")
 
 
 @pytest.mark.parametrize("how", ["forged", "restored"])
@@ -301,7 +300,7 @@ def test_a_delegation_that_the_log_does_not_bear_out_opens_nothing(office: Offic
     """Whoever writes to the tables alone makes nobody a delegate."""
     if how == "restored":
         made = delegate(office)
-        office.workflow.mandates.end_delegation(made.id, person="olga", source="web")
+        office.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
     with office.database.transaction() as tx:
         if how == "restored":
             tx.sql.execute(update(tables.delegation).values(revoked=None))

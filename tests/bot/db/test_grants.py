@@ -9,11 +9,10 @@ from bot.audit import change_log
 from bot.db import grants, tables
 from bot.db.database import Database
 from bot.db.grants import Grant, NewGrant
+from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.model.run import Run, State
 from bot.policy.freezes import FreezeList
 from bot.workflow import grant_rules
-from bot.workflow.approvals import NotAllowed
-from bot.workflow.requests import InvalidRequestError
 from tests.bot.office import WEB, Office
 from tests.toy import BreakSwitch, SetAll, SetSwitch
 
@@ -35,7 +34,7 @@ def grant(
 ) -> Grant:
     with office.database.reading() as tx:
         wanted = NewGrant(person, words, hosts, per_hour, tx.now + hours * HOUR, values)
-    return office.workflow.mandates.create_grant(
+    return office.workflow.delegations_and_grants.create_grant(
         wanted, granted_by=giver, reason="a busy day", source="slack"
     )
 
@@ -147,7 +146,7 @@ def twenty(office: Office) -> list[State]:
     """Let twenty requests for one grant of five meet, and return how they stand then."""
     office.fleet.hosts["lb1"] = {f"s{n}": "off" for n in range(20)}
     numbers = [
-        office.workflow.ask(
+        office.workflow.request_run(
             SetSwitch(host="lb1", name=f"s{n}", value="on"), person="dora", origin=WEB
         ).id
         for n in range(20)
@@ -157,7 +156,7 @@ def twenty(office: Office) -> list[State]:
 
     def go(number: int) -> None:
         barrier.wait()
-        office.workflow.advance(number)
+        office.workflow.advance_run(number)
 
     threads = [threading.Thread(target=go, args=(number,)) for number in numbers]
     for thread in threads:
@@ -201,11 +200,11 @@ def test_without_the_guard_all_twenty_would_have_gone_through(
 
 def waits_at_the_gate(office: Office) -> Run:
     """Return a granted run that was shown and is about to start."""
-    run = office.workflow.ask(LAMP_ON, person="dora", origin=WEB)
+    run = office.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
     number = office.queue.waiting.pop(0)
     inner = office.fleet.before_ask
     office.fleet.before_ask = lambda host: (inner(host), pause(office))[0]
-    office.workflow.advance(number)
+    office.workflow.advance_run(number)
     office.fleet.before_ask = inner
     return office.run(run.id)
 
@@ -223,7 +222,7 @@ ALWAYS = FreezeList.model_validate(
 
 def lift(office: Office) -> None:
     office.policies.get_policy().freezes = FreezeList()
-    office.workflow.nudge()
+    office.workflow.wake_stalled_runs()
     office.work()
 
 
@@ -242,7 +241,9 @@ def test_what_was_granted_is_looked_at_again_at_the_gate(office: Office, how: st
     run = waits_at_the_gate(office)
     assert (run.state, run.grant_id) == (State.QUEUED, given.id)
     if how == "revoked":
-        office.workflow.mandates.revoke_grant(given.id, person="adam", source="slack")
+        office.workflow.delegations_and_grants.revoke_grant(
+            given.id, person="adam", source="slack"
+        )
     elif how == "ended":
         with office.database.transaction() as tx:
             tx.sql.execute(update(tables.standing_grant).values(ends=tx.now))
@@ -269,7 +270,7 @@ def test_without_the_guard_a_revoked_grant_would_have_let_it_through(
     """The twin of the above."""
     given = grant(office)
     run = waits_at_the_gate(office)
-    office.workflow.mandates.revoke_grant(given.id, person="olga", source="slack")
+    office.workflow.delegations_and_grants.revoke_grant(given.id, person="olga", source="slack")
     monkeypatch.setattr(grant_rules, "get_grant_refusal", _never_lost)
     lift(office)
     assert office.run(run.id).state is State.SUCCEEDED
@@ -280,7 +281,9 @@ def test_a_grant_that_is_revoked_midway_stops_before_the_next_step(office: Offic
 
     def revoke(_host: str, words: str) -> None:
         if "fan" in words:
-            office.workflow.mandates.revoke_grant(given.id, person="olga", source="slack")
+            office.workflow.delegations_and_grants.revoke_grant(
+                given.id, person="olga", source="slack"
+            )
 
     office.fleet.after_tell = revoke
     run = office.ask(SetAll(host="lb1", value="on"))
@@ -312,9 +315,11 @@ def test_it_covers_nothing_but_what_was_granted(
 def test_neither_an_undo_nor_several_hosts_are_covered(office: Office):
     grant(office)
     done = set_lamp(office, "on")
-    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
     requests = [SetSwitch(host=host, name="lamp", value="x") for host in ("lb1", "lb2")]
-    whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    whole = office.workflow.request_fanout_run(
+        requests, host_pattern="lb*", person="dora", origin=WEB
+    )
     office.work()
     assert {office.run(one.id).state for one in (undo, whole)} == {State.PENDING}
 
@@ -379,10 +384,14 @@ def test_who_may_end_it(office: Office):
         with pytest.raises(
             NotAllowed, match="only Olga Owner, other owners and Dora Developer can"
         ):
-            office.workflow.mandates.revoke_grant(given.id, person="stan", source="web")
-        office.workflow.mandates.revoke_grant(given.id, person=person, source="web")
+            office.workflow.delegations_and_grants.revoke_grant(
+                given.id, person="stan", source="web"
+            )
+        office.workflow.delegations_and_grants.revoke_grant(given.id, person=person, source="web")
         with pytest.raises(InvalidRequestError, match="ended already"):
-            office.workflow.mandates.revoke_grant(given.id, person=person, source="web")
+            office.workflow.delegations_and_grants.revoke_grant(
+                given.id, person=person, source="web"
+            )
     assert office.entries().count("grant revoked") == 3
 
 

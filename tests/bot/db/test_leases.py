@@ -12,13 +12,14 @@ from queue import Queue
 import pytest
 from sqlalchemy import text
 
-from bot.audit import change_log, signing
-from bot.audit.signing import SigningKey
+from bot.audit import change_log
 from bot.audit.spool import TROUBLE_KIND
 from bot.db import leases, locks, migrations, runs
 from bot.db.database import Database, boot_time
-from bot.execution.lease_keeper import HeldLease, LeaseExpiredError, LeaseKeeper
+from bot.db.lease_keeper import HeldLease, LeaseExpiredError, LeaseKeeper
+from bot.model import signing
 from bot.model.run import Run, State
+from bot.model.signing import SigningKey
 from bot.policy import PolicyDirectory
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
@@ -43,8 +44,8 @@ def _another(office: Office) -> Workflow:
 
 def _taken_over_by(other: Workflow) -> None:
     # What is found once may live and say so a moment later.
-    other.take_over()
-    other.take_over()
+    other.recover_expired_leases()
+    other.recover_expired_leases()
 
 
 def _lease(office: Office, run: Run) -> leases.Lease:
@@ -56,7 +57,7 @@ def _lease(office: Office, run: Run) -> leases.Lease:
 
 def _approved(office: Office, runbook: SetSwitch | SetAll | None = None) -> Run:
     run = office.ask(runbook or SetSwitch(host="lb1", name="lamp", value="on"))
-    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
     return run
 
 
@@ -86,10 +87,10 @@ def test_what_was_claimed_and_not_begun_is_begun_by_another_with_a_higher_fence(
             _taken_over_by(other)
 
     office.fleet.before_ask = vanish
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     assert office.run(run.id).state is State.QUEUED
     assert office.fleet.told == []
-    other.advance(run.id)
+    other.advance_run(run.id)
     assert office.run(run.id).state is State.SUCCEEDED
     assert office.fleet.told == [("lb1", "set lamp on")]
     # Once by each who claimed it, and once by who took it away in between.
@@ -109,7 +110,7 @@ def test_a_fence_that_is_gone_lets_nothing_through_though_the_host_is_still_lock
             tx.sql.execute(text("UPDATE lease SET fence = fence + 1"))
 
     office.fleet.before_ask = overtake
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     assert office.run(run.id).state is State.STARTING
     assert office.fleet.told == []
 
@@ -123,7 +124,7 @@ def test_a_step_is_unknown_and_keeps_its_host_when_its_worker_is_silent(any_offi
         _taken_over_by(other)
 
     office.fleet.before_tell = vanish
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     assert office.run(run.id).state is State.UNKNOWN
     with office.database.reading() as tx:
         lock = locks.get_lock(tx, "lb1")
@@ -152,12 +153,12 @@ def test_between_two_steps_only_who_has_it_goes_on(any_office: Office):
         office.database.on_news = vanish
 
     office.fleet.after_tell = after_that
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     assert len(office.fleet.told) == 1
     assert office.run(run.id).state is State.RUNNING
     # Nor does a hint that comes twice do a step twice.
     for _ in range(2):
-        other.advance(run.id)
+        other.advance_run(run.id)
     assert [words for _, words in office.fleet.told] == ["set fan on", "set lamp on"]
     assert office.run(run.id).state is State.SUCCEEDED
     assert "resumed" in office.entries(run)
@@ -178,7 +179,7 @@ def test_what_was_left_between_two_steps_too_long_ago_ends_with_what_was_done(an
         office.database.on_news = vanish
 
     office.fleet.after_tell = after_that
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     assert office.run(run.id).state is State.STOPPED
     assert len(office.fleet.told) == 1
 
@@ -194,15 +195,15 @@ def test_a_fault_of_who_has_lost_a_run_does_not_end_it_for_who_has_it(any_office
         _lapse(office.database)
         _taken_over_by(other)
         office.fleet.before_tell = lambda _host, _words: fail()
-        other.advance(run.id)
+        other.advance_run(run.id)
 
     def fail() -> None:
         # The other one is at its step; the first comes to grief at this very moment.
-        office.workflow._fault(run.id)  # pyright: ignore[reportPrivateUsage] - as advance() does
+        office.workflow._end_after_internal_error(run.id)  # pyright: ignore[reportPrivateUsage] - as advance_run() does
         seen.append(office.run(run.id).state)
 
     office.fleet.before_ask = overtake
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     assert seen == [State.RUNNING]
     assert office.run(run.id).state is State.SUCCEEDED
 
@@ -211,7 +212,7 @@ def test_who_is_heard_of_is_not_taken_from(any_office: Office):
     office = any_office
     run, other = _approved(office), _another(office)
     office.fleet.before_tell = lambda _host, _words: _taken_over_by(other)
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     assert office.run(run.id).state is State.SUCCEEDED
     assert "taken over" not in office.entries(run)
 
@@ -223,12 +224,12 @@ def test_who_says_late_that_it_is_there_keeps_what_nobody_took(any_office: Offic
 
     def pause(_host: str, _words: str) -> None:
         _lapse(office.database)
-        other.take_over()
+        other.recover_expired_leases()
         office.parts.lease_keeper.renew_leases(office.database)
-        other.take_over()
+        other.recover_expired_leases()
 
     office.fleet.before_tell = pause
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     assert office.run(run.id).state is State.SUCCEEDED
 
 
@@ -242,7 +243,7 @@ def test_a_worker_gives_up_what_it_has_when_it_ends(any_office: Office):
         _taken_over_by(other)
 
     office.fleet.before_ask = end
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     assert office.run(run.id).state is State.QUEUED
 
 
@@ -252,11 +253,11 @@ def test_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(any_offi
     run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
     office.queue.waiting.clear()
     office.fleet.after_tell = lambda _host, _words: office.workflow.close()
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     assert office.run(run.id).state is State.RUNNING
     # It was woken, and whoever hears of that needs no other look at the clock.
     assert office.queue.waiting == [run.id]
-    other.advance(run.id)
+    other.advance_run(run.id)
     assert [words for _, words in office.fleet.told] == ["set fan on", "set lamp on"]
     assert office.run(run.id).state is State.SUCCEEDED
 
@@ -272,7 +273,7 @@ def test_what_was_left_too_long_ago_is_not_gone_on_with_unseen(
         office.fleet.after_tell = lambda _host, _words: office.workflow.close()
         office.work()
         clock.ahead += minutes * MINUTE
-        other.advance(run.id)
+        other.advance_run(run.id)
         assert len(office.fleet.told) == told
         _taken_over_by(other)
         ended = State.SUCCEEDED if told == 2 else State.STOPPED
@@ -284,11 +285,11 @@ def test_what_a_worker_has_read_for_is_begun_by_another_at_once(any_office: Offi
     run, other = _approved(office), _another(office)
     office.queue.waiting.clear()
     office.fleet.before_ask = lambda _host: office.workflow.close()
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     assert office.run(run.id).state is State.QUEUED
     assert office.fleet.told == []
     assert office.queue.waiting == [run.id]
-    other.advance(run.id)
+    other.advance_run(run.id)
     assert office.run(run.id).state is State.SUCCEEDED
 
 
@@ -306,9 +307,9 @@ def test_a_proof_that_was_cut_off_is_read_by_another_at_once(any_office: Office)
         office.fleet.before_ask = cut
 
     office.fleet.after_tell = end
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     assert office.run(run.id).state is State.RUNNING
-    other.advance(run.id)
+    other.advance_run(run.id)
     assert office.run(run.id).state is State.SUCCEEDED
     assert len(office.fleet.told) == 1
 
@@ -330,8 +331,8 @@ class Faulty(LeaseKeeper):
 def test_a_fault_in_one_pulse_does_not_silence_a_worker(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("bot.execution.lease_keeper._HEARTBEAT_SECONDS", 0.01)
-    monkeypatch.setattr("bot.execution.lease_keeper._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("bot.db.lease_keeper._HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("bot.db.lease_keeper._RETRY_SECONDS", 0.01)
     worker = Faulty()
     worker.start_heartbeat(office.database)
     deadline = time.monotonic() + 20
@@ -417,7 +418,7 @@ def _workflow(url: str, directory: Path) -> tuple[Workflow, Database, LeaseKeepe
 def _be_a_worker(url: str, directory: Path, run: int) -> None:
     workflow, database, worker = _workflow(url, directory)
     worker.start_heartbeat(database)
-    workflow.advance(run)
+    workflow.advance_run(run)
     (directory / "came back").touch()
 
 
@@ -446,7 +447,7 @@ def test_a_worker_that_is_stopped_past_its_lease_and_wakes_may_not_send(
         began = time.monotonic()
 
         def over() -> bool:
-            workflow.take_over()
+            workflow.recover_expired_leases()
             time.sleep(0.3)
             taken = _state(database, run) is State.UNKNOWN
             return taken or (not stopped and time.monotonic() - began > 5)
@@ -465,11 +466,13 @@ def test_a_worker_that_is_stopped_past_its_lease_and_wakes_may_not_send(
 
 
 def _asked_and_approved(workflow: Workflow, database: Database) -> int:
-    asked = workflow.ask(SetSwitch(host="lb1", name="lamp", value="on"), person="dora", origin=WEB)
-    workflow.advance(asked.id)
+    asked = workflow.request_run(
+        SetSwitch(host="lb1", name="lamp", value="on"), person="dora", origin=WEB
+    )
+    workflow.advance_run(asked.id)
     with database.reading() as tx:
         run = runs.get_run(tx, asked.id)
-    workflow.approve(run.id, person="olga", digest=run.digest)
+    workflow.approve_run(run.id, person="olga", digest=run.digest)
     return run.id
 
 

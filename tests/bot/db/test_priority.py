@@ -15,7 +15,7 @@ def _set(office: Office, name: str, person: str = "dora") -> Run:
 
 def _approved(office: Office, *asked: Run) -> None:
     for run in asked:
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
 
 
 def _broken(office: Office, run: Run) -> None:
@@ -44,7 +44,7 @@ class _Held:
     def __exit__(self, *_: object) -> None:
         with self._office.database.transaction() as tx:
             locks.release_locks(tx, self._other)
-        self._office.workflow.nudge()
+        self._office.workflow.wake_stalled_runs()
         # Only the first is woken: each wakes the next.
         assert self._office.queue.waiting == [self._next()]
         self._office.work()

@@ -10,11 +10,11 @@ import pytest
 
 from bot.app import lock_database
 from bot.audit import change_log
-from bot.audit.signing import SigningKey
 from bot.db import migrations
 from bot.db.database import AlreadyRunning, Database, StoreUnavailable
 from bot.db.process_lock import ProcessLock, lock_exclusive, lock_shared
 from bot.model.keyfile import KeyFileError
+from bot.model.signing import SigningKey
 from bot.settings import Settings
 from tests.playground.postgres import Postgres
 from tests.playground.relay import Relay

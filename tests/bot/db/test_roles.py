@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import text
 
 from bot.audit import change_log, verification
-from bot.audit.signing import SigningKey
 from bot.db import migrations
 from bot.db import roles as db_roles
 from bot.db.database import Database, StoreUnavailable
+from bot.model.signing import SigningKey
 from tests.playground.postgres import Postgres
 
 pytestmark = pytest.mark.real

@@ -9,12 +9,11 @@ from sqlalchemy import update
 from bot.db import schedules, tables
 from bot.db.schedules import FireOutcome, Schedule, ScheduleState
 from bot.execution import gate, start_schedule
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestOrigin, Run, State
 from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.workflow import requests, schedule_approval
-from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.requests import InvalidRequestError
 from runbooks import AnyRunbook
 from tests.bot.office import WEB, Office
 from tests.bot.time import MINUTE, an_hour_back, due_now, fire_all
@@ -84,7 +83,7 @@ def test_a_moment_is_fired_once_however_many_clocks_look(any_office: Office):
 
     def look() -> None:
         barrier.wait()
-        any_office.workflow.schedules.fire_due_schedules()
+        any_office.workflow.fire_due_schedules()
 
     clocks = [threading.Thread(target=look) for _ in range(4)]
     for clock in clocks:
@@ -161,7 +160,7 @@ def test_a_thousand_missed_moments_are_rows_too(office: Office):
 def test_a_fire_is_left_out_while_the_last_run_is_not_over(office: Office):
     schedule = _begun(office)
     due_now(office, schedule)
-    office.workflow.schedules.fire_due_schedules()
+    office.workflow.fire_due_schedules()
     office.queue.waiting.clear()
     an_hour_back(office)
     due_now(office, schedule)
@@ -174,7 +173,7 @@ def test_a_fire_is_left_out_while_the_last_run_is_not_over(office: Office):
 def test_a_fire_waits_for_the_last_run_where_that_was_agreed(office: Office):
     schedule = _begun(office, replace(HOURLY, overlap=Overlap.QUEUE))
     due_now(office, schedule)
-    office.workflow.schedules.fire_due_schedules()
+    office.workflow.fire_due_schedules()
     waiting, office.queue.waiting[:] = list(office.queue.waiting), []
     an_hour_back(office)
     due_now(office, schedule)
@@ -189,7 +188,7 @@ def test_a_fire_waits_for_the_last_run_where_that_was_agreed(office: Office):
 def test_a_fire_ends_the_last_run_where_that_was_agreed(office: Office):
     schedule = _begun(office, replace(HOURLY, overlap=Overlap.CANCEL))
     due_now(office, schedule)
-    office.workflow.schedules.fire_due_schedules()
+    office.workflow.fire_due_schedules()
     office.queue.waiting.clear()
     an_hour_back(office)
     due_now(office, schedule)
@@ -472,7 +471,7 @@ def test_a_run_that_claims_a_schedule_is_not_let_through(office: Office):
     schedule = _begun(office)
     due_now(office, schedule)
     origin = RequestOrigin("schedule", schedule_id=schedule.id)
-    run = office.workflow.ask(LAMP, person="dora", origin=origin)
+    run = office.workflow.request_run(LAMP, person="dora", origin=origin)
     office.work()
     assert office.run(run.id).state is State.REFUSED
     assert office.fleet.told == []

@@ -21,13 +21,13 @@ from sqlalchemy import event
 from bot.audit import output, query
 from bot.audit.change_log import EntryDraft, append_entries, append_entry
 from bot.audit.query import EntryFilter
-from bot.audit.signing import SigningKey
 from bot.db import runs, search, tables
 from bot.db import search_words as word_index
 from bot.db.database import Database, Transaction
 from bot.db.migrations import is_own_table
 from bot.db.search import RunFilter
 from bot.model.run import NEEDS_ATTENTION, RequestOrigin, Run, State
+from bot.model.signing import SigningKey
 from tests.bench import filling
 from tests.bot.empty import empty
 

@@ -10,15 +10,15 @@ import pytest
 from bot.db import locks, runs, search
 from bot.execution import fanout
 from bot.model import request_form
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import NEEDS_ATTENTION, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import Policy
 from bot.policy.explain import PreviewQuestion, evaluate_preview
 from bot.policy.freezes import FreezeList
 from bot.webhooks import webhook_queue
-from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.erasure import preview_erasure
-from bot.workflow.requests import SENSITIVE_REQUEST_MESSAGE, InvalidRequestError
+from bot.workflow.requests import SENSITIVE_REQUEST_MESSAGE
 from connectors.errors import CommandError, UnknownOutcomeError, UnreachableError
 from runbooks import AnyRunbook
 from tests.bot.office import WEB, Office, an_office
@@ -46,7 +46,9 @@ def crowd(tmp_path: Path) -> Generator[Office]:
 
 def _ask(office: Office, names: list[str], person: str = "dora", value: str = "on") -> Run:
     requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
-    run = office.workflow.ask_all(requests, spelled="lb*", person=person, origin=WEB)
+    run = office.workflow.request_fanout_run(
+        requests, host_pattern="lb*", person=person, origin=WEB
+    )
     office.work()
     return office.run(run.id)
 
@@ -76,13 +78,13 @@ def test_one_plan_and_one_approval_for_all(crowd: Office):
 
 def test_waves_start_with_one_host_then_a_tenth_then_the_rest(crowd: Office):
     run = _ask(crowd, NAMES)
-    crowd.workflow.approve(run.id, person="olga", digest=run.digest)
+    crowd.workflow.approve_run(run.id, person="olga", digest=run.digest)
     waves: list[list[str]] = []
     while crowd.queue.waiting:
         batch, crowd.queue.waiting = crowd.queue.waiting, []
         before = len(crowd.fleet.told)
         for number in batch:
-            crowd.workflow.advance(number)
+            crowd.workflow.advance_run(number)
         if told := _told(crowd)[before:]:
             waves.append(told)
     assert waves == [["lb1"], ["lb2", "lb3"], NAMES[3:]]
@@ -124,9 +126,13 @@ def test_a_host_whose_end_nobody_saw_makes_the_whole_unknown_until_it_is_settled
     assert ended.state is State.UNKNOWN
     first, second = _children(crowd, ended)
     assert (first.state, second.state) == (State.UNKNOWN, State.WITHDRAWN)
-    with pytest.raises(InvalidRequestError, match="settle the runs of its hosts"):
-        crowd.workflow.settle(ended.id, person="olga", succeeded=True, why="looked at them all")
-    crowd.workflow.settle(first.id, person="olga", succeeded=True, why="the lamp is on indeed")
+    with pytest.raises(InvalidRequestError, match="resolve the runs of its hosts"):
+        crowd.workflow.resolve_run(
+            ended.id, person="olga", succeeded=True, reason="looked at them all"
+        )
+    crowd.workflow.resolve_run(
+        first.id, person="olga", succeeded=True, reason="the lamp is on indeed"
+    )
     crowd.work()
     assert crowd.run(ended.id).state is State.FAILED
     with crowd.database.reading() as tx:
@@ -173,11 +179,11 @@ def test_a_host_that_moved_after_approval_is_stale_and_stops_the_rest(crowd: Off
 def test_a_part_cannot_be_decided_by_itself(crowd: Office):
     child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
     with pytest.raises(InvalidRequestError, match="decide that"):
-        crowd.workflow.approve(child.id, person="olga", digest=child.digest)
+        crowd.workflow.approve_run(child.id, person="olga", digest=child.digest)
     with pytest.raises(InvalidRequestError, match="deny that"):
-        crowd.workflow.deny(child.id, person="olga")
+        crowd.workflow.deny_run(child.id, person="olga")
     with pytest.raises(InvalidRequestError, match="withdraw that"):
-        crowd.workflow.withdraw(child.id, person="dora")
+        crowd.workflow.withdraw_run(child.id, person="dora")
 
 
 def test_a_child_put_to_work_without_the_whole_gets_nothing(crowd: Office):
@@ -185,7 +191,7 @@ def test_a_child_put_to_work_without_the_whole_gets_nothing(crowd: Office):
     child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
     with crowd.database.transaction() as tx:
         runs.move_run(tx, runs.get_run(tx, child.id), State.QUEUED)
-    crowd.workflow.advance(child.id)
+    crowd.workflow.advance_run(child.id)
     assert crowd.fleet.told == []
     assert crowd.run(child.id).state is State.WITHDRAWN
 
@@ -206,12 +212,12 @@ def test_a_child_whose_plan_is_not_in_the_approved_one_gets_nothing(crowd: Offic
 
 def test_deny_and_withdraw_end_every_part(crowd: Office):
     denied = _ask(crowd, NAMES[:3])
-    crowd.workflow.deny(denied.id, person="olga", reason="no")
+    crowd.workflow.deny_run(denied.id, person="olga", reason="no")
     assert {child.state for child in _children(crowd, denied)} == {State.WITHDRAWN}
     with pytest.raises(TooLate):
         crowd.approve(denied)
     withdrawn = _ask(crowd, NAMES[:3])
-    crowd.workflow.withdraw(withdrawn.id, person="dora")
+    crowd.workflow.withdraw_run(withdrawn.id, person="dora")
     crowd.work()
     assert {child.state for child in _children(crowd, withdrawn)} == {State.WITHDRAWN}
     assert crowd.fleet.told == []
@@ -249,7 +255,9 @@ def test_without_the_ceiling_it_would_wait_for_one_approval(
 
 def test_nobody_approves_their_own_for_many_either(crowd: Office):
     requests = [BreakSwitch(host=name, name="lamp") for name in NAMES[:2]]
-    run = crowd.workflow.ask_all(requests, spelled="lb*", person="olga", origin=WEB)
+    run = crowd.workflow.request_fanout_run(
+        requests, host_pattern="lb*", person="olga", origin=WEB
+    )
     crowd.work()
     with pytest.raises(NotAllowed, match="your own request"):
         crowd.approve(crowd.run(run.id), person="olga")
@@ -257,10 +265,14 @@ def test_nobody_approves_their_own_for_many_either(crowd: Office):
 
 def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Office):
     requests = [ShowSwitches(host=name) for name in NAMES[:3]]
-    well = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    well = crowd.workflow.request_fanout_run(
+        requests, host_pattern="lb*", person="dora", origin=WEB
+    )
     crowd.work()
     crowd.fleet.hosts["lb2"]["lamp"] = "broken"
-    ill = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    ill = crowd.workflow.request_fanout_run(
+        requests, host_pattern="lb*", person="dora", origin=WEB
+    )
     crowd.work()
     with crowd.database.reading() as tx:
         told = {run.id: run.status for run in runs.list_runs(tx, [well.id, ill.id])}
@@ -277,7 +289,7 @@ def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Office):
 def test_hosts_of_several_areas_are_asked_for_one_area_at_a_time(crowd: Office):
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in HOSTS_APART]
     with pytest.raises(InvalidRequestError, match="in several areas"):
-        crowd.workflow.ask_all(requests, spelled="*", person="dora", origin=WEB)
+        crowd.workflow.request_fanout_run(requests, host_pattern="*", person="dora", origin=WEB)
 
 
 def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Office):
@@ -287,7 +299,9 @@ def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Office):
         SetSwitch, ["*b*", "lamp", "on"], hosts
     )
     with pytest.raises(InvalidRequestError) as no:
-        crowd.workflow.ask_all(requests, spelled=spelled, person="dora", origin=WEB)
+        crowd.workflow.request_fanout_run(
+            requests, host_pattern=spelled, person="dora", origin=WEB
+        )
     said = str(no.value).partition("by itself. ")[2]
     assert said == "edge: toy set 'lb*' lamp on; web: toy set web1 lamp on"
     typed = [shlex.split(one.partition(": toy set ")[2]) for one in said.split("; ")]
@@ -299,7 +313,7 @@ def test_a_secret_that_was_typed_is_not_said_again(crowd: Office):
     crowd.database.redactor.add_secrets("of-a-switch-2")
     requests = [SetSwitch(host=name, name="lamp", value="of-a-switch-2") for name in HOSTS_APART]
     with pytest.raises(InvalidRequestError) as no:
-        crowd.workflow.ask_all(requests, spelled="*", person="dora", origin=WEB)
+        crowd.workflow.request_fanout_run(requests, host_pattern="*", person="dora", origin=WEB)
     assert str(no.value) == SENSITIVE_REQUEST_MESSAGE
 
 
@@ -311,7 +325,9 @@ def test_of_many_areas_the_first_are_spelled_and_the_others_named(tmp_path: Path
         (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY + hosts)
         requests = [SetSwitch(host=f"h{n:02}", name="lamp", value="on") for n in range(40)]
         with pytest.raises(InvalidRequestError) as no:
-            office.workflow.ask_all(requests, spelled="h*", person="dora", origin=WEB)
+            office.workflow.request_fanout_run(
+                requests, host_pattern="h*", person="dora", origin=WEB
+            )
     assert "a07: toy set h07 lamp on; and so on for a08, a09, " in str(no.value)
     assert len(str(no.value)) < 1000
 
@@ -319,7 +335,7 @@ def test_of_many_areas_the_first_are_spelled_and_the_others_named(tmp_path: Path
 def _look_everywhere(crowd: Office) -> Run:
     crowd.fleet.hosts["web1"] = {"lamp": "on"}
     requests = [ShowSwitches(host=name) for name in ("lb1", "lb2", "web1")]
-    return crowd.workflow.ask_all(requests, spelled="*", person="dora", origin=WEB)
+    return crowd.workflow.request_fanout_run(requests, host_pattern="*", person="dora", origin=WEB)
 
 
 def _found_in(crowd: Office, area: str, **also: str) -> list[int]:
@@ -339,7 +355,7 @@ def test_a_check_on_hosts_of_several_areas_is_one_report_found_by_each_area(crow
         "lb2": "edge",
         "web1": "web",
     }
-    alone = crowd.workflow.ask(ShowSwitches(host="lb1"), person="dora", origin=WEB)
+    alone = crowd.workflow.request_run(ShowSwitches(host="lb1"), person="dora", origin=WEB)
     crowd.work()
     assert _found_in(crowd, "edge") == [alone.id, run.id]
     assert _found_in(crowd, "edge", person="dora") == [alone.id, run.id]
@@ -368,7 +384,7 @@ forbid (principal, action == Action::"ask", resource in Area::"web");
 def test_what_a_check_of_several_areas_was_told_is_erased_by_an_owner_of_them_all(crowd: Office):
     run = _look_everywhere(crowd)
     crowd.work()
-    erasing = crowd.workflow.erasing
+    erasing = crowd.workflow.erasure
     erasing.request_erasure(run.id, person="dora", reason="it names a customer", source="web")
     with crowd.database.reading() as tx:
         digest = preview_erasure(tx, crowd.run(run.id)).digest
@@ -415,7 +431,9 @@ def test_a_schedule_of_a_check_is_for_one_area(crowd: Office):
 
 def test_a_check_of_many_is_one_report(crowd: Office):
     requests = [ShowSwitches(host=name) for name in NAMES[:3]]
-    run = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    run = crowd.workflow.request_fanout_run(
+        requests, host_pattern="lb*", person="dora", origin=WEB
+    )
     crowd.work()
     told = crowd.run(run.id)
     assert (told.state, told.summary) == (State.SUCCEEDED, "3 of 3 hosts are well")
@@ -426,7 +444,7 @@ def test_a_check_of_many_is_one_report(crowd: Office):
 def test_all_of_it_is_undone_as_one(crowd: Office):
     done = crowd.approve(_ask(crowd, NAMES[:3]))
     crowd.fleet.told.clear()
-    undo = crowd.workflow.undo(done.id, person="dora", origin=WEB)
+    undo = crowd.workflow.request_undo(done.id, person="dora", origin=WEB)
     crowd.work()
     ended = crowd.approve(crowd.run(undo.id))
     assert ended.state is State.SUCCEEDED
@@ -436,7 +454,7 @@ def test_all_of_it_is_undone_as_one(crowd: Office):
 def test_one_host_of_it_is_undone_by_itself(crowd: Office):
     done = crowd.approve(_ask(crowd, NAMES[:3]))
     crowd.fleet.told.clear()
-    undo = crowd.workflow.undo(_children(crowd, done)[1].id, person="dora", origin=WEB)
+    undo = crowd.workflow.request_undo(_children(crowd, done)[1].id, person="dora", origin=WEB)
     crowd.work()
     assert crowd.approve(crowd.run(undo.id)).state is State.SUCCEEDED
     assert crowd.fleet.told == [("lb2", "set lamp off")]
@@ -452,11 +470,11 @@ def test_history_shows_the_request_once_and_by_host_its_part(crowd: Office):
 
 def test_after_a_crash_in_the_middle_it_goes_on(crowd: Office):
     run = _ask(crowd, NAMES[:3])
-    crowd.workflow.approve(run.id, person="olga", digest=run.digest)
+    crowd.workflow.approve_run(run.id, person="olga", digest=run.digest)
     for _ in range(3):
-        crowd.workflow.advance(crowd.queue.waiting.pop(0))
+        crowd.workflow.advance_run(crowd.queue.waiting.pop(0))
     crowd.queue.waiting.clear()
-    crowd.workflow.recover()
+    crowd.workflow.recover_unfinished_runs()
     crowd.work()
     assert crowd.run(run.id).state is State.SUCCEEDED
     assert sorted(_told(crowd)) == NAMES[:3]
@@ -509,7 +527,9 @@ def test_what_is_wrong_with_one_of_several_names_is_said(crowd: Office):
             TuneSwitch, [typed, "lamp"], hosts
         )
         with pytest.raises(InvalidRequestError, match=said):
-            crowd.workflow.ask_all(requests, spelled=spelled, person="dora", origin=WEB)
+            crowd.workflow.request_fanout_run(
+                requests, host_pattern=spelled, person="dora", origin=WEB
+            )
 
 
 def test_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Office):
@@ -521,7 +541,7 @@ def test_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Office):
     crowd.approve(run)
     assert crowd.fleet.told == []
     crowd.policies.get_policy().freezes = FreezeList()
-    crowd.workflow.nudge()
+    crowd.workflow.wake_stalled_runs()
     crowd.work()
     assert crowd.run(run.id).state is State.SUCCEEDED
 
@@ -542,20 +562,20 @@ def test_a_host_without_changes_is_no_canary(crowd: Office):
 
 def test_a_policy_that_breaks_between_waves_starts_no_further_host(crowd: Office):
     run = _ask(crowd, NAMES[:3])
-    crowd.workflow.approve(run.id, person="olga", digest=run.digest)
+    crowd.workflow.approve_run(run.id, person="olga", digest=run.digest)
     for _ in range(2):
-        crowd.workflow.advance(crowd.queue.waiting.pop(0))
+        crowd.workflow.advance_run(crowd.queue.waiting.pop(0))
     (crowd.policies.path / "policy.cedar").write_text("permit (")
     crowd.work()
     ended = crowd.run(run.id)
     assert ended.state is State.FAILED
-    assert "No further host was started, since there is no valid policy" in ended.summary
+    assert "No further host was started, because there is no valid policy" in ended.summary
     assert _told(crowd) == ["lb1"]
 
 
 def test_a_policy_that_breaks_before_the_start_refuses_the_whole(crowd: Office):
     run = _ask(crowd, NAMES[:3])
-    crowd.workflow.approve(run.id, person="olga", digest=run.digest)
+    crowd.workflow.approve_run(run.id, person="olga", digest=run.digest)
     (crowd.policies.path / "policy.cedar").write_text("permit (")
     crowd.work()
     ended = crowd.run(run.id)
@@ -570,9 +590,11 @@ def test_a_whole_that_was_unknown_follows_its_hosts_after_a_crash_too(crowd: Off
     crowd.fleet.before_tell = cut
     whole = crowd.approve(_ask(crowd, NAMES[:2]))
     first = _children(crowd, whole)[0]
-    crowd.workflow.settle(first.id, person="olga", succeeded=True, why="the lamp is on indeed")
+    crowd.workflow.resolve_run(
+        first.id, person="olga", succeeded=True, reason="the lamp is on indeed"
+    )
     crowd.queue.waiting.clear()
-    crowd.workflow.recover()
+    crowd.workflow.recover_unfinished_runs()
     crowd.work()
     assert crowd.run(whole.id).state is State.FAILED
 
@@ -589,7 +611,7 @@ def test_a_part_whose_turn_never_comes_expires_and_ends_the_whole(crowd: Office)
     with crowd.database.transaction() as tx:
         for one in [runs.get_run(tx, run.id), *runs.list_children(tx, run.id)]:
             runs.amend_run(tx, one, expires_at=tx.now)
-    crowd.workflow.expire_due()
+    crowd.workflow.expire_runs()
     crowd.work()
     assert [child.state for child in _children(crowd, run)] == [State.EXPIRED, State.WITHDRAWN]
     assert crowd.run(run.id).state is State.FAILED
@@ -599,8 +621,8 @@ def test_a_whole_is_not_in_line_for_its_first_host(crowd: Office):
     """Or it would be woken in the place of a run that waits there, which then sleeps on."""
     whole = _ask(crowd, NAMES[:2])
     single = crowd.ask(SetSwitch(host="lb1", name="lamp", value="dim"))
-    crowd.workflow.approve(whole.id, person="olga", digest=whole.digest)
-    crowd.workflow.approve(single.id, person="olga", digest=single.digest)
+    crowd.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
+    crowd.workflow.approve_run(single.id, person="olga", digest=single.digest)
     with crowd.database.reading() as tx:
         following = locks.next_run_for(tx, "lb1")
     assert following
@@ -612,9 +634,9 @@ def test_a_whole_is_not_in_line_for_its_first_host(crowd: Office):
 )
 def test_hosts_are_spelled_in_few_and_visible_characters(crowd: Office, spelled: str, says: str):
     with pytest.raises(InvalidRequestError, match=says):
-        crowd.workflow.ask_all(
+        crowd.workflow.request_fanout_run(
             [SetSwitch(host="lb1", name="lamp", value="on")],
-            spelled=spelled,
+            host_pattern=spelled,
             person="dora",
             origin=WEB,
         )

@@ -20,7 +20,7 @@ def _look(office: Office) -> None:
     """Let the next look be due, and take it."""
     with office.database.transaction() as tx:
         tx.sql.execute(update(tables.vigil).values(next=tx.now))
-    office.workflow.follow_up()
+    office.workflow.run_due_follow_ups()
 
 
 def _goes_on(office: Office, run: Run) -> bool:
@@ -57,7 +57,7 @@ def test_what_did_not_end_well_stands_so_in_lists(office: Office, became: str, s
 def test_a_look_comes_when_it_is_due_and_not_before(office: Office):
     run = _begun(office)
     asked = office.fleet.asked
-    office.workflow.follow_up()
+    office.workflow.run_due_follow_ups()
     assert (office.fleet.asked, _goes_on(office, run)) == (asked, True)
 
 
@@ -82,7 +82,7 @@ def test_what_has_no_end_to_wait_for_is_not_followed(office: Office):
 
 def test_an_undo_is_not_followed(office: Office):
     run = _begun(office)
-    undone = office.workflow.undo(run.id, person="dora", origin=run.origin)
+    undone = office.workflow.request_undo(run.id, person="dora", origin=run.origin)
     office.work()
     office.approve(office.run(undone.id))
     assert office.run(undone.id).state is State.SUCCEEDED

@@ -7,13 +7,13 @@ import pytest
 
 from bot.db import outbox, runs
 from bot.db.database import Transaction
+from bot.model.errors import NotAllowed, TooLate
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import PolicyDirectory
 from bot.policy.freezes import FreezeList
 from bot.service import Workflow
 from bot.workflow import approvals
-from bot.workflow.approvals import NotAllowed, TooLate
 from tests.bot.keyring import stepped_up
 from tests.bot.office import WEB, Office
 from tests.policies import a_policy
@@ -35,8 +35,8 @@ def _edit(policy: PolicyDirectory, remark: str = "a remark") -> None:
 
 def _look(office: Office) -> list[Run]:
     """Do as the clock does every few seconds."""
-    office.workflow.note_policy()
-    return office.workflow.end_outdated()
+    office.workflow.record_policy_change()
+    return office.workflow.end_outdated_plans()
 
 
 def _never(*_: object) -> bool:
@@ -92,7 +92,7 @@ class TestTheKey:
     def test_a_no_is_a_no_under_any_policy(self, office: Office):
         run = office.ask(LAMP_ON)
         _edit(office.policies)
-        assert office.workflow.deny(run.id, person="olga", reason="no").state is State.DENIED
+        assert office.workflow.deny_run(run.id, person="olga", reason="no").state is State.DENIED
 
 
 class TestTheGlass:
@@ -103,7 +103,7 @@ class TestTheGlass:
         app = stepped_up(office, "adam")
         run = office.ask(_lamp("web1"), person="adam", reason="the cellar is dark")
         _edit(office.policies)
-        office.workflow.breaking.activate_break_glass(
+        office.workflow.break_glass.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=self.WHY
         )
 
@@ -123,7 +123,7 @@ class TestTheGlass:
 class TestTheClock:
     def test_ends_what_waits_and_tells_its_asker(self, any_office: Office):
         office = any_office
-        office.workflow.note_policy()
+        office.workflow.record_policy_change()
         run = office.ask(LAMP_ON)
         assert _look(office) == []
         with office.database.transaction() as tx:
@@ -141,7 +141,7 @@ class TestTheClock:
     def test_leaves_what_is_of_this_policy(self, any_office: Office):
         office = any_office
         old = office.ask(LAMP_ON)
-        office.workflow.note_policy()
+        office.workflow.record_policy_change()
         _edit(office.policies)
         new = office.ask(_lamp("lb2"))
         assert [ended.id for ended in _look(office)] == [old.id]
@@ -164,14 +164,16 @@ class TestTheClock:
         run = office.approve(office.ask(LAMP_ON))
         _edit(office.policies)
         office.policies.get_policy().freezes = FreezeList()
-        office.workflow.nudge()
+        office.workflow.wake_stalled_runs()
         office.work()
         assert office.run(run.id).summary == ANEW
 
     def test_ends_a_request_for_several_hosts_with_all_its_parts(self, any_office: Office):
         office = any_office
         both = [_lamp(host) for host in ("lb1", "lb2")]
-        whole = office.workflow.ask_all(both, spelled="lb*", person="dora", origin=WEB)
+        whole = office.workflow.request_fanout_run(
+            both, host_pattern="lb*", person="dora", origin=WEB
+        )
         office.work()
         _edit(office.policies)
         assert [ended.id for ended in _look(office)] == [whole.id]

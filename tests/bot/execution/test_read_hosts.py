@@ -79,7 +79,9 @@ def office(tmp_path: Path, fleet: Noted, monkeypatch: pytest.MonkeyPatch) -> Gen
 
 
 def _parts_of(office: Office, requests: Sequence[Any]) -> list[Run]:
-    run = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    run = office.workflow.request_fanout_run(
+        requests, host_pattern="lb*", person="dora", origin=WEB
+    )
     office.work()
     with office.database.reading() as tx:
         return runs.list_children(tx, run.id)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from bot.audit import change_log
-from bot.audit.signing import SigningKey
 from bot.audit.spool import Spool
 from bot.db import locks, runs
 from bot.db.database import Transaction
@@ -15,6 +14,7 @@ from bot.execution.intent import build_step_marker
 from bot.execution.reconcile import Reconciler, interpret_marker
 from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, StepState
+from bot.model.signing import SigningKey
 from bot.service import Workflow
 from bot.workflow.run_timeline import build_run_events
 from connectors.command import Shell
@@ -60,7 +60,7 @@ def _later(office: Office, *, seconds: float = 1200) -> None:
     database = office.database
     assert isinstance(database, Clock)
     database.ahead += round(seconds * 1_000_000)
-    office.workflow.nudge()
+    office.workflow.wake_stalled_runs()
     office.work()
 
 
@@ -126,7 +126,7 @@ class Crash(BaseException):
 def _restart(office: Office) -> None:
     office.queue.waiting.clear()
     office.workflow = Workflow(office.parts)
-    office.workflow.recover()
+    office.workflow.recover_unfinished_runs()
 
 
 def test_a_crash_before_the_proof_was_read_has_it_read_later(office: Office):
@@ -175,7 +175,7 @@ def _crashed_in_a_step(office: Office) -> Run:
 def test_a_crash_in_the_middle_of_a_step_ends_without_people(office: Office):
     run = _crashed_in_a_step(office)
     assert office.run(run.id).state is State.UNKNOWN
-    office.workflow.nudge()
+    office.workflow.wake_stalled_runs()
     office.work()
     assert office.run(run.id).state is State.SUCCEEDED
     assert len(office.fleet.told) == 1
@@ -230,7 +230,7 @@ def test_what_is_still_at_it_is_waited_for(office: Office):
     assert unknown.state is State.UNKNOWN
     assert "lb1 says that the command is still running there" in unknown.summary
     assert (
-        "lb1 stays locked until it says how that ended, or an owner settles this run"
+        "lb1 stays locked until it says how that ended, or an owner resolves this run"
         in unknown.summary
     )
     assert _holder(office) == run.id
@@ -271,7 +271,7 @@ def test_where_workers_elsewhere_ask_they_are_sent_ever_more_seldom_too(office: 
     sent: list[int] = []
     for second in range(40):
         database.ahead += 1_000_000
-        office.workflow.nudge()
+        office.workflow.wake_stalled_runs()
         # A worker takes the hint: what it finds out stays in its own process.
         sent += [second] * len(office.queue.waiting)
         office.queue.waiting.clear()
@@ -296,16 +296,22 @@ def test_what_was_cut_off_is_for_a_person_unless_nothing_is_left(
         _later(office)
     unknown = office.run(run.id)
     assert unknown.state is State.UNKNOWN
-    assert "Reading again: lamp is off. lb1 stays locked until an owner settles" in unknown.summary
+    assert (
+        "Reading again: lamp is off. lb1 stays locked until an owner" in unknown.summary
+    )
     # It has nothing more to say.
     assert office.fleet.recalled == 1
-    office.workflow.settle(run.id, person="olga", succeeded=False, why="I looked at the lamp")
+    office.workflow.resolve_run(
+        run.id, person="olga", succeeded=False, reason="I looked at the lamp"
+    )
     assert office.run(run.id).state is State.FAILED
 
 
 def test_the_end_of_a_step_whose_run_was_settled_is_awaited_no_more(office: Office):
     run = _crashed_in_a_step(office)
-    office.workflow.settle(run.id, person="olga", succeeded=True, why="the lamp is on indeed")
+    office.workflow.resolve_run(
+        run.id, person="olga", succeeded=True, reason="the lamp is on indeed"
+    )
     with office.database.reading() as tx:
         (step,) = runs.list_steps(tx, run.id)
     assert (step.state, step.exit_status) == (StepState.UNKNOWN, None)
@@ -384,7 +390,9 @@ def test_whoever_settles_it_meanwhile_has_the_last_word(office: Office):
 
     def settle() -> None:
         office.fleet.recalls = lambda: None
-        office.workflow.settle(run.id, person="olga", succeeded=False, why="I looked at it")
+        office.workflow.resolve_run(
+            run.id, person="olga", succeeded=False, reason="I looked at it"
+        )
 
     office.fleet.recalls = settle
     _later(office)
@@ -429,8 +437,8 @@ def test_people_read_what_the_host_was_asked_and_what_it_said(office: Office):
 
 def _many(office: Office) -> Callable[[], None]:
     def twice() -> None:
-        office.workflow.nudge()
-        office.workflow.nudge()
+        office.workflow.wake_stalled_runs()
+        office.workflow.wake_stalled_runs()
 
     return twice
 

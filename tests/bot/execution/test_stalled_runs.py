@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bot.audit.signing import SigningKey
 from bot.db import migrations
 from bot.db.database import Database
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.model.run import Run, State
+from bot.model.signing import SigningKey
 from bot.service import Workflow
 from tests.bot.office import WEB, Office, an_office
 from tests.playground.postgres import Postgres
@@ -33,7 +33,7 @@ def office(tmp_path: Path, postgres: Postgres) -> Generator[Office]:
 
 
 def _asked(office: Office) -> Run:
-    return office.workflow.ask(LAMP_ON, person="dora", origin=WEB)
+    return office.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
 
 
 def _later(office: Office, seconds: int = 20) -> None:
@@ -43,7 +43,7 @@ def _later(office: Office, seconds: int = 20) -> None:
             text("UPDATE procrastinate_events SET at = at - make_interval(secs => :seconds)"),
             {"seconds": seconds},
         )
-    office.workflow.nudge()
+    office.workflow.wake_stalled_runs()
 
 
 def test_a_request_whose_site_has_no_worker_says_so_once(office: Office):
@@ -58,19 +58,19 @@ def test_a_request_whose_site_has_no_worker_says_so_once(office: Office):
 
 def test_an_approved_run_says_so_too_and_no_more_once_it_has_begun(office: Office):
     run = _asked(office)
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     shown = office.run(run.id)
-    office.workflow.approve(run.id, person="olga", digest=shown.digest)
+    office.workflow.approve_run(run.id, person="olga", digest=shown.digest)
     _later(office)
     assert "no worker of site main" in office.run(run.id).summary
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     assert office.run(run.id).state is State.SUCCEEDED
 
 
 def test_what_was_read_after_all_waits_for_people_and_no_worker(office: Office):
     run = _asked(office)
     _later(office)
-    office.workflow.advance(run.id)
+    office.workflow.advance_run(run.id)
     waiting = office.run(run.id)
     assert (waiting.state, waiting.summary) == (State.PENDING, "")
 

@@ -12,7 +12,6 @@ import pytest
 from bot.audit import change_log, checkpoints, verification
 from bot.audit.checkpoints import WitnessedCheckpoint
 from bot.audit.formats import iterate_export
-from bot.audit.signing import KeyFileError, SigningKey
 from bot.audit.verification import acknowledge_loss
 from bot.auth import sessions
 from bot.db import locks, migrations, runs, stops
@@ -22,6 +21,7 @@ from bot.maintenance.backup import NoBackup
 from bot.maintenance.copy_database import NotCopied
 from bot.maintenance.restore import RestoreResult, restore_backup
 from bot.model.run import State
+from bot.model.signing import KeyFileError, SigningKey
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
 from tests.bot.audit.test_verification import VERIFIER
@@ -42,7 +42,7 @@ def busy(tmp_path: Path, database: Database) -> Generator[Office]:
             sessions.begin_session(tx, "dora")
         office.approve(office.ask(LAMP))
         approved = office.ask(FAN)
-        office.workflow.approve(approved.id, person="olga", digest=approved.digest)
+        office.workflow.approve_run(approved.id, person="olga", digest=approved.digest)
         office.queue.waiting.clear()
         office.ask(SetSwitch(host="lb2", name="lamp", value="on"))
         yield office
@@ -79,7 +79,7 @@ def again(office: Office, database: Database) -> Office:
     parts = WorkflowContext(database, office.policies, office.fleet, queue, runbooks=RUNBOOKS)
     workflow = Workflow(parts)
     begun = Office(workflow, parts, office.fleet, queue, office.policies)
-    workflow.recover()
+    workflow.recover_unfinished_runs()
     begun.work()
     return begun
 
@@ -109,7 +109,7 @@ def test_nothing_that_was_done_after_the_backup_is_done_again(
 ):
     backup.make_backup(busy.database, tmp_path / "today.backup")
     # The service goes on: what was approved is done.
-    busy.workflow.advance(2)
+    busy.workflow.advance_run(2)
     assert busy.run(2).state is State.SUCCEEDED
     told = list(busy.fleet.told)
     restored = put_back(tmp_path / "today.backup", empty)
@@ -127,7 +127,7 @@ def test_nothing_that_was_done_after_the_backup_is_done_again(
 def test_without_ending_what_waits_it_would_be_done_again(busy: Office, tmp_path: Path):
     """The twin: a plain copy of the file is what others call a restore."""
     backup.make_backup(busy.database, tmp_path / "today.backup")
-    busy.workflow.advance(2)
+    busy.workflow.advance_run(2)
     told = list(busy.fleet.told)
     plain = busy.database.beside(f"sqlite:///{tmp_path / 'today.backup'}")
     # Some hosts keep no marker of what was done, and somebody may have taken it back meanwhile.
@@ -157,7 +157,7 @@ def test_what_was_under_way_may_have_gone_on_and_keeps_its_host(
         backup.make_backup(busy.database, file)
     put_back(file, empty)
     begun = again(busy, empty)
-    begun.workflow.nudge()
+    begun.workflow.wake_stalled_runs()
     begun.work()
     left = begun.run(run.id)
     assert left.state is State.UNKNOWN

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from bot.audit import change_log, signing, verification
+from bot.audit import change_log, verification
 from bot.audit.change_log import Entry
 from bot.audit.formats import iterate_export
-from bot.audit.signing import SigningKey
 from bot.audit.verification import Verification
 from bot.db import migrations
 from bot.db.database import Database
 from bot.maintenance.key_rotation import rotate_signing_key
+from bot.model import signing
+from bot.model.signing import SigningKey
 from tests.bot.audit.test_verification import VERIFIER, entries_of, resealed, rewrite
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bot.audit.signing import SigningKey
 from bot.db import migrations
 from bot.db.database import Database
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
@@ -18,6 +17,7 @@ from bot.maintenance import check_installation
 from bot.maintenance.installation import Installation
 from bot.model.check_result import CheckResult
 from bot.model.redaction import Redactor
+from bot.model.signing import SigningKey
 from tests.bot.office import Office, an_office
 from tests.bot.web.conftest import a_site
 from tests.playground.postgres import Postgres

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.audit import signing
-from bot.model import keyfile
+from bot.model import keyfile, signing
 
 
 def _full(_descriptor: int) -> None:

@@ -103,14 +103,14 @@ class Walk:
         run = self._newest("toy echo lb1")
         with chat.office.database.transaction() as tx:
             runs.amend_run(tx, runs.lock_run(tx, run.id), pending_since=tx.now - 31 * MINUTE)
-        workflow.remind_due()
+        workflow.remind_approvers()
         await chat.settle()
         await self.say(f"run {run.id}")
         await self.say(f"approve {run.id} {run.short_digest} because SAID", "U0OLGA")
         await self.say(f"approve {run.id} {run.short_digest}", "U0ADAM")
         with chat.office.database.transaction() as tx:
             tx.sql.execute(update(tables.vigil).values(next=tx.now))
-        workflow.follow_up()
+        workflow.run_due_follow_ups()
         await chat.settle()
         await self.say(f"undo {run.id} because SAID")
         other = self._newest("toy insist lb2")
@@ -120,8 +120,8 @@ class Walk:
         await self.say(f"deny {several.id} SAID", "U0OLGA")
         await self.say(f"deny {several.id} SAID", "U0ADAM")
         checked = self._newest("toy say")
-        workflow.erasing.request_erasure(checked.id, person="adam", reason=LOUD, source="web")
-        workflow.erasing.decline_erasure(checked.id, person="olga", reason=LOUD)
+        workflow.erasure.request_erasure(checked.id, person="adam", reason=LOUD, source="web")
+        workflow.erasure.decline_erasure(checked.id, person="olga", reason=LOUD)
         await chat.settle()
 
     async def mandates(self) -> None:
@@ -170,7 +170,7 @@ class Walk:
         app = stepped_up(chat.office, "adam")
         await self.say("break-glass toy set web1 lamp on because SAID", "U0ADAM")
         run = self._newest("toy set web1")
-        chat.office.workflow.breaking.activate_break_glass(
+        chat.office.workflow.break_glass.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=LOUD
         )
         await chat.settle()

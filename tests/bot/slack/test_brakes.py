@@ -64,7 +64,7 @@ async def test_what_is_not_understood_is_said(chat: Chat, text: str):
 async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(office: Office):
     directory = office.policies
     office.policies = cast("Any", PolicyWithoutBanned(directory, office.database))
-    office.workflow.ban("dora", by="adam", why="the laptop is stolen")
+    office.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
     async with a_chat(office) as chat:
         told = (await chat.type("toy set lb1 lamp on", "U0DORA")).text
         assert re.fullmatch(
@@ -75,7 +75,7 @@ async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(office:
         assert "Keyturn does not know" in (await chat.type("help", "U0NOBODY")).text
         with office.database.reading() as tx:
             assert search.find_newest_runs(tx, search.RunFilter()) == []
-        office.workflow.unban("dora", by="olga", why="it was found")
+        office.workflow.unban_person("dora", unbanned_by="olga", reason="it was found")
         cast("Any", office.policies).forget_banned_people()
         await chat.type("toy set lb1 lamp on", "U0DORA")
         assert office.run(1).requested_by == "dora"

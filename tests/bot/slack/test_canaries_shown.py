@@ -10,10 +10,10 @@ import pytest
 
 from bot.__main__ import main
 from bot.audit import verification
-from bot.audit.signing import SigningKey
 from bot.db import migrations
 from bot.db.database import Database
 from bot.model.redaction import Redactor
+from bot.model.signing import SigningKey
 from connectors.errors import CommandError
 from tests.bot.office import Office, an_office
 from tests.bot.slack.chat import Chat, a_chat

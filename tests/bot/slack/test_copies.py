@@ -6,9 +6,9 @@ from contextlib import suppress
 import pytest
 
 from bot.db import runs
+from bot.model.errors import TooLate
 from bot.model.run import State
 from bot.slack.identity import IdentityService
-from bot.workflow.approvals import TooLate
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat, a_chat
@@ -26,7 +26,7 @@ async def waited(chat: Chat) -> Chat:
     with chat.office.database.transaction() as tx:
         run = runs.lock_run(tx, 1)
         runs.amend_run(tx, run, pending_since=tx.now - 31 * MINUTE)
-    chat.office.workflow.remind_due()
+    chat.office.workflow.remind_approvers()
     await chat.settle()
     return chat
 
@@ -92,7 +92,7 @@ async def test_an_approver_who_cannot_be_reached_holds_nothing_up(chat: Chat, er
     await chat.type(LAMP_ON)
     with chat.office.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, 1), pending_since=tx.now - 31 * MINUTE)
-    chat.office.workflow.remind_due()
+    chat.office.workflow.remind_approvers()
     await chat.settle()
     await chat.settle()
     assert [call for call, _ in chat.slack.calls].count("conversations.open") == 2
@@ -160,7 +160,7 @@ async def test_a_click_after_expiry_says_so(chat: Chat):
     approve = chat.slack.card.buttons["approve"]["value"]
     with chat.office.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE run SET expires = 1")
-    chat.office.workflow.expire_due()
+    chat.office.workflow.expire_runs()
     await chat.settle()
     assert set(chat.slack.card.buttons) == {"again"}
     await chat.press("approve", "U0OLGA", value=approve)
@@ -174,7 +174,7 @@ async def test_chat_and_web_at_once_have_one_effect(chat: Chat):
 
     def on_the_web() -> None:
         with suppress(TooLate):
-            chat.office.workflow.approve(1, person="adam", digest=run.digest)
+            chat.office.workflow.approve_run(1, person="adam", digest=run.digest)
 
     await asyncio.gather(chat.press("approve", "U0OLGA"), asyncio.to_thread(on_the_web))
     await chat.settle()

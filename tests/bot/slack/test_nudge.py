@@ -26,7 +26,7 @@ async def _waited(chat: Chat, minutes: int) -> Run:
     with chat.office.database.transaction() as tx:
         run = runs.lock_run(tx, 1)
         runs.amend_run(tx, run, pending_since=tx.now - minutes * MINUTE)
-    chat.office.workflow.remind_due()
+    chat.office.workflow.remind_approvers()
     await chat.settle()
     return chat.run()
 

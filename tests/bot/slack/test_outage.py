@@ -172,7 +172,9 @@ def test_news_of_one_run_is_one_row_however_often_it_is_announced(office: Office
 async def test_what_was_done_in_a_year_without_chat_is_in_nobodys_way(chat: Chat):
     for _ in range(16):
         run = await in_thread(chat, "on")
-        await asyncio.to_thread(chat.office.workflow.deny, run.id, person="olga", reason="no need")
+        await asyncio.to_thread(
+            chat.office.workflow.deny_run, run.id, person="olga", reason="no need"
+        )
     with chat.office.database.transaction() as tx:
         long_ago = tx.now - 365 * 86_400_000_000
         moved = {"asked": long_ago, "started": long_ago, "ended": long_ago + 1_000_000}

@@ -233,7 +233,7 @@ def gallery(database: Database) -> dict[str, int]:
             moving,
             State.UNKNOWN,
             "Nobody knows whether step 1 of 1 was done: lb2 closed the connection. "
-            "lb2 stays locked until an owner settles this run.",
+            "lb2 stays locked until an owner resolves this run.",
         ).id
         run = asked(tx)
         two = a_proposal(run, clear_step(), clear_step(n=2))

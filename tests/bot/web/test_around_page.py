@@ -94,7 +94,9 @@ def test_nothing_found_says_what_to_do(site: Site):
 def test_who_allowed_a_request_for_several_hosts_allowed_it_on_each(site: Site):
     office = site.office
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    whole = office.workflow.request_fanout_run(
+        requests, host_pattern="lb*", person="dora", origin=WEB
+    )
     office.work()
     office.approve(office.run(whole.id))
     office.work()

@@ -9,10 +9,10 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text
 
 from bot import app
-from bot.audit.signing import SigningKey
 from bot.db import migrations, tables
 from bot.db.database import Database
 from bot.model.run import State
+from bot.model.signing import SigningKey
 from bot.web.app import build_app
 from bot.web.deps import ComponentHealth
 from tests.bot.office import an_office

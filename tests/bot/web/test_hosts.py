@@ -12,7 +12,9 @@ from tests.toy import SetSwitch
 @pytest.fixture
 def whole(site: Site) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "lb2")]
-    run = site.office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    run = site.office.workflow.request_fanout_run(
+        requests, host_pattern="lb*", person="dora", origin=WEB
+    )
     site.office.work()
     return site.office.run(run.id)
 
@@ -52,26 +54,26 @@ def test_the_history_shows_it_once(site: Site, whole: Run):
 
 def test_the_page_moves_when_a_part_does(site: Site, whole: Run):
     browser = site.browser("olga")
-    site.office.workflow.approve(whole.id, person="olga", digest=whole.digest)
-    site.office.workflow.advance(whole.id)
+    site.office.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
+    site.office.workflow.advance_run(whole.id)
     before = browser.get(f"/runs/{whole.id}").text
     stamp = before.partition("/live?seen=")[2][:33]
     assert browser.get(f"/runs/{whole.id}/live?seen={stamp}").status_code == 204
-    site.office.workflow.advance(_parts(site, whole)[0].id)
+    site.office.workflow.advance_run(_parts(site, whole)[0].id)
     assert browser.get(f"/runs/{whole.id}/live?seen={stamp}").status_code == 200
 
 
 def test_hosts_that_a_stream_tells_of_are_not_drawn_again(site: Site, whole: Run):
     browser, page = site.browser("olga"), f"/runs/{whole.id}"
-    site.office.workflow.approve(whole.id, person="olga", digest=whole.digest)
+    site.office.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
     before = browser.get(f"{page}/live?streamed=before").text
     assert '<section id="hosts-card" hx-preserve="true"></section>' in before
-    site.office.workflow.advance(whole.id)
+    site.office.workflow.advance_run(whole.id)
     # Hosts whose turn has come are drawn in another way, once.
     drawn = browser.get(f"{page}/live?streamed=before").text
     assert 'data-drawn="begun"' in drawn
     seen = browser.get(f"{page}/live?streamed=begun").text.partition("/live?seen=")[2][:16]
-    site.office.workflow.advance(_parts(site, whole)[0].id)
+    site.office.workflow.advance_run(_parts(site, whole)[0].id)
     assert browser.get(f"{page}/live?seen={seen}&streamed=begun").status_code == 204
     # Whoever lost the stream is shown them as they are.
     assert 'data-drawn="begun"' in browser.get(f"{page}/live?seen={seen}").text

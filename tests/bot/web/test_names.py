@@ -74,7 +74,7 @@ def busy(site: Site) -> Site:
     site.office.work()
     with site.database.reading() as tx:
         wanted = NewGrant("dora", "toy set", "lb*", 5, tx.now + 3_600_000_000, {})
-    mandates = workflow.mandates
+    mandates = workflow.delegations_and_grants
     mandates.create_grant(wanted, granted_by="olga", reason="a busy day", source="web")
     mandates.create_delegation(
         delegator="olga",
@@ -86,7 +86,7 @@ def busy(site: Site) -> Site:
     )
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
     site.office.ask(lamp)
-    workflow.ban("stan", by="adam", why="a stolen laptop")
+    workflow.ban_person("stan", banned_by="adam", reason="a stolen laptop")
     return site
 
 

@@ -218,7 +218,7 @@ def test_somebody_who_is_banned_is_told_so_and_not_why(
     site = a_site(office, a_registration(provider.issuer))
     office.policies = whole
     a_policy_that_knows(site, provider.issuer)
-    office.workflow.ban("olga", by="adam", why="the laptop is stolen")
+    office.workflow.ban_person("olga", banned_by="adam", reason="the laptop is stolen")
     answer = Way(site, provider, site.browser()).arrive("s-olga")
     _nobody(answer, site)
     assert "You are banned from Keyturn since" in answer.text

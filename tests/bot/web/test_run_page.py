@@ -130,7 +130,7 @@ def test_the_story_says_how_what_went_on_came_to_its_end(
     site.office.fleet.hosts["lb1"]["warming"] = became
     with site.database.transaction() as tx:
         tx.sql.execute(update(tables.vigil).values(next=tx.now))
-    site.office.workflow.follow_up()
+    site.office.workflow.run_due_follow_ups()
     story = _story(site, run.id)
     assert told in story
     assert ("attention" in story) == ("attention" in told)
@@ -231,7 +231,7 @@ def test_a_no_on_the_page_ends_the_run(site: Site) -> None:
 
 def test_who_comes_second_is_told_what_happened(site: Site) -> None:
     run = site.office.ask(LAMP_ON)
-    site.office.workflow.deny(run.id, person="olga")
+    site.office.workflow.deny_run(run.id, person="olga")
     answer = site.browser("adam").post(f"/runs/{run.id}/approve", data={"digest": run.digest})
     assert answer.status_code == 409
     assert "was denied by Olga Owner" in Page(answer.text).text
@@ -313,7 +313,7 @@ def test_an_unknown_run_is_settled_by_an_owner_who_says_how_they_know(site: Site
     settled = site.office.run(run.id)
     assert (settled.state, settled.summary) == (
         State.FAILED,
-        f"Settled as failed by Olga Owner: {why}",
+        f"Resolved as failed by Olga Owner: {why}",
     )
 
 
@@ -360,7 +360,7 @@ def test_nothing_is_sent_while_nothing_moves(site: Site) -> None:
 
     before = address()
     assert browser.get(before).status_code == 204
-    site.office.workflow.approve(run.id, person="olga", digest=run.digest)
+    site.office.workflow.approve_run(run.id, person="olga", digest=run.digest)
     moved = browser.get(before)
     assert moved.status_code == 200
     assert "Olga Owner" in moved.text

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from bot.audit import change_log
-from bot.audit.signing import SigningKey
 from bot.db import runs
 from bot.db.database import Database
 from bot.db.runs import ConcurrentUpdateError, NoSuchRun
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.redaction import Redactor
 from bot.model.run import Run, State
+from bot.model.signing import SigningKey
 from bot.policy import PolicyRequest
-from bot.workflow.approvals import NotAllowed, TooLate
-from bot.workflow.requests import InvalidRequestError
 from tests.bot.office import WEB, Office, an_office
 from tests.policies import starter_rules
 from tests.toy import SetSwitch
@@ -25,13 +24,15 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
 def counter(office: Office, run: Run, person: str = "olga", **changes: str) -> Run:
-    new = office.workflow.counter(run.id, person=person, changes=changes, reason="too bright")
+    new = office.workflow.propose_values(
+        run.id, person=person, changed_values=changes, reason="too bright"
+    )
     office.work()
     return office.run(new.id)
 
 
 def accept(office: Office, run: Run, person: str = "dora") -> Run:
-    office.workflow.accept(run.id, person=person, digest=run.digest)
+    office.workflow.accept_proposal(run.id, person=person, digest=run.digest)
     office.work()
     return office.run(run.id)
 
@@ -107,7 +108,7 @@ def test_without_the_guard_the_editor_would_have_approved_their_own_values(
 
 def test_an_editors_no_still_ends_it(office: Office):
     offered = counter(office, office.ask(LAMP_ON), value="dim")
-    assert office.workflow.deny(offered.id, person="olga").state is State.DENIED
+    assert office.workflow.deny_run(offered.id, person="olga").state is State.DENIED
 
 
 def test_nothing_is_approved_before_the_asker_accepted(office: Office):
@@ -123,7 +124,7 @@ def test_the_original_stays_pending_when_its_requester_declines(any_office: Offi
     office = any_office
     first = office.ask(LAMP_ON)
     offered = counter(office, first, value="dim")
-    declined = office.workflow.withdraw(offered.id, person="dora")
+    declined = office.workflow.withdraw_run(offered.id, person="dora")
     assert (declined.state, declined.summary) == (State.WITHDRAWN, "Declined by its asker")
     with pytest.raises(TooLate):
         accept(office, offered)
@@ -134,7 +135,7 @@ def test_the_original_stays_pending_when_its_requester_declines(any_office: Offi
 def test_the_original_stays_pending_when_the_proposal_is_denied(office: Office):
     first = office.ask(LAMP_ON)
     offered = counter(office, first, value="dim")
-    office.workflow.deny(offered.id, person="adam", reason="too dim")
+    office.workflow.deny_run(offered.id, person="adam", reason="too dim")
     assert office.run(first.id).state is State.PENDING
     assert office.approve(first, "adam").state is State.SUCCEEDED
 
@@ -147,7 +148,7 @@ def test_approvals_of_the_original_count_while_a_proposal_is_open(tmp_path: Path
         assert office.approve(first, "adam").state is State.PENDING
         offered = counter(office, first, value="dim")
         assert offered.state is State.COUNTER_PROPOSED
-        office.workflow.withdraw(offered.id, person="dora")
+        office.workflow.withdraw_run(offered.id, person="dora")
         assert office.approve(first, "olga").state is State.SUCCEEDED
 
 
@@ -156,11 +157,11 @@ def _approve(office: Office, run: Run) -> None:
 
 
 def _deny(office: Office, run: Run) -> None:
-    office.workflow.deny(run.id, person="adam")
+    office.workflow.deny_run(run.id, person="adam")
 
 
 def _withdraw(office: Office, run: Run) -> None:
-    office.workflow.withdraw(run.id, person="dora")
+    office.workflow.withdraw_run(run.id, person="dora")
 
 
 def _expire(office: Office, run: Run) -> None:
@@ -176,7 +177,9 @@ def test_the_proposal_ends_when_the_original_is_decided(
     office = any_office
     if many:
         requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-        first = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+        first = office.workflow.request_fanout_run(
+            requests, host_pattern="lb*", person="dora", origin=WEB
+        )
         office.work()
         first = office.run(first.id)
     else:
@@ -187,7 +190,7 @@ def test_the_proposal_ends_when_the_original_is_decided(
     # At once, before anybody has looked what is due.
     with pytest.raises(TooLate, match="not pending"):
         accept(office, offered)
-    office.workflow.expire_due()
+    office.workflow.expire_runs()
     ended = office.run(offered.id)
     assert ended.state is State.WITHDRAWN
     assert ended.summary.startswith(f"Run {first.id}, for which it was proposed, is ")
@@ -195,7 +198,7 @@ def test_the_proposal_ends_when_the_original_is_decided(
         assert not [part for part in runs.list_children(tx, offered.id) if not part.is_ended]
     assert office.fleet.told == told
     # Once is enough.
-    assert office.workflow.expire_due() == []
+    assert office.workflow.expire_runs() == []
 
 
 def test_of_two_proposals_the_accepted_one_replaces_the_original_and_ends_the_other(
@@ -210,7 +213,7 @@ def test_of_two_proposals_the_accepted_one_replaces_the_original_and_ends_the_ot
     assert office.run(first.id).state is State.SUPERSEDED
     with pytest.raises(TooLate, match="is superseded"):
         accept(office, dim)
-    office.workflow.expire_due()
+    office.workflow.expire_runs()
     assert office.run(dim.id).state is State.WITHDRAWN
     assert office.approve(dark, "olga").state is State.SUCCEEDED
     assert office.fleet.told == [("lb1", "set lamp dark")]
@@ -251,8 +254,8 @@ def test_accepting_and_approving_at_the_same_moment_lets_one_of_them_win(
             noes.append(no)
 
     acts: list[Callable[[], object]] = [
-        lambda: flow.approve(first.id, person="adam", digest=first.digest),
-        lambda: flow.accept(offered.id, person="dora", digest=offered.digest),
+        lambda: flow.approve_run(first.id, person="adam", digest=first.digest),
+        lambda: flow.accept_proposal(offered.id, person="dora", digest=offered.digest),
     ]
     # Neither always has the start.
     threads = [
@@ -263,7 +266,7 @@ def test_accepting_and_approving_at_the_same_moment_lets_one_of_them_win(
     for thread in threads:
         thread.join(30)
     assert len(noes) == 1
-    flow.expire_due()
+    flow.expire_runs()
     after = office.run(offered.id)
     if after.state is State.PENDING:
         assert office.run(first.id).state is State.SUPERSEDED
@@ -278,7 +281,7 @@ def test_an_offer_that_nobody_answers_expires(office: Office):
         runs.amend_run(tx, runs.lock_run(tx, offered.id), expires_at=tx.now)
     with pytest.raises(TooLate):
         accept(office, offered)
-    office.workflow.expire_due()
+    office.workflow.expire_runs()
     assert office.run(offered.id).state is State.EXPIRED
 
 
@@ -292,8 +295,8 @@ def test_while_there_is_no_plan_to_offer_the_request_goes_on_waiting(office: Off
 
 def test_what_was_decided_meanwhile_is_not_replaced(office: Office):
     first = office.ask(LAMP_ON)
-    new = office.workflow.counter(first.id, person="olga", changes={"value": "dim"})
-    office.workflow.approve(first.id, person="adam", digest=first.digest)
+    new = office.workflow.propose_values(first.id, person="olga", changed_values={"value": "dim"})
+    office.workflow.approve_run(first.id, person="adam", digest=first.digest)
     office.work()
     assert office.run(first.id).state is State.SUCCEEDED
     ended = office.run(new.id)
@@ -342,7 +345,9 @@ def test_who_alone_could_approve_is_told_that_nobody_would_be_left(office: Offic
 
 def test_a_request_for_several_hosts_is_edited_on_each(office: Office):
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    whole = office.workflow.request_fanout_run(
+        requests, host_pattern="lb*", person="dora", origin=WEB
+    )
     office.work()
     offered = counter(office, office.run(whole.id), value="dim")
     assert (offered.state, offered.title) == (State.COUNTER_PROPOSED, "toy set lb* lamp dim")
@@ -353,7 +358,7 @@ def test_a_request_for_several_hosts_is_edited_on_each(office: Office):
 
 def test_an_undo_and_what_is_over_cannot_be_edited(office: Office):
     done = office.approve(office.ask(LAMP_ON))
-    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
     office.work()
     with pytest.raises(InvalidRequestError, match="an undo"):
         counter(office, undo, value="dim")

@@ -11,11 +11,10 @@ from sqlalchemy import text
 from bot.audit import change_log, output, verification
 from bot.audit.formats import iterate_export
 from bot.db import outbox, runs, search, search_words
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.redaction import MARK
 from bot.model.run import Run
-from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.erasure import preview_erasure
-from bot.workflow.requests import InvalidRequestError
 from tests.bot.audit.test_verification import VERIFIER
 from tests.bot.office import Office
 from tests.toy import SetSwitch, ShowSwitches
@@ -39,7 +38,7 @@ def _alone(office: Office, directory: Path) -> str:
 
 
 def _ask(office: Office, number: int, person: str, why: str = WHY) -> None:
-    office.workflow.erasing.request_erasure(number, person=person, reason=why, source="web")
+    office.workflow.erasure.request_erasure(number, person=person, reason=why, source="web")
 
 
 def _digest(office: Office, number: int) -> str:
@@ -49,7 +48,7 @@ def _digest(office: Office, number: int) -> str:
 
 def _confirm(office: Office, number: int, person: str) -> int:
     digest = _digest(office, number)
-    return office.workflow.erasing.confirm_erasure(number, person=person, digest=digest)
+    return office.workflow.erasure.confirm_erasure(number, person=person, digest=digest)
 
 
 @pytest.fixture
@@ -113,7 +112,7 @@ def test_only_what_was_seen_is_erased(office: Office, done: Run):
     seen = _digest(office, done.id)
     _ask(office, done.id, "stan", "it names another customer")
     with pytest.raises(TooLate, match="not what you saw"):
-        office.workflow.erasing.confirm_erasure(done.id, person="olga", digest=seen)
+        office.workflow.erasure.confirm_erasure(done.id, person="olga", digest=seen)
     assert _said(office, done) == "lamp is on now"
     # The twin: what they see now is erased.
     assert _confirm(office, done.id, "olga") == 1
@@ -123,14 +122,14 @@ class TestDeclined:
     WHY = "the audit of this year needs it"
 
     def _decline(self, office: Office, number: int, person: str) -> None:
-        office.workflow.erasing.decline_erasure(number, person=person, reason=self.WHY)
+        office.workflow.erasure.decline_erasure(number, person=person, reason=self.WHY)
 
     def test_it_stays_and_cannot_be_confirmed_any_more(self, office: Office, done: Run):
         _ask(office, done.id, "dora")
         seen = _digest(office, done.id)
         self._decline(office, done.id, "olga")
         with pytest.raises(TooLate, match="nobody has asked"):
-            office.workflow.erasing.confirm_erasure(done.id, person="adam", digest=seen)
+            office.workflow.erasure.confirm_erasure(done.id, person="adam", digest=seen)
         assert _said(office, done) == "lamp is on now"
         with office.database.reading() as tx:
             told = change_log.get_last_entry_of_run(tx, done.id)
@@ -164,7 +163,7 @@ class TestDeclined:
             self._decline(office, done.id, "olga")
         _ask(office, done.id, "dora")
         with pytest.raises(InvalidRequestError, match="why"):
-            office.workflow.erasing.decline_erasure(done.id, person="olga", reason="no")
+            office.workflow.erasure.decline_erasure(done.id, person="olga", reason="no")
 
 
 def test_who_has_asked_does_not_ask_twice(office: Office, done: Run):

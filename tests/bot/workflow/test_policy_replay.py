@@ -9,10 +9,10 @@ import pytest
 
 from bot.db import history
 from bot.db.history import PastRequest
+from bot.model.errors import NotAllowed
 from bot.model.run import Run, State
 from bot.policy import Policy
 from bot.policy.loader import load_policy
-from bot.workflow.approvals import NotAllowed
 from bot.workflow.policy_replay import Replay, ReplayOutcome, replay_requests, summarise_replay
 from tests.bot.office import Office
 from tests.policies import a_policy, starter_rules
@@ -196,5 +196,5 @@ def test_ten_thousand_requests_take_seconds(office: Office, tmp_path: Path, more
 def test_who_may_not_approve_is_not_counted_as_having(office: Office):
     run = _lamp(office)
     with pytest.raises(NotAllowed):
-        office.workflow.approve(run.id, person="stan", digest=run.digest)
+        office.workflow.approve_run(run.id, person="stan", digest=run.digest)
     assert [one.keys for one in _pasts(office)] == [()]

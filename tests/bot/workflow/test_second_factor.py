@@ -8,14 +8,13 @@ import pytest
 from sqlalchemy import update
 
 from bot.audit import change_log, evidence
-from bot.audit.signing import SigningKey
 from bot.auth import second_factors, sessions
 from bot.auth.webauthn import RelyingParty
 from bot.db import migrations, runs, tables
+from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import Decision, Run, State
+from bot.model.signing import SigningKey
 from bot.workflow import step_up
-from bot.workflow.approvals import NotAllowed, StepUpRequired, TooLate
-from bot.workflow.requests import InvalidRequestError
 from bot.workflow.second_factor import is_factor_valid
 from tests.authenticator import Authenticator
 from tests.bot.keyring import age_step_ups, an_app, stepped_up
@@ -38,7 +37,7 @@ def strict(tmp_path: Path) -> Generator[Office]:
 
 
 def approve(office: Office, number: int, digest: str, person: str, session: str = "") -> None:
-    office.workflow.approve(number, person=person, digest=digest, session=session)
+    office.workflow.approve_run(number, person=person, digest=digest, session=session)
     office.work()
 
 
@@ -106,10 +105,10 @@ class TestPutBack:
     def _again(self, office: Office) -> None:
         app = an_app(office, "olga")
         code = app.code()
-        office.workflow.stepping_up.step_up_by_code("olga", app.session, code)
+        office.workflow.step_up.step_up_by_code("olga", app.session, code)
         with office.database.transaction() as tx:
             tx.sql.execute(update(tables.factor).values(used=0))
-        office.workflow.stepping_up.step_up_by_code("olga", app.session, code)
+        office.workflow.step_up.step_up_by_code("olga", app.session, code)
 
     def test_no_code_is_good_again(self, strict: Office) -> None:
         with pytest.raises(InvalidRequestError, match="was used before"):
@@ -151,7 +150,7 @@ class TestAgain:
             with clock.reading() as tx:
                 clock.ahead = 4_102_444_800_000_000 - 120 * MINUTE - tx.now
             run = office.ask(LAMP_ON)
-            office.workflow.approve(run.id, person="olga", digest=run.digest)
+            office.workflow.approve_run(run.id, person="olga", digest=run.digest)
             clock.ahead += 120 * MINUTE
             office.work()
             yield office, office.run(run.id)
@@ -164,7 +163,7 @@ class TestAgain:
         with pytest.raises(StepUpRequired):
             approve(office, run.id, run.digest, "olga")
         app = stepped_up(office, "olga")
-        office.workflow.approve(run.id, person="olga", digest=run.digest, session=app.session)
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
         with office.database.reading() as tx:
             [vote] = runs.list_votes(tx, run.id)
         assert vote.factor == app.factor.digest
@@ -203,7 +202,7 @@ def test_what_was_shown_counts_in_its_own_session_and_for_its_own_person(strict:
 def test_the_gate_looks_again_whether_the_factor_counts(strict: Office) -> None:
     app = stepped_up(strict, "olga")
     run = strict.ask(LAMP_ON)
-    strict.workflow.approve(run.id, person="olga", digest=run.digest, session=app.session)
+    strict.workflow.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
     app.lose()
     strict.work()
     assert strict.run(run.id).state is not State.SUCCEEDED
@@ -213,7 +212,7 @@ def test_the_gate_looks_again_whether_the_factor_counts(strict: Office) -> None:
 def test_a_vote_that_was_cast_without_a_factor_does_not_open_the_gate(strict: Office) -> None:
     app = stepped_up(strict, "olga")
     run = strict.ask(LAMP_ON)
-    strict.workflow.approve(run.id, person="olga", digest=run.digest, session=app.session)
+    strict.workflow.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
     with strict.database.transaction() as tx:
         tx.sql.execute(update(tables.vote).values(factor=""))
     strict.work()
@@ -222,7 +221,7 @@ def test_a_vote_that_was_cast_without_a_factor_does_not_open_the_gate(strict: Of
 
 def test_a_no_takes_no_second_factor(strict: Office) -> None:
     run = strict.ask(LAMP_ON)
-    assert strict.workflow.deny(run.id, person="olga", reason="not now").state is State.DENIED
+    assert strict.workflow.deny_run(run.id, person="olga", reason="not now").state is State.DENIED
 
 
 # --- codes ---
@@ -231,12 +230,12 @@ def test_a_no_takes_no_second_factor(strict: Office) -> None:
 def test_a_code_works_once(strict: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     app = an_app(strict, "olga")
     code = app.code()
-    strict.workflow.stepping_up.step_up_by_code("olga", app.session, code)
+    strict.workflow.step_up.step_up_by_code("olga", app.session, code)
     with pytest.raises(InvalidRequestError, match="used before"):
-        strict.workflow.stepping_up.step_up_by_code("olga", app.session, code)
+        strict.workflow.step_up.step_up_by_code("olga", app.session, code)
     # The twin: had nobody remembered the code, it would work again.
     monkeypatch.setattr(step_up, "get_last_used_counter", _never)
-    strict.workflow.stepping_up.step_up_by_code("olga", app.session, code)
+    strict.workflow.step_up.step_up_by_code("olga", app.session, code)
 
 
 def _never(*_: object) -> int:
@@ -248,9 +247,9 @@ def test_guessing_is_stopped_after_a_few_wrong_codes(strict: Office) -> None:
     wrong = f"{(int(app.code()) + 500_000) % 1_000_000:06}"
     for _ in range(5):
         with pytest.raises(InvalidRequestError, match="not right"):
-            strict.workflow.stepping_up.step_up_by_code("olga", app.session, wrong)
+            strict.workflow.step_up.step_up_by_code("olga", app.session, wrong)
     with pytest.raises(InvalidRequestError, match="quarter of an hour"):
-        strict.workflow.stepping_up.step_up_by_code("olga", app.session, app.code())
+        strict.workflow.step_up.step_up_by_code("olga", app.session, app.code())
     assert strict.entries().count("step-up refused") == 5
     # Whoever guesses for one person locks nobody else out.
     stepped_up(strict, "adam")
@@ -259,7 +258,7 @@ def test_guessing_is_stopped_after_a_few_wrong_codes(strict: Office) -> None:
 def test_the_code_of_somebody_else_is_worth_nothing(strict: Office) -> None:
     olgas, adams = an_app(strict, "olga"), an_app(strict, "adam")
     with pytest.raises(InvalidRequestError):
-        strict.workflow.stepping_up.step_up_by_code("adam", adams.session, olgas.code())
+        strict.workflow.step_up.step_up_by_code("adam", adams.session, olgas.code())
 
 
 def test_a_secret_that_was_exchanged_in_the_database_is_not_used(strict: Office) -> None:
@@ -268,30 +267,33 @@ def test_a_secret_that_was_exchanged_in_the_database_is_not_used(strict: Office)
         here = tables.factor.c.id == olgas.factor.id
         tx.sql.execute(update(tables.factor).where(here).values(sealed=doras.factor.sealed))
     with pytest.raises(NotAllowed, match="altered in the database"):
-        strict.workflow.stepping_up.step_up_by_code("olga", olgas.session, doras.code())
+        strict.workflow.step_up.step_up_by_code("olga", olgas.session, doras.code())
 
 
 # --- enrolling ---
 
 
 def enrolled_app(office: Office, person: str) -> second_factors.SecondFactor:
-    begun = office.workflow.enrolling.begin_app_enrolment(person)
+    begun = office.workflow.factor_enrolment.begin_app_enrolment(person)
     app = replace(
-        an_app(office, "stan"), secret=office.workflow.enrolling.get_app_secret(person, begun.id)
+        an_app(office, "stan"),
+        secret=office.workflow.factor_enrolment.get_app_secret(person, begun.id),
     )
-    return office.workflow.enrolling.finish_app_enrolment(person, begun.id, app.code())
+    return office.workflow.factor_enrolment.finish_app_enrolment(person, begun.id, app.code())
 
 
 def test_a_stolen_chat_account_enrols_what_does_not_count(strict: Office) -> None:
-    begun = strict.workflow.enrolling.begin_app_enrolment("olga")
-    secret = strict.workflow.enrolling.get_app_secret("olga", begun.id)
+    begun = strict.workflow.factor_enrolment.begin_app_enrolment("olga")
+    secret = strict.workflow.factor_enrolment.get_app_secret("olga", begun.id)
     app = replace(an_app(strict, "olga", confirmed_by=""), secret=secret)
-    strict.workflow.enrolling.finish_app_enrolment("olga", begun.id, app.code())
+    strict.workflow.factor_enrolment.finish_app_enrolment("olga", begun.id, app.code())
     with pytest.raises(NotAllowed, match="counts yet"):
         app.step_up(later=1)
     # The twin: confirmed by somebody else, the same code is taken.
     adam = stepped_up(strict, "adam")
-    strict.workflow.enrolling.confirm_factor("adam", adam.session, begun.id, begun.digest[:10])
+    strict.workflow.factor_enrolment.confirm_factor(
+        "adam", adam.session, begun.id, begun.digest[:10]
+    )
     app.step_up(later=1)
 
 
@@ -314,18 +316,24 @@ def test_nobody_confirms_their_own_factor(strict: Office) -> None:
     olga = stepped_up(strict, "olga")
     factor = enrolled_app(strict, "olga")
     with pytest.raises(NotAllowed, match="their own"):
-        strict.workflow.enrolling.confirm_factor("olga", olga.session, factor.id, factor.digest)
+        strict.workflow.factor_enrolment.confirm_factor(
+            "olga", olga.session, factor.id, factor.digest
+        )
 
 
 def test_only_an_owner_who_shows_a_second_factor_confirms(strict: Office) -> None:
     factor = enrolled_app(strict, "dora")
     olga = an_app(strict, "olga")
     with pytest.raises(StepUpRequired):
-        strict.workflow.enrolling.confirm_factor("olga", olga.session, factor.id, factor.digest)
+        strict.workflow.factor_enrolment.confirm_factor(
+            "olga", olga.session, factor.id, factor.digest
+        )
     doras = stepped_up(strict, "dora")
     other = enrolled_app(strict, "adam")
     with pytest.raises(NotAllowed, match="owner"):
-        strict.workflow.enrolling.confirm_factor("dora", doras.session, other.id, other.digest)
+        strict.workflow.factor_enrolment.confirm_factor(
+            "dora", doras.session, other.id, other.digest
+        )
 
 
 def test_who_confirms_must_have_been_told_the_digest(strict: Office) -> None:
@@ -333,26 +341,26 @@ def test_who_confirms_must_have_been_told_the_digest(strict: Office) -> None:
     factor = enrolled_app(strict, "dora")
     for said in ("", "0", factor.digest[:9], "0123456789", factor.digest[1:12]):
         with pytest.raises(InvalidRequestError, match="read them"):
-            strict.workflow.enrolling.confirm_factor("olga", olga.session, factor.id, said)
+            strict.workflow.factor_enrolment.confirm_factor("olga", olga.session, factor.id, said)
     spaced = f"{factor.digest[:4]} {factor.digest[4:8].upper()} {factor.digest[8:12]}"
-    strict.workflow.enrolling.confirm_factor("olga", olga.session, factor.id, spaced)
+    strict.workflow.factor_enrolment.confirm_factor("olga", olga.session, factor.id, spaced)
     assert "factor confirmed" in strict.entries()
 
 
 def test_the_secret_is_shown_to_its_person_until_a_code_was_shown(strict: Office) -> None:
-    begun = strict.workflow.enrolling.begin_app_enrolment("dora")
+    begun = strict.workflow.factor_enrolment.begin_app_enrolment("dora")
     with pytest.raises(InvalidRequestError):
-        strict.workflow.enrolling.get_app_secret("olga", begun.id)
+        strict.workflow.factor_enrolment.get_app_secret("olga", begun.id)
     enrolled_app(strict, "dora")
     with pytest.raises(InvalidRequestError):
-        strict.workflow.enrolling.get_app_secret("dora", begun.id)
+        strict.workflow.factor_enrolment.get_app_secret("dora", begun.id)
 
 
 def test_a_factor_is_removed_by_its_person_or_an_owner(strict: Office) -> None:
     adams = an_app(strict, "adam")
     with pytest.raises(NotAllowed):
-        strict.workflow.enrolling.remove_factor("dora", adams.factor.id)
-    strict.workflow.enrolling.remove_factor("olga", adams.factor.id)
+        strict.workflow.factor_enrolment.remove_factor("dora", adams.factor.id)
+    strict.workflow.factor_enrolment.remove_factor("olga", adams.factor.id)
     with pytest.raises(NotAllowed):
         adams.step_up()
     assert "factor removed" in strict.entries()
@@ -362,7 +370,7 @@ def test_nobody_keeps_more_factors_than_anybody_needs(strict: Office) -> None:
     for _ in range(5):
         an_app(strict, "dora")
     with pytest.raises(InvalidRequestError, match="remove one"):
-        strict.workflow.enrolling.begin_app_enrolment("dora")
+        strict.workflow.factor_enrolment.begin_app_enrolment("dora")
 
 
 # --- keys ---
@@ -373,32 +381,32 @@ def test_a_security_key_is_enrolled_confirmed_and_used(strict: Office) -> None:
     device, olga = Authenticator(HOME.origin), stepped_up(strict, "olga")
     with strict.database.transaction() as tx:
         session = sessions.begin_session(tx, "adam")
-    answer = device.enrol(flow.enrolling.begin_key_enrolment("adam", session, HOME))
-    factor = flow.enrolling.finish_key_enrolment("adam", session, HOME, answer)
-    flow.enrolling.confirm_factor("olga", olga.session, factor.id, factor.digest)
+    answer = device.enrol(flow.factor_enrolment.begin_key_enrolment("adam", session, HOME))
+    factor = flow.factor_enrolment.finish_key_enrolment("adam", session, HOME, answer)
+    flow.factor_enrolment.confirm_factor("olga", olga.session, factor.id, factor.digest)
 
-    signed = device.sign(flow.stepping_up.create_key_challenge("adam", session, HOME))
-    flow.stepping_up.step_up_by_key("adam", session, HOME, signed)
+    signed = device.sign(flow.step_up.create_key_challenge("adam", session, HOME))
+    flow.step_up.step_up_by_key("adam", session, HOME, signed)
     run = strict.ask(LAMP_ON)
     approve(strict, run.id, run.digest, "adam", session)
     assert strict.run(run.id).state is State.SUCCEEDED
 
     # What was signed once proves nothing again.
     with pytest.raises(InvalidRequestError):
-        flow.stepping_up.step_up_by_key("adam", session, HOME, signed)
+        flow.step_up.step_up_by_key("adam", session, HOME, signed)
     # And a question of another session is not this one's.
     with strict.database.transaction() as tx:
         other = sessions.begin_session(tx, "adam")
-    signed = device.sign(flow.stepping_up.create_key_challenge("adam", other, HOME))
+    signed = device.sign(flow.step_up.create_key_challenge("adam", other, HOME))
     with pytest.raises(InvalidRequestError):
-        flow.stepping_up.step_up_by_key("adam", session, HOME, signed)
+        flow.step_up.step_up_by_key("adam", session, HOME, signed)
 
 
 def test_a_key_that_was_not_confirmed_does_not_count(strict: Office) -> None:
     flow, device = strict.workflow, Authenticator(HOME.origin)
     with strict.database.transaction() as tx:
         session = sessions.begin_session(tx, "adam")
-    answer = device.enrol(flow.enrolling.begin_key_enrolment("adam", session, HOME))
-    flow.enrolling.finish_key_enrolment("adam", session, HOME, answer)
+    answer = device.enrol(flow.factor_enrolment.begin_key_enrolment("adam", session, HOME))
+    flow.factor_enrolment.finish_key_enrolment("adam", session, HOME, answer)
     with pytest.raises(NotAllowed, match="counts yet"):
-        flow.stepping_up.create_key_challenge("adam", session, HOME)
+        flow.step_up.create_key_challenge("adam", session, HOME)

@@ -8,13 +8,12 @@ import pytest
 from bot.audit import change_log, evidence
 from bot.db import locks, runs, stops
 from bot.db.database import Database, Transaction
+from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import Run, State, StepState
 from bot.service import Workflow
 from bot.workflow import stop_reasons
-from bot.workflow.approvals import NotAllowed, StepUpRequired, TooLate
 from bot.workflow.bans import PolicyWithoutBanned
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import InvalidRequestError
 from connectors.errors import UnknownOutcomeError
 from tests.bot.office import WEB, ByHand, Office
 from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches
@@ -40,7 +39,7 @@ class TestOneRun:
     @pytest.mark.parametrize("person", ["dora", "olga", "adam", "stan"])
     def test_before_anything_was_sent_it_ends_at_once(self, office: Office, person: str):
         run = office.ask(LAMP_ON, person="dora")
-        ended = office.workflow.stop(run.id, person=person, why="the wrong lamp")
+        ended = office.workflow.stop_run(run.id, person=person, reason="the wrong lamp")
         assert ended.state is State.STOPPED
         assert ended.summary.endswith("(the wrong lamp). Nothing was sent.")
         with pytest.raises(TooLate):
@@ -49,8 +48,8 @@ class TestOneRun:
 
     def test_after_the_approval_too(self, office: Office):
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
-        office.workflow.stop(run.id, person="dora")
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        office.workflow.stop_run(run.id, person="dora")
         office.work()
         assert office.run(run.id).state is State.STOPPED
         assert office.fleet.told == []
@@ -59,7 +58,7 @@ class TestOneRun:
         self, office: Office, other: Workflow
     ):
         def stop(_host: str, _words: str) -> None:
-            other.stop(1, person="dora", why="smoke")
+            other.stop_run(1, person="dora", reason="smoke")
 
         office.fleet.before_tell = stop
         run = office.ask(ALL_ON)
@@ -80,7 +79,7 @@ class TestOneRun:
         office.fleet.after_tell = lambda _host, _words: _quietly_stop(office)
         office.approve(office.ask(ALL_ON))
         office.fleet.after_tell = lambda _host, _words: None
-        undo = office.workflow.undo(1, person="dora", origin=WEB)
+        undo = office.workflow.request_undo(1, person="dora", origin=WEB)
         office.work()
         assert office.approve(office.run(undo.id)).state is State.SUCCEEDED
         assert office.fleet.told[-1] == ("lb1", "set fan off")
@@ -102,14 +101,14 @@ class TestOneRun:
         people.write_text(people.read_text() + "  gus: {name: Gus Guest, roles: [developer]}\n")
         run = office.ask(LAMP_ON)
         with pytest.raises(NotAllowed, match="Its asker can, and the owners of the edge"):
-            office.workflow.stop(run.id, person="gus")
+            office.workflow.stop_run(run.id, person="gus")
         assert office.entries(run)[-1] == "stop refused"
         assert office.run(run.id).state is State.PENDING
 
     def test_what_is_over_is_not_stopped(self, office: Office):
         done = office.approve(office.ask(LAMP_ON))
         with pytest.raises(TooLate, match="is succeeded already"):
-            office.workflow.stop(done.id, person="dora")
+            office.workflow.stop_run(done.id, person="dora")
 
     def test_without_the_guard_the_second_step_would_have_been_sent(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
@@ -136,7 +135,9 @@ class TestManyHosts:
     def _ask(self, office: Office) -> int:
         office.fleet.hosts = {name: {"lamp": "off"} for name in ("lb1", "lb2")}
         requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "lb2")]
-        whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+        whole = office.workflow.request_fanout_run(
+            requests, host_pattern="lb*", person="dora", origin=WEB
+        )
         office.work()
         return whole.id
 
@@ -144,7 +145,7 @@ class TestManyHosts:
         whole = self._ask(office)
 
         def stop(_host: str, _words: str) -> None:
-            other.stop(whole, person="olga", why="smoke")
+            other.stop_run(whole, person="olga", reason="smoke")
 
         office.fleet.after_tell = stop
         ended = office.approve(office.run(whole))
@@ -157,11 +158,11 @@ class TestManyHosts:
     def test_a_part_is_stopped_with_the_whole(self, office: Office):
         whole = self._ask(office)
         with pytest.raises(InvalidRequestError, match=f"part of run {whole}: stop that"):
-            office.workflow.stop(whole + 1, person="dora")
+            office.workflow.stop_run(whole + 1, person="dora")
 
     def test_before_it_begins(self, office: Office):
         whole = self._ask(office)
-        office.workflow.stop(whole, person="dora")
+        office.workflow.stop_run(whole, person="dora")
         office.work()
         assert office.run(whole).state is State.STOPPED
         assert office.fleet.told == []
@@ -172,7 +173,7 @@ class TestEverything:
         self, office: Office, other: Workflow
     ):
         def stop(_host: str, _words: str) -> None:
-            other.stop_all(person="", why="something is wrong")
+            other.stop_everything(person="", reason="something is wrong")
 
         office.fleet.before_tell = stop
         ended = office.approve(office.ask(ALL_ON))
@@ -186,9 +187,9 @@ class TestEverything:
         self, office: Office
     ):
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
-        assert office.workflow.stop_all(person="adam", why="fire in the cellar") == 1
-        office.workflow.resume(person="olga", why="it was a drill")
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        assert office.workflow.stop_everything(person="adam", reason="fire in the cellar") == 1
+        office.workflow.resume_everything(person="olga", reason="it was a drill")
         office.work()
         assert office.run(run.id).state is State.STOPPED
         assert office.fleet.told == []
@@ -196,65 +197,65 @@ class TestEverything:
         assert _entries(office, "everything resumed")[0].facts["stopped_by"] == "adam"
 
     def test_nothing_is_read_either(self, office: Office):
-        office.workflow.stop_all(person="adam", why="fire in the cellar")
+        office.workflow.stop_everything(person="adam", reason="fire in the cellar")
         run = office.ask(ShowSwitches(host="lb1"))
         assert run.state is State.STOPPED
         assert office.entries(run) == ["requested", "stopped"]
         assert office.fleet.asked == 0
 
     def test_what_was_asked_before_is_not_read_after(self, office: Office, other: Workflow):
-        run = office.workflow.ask(LAMP_ON, person="dora", origin=WEB)
-        other.stop_all(person="", why="something is wrong")
+        run = office.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
+        other.stop_everything(person="", reason="something is wrong")
         office.work()
         assert office.run(run.id).state is State.STOPPED
         assert office.fleet.asked == 0
 
     def test_what_waits_for_a_key_goes_on_waiting(self, office: Office):
         run = office.ask(LAMP_ON)
-        office.workflow.stop_all(person="adam", why="fire in the cellar")
-        office.workflow.resume(person="olga", why="it was a drill")
+        office.workflow.stop_everything(person="adam", reason="fire in the cellar")
+        office.workflow.resume_everything(person="olga", reason="it was a drill")
         assert office.approve(office.run(run.id)).state is State.SUCCEEDED
 
     def test_an_approval_meanwhile_sends_nothing(self, office: Office):
         run = office.ask(LAMP_ON)
-        office.workflow.stop_all(person="adam", why="fire in the cellar")
+        office.workflow.stop_everything(person="adam", reason="fire in the cellar")
         assert office.approve(run).state is State.STOPPED
         assert office.fleet.told == []
 
     def test_who_stopped_it_does_not_resume_it_alone(self, office: Office):
-        office.workflow.stop_all(person="adam", why="fire in the cellar")
+        office.workflow.stop_everything(person="adam", reason="fire in the cellar")
         with pytest.raises(
             NotAllowed, match=r"somebody else takes back.*Olga Owner, Stan Storage"
         ):
-            office.workflow.resume(person="adam", why="it was a drill")
+            office.workflow.resume_everything(person="adam", reason="it was a drill")
         assert office.ask(LAMP_ON).state is State.STOPPED
 
     def test_a_developer_can_neither_stop_nor_resume_everything(self, office: Office):
         with pytest.raises(NotAllowed, match="Those who can: Adam Admin"):
-            office.workflow.stop_all(person="dora", why="I feel like it")
-        office.workflow.stop_all(person="adam", why="fire in the cellar")
+            office.workflow.stop_everything(person="dora", reason="I feel like it")
+        office.workflow.stop_everything(person="adam", reason="fire in the cellar")
         with pytest.raises(NotAllowed):
-            office.workflow.resume(person="dora", why="I feel like it")
+            office.workflow.resume_everything(person="dora", reason="I feel like it")
         assert [entry.person for entry in _entries(office, "stop refused")] == ["dora"]
 
     def test_twice_says_who_was_first(self, office: Office):
-        office.workflow.stop_all(person="adam", why="fire in the cellar")
+        office.workflow.stop_everything(person="adam", reason="fire in the cellar")
         with pytest.raises(TooLate, match="stopped by Adam Admin: fire in the cellar"):
-            office.workflow.stop_all(person="olga", why="smoke")
+            office.workflow.stop_everything(person="olga", reason="smoke")
 
     def test_resuming_what_is_not_stopped_is_too_late(self, office: Office):
         with pytest.raises(TooLate, match="everything may go on"):
-            office.workflow.resume(person="olga", why="to be sure")
+            office.workflow.resume_everything(person="olga", reason="to be sure")
 
     @pytest.mark.parametrize("why", ["", " no "])
     def test_it_wants_a_reason_and_says_how_long_that_must_be(self, office: Office, why: str):
         with pytest.raises(InvalidRequestError, match="say why, in 3 characters or more"):
-            office.workflow.stop_all(person="adam", why=why)
+            office.workflow.stop_everything(person="adam", reason=why)
 
     def test_without_a_policy_the_command_line_stops_all_the_same(self, office: Office):
         run = office.ask(LAMP_ON)
         (office.policies.path / "policy.cedar").write_text("permit (")
-        office.workflow.stop_all(person="", why="something is wrong")
+        office.workflow.stop_everything(person="", reason="something is wrong")
         assert office.run(run.id).state is State.PENDING
         with office.database.reading() as tx:
             assert stops.get_stop_of_everything(tx)
@@ -266,7 +267,7 @@ class TestEverything:
         # What is stopped is so by the log, too.
         monkeypatch.setattr(evidence, "list_banned", _nobody)
         run = office.ask(LAMP_ON)
-        office.workflow.stop_all(person="adam", why="fire in the cellar")
+        office.workflow.stop_everything(person="adam", reason="fire in the cellar")
         assert office.approve(run).state is State.SUCCEEDED
 
 
@@ -283,7 +284,7 @@ def _admitting(office: Office) -> Workflow:
 class TestBans:
     def test_a_ban_in_the_middle_stops_before_the_next_step(self, office: Office, other: Workflow):
         def shut_out(_host: str, _words: str) -> None:
-            other.ban("dora", by="adam", why="the laptop is stolen")
+            other.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
 
         office.fleet.before_tell = shut_out
         ended = office.approve(office.ask(ALL_ON))
@@ -300,39 +301,41 @@ class TestBans:
 
     def test_an_approval_of_a_banned_person_does_not_count(self, office: Office):
         run = office.ask(LAMP_ON)
-        office.workflow.approve(run.id, person="olga", digest=run.digest)
-        office.workflow.ban("olga", by="adam", why="the account is taken over")
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        office.workflow.ban_person("olga", banned_by="adam", reason="the account is taken over")
         office.work()
         assert office.run(run.id).state is State.REFUSED
         assert office.fleet.told == []
 
     def test_a_banned_person_has_no_rights(self, office: Office):
         workflow = _admitting(office)
-        waiting = workflow.ask(LAMP_ON, person="dora", origin=WEB)
+        waiting = workflow.request_run(LAMP_ON, person="dora", origin=WEB)
         office.work()
-        workflow.ban("olga", by="adam", why="the account is taken over")
-        assert workflow.ask(LAMP_ON, person="olga", origin=WEB).state is State.REFUSED
+        workflow.ban_person("olga", banned_by="adam", reason="the account is taken over")
+        assert workflow.request_run(LAMP_ON, person="olga", origin=WEB).state is State.REFUSED
         with pytest.raises(NotAllowed):
-            workflow.approve(waiting.id, person="olga", digest=office.run(waiting.id).digest)
+            workflow.approve_run(waiting.id, person="olga", digest=office.run(waiting.id).digest)
         with pytest.raises(NotAllowed):
-            workflow.stop(waiting.id, person="olga")
-        workflow.unban("olga", by="stan", why="the account is hers again")
-        assert workflow.approve(waiting.id, person="olga", digest=office.run(waiting.id).digest)
+            workflow.stop_run(waiting.id, person="olga")
+        workflow.unban_person("olga", unbanned_by="stan", reason="the account is hers again")
+        assert workflow.approve_run(
+            waiting.id, person="olga", digest=office.run(waiting.id).digest
+        )
 
     def test_another_process_applies_a_ban_within_seconds(self, office: Office, other: Workflow):
         now = [0.0]
         admitted = PolicyWithoutBanned(office.policies, office.database, clock=lambda: now[0])
         assert admitted.get_policy().find_person("dora")
-        other.ban("dora", by="adam", why="the laptop is stolen")
+        other.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
         now[0] = 5.0
         assert admitted.get_policy().find_person("dora") is None
         assert admitted.get_policy().get_area("lb1").owners == ("olga", "adam")
 
     def test_who_bans_does_not_lift_it_alone(self, office: Office):
-        office.workflow.ban("dora", by="adam", why="the laptop is stolen")
+        office.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
         with pytest.raises(NotAllowed, match="somebody else takes back"):
-            office.workflow.unban("dora", by="adam", why="it was found")
-        office.workflow.unban("dora", by="olga", why="it was found")
+            office.workflow.unban_person("dora", unbanned_by="adam", reason="it was found")
+        office.workflow.unban_person("dora", unbanned_by="olga", reason="it was found")
         assert _entries(office, "ban lifted")[0].facts["banned_by"] == "adam"
 
     @pytest.mark.parametrize(
@@ -347,7 +350,7 @@ class TestBans:
         self, office: Office, person: str, by: str, trouble: type[Exception]
     ):
         with pytest.raises(trouble):
-            office.workflow.ban(person, by=by, why="for the fun of it")
+            office.workflow.ban_person(person, banned_by=by, reason="for the fun of it")
         with office.database.reading() as tx:
             assert stops.list_bans(tx) == []
 
@@ -356,16 +359,20 @@ class TestBans:
         said = '@id("administrators stop everything")'
         rules.write_text(rules.read_text().replace(said, f"{said} @stepup"))
         with pytest.raises(StepUpRequired):
-            office.workflow.ban("dora", by="adam", why="the laptop is stolen")
+            office.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
         with pytest.raises(NotAllowed):
-            office.workflow.ban("olga", by="dora", why="for the fun of it", factor=False)
-        office.workflow.ban("dora", by="adam", why="the laptop is stolen", factor=False)
+            office.workflow.ban_person(
+                "olga", banned_by="dora", reason="for the fun of it", requires_factor=False
+            )
+        office.workflow.ban_person(
+            "dora", banned_by="adam", reason="the laptop is stolen", requires_factor=False
+        )
         assert _entries(office, "banned")[0].person == "adam"
 
     def test_without_a_database_the_last_knowledge_holds(self, office: Office, tmp_path: Path):
         now = [0.0]
         admitted = PolicyWithoutBanned(office.policies, office.database, clock=lambda: now[0])
-        office.workflow.ban("dora", by="adam", why="the laptop is stolen")
+        office.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
         assert admitted.get_policy().find_person("dora") is None
         admitted._database = Database(f"sqlite:///{tmp_path / 'gone' / 'x.db'}")  # pyright: ignore[reportPrivateUsage] - it is lost
         now[0] = 60.0

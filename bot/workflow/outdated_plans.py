@@ -2,7 +2,6 @@
 
 from bot.audit import change_log
 from bot.db import runs
-from bot.execution.gate import describe_stale_plan
 from bot.model.run import Run, State
 from bot.policy import NoPolicyError, Policy
 from bot.workflow.context import WorkflowContext
@@ -15,6 +14,11 @@ def is_plan_outdated(policy: Policy, run: Run) -> bool:
     not: what was approved for one outlasts policies."""
     known = run.plan
     return known is not None and run.timing is None and known.policy_version != policy.version
+
+
+def describe_stale_plan(change: str) -> str:
+    """Say how a plan ends that is not, by now, what it was when it was shown."""
+    return f"After this was shown, {change}. Nothing was sent: ask again to see it anew."
 
 
 def end_outdated_plans(context: WorkflowContext) -> list[Run]:
