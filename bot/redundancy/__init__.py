@@ -1,0 +1,1 @@
+"""Fault trees of services, and the guard that keeps their last leg standing. Pure."""

@@ -1,0 +1,281 @@
+"""Binary decision diagrams of monotone functions, and their minimal cut sets. Pure.
+
+Nodes are numbers; 0 and 1 are the ends. In a `DecisionDiagram` they mean false and true, and a
+node branches on whether its event has happened. In `CutSets` they mean no set at all and the empty
+set, and a node's high branch holds the sets with its event.
+
+Sources: Bryant, "Graph-Based Algorithms for Boolean Function Manipulation" (1986); Rauzy, "New
+algorithms for fault trees analysis" (1993); Minato, "Zero-suppressed BDDs for set manipulation in
+combinatorial problems" (1993).
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from functools import reduce
+from math import inf
+
+FALSE, TRUE = 0, 1
+NO_SET, EMPTY_SET = 0, 1
+MAX_NODES = 200_000
+# Behind all levels, so that an end is never branched on.
+_END = 1 << 30
+
+
+class TooLargeError(Exception):
+    """The diagram of a tree would have more nodes than allowed."""
+
+
+class _Nodes:
+    """Nodes (level, low, high), each stored once."""
+
+    def __init__(self, max_nodes: int) -> None:
+        self.levels = [_END, _END]
+        self.lows = [0, 1]
+        self.highs = [0, 1]
+        self._numbers: dict[tuple[int, int, int], int] = {}
+        self._max_nodes = max_nodes
+
+    def get_number(self, level: int, low: int, high: int) -> int:
+        key = (level, low, high)
+        number = self._numbers.get(key)
+        if number is None:
+            number = len(self.levels)
+            if number > self._max_nodes:
+                raise TooLargeError(
+                    f"the tree needs more than {self._max_nodes:,} nodes: split it into trees of "
+                    "parts, or put events that share many gates next to each other"
+                )
+            self._numbers[key] = number
+            self.levels.append(level)
+            self.lows.append(low)
+            self.highs.append(high)
+        return number
+
+
+class DecisionDiagram:
+    """Functions over events, which are levels counted from 0."""
+
+    def __init__(self, max_nodes: int = MAX_NODES) -> None:
+        self.nodes = _Nodes(max_nodes)
+        self._choices: dict[tuple[int, int, int], int] = {}
+
+    def add_event(self, level: int) -> int:
+        """Return the function that is true when the event of this level has happened."""
+        return self._get_node(level, FALSE, TRUE)
+
+    def choose(self, condition: int, then: int, otherwise: int) -> int:
+        """Return `then` where the condition holds, and `otherwise` elsewhere."""
+        if condition == TRUE or then == otherwise:
+            return then
+        if condition == FALSE:
+            return otherwise
+        if then == TRUE and otherwise == FALSE:
+            return condition
+        key = (condition, then, otherwise)
+        if (known := self._choices.get(key)) is None:
+            level = min(self.nodes.levels[node] for node in key)
+            low = self.choose(*(self._follow(node, level, self.nodes.lows) for node in key))
+            high = self.choose(*(self._follow(node, level, self.nodes.highs) for node in key))
+            known = self._choices[key] = self._get_node(level, low, high)
+        return known
+
+    def combine_any(self, functions: Sequence[int]) -> int:
+        """Return the function that is true where one of these is."""
+        return reduce(lambda one, other: self.choose(one, TRUE, other), functions, FALSE)
+
+    def combine_all(self, functions: Sequence[int]) -> int:
+        """Return the function that is true where all of these are."""
+        return reduce(lambda one, other: self.choose(one, other, FALSE), functions, TRUE)
+
+    def combine_at_least(self, minimum: int, functions: Sequence[int]) -> int:
+        """Return the function that is true where at least `minimum` of these are."""
+        # reached[k]: at least k of the functions seen so far.
+        reached = [TRUE] + [FALSE] * minimum
+        for function in functions:
+            for k in range(minimum, 0, -1):
+                reached[k] = self.choose(function, reached[k - 1], reached[k])
+        return reached[minimum]
+
+    def compute_probability(self, top: int, probabilities: Sequence[float]) -> float:
+        """Return the probability of a function, given that of the event of each level."""
+        return _compute_probabilities(self.nodes, top, probabilities)[top]
+
+    def compute_birnbaum(self, top: int, probabilities: Sequence[float]) -> list[float]:
+        """Return each event's P(function) with it certain, less that with it impossible."""
+        known = _compute_probabilities(self.nodes, top, probabilities)
+        importance = [0.0] * len(probabilities)
+        # The probability of coming by a node from the top; parents have smaller levels.
+        reach = {top: 1.0}
+        for node in sorted(known, key=self.nodes.levels.__getitem__):
+            if node in {FALSE, TRUE}:
+                continue
+            level, low, high = (
+                self.nodes.levels[node],
+                self.nodes.lows[node],
+                self.nodes.highs[node],
+            )
+            importance[level] += reach[node] * (known[high] - known[low])
+            q = probabilities[level]
+            reach[low] = reach.get(low, 0.0) + reach[node] * (1 - q)
+            reach[high] = reach.get(high, 0.0) + reach[node] * q
+        return importance
+
+    def is_true(self, top: int, happened: Collection[int]) -> bool:
+        """Return whether the function is true when exactly these events have happened."""
+        node = top
+        while node not in {FALSE, TRUE}:
+            branches = self.nodes.highs if self.nodes.levels[node] in happened else self.nodes.lows
+            node = branches[node]
+        return node == TRUE
+
+    def _get_node(self, level: int, low: int, high: int) -> int:
+        return low if low == high else self.nodes.get_number(level, low, high)
+
+    def _follow(self, node: int, level: int, branches: Sequence[int]) -> int:
+        return branches[node] if self.nodes.levels[node] == level else node
+
+
+class CutSets:
+    """The minimal cut sets of a function: the smallest sets of events that make it true."""
+
+    def __init__(self, diagram: DecisionDiagram, top: int, max_nodes: int = MAX_NODES) -> None:
+        self._nodes = _Nodes(max_nodes)
+        self._differences: dict[tuple[int, int], int] = {}
+        self._top = self._minimise(diagram, top, {})
+        self._counts: dict[int, Counter[int]] = {
+            NO_SET: Counter(),
+            EMPTY_SET: Counter({0: 1}),
+        }
+
+    def count_by_order(self) -> dict[int, int]:
+        """Return how many cut sets there are of each size."""
+        return dict(sorted(self._count(self._top).items()))
+
+    def iterate(self, order: int) -> Iterator[tuple[int, ...]]:
+        """Yield the cut sets of this size."""
+        yield from self._iterate(self._top, order)
+
+    def sum_probabilities(self, probabilities: Sequence[float]) -> float:
+        """Return the sum of the cut sets' probabilities, the rare-event approximation."""
+        known = {NO_SET: 0.0, EMPTY_SET: 1.0}
+
+        def add(node: int) -> float:
+            if node not in known:
+                q = probabilities[self._nodes.levels[node]]
+                known[node] = add(self._nodes.lows[node]) + q * add(self._nodes.highs[node])
+            return known[node]
+
+        return add(self._top)
+
+    def count_standing(self, down: Collection[int]) -> int | None:
+        """Return the least number of events of a cut set that are not down.
+
+        None: there is no cut set, so nothing can take the service away.
+        """
+        known: dict[int, float] = {NO_SET: inf, EMPTY_SET: 0}
+
+        def measure(node: int) -> float:
+            if node not in known:
+                cost = 0 if self._nodes.levels[node] in down else 1
+                known[node] = min(
+                    measure(self._nodes.lows[node]), measure(self._nodes.highs[node]) + cost
+                )
+            return known[node]
+
+        least = measure(self._top)
+        return None if least == inf else int(least)
+
+    def find_within(
+        self, down: Collection[int], one_of: Collection[int] | None = None
+    ) -> tuple[int, ...] | None:
+        """Return a smallest cut set whose events are all down, or None.
+
+        one_of: at least one of these must be in it.
+        """
+        known: dict[tuple[int, bool], tuple[int, ...] | None] = {}
+
+        def find(node: int, is_met: bool) -> tuple[int, ...] | None:  # noqa: FBT001 - a state
+            if node == NO_SET or (node == EMPTY_SET and not is_met):
+                return None
+            if node == EMPTY_SET:
+                return ()
+            key = (node, is_met)
+            if key not in known:
+                level = self._nodes.levels[node]
+                found = find(self._nodes.lows[node], is_met)
+                if level in down:
+                    met = is_met or one_of is None or level in one_of
+                    rest = find(self._nodes.highs[node], met)
+                    if rest is not None and (found is None or len(rest) + 1 < len(found)):
+                        found = (level, *rest)
+                known[key] = found
+            return known[key]
+
+        return find(self._top, one_of is None)
+
+    def _minimise(self, diagram: DecisionDiagram, node: int, known: dict[int, int]) -> int:
+        if node in {FALSE, TRUE}:
+            return NO_SET if node == FALSE else EMPTY_SET
+        if node not in known:
+            low = self._minimise(diagram, diagram.nodes.lows[node], known)
+            high = self._minimise(diagram, diagram.nodes.highs[node], known)
+            level = diagram.nodes.levels[node]
+            known[node] = self._get_node(level, low, self._remove_supersets(high, low))
+        return known[node]
+
+    def _remove_supersets(self, sets: int, of: int) -> int:
+        """Return the sets that contain none of the others."""
+        if sets == NO_SET or of == NO_SET:
+            return sets
+        if of == EMPTY_SET or sets == of:
+            return NO_SET
+        nodes = self._nodes
+        if nodes.levels[of] < nodes.levels[sets]:
+            # What holds an event that none of our sets has is contained in none of them.
+            return self._remove_supersets(sets, nodes.lows[of])
+        key = (sets, of)
+        if (known := self._differences.get(key)) is None:
+            level, low, high = nodes.levels[sets], nodes.lows[sets], nodes.highs[sets]
+            if nodes.levels[of] == level:
+                high = self._remove_supersets(high, nodes.highs[of])
+                of = nodes.lows[of]
+            low = self._remove_supersets(low, of)
+            high = self._remove_supersets(high, of)
+            known = self._differences[key] = self._get_node(level, low, high)
+        return known
+
+    def _get_node(self, level: int, low: int, high: int) -> int:
+        return low if high == NO_SET else self._nodes.get_number(level, low, high)
+
+    def _count(self, node: int) -> Counter[int]:
+        if node not in self._counts:
+            counts = Counter(self._count(self._nodes.lows[node]))
+            for order, count in self._count(self._nodes.highs[node]).items():
+                counts[order + 1] += count
+            self._counts[node] = counts
+        return self._counts[node]
+
+    def _iterate(self, node: int, order: int) -> Iterator[tuple[int, ...]]:
+        if not self._count(node)[order]:
+            return
+        if node == EMPTY_SET:
+            yield ()
+            return
+        for rest in self._iterate(self._nodes.highs[node], order - 1):
+            yield (self._nodes.levels[node], *rest)
+        yield from self._iterate(self._nodes.lows[node], order)
+
+
+def _compute_probabilities(
+    nodes: _Nodes, top: int, probabilities: Sequence[float]
+) -> dict[int, float]:
+    known = {FALSE: 0.0, TRUE: 1.0}
+
+    def compute(node: int) -> float:
+        if node not in known:
+            q = probabilities[nodes.levels[node]]
+            known[node] = q * compute(nodes.highs[node]) + (1 - q) * compute(nodes.lows[node])
+        return known[node]
+
+    compute(top)
+    return known

@@ -1,0 +1,64 @@
+"""The guard of the last leg: whether a change may take a leg of a service away now. Pure."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from bot.redundancy.analysis import TreeAnalysis
+
+
+@dataclass(frozen=True)
+class TreeState:
+    """The events of a tree as they are now. An event that is known nowhere here stands."""
+
+    failed: frozenset[str] = frozenset()
+    """Events whose check said so."""
+    unknown: frozenset[str] = frozenset()
+    """Events whose check failed or is too old. They count as failed."""
+    claimed: frozenset[str] = frozenset()
+    """Events that other runs in flight may bring about."""
+
+    @property
+    def down(self) -> frozenset[str]:
+        return self.failed | self.unknown | self.claimed
+
+
+@dataclass(frozen=True)
+class GuardDecision:
+    """What a change does to one service.
+
+    margin: how many more events take the service away, before the change and while it runs; None:
+    nothing can.
+    """
+
+    tree: str
+    taken: Sequence[str]
+    """The events that the change newly brings about."""
+    margin_before: int | None
+    margin_after: int | None
+    cut_set: tuple[str, ...] = ()
+    """Why it is refused: events that are all down or taken, and take the service away together."""
+
+    @property
+    def is_refused(self) -> bool:
+        return bool(self.cut_set)
+
+
+def decide(analysis: TreeAnalysis, state: TreeState, takes: Collection[str]) -> GuardDecision:
+    """Decide whether a change that may bring these events about keeps the service standing.
+
+    It is refused if all events of some minimal cut set would be down and the change newly brings
+    one of them about. It is not if the service is down for certain, or if it takes down only what
+    is down already: a guard must never hinder the repair.
+    """
+    newly = [name for name in takes if name not in state.failed]
+    after = state.down | set(newly)
+    cut_set = None
+    if newly and not analysis.is_down(state.failed):
+        cut_set = analysis.find_cut_set(after, one_of=newly)
+    return GuardDecision(
+        tree=analysis.tree.name,
+        taken=newly,
+        margin_before=analysis.get_margin(state.down),
+        margin_after=analysis.get_margin(after),
+        cut_set=cut_set or (),
+    )

@@ -1,0 +1,69 @@
+"""Random fault trees, and their answers by trying every combination of events."""
+
+import itertools
+import random
+from collections.abc import Collection, Iterator
+
+from bot.redundancy.fault_tree import Event, FaultTree, Gate, GateKind
+
+
+def build_random_tree(seed: int, *, max_events: int = 8, max_gates: int = 7) -> FaultTree:
+    """Return a coherent tree in which events and gates are shared."""
+    chance = random.Random(seed)  # noqa: S311 - trees, not secrets
+    events = [f"e{n}" for n in range(chance.randint(1, max_events))]
+    gates: dict[str, Gate] = {}
+    for n in range(chance.randint(1, max_gates)):
+        # Only what was made before may be an input, so there is no circle.
+        known = [*events, *gates]
+        inputs = chance.sample(known, chance.randint(1, min(len(known), 4)))
+        if gates and list(gates)[-1] not in inputs:
+            inputs.append(list(gates)[-1])
+        kind: GateKind = chance.choice(("any", "all", "at-least"))
+        minimum = chance.randint(1, len(inputs)) if kind == "at-least" else 0
+        gates[f"g{n}"] = Gate(f"g{n}", kind, tuple(inputs), minimum)
+    named = {name: Event(name, probability=chance.uniform(0, 0.5)) for name in events}
+    return FaultTree("random", list(gates)[-1], gates, named)
+
+
+def is_down(tree: FaultTree, happened: Collection[str]) -> bool:
+    """Evaluate the tree gate by gate."""
+
+    def holds(name: str) -> bool:
+        if name in tree.house:
+            return tree.house[name]
+        if name in tree.events:
+            return name in happened
+        gate = tree.gates[name]
+        count = sum(holds(below) for below in gate.inputs)
+        return count >= {"any": 1, "all": len(gate.inputs), "at-least": gate.minimum}[gate.kind]
+
+    return holds(tree.top)
+
+
+def list_subsets(names: Collection[str]) -> Iterator[frozenset[str]]:
+    for size in range(len(names) + 1):
+        for chosen in itertools.combinations(sorted(names), size):
+            yield frozenset(chosen)
+
+
+def find_minimal_cut_sets(tree: FaultTree) -> set[frozenset[str]]:
+    names = [event.name for event in tree.list_events()]
+    minimal: list[frozenset[str]] = []
+    for subset in list_subsets(names):
+        if is_down(tree, subset) and not any(known <= subset for known in minimal):
+            minimal.append(subset)
+    return set(minimal)
+
+
+def compute_probability(tree: FaultTree, **certain: bool) -> float:
+    """Sum the probabilities of all combinations that take the service away."""
+    events = tree.list_events()
+    total = 0.0
+    for subset in list_subsets([event.name for event in events]):
+        if is_down(tree, subset):
+            share = 1.0
+            for event in events:
+                q = float(certain.get(event.name, event.probability or 0.0))
+                share *= q if event.name in subset else 1 - q
+            total += share
+    return total

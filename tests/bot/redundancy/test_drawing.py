@@ -1,0 +1,67 @@
+"""Trees are drawn so that shape and word say what colour alone must not."""
+
+from xml.etree.ElementTree import Element
+
+from defusedxml.ElementTree import fromstring
+
+from bot.redundancy.drawing import draw_tree
+from bot.redundancy.fault_tree import Event, FaultTree, Gate
+from bot.redundancy.outline import outline_tree
+from tests.bot.redundancy.test_tree_file import SHOP, STORAGE, link
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def list_texts(picture: Element, tag: str) -> list[str]:
+    return [element.text or "" for element in picture.iter(f"{SVG}{tag}")]
+
+
+def test_each_node_is_drawn_once_with_its_symbol_and_description():
+    tree = link(shop=SHOP, storage=STORAGE)
+    picture = fromstring(draw_tree(tree, {"lb1": "failed"}))
+    titles = list_texts(picture, "title")
+    assert titles[0] == "Fault tree shop: The shop is down"
+    assert "lb1, lb1 is down, failed" in titles
+    assert "no-balancer, No balancer is left, all of 2" in titles
+    assert len(titles) == 1 + 3 + 5
+    assert "2/3" in list_texts(picture, "text")
+    assert "failed" in list_texts(picture, "text")
+    symbols = [one.tag for one in picture.iter() if one.get("class") == "tree-symbol"]
+    assert symbols.count(f"{SVG}circle") == 4  # nas2 is a diamond
+    assert symbols.count(f"{SVG}path") == 4
+
+
+def test_part_that_several_gates_share_is_drawn_once_and_then_referred_to():
+    gates = {
+        "top": Gate("top", "all", ("left", "right")),
+        "left": Gate("left", "any", ("shared", "a")),
+        "right": Gate("right", "any", ("shared", "b")),
+        "shared": Gate("shared", "any", ("c", "d")),
+    }
+    tree = FaultTree("t", "top", gates, {name: Event(name) for name in "abcd"})
+    titles = list_texts(fromstring(draw_tree(tree)), "title")
+    assert titles.count("shared, any of 2") == 1
+    assert titles.count("shared, drawn elsewhere") == 1
+    assert [str(line) for line in outline_tree(tree)].count("   ├─ shared [shown above]") == 1
+
+
+def test_hostile_text_stays_text():
+    event = Event("e", title="<script>alert(1)</script> & more")
+    tree = FaultTree("t", "e", {}, {"e": event})
+    drawn = draw_tree(tree)
+    assert "<script" not in drawn
+    assert "<script>alert(1)</script> & more" in list_texts(fromstring(drawn), "title")[1]
+
+
+def test_outline_shows_gates_events_and_states():
+    tree = link(shop=SHOP, storage=STORAGE)
+    assert [str(line) for line in outline_tree(tree, {"lb2": "failed since 13:40"})] == [
+        "shop-down: The shop is down [any of 2]",
+        "├─ no-balancer: No balancer is left [all of 2]",
+        "│  ├─ lb1: lb1 is down",
+        "│  └─ lb2: lb2 is down [failed since 13:40]",
+        "└─ storage:no-storage [at least 2 of 3]",
+        "   ├─ nas1",
+        "   ├─ nas2",
+        "   └─ nas3",
+    ]

@@ -1,0 +1,107 @@
+"""The guard refuses exactly what its rule says, and never hinders a repair."""
+
+import random
+
+import pytest
+
+from bot.redundancy import guard
+from bot.redundancy.analysis import TreeAnalysis
+from bot.redundancy.fault_tree import FaultTree, build_pair
+from bot.redundancy.guard import TreeState
+from tests.bot.redundancy import random_trees
+
+PAIR = TreeAnalysis(build_pair(["lb1", "lb2"]))
+
+
+def test_last_leg_is_refused_with_its_cut_set():
+    decision = guard.decide(PAIR, TreeState(failed=frozenset({"lb2"})), ["lb1"])
+    assert decision.is_refused
+    assert decision.cut_set == ("lb1", "lb2")
+    assert (decision.margin_before, decision.margin_after) == (1, 0)
+
+
+def test_one_leg_of_two_may_be_taken():
+    decision = guard.decide(PAIR, TreeState(), ["lb1"])
+    assert not decision.is_refused
+    assert (decision.margin_before, decision.margin_after) == (2, 1)
+
+
+def test_leg_that_another_run_holds_counts_as_down():
+    assert guard.decide(PAIR, TreeState(claimed=frozenset({"lb2"})), ["lb1"]).is_refused
+
+
+def test_leg_of_unknown_state_counts_as_down():
+    assert guard.decide(PAIR, TreeState(unknown=frozenset({"lb2"})), ["lb1"]).is_refused
+
+
+def test_taking_down_what_is_down_already_is_allowed():
+    state = TreeState(failed=frozenset({"lb1"}), unknown=frozenset({"lb2"}))
+    assert not guard.decide(PAIR, state, ["lb1"]).is_refused
+
+
+def test_service_that_is_down_may_be_repaired():
+    state = TreeState(failed=frozenset({"lb1", "lb2"}))
+    assert not guard.decide(PAIR, state, ["lb1", "lb2"]).is_refused
+
+
+def test_change_of_both_legs_is_refused():
+    assert guard.decide(PAIR, TreeState(), ["lb1", "lb2"]).is_refused
+
+
+def apply_rule(tree: FaultTree, state: TreeState, takes: frozenset[str]) -> bool:
+    """Return whether the rule refuses, applied literally to every minimal cut set."""
+    newly = takes - state.failed
+    after = state.failed | state.unknown | state.claimed | takes
+    if random_trees.is_down(tree, state.failed):
+        return False
+    return any(
+        cut_set <= after and cut_set & newly
+        for cut_set in random_trees.find_minimal_cut_sets(tree)
+    )
+
+
+def measure_margin(tree: FaultTree, down: frozenset[str]) -> int | None:
+    sizes = [len(cut_set - down) for cut_set in random_trees.find_minimal_cut_sets(tree)]
+    return min(sizes, default=None)
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_guard_agrees_with_the_rule_applied_literally(block: int):
+    refused = 0
+    for seed in range(block * 1000, block * 1000 + 1000):
+        chance = random.Random(seed)  # noqa: S311 - trees, not secrets
+        tree = random_trees.build_random_tree(seed, max_events=6, max_gates=5)
+        names = [event.name for event in tree.list_events()]
+
+        def draw(names: list[str] = names, chance: random.Random = chance) -> frozenset[str]:
+            return frozenset(name for name in names if chance.random() < 0.3)
+
+        state, takes = TreeState(draw(), draw(), draw()), draw()
+        decision = guard.decide(TreeAnalysis(tree), state, sorted(takes))
+        assert decision.is_refused == apply_rule(tree, state, takes), seed
+        refused += decision.is_refused
+        assert decision.margin_before == measure_margin(tree, state.down), seed
+        assert decision.margin_after == measure_margin(tree, state.down | takes), seed
+        if decision.is_refused:
+            assert frozenset(decision.cut_set) in random_trees.find_minimal_cut_sets(tree)
+    assert refused > 50
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_no_leg_of_a_cut_set_is_allowed_while_everything_is_unknown(seed: int):
+    tree = random_trees.build_random_tree(seed)
+    state = TreeState(unknown=frozenset(event.name for event in tree.list_events()))
+    analysis = TreeAnalysis(tree)
+    for cut_set in random_trees.find_minimal_cut_sets(tree):
+        for name in cut_set:
+            assert guard.decide(analysis, state, [name]).is_refused
+
+
+def test_guard_that_compared_the_tree_before_and_after_would_open_when_nothing_is_known():
+    """With everything unknown the tree is true before, so such a rule allows the last leg."""
+    tree = build_pair(["lb1", "lb2"])
+    before = random_trees.is_down(tree, {"lb1", "lb2"})
+    after = random_trees.is_down(tree, {"lb1", "lb2"})
+    assert not (after and not before)
+    state = TreeState(unknown=frozenset({"lb1", "lb2"}))
+    assert guard.decide(PAIR, state, ["lb1"]).is_refused
