@@ -174,15 +174,17 @@ class SshSession:
         began = time.monotonic()
         try:
             return self._transport.open_session(timeout=self._limits.channel)
-        except Exception:  # noqa: BLE001 - paramiko hands on whatever its thread died of
-            waited = time.monotonic() - began
-            if self._transport.is_active() and waited < self._limits.channel:
+        except Exception as error:  # paramiko raises whatever ended its thread
+            if not self._transport.is_active():
+                raise self._make_lost_error() from error
+            if time.monotonic() - began < self._limits.channel:
                 raise HostBusyError(
                     f"{format_address(self._host)} refuses one more session on our connection: "
                     "raise "
                     "MaxSessions in its sshd_config, or let commands through one after another"
                 ) from None
-            raise self._make_lost_error() from None
+            waited = f": it opened no channel within {self._limits.channel:g} s"
+            raise self._make_lost_error(waited) from error
 
     def _raise_tunnel_error(self, to: Host, trouble: Exception, began: float) -> NoReturn:
         name = self._host.name
@@ -226,13 +228,14 @@ class SshSession:
         finally:
             _WATCHDOGS.remove(watch)
 
-    def _make_lost_error(self) -> UnreachableError:
+    def _make_lost_error(self, cause: str = "") -> UnreachableError:
         # Others may run on it, and wait longer for a sign than one does for a channel.
         self.retire()
         if self._stream.hang_up_reason:
             return UnreachableError(f"{format_hang_up(self._host, self._stream)} Nothing was sent")
         return ConnectionLostError(
             f"the connection to {format_address(self._host)} was lost before anything was sent"
+            f"{cause}"
         )
 
     def _make_hang_up_error(self) -> UnknownOutcomeError:
