@@ -1,4 +1,4 @@
-# Base images by digest, so that each build uses the same bytes; docs/operate.md tells how to renew.
+# Base images by digest, so that each build uses the same bytes; docs/several-machines.md says how to renew.
 ARG NODE_IMAGE=node:22-bookworm-slim@sha256:43ac6c60b8f89723f746e8a92ce91abd5017e627ce1ddfe4238355d3a30b772c
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 

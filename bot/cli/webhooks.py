@@ -26,7 +26,7 @@ subscriptions:                 # whom Keyturn tells of its runs
     secret_file: secrets/wiki
 
 A secret is whsec_ and base64, as this makes one: echo "whsec_$(openssl rand -base64 32)"
-docs/hooks.md says more."""
+docs/webhooks.md says more."""
 
 
 @click.command("hooks")
