@@ -296,9 +296,7 @@ def test_what_was_cut_off_is_for_a_person_unless_nothing_is_left(
         _later(office)
     unknown = office.run(run.id)
     assert unknown.state is State.UNKNOWN
-    assert (
-        "Reading again: lamp is off. lb1 stays locked until an owner" in unknown.summary
-    )
+    assert "Reading again: lamp is off. lb1 stays locked until an owner" in unknown.summary
     # It has nothing more to say.
     assert office.fleet.recalled == 1
     office.workflow.resolve_run(
