@@ -113,6 +113,14 @@ $(SCHEMAS): $(addprefix $(dir $(SCHEMAS)),generate.cjs payloads.ts tsconfig.json
 demo: setup system assets ## Start it all on this machine: hosts, chat and web; STAY=… is for the demo
 	exec $(BIN)/python -m tests.playground.demo
 
+# Chat shows emoji, for which Debian has a font.
+PICTURE_PACKAGES := fonts-noto-color-emoji=/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf
+
+.PHONY: pictures
+pictures: setup system assets ## Make the screenshots in docs/pictures from a running demo
+	.ci/system $(PICTURE_PACKAGES)
+	exec $(BIN)/python -m tests.playground.pictures
+
 # Tests wait for daemons half of the time: there are half as many workers more than cores. What the
 # tests of a file share is made once, and the longest files begin first, as tests/conftest.py says.
 TOGETHER := -n $(shell echo $$(( $$(nproc) * 3 / 2 ))) --dist loadfile --no-loadscope-reorder
