@@ -8,7 +8,7 @@ from sqlalchemy import delete
 from bot.audit import change_log
 from bot.audit.change_log import Entry
 from bot.db.database import Transaction
-from bot.db.tables import outside_event
+from bot.db.tables import inbound_event
 
 EVENT_KIND = "event"
 _RETENTION = 30 * 86_400_000_000
@@ -27,7 +27,7 @@ def record_event(
 
     at: when it happened as its source says; said: what it says besides, of which `title` is shown.
     """
-    if not tx.insert_once(outside_event, source=source, key=key, at=tx.now):
+    if not tx.insert_once(inbound_event, source=source, key=key, received_at=tx.now):
         return None
     facts: dict[str, Any] = {name: text for name, text in details.items() if text}
     host = hosts[0] if len(hosts) == 1 else ""
@@ -38,4 +38,4 @@ def record_event(
 
 def delete_old_events(tx: Transaction) -> None:
     """Forget which events were told so long ago that nobody tells of them again."""
-    tx.sql.execute(delete(outside_event).where(outside_event.c.at < tx.now - _RETENTION))
+    tx.sql.execute(delete(inbound_event).where(inbound_event.c.received_at < tx.now - _RETENTION))

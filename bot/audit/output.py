@@ -95,7 +95,7 @@ def store_outputs(
             {
                 "entry": entry.seq,
                 "run": entry.run,
-                "n": step_number,
+                "step_number": step_number,
                 "salt": said.salt,
                 "text": said.text,
             }
@@ -126,9 +126,12 @@ class StoredOutput:
 def list_stored_output(tx: Transaction, run: int) -> list[StoredOutput]:
     """Return the output of a run that is still there, in the order of the log."""
     found = tables.output.c
-    query = select(found.entry, found.run, found.n, found.text)
+    query = select(found.entry, found.run, found.step_number, found.text)
     query = query.where(found.run == run, found.text.is_not(None)).order_by(found.entry)
-    return [StoredOutput(row.entry, row.run, row.n, row.text) for row in tx.sql.execute(query)]
+    return [
+        StoredOutput(row.entry, row.run, row.step_number, row.text)
+        for row in tx.sql.execute(query)
+    ]
 
 
 def erase_output(tx: Transaction, run: int) -> list[int]:

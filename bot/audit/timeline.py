@@ -151,10 +151,12 @@ def _iterate_runs(
 def _list_runs_spanning(tx: Transaction, since: int, until: int) -> list[int]:
     column = tables.run.c
     ended = select(column.id).where(
-        column.ended > until, column.ended <= until + _DAY, column.started < since
+        column.ended_at > until, column.ended_at <= until + _DAY, column.started_at < since
     )
     found = list(tx.sql.execute(ended.limit(_BATCH_SIZE)).scalars())
-    going = select(column.id).where(column.place != tables.WHOLE, column.started < since)
+    going = select(column.id).where(
+        column.fan_out_role != tables.PARENT, column.started_at < since
+    )
     newest = going.order_by(column.id.desc()).limit(_BATCH_SIZE)
     for state in _UNFINISHED_STATES:
         # One by one, each is looked up by its index: of all runs next to none is under way.

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 FORGERY_REFUSED = "forgery refused"
 # The database gives the number, and nothing is found by it that a prefix or a hash does not bind.
-_COLUMNS_WITHOUT_MAC = frozenset({"id", "stamp"})
+_COLUMNS_WITHOUT_MAC = frozenset({"id", "mac"})
 _NAME_LENGTH = 16
 # Whoever writes such rows by the thousand has the log tell of as many, and no more at once.
 _MOST_DOUBTED, _MOST_AT_ONCE = 1000, 20
@@ -30,7 +30,7 @@ _MOST_DOUBTED, _MOST_AT_ONCE = 1000, 20
 
 def add_mac(tx: Transaction, table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a new row with their stamp."""
-    return {**values, "stamp": _get_signing_key(tx).create_mac(encode_row(table, values))}
+    return {**values, "mac": _get_signing_key(tx).create_mac(encode_row(table, values))}
 
 
 def amend_with_mac(
@@ -42,7 +42,7 @@ def amend_with_mac(
     """
     return {
         **values,
-        "stamp": _get_signing_key(tx).create_mac(encode_row(table, {**row._asdict(), **values})),
+        "mac": _get_signing_key(tx).create_mac(encode_row(table, {**row._asdict(), **values})),
     }
 
 
@@ -54,7 +54,7 @@ def is_mac_valid(tx: Transaction, table: Table, row: Any) -> bool:
     except (TypeError, ValueError):
         # SQLite keeps whatever it is given in whichever column.
         wanted = ""
-    if wanted and hmac.compare_digest(wanted.encode(), str(row.stamp).encode(errors="replace")):
+    if wanted and hmac.compare_digest(wanted.encode(), str(row.mac).encode(errors="replace")):
         return True
     told = row._asdict()
     name = str(told.get("prefix") or told["token"])[:_NAME_LENGTH]

@@ -16,7 +16,7 @@ class SecondFactor:
     """One factor of one person. kind: totp or passkey. digest: 32 hex digits that name it.
 
     made, proven: microseconds; proven: when its owner showed that they have it, None if not yet.
-    used: the last time step, or the last count of uses; nothing up to it works again.
+    last_counter: the last time step, or the last count of uses; nothing up to it works again.
     confirmed_by: who else vouched for it, "" if nobody.
     """
 
@@ -26,7 +26,7 @@ class SecondFactor:
     digest: str
     created_at: int
     verified_at: int | None
-    used: int
+    last_counter: int
     confirmed_by: str
     sealed: str
 
@@ -48,7 +48,9 @@ def add_factor(
     new = SecondFactor(0, person, kind, digest, tx.now, None, 0, "", "")
     values = {name: value for name, value in vars(new).items() if name != "id"}
     values["sealed"] = secret_box.seal_secret(secret, context=new.sealed_context)
-    row = tx.sql.execute(insert(tables.factor).values(values).returning(tables.factor)).one()
+    row = tx.sql.execute(
+        insert(tables.second_factor).values(values).returning(tables.second_factor)
+    ).one()
     return _build_factor(row)
 
 
@@ -59,34 +61,38 @@ def open_factor_secret(secret_box: SecretBox, factor: SecondFactor) -> str:
 
 def lock_factors(tx: Transaction, person: str) -> list[SecondFactor]:
     """Return a person's factors, and keep others from using them until this transaction ends."""
-    query = select(tables.factor).where(tables.factor.c.person == person)
-    rows = tx.sql.execute(query.order_by(tables.factor.c.id).with_for_update())
+    query = select(tables.second_factor).where(tables.second_factor.c.person == person)
+    rows = tx.sql.execute(query.order_by(tables.second_factor.c.id).with_for_update())
     return [_build_factor(row) for row in rows]
 
 
 def list_factors(tx: Transaction, person: str) -> list[SecondFactor]:
-    query = select(tables.factor).where(tables.factor.c.person == person)
-    return [_build_factor(row) for row in tx.sql.execute(query.order_by(tables.factor.c.id))]
+    query = select(tables.second_factor).where(tables.second_factor.c.person == person)
+    return [
+        _build_factor(row) for row in tx.sql.execute(query.order_by(tables.second_factor.c.id))
+    ]
 
 
 def list_verified_factors(tx: Transaction) -> list[SecondFactor]:
     """Return every factor that its owner has proven."""
-    query = select(tables.factor).where(tables.factor.c.verified_at.is_not(None))
-    return [_build_factor(row) for row in tx.sql.execute(query.order_by(tables.factor.c.id))]
+    query = select(tables.second_factor).where(tables.second_factor.c.verified_at.is_not(None))
+    return [
+        _build_factor(row) for row in tx.sql.execute(query.order_by(tables.second_factor.c.id))
+    ]
 
 
 def find_factor(tx: Transaction, factor_id: int) -> SecondFactor | None:
-    query = select(tables.factor).where(tables.factor.c.id == factor_id)
+    query = select(tables.second_factor).where(tables.second_factor.c.id == factor_id)
     row = tx.sql.execute(query.with_for_update()).one_or_none()
     return _build_factor(row) if row else None
 
 
 def mark_verified(tx: Transaction, factor: SecondFactor, *, counter: int) -> None:
-    _update_factor(tx, factor, verified_at=tx.now, used=counter)
+    _update_factor(tx, factor, verified_at=tx.now, last_counter=counter)
 
 
 def record_counter(tx: Transaction, factor: SecondFactor, *, counter: int) -> None:
-    _update_factor(tx, factor, used=counter)
+    _update_factor(tx, factor, last_counter=counter)
 
 
 def confirm_factor(
@@ -101,16 +107,20 @@ def confirm_factor(
 
 
 def remove_factor(tx: Transaction, factor: SecondFactor) -> None:
-    tx.sql.execute(delete(tables.factor).where(tables.factor.c.id == factor.id))
+    tx.sql.execute(delete(tables.second_factor).where(tables.second_factor.c.id == factor.id))
 
 
 def delete_all_factors(tx: Transaction) -> int:
     """Remove everybody's, and return how many there were."""
-    return len(tx.sql.execute(delete(tables.factor).returning(tables.factor.c.id)).all())
+    return len(
+        tx.sql.execute(delete(tables.second_factor).returning(tables.second_factor.c.id)).all()
+    )
 
 
 def _update_factor(tx: Transaction, factor: SecondFactor, **values: object) -> None:
-    tx.sql.execute(update(tables.factor).where(tables.factor.c.id == factor.id).values(values))
+    tx.sql.execute(
+        update(tables.second_factor).where(tables.second_factor.c.id == factor.id).values(values)
+    )
 
 
 def _build_factor(row: Row[Any]) -> SecondFactor:
@@ -121,7 +131,7 @@ def _build_factor(row: Row[Any]) -> SecondFactor:
         row.digest,
         row.created_at,
         row.verified_at,
-        row.used,
+        row.last_counter,
         row.confirmed_by,
         row.sealed,
     )

@@ -96,17 +96,17 @@ def read_sealed_trial(tx: Transaction, secret_box: SecretBox) -> str | None:
 
 def delete_sealed_trial(tx: Transaction) -> None:
     """Let the next start begin with whatever key there is by then."""
-    tx.sql.execute(delete(tables.sealed))
+    tx.sql.execute(delete(tables.secret))
 
 
 def _read_row(tx: Transaction) -> str | None:
-    found = select(tables.sealed.c.content).where(tables.sealed.c.name == _TRIAL_NAME)
+    found = select(tables.secret.c.content).where(tables.secret.c.name == _TRIAL_NAME)
     return tx.sql.execute(found).scalar_one_or_none()
 
 
 def _write_row(tx: Transaction, content: str, *, is_new: bool) -> None:
     if is_new:
-        tx.sql.execute(insert(tables.sealed).values(name=_TRIAL_NAME, content=content))
+        tx.sql.execute(insert(tables.secret).values(name=_TRIAL_NAME, content=content))
     else:
-        here = tables.sealed.c.name == _TRIAL_NAME
-        tx.sql.execute(update(tables.sealed).where(here).values(content=content))
+        here = tables.secret.c.name == _TRIAL_NAME
+        tx.sql.execute(update(tables.secret).where(here).values(content=content))

@@ -54,7 +54,7 @@ class Session:
 def create_sign_in_link(tx: Transaction, person: str, *, seconds: int = LINK_SECONDS) -> str:
     """Return a token that signs *person* in once."""
     token = secrets.token_urlsafe(32)
-    new = {"token": _hash_token(token), "person": person, "expires": tx.now + seconds * _SECOND}
+    new = {"token": _hash_token(token), "person": person, "expires_at": tx.now + seconds * _SECOND}
     tx.sql.execute(insert(_LINK).values(row_mac.add_mac(tx, _LINK, new)))
     return token
 
@@ -62,9 +62,9 @@ def create_sign_in_link(tx: Transaction, person: str, *, seconds: int = LINK_SEC
 def use_sign_in_link(tx: Transaction, token: str) -> str | None:
     """Return whom the link signs in, once; None if it is unknown, used or too old."""
     row = _lock_row(tx, _LINK, token)
-    if row is None or row.used is not None or row.expires <= tx.now:
+    if row is None or row.used_at is not None or row.expires_at <= tx.now:
         return None
-    _update_row(tx, _LINK, row, used=tx.now)
+    _update_row(tx, _LINK, row, used_at=tx.now)
     return row.person
 
 
@@ -74,7 +74,7 @@ def read_sign_in_link(tx: Transaction, token: str) -> str | None:
     row = tx.sql.execute(query).one_or_none()
     if row is None or not row_mac.is_mac_valid(tx, _LINK, row):
         return None
-    return row.person if row.used is None and row.expires > tx.now else None
+    return row.person if row.used_at is None and row.expires_at > tx.now else None
 
 
 def describe_refused_link(tx: Transaction, token: str) -> tuple[str, str]:
@@ -82,7 +82,7 @@ def describe_refused_link(tx: Transaction, token: str) -> tuple[str, str]:
     row = _lock_row(tx, _LINK, token)
     if row is None:
         return "", "the link is none of ours"
-    if row.expires <= tx.now:
+    if row.expires_at <= tx.now:
         return row.person, "the link is too old"
     return row.person, "the link was used before"
 
@@ -95,12 +95,12 @@ def begin_session(
     new: dict[str, Any] = {
         "token": _hash_token(token),
         "person": person,
-        "began": tx.now,
-        "last_seen": tx.now,
-        "factor": "",
+        "started_at": tx.now,
+        "last_seen_at": tx.now,
+        "factor_digest": "",
         "challenge": "",
-        "by": signed_in_by,
-        "agent": user_agent,
+        "signed_in_by": signed_in_by,
+        "user_agent": user_agent,
     }
     tx.sql.execute(insert(_SESSION).values(row_mac.add_mac(tx, _SESSION, new)))
     return token
@@ -117,23 +117,23 @@ def find_session(tx: Transaction, token: str) -> Session | None:
 def list_sessions(tx: Transaction, person: str) -> list[Session]:
     """Return somebody's sessions that last, the one that was used last first."""
     mine = select(_SESSION).where(_SESSION.c.person == person)
-    rows = tx.sql.execute(mine.order_by(_SESSION.c.last_seen.desc(), _SESSION.c.token))
+    rows = tx.sql.execute(mine.order_by(_SESSION.c.last_seen_at.desc(), _SESSION.c.token))
     ours = [row for row in rows if row_mac.is_mac_valid(tx, _SESSION, row)]
     return [found for row in ours if (found := _build_active_session(tx, row)) is not None]
 
 
 def _build_active_session(tx: Transaction, row: Any) -> Session | None:
-    idle = tx.now - row.last_seen > IDLE_SECONDS * _SECOND
-    if idle or tx.now - row.began > MAX_SECONDS * _SECOND:
+    idle = tx.now - row.last_seen_at > IDLE_SECONDS * _SECOND
+    if idle or tx.now - row.started_at > MAX_SECONDS * _SECOND:
         return None
     return Session(
         row.person,
-        row.began,
-        row.last_seen,
-        row.stepped_up,
-        row.factor,
-        row.by,
-        row.agent,
+        row.started_at,
+        row.last_seen_at,
+        row.stepped_up_at,
+        row.factor_digest,
+        row.signed_in_by,
+        row.user_agent,
         row.token[:_NAME_LENGTH],
     )
 
@@ -145,19 +145,19 @@ def touch_session(tx: Transaction, token: str) -> str | None:
         end_session(tx, token)
         return None
     if tx.now - found.last_seen_at > LAST_SEEN_PRECISION_SECONDS * _SECOND:
-        _update_session(tx, token, last_seen=tx.now)
+        _update_session(tx, token, last_seen_at=tx.now)
     return found.person
 
 
 def record_step_up(tx: Transaction, token: str, *, factor_digest: str) -> None:
     """Note that the person of this session has just shown a second factor."""
-    _update_session(tx, token, stepped_up=tx.now, factor=factor_digest)
+    _update_session(tx, token, stepped_up_at=tx.now, factor_digest=factor_digest)
 
 
 def create_challenge(tx: Transaction, token: str) -> bytes:
     """Return what a key is to sign for this session next; what was to be signed before is void."""
     challenge = secrets.token_bytes(32)
-    _update_session(tx, token, challenge=challenge.hex(), challenged=tx.now)
+    _update_session(tx, token, challenge=challenge.hex(), challenged_at=tx.now)
     return challenge
 
 
@@ -166,8 +166,8 @@ def take_challenge(tx: Transaction, token: str) -> bytes | None:
     row = _lock_row(tx, _SESSION, token)
     if row is None or not row.challenge:
         return None
-    _update_row(tx, _SESSION, row, challenge="", challenged=None)
-    late = tx.now - row.challenged > CHALLENGE_SECONDS * _SECOND
+    _update_row(tx, _SESSION, row, challenge="", challenged_at=None)
+    late = tx.now - row.challenged_at > CHALLENGE_SECONDS * _SECOND
     return None if late else bytes.fromhex(row.challenge)
 
 

@@ -82,8 +82,8 @@ def add_token(
         "person": person,
         "scopes": " ".join(scopes),
         "name": name,
-        "made": tx.now,
-        "expires": expires_at,
+        "created_at": tx.now,
+        "expires_at": expires_at,
     }
     row = tx.sql.execute(
         insert(_TOKEN).values(row_mac.add_mac(tx, _TOKEN, new)).returning(_TOKEN)
@@ -140,7 +140,7 @@ def _build_like_pattern(fact: str, value: str) -> str:
 
 
 def record_token_use(tx: Transaction, token: ApiToken) -> None:
-    _update_token(tx, token.id, used=tx.now)
+    _update_token(tx, token.id, last_used_at=tx.now)
 
 
 def is_use_recorded_recently(token: ApiToken, now: int) -> bool:
@@ -160,7 +160,7 @@ def lock_token(tx: Transaction, token_id: int) -> ApiToken:
 
 
 def revoke_token(tx: Transaction, token_id: int) -> None:
-    _update_token(tx, token_id, revoked=tx.now)
+    _update_token(tx, token_id, revoked_at=tx.now)
 
 
 def revoke_all_tokens(tx: Transaction, person: str) -> None:
@@ -187,7 +187,7 @@ def remac_tokens(tx: Transaction, new_key: SigningKey) -> list[ApiToken]:
     for row in tx.sql.execute(select(_TOKEN)).all():
         ours = row_mac.is_mac_valid(tx, _TOKEN, row)
         if ours and _is_creation_logged(tx, _build_token(row)):
-            stamped = {"stamp": row_mac.compute_mac(new_key, _TOKEN, row)}
+            stamped = {"mac": row_mac.compute_mac(new_key, _TOKEN, row)}
             tx.sql.execute(update(_TOKEN).where(_TOKEN.c.id == row.id).values(stamped))
         elif ours and _build_token(row).is_active(tx.now):
             left.append(_build_token(row))
@@ -227,8 +227,8 @@ def _build_token(row: Any) -> ApiToken:
         person=row.person,
         scopes=tuple(row.scopes.split()),
         name=row.name,
-        created_at=row.made,
-        expires_at=row.expires,
-        revoked_at=row.revoked,
-        last_used_at=row.used,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+        last_used_at=row.last_used_at,
     )

@@ -9,7 +9,7 @@ from bot.db.database import Transaction
 
 REVIEW_SECONDS = 24 * 3600
 _SECOND = 1_000_000
-_OF = select(tables.glass).where(tables.glass.c.run == bindparam("of"))
+_OF = select(tables.break_glass).where(tables.break_glass.c.run == bindparam("of"))
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class BreakGlass:
 def request_break_glass(tx: Transaction, *, run: int, person: str, reason: str) -> None:
     """Keep that somebody wants to break it, or the newer reason why."""
     new = BreakGlass(run, person, reason, tx.now)
-    if not tx.insert_once(tables.glass, **vars(new)):
+    if not tx.insert_once(tables.break_glass, **vars(new)):
         _change(tx, run, reason=reason)
 
 
@@ -64,7 +64,7 @@ def get_break_glass(tx: Transaction, run: int) -> BreakGlass | None:
 
 def list_active(tx: Transaction) -> frozenset[int]:
     """Return the runs whose glass is broken and still open."""
-    column = tables.glass.c
+    column = tables.break_glass.c
     return frozenset(
         tx.sql.execute(select(column.run).where(column.active_until > tx.now)).scalars()
     )
@@ -72,8 +72,8 @@ def list_active(tx: Transaction) -> frozenset[int]:
 
 def list_unreviewed(tx: Transaction) -> list[BreakGlass]:
     """Return what was broken and nobody else has looked at yet, the oldest first."""
-    column = tables.glass.c
-    query = select(tables.glass).where(
+    column = tables.break_glass.c
+    query = select(tables.break_glass).where(
         column.activated_at.is_not(None), column.reviewed_at.is_(None)
     )
     found = [
@@ -96,4 +96,6 @@ def get_overdue_review(tx: Transaction, person: str) -> BreakGlass | None:
 
 
 def _change(tx: Transaction, run: int, **values: object) -> None:
-    tx.sql.execute(update(tables.glass).where(tables.glass.c.run == run).values(values))
+    tx.sql.execute(
+        update(tables.break_glass).where(tables.break_glass.c.run == run).values(values)
+    )

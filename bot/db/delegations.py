@@ -12,7 +12,7 @@ from bot.db.database import Transaction
 _ROW = tables.delegation.c
 _IN_FORCE = (
     select(tables.delegation)
-    .where(_ROW.revoked.is_(None), _ROW.ends > bindparam("at"))
+    .where(_ROW.revoked_at.is_(None), _ROW.ends_at > bindparam("at"))
     .order_by(_ROW.id)
 )
 
@@ -53,8 +53,8 @@ def add_delegation(
             delegator=delegator,
             delegate=delegate,
             area=area,
-            made=tx.now,
-            ends=ends,
+            created_at=tx.now,
+            ends_at=ends,
             reason=reason,
         )
         .returning(tables.delegation)
@@ -72,7 +72,7 @@ def lock_delegation(tx: Transaction, number: int) -> Delegation:
 
 
 def revoke_delegation(tx: Transaction, number: int) -> None:
-    tx.sql.execute(update(tables.delegation).where(_ROW.id == number).values(revoked=tx.now))
+    tx.sql.execute(update(tables.delegation).where(_ROW.id == number).values(revoked_at=tx.now))
 
 
 def list_active_delegations(tx: Transaction, *, now: int | None = None) -> Sequence[Delegation]:
@@ -93,8 +93,8 @@ def _delegation(row: Row[Any]) -> Delegation:
         row.delegator,
         row.delegate,
         row.area,
-        row.made,
-        row.ends,
-        row.revoked,
+        row.created_at,
+        row.ends_at,
+        row.revoked_at,
         row.reason,
     )

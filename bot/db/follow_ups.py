@@ -19,30 +19,30 @@ class FollowUp:
 
 
 def add_follow_up(tx: Transaction, run: int, *, next_look: int) -> None:
-    tx.insert_once(tables.vigil, run=run, since=tx.now, next=next_look, looks=0)
+    tx.insert_once(tables.follow_up, run=run, since=tx.now, next_at=next_look, attempts=0)
 
 
 def list_due_follow_ups(tx: Transaction, *, most: int = 50) -> list[FollowUp]:
     """Return those to be looked at now, the longest overdue first."""
-    query = select(tables.vigil).where(tables.vigil.c.next <= tx.now)
-    rows = tx.sql.execute(query.order_by(tables.vigil.c.next).limit(most))
-    return [FollowUp(row.run, row.since, row.next, row.looks) for row in rows]
+    query = select(tables.follow_up).where(tables.follow_up.c.next_at <= tx.now)
+    rows = tx.sql.execute(query.order_by(tables.follow_up.c.next_at).limit(most))
+    return [FollowUp(row.run, row.since, row.next_at, row.attempts) for row in rows]
 
 
 def claim_follow_up(tx: Transaction, vigil: FollowUp, *, next_look: int) -> bool:
     """Take the next look; False if somebody else takes it."""
     claimed = tx.sql.execute(
-        update(tables.vigil)
-        .where(tables.vigil.c.run == vigil.run, tables.vigil.c.looks == vigil.attempts)
-        .values(next=next_look, looks=vigil.attempts + 1)
+        update(tables.follow_up)
+        .where(tables.follow_up.c.run == vigil.run, tables.follow_up.c.attempts == vigil.attempts)
+        .values(next_at=next_look, attempts=vigil.attempts + 1)
     )
     return claimed.rowcount == 1
 
 
 def has_follow_up(tx: Transaction, run: int) -> bool:
-    query = select(tables.vigil.c.run).where(tables.vigil.c.run == run)
+    query = select(tables.follow_up.c.run).where(tables.follow_up.c.run == run)
     return tx.sql.execute(query).scalar_one_or_none() is not None
 
 
 def end_follow_up(tx: Transaction, run: int) -> None:
-    tx.sql.execute(delete(tables.vigil).where(tables.vigil.c.run == run))
+    tx.sql.execute(delete(tables.follow_up).where(tables.follow_up.c.run == run))

@@ -85,13 +85,13 @@ def add_grant(tx: Transaction, new: NewGrant, *, giver: str, reason: str) -> Gra
         insert(tables.standing_grant)
         .values(
             person=new.person,
-            words=new.runbook,
+            runbook=new.runbook,
             hosts=new.hosts,
-            patterns=encode_canonical(new.values),
+            value_patterns=encode_canonical(new.values),
             per_hour=new.per_hour,
-            giver=giver,
-            made=tx.now,
-            ends=new.ends_at,
+            granted_by=giver,
+            created_at=tx.now,
+            ends_at=new.ends_at,
             reason=reason,
         )
         .returning(tables.standing_grant)
@@ -109,20 +109,27 @@ def lock_grant(tx: Transaction, number: int) -> Grant:
 
 
 def revoke_grant(tx: Transaction, number: int) -> None:
-    tx.sql.execute(update(tables.standing_grant).where(_ROW.id == number).values(revoked=tx.now))
+    tx.sql.execute(
+        update(tables.standing_grant).where(_ROW.id == number).values(revoked_at=tx.now)
+    )
 
 
 def list_active_grants(tx: Transaction, *, person: str, words: str) -> Sequence[Grant]:
     """Return a person's grants of a runbook that hold at this moment, the oldest first."""
     query = select(tables.standing_grant).where(
-        _ROW.person == person, _ROW.words == words, _ROW.revoked.is_(None), _ROW.ends > tx.now
+        _ROW.person == person,
+        _ROW.runbook == words,
+        _ROW.revoked_at.is_(None),
+        _ROW.ends_at > tx.now,
     )
     return [_grant(row) for row in tx.sql.execute(query.order_by(_ROW.id))]
 
 
 def list_grants_of(tx: Transaction, person: str, *, most: int = 50) -> Sequence[Grant]:
     """Return those by and to one person, the newest first, ended ones too."""
-    query = select(tables.standing_grant).where(or_(_ROW.person == person, _ROW.giver == person))
+    query = select(tables.standing_grant).where(
+        or_(_ROW.person == person, _ROW.granted_by == person)
+    )
     return _grants(tx, query.order_by(_ROW.id.desc()).limit(most))
 
 
@@ -147,11 +154,11 @@ def count_taken(tx: Transaction, grant: int, *, but: int | None = None) -> int:
 
 def count_left(tx: Transaction, given: Grant, run: int) -> int:
     """Return how often it could be used still within the hour, once this run had used it."""
-    at = tx.sql.execute(select(_USE.at).where(_USE.run == run)).scalar_one_or_none()
+    at = tx.sql.execute(select(_USE.used_at).where(_USE.run == run)).scalar_one_or_none()
     if at is None:
         return max(given.per_hour - count_taken(tx, given.id), 0)
     query = select(func.count()).where(
-        _USE.grant_id == given.id, _USE.at > at - HOUR, _USE.at <= at
+        _USE.grant_id == given.id, _USE.used_at > at - HOUR, _USE.used_at <= at
     )
     return max(given.per_hour - tx.sql.execute(query).scalar_one(), 0)
 
@@ -159,14 +166,14 @@ def count_left(tx: Transaction, given: Grant, run: int) -> int:
 def count_used(tx: Transaction, grant: int, *, but: int | None = None) -> int:
     """Count the runs that it let through within the last hour. but: a run that is not counted."""
     query = select(func.count()).where(
-        _USE.grant_id == grant, _USE.at > tx.now - HOUR, _USE.run != (but or 0)
+        _USE.grant_id == grant, _USE.used_at > tx.now - HOUR, _USE.run != (but or 0)
     )
     return tx.sql.execute(query).scalar_one()
 
 
 def record_use(tx: Transaction, grant: int, run: int) -> None:
     """Write down that the grant lets this run through now."""
-    tx.sql.execute(insert(tables.grant_use).values(run=run, grant_id=grant, at=tx.now))
+    tx.sql.execute(insert(tables.grant_use).values(run=run, grant_id=grant, used_at=tx.now))
 
 
 def _one(tx: Transaction, number: int, *, held: bool) -> Grant:
@@ -185,13 +192,13 @@ def _grant(row: Row[Any]) -> Grant:
     return Grant(
         id=row.id,
         person=row.person,
-        runbook=row.words,
+        runbook=row.runbook,
         hosts=row.hosts,
-        values=json.loads(row.patterns),
+        values=json.loads(row.value_patterns),
         per_hour=row.per_hour,
-        granted_by=row.giver,
-        created_at=row.made,
-        ends_at=row.ends,
-        revoked_at=row.revoked,
+        granted_by=row.granted_by,
+        created_at=row.created_at,
+        ends_at=row.ends_at,
+        revoked_at=row.revoked_at,
         reason=row.reason,
     )

@@ -59,18 +59,18 @@ def list_past_requests(
     query = (
         select(
             _RUN.id,
-            _RUN.words,
+            _RUN.runbook,
             _RUN.kind,
             _RUN.host,
             _RUN.hosts,
             _RUN.request,
             _RUN.requested_by,
             _RUN.origin,
-            _RUN.asked,
+            _RUN.requested_at,
             _RUN.state,
-            _RUN.proposal,
-            _RUN.needed,
-            _RUN.terms,
+            _RUN.plan,
+            _RUN.required_approvals,
+            _RUN.requirements,
             _RUN.editors,
             _RUN.grant_id,
             _RUN.summary,
@@ -78,26 +78,26 @@ def list_past_requests(
         )
         .where(
             _RUN.parent.is_(None),
-            _RUN.asked >= moment,
+            _RUN.requested_at >= moment,
             view_conditions.runs_condition(tx).clause(),
         )
         .order_by(_RUN.id)
         .execution_options(yield_per=1000)
     )
     if words:
-        query = query.where(_RUN.words == words)
+        query = query.where(_RUN.runbook == words)
     if area:
         query = query.where(_RUN.area == area)
     with tx.sql.execute(query) as rows:
         for row in rows:
-            first = firsts[row.requested_by, row.words]
-            novel = first is None or first >= row.asked
+            first = firsts[row.requested_by, row.runbook]
+            novel = first is None or first >= row.requested_at
             yield _past(cast("Row[Any]", row), novel=novel, keys=tuple(keys.get(row.id, ())))
 
 
 def count_past_requests(tx: Transaction, moment: int) -> int:
     """Return how many requests there were since then; one for several hosts is one."""
-    asked = select(func.count()).where(_RUN.parent.is_(None), _RUN.asked >= moment)
+    asked = select(func.count()).where(_RUN.parent.is_(None), _RUN.requested_at >= moment)
     return tx.sql.execute(asked).scalar_one()
 
 
@@ -105,22 +105,22 @@ def _past(row: Row[Any], *, novel: bool, keys: tuple[str, ...]) -> PastRequest:
     origin = json.loads(row.origin)
     return PastRequest(
         id=row.id,
-        runbook=row.words,
+        runbook=row.runbook,
         kind=row.kind,
         host=row.host,
         hosts=tuple(json.loads(row.hosts)),
         title=f"undo of run {row.undo_of}: {row.request}" if row.undo_of else row.request,
         requested_by=row.requested_by,
         source=origin["source"],
-        requested_at=row.asked,
+        requested_at=row.requested_at,
         state=State(row.state),
-        reversible=_reversible(row.proposal),
+        reversible=_reversible(row.plan),
         novel=novel,
         editors=tuple(json.loads(row.editors)),
-        planned=row.proposal is not None,
+        planned=row.plan is not None,
         refused=row.state == State.REFUSED.value and row.summary.startswith(POLICY_REFUSED),
-        needed=row.needed,
-        step_up=bool(json.loads(row.terms).get("requires_second_factor")),
+        needed=row.required_approvals,
+        step_up=bool(json.loads(row.requirements).get("requires_second_factor")),
         alone=row.grant_id is not None or bool(origin.get("schedule_id")),
         keys=keys,
     )
@@ -134,11 +134,11 @@ def _reversible(proposal: str | None) -> bool:
 
 
 def _keys(tx: Transaction, moment: int) -> dict[int, list[str]]:
-    vote = tables.vote.c
+    vote = tables.decision.c
     query = (
         select(vote.run, vote.person, vote.on_behalf_of)
         .join(tables.run, _RUN.id == vote.run)
-        .where(_RUN.asked >= moment, vote.approves)
+        .where(_RUN.requested_at >= moment, vote.approves)
         .order_by(vote.decided_at)
     )
     found: dict[int, list[str]] = {}
@@ -158,9 +158,9 @@ class _Firsts(dict[tuple[str, str], int | None]):
 
     def __missing__(self, key: tuple[str, str]) -> int | None:
         person, words = key
-        query = select(_RUN.ended).where(
+        query = select(_RUN.ended_at).where(
             _RUN.requested_by == person,
-            _RUN.words == words,
+            _RUN.runbook == words,
             _RUN.state == State.SUCCEEDED.value,
             _RUN.undo_of.is_(None),
         )
@@ -171,9 +171,9 @@ class _Firsts(dict[tuple[str, str], int | None]):
 def _first_successes(tx: Transaction) -> Mapping[tuple[str, str], int | None]:
     """Return when each person first had each runbook succeed."""
     query = (
-        select(_RUN.requested_by, _RUN.words, func.min(_RUN.ended))
+        select(_RUN.requested_by, _RUN.runbook, func.min(_RUN.ended_at))
         .where(_RUN.state == State.SUCCEEDED.value, _RUN.undo_of.is_(None))
-        .group_by(_RUN.requested_by, _RUN.words)
+        .group_by(_RUN.requested_by, _RUN.runbook)
     )
     found = {(person, words): ended for person, words, ended in tx.sql.execute(query)}
     return defaultdict(lambda: None, found)

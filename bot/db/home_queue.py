@@ -13,7 +13,7 @@ _SECOND = 1_000_000
 _BETWEEN = 5 * _SECOND
 # Who has not looked for so long sees it drawn anew when they look again.
 _LOOKED = 8 * 3600 * _SECOND
-_HOME = tables.home.c
+_HOME = tables.slack_home.c
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Home:
 def open_home(tx: Transaction, user: str, person: str) -> None:
     """Have a Home drawn for somebody who looks at it now."""
     tx.after_commit(tx.tell_news)
-    values = {"person": person, "opened": tx.now, "due": tx.now}
-    if not tx.insert_once(tables.home, user=user, drawn=0, digest="", **values):
-        tx.sql.execute(update(tables.home).where(_HOME.user == user).values(**values))
+    values = {"person": person, "opened_at": tx.now, "due_at": tx.now}
+    if not tx.insert_once(tables.slack_home, user=user, rendered_at=0, digest="", **values):
+        tx.sql.execute(update(tables.slack_home).where(_HOME.user == user).values(**values))
 
 
 def mark_homes_due(tx: Transaction, users: Collection[str]) -> None:
@@ -39,45 +39,49 @@ def mark_homes_due(tx: Transaction, users: Collection[str]) -> None:
     if not users:
         return
     tx.sql.execute(
-        update(tables.home)
-        .where(_HOME.user.in_(users), _HOME.opened > tx.now - _LOOKED)
-        .values(due=_HOME.drawn + _BETWEEN)
+        update(tables.slack_home)
+        .where(_HOME.user.in_(users), _HOME.opened_at > tx.now - _LOOKED)
+        .values(due_at=_HOME.rendered_at + _BETWEEN)
     )
 
 
 def list_due_homes(tx: Transaction, *, most: int = 20) -> list[Home]:
-    query = select(tables.home).where(_HOME.due <= tx.now).order_by(_HOME.due).limit(most)
-    return [Home(row.user, row.person, row.digest, row.due) for row in tx.sql.execute(query)]
+    query = (
+        select(tables.slack_home).where(_HOME.due_at <= tx.now).order_by(_HOME.due_at).limit(most)
+    )
+    return [Home(row.user, row.person, row.digest, row.due_at) for row in tx.sql.execute(query)]
 
 
 def claim_home(tx: Transaction, home: Home, *, seconds: float) -> Home | None:
     """Keep others from drawing it for so long; None if somebody else does."""
     until = tx.now + round(seconds * _SECOND)
     claimed = tx.sql.execute(
-        update(tables.home).where(_HOME.user == home.user, _HOME.due == home.due).values(due=until)
+        update(tables.slack_home)
+        .where(_HOME.user == home.user, _HOME.due_at == home.due)
+        .values(due_at=until)
     )
     return Home(home.user, home.person, home.digest, until) if claimed.rowcount == 1 else None
 
 
 def mark_drawn(tx: Transaction, home: Home, digest: str) -> None:
     """Write down what it shows now; what came meanwhile is drawn later."""
-    known = update(tables.home).where(_HOME.user == home.user)
-    tx.sql.execute(known.values(drawn=tx.now, digest=digest))
-    tx.sql.execute(known.where(_HOME.due == home.due).values(due=None))
+    known = update(tables.slack_home).where(_HOME.user == home.user)
+    tx.sql.execute(known.values(rendered_at=tx.now, digest=digest))
+    tx.sql.execute(known.where(_HOME.due_at == home.due).values(due_at=None))
 
 
 def release_all(tx: Transaction) -> None:
     """Have drawn at once what others have claimed and will not draw: they are dead."""
-    tx.sql.execute(update(tables.home).where(_HOME.due > tx.now).values(due=tx.now))
+    tx.sql.execute(update(tables.slack_home).where(_HOME.due_at > tx.now).values(due_at=tx.now))
 
 
 def forget_home(tx: Transaction, home: Home) -> None:
     """Leave it as it is until its owner looks again."""
-    known = update(tables.home).where(_HOME.user == home.user, _HOME.due == home.due)
-    tx.sql.execute(known.values(due=None, opened=0))
+    known = update(tables.slack_home).where(_HOME.user == home.user, _HOME.due_at == home.due)
+    tx.sql.execute(known.values(due_at=None, opened_at=0))
 
 
 def postpone_home(tx: Transaction, home: Home, *, seconds: float) -> None:
     later = tx.now + round(seconds * _SECOND)
-    known = update(tables.home).where(_HOME.user == home.user, _HOME.due == home.due)
-    tx.sql.execute(known.values(due=later))
+    known = update(tables.slack_home).where(_HOME.user == home.user, _HOME.due_at == home.due)
+    tx.sql.execute(known.values(due_at=later))

@@ -19,7 +19,7 @@ KEEP_SECONDS = 24 * 3600
 # For so long whoever has a key is believed to be at work; callers wait for 30 s at the most.
 LEASE_SECONDS = 60
 _SECOND = 1_000_000
-_OF = tables.answered.c
+_OF = tables.stored_response.c
 
 
 @dataclass(frozen=True)
@@ -61,20 +61,24 @@ def claim_key(tx: Transaction, key: str, *, request: str) -> Claim | EarlierRequ
     The same request has it anew where it was cut off and has done nothing.
     """
     old = tx.now - KEEP_SECONDS * _SECOND
-    tx.sql.execute(delete(tables.answered).where(_OF.at < old))
-    query = select(tables.answered).where(_OF.key == key).with_for_update()
+    tx.sql.execute(delete(tables.stored_response).where(_OF.claimed_at < old))
+    query = select(tables.stored_response).where(_OF.key == key).with_for_update()
     row = None
     # Whoever has it may give it back between the two, on PostgreSQL: then it is free.
     while row is None:
-        if tx.insert_once(tables.answered, key=key, request=request, at=tx.now):
+        if tx.insert_once(
+            tables.stored_response, key=key, request_digest=request, claimed_at=tx.now
+        ):
             return Claim(key, tx.now)
         row = tx.sql.execute(query).one_or_none()
-    left = row.answer is None and row.at < tx.now - LEASE_SECONDS * _SECOND
-    if left and row.entry is None and row.request == request:
-        tx.sql.execute(update(tables.answered).where(_OF.key == key).values(at=tx.now))
+    left = row.response is None and row.claimed_at < tx.now - LEASE_SECONDS * _SECOND
+    if left and row.first_entry is None and row.request_digest == request:
+        tx.sql.execute(
+            update(tables.stored_response).where(_OF.key == key).values(claimed_at=tx.now)
+        )
         return Claim(key, tx.now)
-    answer = StoredResponse(**json.loads(row.answer)) if row.answer else None
-    return EarlierRequest(row.request, answer, row.entry, left)
+    answer = StoredResponse(**json.loads(row.response)) if row.response else None
+    return EarlierRequest(row.request_digest, answer, row.first_entry, left)
 
 
 @contextmanager
@@ -95,7 +99,7 @@ def bind_entry(tx: Transaction, entry: int) -> None:
     claim = _CLAIM.get()
     if claim is None or not tx.first(("borne by", claim.key)):
         return
-    known = {"entry": func.coalesce(_OF.entry, entry)}
+    known = {"first_entry": func.coalesce(_OF.first_entry, entry)}
     if tx.sql.execute(_mine(claim).values(known).returning(_OF.key)).one_or_none() is None:
         raise StoreUnavailable("the same request was made again and is at work: nothing was done")
 
@@ -103,14 +107,14 @@ def bind_entry(tx: Transaction, entry: int) -> None:
 def store_response(tx: Transaction, claim: Claim, answer: StoredResponse) -> None:
     """Keep what was answered."""
     told = json.dumps(vars(answer), ensure_ascii=False)
-    tx.sql.execute(_mine(claim).values(answer=told))
+    tx.sql.execute(_mine(claim).values(response=told))
 
 
 def release_key(tx: Transaction, claim: Claim) -> None:
     """Give the key back where nothing was done: the same request may be made anew."""
-    mine = (_OF.key == claim.key) & (_OF.at == claim.at) & _OF.entry.is_(None)
-    tx.sql.execute(delete(tables.answered).where(mine))
+    mine = (_OF.key == claim.key) & (_OF.claimed_at == claim.at) & _OF.first_entry.is_(None)
+    tx.sql.execute(delete(tables.stored_response).where(mine))
 
 
 def _mine(claim: Claim) -> Update:
-    return update(tables.answered).where(_OF.key == claim.key, _OF.at == claim.at)
+    return update(tables.stored_response).where(_OF.key == claim.key, _OF.claimed_at == claim.at)

@@ -67,7 +67,7 @@ class LeaseKeeper:
     def has_lease(self, tx: Transaction, lease: HeldLease) -> bool:
         """Say whether the run is still ours, and in time. The transaction holds the run."""
         now = leases.get_lease(tx, lease.run_id)
-        return self._is_ours(now, lease) and now is not None and tx.now < now.until
+        return self._is_ours(now, lease) and now is not None and tx.now < now.expires_at
 
     def regain_lease(self, tx: Transaction, lease: HeldLease) -> bool:
         """Take up again what nobody has taken meanwhile, however late; False if somebody has."""
@@ -79,7 +79,7 @@ class LeaseKeeper:
     def is_leased_by_another(self, tx: Transaction, run_id: int) -> bool:
         """Say whether another worker has the run in hand. The transaction holds the run."""
         now = leases.get_lease(tx, run_id)
-        return now is not None and now.worker not in {"", self.name} and tx.now < now.until
+        return now is not None and now.worker not in {"", self.name} and tx.now < now.expires_at
 
     def check_lease(self, lease: HeldLease) -> None:
         """Raise TooLateToSend if we have not been heard of in time. Asked before each packet."""

@@ -22,7 +22,7 @@ _RENEW = (
         lease.c.run == bindparam("of"),
         lease.c.fence == bindparam("held"),
     )
-    .values(until=bindparam("until"))
+    .values(expires_at=bindparam("until"))
 )
 
 
@@ -33,13 +33,13 @@ class Lease:
     run: int
     fence: int
     worker: str
-    until: int
+    expires_at: int
 
 
 def get_lease(tx: Transaction, run: int) -> Lease | None:
     """Return who has it, or had it last; None if nobody ever had."""
     row = tx.sql.execute(_OF, {"of": run}).first()
-    return Lease(row.run, row.fence, row.worker, row.until) if row else None
+    return Lease(row.run, row.fence, row.worker, row.expires_at) if row else None
 
 
 def take_lease(tx: Transaction, run: int, worker: str, *, seconds: float) -> Lease:
@@ -59,7 +59,7 @@ def revoke_lease(tx: Transaction, run: int) -> None:
     tx.sql.execute(
         update(lease)
         .where(lease.c.run == run)
-        .values(fence=lease.c.fence + 1, worker="", until=tx.now)
+        .values(fence=lease.c.fence + 1, worker="", expires_at=tx.now)
     )
 
 
@@ -71,7 +71,7 @@ def renew_leases(
     query = (
         update(lease)
         .where(lease.c.worker == worker, lease.c.run.in_([run for run, _ in fences]))
-        .values(until=until)
+        .values(expires_at=until)
         .returning(lease.c.run, lease.c.fence)
     )
     return {(row.run, row.fence) for row in tx.sql.execute(query)} & set(fences)
@@ -91,7 +91,7 @@ def end_leases(tx: Transaction, worker: str, fences: Collection[tuple[int, int]]
     tx.sql.execute(
         update(lease)
         .where(lease.c.worker == worker, lease.c.run.in_([run for run, _ in fences]))
-        .values(until=tx.now)
+        .values(expires_at=tx.now)
     )
 
 
@@ -99,7 +99,7 @@ def list_lapsed(tx: Transaction) -> set[tuple[int, int]]:
     """Return the runs under way whose worker has not been heard of, each with its fence."""
     under_way = [State.STARTING.value, State.RUNNING.value]
     query = select(lease.c.run, lease.c.fence).where(
-        lease.c.until <= tx.now,
+        lease.c.expires_at <= tx.now,
         lease.c.run == tables.run.c.id,
         tables.run.c.state.in_(under_way),
     )
@@ -108,5 +108,5 @@ def list_lapsed(tx: Transaction) -> set[tuple[int, int]]:
 
 def list_workers(tx: Transaction) -> list[str]:
     """Return who has runs in their hands now."""
-    busy = select(lease.c.worker).where(lease.c.worker != "", lease.c.until > tx.now)
+    busy = select(lease.c.worker).where(lease.c.worker != "", lease.c.expires_at > tx.now)
     return sorted(set(tx.sql.execute(busy).scalars()))

@@ -14,8 +14,10 @@ from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.redaction import Redactor
 
-_HEARD = tables.heard.c
-_FORGET = delete(tables.heard).where(_HEARD.run == bindparam("of"), _HEARD.n == bindparam("which"))
+_HEARD = tables.live_output.c
+_FORGET = delete(tables.live_output).where(
+    _HEARD.run == bindparam("of"), _HEARD.step_number == bindparam("which")
+)
 
 
 # How many lines, and how many characters of them, are kept of one step.
@@ -42,8 +44,8 @@ class NewestLines:
     """The newest lines of a step, without secrets. lines: how many there were in all."""
 
     run: int
-    n: int
-    lines: int
+    step_number: int
+    total_lines: int
     text: str
 
 
@@ -63,11 +65,11 @@ def store_lines(tx: Transaction, said: Sequence[NewestLines]) -> None:
     """Keep the newest lines of these steps in the place of those kept before."""
     if not said:
         return
-    store = tx.insert_into(tables.heard)
-    told = {name: store.excluded[name] for name in ("at", "lines", "text")}
+    store = tx.insert_into(tables.live_output)
+    told = {name: store.excluded[name] for name in ("received_at", "total_lines", "text")}
     tx.sql.execute(
-        store.on_conflict_do_update(index_elements=["run", "n"], set_=told),
-        [asdict(one) | {"at": tx.now} for one in said],
+        store.on_conflict_do_update(index_elements=["run", "step_number"], set_=told),
+        [asdict(one) | {"received_at": tx.now} for one in said],
     )
 
 
@@ -77,17 +79,26 @@ def get_live_output(tx: Transaction, number: int, *, since: int = 0) -> list[Liv
     since: microseconds; what is a little older may come again.
     """
     runs = tables.run.c
-    query = select(tables.heard, runs.host).join(tables.run, runs.id == _HEARD.run)
-    query = query.where(or_(runs.id == number, runs.parent == number), _HEARD.at > since - _SLACK)
+    query = select(tables.live_output, runs.host).join(tables.run, runs.id == _HEARD.run)
+    query = query.where(
+        or_(runs.id == number, runs.parent == number), _HEARD.received_at > since - _SLACK
+    )
     return [
-        LiveOutput(row.run, row.host, row.n, row.at, row.lines, row.text.split("\n"))
-        for row in tx.sql.execute(query.order_by(_HEARD.run, _HEARD.n))
+        LiveOutput(
+            row.run,
+            row.host,
+            row.step_number,
+            row.received_at,
+            row.total_lines,
+            row.text.split("\n"),
+        )
+        for row in tx.sql.execute(query.order_by(_HEARD.run, _HEARD.step_number))
     ]
 
 
 def delete_lines(tx: Transaction, run: int, n: int | None = None) -> None:
     """Forget a step of a run, or all of it."""
     if n is None:
-        tx.sql.execute(delete(tables.heard).where(_HEARD.run == run))
+        tx.sql.execute(delete(tables.live_output).where(_HEARD.run == run))
     else:
         tx.sql.execute(_FORGET, {"of": run, "which": n})

@@ -8,7 +8,7 @@ from bot.db import priority, runs, tables, view_conditions
 from bot.db.database import Transaction
 from bot.model.run import Run, State
 
-_RELEASE = delete(tables.target_lock).where(tables.target_lock.c.run == bindparam("holder"))
+_RELEASE = delete(tables.host_lock).where(tables.host_lock.c.run == bindparam("holder"))
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Lock:
 
 def take_lock(tx: Transaction, target: str, run: int) -> Lock | None:
     """Take the lock for *run* and return None, or return the lock that stands in the way."""
-    while not tx.insert_once(tables.target_lock, target=target, run=run, since=tx.now):
+    while not tx.insert_once(tables.host_lock, host=target, run=run, since=tx.now):
         holder = get_lock(tx, target)
         if holder is not None:
             return None if holder.run == run else holder
@@ -32,17 +32,17 @@ def take_lock(tx: Transaction, target: str, run: int) -> Lock | None:
 
 def get_lock(tx: Transaction, target: str) -> Lock | None:
     row = tx.sql.execute(
-        select(tables.target_lock).where(tables.target_lock.c.target == target)
+        select(tables.host_lock).where(tables.host_lock.c.host == target)
     ).one_or_none()
     if row is None or not view_conditions.list_viewable(tx, [row.run]):
         return None
-    return Lock(row.target, row.run, row.since)
+    return Lock(row.host, row.run, row.since)
 
 
 def list_locks(tx: Transaction) -> list[Lock]:
     """Return what is held now, the longest held first."""
-    query = select(tables.target_lock).order_by(tables.target_lock.c.since)
-    found = [Lock(row.target, row.run, row.since) for row in tx.sql.execute(query)]
+    query = select(tables.host_lock).order_by(tables.host_lock.c.since)
+    found = [Lock(row.host, row.run, row.since) for row in tx.sql.execute(query)]
     seen = view_conditions.list_viewable(tx, [lock.run for lock in found])
     return [lock for lock in found if lock.run in seen]
 

@@ -12,14 +12,14 @@ from sqlalchemy import Row, Select, Update, select, update
 from bot.db import tables
 from bot.db.database import Transaction
 
-_MORE = {"revision": tables.news.c.revision + 1}
+_MORE = {"revision": tables.outbox.c.revision + 1}
 _NOTHING_TOLD = {
     "revision": 1,
-    "told": 0,
-    "tries": 0,
-    "not_before": 0,
+    "delivered_revision": 0,
+    "attempts": 0,
+    "next_attempt_at": 0,
     "sender": "",
-    "trouble": "",
+    "error": "",
 }
 
 
@@ -49,7 +49,7 @@ class PostedMessage:
 def announce_run(tx: Transaction, run: int) -> None:
     """Say that *run* has news. Several before a delivery become one."""
     tx.after_commit(tx.tell_news)
-    announce = tx.insert_into(tables.news).on_conflict_do_update(
+    announce = tx.insert_into(tables.outbox).on_conflict_do_update(
         index_elements=["run"], set_=_MORE
     )
     tx.sql.execute(announce, {"run": run, **_NOTHING_TOLD})
@@ -60,14 +60,17 @@ def list_pending_updates(tx: Transaction, *, most: int = 100) -> list[PendingRun
 
 
 def _item(row: Row[Any]) -> PendingRunUpdate:
-    return PendingRunUpdate(row.run, row.revision, row.tries + bool(row.sender))
+    return PendingRunUpdate(row.run, row.revision, row.attempts + bool(row.sender))
 
 
 def _pending(tx: Transaction, most: int) -> Select[Any]:
     return (
-        select(tables.news)
-        .where(tables.news.c.revision > tables.news.c.told, tables.news.c.not_before <= tx.now)
-        .order_by(tables.news.c.run)
+        select(tables.outbox)
+        .where(
+            tables.outbox.c.revision > tables.outbox.c.delivered_revision,
+            tables.outbox.c.next_attempt_at <= tx.now,
+        )
+        .order_by(tables.outbox.c.run)
         .limit(most)
     )
 
@@ -85,13 +88,13 @@ def claim_update(tx: Transaction, item: PendingRunUpdate, *, sender: str, second
     sender: who delivers it meanwhile, "" if it only waits.
     """
     claimed = tx.sql.execute(
-        update(tables.news)
+        update(tables.outbox)
         .where(
-            tables.news.c.run == item.run,
-            tables.news.c.revision > tables.news.c.told,
-            tables.news.c.not_before <= tx.now,
+            tables.outbox.c.run == item.run,
+            tables.outbox.c.revision > tables.outbox.c.delivered_revision,
+            tables.outbox.c.next_attempt_at <= tx.now,
         )
-        .values(sender=sender, not_before=tx.now + round(seconds * 1_000_000))
+        .values(sender=sender, next_attempt_at=tx.now + round(seconds * 1_000_000))
     )
     return claimed.rowcount == 1
 
@@ -99,13 +102,17 @@ def claim_update(tx: Transaction, item: PendingRunUpdate, *, sender: str, second
 def renew(tx: Transaction, item: PendingRunUpdate, *, sender: str, seconds: float) -> None:
     """Keep others from it for so long from now on, if they have not taken it over."""
     until = tx.now + round(seconds * 1_000_000)
-    tx.sql.execute(_held_by(item, sender).values(not_before=until))
+    tx.sql.execute(_held_by(item, sender).values(next_attempt_at=until))
 
 
 def mark_delivered(tx: Transaction, item: PendingRunUpdate, *, sender: str = "") -> None:
     """Note that it was told by who claimed it, unless others have taken it over since."""
     done = _held_by(item, sender)
-    tx.sql.execute(done.values(told=item.revision, tries=0, not_before=0, sender="", trouble=""))
+    tx.sql.execute(
+        done.values(
+            delivered_revision=item.revision, attempts=0, next_attempt_at=0, sender="", error=""
+        )
+    )
 
 
 def postpone_update(
@@ -114,44 +121,46 @@ def postpone_update(
     """Try again later; the news keeps."""
     tx.sql.execute(
         _held_by(item, sender).values(
-            tries=item.attempts + 1,
-            not_before=tx.now + round(seconds * 1_000_000),
+            attempts=item.attempts + 1,
+            next_attempt_at=tx.now + round(seconds * 1_000_000),
             sender="",
-            trouble=why[:500],
+            error=why[:500],
         )
     )
 
 
 def release(tx: Transaction, sender: str) -> None:
     """Let others deliver at once what this sender has claimed and will not tell."""
-    tx.sql.execute(_released().where(tables.news.c.sender == sender))
+    tx.sql.execute(_released().where(tables.outbox.c.sender == sender))
 
 
 def release_all(tx: Transaction) -> None:
     """The same for all senders: they are dead, since nobody else works on this database."""
-    tx.sql.execute(_released().where(tables.news.c.sender != ""))
+    tx.sql.execute(_released().where(tables.outbox.c.sender != ""))
 
 
 def _held_by(item: PendingRunUpdate, sender: str) -> Update:
-    row = tables.news.c
-    return update(tables.news).where(row.run == item.run, row.sender == sender)
+    row = tables.outbox.c
+    return update(tables.outbox).where(row.run == item.run, row.sender == sender)
 
 
 def _released() -> Update:
-    return update(tables.news).values(sender="", not_before=0, tries=tables.news.c.tries + 1)
+    return update(tables.outbox).values(
+        sender="", next_attempt_at=0, attempts=tables.outbox.c.attempts + 1
+    )
 
 
 def has_more(tx: Transaction, run: int) -> bool:
     """Return whether there is news of a run that was not told yet, or is being told."""
-    query = select(tables.news.c.run).where(
-        tables.news.c.run == run, tables.news.c.revision > tables.news.c.told
+    query = select(tables.outbox.c.run).where(
+        tables.outbox.c.run == run, tables.outbox.c.revision > tables.outbox.c.delivered_revision
     )
     return tx.sql.execute(query).first() is not None
 
 
 def list_messages(tx: Transaction, run: int) -> dict[str, PostedMessage]:
     """Return the run's messages by slot."""
-    rows = tx.sql.execute(select(tables.notice).where(tables.notice.c.run == run))
+    rows = tx.sql.execute(select(tables.slack_message).where(tables.slack_message.c.run == run))
     return {
         row.slot: PostedMessage(row.run, row.slot, row.channel, row.ts, row.digest) for row in rows
     }
@@ -160,9 +169,12 @@ def list_messages(tx: Transaction, run: int) -> dict[str, PostedMessage]:
 def store_message(tx: Transaction, notice: PostedMessage) -> None:
     """Keep where a message stands and what it shows."""
     values = {"channel": notice.channel, "ts": notice.ts, "digest": notice.digest}
-    if not tx.insert_once(tables.notice, run=notice.run, slot=notice.slot, **values):
+    if not tx.insert_once(tables.slack_message, run=notice.run, slot=notice.slot, **values):
         tx.sql.execute(
-            update(tables.notice)
-            .where(tables.notice.c.run == notice.run, tables.notice.c.slot == notice.slot)
+            update(tables.slack_message)
+            .where(
+                tables.slack_message.c.run == notice.run,
+                tables.slack_message.c.slot == notice.slot,
+            )
             .values(**values)
         )

@@ -16,7 +16,7 @@ from bot.model.run import State
 
 URGENT, ONE, BULK = 2, 1, 0
 
-_RUN, _FIRE, _GLASS = tables.run.c, tables.fire.c, tables.glass.c
+_RUN, _FIRE, _GLASS = tables.run.c, tables.fire.c, tables.break_glass.c
 # So many turns make one of those that come by the hundred.
 _BULK_STEP = 8
 # Runs that were asked for so shortly before those that wait tell who has had a host of late.
@@ -35,12 +35,12 @@ _LINE = (
     .group_by(_RUN.requested_by, _RANK)
 )
 _SERVED = (
-    select(_RUN.requested_by, func.max(_RUN.started).label("at"))
+    select(_RUN.requested_by, func.max(_RUN.started_at).label("at"))
     .where(
         _RUN.host == bindparam("target"),
         _RUN.id >= bindparam("least"),
         _RUN.requested_by.in_(bindparam("people", expanding=True)),
-        _RUN.started.is_not(None),
+        _RUN.started_at.is_not(None),
     )
     .group_by(_RUN.requested_by)
 )
@@ -50,14 +50,14 @@ _RANKS = (
     .where(
         _RUN.host == bindparam("target"),
         _RUN.id >= bindparam("least"),
-        _RUN.started.is_not(None),
+        _RUN.started_at.is_not(None),
     )
-    .order_by(_RUN.started.desc())
+    .order_by(_RUN.started_at.desc())
     .limit(_BULK_STEP - 1)
 )
 _URGENT = (
     select(_RUN.id)
-    .join(tables.glass, _GLASS.run == _RUN.id)
+    .join(tables.break_glass, _GLASS.run == _RUN.id)
     .where(_WAITING, _RUN.host == bindparam("target"), _GLASS.activated_at.is_not(None))
     .order_by(_RUN.id)
     .limit(1)

@@ -20,10 +20,10 @@ class RequestCount:
 _RUN, _FIRE = tables.run.c, tables.fire.c
 _ASKED = select(
     func.count(case((_RUN.requested_by == bindparam("who"), 1))).label("person"),
-    func.count(case((_RUN.words == bindparam("what"), 1))).label("runbook"),
+    func.count(case((_RUN.runbook == bindparam("what"), 1))).label("runbook"),
     func.count().label("everybody"),
 ).where(
-    _RUN.asked > bindparam("since"),
+    _RUN.requested_at > bindparam("since"),
     _RUN.parent.is_(None),
     ~select(_FIRE.run).where(_FIRE.run == _RUN.id).exists(),
 )

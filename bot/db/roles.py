@@ -7,7 +7,7 @@ from sqlalchemy import text
 from bot.db.database import Database
 
 APPEND_ONLY = "entry"
-_READABLE = ("entry", "output", "run", "vote", "step", "word", "fire")
+_READABLE = ("entry", "output", "run", "decision", "step", "search_word", "fire")
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 _TOO_STRONG = """

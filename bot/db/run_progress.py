@@ -15,7 +15,7 @@ from bot.model.run import ENDED_STATES, State, get_run_status
 _RUN = tables.run.c
 _COLUMNS = [
     *(_RUN.id, _RUN.version, _RUN.host, _RUN.state),
-    *(_RUN.started, _RUN.ended, _RUN.summary, _RUN.unwell),
+    *(_RUN.started_at, _RUN.ended_at, _RUN.summary, _RUN.needs_attention),
 ]
 
 
@@ -78,5 +78,5 @@ def get_run_progress(tx: Transaction, number: int) -> RunProgress:
 def _part(row: Row[Any]) -> RunProgressPart:
     return RunProgressPart(
         *(row.id, row.version, row.host, State(row.state)),
-        *(row.started, row.ended, row.summary, row.unwell),
+        *(row.started_at, row.ended_at, row.summary, row.needs_attention),
     )

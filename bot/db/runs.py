@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from bot.db import search_words, tables, view_conditions
 from bot.db.database import Transaction
-from bot.db.tables import ALONE, PART, WHOLE
+from bot.db.tables import CHILD, PARENT, SINGLE
 from bot.model.approvals import ApprovalRequirements
 from bot.model.canonical import encode_canonical
 from bot.model.plan import ResolvedPlan
@@ -79,30 +79,30 @@ def new_run_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
         **dict.fromkeys(COLUMNS),
         "version": 1,
         "state": State.PLANNING.value,
-        "words": new.runbook,
+        "runbook": new.runbook,
         "kind": new.kind,
-        "fields": encode_canonical(new.values),
+        "field_values": encode_canonical(new.values),
         "request": new.request,
         "host": new.host,
         "area": new.area,
         "requested_by": new.requested_by,
         "origin": _origin_text(new.origin),
         "reason": tx.redactor.redact_text(new.reason),
-        "asked": tx.now,
+        "requested_at": tx.now,
         "digest": "",
-        "needed": 0,
-        "groups": "[]",
-        "says": "[]",
-        "terms": _TERMS,
+        "required_approvals": 0,
+        "approver_groups": "[]",
+        "policy_notes": "[]",
+        "requirements": _TERMS,
         "undo_of": new.undo_of,
         "parent": new.parent,
         "hosts": json.dumps([*new.hosts]) if new.hosts else "[]",
         "editors": json.dumps([*new.editors]) if new.editors else "[]",
-        "counters": new.proposal_for,
+        "proposal_for": new.proposal_for,
         "timing": new.timing.to_json() if new.timing else None,
         "summary": "",
-        "unwell": False,
-        "place": PART if new.parent is not None else WHOLE if new.hosts else ALONE,
+        "needs_attention": False,
+        "fan_out_role": CHILD if new.parent is not None else PARENT if new.hosts else SINGLE,
     }
 
 
@@ -137,44 +137,43 @@ def read_run(row: Any) -> Run:
         id=row.id,
         version=row.version,
         state=State(row.state),
-        runbook=row.words,
+        runbook=row.runbook,
         kind=row.kind,
-        values=json.loads(row.fields),
+        values=json.loads(row.field_values),
         request=row.request,
         host=row.host,
         area=row.area,
         requested_by=row.requested_by,
         origin=_origin(row.origin),
         reason=row.reason,
-        requested_at=row.asked,
-        expires_at=row.expires,
-        started_at=row.started,
-        ended_at=row.ended,
-        plan=ResolvedPlan.from_json(row.proposal) if row.proposal else None,
+        requested_at=row.requested_at,
+        expires_at=row.expires_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        plan=ResolvedPlan.from_json(row.plan) if row.plan else None,
         digest=row.digest,
-        required_approvals=row.needed,
-        approver_groups=read_names(row.groups),
-        policy_notes=read_names(row.says),
-        requirements=_terms(row.terms),
-        pending_since=row.shown,
-        reminded_at=row.reminded,
-        escalated_at=row.escalated,
+        required_approvals=row.required_approvals,
+        approver_groups=read_names(row.approver_groups),
+        policy_notes=read_names(row.policy_notes),
+        requirements=_terms(row.requirements),
+        pending_since=row.pending_since,
+        reminded_at=row.reminded_at,
+        escalated_at=row.escalated_at,
         undo_of=row.undo_of,
         parent=row.parent,
         hosts=read_names(row.hosts),
         editors=read_names(row.editors),
-        proposal_for=row.counters,
+        proposal_for=row.proposal_for,
         grant_id=row.grant_id,
         timing=ScheduleTiming.from_json(row.timing) if row.timing else None,
         summary=row.summary,
-        needs_attention=row.unwell,
+        needs_attention=row.needs_attention,
         report=REPORT.validate_json(row.report) if row.report else None,
     )
 
 
 LISTED = [
-    null().label("proposal") if column.name == "proposal" else column
-    for column in tables.run.columns
+    null().label("plan") if column.name == "plan" else column for column in tables.run.columns
 ]
 
 
@@ -188,30 +187,30 @@ def _as_it_is(value: object) -> object:
     return value
 
 
-# What changes of a run, by its name there: its column, and how it is written.
-_WRITTEN: Mapping[str, tuple[str, Callable[[Any], object]]] = {
-    "expires_at": ("expires", _as_it_is),
-    "started_at": ("started", _as_it_is),
-    "ended_at": ("ended", _as_it_is),
-    "digest": ("digest", _as_it_is),
-    "required_approvals": ("needed", _as_it_is),
-    "pending_since": ("shown", _as_it_is),
-    "reminded_at": ("reminded", _as_it_is),
-    "escalated_at": ("escalated", _as_it_is),
-    "summary": ("summary", _as_it_is),
-    "needs_attention": ("unwell", _as_it_is),
-    "plan": ("proposal", lambda plan: plan.to_json() if plan else None),
-    "approver_groups": ("groups", lambda groups: json.dumps(list(groups))),
-    "policy_notes": ("says", lambda notes: json.dumps(list(notes), ensure_ascii=False)),
-    "requirements": ("terms", write_requirements),
-    "grant_id": ("grant_id", _as_it_is),
+# The columns of a run that change, each with the function that encodes its value.
+_WRITTEN: Mapping[str, Callable[[Any], object]] = {
+    "expires_at": _as_it_is,
+    "started_at": _as_it_is,
+    "ended_at": _as_it_is,
+    "digest": _as_it_is,
+    "required_approvals": _as_it_is,
+    "pending_since": _as_it_is,
+    "reminded_at": _as_it_is,
+    "escalated_at": _as_it_is,
+    "summary": _as_it_is,
+    "needs_attention": _as_it_is,
+    "plan": lambda plan: plan.to_json() if plan else None,
+    "approver_groups": lambda groups: json.dumps(list(groups)),
+    "policy_notes": lambda notes: json.dumps(list(notes), ensure_ascii=False),
+    "requirements": write_requirements,
+    "grant_id": _as_it_is,
 }
 
 
 @cache
 def _saving(names: frozenset[str]) -> Update:
     """Return the statement that writes these: an index whose column is not named is left alone."""
-    columns = ["version", "state", *(_WRITTEN[name][0] for name in sorted(names))]
+    columns = ["version", "state", *sorted(names)]
     return (
         update(tables.run)
         .where(
@@ -226,7 +225,7 @@ def _saving(names: frozenset[str]) -> Update:
 def _output_column(run: ColumnElement[int], n: ColumnElement[int] | int) -> ScalarSelect[Any]:
     """Return a column for a query of runs or of steps: the newest output of each, or NULL."""
     found = tables.output.c
-    query = select(found.text).where(found.run == run, found.n == n)
+    query = select(found.text).where(found.run == run, found.step_number == n)
     return query.order_by(found.entry.desc()).limit(1).scalar_subquery()
 
 
@@ -244,24 +243,26 @@ _LIST: Select[Any] = (
     .where(tables.run.c.id.in_(bindparam("wanted", expanding=True)))
 )
 _VOTES_ON = (
-    select(tables.vote)
-    .order_by(tables.vote.c.decided_at)
-    .where(tables.vote.c.run.in_(bindparam("wanted", expanding=True)))
+    select(tables.decision)
+    .order_by(tables.decision.c.decided_at)
+    .where(tables.decision.c.run.in_(bindparam("wanted", expanding=True)))
 )
 _VOTES = (
-    select(tables.vote)
-    .where(tables.vote.c.run == bindparam("of"))
-    .order_by(tables.vote.c.decided_at)
+    select(tables.decision)
+    .where(tables.decision.c.run == bindparam("of"))
+    .order_by(tables.decision.c.decided_at)
 )
 _CONCLUDE = (
     update(tables.step)
-    .where(tables.step.c.run == bindparam("of"), tables.step.c.n == bindparam("which"))
-    .values({name: bindparam(name) for name in ("state", "ended", "status", "trouble")})
+    .where(tables.step.c.run == bindparam("of"), tables.step.c.step_number == bindparam("which"))
+    .values({name: bindparam(name) for name in ("state", "ended_at", "exit_status", "error")})
 )
 _STEPS = (
-    select(tables.step, _output_column(tables.step.c.run, tables.step.c.n).label("output"))
+    select(
+        tables.step, _output_column(tables.step.c.run, tables.step.c.step_number).label("output")
+    )
     .where(tables.step.c.run == bindparam("of"))
-    .order_by(tables.step.c.n)
+    .order_by(tables.step.c.step_number)
 )
 
 
@@ -269,7 +270,7 @@ _SUCCEEDED = (
     select(tables.run.c.id)
     .where(
         tables.run.c.requested_by == bindparam("who"),
-        tables.run.c.words == bindparam("what"),
+        tables.run.c.runbook == bindparam("what"),
         tables.run.c.state == State.SUCCEEDED.value,
         tables.run.c.undo_of.is_(None),
     )
@@ -407,8 +408,7 @@ def _row(was: Run, run: Run, names: Collection[str]) -> dict[str, Any]:
         "state": run.state.value,
     }
     for name in names:
-        column, written = _WRITTEN[name]
-        row[column] = written(getattr(run, name))
+        row[name] = _WRITTEN[name](getattr(run, name))
     return row
 
 
@@ -483,7 +483,7 @@ def list_due_to_expire(tx: Transaction) -> list[Run]:
     waiting = [State.COUNTER_PROPOSED.value, State.PENDING.value, State.QUEUED.value]
     query = _select().where(
         tables.run.c.state.in_(waiting),
-        tables.run.c.expires <= tx.now,
+        tables.run.c.expires_at <= tx.now,
         tables.run.c.parent.is_(None) | (tables.run.c.state == State.QUEUED.value),
     )
     return [read_run(row) for row in tx.sql.execute(query)]
@@ -494,8 +494,8 @@ def open_proposals(tx: Transaction, number: int) -> list[int]:
     column = tables.run.c
     query = select(column.id).where(
         column.state == State.COUNTER_PROPOSED.value,
-        column.counters == number,
-        column.expires > tx.now,
+        column.proposal_for == number,
+        column.expires_at > tx.now,
     )
     return list(tx.sql.execute(query.order_by(column.id)).scalars())
 
@@ -505,7 +505,7 @@ def overtaken_proposals(tx: Transaction) -> list[int]:
     column, original = tables.run.c, tables.run.alias("original")
     query = (
         select(column.id)
-        .join(original, column.counters == original.c.id)
+        .join(original, column.proposal_for == original.c.id)
         .where(
             column.state == State.COUNTER_PROPOSED.value, original.c.state != State.PENDING.value
         )
@@ -516,7 +516,7 @@ def overtaken_proposals(tx: Transaction) -> list[int]:
 def add_vote(tx: Transaction, vote: Decision) -> bool:
     """Record a person's only vote on a run; False if that person has voted before."""
     return tx.insert_once(
-        tables.vote,
+        tables.decision,
         run=vote.run,
         person=vote.person,
         approves=vote.approves,
@@ -530,9 +530,9 @@ def add_vote(tx: Transaction, vote: Decision) -> bool:
 
 def replace_vote(tx: Transaction, vote: Decision) -> None:
     """Put a person's yes with a second factor in the place of the one without."""
-    column = tables.vote.c
+    column = tables.decision.c
     tx.sql.execute(
-        update(tables.vote)
+        update(tables.decision)
         .where(column.run == vote.run, column.person == vote.person, column.approves)
         .values(
             decided_at=vote.decided_at,
@@ -560,7 +560,13 @@ def record_intent(tx: Transaction, run: int, n: int) -> None:
     """Write down that step *n* is about to be sent. Committed before it is."""
     tx.sql.execute(
         insert(tables.step),
-        {"run": run, "n": n, "state": StepState.INTENT.value, "sent": tx.now, "trouble": ""},
+        {
+            "run": run,
+            "step_number": n,
+            "state": StepState.INTENT.value,
+            "sent_at": tx.now,
+            "error": "",
+        },
     )
 
 
@@ -572,9 +578,9 @@ def record_outcome(tx: Transaction, record: StepRecord) -> None:
             "of": record.run,
             "which": record.step_number,
             "state": record.state.value,
-            "ended": record.ended_at,
-            "status": record.exit_status,
-            "trouble": _storable(tx.redactor.redact_text(record.error)),
+            "ended_at": record.ended_at,
+            "exit_status": record.exit_status,
+            "error": _storable(tx.redactor.redact_text(record.error)),
         },
     )
 
@@ -590,8 +596,15 @@ def list_steps(tx: Transaction, run: int) -> Sequence[StepRecord]:
         return []
     return [
         StepRecord(
-            *(row.run, row.n, StepState(row.state), row.sent, row.ended, row.status),
-            *(row.output or "", row.trouble),
+            *(
+                row.run,
+                row.step_number,
+                StepState(row.state),
+                row.sent_at,
+                row.ended_at,
+                row.exit_status,
+            ),
+            *(row.output or "", row.error),
         )
         for row in tx.sql.execute(_STEPS, {"of": run}).all()
     ]
@@ -693,9 +706,9 @@ def list_planned_under_other_policies(tx: Transaction, version: str, *, before: 
     """
     query = select(_POLICIES_RUN.id).where(
         _POLICIES_RUN.state.in_([State.PENDING.value, State.QUEUED.value]),
-        _POLICIES_RUN.place != tables.PART,
-        _POLICIES_RUN.asked <= before,
+        _POLICIES_RUN.fan_out_role != tables.CHILD,
+        _POLICIES_RUN.requested_at <= before,
         _POLICIES_RUN.timing.is_(None),
-        ~_POLICIES_RUN.proposal.contains(f'"policy_version":"{version}"'),
+        ~_POLICIES_RUN.plan.contains(f'"policy_version":"{version}"'),
     )
     return list(tx.sql.execute(query.order_by(_POLICIES_RUN.id)).scalars())

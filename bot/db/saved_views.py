@@ -13,7 +13,7 @@ LONGEST_NAME = 64
 # What the history is filtered by, in the order in which it stands in an address. zone: the one in
 # which times are meant that name none; without it, UTC.
 FILTERS = ("host", "area", "person", "runbook", "state", "text", "since", "until", "zone")
-_VIEW = tables.view.c
+_VIEW = tables.saved_view.c
 
 
 class NoSuchView(Exception):
@@ -33,12 +33,12 @@ class SavedView:
 
 def list_views(tx: Transaction, person: str) -> list[SavedView]:
     """Return somebody's views, by name."""
-    query = select(tables.view).where(_VIEW.person == person).order_by(_VIEW.name)
+    query = select(tables.saved_view).where(_VIEW.person == person).order_by(_VIEW.name)
     return [SavedView(*row) for row in tx.sql.execute(query)]
 
 
 def get_view(tx: Transaction, number: int) -> SavedView:
-    row = tx.sql.execute(select(tables.view).where(_VIEW.id == number)).one_or_none()
+    row = tx.sql.execute(select(tables.saved_view).where(_VIEW.id == number)).one_or_none()
     if row is None:
         raise NoSuchView(f"there is no view {number}")
     return SavedView(*row)
@@ -49,15 +49,17 @@ def store_view(tx: Transaction, *, person: str, name: str, query: str) -> SavedV
     same = (_VIEW.person == person) & (_VIEW.name == name)
     known = tx.sql.execute(select(_VIEW.id).where(same)).scalar()
     if known is not None:
-        tx.sql.execute(update(tables.view).where(_VIEW.id == known).values(query=query))
+        tx.sql.execute(update(tables.saved_view).where(_VIEW.id == known).values(query=query))
         return get_view(tx, known)
-    values = {"person": person, "name": name, "query": query, "made": tx.now}
-    row = tx.sql.execute(insert(tables.view).values(values).returning(tables.view)).one()
+    values = {"person": person, "name": name, "query": query, "created_at": tx.now}
+    row = tx.sql.execute(
+        insert(tables.saved_view).values(values).returning(tables.saved_view)
+    ).one()
     return SavedView(*row)
 
 
 def delete_view(tx: Transaction, number: int, *, person: str) -> bool:
     """Forget somebody's view; False if it is not theirs."""
     mine = (_VIEW.id == number) & (_VIEW.person == person)
-    gone = tx.sql.execute(delete(tables.view).where(mine).returning(_VIEW.id))
+    gone = tx.sql.execute(delete(tables.saved_view).where(mine).returning(_VIEW.id))
     return gone.one_or_none() is not None

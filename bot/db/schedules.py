@@ -64,8 +64,8 @@ class Fire:
     due_at: int
     host: str
     outcome: FireOutcome
-    start: int
-    at: int
+    starts_at: int
+    recorded_at: int
     run: int | None
     reason: str
 
@@ -85,11 +85,11 @@ def add_schedule(
             state=ScheduleState.ACTIVE.value,
             owner=owner,
             timing=timing.to_json(),
-            began=tx.now,
-            lapses=lapses,
-            decided=tx.now,
-            due=_next(timing, tx.now),
-            why="",
+            created_at=tx.now,
+            lapses_at=lapses,
+            decided_until=tx.now,
+            due_at=_next(timing, tx.now),
+            reason="",
         )
         .returning(tables.schedule)
     ).one()
@@ -148,23 +148,23 @@ def list_due_schedules(tx: Transaction) -> list[int]:
     """Return the numbers of those that have something to decide or to end now."""
     column = tables.schedule.c
     query = select(column.id).where(
-        column.state == ScheduleState.ACTIVE.value, column.due <= tx.now
+        column.state == ScheduleState.ACTIVE.value, column.due_at <= tx.now
     )
-    return list(tx.sql.execute(query.order_by(column.due, column.id)).scalars())
+    return list(tx.sql.execute(query.order_by(column.due_at, column.id)).scalars())
 
 
 def mark_decided(tx: Transaction, schedule: Schedule, until: int) -> None:
     """Say that every moment up to *until* has its row."""
-    _change(tx, schedule, decided=until, due=_next(schedule.timing, until))
+    _change(tx, schedule, decided_until=until, due_at=_next(schedule.timing, until))
 
 
 def set_schedule_state(
     tx: Transaction, schedule: Schedule, standing: ScheduleState, why: str
 ) -> None:
     """Change whether it fires. One that fires again never fires for a moment that is over."""
-    changes: dict[str, object] = {"state": standing.value, "why": why}
+    changes: dict[str, object] = {"state": standing.value, "reason": why}
     if standing is ScheduleState.ACTIVE:
-        changes |= {"decided": tx.now, "due": _next(schedule.timing, tx.now)}
+        changes |= {"decided_until": tx.now, "due_at": _next(schedule.timing, tx.now)}
     _change(tx, schedule, **changes)
 
 
@@ -173,13 +173,13 @@ def record_fire(tx: Transaction, fire: Fire) -> bool:
     return tx.insert_once(
         tables.fire,
         schedule=fire.schedule,
-        due=fire.due_at,
+        due_at=fire.due_at,
         host=fire.host,
         outcome=fire.outcome.value,
-        start=fire.start,
-        at=fire.at,
+        starts_at=fire.starts_at,
+        recorded_at=fire.recorded_at,
         run=fire.run,
-        why=fire.reason,
+        reason=fire.reason,
     )
 
 
@@ -191,10 +191,10 @@ def mark_started(
         update(tables.fire)
         .where(
             tables.fire.c.schedule == fire.schedule,
-            tables.fire.c.due == fire.due_at,
+            tables.fire.c.due_at == fire.due_at,
             tables.fire.c.host == fire.host,
         )
-        .values(outcome=outcome.value, run=run, why=why, at=tx.now)
+        .values(outcome=outcome.value, run=run, reason=why, recorded_at=tx.now)
     )
 
 
@@ -202,8 +202,8 @@ def list_later_fires(tx: Transaction, *, most: int = 200) -> list[Fire]:
     """Return the fires whose own moment has come."""
     query = (
         select(tables.fire)
-        .where(tables.fire.c.outcome == FireOutcome.LATER.value, tables.fire.c.start <= tx.now)
-        .order_by(tables.fire.c.start)
+        .where(tables.fire.c.outcome == FireOutcome.LATER.value, tables.fire.c.starts_at <= tx.now)
+        .order_by(tables.fire.c.starts_at)
         .limit(most)
     )
     return [_fire(row) for row in tx.sql.execute(query)]
@@ -213,7 +213,7 @@ def is_still_waiting(tx: Transaction, fire: Fire) -> bool:
     """Whether nobody has started it meanwhile. Ask while its schedule is held."""
     column = tables.fire.c
     query = select(column.outcome).where(
-        column.schedule == fire.schedule, column.due == fire.due_at, column.host == fire.host
+        column.schedule == fire.schedule, column.due_at == fire.due_at, column.host == fire.host
     )
     return tx.sql.execute(query).scalar_one_or_none() == FireOutcome.LATER.value
 
@@ -223,7 +223,7 @@ def list_fires(tx: Transaction, schedule: int, *, most: int = 50) -> Sequence[Fi
     query = (
         select(tables.fire)
         .where(tables.fire.c.schedule == schedule)
-        .order_by(tables.fire.c.due.desc(), tables.fire.c.host)
+        .order_by(tables.fire.c.due_at.desc(), tables.fire.c.host)
         .limit(most)
     )
     return [_fire(row) for row in tx.sql.execute(query)]
@@ -287,24 +287,24 @@ def _schedule(row: Row[tuple[object, ...]]) -> Schedule:
         state=ScheduleState(row.state),
         owner=row.owner,
         timing=ScheduleTiming.from_json(row.timing),
-        created_at=row.began,
-        lapses_at=row.lapses,
-        decided_until=row.decided,
-        due_at=row.due,
-        reason=row.why,
+        created_at=row.created_at,
+        lapses_at=row.lapses_at,
+        decided_until=row.decided_until,
+        due_at=row.due_at,
+        reason=row.reason,
     )
 
 
 def _fire(row: Row[tuple[object, ...]]) -> Fire:
     return Fire(
         schedule=row.schedule,
-        due_at=row.due,
+        due_at=row.due_at,
         host=row.host,
         outcome=FireOutcome(row.outcome),
-        start=row.start,
-        at=row.at,
+        starts_at=row.starts_at,
+        recorded_at=row.recorded_at,
         run=row.run,
-        reason=row.why,
+        reason=row.reason,
     )
 
 
@@ -314,7 +314,7 @@ def count_missed(tx: Transaction, *, days: int = MISSED_DAYS) -> dict[int, int]:
     query = (
         select(fire.schedule, schedule.run, func.count())
         .join(tables.schedule, schedule.id == fire.schedule)
-        .where(fire.outcome == FireOutcome.MISSED.value, fire.start >= tx.now - days * _DAY)
+        .where(fire.outcome == FireOutcome.MISSED.value, fire.starts_at >= tx.now - days * _DAY)
         .group_by(fire.schedule, schedule.run)
     )
     found = [tuple(row) for row in tx.sql.execute(query)]

@@ -12,7 +12,7 @@ from bot.db.database import Transaction
 from bot.db.runs import read_names
 from bot.db.saved_views import SavedView
 from bot.db.sql_text import each_value_sql, fetch_rows, fetch_scalar
-from bot.db.tables import PART, WHOLE
+from bot.db.tables import CHILD, PARENT
 from bot.model.host_patterns import (
     compute_sort_range,
     convert_to_sql_like,
@@ -179,7 +179,7 @@ def _own(tx: Transaction, wanted: RunFilter, bounds: tuple[int, int], limit: int
     pattern = wanted.host if wanted.host is not None and is_pattern(wanted.host) else None
     rest, given = _rest(tx, wanted, pattern)
     host = None if pattern else wanted.host
-    known = {"host": host, "requested_by": wanted.person, "words": wanted.runbook}
+    known = {"host": host, "requested_by": wanted.person, "runbook": wanted.runbook}
     exact = {column: value for column, value in known.items() if value is not None}
     areas = {f"area{n}": area for n, area in enumerate(_areas(tx, wanted))}
     words = {f"word{n}": word for n, word in enumerate(wanted.text)}
@@ -237,7 +237,10 @@ def _bounds(tx: Transaction, wanted: RunFilter) -> tuple[int, int] | None:
             return None
         lowest = first
     if wanted.until is not None:
-        query = "SELECT id FROM run WHERE asked <= :until ORDER BY asked DESC, id DESC LIMIT 1"
+        query = (
+            "SELECT id FROM run WHERE requested_at <= :until "
+            "ORDER BY requested_at DESC, id DESC LIMIT 1"
+        )
         last = fetch_scalar(tx, query, {"until": wanted.until + SLACK})
         if last is None:
             return None
@@ -248,7 +251,7 @@ def _bounds(tx: Transaction, wanted: RunFilter) -> tuple[int, int] | None:
 def first_number_since(tx: Transaction, moment: int) -> int | None:
     """Return a number that no run has a lower one of which was asked for since; None if none
     was."""
-    query = "SELECT id FROM run WHERE asked >= :since ORDER BY asked, id LIMIT 1"
+    query = "SELECT id FROM run WHERE requested_at >= :since ORDER BY requested_at, id LIMIT 1"
     return fetch_scalar(tx, query, {"since": moment - SLACK})
 
 
@@ -259,7 +262,7 @@ def _walk(tx: Transaction, wanted: RunFilter) -> _Walk | None:
     filters: list[tuple[str, str, str | None]] = [
         ("ix_run_host", "host", None if pattern else wanted.host),
         ("ix_run_person", "requested_by", wanted.person),
-        ("ix_run_words", "words", wanted.runbook),
+        ("ix_run_runbook", "runbook", wanted.runbook),
         ("ix_run_area", "area", wanted.area),
     ]
     known = [(index, column, value) for index, column, value in filters if value is not None]
@@ -308,7 +311,7 @@ def _areas(tx: Transaction, wanted: RunFilter) -> Sequence[str]:
 
 # The bound says nothing new, but keeps PostgreSQL from reading a word from the newest run down.
 _HAS_WORD = (
-    "EXISTS (SELECT 1 FROM word AS w{n} "
+    "EXISTS (SELECT 1 FROM search_word AS w{n} "
     "WHERE w{n}.word = :word{n} AND w{n}.run = run.id AND w{n}.run < :beyond)"
 )
 
@@ -317,7 +320,7 @@ def _rest(
     tx: Transaction, wanted: RunFilter, pattern: str | None
 ) -> tuple[list[str], dict[str, object]]:
     by_part = wanted.host is not None or bool(wanted.text)
-    rest = [f"run.place != {WHOLE}" if by_part else f"run.place != {PART}"]
+    rest = [f"run.fan_out_role != {PARENT}" if by_part else f"run.fan_out_role != {CHILD}"]
     seen = view_conditions.runs_condition(tx)
     rest += [seen.sql] if seen.sql else []
     given: dict[str, object] = {**seen.given}
@@ -326,13 +329,13 @@ def _rest(
         given |= {f"s{n}": state for n, state in enumerate(states)}
         rest.append(f"run.state IN ({_named('s', len(states))})")
         if NEEDS_ATTENTION in wanted.states and State.SUCCEEDED not in wanted.states:
-            rest.append(f"(run.unwell OR run.state != '{State.SUCCEEDED}')")
+            rest.append(f"(run.needs_attention OR run.state != '{State.SUCCEEDED}')")
     if wanted.since is not None:
         given["since"] = wanted.since
-        rest.append("run.asked >= :since")
+        rest.append("run.requested_at >= :since")
     if wanted.until is not None:
         given["until"] = wanted.until
-        rest.append("run.asked <= :until")
+        rest.append("run.requested_at <= :until")
     if pattern is not None:
         given["like"] = convert_to_sql_like(pattern)
         rest.append("run.host LIKE :like ESCAPE '\\'")
@@ -366,9 +369,13 @@ def _query(
     given |= {f"v{n}": value for n, value in enumerate(walk.values)}
     between = f"{{0}} >= {lowest} AND {{0}} < :beyond"
     if walk.column == "word":
-        fits = [f"EXISTS (SELECT 1 FROM run WHERE run.id = word.run AND {_all(rest)})"]  # noqa: S608 - ours
-        conditions = ["word.word = :v0", between.format("word.run"), *(fits if rest else ())]
-        what = f"SELECT run FROM word WHERE {_all(conditions)} ORDER BY run DESC"  # noqa: S608 - ours
+        fits = [f"EXISTS (SELECT 1 FROM run WHERE run.id = search_word.run AND {_all(rest)})"]  # noqa: S608 - ours
+        conditions = [
+            "search_word.word = :v0",
+            between.format("search_word.run"),
+            *(fits if rest else ()),
+        ]
+        what = f"SELECT run FROM search_word WHERE {_all(conditions)} ORDER BY run DESC"  # noqa: S608 - ours
     else:
         one_of = f"run.{walk.column} IN ({_named('v', len(walk.values))})"
         conditions = [*([one_of] if walk.column else ()), *rest, between.format("run.id")]
@@ -410,7 +417,7 @@ def _count(tx: Transaction, word: str) -> int:
     """Return how many runs have a word; no more than it takes to be common."""
     query = (
         "SELECT count(*) FROM "  # noqa: S608 - a number of ours
-        f"(SELECT 1 AS one FROM word WHERE word = :word LIMIT {_COMMON}) AS enough"
+        f"(SELECT 1 AS one FROM search_word WHERE word = :word LIMIT {_COMMON}) AS enough"
     )
     return fetch_scalar(tx, query, {"word": word})
 
@@ -462,11 +469,6 @@ class ListedRun(NamedTuple):
 _OTHERWISE = {
     "stands": "state",
     "all_hosts": "hosts",
-    "requested_at": "asked",
-    "started_at": "started",
-    "ended_at": "ended",
-    "runbook": "words",
-    "needs_attention": "unwell",
 }
 _COLUMNS = [_RUN[_OTHERWISE.get(name, name)] for name in ListedRun._fields]
 _LIST = (

@@ -61,23 +61,23 @@ def store_words(tx: Transaction, words: Mapping[int, Iterable[str]]) -> None:
         {"word": word, "run": run} for run, mine in words.items() for word in dict.fromkeys(mine)
     ]
     if rows:
-        tx.sql.execute(tx.insert_into(tables.word).on_conflict_do_nothing(), rows)
+        tx.sql.execute(tx.insert_into(tables.search_word).on_conflict_do_nothing(), rows)
 
 
 def delete_words(tx: Transaction, run: int, words: Iterable[str]) -> None:
     """Let the run not be found by these any more, unless its request or its end has them too."""
     of_run = tables.run.c
     row = tx.sql.execute(
-        select(of_run.fields, of_run.reason, of_run.summary).where(of_run.id == run)
+        select(of_run.field_values, of_run.reason, of_run.summary).where(of_run.id == run)
     ).one()
     kept = {
-        *words_of_fields(json.loads(row.fields)),
+        *words_of_fields(json.loads(row.field_values)),
         *split_search_words(row.reason),
         *split_search_words(row.summary),
     }
-    found = tables.word.c
+    found = tables.search_word.c
     gone = set(words) - kept
-    tx.sql.execute(delete(tables.word).where(found.run == run, found.word.in_(gone)))
+    tx.sql.execute(delete(tables.search_word).where(found.run == run, found.word.in_(gone)))
 
 
 def _texts(thing: object) -> Iterable[str]:

@@ -10,15 +10,15 @@ from bot.db import search, tables, view_conditions
 from bot.db.database import Transaction
 from bot.model.run import ENDED_STATES, State
 
-_RUN, _VOTE = tables.run.c, tables.vote.c
+_RUN, _VOTE = tables.run.c, tables.decision.c
 # Of so many requests, the newest, the usual wait is told.
 _ENOUGH_TO_TELL = 50
 _USUAL = (
-    select((_RUN.started - _RUN.asked).label("wait"))
+    select((_RUN.started_at - _RUN.requested_at).label("wait"))
     .where(
-        _RUN.words == bindparam("what"),
-        _RUN.needed > 0,
-        _RUN.started.is_not(None),
+        _RUN.runbook == bindparam("what"),
+        _RUN.required_approvals > 0,
+        _RUN.started_at.is_not(None),
     )
     .order_by(_RUN.id.desc())
     .limit(_ENOUGH_TO_TELL)
@@ -44,10 +44,10 @@ class Wait:
 
 def get_horizon(tx: Transaction, moment: int, *, most: int) -> int:
     """Return the moment, or a later one since which no more than so many runs were asked for."""
-    query = select(_RUN.asked).where(
-        _RUN.asked >= moment, view_conditions.runs_condition(tx).clause()
+    query = select(_RUN.requested_at).where(
+        _RUN.requested_at >= moment, view_conditions.runs_condition(tx).clause()
     )
-    query = query.order_by(_RUN.asked.desc())
+    query = query.order_by(_RUN.requested_at.desc())
     beyond = tx.sql.execute(query.offset(most).limit(1)).scalar()
     return moment if beyond is None else beyond + 1
 
@@ -59,47 +59,47 @@ def list_waits_since(tx: Transaction, moment: int) -> Iterator[Wait]:
     keys = (
         select(_VOTE.run, func.count().label("n"), func.max(_VOTE.decided_at).label("at"))
         .join(tables.run, _RUN.id == _VOTE.run)
-        .where(_VOTE.run >= first, _RUN.asked >= moment, _VOTE.approves)
+        .where(_VOTE.run >= first, _RUN.requested_at >= moment, _VOTE.approves)
         .group_by(_VOTE.run)
         .subquery()
     )
     query = (
         select(
             _RUN.id,
-            _RUN.words,
+            _RUN.runbook,
             _RUN.area,
             _RUN.requested_by,
-            _RUN.asked,
+            _RUN.requested_at,
             _RUN.state,
-            _RUN.shown,
-            _RUN.needed,
-            _RUN.ended,
+            _RUN.pending_since,
+            _RUN.required_approvals,
+            _RUN.ended_at,
             keys.c.n,
             keys.c.at,
         )
         .outerjoin(keys, keys.c.run == _RUN.id)
         .where(
             _RUN.id >= first,
-            _RUN.asked >= moment,
-            _RUN.place != tables.PART,
-            _RUN.needed > 0,
-            _RUN.shown.is_not(None),
+            _RUN.requested_at >= moment,
+            _RUN.fan_out_role != tables.CHILD,
+            _RUN.required_approvals > 0,
+            _RUN.pending_since.is_not(None),
             _RUN.grant_id.is_(None),
             view_conditions.runs_condition(tx).clause(),
         )
         .order_by(_RUN.id)
     )
     for row in tx.sql.execute(query):
-        approved = (row.n or 0) >= row.needed
-        until = row.at if approved else row.ended
+        approved = (row.n or 0) >= row.required_approvals
+        until = row.at if approved else row.ended_at
         yield Wait(
             row.id,
-            row.words,
+            row.runbook,
             row.area,
             row.requested_by,
-            row.asked,
+            row.requested_at,
             State(row.state),
-            None if until is None else max(until - row.shown, 0),
+            None if until is None else max(until - row.pending_since, 0),
             approved,
         )
 
@@ -161,27 +161,27 @@ class CountedEntry:
 def count_open_work(tx: Transaction) -> OpenWork:
     run = tables.run.c
     rows = tx.sql.execute(
-        select(run.state, run.words, func.count())
-        .where(run.state.in_(_OPEN), run.place != tables.PART)
-        .group_by(run.state, run.words)
+        select(run.state, run.runbook, func.count())
+        .where(run.state.in_(_OPEN), run.fan_out_role != tables.CHILD)
+        .group_by(run.state, run.runbook)
     )
     opened = [(row[0], row[1], row[2]) for row in rows]
     oldest = tx.sql.execute(
-        select(func.min(run.shown)).where(
-            run.state == State.PENDING.value, run.place != tables.PART
+        select(func.min(run.pending_since)).where(
+            run.state == State.PENDING.value, run.fan_out_role != tables.CHILD
         )
     ).scalar()
-    queued = select(func.count()).where(run.state.in_(_QUEUED), run.place != tables.WHOLE)
-    news = tables.news.c
-    late = select(func.count()).where(news.revision > news.told)
+    queued = select(func.count()).where(run.state.in_(_QUEUED), run.fan_out_role != tables.PARENT)
+    news = tables.outbox.c
+    late = select(func.count()).where(news.revision > news.delivered_revision)
     return OpenWork(
         open_runs=opened,
         waiting_seconds=(tx.now - oldest) / _SECOND if oldest is not None else 0.0,
         queued=tx.sql.execute(queued).scalar_one(),
         stalled=_stalled(tx),
         news=tx.sql.execute(late).scalar_one(),
-        failed_news=tx.sql.execute(late.where(news.tries > 0)).scalar_one(),
-        locks=tx.sql.execute(select(func.count()).select_from(tables.target_lock)).scalar_one(),
+        failed_news=tx.sql.execute(late.where(news.attempts > 0)).scalar_one(),
+        locks=tx.sql.execute(select(func.count()).select_from(tables.host_lock)).scalar_one(),
         log_entries=_last_entry(tx),
     )
 
@@ -193,7 +193,10 @@ def _stalled(tx: Transaction) -> int:
     last = told.correlate(tables.run).scalar_subquery()
     horizon = tx.now - STALLED_SECONDS * _SECOND
     query = select(func.count()).where(
-        run.state.in_(_BUSY), run.place != tables.WHOLE, run.asked < horizon, last < horizon
+        run.state.in_(_BUSY),
+        run.fan_out_role != tables.PARENT,
+        run.requested_at < horizon,
+        last < horizon,
     )
     return tx.sql.execute(query).scalar_one()
 
@@ -209,7 +212,14 @@ def list_counted_entries(
     entry, run = tables.entry.c, tables.run.c
     until = min(_last_entry(tx), after + _MOST_ENTRIES)
     query = (
-        select(entry.kind, run.words, run.place, run.shown, run.started, run.ended)
+        select(
+            entry.kind,
+            run.runbook,
+            run.fan_out_role,
+            run.pending_since,
+            run.started_at,
+            run.ended_at,
+        )
         .select_from(tables.entry.join(tables.run, entry.run == run.id))
         .where(entry.seq > after, entry.seq <= until, entry.kind.in_(kinds))
         .order_by(entry.seq)
@@ -217,10 +227,10 @@ def list_counted_entries(
     found = [
         CountedEntry(
             row.kind,
-            row.words,
-            row.place == tables.PART,
-            waited=_seconds(row.shown, row.started),
-            took=_seconds(row.started, row.ended),
+            row.runbook,
+            row.fan_out_role == tables.CHILD,
+            waited=_seconds(row.pending_since, row.started_at),
+            took=_seconds(row.started_at, row.ended_at),
         )
         for row in tx.sql.execute(query)
     ]
@@ -234,5 +244,7 @@ def _seconds(begin: int | None, end: int | None) -> float | None:
 def count_unknown_outcomes(tx: Transaction) -> int:
     """Count the runs that wait for somebody to say how they ended; of several hosts, each."""
     run = tables.run.c
-    query = select(func.count()).where(run.state == State.UNKNOWN.value, run.place != tables.WHOLE)
+    query = select(func.count()).where(
+        run.state == State.UNKNOWN.value, run.fan_out_role != tables.PARENT
+    )
     return tx.sql.execute(query).scalar_one()

@@ -14,7 +14,7 @@ EVERYTHING = "all"
 _FIRST = (
     select(tables.stop)
     .where(tables.stop.c.what.in_(bindparam("whats", expanding=True)))
-    .order_by(tables.stop.c.at)
+    .order_by(tables.stop.c.stopped_at)
     .limit(1)
 )
 _AMONG = select(tables.stop.c.what).where(
@@ -37,7 +37,7 @@ class Stop:
 
 def add_stop(tx: Transaction, what: str, *, person: str, why: str) -> bool:
     """Stop it; False if it was stopped before."""
-    return tx.insert_once(tables.stop, what=what, person=person, at=tx.now, why=why)
+    return tx.insert_once(tables.stop, what=what, person=person, stopped_at=tx.now, reason=why)
 
 
 def remove_stop(tx: Transaction, what: str) -> bool:
@@ -70,7 +70,7 @@ def list_stopped_runs(tx: Transaction, runs: Sequence[Run]) -> set[int]:
 
 def _first(tx: Transaction, *whats: str) -> Stop | None:
     row = tx.sql.execute(_FIRST, {"whats": whats}).first()
-    return Stop(row.what, row.person, row.at, row.why) if row else None
+    return Stop(row.what, row.person, row.stopped_at, row.reason) if row else None
 
 
 _PEOPLE = select(tables.ban.c.person)
@@ -88,7 +88,7 @@ class Ban:
 
 def add_ban(tx: Transaction, person: str, *, by: str, why: str) -> bool:
     """Shut somebody out; False if they were before."""
-    return tx.insert_once(tables.ban, person=person, by=by, at=tx.now, why=why)
+    return tx.insert_once(tables.ban, person=person, banned_by=by, banned_at=tx.now, reason=why)
 
 
 def remove_ban(tx: Transaction, person: str) -> bool:
@@ -99,8 +99,8 @@ def remove_ban(tx: Transaction, person: str) -> bool:
 
 def list_bans(tx: Transaction) -> list[Ban]:
     """Return every ban that holds now, the oldest first."""
-    rows = tx.sql.execute(select(tables.ban).order_by(tables.ban.c.at))
-    return [Ban(row.person, row.by, row.at, row.why) for row in rows]
+    rows = tx.sql.execute(select(tables.ban).order_by(tables.ban.c.banned_at))
+    return [Ban(row.person, row.banned_by, row.banned_at, row.reason) for row in rows]
 
 
 def list_banned_people(tx: Transaction) -> frozenset[str]:

@@ -26,11 +26,11 @@ metadata = MetaData(
     }
 )
 
-# A run's place: for one host, for several as a whole, or the part of such a one.
-ALONE, WHOLE, PART = 0, 1, 2
-# What each index of runs begins with behind its own column.
-_LOOKED_AT = ("id", "place", "asked", "state", "unwell")
-# Of the few runs whose values somebody else chose.
+# A run's role in a fan-out: on one host, the parent of child runs, or such a child run.
+SINGLE, PARENT, CHILD = 0, 1, 2
+# Each index of runs continues with these after its own column.
+_FILTER_COLUMNS = ("id", "fan_out_role", "requested_at", "state", "needs_attention")
+# The few runs whose values someone other than the requester changed.
 _EDITED = text("editors != '[]'")
 
 run = Table(
@@ -39,61 +39,63 @@ run = Table(
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("version", Integer, nullable=False),
     Column("state", String(16), nullable=False),
-    Column("words", String(80), nullable=False),
+    Column("runbook", String(80), nullable=False),
     Column("kind", String(8), nullable=False),
-    Column("fields", Text, nullable=False),
+    Column("field_values", Text, nullable=False),
     Column("request", Text, nullable=False),
     Column("host", String(64), nullable=False),
     Column("area", String(MAX_AREAS_LENGTH), nullable=False),
     Column("requested_by", String(64), nullable=False),
     Column("origin", Text, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("asked", BigInteger, nullable=False),
-    Column("expires", BigInteger),
-    Column("started", BigInteger),
-    Column("ended", BigInteger),
-    Column("proposal", Text),
+    Column("requested_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("started_at", BigInteger),
+    Column("ended_at", BigInteger),
+    Column("plan", Text),
     Column("digest", String(64), nullable=False),
-    Column("needed", Integer, nullable=False),
-    Column("groups", Text, nullable=False),
-    Column("says", Text, nullable=False),
-    Column("terms", Text, nullable=False),
-    Column("shown", BigInteger),
-    Column("reminded", BigInteger),
-    Column("escalated", BigInteger),
+    Column("required_approvals", Integer, nullable=False),
+    Column("approver_groups", Text, nullable=False),
+    Column("policy_notes", Text, nullable=False),
+    Column("requirements", Text, nullable=False),
+    Column("pending_since", BigInteger),
+    Column("reminded_at", BigInteger),
+    Column("escalated_at", BigInteger),
     Column("undo_of", Integer, ForeignKey("run.id")),
     Column("parent", Integer, ForeignKey("run.id")),
     Column("hosts", Text, nullable=False),
     Column("timing", Text),
     Column("editors", Text, nullable=False),
-    Column("counters", Integer, ForeignKey("run.id")),
+    Column("proposal_for", Integer, ForeignKey("run.id")),
     Column("grant_id", Integer, ForeignKey("standing_grant.id")),
     Column("summary", Text, nullable=False),
-    # 0: for one host; 1: for several, as a whole; 2: the part of such a one for one host.
-    Column("place", Integer, nullable=False),
-    # Whether its report tells of something wrong.
-    Column("unwell", Boolean, nullable=False),
-    # Keyset paging, newest first, behind the first filter that is given. What other filters look
-    # at is in the index too: what they leave out costs no look into the table.
-    Index("ix_run_host", "host", *_LOOKED_AT, "words", "requested_by", "area"),
-    Index("ix_run_person", "requested_by", *_LOOKED_AT, "words", "area", "host"),
-    Index("ix_run_words", "words", *_LOOKED_AT, "area", "host"),
-    Index("ix_run_area", "area", *_LOOKED_AT, "host"),
-    Index("ix_run_state", "state", "id", "place", "asked", "unwell", "host"),
-    Index("ix_run_newest", *_LOOKED_AT, "host"),
+    # SINGLE, PARENT or CHILD.
+    Column("fan_out_role", Integer, nullable=False),
+    # Whether it succeeded with a report that has findings.
+    Column("needs_attention", Boolean, nullable=False),
+    # Keyset paging, newest first, by the index of the first filter that is given. The columns of
+    # the other filters are in the index too, so that rows they exclude are not read.
+    Index("ix_run_host", "host", *_FILTER_COLUMNS, "runbook", "requested_by", "area"),
+    Index("ix_run_person", "requested_by", *_FILTER_COLUMNS, "runbook", "area", "host"),
+    Index("ix_run_runbook", "runbook", *_FILTER_COLUMNS, "area", "host"),
+    Index("ix_run_area", "area", *_FILTER_COLUMNS, "host"),
+    Index(
+        "ix_run_state", "state", "id", "fan_out_role", "requested_at", "needs_attention", "host"
+    ),
+    Index("ix_run_newest", *_FILTER_COLUMNS, "host"),
     Index("ix_run_edited", "id", sqlite_where=_EDITED, postgresql_where=_EDITED),
-    # Whether somebody has had this runbook succeed before.
-    Index(None, "requested_by", "words"),
-    # From times to numbers, and what was under way at a time.
-    Index(None, "asked", "id"),
-    Index(None, "ended", "id"),
+    # Whether this runbook has succeeded for a person before.
+    Index(None, "requested_by", "runbook"),
+    # From times to run numbers, and the runs that were active at a time.
+    Index(None, "requested_at", "id"),
+    Index(None, "ended_at", "id"),
     Index(None, "parent", "id"),
-    # The number of a run is never given again, whatever becomes of its row.
+    # Run numbers are never reused, even when a row is deleted.
     sqlite_autoincrement=True,
 )
 
-vote = Table(
-    "vote",
+decision = Table(
+    "decision",
     metadata,
     Column("run", Integer, ForeignKey("run.id"), primary_key=True),
     Column("person", String(64), primary_key=True),
@@ -105,7 +107,7 @@ vote = Table(
     Column("factor", String(32), nullable=False),
 )
 
-# Who decides in whose stead. area: "" means in every area of the delegator's.
+# Who decides on behalf of whom. area: "" means every area that the delegator owns.
 delegation = Table(
     "delegation",
     metadata,
@@ -113,66 +115,67 @@ delegation = Table(
     Column("delegator", String(64), nullable=False),
     Column("delegate", String(64), nullable=False),
     Column("area", String(64), nullable=False),
-    Column("made", BigInteger, nullable=False),
-    Column("ends", BigInteger, nullable=False),
-    Column("revoked", BigInteger),
+    Column("created_at", BigInteger, nullable=False),
+    Column("ends_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger),
     Column("reason", Text, nullable=False),
-    Index(None, "delegate", "ends"),
+    Index(None, "delegate", "ends_at"),
 )
 
-# What somebody may have done without being approved each time. patterns: of values, by field.
+# Changes that are approved in advance. value_patterns: JSON, by field.
 standing_grant = Table(
     "standing_grant",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("person", String(64), nullable=False),
-    Column("words", String(80), nullable=False),
+    Column("runbook", String(80), nullable=False),
     Column("hosts", String(100), nullable=False),
-    Column("patterns", Text, nullable=False),
+    Column("value_patterns", Text, nullable=False),
     Column("per_hour", Integer, nullable=False),
-    Column("giver", String(64), nullable=False),
-    Column("made", BigInteger, nullable=False),
-    Column("ends", BigInteger, nullable=False),
-    Column("revoked", BigInteger),
+    Column("granted_by", String(64), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("ends_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger),
     Column("reason", Text, nullable=False),
-    Index(None, "person", "words"),
+    Index(None, "person", "runbook"),
 )
 
-# Each time that a grant let a run through the gate.
+# Each run that a grant approved.
 grant_use = Table(
     "grant_use",
     metadata,
     Column("run", Integer, ForeignKey("run.id"), primary_key=True),
     Column("grant_id", Integer, ForeignKey("standing_grant.id"), nullable=False),
-    Column("at", BigInteger, nullable=False),
-    Index(None, "grant_id", "at"),
+    Column("used_at", BigInteger, nullable=False),
+    Index(None, "grant_id", "used_at"),
 )
 
 step = Table(
     "step",
     metadata,
     Column("run", Integer, ForeignKey("run.id"), primary_key=True),
-    Column("n", Integer, primary_key=True),
+    Column("step_number", Integer, primary_key=True),
     Column("state", String(16), nullable=False),
-    Column("sent", BigInteger, nullable=False),
-    Column("ended", BigInteger),
-    Column("status", Integer),
-    Column("trouble", Text, nullable=False),
+    Column("sent_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("exit_status", Integer),
+    Column("error", Text, nullable=False),
 )
 
-target_lock = Table(
-    "target_lock",
+host_lock = Table(
+    "host_lock",
     metadata,
-    Column("target", String(64), primary_key=True),
+    Column("host", String(64), primary_key=True),
     Column("run", Integer, ForeignKey("run.id"), nullable=False),
     Column("since", BigInteger, nullable=False),
 )
 
-# Append-only: triggers (SQLite) and rights (PostgreSQL) refuse all but INSERT and SELECT.
+# The change log. Append-only: triggers (SQLite) and privileges (PostgreSQL) refuse everything but
+# INSERT and SELECT.
 entry = Table(
     "entry",
     metadata,
-    # Dense: two that follow the same one would have the same number.
+    # Dense, so that two entries cannot follow the same one.
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("at", BigInteger, nullable=False),
     Column("kind", String(32), nullable=False),
@@ -190,7 +193,8 @@ entry = Table(
     Index(None, "at", "seq"),
 )
 
-# What fires by the clock. run: the request that was approved for it. due: when it fires next.
+# run: the request that was approved as a schedule. decided_until: every due time up to then has a
+# row in `fire`. due_at: the next due time. reason: why it has its state.
 schedule = Table(
     "schedule",
     metadata,
@@ -199,33 +203,34 @@ schedule = Table(
     Column("state", String(16), nullable=False),
     Column("owner", String(64), nullable=False),
     Column("timing", Text, nullable=False),
-    Column("began", BigInteger, nullable=False),
-    Column("lapses", BigInteger, nullable=False),
-    Column("decided", BigInteger, nullable=False),
-    Column("due", BigInteger),
-    Column("why", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("lapses_at", BigInteger, nullable=False),
+    Column("decided_until", BigInteger, nullable=False),
+    Column("due_at", BigInteger),
+    Column("reason", Text, nullable=False),
     UniqueConstraint("run"),
-    Index(None, "state", "due"),
+    Index(None, "state", "due_at"),
 )
 
-# What became of each moment that a schedule was due at: its key decides who fires it.
+# The outcome of each due time of a schedule. The worker that inserts the row fires the schedule.
+# due_at: the due time; starts_at: when the run on this host starts, later where hosts are spread.
 fire = Table(
     "fire",
     metadata,
     Column("schedule", Integer, ForeignKey("schedule.id"), primary_key=True),
-    Column("due", BigInteger, primary_key=True),
+    Column("due_at", BigInteger, primary_key=True),
     Column("host", String(64), primary_key=True),
     Column("outcome", String(16), nullable=False),
-    Column("start", BigInteger, nullable=False),
-    Column("at", BigInteger, nullable=False),
+    Column("starts_at", BigInteger, nullable=False),
+    Column("recorded_at", BigInteger, nullable=False),
     Column("run", Integer, ForeignKey("run.id")),
-    Column("why", Text, nullable=False),
+    Column("reason", Text, nullable=False),
     Index(None, "run"),
-    Index(None, "outcome", "start"),
+    Index(None, "outcome", "starts_at"),
 )
 
-# What hosts answered, apart from the chain, which holds its hash: so it can be erased. text, salt:
-# NULL once it was. n: the step; 0 for a report. entry: the one that binds it.
+# What commands printed. The change log holds only the hash, so that output can be erased. text,
+# salt: NULL after erasure. step_number: 0 for a report. entry: the entry with the hash.
 output = Table(
     "output",
     metadata,
@@ -237,50 +242,50 @@ output = Table(
         autoincrement=False,
     ),
     Column("run", Integer, nullable=False),
-    Column("n", Integer, nullable=False),
+    Column("step_number", Integer, nullable=False),
     Column("salt", String(32)),
     Column("text", Text),
-    Index(None, "run", "n"),
+    Index(None, "run", "step_number"),
 )
 
-# What a run is found by: the words of its values, its reason, its end and of what hosts answered.
-# Erased along with that.
-word = Table(
-    "word",
+# The search index of runs: the words of their values, reasons, summaries and output. Words of
+# output are erased with it.
+search_word = Table(
+    "search_word",
     metadata,
     Column("word", String(64), primary_key=True),
     Column("run", Integer, primary_key=True, autoincrement=False),
     sqlite_with_rowid=False,
 )
 
-# Work that a run has started and that goes on after it: looked at until it is over.
-vigil = Table(
-    "vigil",
+# Work on a host that continues after its run, checked at next_at until it is finished.
+follow_up = Table(
+    "follow_up",
     metadata,
     Column("run", Integer, ForeignKey("run.id"), primary_key=True),
     Column("since", BigInteger, nullable=False),
-    Column("next", BigInteger, nullable=False),
-    Column("looks", Integer, nullable=False),
-    Index(None, "next"),
+    Column("next_at", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Index(None, "next_at"),
 )
 
-# What doors have still to tell of a run: only that there is news, never the news itself. sender:
-# who tells it now, until not_before; "" if nobody does.
-news = Table(
-    "news",
+# Runs whose notifications are not delivered yet. A row holds no text: whoever delivers it renders
+# the run as it is then. sender: the process that is delivering it until next_attempt_at, or "".
+outbox = Table(
+    "outbox",
     metadata,
     Column("run", Integer, ForeignKey("run.id"), primary_key=True),
     Column("revision", Integer, nullable=False),
-    Column("told", Integer, nullable=False),
-    Column("tries", Integer, nullable=False),
-    Column("not_before", BigInteger, nullable=False),
+    Column("delivered_revision", Integer, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_attempt_at", BigInteger, nullable=False),
     Column("sender", String(36), nullable=False),
-    Column("trouble", Text, nullable=False),
+    Column("error", Text, nullable=False),
 )
 
-# Where a door has told it: one row for each message that it keeps up to date.
-notice = Table(
-    "notice",
+# The Slack messages of a run: where each was posted, and the digest of its content.
+slack_message = Table(
+    "slack_message",
     metadata,
     Column("run", Integer, ForeignKey("run.id"), primary_key=True),
     Column("slot", String(96), primary_key=True),
@@ -289,58 +294,58 @@ notice = Table(
     Column("digest", String(64), nullable=False),
 )
 
-# Who has looked at their Home tab in chat, and whether it is to be drawn anew. digest: of what it
-# shows; due: when it is drawn next, NULL while it is as it should be.
-home = Table(
-    "home",
+# The Home tabs that people have opened in Slack. digest: of the content. due_at: when the tab is
+# to be rendered again, NULL while it is up to date.
+slack_home = Table(
+    "slack_home",
     metadata,
     Column("user", String(32), primary_key=True),
     Column("person", String(64), nullable=False),
-    Column("opened", BigInteger, nullable=False),
-    Column("drawn", BigInteger, nullable=False),
-    Column("due", BigInteger),
+    Column("opened_at", BigInteger, nullable=False),
+    Column("rendered_at", BigInteger, nullable=False),
+    Column("due_at", BigInteger),
     Column("digest", String(64), nullable=False),
-    Index(None, "due"),
+    Index(None, "due_at"),
 )
 
-# Requests that were seen already, by signature or by meaning.
-seen = Table(
-    "seen",
+# Keys of requests that were received already, so that each takes effect once.
+seen_request = Table(
+    "seen_request",
     metadata,
     Column("key", String(160), primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Index(None, "at"),
+    Column("seen_at", BigInteger, nullable=False),
+    Index(None, "seen_at"),
 )
 
-# What somebody stopped: "all", until somebody else resumes, or a run by its number.
+# what: "all", until someone else resumes, or the number of a run.
 stop = Table(
     "stop",
     metadata,
     Column("what", String(16), primary_key=True),
     Column("person", String(64), nullable=False),
-    Column("at", BigInteger, nullable=False),
-    Column("why", Text, nullable=False),
+    Column("stopped_at", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
 )
 
-# Who is shut out, whatever the policy lets them do.
+# People who are banned, whatever the policy allows.
 ban = Table(
     "ban",
     metadata,
     Column("person", String(64), primary_key=True),
-    Column("by", String(64), nullable=False),
-    Column("at", BigInteger, nullable=False),
-    Column("why", Text, nullable=False),
+    Column("banned_by", String(64), nullable=False),
+    Column("banned_at", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
 )
 
-# Tokens are kept as their SHA-256 only. stamp: over all that a row says; see bot.auth.row_mac.
+# Only the SHA-256 of a token is stored. mac: covers the whole row; see bot.auth.row_mac.
 sign_in_link = Table(
     "sign_in_link",
     metadata,
     Column("token", String(64), primary_key=True),
     Column("person", String(64), nullable=False),
-    Column("expires", BigInteger, nullable=False),
-    Column("used", BigInteger),
-    Column("stamp", String(64), nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("used_at", BigInteger),
+    Column("mac", String(64), nullable=False),
 )
 
 session = Table(
@@ -348,20 +353,21 @@ session = Table(
     metadata,
     Column("token", String(64), primary_key=True),
     Column("person", String(64), nullable=False),
-    Column("began", BigInteger, nullable=False),
-    Column("last_seen", BigInteger, nullable=False),
-    Column("stepped_up", BigInteger),
-    Column("factor", String(32), nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("last_seen_at", BigInteger, nullable=False),
+    Column("stepped_up_at", BigInteger),
+    Column("factor_digest", String(32), nullable=False),
     Column("challenge", String(64), nullable=False),
-    Column("challenged", BigInteger),
-    Column("by", String(16), nullable=False),
-    Column("agent", String(200), nullable=False),
-    Column("stamp", String(64), nullable=False),
+    Column("challenged_at", BigInteger),
+    Column("signed_in_by", String(16), nullable=False),
+    Column("user_agent", String(200), nullable=False),
+    Column("mac", String(64), nullable=False),
 )
 
-# What must be kept and must not be read: sealed by a key that is not here.
-factor = Table(
-    "factor",
+# sealed: the secret of the factor, encrypted with a key that is not in the database.
+# last_counter: the highest time step or use count that was accepted.
+second_factor = Table(
+    "second_factor",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("person", String(64), nullable=False),
@@ -369,22 +375,23 @@ factor = Table(
     Column("digest", String(32), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("verified_at", BigInteger),
-    Column("used", BigInteger, nullable=False),
+    Column("last_counter", BigInteger, nullable=False),
     Column("confirmed_by", String(64), nullable=False),
     Column("sealed", Text, nullable=False),
     Index(None, "person"),
 )
 
-sealed = Table(
-    "sealed",
+# Encrypted values by name, with a key that is not in the database.
+secret = Table(
+    "secret",
     metadata,
     Column("name", String(32), primary_key=True),
     Column("content", Text, nullable=False),
 )
 
-# Who broke the glass for which run, and who looked at it afterwards.
-glass = Table(
-    "glass",
+# Break-glass access of a run, and its review.
+break_glass = Table(
+    "break_glass",
     metadata,
     Column("run", Integer, ForeignKey("run.id"), primary_key=True),
     Column("person", String(64), nullable=False),
@@ -399,11 +406,10 @@ glass = Table(
     Index(None, "person", "activated_at"),
 )
 
-
-# How a host was met last. answered: when it did; met: the last time that it was tried; kind: what
-# stood in the way then, "" if it answered; since: when that was first so.
-contact = Table(
-    "contact",
+# The last contact with each host. tried_at: the last attempt; answered_at: the last success; kind:
+# the kind of the error of the last attempt, or ""; since: how long the kind has been the same.
+host_contact = Table(
+    "host_contact",
     metadata,
     Column("host", String(64), primary_key=True),
     Column("tried_at", BigInteger, nullable=False),
@@ -413,21 +419,20 @@ contact = Table(
     Column("error", Text, nullable=False),
 )
 
-# Filters of the history under a name. query: as in the address, in one order.
-view = Table(
-    "view",
+# Filters of the history, saved under a name. query: as in the URL, in a fixed order.
+saved_view = Table(
+    "saved_view",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("person", String(64), nullable=False),
     Column("name", String(64), nullable=False),
     Column("query", Text, nullable=False),
-    Column("made", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
     UniqueConstraint("person", "name"),
 )
 
-
-# What programs come with. prefix: what it is found by; hash: the SHA-256 of all of it. stamp: over
-# all that a row says; see bot.auth.row_mac.
+# prefix: finds the token; hash: the SHA-256 of the whole token. mac: covers the whole row; see
+# bot.auth.row_mac.
 api_token = Table(
     "api_token",
     metadata,
@@ -437,64 +442,63 @@ api_token = Table(
     Column("person", String(64), nullable=False),
     Column("scopes", String(64), nullable=False),
     Column("name", String(64), nullable=False),
-    Column("made", BigInteger, nullable=False),
-    Column("expires", BigInteger, nullable=False),
-    Column("revoked", BigInteger),
-    Column("used", BigInteger),
-    Column("stamp", String(64), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger),
+    Column("last_used_at", BigInteger),
+    Column("mac", String(64), nullable=False),
     UniqueConstraint("prefix"),
     Index(None, "person"),
 )
 
-# What was answered to a request that carried a key of its own, for when it comes again. request:
-# its digest; answer: NULL while it is being worked on; entry: the first of the change log that it
-# wrote.
-answered = Table(
-    "answered",
+# Responses to requests with an idempotency key, for retries. response: NULL while the request is
+# being processed; first_entry: the first entry of the change log that it wrote.
+stored_response = Table(
+    "stored_response",
     metadata,
     Column("key", String(64), primary_key=True),
-    Column("request", String(64), nullable=False),
-    Column("at", BigInteger, nullable=False),
-    Column("answer", Text),
-    Column("entry", BigInteger),
-    Index(None, "at"),
+    Column("request_digest", String(64), nullable=False),
+    Column("claimed_at", BigInteger, nullable=False),
+    Column("response", Text),
+    Column("first_entry", BigInteger),
+    Index(None, "claimed_at"),
 )
 
-# worker: who has it, "" if nobody; until: when others may take it from them.
+# worker: "" if no worker holds the run; expires_at: when another worker may take it.
 lease = Table(
     "lease",
     metadata,
     Column("run", Integer, ForeignKey("run.id"), primary_key=True),
     Column("fence", Integer, nullable=False),
     Column("worker", String(96), nullable=False),
-    Column("until", BigInteger, nullable=False),
-    Index(None, "until"),
+    Column("expires_at", BigInteger, nullable=False),
+    Index(None, "expires_at"),
 )
 
-# at: when a line was heard last. lines: how many there were in all; text holds the newest.
-heard = Table(
-    "heard",
+# The newest lines of a running command. received_at: time of the last line; total_lines: how many
+# lines there were; text: the newest of them.
+live_output = Table(
+    "live_output",
     metadata,
     Column("run", Integer, ForeignKey("run.id"), primary_key=True),
-    Column("n", Integer, primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Column("lines", BigInteger, nullable=False),
+    Column("step_number", Integer, primary_key=True),
+    Column("received_at", BigInteger, nullable=False),
+    Column("total_lines", BigInteger, nullable=False),
     Column("text", Text, nullable=False),
-    Index(None, "run", "at"),
+    Index(None, "run", "received_at"),
 )
 
-# Events that were told already, by their source and their own key.
-outside_event = Table(
-    "outside_event",
+# Events from outside that were recorded already.
+inbound_event = Table(
+    "inbound_event",
     metadata,
     Column("source", String(64), primary_key=True),
     Column("key", String(64), primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Index(None, "at"),
+    Column("received_at", BigInteger, nullable=False),
+    Index(None, "received_at"),
 )
 
-# How far each subscription has read the change log, and what it is still to be told of. dead: when
-# it was given up.
+# seq: how far a subscription has read the change log.
 subscription = Table(
     "subscription",
     metadata,
@@ -502,6 +506,7 @@ subscription = Table(
     Column("seq", BigInteger, nullable=False),
 )
 
+# Entries that are still to be sent to a subscription. failed_at: when the last retry failed.
 delivery = Table(
     "delivery",
     metadata,
@@ -509,11 +514,11 @@ delivery = Table(
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("run", Integer, nullable=False),
     Column("kind", String(32), nullable=False),
-    Column("at", BigInteger, nullable=False),
-    Column("tries", Integer, nullable=False),
-    Column("not_before", BigInteger, nullable=False),
-    Column("dead", BigInteger),
-    Column("trouble", Text, nullable=False),
+    Column("occurred_at", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_attempt_at", BigInteger, nullable=False),
+    Column("failed_at", BigInteger),
+    Column("error", Text, nullable=False),
     Index(None, "subscription", "run", "seq"),
-    Index(None, "dead"),
+    Index(None, "failed_at"),
 )

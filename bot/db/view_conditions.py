@@ -12,7 +12,7 @@ from sqlalchemy import select
 from bot.db import sql_text, tables
 from bot.db.condition import Condition
 from bot.db.database import Transaction
-from bot.db.tables import WHOLE
+from bot.db.tables import PARENT
 from bot.model.view_rights import ViewableScope, ViewRights, can_view_all
 
 
@@ -80,9 +80,9 @@ OWN = (
     "SELECT run.id FROM run WHERE run.requested_by = :sight_me AND {fits} "
     "UNION ALL SELECT run.id FROM run WHERE run.editors != '[]' "
     "AND run.editors LIKE :sight_edits ESCAPE '\\' "
-    "UNION ALL SELECT vote.run FROM vote WHERE vote.person = :sight_me "
-    "UNION ALL SELECT run.id FROM vote JOIN run ON run.parent = vote.run "
-    "WHERE vote.person = :sight_me"
+    "UNION ALL SELECT decision.run FROM decision WHERE decision.person = :sight_me "
+    "UNION ALL SELECT run.id FROM decision JOIN run ON run.parent = decision.run "
+    "WHERE decision.person = :sight_me"
 )
 
 
@@ -126,8 +126,8 @@ def _drawn(tx: Transaction, sight: ViewRights) -> tuple[Condition, Condition]:
 # Somebody always sees what they asked for, edited or decided.
 _OWN = (
     "run.requested_by = :sight_me OR run.editors LIKE :sight_edits ESCAPE '\\' "
-    "OR EXISTS (SELECT 1 FROM vote WHERE vote.run = coalesce(run.parent, run.id) "
-    "AND vote.person = :sight_me)"
+    "OR EXISTS (SELECT 1 FROM decision WHERE decision.run = coalesce(run.parent, run.id) "
+    "AND decision.person = :sight_me)"
 )
 
 
@@ -147,7 +147,8 @@ def _runbooks(tx: Transaction, sight: ViewRights) -> Sequence[str]:
     if sight.compares_runbooks_only:
         return sorted({"", *sight.runbooks})
     stored = {
-        words for (words,) in sql_text.fetch_rows(tx, sql_text.each_value_sql("run", "words"), {})
+        words
+        for (words,) in sql_text.fetch_rows(tx, sql_text.each_value_sql("run", "runbook"), {})
     }
     return sorted({"", *stored, *sight.runbooks})
 
@@ -169,9 +170,11 @@ def _of_group(
             name = f"sight_words{n}{kind}"
             named = [words for words, of in whiches if of == kind]
             given[name] = json.dumps(named)
-            which = f"run.words IN ({sql_text.list_parameter_sql(tx, name)})"
+            which = f"run.runbook IN ({sql_text.list_parameter_sql(tx, name)})"
             if sight.compares_runbooks_only and "" in named:
-                which += f" OR run.words NOT IN ({sql_text.list_parameter_sql(tx, 'sight_named')})"
+                which += (
+                    f" OR run.runbook NOT IN ({sql_text.list_parameter_sql(tx, 'sight_named')})"
+                )
             parts.append(f"(({which}) AND run.kind = '{kind}')" if kind else f"({which})")
     else:
         parts += [f"run.kind = '{kind}'" if kind else "1 = 1" for _, kind in whiches]
@@ -191,7 +194,7 @@ def _of_group(
     if not tx.embedded:
         each = "json_array_elements_text(CAST(run.hosts AS json)) AS one(value)"
     whole = f"NOT EXISTS (SELECT 1 FROM {each} WHERE NOT {on('one.value')})"  # noqa: S608 - ours
-    places = f"CASE WHEN run.place = {WHOLE} THEN {whole} ELSE {on('run.host')} END"
+    places = f"CASE WHEN run.fan_out_role = {PARENT} THEN {whole} ELSE {on('run.host')} END"
     return f"(({which}) AND {places})"
 
 

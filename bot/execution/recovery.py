@@ -71,7 +71,7 @@ class RecoveryService:
             run = runs.lock_run(tx, number)
             lease = leases.get_lease(tx, number)
             # Looked at while the run is held: nobody passes the gate with it meanwhile.
-            if lease is None or lease.fence != fence or lease.until > tx.now:
+            if lease is None or lease.fence != fence or lease.expires_at > tx.now:
                 return
             if run.state not in {State.STARTING, State.RUNNING}:
                 return

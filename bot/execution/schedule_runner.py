@@ -206,8 +206,8 @@ def _build_fire(
         due_at=due_at,
         host=host,
         outcome=outcome,
-        start=due_at if starts_at is None else starts_at,
-        at=now,
+        starts_at=due_at if starts_at is None else starts_at,
+        recorded_at=now,
         run=None,
         reason=reason,
     )

@@ -44,8 +44,8 @@ def store_contacts(tx: Transaction, contacts: Sequence[LastContact]) -> None:
     if not contacts:
         return
     known = list_contacts(tx)
-    store = tx.insert_into(tables.contact)
-    names = [column.name for column in tables.contact.columns if column.name != "host"]
+    store = tx.insert_into(tables.host_contact)
+    names = [column.name for column in tables.host_contact.columns if column.name != "host"]
     told = {name: store.excluded[name] for name in names}
     tx.sql.execute(
         store.on_conflict_do_update(index_elements=["host"], set_=told),
@@ -68,7 +68,7 @@ def _merge_contacts(tx: Transaction, stored: LastContact | None, new: LastContac
 
 def list_contacts(tx: Transaction) -> Mapping[str, LastContact]:
     """Return all of them, by host."""
-    return {row.host: _build_contact(row) for row in tx.sql.execute(select(tables.contact))}
+    return {row.host: _build_contact(row) for row in tx.sql.execute(select(tables.host_contact))}
 
 
 def _build_contact(row: Sequence[object]) -> LastContact:

@@ -64,7 +64,7 @@ def skip_past_fires(tx: Transaction, why: str) -> None:
         if schedule.state is ScheduleState.ACTIVE:
             schedules.set_schedule_state(tx, schedule, schedule.state, schedule.reason)
     later = tables.fire.c.outcome == FireOutcome.LATER.value
-    missed = {"outcome": FireOutcome.MISSED.value, "why": why, "at": tx.now}
+    missed = {"outcome": FireOutcome.MISSED.value, "reason": why, "recorded_at": tx.now}
     tx.sql.execute(update(tables.fire).where(later).values(missed))
 
 

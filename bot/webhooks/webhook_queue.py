@@ -86,10 +86,10 @@ def read_new_entries(tx: Transaction, name: str, wanted: SubscriptionFilter) -> 
             "seq": entry.seq,
             "run": entry.run,
             "kind": entry.kind,
-            "at": entry.at,
-            "tries": 0,
-            "not_before": 0,
-            "trouble": "",
+            "occurred_at": entry.at,
+            "attempts": 0,
+            "next_attempt_at": 0,
+            "error": "",
         }
         for entry in told
         if entry.run in known and wanted.run(known[entry.run])
@@ -110,25 +110,28 @@ def list_due_deliveries(
     before = exists().where(
         earlier.c.subscription == column.subscription,
         earlier.c.run == column.run,
-        earlier.c.dead.is_(None),
+        earlier.c.failed_at.is_(None),
         earlier.c.seq < column.seq,
     )
     query = select(delivery).where(
         column.subscription == name,
-        column.dead.is_(None),
-        column.not_before <= tx.now,
+        column.failed_at.is_(None),
+        column.next_attempt_at <= tx.now,
         ~before,
     )
     found = tx.sql.execute(query.order_by(column.seq).limit(most))
-    return [PendingDelivery(r.subscription, r.seq, r.run, r.kind, r.at, r.tries) for r in found]
+    return [
+        PendingDelivery(r.subscription, r.seq, r.run, r.kind, r.occurred_at, r.attempts)
+        for r in found
+    ]
 
 
 def claim_delivery(tx: Transaction, item: PendingDelivery, *, seconds: float) -> bool:
     """Keep others from telling it for so long; False if somebody else is at it already."""
     claimed = tx.sql.execute(
         update(delivery)
-        .where(_is(item), delivery.c.dead.is_(None), delivery.c.not_before <= tx.now)
-        .values(not_before=tx.now + round(seconds * _SECOND))
+        .where(_is(item), delivery.c.failed_at.is_(None), delivery.c.next_attempt_at <= tx.now)
+        .values(next_attempt_at=tx.now + round(seconds * _SECOND))
     )
     return claimed.rowcount == 1
 
@@ -138,8 +141,8 @@ def release_all(tx: Transaction, *, seconds: float) -> None:
     soon = tx.now + round(seconds * _SECOND)
     tx.sql.execute(
         update(delivery)
-        .where(delivery.c.dead.is_(None), delivery.c.not_before <= soon)
-        .values(not_before=0)
+        .where(delivery.c.failed_at.is_(None), delivery.c.next_attempt_at <= soon)
+        .values(next_attempt_at=0)
     )
 
 
@@ -158,10 +161,10 @@ def mark_failed(
         update(delivery)
         .where(_is(item))
         .values(
-            tries=tries,
-            not_before=tx.now + wait * _SECOND,
-            dead=tx.now if over else None,
-            trouble=why[:300],
+            attempts=tries,
+            next_attempt_at=tx.now + wait * _SECOND,
+            failed_at=tx.now if over else None,
+            error=why[:300],
         )
     )
 
@@ -170,7 +173,7 @@ def count_deliveries(tx: Transaction) -> Mapping[str, tuple[int, int]]:
     """Return how many wait and how many were given up, by the subscription."""
     column = delivery.c
     rows = tx.sql.execute(
-        select(column.subscription, func.count(), func.count(column.dead)).group_by(
+        select(column.subscription, func.count(), func.count(column.failed_at)).group_by(
             column.subscription
         )
     )
@@ -182,14 +185,14 @@ def retry_failed(tx: Transaction, name: str) -> int:
     column = delivery.c
     return tx.sql.execute(
         update(delivery)
-        .where(column.subscription == name, column.dead.is_not(None))
-        .values(dead=None, tries=0, not_before=0)
+        .where(column.subscription == name, column.failed_at.is_not(None))
+        .values(failed_at=None, attempts=0, next_attempt_at=0)
     ).rowcount
 
 
 def delete_old_failures(tx: Transaction) -> None:
     """Forget what was given up so long ago that nobody will have it told."""
-    tx.sql.execute(delete(delivery).where(delivery.c.dead < tx.now - _KEEP_DEAD))
+    tx.sql.execute(delete(delivery).where(delivery.c.failed_at < tx.now - _KEEP_DEAD))
 
 
 def _is(item: PendingDelivery):

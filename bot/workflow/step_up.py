@@ -181,7 +181,7 @@ def get_last_used_counter(tx: Transaction, factor: SecondFactor) -> int:
         tx, STEPPED_UP_KIND, person=factor.person, limit=_MAX_STEP_UPS
     )
     counts = [e.facts.get("used") for e in told if e.facts.get("factor") == factor.digest]
-    return max([factor.used, *(count for count in counts if isinstance(count, int))])
+    return max([factor.last_counter, *(count for count in counts if isinstance(count, int))])
 
 
 def _record_step_up(tx: Transaction, session: str, factor: SecondFactor, *, counter: int) -> None:

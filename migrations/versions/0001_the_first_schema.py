@@ -37,83 +37,83 @@ def upgrade() -> None:
     op.create_table('standing_grant',
     sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
     sa.Column('person', sa.String(length=64), nullable=False),
-    sa.Column('words', sa.String(length=80), nullable=False),
+    sa.Column('runbook', sa.String(length=80), nullable=False),
     sa.Column('hosts', sa.String(length=100), nullable=False),
-    sa.Column('patterns', sa.Text(), nullable=False),
+    sa.Column('value_patterns', sa.Text(), nullable=False),
     sa.Column('per_hour', sa.Integer(), nullable=False),
-    sa.Column('giver', sa.String(length=64), nullable=False),
-    sa.Column('made', sa.BigInteger(), nullable=False),
-    sa.Column('ends', sa.BigInteger(), nullable=False),
-    sa.Column('revoked', sa.BigInteger(), nullable=True),
+    sa.Column('granted_by', sa.String(length=64), nullable=False),
+    sa.Column('created_at', sa.BigInteger(), nullable=False),
+    sa.Column('ends_at', sa.BigInteger(), nullable=False),
+    sa.Column('revoked_at', sa.BigInteger(), nullable=True),
     sa.Column('reason', sa.Text(), nullable=False),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_standing_grant'))
     )
     with op.batch_alter_table('standing_grant', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_standing_grant_person_words'), ['person', 'words'], unique=False)
+        batch_op.create_index(batch_op.f('ix_standing_grant_person_runbook'), ['person', 'runbook'], unique=False)
 
     op.create_table('delegation',
     sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
     sa.Column('delegator', sa.String(length=64), nullable=False),
     sa.Column('delegate', sa.String(length=64), nullable=False),
     sa.Column('area', sa.String(length=64), nullable=False),
-    sa.Column('made', sa.BigInteger(), nullable=False),
-    sa.Column('ends', sa.BigInteger(), nullable=False),
-    sa.Column('revoked', sa.BigInteger(), nullable=True),
+    sa.Column('created_at', sa.BigInteger(), nullable=False),
+    sa.Column('ends_at', sa.BigInteger(), nullable=False),
+    sa.Column('revoked_at', sa.BigInteger(), nullable=True),
     sa.Column('reason', sa.Text(), nullable=False),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_delegation'))
     )
     with op.batch_alter_table('delegation', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_delegation_delegate_ends'), ['delegate', 'ends'], unique=False)
+        batch_op.create_index(batch_op.f('ix_delegation_delegate_ends_at'), ['delegate', 'ends_at'], unique=False)
 
     op.create_table('output',
     sa.Column('entry', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), autoincrement=False, nullable=False),
     sa.Column('run', sa.Integer(), nullable=False),
-    sa.Column('n', sa.Integer(), nullable=False),
+    sa.Column('step_number', sa.Integer(), nullable=False),
     sa.Column('salt', sa.String(length=32), nullable=True),
     sa.Column('text', sa.Text(), nullable=True),
     sa.ForeignKeyConstraint(['entry'], ['entry.seq'], name=op.f('fk_output_entry')),
     sa.PrimaryKeyConstraint('entry', name=op.f('pk_output'))
     )
     with op.batch_alter_table('output', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_output_run_n'), ['run', 'n'], unique=False)
+        batch_op.create_index(batch_op.f('ix_output_run_step_number'), ['run', 'step_number'], unique=False)
 
     op.create_table('run',
     sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
     sa.Column('version', sa.Integer(), nullable=False),
     sa.Column('state', sa.String(length=16), nullable=False),
-    sa.Column('words', sa.String(length=80), nullable=False),
+    sa.Column('runbook', sa.String(length=80), nullable=False),
     sa.Column('kind', sa.String(length=8), nullable=False),
-    sa.Column('fields', sa.Text(), nullable=False),
+    sa.Column('field_values', sa.Text(), nullable=False),
     sa.Column('request', sa.Text(), nullable=False),
     sa.Column('host', sa.String(length=64), nullable=False),
     sa.Column('area', sa.String(length=1000), nullable=False),
     sa.Column('requested_by', sa.String(length=64), nullable=False),
     sa.Column('origin', sa.Text(), nullable=False),
     sa.Column('reason', sa.Text(), nullable=False),
-    sa.Column('asked', sa.BigInteger(), nullable=False),
-    sa.Column('expires', sa.BigInteger(), nullable=True),
-    sa.Column('started', sa.BigInteger(), nullable=True),
-    sa.Column('ended', sa.BigInteger(), nullable=True),
-    sa.Column('proposal', sa.Text(), nullable=True),
+    sa.Column('requested_at', sa.BigInteger(), nullable=False),
+    sa.Column('expires_at', sa.BigInteger(), nullable=True),
+    sa.Column('started_at', sa.BigInteger(), nullable=True),
+    sa.Column('ended_at', sa.BigInteger(), nullable=True),
+    sa.Column('plan', sa.Text(), nullable=True),
     sa.Column('digest', sa.String(length=64), nullable=False),
-    sa.Column('needed', sa.Integer(), nullable=False),
-    sa.Column('groups', sa.Text(), nullable=False),
-    sa.Column('says', sa.Text(), nullable=False),
-    sa.Column('terms', sa.Text(), nullable=False),
-    sa.Column('shown', sa.BigInteger(), nullable=True),
-    sa.Column('reminded', sa.BigInteger(), nullable=True),
-    sa.Column('escalated', sa.BigInteger(), nullable=True),
+    sa.Column('required_approvals', sa.Integer(), nullable=False),
+    sa.Column('approver_groups', sa.Text(), nullable=False),
+    sa.Column('policy_notes', sa.Text(), nullable=False),
+    sa.Column('requirements', sa.Text(), nullable=False),
+    sa.Column('pending_since', sa.BigInteger(), nullable=True),
+    sa.Column('reminded_at', sa.BigInteger(), nullable=True),
+    sa.Column('escalated_at', sa.BigInteger(), nullable=True),
     sa.Column('undo_of', sa.Integer(), nullable=True),
     sa.Column('parent', sa.Integer(), nullable=True),
     sa.Column('hosts', sa.Text(), nullable=False),
     sa.Column('timing', sa.Text(), nullable=True),
     sa.Column('editors', sa.Text(), nullable=False),
-    sa.Column('counters', sa.Integer(), nullable=True),
+    sa.Column('proposal_for', sa.Integer(), nullable=True),
     sa.Column('grant_id', sa.Integer(), nullable=True),
     sa.Column('summary', sa.Text(), nullable=False),
-    sa.Column('place', sa.Integer(), nullable=False),
-    sa.Column('unwell', sa.Boolean(), nullable=False),
-    sa.ForeignKeyConstraint(['counters'], ['run.id'], name=op.f('fk_run_counters')),
+    sa.Column('fan_out_role', sa.Integer(), nullable=False),
+    sa.Column('needs_attention', sa.Boolean(), nullable=False),
+    sa.ForeignKeyConstraint(['proposal_for'], ['run.id'], name=op.f('fk_run_proposal_for')),
     sa.ForeignKeyConstraint(['grant_id'], ['standing_grant.id'], name=op.f('fk_run_grant_id')),
     sa.ForeignKeyConstraint(['parent'], ['run.id'], name=op.f('fk_run_parent')),
     sa.ForeignKeyConstraint(['undo_of'], ['run.id'], name=op.f('fk_run_undo_of')),
@@ -121,73 +121,73 @@ def upgrade() -> None:
     sqlite_autoincrement=True
     )
     with op.batch_alter_table('run', schema=None) as batch_op:
-        batch_op.create_index('ix_run_area', ['area', 'id', 'place', 'asked', 'state', 'unwell', 'host'], unique=False)
-        batch_op.create_index('ix_run_host', ['host', 'id', 'place', 'asked', 'state', 'unwell', 'words', 'requested_by', 'area'], unique=False)
-        batch_op.create_index('ix_run_person', ['requested_by', 'id', 'place', 'asked', 'state', 'unwell', 'words', 'area', 'host'], unique=False)
-        batch_op.create_index('ix_run_state', ['state', 'id', 'place', 'asked', 'unwell', 'host'], unique=False)
-        batch_op.create_index('ix_run_words', ['words', 'id', 'place', 'asked', 'state', 'unwell', 'area', 'host'], unique=False)
+        batch_op.create_index('ix_run_area', ['area', 'id', 'fan_out_role', 'requested_at', 'state', 'needs_attention', 'host'], unique=False)
+        batch_op.create_index('ix_run_host', ['host', 'id', 'fan_out_role', 'requested_at', 'state', 'needs_attention', 'runbook', 'requested_by', 'area'], unique=False)
+        batch_op.create_index('ix_run_person', ['requested_by', 'id', 'fan_out_role', 'requested_at', 'state', 'needs_attention', 'runbook', 'area', 'host'], unique=False)
+        batch_op.create_index('ix_run_state', ['state', 'id', 'fan_out_role', 'requested_at', 'needs_attention', 'host'], unique=False)
+        batch_op.create_index('ix_run_runbook', ['runbook', 'id', 'fan_out_role', 'requested_at', 'state', 'needs_attention', 'area', 'host'], unique=False)
         batch_op.create_index('ix_run_edited', ['id'], unique=False, sqlite_where=sa.text("editors != '[]'"), postgresql_where=sa.text("editors != '[]'"))
-        batch_op.create_index('ix_run_newest', ['id', 'place', 'asked', 'state', 'unwell', 'host'], unique=False)
-        batch_op.create_index(batch_op.f('ix_run_requested_by_words'), ['requested_by', 'words'], unique=False)
-        batch_op.create_index(batch_op.f('ix_run_asked_id'), ['asked', 'id'], unique=False)
-        batch_op.create_index(batch_op.f('ix_run_ended_id'), ['ended', 'id'], unique=False)
+        batch_op.create_index('ix_run_newest', ['id', 'fan_out_role', 'requested_at', 'state', 'needs_attention', 'host'], unique=False)
+        batch_op.create_index(batch_op.f('ix_run_requested_by_runbook'), ['requested_by', 'runbook'], unique=False)
+        batch_op.create_index(batch_op.f('ix_run_requested_at_id'), ['requested_at', 'id'], unique=False)
+        batch_op.create_index(batch_op.f('ix_run_ended_at_id'), ['ended_at', 'id'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_parent_id'), ['parent', 'id'], unique=False)
 
-    op.create_table('home',
+    op.create_table('slack_home',
     sa.Column('user', sa.String(length=32), nullable=False),
     sa.Column('person', sa.String(length=64), nullable=False),
-    sa.Column('opened', sa.BigInteger(), nullable=False),
-    sa.Column('drawn', sa.BigInteger(), nullable=False),
-    sa.Column('due', sa.BigInteger(), nullable=True),
+    sa.Column('opened_at', sa.BigInteger(), nullable=False),
+    sa.Column('rendered_at', sa.BigInteger(), nullable=False),
+    sa.Column('due_at', sa.BigInteger(), nullable=True),
     sa.Column('digest', sa.String(length=64), nullable=False),
-    sa.PrimaryKeyConstraint('user', name=op.f('pk_home'))
+    sa.PrimaryKeyConstraint('user', name=op.f('pk_slack_home'))
     )
-    with op.batch_alter_table('home', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_home_due'), ['due'], unique=False)
+    with op.batch_alter_table('slack_home', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_slack_home_due_at'), ['due_at'], unique=False)
 
-    op.create_table('seen',
+    op.create_table('seen_request',
     sa.Column('key', sa.String(length=160), nullable=False),
-    sa.Column('at', sa.BigInteger(), nullable=False),
-    sa.PrimaryKeyConstraint('key', name=op.f('pk_seen'))
+    sa.Column('seen_at', sa.BigInteger(), nullable=False),
+    sa.PrimaryKeyConstraint('key', name=op.f('pk_seen_request'))
     )
-    with op.batch_alter_table('seen', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_seen_at'), ['at'], unique=False)
+    with op.batch_alter_table('seen_request', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_seen_request_seen_at'), ['seen_at'], unique=False)
 
     op.create_table('session',
     sa.Column('token', sa.String(length=64), nullable=False),
     sa.Column('person', sa.String(length=64), nullable=False),
-    sa.Column('began', sa.BigInteger(), nullable=False),
-    sa.Column('last_seen', sa.BigInteger(), nullable=False),
-    sa.Column('stepped_up', sa.BigInteger(), nullable=True),
-    sa.Column('factor', sa.String(length=32), nullable=False),
+    sa.Column('started_at', sa.BigInteger(), nullable=False),
+    sa.Column('last_seen_at', sa.BigInteger(), nullable=False),
+    sa.Column('stepped_up_at', sa.BigInteger(), nullable=True),
+    sa.Column('factor_digest', sa.String(length=32), nullable=False),
     sa.Column('challenge', sa.String(length=64), nullable=False),
-    sa.Column('challenged', sa.BigInteger(), nullable=True),
-    sa.Column('by', sa.String(length=16), nullable=False),
-    sa.Column('agent', sa.String(length=200), nullable=False),
-    sa.Column('stamp', sa.String(length=64), nullable=False),
+    sa.Column('challenged_at', sa.BigInteger(), nullable=True),
+    sa.Column('signed_in_by', sa.String(length=16), nullable=False),
+    sa.Column('user_agent', sa.String(length=200), nullable=False),
+    sa.Column('mac', sa.String(length=64), nullable=False),
     sa.PrimaryKeyConstraint('token', name=op.f('pk_session'))
     )
-    op.create_table('factor',
+    op.create_table('second_factor',
     sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
     sa.Column('person', sa.String(length=64), nullable=False),
     sa.Column('kind', sa.String(length=8), nullable=False),
     sa.Column('digest', sa.String(length=32), nullable=False),
     sa.Column('created_at', sa.BigInteger(), nullable=False),
     sa.Column('verified_at', sa.BigInteger(), nullable=True),
-    sa.Column('used', sa.BigInteger(), nullable=False),
+    sa.Column('last_counter', sa.BigInteger(), nullable=False),
     sa.Column('confirmed_by', sa.String(length=64), nullable=False),
     sa.Column('sealed', sa.Text(), nullable=False),
-    sa.PrimaryKeyConstraint('id', name=op.f('pk_factor'))
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_second_factor'))
     )
-    with op.batch_alter_table('factor', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_factor_person'), ['person'], unique=False)
+    with op.batch_alter_table('second_factor', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_second_factor_person'), ['person'], unique=False)
 
-    op.create_table('sealed',
+    op.create_table('secret',
     sa.Column('name', sa.String(length=32), nullable=False),
     sa.Column('content', sa.Text(), nullable=False),
-    sa.PrimaryKeyConstraint('name', name=op.f('pk_sealed'))
+    sa.PrimaryKeyConstraint('name', name=op.f('pk_secret'))
     )
-    op.create_table('glass',
+    op.create_table('break_glass',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('person', sa.String(length=64), nullable=False),
     sa.Column('reason', sa.Text(), nullable=False),
@@ -198,18 +198,18 @@ def upgrade() -> None:
     sa.Column('reviewed_at', sa.BigInteger(), nullable=True),
     sa.Column('reviewer', sa.String(length=64), nullable=False),
     sa.Column('review', sa.Text(), nullable=False),
-    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_glass_run')),
-    sa.PrimaryKeyConstraint('run', name=op.f('pk_glass'))
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_break_glass_run')),
+    sa.PrimaryKeyConstraint('run', name=op.f('pk_break_glass'))
     )
-    with op.batch_alter_table('glass', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_glass_person_activated_at'), ['person', 'activated_at'], unique=False)
+    with op.batch_alter_table('break_glass', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_break_glass_person_activated_at'), ['person', 'activated_at'], unique=False)
 
     op.create_table('sign_in_link',
     sa.Column('token', sa.String(length=64), nullable=False),
     sa.Column('person', sa.String(length=64), nullable=False),
-    sa.Column('expires', sa.BigInteger(), nullable=False),
-    sa.Column('used', sa.BigInteger(), nullable=True),
-    sa.Column('stamp', sa.String(length=64), nullable=False),
+    sa.Column('expires_at', sa.BigInteger(), nullable=False),
+    sa.Column('used_at', sa.BigInteger(), nullable=True),
+    sa.Column('mac', sa.String(length=64), nullable=False),
     sa.PrimaryKeyConstraint('token', name=op.f('pk_sign_in_link'))
     )
     op.create_table('schedule',
@@ -218,105 +218,105 @@ def upgrade() -> None:
     sa.Column('state', sa.String(length=16), nullable=False),
     sa.Column('owner', sa.String(length=64), nullable=False),
     sa.Column('timing', sa.Text(), nullable=False),
-    sa.Column('began', sa.BigInteger(), nullable=False),
-    sa.Column('lapses', sa.BigInteger(), nullable=False),
-    sa.Column('decided', sa.BigInteger(), nullable=False),
-    sa.Column('due', sa.BigInteger(), nullable=True),
-    sa.Column('why', sa.Text(), nullable=False),
+    sa.Column('created_at', sa.BigInteger(), nullable=False),
+    sa.Column('lapses_at', sa.BigInteger(), nullable=False),
+    sa.Column('decided_until', sa.BigInteger(), nullable=False),
+    sa.Column('due_at', sa.BigInteger(), nullable=True),
+    sa.Column('reason', sa.Text(), nullable=False),
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_schedule_run')),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_schedule')),
     sa.UniqueConstraint('run', name=op.f('uq_schedule_run'))
     )
     with op.batch_alter_table('schedule', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_schedule_state_due'), ['state', 'due'], unique=False)
+        batch_op.create_index(batch_op.f('ix_schedule_state_due_at'), ['state', 'due_at'], unique=False)
 
     op.create_table('fire',
     sa.Column('schedule', sa.Integer(), nullable=False),
-    sa.Column('due', sa.BigInteger(), nullable=False),
+    sa.Column('due_at', sa.BigInteger(), nullable=False),
     sa.Column('host', sa.String(length=64), nullable=False),
     sa.Column('outcome', sa.String(length=16), nullable=False),
-    sa.Column('start', sa.BigInteger(), nullable=False),
-    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.Column('starts_at', sa.BigInteger(), nullable=False),
+    sa.Column('recorded_at', sa.BigInteger(), nullable=False),
     sa.Column('run', sa.Integer(), nullable=True),
-    sa.Column('why', sa.Text(), nullable=False),
+    sa.Column('reason', sa.Text(), nullable=False),
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_fire_run')),
     sa.ForeignKeyConstraint(['schedule'], ['schedule.id'], name=op.f('fk_fire_schedule')),
-    sa.PrimaryKeyConstraint('schedule', 'due', 'host', name=op.f('pk_fire'))
+    sa.PrimaryKeyConstraint('schedule', 'due_at', 'host', name=op.f('pk_fire'))
     )
     with op.batch_alter_table('fire', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_fire_outcome_start'), ['outcome', 'start'], unique=False)
+        batch_op.create_index(batch_op.f('ix_fire_outcome_starts_at'), ['outcome', 'starts_at'], unique=False)
         batch_op.create_index(batch_op.f('ix_fire_run'), ['run'], unique=False)
 
-    op.create_table('word',
+    op.create_table('search_word',
     sa.Column('word', sa.String(length=64), nullable=False),
     sa.Column('run', sa.Integer(), autoincrement=False, nullable=False),
-    sa.PrimaryKeyConstraint('word', 'run', name=op.f('pk_word')),
+    sa.PrimaryKeyConstraint('word', 'run', name=op.f('pk_search_word')),
     sqlite_with_rowid=False
     )
-    op.create_table('vigil',
+    op.create_table('follow_up',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('since', sa.BigInteger(), nullable=False),
-    sa.Column('next', sa.BigInteger(), nullable=False),
-    sa.Column('looks', sa.Integer(), nullable=False),
-    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_vigil_run')),
-    sa.PrimaryKeyConstraint('run', name=op.f('pk_vigil'))
+    sa.Column('next_at', sa.BigInteger(), nullable=False),
+    sa.Column('attempts', sa.Integer(), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_follow_up_run')),
+    sa.PrimaryKeyConstraint('run', name=op.f('pk_follow_up'))
     )
-    with op.batch_alter_table('vigil', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_vigil_next'), ['next'], unique=False)
+    with op.batch_alter_table('follow_up', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_follow_up_next_at'), ['next_at'], unique=False)
 
-    op.create_table('heard',
+    op.create_table('live_output',
     sa.Column('run', sa.Integer(), nullable=False),
-    sa.Column('n', sa.Integer(), nullable=False),
-    sa.Column('at', sa.BigInteger(), nullable=False),
-    sa.Column('lines', sa.BigInteger(), nullable=False),
+    sa.Column('step_number', sa.Integer(), nullable=False),
+    sa.Column('received_at', sa.BigInteger(), nullable=False),
+    sa.Column('total_lines', sa.BigInteger(), nullable=False),
     sa.Column('text', sa.Text(), nullable=False),
-    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_heard_run')),
-    sa.PrimaryKeyConstraint('run', 'n', name=op.f('pk_heard'))
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_live_output_run')),
+    sa.PrimaryKeyConstraint('run', 'step_number', name=op.f('pk_live_output'))
     )
-    with op.batch_alter_table('heard', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_heard_run_at'), ['run', 'at'], unique=False)
+    with op.batch_alter_table('live_output', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_live_output_run_received_at'), ['run', 'received_at'], unique=False)
 
-    op.create_table('news',
+    op.create_table('outbox',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('revision', sa.Integer(), nullable=False),
-    sa.Column('told', sa.Integer(), nullable=False),
-    sa.Column('tries', sa.Integer(), nullable=False),
-    sa.Column('not_before', sa.BigInteger(), nullable=False),
+    sa.Column('delivered_revision', sa.Integer(), nullable=False),
+    sa.Column('attempts', sa.Integer(), nullable=False),
+    sa.Column('next_attempt_at', sa.BigInteger(), nullable=False),
     sa.Column('sender', sa.String(length=36), nullable=False),
-    sa.Column('trouble', sa.Text(), nullable=False),
-    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_news_run')),
-    sa.PrimaryKeyConstraint('run', name=op.f('pk_news'))
+    sa.Column('error', sa.Text(), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_outbox_run')),
+    sa.PrimaryKeyConstraint('run', name=op.f('pk_outbox'))
     )
-    op.create_table('notice',
+    op.create_table('slack_message',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('slot', sa.String(length=96), nullable=False),
     sa.Column('channel', sa.String(length=32), nullable=False),
     sa.Column('ts', sa.String(length=32), nullable=False),
     sa.Column('digest', sa.String(length=64), nullable=False),
-    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_notice_run')),
-    sa.PrimaryKeyConstraint('run', 'slot', name=op.f('pk_notice'))
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_slack_message_run')),
+    sa.PrimaryKeyConstraint('run', 'slot', name=op.f('pk_slack_message'))
     )
     op.create_table('step',
     sa.Column('run', sa.Integer(), nullable=False),
-    sa.Column('n', sa.Integer(), nullable=False),
+    sa.Column('step_number', sa.Integer(), nullable=False),
     sa.Column('state', sa.String(length=16), nullable=False),
-    sa.Column('sent', sa.BigInteger(), nullable=False),
-    sa.Column('ended', sa.BigInteger(), nullable=True),
-    sa.Column('status', sa.Integer(), nullable=True),
-    sa.Column('trouble', sa.Text(), nullable=False),
+    sa.Column('sent_at', sa.BigInteger(), nullable=False),
+    sa.Column('ended_at', sa.BigInteger(), nullable=True),
+    sa.Column('exit_status', sa.Integer(), nullable=True),
+    sa.Column('error', sa.Text(), nullable=False),
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_step_run')),
-    sa.PrimaryKeyConstraint('run', 'n', name=op.f('pk_step'))
+    sa.PrimaryKeyConstraint('run', 'step_number', name=op.f('pk_step'))
     )
     op.create_table('grant_use',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('grant_id', sa.Integer(), nullable=False),
-    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.Column('used_at', sa.BigInteger(), nullable=False),
     sa.ForeignKeyConstraint(['grant_id'], ['standing_grant.id'], name=op.f('fk_grant_use_grant_id')),
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_grant_use_run')),
     sa.PrimaryKeyConstraint('run', name=op.f('pk_grant_use'))
     )
     with op.batch_alter_table('grant_use', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_grant_use_grant_id_at'), ['grant_id', 'at'], unique=False)
+        batch_op.create_index(batch_op.f('ix_grant_use_grant_id_used_at'), ['grant_id', 'used_at'], unique=False)
 
     op.create_table('api_token',
     sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
@@ -325,61 +325,61 @@ def upgrade() -> None:
     sa.Column('person', sa.String(length=64), nullable=False),
     sa.Column('scopes', sa.String(length=64), nullable=False),
     sa.Column('name', sa.String(length=64), nullable=False),
-    sa.Column('made', sa.BigInteger(), nullable=False),
-    sa.Column('expires', sa.BigInteger(), nullable=False),
-    sa.Column('revoked', sa.BigInteger(), nullable=True),
-    sa.Column('used', sa.BigInteger(), nullable=True),
-    sa.Column('stamp', sa.String(length=64), nullable=False),
+    sa.Column('created_at', sa.BigInteger(), nullable=False),
+    sa.Column('expires_at', sa.BigInteger(), nullable=False),
+    sa.Column('revoked_at', sa.BigInteger(), nullable=True),
+    sa.Column('last_used_at', sa.BigInteger(), nullable=True),
+    sa.Column('mac', sa.String(length=64), nullable=False),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_api_token')),
     sa.UniqueConstraint('prefix', name=op.f('uq_api_token_prefix'))
     )
     with op.batch_alter_table('api_token', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_api_token_person'), ['person'], unique=False)
 
-    op.create_table('answered',
+    op.create_table('stored_response',
     sa.Column('key', sa.String(length=64), nullable=False),
-    sa.Column('request', sa.String(length=64), nullable=False),
-    sa.Column('at', sa.BigInteger(), nullable=False),
-    sa.Column('answer', sa.Text(), nullable=True),
-    sa.Column('entry', sa.BigInteger(), nullable=True),
-    sa.PrimaryKeyConstraint('key', name=op.f('pk_answered'))
+    sa.Column('request_digest', sa.String(length=64), nullable=False),
+    sa.Column('claimed_at', sa.BigInteger(), nullable=False),
+    sa.Column('response', sa.Text(), nullable=True),
+    sa.Column('first_entry', sa.BigInteger(), nullable=True),
+    sa.PrimaryKeyConstraint('key', name=op.f('pk_stored_response'))
     )
-    with op.batch_alter_table('answered', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_answered_at'), ['at'], unique=False)
+    with op.batch_alter_table('stored_response', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_stored_response_claimed_at'), ['claimed_at'], unique=False)
 
-    op.create_table('contact',
+    op.create_table('host_contact',
     sa.Column('host', sa.String(length=64), nullable=False),
     sa.Column('tried_at', sa.BigInteger(), nullable=False),
     sa.Column('answered_at', sa.BigInteger(), nullable=True),
     sa.Column('since', sa.BigInteger(), nullable=False),
     sa.Column('kind', sa.String(length=16), nullable=False),
     sa.Column('error', sa.Text(), nullable=False),
-    sa.PrimaryKeyConstraint('host', name=op.f('pk_contact'))
+    sa.PrimaryKeyConstraint('host', name=op.f('pk_host_contact'))
     )
-    op.create_table('view',
+    op.create_table('saved_view',
     sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
     sa.Column('person', sa.String(length=64), nullable=False),
     sa.Column('name', sa.String(length=64), nullable=False),
     sa.Column('query', sa.Text(), nullable=False),
-    sa.Column('made', sa.BigInteger(), nullable=False),
-    sa.PrimaryKeyConstraint('id', name=op.f('pk_view')),
-    sa.UniqueConstraint('person', 'name', name=op.f('uq_view_person_name'))
+    sa.Column('created_at', sa.BigInteger(), nullable=False),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_saved_view')),
+    sa.UniqueConstraint('person', 'name', name=op.f('uq_saved_view_person_name'))
     )
-    op.create_table('target_lock',
-    sa.Column('target', sa.String(length=64), nullable=False),
+    op.create_table('host_lock',
+    sa.Column('host', sa.String(length=64), nullable=False),
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('since', sa.BigInteger(), nullable=False),
-    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_target_lock_run')),
-    sa.PrimaryKeyConstraint('target', name=op.f('pk_target_lock'))
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_host_lock_run')),
+    sa.PrimaryKeyConstraint('host', name=op.f('pk_host_lock'))
     )
-    op.create_table('outside_event',
+    op.create_table('inbound_event',
     sa.Column('source', sa.String(length=64), nullable=False),
     sa.Column('key', sa.String(length=64), nullable=False),
-    sa.Column('at', sa.BigInteger(), nullable=False),
-    sa.PrimaryKeyConstraint('source', 'key', name=op.f('pk_outside_event'))
+    sa.Column('received_at', sa.BigInteger(), nullable=False),
+    sa.PrimaryKeyConstraint('source', 'key', name=op.f('pk_inbound_event'))
     )
-    with op.batch_alter_table('outside_event', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_outside_event_at'), ['at'], unique=False)
+    with op.batch_alter_table('inbound_event', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_inbound_event_received_at'), ['received_at'], unique=False)
 
     op.create_table('subscription',
     sa.Column('name', sa.String(length=64), nullable=False),
@@ -391,43 +391,43 @@ def upgrade() -> None:
     sa.Column('seq', sa.BigInteger(), autoincrement=False, nullable=False),
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('kind', sa.String(length=32), nullable=False),
-    sa.Column('at', sa.BigInteger(), nullable=False),
-    sa.Column('tries', sa.Integer(), nullable=False),
-    sa.Column('not_before', sa.BigInteger(), nullable=False),
-    sa.Column('dead', sa.BigInteger(), nullable=True),
-    sa.Column('trouble', sa.Text(), nullable=False),
+    sa.Column('occurred_at', sa.BigInteger(), nullable=False),
+    sa.Column('attempts', sa.Integer(), nullable=False),
+    sa.Column('next_attempt_at', sa.BigInteger(), nullable=False),
+    sa.Column('failed_at', sa.BigInteger(), nullable=True),
+    sa.Column('error', sa.Text(), nullable=False),
     sa.PrimaryKeyConstraint('subscription', 'seq', name=op.f('pk_delivery'))
     )
     with op.batch_alter_table('delivery', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_delivery_dead'), ['dead'], unique=False)
+        batch_op.create_index(batch_op.f('ix_delivery_failed_at'), ['failed_at'], unique=False)
         batch_op.create_index(batch_op.f('ix_delivery_subscription_run_seq'), ['subscription', 'run', 'seq'], unique=False)
 
     op.create_table('lease',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('fence', sa.Integer(), nullable=False),
     sa.Column('worker', sa.String(length=96), nullable=False),
-    sa.Column('until', sa.BigInteger(), nullable=False),
+    sa.Column('expires_at', sa.BigInteger(), nullable=False),
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_lease_run')),
     sa.PrimaryKeyConstraint('run', name=op.f('pk_lease'))
     )
     with op.batch_alter_table('lease', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_lease_until'), ['until'], unique=False)
+        batch_op.create_index(batch_op.f('ix_lease_expires_at'), ['expires_at'], unique=False)
 
     op.create_table('stop',
     sa.Column('what', sa.String(length=16), nullable=False),
     sa.Column('person', sa.String(length=64), nullable=False),
-    sa.Column('at', sa.BigInteger(), nullable=False),
-    sa.Column('why', sa.Text(), nullable=False),
+    sa.Column('stopped_at', sa.BigInteger(), nullable=False),
+    sa.Column('reason', sa.Text(), nullable=False),
     sa.PrimaryKeyConstraint('what', name=op.f('pk_stop'))
     )
     op.create_table('ban',
     sa.Column('person', sa.String(length=64), nullable=False),
-    sa.Column('by', sa.String(length=64), nullable=False),
-    sa.Column('at', sa.BigInteger(), nullable=False),
-    sa.Column('why', sa.Text(), nullable=False),
+    sa.Column('banned_by', sa.String(length=64), nullable=False),
+    sa.Column('banned_at', sa.BigInteger(), nullable=False),
+    sa.Column('reason', sa.Text(), nullable=False),
     sa.PrimaryKeyConstraint('person', name=op.f('pk_ban'))
     )
-    op.create_table('vote',
+    op.create_table('decision',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('person', sa.String(length=64), nullable=False),
     sa.Column('approves', sa.Boolean(), nullable=False),
@@ -436,28 +436,28 @@ def upgrade() -> None:
     sa.Column('reason', sa.Text(), nullable=False),
     sa.Column('on_behalf_of', sa.String(length=64), nullable=False),
     sa.Column('factor', sa.String(length=32), nullable=False),
-    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_vote_run')),
-    sa.PrimaryKeyConstraint('run', 'person', name=op.f('pk_vote'))
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_decision_run')),
+    sa.PrimaryKeyConstraint('run', 'person', name=op.f('pk_decision'))
     )
     _refuse_all_but_insert()
-    _tables_of_the_engine()
+    _create_procrastinate_tables()
 
 
-def _tables_of_the_engine() -> None:
-    """Let the installed Procrastinate lay out its own tables, for the distributed mode."""
+def _create_procrastinate_tables() -> None:
+    """Create the tables of the installed Procrastinate, for the distributed mode."""
     if op.get_bind().dialect.name == "sqlite":
         return
     from procrastinate.schema import SchemaManager
 
-    # As its author wrote it, several statements in one: nothing in it is a parameter of ours.
+    # Several statements in one string, without parameters of ours.
     driver = op.get_bind().connection.driver_connection
     driver.execute(SchemaManager.get_schema())
-    # Whether a hint for this run waits already.
+    # Whether a hint for this run is queued already.
     op.execute(
         "CREATE INDEX keyturn_hint ON procrastinate_jobs ((args ->> 'run')) "
         "WHERE status = 'todo'"
     )
-    # Whose turn it is in a queue, and which place a person has last.
+    # The next hint of a queue, and the last place of a person in it.
     op.execute(
         "CREATE INDEX keyturn_turn ON procrastinate_jobs (queue_name, priority) "
         "WHERE status = 'todo'"
@@ -469,7 +469,7 @@ def _tables_of_the_engine() -> None:
 
 
 def _refuse_all_but_insert() -> None:
-    """Keep even the application from changing what the change log holds."""
+    """Refuse changes to entries of the change log, even by the application."""
     if op.get_bind().dialect.name == "sqlite":
         for verb in ("UPDATE", "DELETE"):
             op.execute(
@@ -485,8 +485,8 @@ def _refuse_all_but_insert() -> None:
         "CREATE TRIGGER entry_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON entry "
         "FOR EACH STATEMENT EXECUTE FUNCTION entry_is_append_only()"
     )
-    # Where the log ends, for who appends: nobody else does before their transaction ends. What a
-    # volatile function asks after it has the lock sees what was committed meanwhile.
+    # Return the newest entry and lock the log until the transaction ends. A volatile function sees
+    # what was committed while it waited for the lock.
     op.execute(
         "CREATE FUNCTION log_head() RETURNS SETOF entry LANGUAGE plpgsql VOLATILE AS "
         "$$ BEGIN PERFORM pg_advisory_xact_lock(1801812340); RETURN QUERY SELECT entry.* "
@@ -495,4 +495,4 @@ def _refuse_all_but_insert() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("the first schema holds the change log: it is not dropped by a tool")
+    raise NotImplementedError("The first schema holds the change log and cannot be dropped")

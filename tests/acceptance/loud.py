@@ -90,5 +90,5 @@ def _ears(
 
 def _name_hosts(tx: Transaction, number: int, names: list[str]) -> None:
     tx.sql.exec_driver_sql(
-        "UPDATE run SET hosts = ?, place = 1 WHERE id = ?", (json.dumps(names), number)
+        "UPDATE run SET hosts = ?, fan_out_role = 1 WHERE id = ?", (json.dumps(names), number)
     )

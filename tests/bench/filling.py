@@ -25,7 +25,7 @@ from connectors.command import Shell
 
 # Counted up whenever what is filled in changes.
 EDITION = 1
-TABLES = (tables.run, tables.vote, tables.word, tables.entry)
+TABLES = (tables.run, tables.decision, tables.search_word, tables.entry)
 HOSTS = [f"{kind}{n}" for kind in ("web", "lb", "nfs", "mail", "db") for n in range(1, 201)]
 AREAS = ["edge", "stores", "mail", "web", "network", "office", "lab", "backup"]
 PEOPLE = [f"person{n}" for n in range(60)]
@@ -76,8 +76,8 @@ def fill(database: Database, entries: int, seal: SigningKey) -> int:
     put = _insert if database.embedded else _copy
     try:
         put(raw.driver_connection, tables.run, _runs(count, began))
-        put(raw.driver_connection, tables.vote, _votes(count, began))
-        put(raw.driver_connection, tables.word, _words(count))
+        put(raw.driver_connection, tables.decision, _votes(count, began))
+        put(raw.driver_connection, tables.search_word, _words(count))
         put(raw.driver_connection, tables.entry, _entries(entries, began, seal))
     finally:
         raw.invalidate()
@@ -137,13 +137,13 @@ def _runs(count: int, began: int) -> Iterator[tuple[Any, ...]]:
     same = dict.fromkeys(names) | {
         "version": 7,
         "origin": '{"source":"slack","channel":"C1","user":"U1","schedule_id":0}',
-        "groups": "[]",
-        "says": "[]",
-        "terms": "{}",
+        "approver_groups": "[]",
+        "policy_notes": "[]",
+        "requirements": "{}",
         "hosts": "[]",
         "editors": "[]",
         "summary": "It is as it was asked for: read again and nothing is left to do",
-        "unwell": False,
+        "needs_attention": False,
     }
     row = [same[name] for name in names]
     at = {name: place for place, name in enumerate(names)}
@@ -154,17 +154,20 @@ def _runs(count: int, began: int) -> Iterator[tuple[Any, ...]]:
             DISKS[number % 26],
             _changes(number),
         )
-        row[at["id"]], row[at["host"]], row[at["place"]] = number, host, place
-        row[at["asked"]], row[at["shown"]] = asked, asked + _SECOND if changes else None
-        row[at["started"]], row[at["ended"]] = asked + 40 * _SECOND, asked + 41 * _SECOND
-        row[at["words"]], row[at["request"]] = words, f"{words} {host} {disk}"
-        row[at["kind"]], row[at["needed"]] = ("change", 1) if changes else ("check", 0)
-        row[at["proposal"]], row[at["digest"]] = (proposal, digest) if changes else (None, "")
+        row[at["id"]], row[at["host"]], row[at["fan_out_role"]] = number, host, place
+        row[at["requested_at"]], row[at["pending_since"]] = (
+            asked,
+            asked + _SECOND if changes else None,
+        )
+        row[at["started_at"]], row[at["ended_at"]] = asked + 40 * _SECOND, asked + 41 * _SECOND
+        row[at["runbook"]], row[at["request"]] = words, f"{words} {host} {disk}"
+        row[at["kind"]], row[at["required_approvals"]] = ("change", 1) if changes else ("check", 0)
+        row[at["plan"]], row[at["digest"]] = (proposal, digest) if changes else (None, "")
         row[at["reason"]] = "the export is slow since the morning" if changes else ""
         row[at["state"]] = STATES[number * 13 // 7 % len(STATES)].value
         row[at["area"]] = AREAS[number * 7 % len(HOSTS) % len(AREAS)]
         row[at["requested_by"]] = PEOPLE[number * 11 % len(PEOPLE)]
-        row[at["fields"]] = f'{{"device":"{disk}","host":"{host}"}}'
+        row[at["field_values"]] = f'{{"device":"{disk}","host":"{host}"}}'
         row[at["hosts"]] = '["web1","web2","web3"]' if place == 1 else "[]"
         row[at["parent"]] = number - number % _EVERY if place == 2 else None
         yield tuple(row)

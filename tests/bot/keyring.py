@@ -70,8 +70,8 @@ def age_step_ups(office: Office, seconds: int) -> None:
     """Let time pass since second factors were shown."""
 
     def older(row: Any) -> dict[str, object]:
-        shown = row.stepped_up
-        return {} if shown is None else {"stepped_up": shown - seconds * 1_000_000}
+        shown = row.stepped_up_at
+        return {} if shown is None else {"stepped_up_at": shown - seconds * 1_000_000}
 
     with office.database.transaction() as tx:
         amend(tx, tables.session, older)

@@ -108,8 +108,8 @@ def test_what_was_given_up_is_told_again_by_a_command(
 ) -> None:
     database = service.keyturn.database
     with database.transaction() as tx:
-        row = {"subscription": "wiki", "seq": 1, "run": 1, "kind": "requested", "at": 0}
-        values = {**row, "tries": 9, "not_before": 0, "trouble": "x", "dead": tx.now}
+        row = {"subscription": "wiki", "seq": 1, "run": 1, "kind": "requested", "occurred_at": 0}
+        values = {**row, "attempts": 9, "next_attempt_at": 0, "error": "x", "failed_at": tx.now}
         tx.sql.execute(delivery.insert().values(values))
     monkeypatch.setenv("KEYTURN_HOOKS", str(tmp_path / "hooks.yaml"))
     monkeypatch.setenv("KEYTURN_DATA", str(tmp_path / "var"))

@@ -107,7 +107,7 @@ def test_a_check_writes_so_many_statements_for_each_further_host(crowd: Office):
     writes = [
         name
         for name in many
-        if name.startswith(("INSERT", "UPDATE", "DELETE")) and name != "INSERT INTO word"
+        if name.startswith(("INSERT", "UPDATE", "DELETE")) and name != "INSERT INTO search_word"
     ]
     # Its row, its end, what it said and its entry. Commits come on top, for those that came
     # while others were being recorded.
@@ -179,7 +179,7 @@ def test_an_approved_change_of_one_step_takes_so_few_statements(crowd: Office):
     run = crowd.ask(SetSwitch(host="lb1", name="lamp", value="off"))
     with counted(crowd) as found:
         assert crowd.approve(run).state is State.SUCCEEDED
-    rows_of_words = found["INSERT INTO word"]
+    rows_of_words = found["INSERT INTO search_word"]
     assert found.total() - rows_of_words <= 100
 
 
@@ -210,7 +210,7 @@ def test_how_a_change_of_many_hosts_goes_on_does_not_grow_with_their_square(crow
 def test_a_change_of_many_hosts_takes_so_few_statements_for_each(crowd: Office):
     """From the vote to the proof; each of them alone, so that none shares what it asks."""
     few, many = _changed(crowd, SOME, "red"), _changed(crowd, MANY, "green")
-    rows_of_words = many["INSERT INTO word"] - few["INSERT INTO word"]
+    rows_of_words = many["INSERT INTO search_word"] - few["INSERT INTO search_word"]
     each = (many.total() - few.total() - rows_of_words) / (MANY - SOME)
     # Of these, four begin a transaction, four look at the clock and four end one.
     assert each <= 82, many - few

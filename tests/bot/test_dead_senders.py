@@ -25,8 +25,14 @@ def test_what_was_being_told_at_a_crash_is_told_at_the_next_start(tmp_path: Path
             assert home_queue.claim_home(tx, home, seconds=60)
             [item] = outbox.list_pending_updates(tx)
             assert outbox.claim_update(tx, item, sender="dead", seconds=60)
-            late = {"subscription": "wiki", "seq": 1, "run": run.id, "kind": "requested", "at": 0}
-            claimed = {"tries": 0, "not_before": tx.now + 60_000_000, "trouble": ""}
+            late = {
+                "subscription": "wiki",
+                "seq": 1,
+                "run": run.id,
+                "kind": "requested",
+                "occurred_at": 0,
+            }
+            claimed = {"attempts": 0, "next_attempt_at": tx.now + 60_000_000, "error": ""}
             tx.sql.execute(delivery.insert().values(late | claimed))
     with Service(tmp_path) as service:
         deadline = time.monotonic() + 10
@@ -38,9 +44,9 @@ def test_what_was_being_told_at_a_crash_is_told_at_the_next_start(tmp_path: Path
 def _left(service: Service, run: int) -> list[str]:
     """Return what still waits for who is dead."""
     with service.keyturn.database.reading() as tx:
-        drawn = tx.sql.exec_driver_sql("SELECT digest FROM home").scalar_one()
+        drawn = tx.sql.exec_driver_sql("SELECT digest FROM slack_home").scalar_one()
         held = tx.sql.exec_driver_sql(
-            "SELECT count(*) FROM delivery WHERE not_before"
+            "SELECT count(*) FROM delivery WHERE next_attempt_at"
         ).scalar_one()
         waits = {"card": outbox.has_more(tx, run), "Home": not drawn, "subscription": held}
     return [name for name, waiting in waits.items() if waiting]

@@ -270,7 +270,7 @@ def test_broken_glass_waits_for_no_thread(hire: Hire):
     with staff.database.transaction() as tx:
         long, alone, broken = (_asked(tx) for _ in range(3))
         break_glass.request_break_glass(tx, run=broken, person="dora", reason="it burns")
-        tx.sql.execute(text("UPDATE glass SET activated_at = 1"))
+        tx.sql.execute(text("UPDATE break_glass SET activated_at = 1"))
     with slow(alone, broken) as work:
         staff.hands.start(work)
         staff.enqueue(long)
@@ -286,8 +286,8 @@ def _fire(tx: Transaction, run: int) -> None:
     schedule = schedules.add_schedule(
         tx, run=_asked(tx), owner="dora", timing=hourly, lapses=tx.now
     )
-    known = {"schedule": schedule.id, "due": 1, "start": 1, "at": 1, "run": run}
-    tx.sql.execute(insert(tables.fire).values(**known, host="lb1", outcome="fired", why=""))
+    known = {"schedule": schedule.id, "due_at": 1, "starts_at": 1, "recorded_at": 1, "run": run}
+    tx.sql.execute(insert(tables.fire).values(**known, host="lb1", outcome="fired", reason=""))
 
 
 def _taken(staff: Staff, numbers: list[int]) -> list[int]:

@@ -396,7 +396,7 @@ class TestTakenOutOfWhatOpens:
 
     def _removed_app(self, office: Office) -> App:
         app = an_app(office, "olga")
-        put_back = _put_back(office.database, tables.factor)
+        put_back = _put_back(office.database, tables.second_factor)
         app.lose()
         _note(office)
         put_back()
@@ -437,7 +437,7 @@ class TestTakenOut:
         follow(office, key)
         _take_out(office.database, "denied")
         with office.database.transaction() as tx:
-            tx.sql.execute(delete(tables.vote))
+            tx.sql.execute(delete(tables.decision))
         _vote_and_let_go(office, run)
         return run
 
@@ -528,7 +528,7 @@ def test_a_revoked_grant_stays_revoked(sealed: Office, key: Path):
     _keep_house(sealed, key)
     _take_out(sealed.database, "grant revoked")
     with sealed.database.transaction() as tx:
-        tx.sql.execute(update(tables.standing_grant).values(revoked=None))
+        tx.sql.execute(update(tables.standing_grant).values(revoked_at=None))
     sealed.ask(LAMP_ON)
     assert "(grant revoked) was taken out" in sealed.database.trouble
     assert sealed.fleet.told == []

@@ -387,7 +387,7 @@ def _scheduled(workflow: Workflow, database: Database) -> int:
         tx.sql.execute(
             update(tables.schedule)
             .where(tables.schedule.c.id == newest)
-            .values(decided=since, due=since + 1)
+            .values(decided_until=since, due_at=since + 1)
         )
     return newest
 

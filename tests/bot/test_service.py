@@ -727,7 +727,7 @@ def test_what_the_database_refuses_for_good_is_not_tried_for_ever(
 
     def refuse(tx: Transaction, record: StepRecord) -> None:
         tried.append(record.step_number)
-        tx.sql.execute(insert(tables.vote).values(run=999, person="x"))
+        tx.sql.execute(insert(tables.decision).values(run=999, person="x"))
 
     run = office.ask(LAMP_ON)
     with monkeypatch.context() as patched:

@@ -434,7 +434,7 @@ class World(RuleBasedStateMachine):
         with self.database.reading() as tx:
             told = _kinds(tx)
             found = {row.id: row for row in tx.sql.execute(_STANDINGS)}
-            held = list(tx.sql.execute(select(tables.target_lock.c.run)).scalars())
+            held = list(tx.sql.execute(select(tables.host_lock.c.run)).scalars())
         self.states = frozenset(row.state for row in found.values())
         for row in found.values():
             _check_told(row, told.get(row.id, []))
@@ -523,7 +523,7 @@ def _kinds(tx: Transaction) -> dict[int, list[str]]:
 
 
 _run = tables.run.c
-_STANDINGS = select(_run.id, _run.state, _run.parent, _run.hosts, _run.counters)
+_STANDINGS = select(_run.id, _run.state, _run.parent, _run.hosts, _run.proposal_for)
 _ENDS = frozenset(state.value for state in ENDED_STATES)
 _SAYS = {"pending": "planned", "queued": "planned", "starting": "claimed", "running": "started"}
 
@@ -535,7 +535,7 @@ def _check_proposal(
     row: _Standing, found: Mapping[int, _Standing], told: Mapping[int, Sequence[str]]
 ) -> None:
     """Check that a request is replaced exactly when one proposal for it was accepted."""
-    proposals = [each for each in found.values() if each.counters == row.id]
+    proposals = [each for each in found.values() if each.proposal_for == row.id]
     accepted = [
         each
         for each in proposals

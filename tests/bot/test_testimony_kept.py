@@ -39,12 +39,12 @@ def amend(tx: Transaction, table: Table, **values: object) -> None:
 
 
 def _active_again(tx: Transaction) -> None:
-    amend(tx, tables.schedule, state=ScheduleState.ACTIVE.value, why="")
+    amend(tx, tables.schedule, state=ScheduleState.ACTIVE.value, reason="")
 
 
 def _another_lapse(tx: Transaction) -> None:
     change_log.append_entry(tx, "schedule resumed", run=1, schedule=1)
-    amend(tx, tables.schedule, state="active", lapses=tables.schedule.c.lapses + DAY)
+    amend(tx, tables.schedule, state="active", lapses_at=tables.schedule.c.lapses_at + DAY)
 
 
 def _another_moment(tx: Transaction) -> None:
@@ -122,7 +122,7 @@ class TestGlass:
             factor = app.factor.digest
             amend(
                 tx,
-                tables.glass,
+                tables.break_glass,
                 activated_at=tx.now,
                 active_until=tx.now + DAY // 48,
                 factor=factor,
@@ -156,7 +156,13 @@ class TestGlass:
             office.work()
             clock.ahead += DAY + DAY // 24
             with office.database.transaction() as tx:
-                amend(tx, tables.glass, reviewed_at=tx.now, reviewer="olga", review="all is well")
+                amend(
+                    tx,
+                    tables.break_glass,
+                    reviewed_at=tx.now,
+                    reviewer="olga",
+                    review="all is well",
+                )
 
     def test_a_forged_review_is_none(self, timed: Office, clock: Clock):
         with pytest.raises(NotAllowed, match="nobody has reviewed run 1"):

@@ -45,7 +45,7 @@ def _twice(tx: Transaction, part: Run) -> int:
     query = select(tables.run).where(tables.run.c.id == part.id)
     row = dict(tx.sql.execute(query).mappings().one())
     del row["id"]
-    row |= {"state": "queued", "started": None, "ended": None}
+    row |= {"state": "queued", "started_at": None, "ended_at": None}
     return tx.sql.execute(insert(tables.run).values(row).returning(tables.run.c.id)).scalar_one()
 
 

@@ -68,7 +68,7 @@ def _nothing(*_: object) -> None:
 def _with_another_plan(tx: Transaction, part: int) -> None:
     forged = runs.get_run(tx, part - 1).plan
     assert forged
-    values = {"proposal": forged.to_json(), "digest": forged.digest}
+    values = {"plan": forged.to_json(), "digest": forged.digest}
     tx.sql.execute(update(tables.run).where(tables.run.c.id == part).values(values))
 
 
@@ -107,7 +107,7 @@ def _told_after_a_forgery(office: Office) -> list[str]:
 
     def forge(_host: str, _words: str) -> None:
         with office.database.transaction() as tx:
-            tx.sql.execute(delete(tables.vote).where(tables.vote.c.run == whole.id))
+            tx.sql.execute(delete(tables.decision).where(tables.decision.c.run == whole.id))
 
     office.fleet.after_tell = forge
     office.work()

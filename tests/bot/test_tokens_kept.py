@@ -64,7 +64,7 @@ def test_a_token_that_is_kept_plain_is_found(database: Database, spelling: int):
     with database.transaction() as tx:
         issued = _issue(tx)
         spelt = _spellings(issued[0])[spelling]
-        tx.sql.execute(insert(tables.seen).values(key=f"x{spelt}", at=tx.now))
+        tx.sql.execute(insert(tables.seen_request).values(key=f"x{spelt}", seen_at=tx.now))
     assert _found(database, issued) == issued[:1]
 
 

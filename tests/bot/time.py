@@ -35,7 +35,7 @@ def due_now(office: Office, schedule: Schedule) -> None:
         tx.sql.execute(
             update(tables.schedule)
             .where(tables.schedule.c.id == schedule.id)
-            .values(decided=minute - 1, due=minute, timing=daily.to_json())
+            .values(decided_until=minute - 1, due_at=minute, timing=daily.to_json())
         )
         # As if it had been approved so: what the log does not bear out fires nothing.
         change_log.append_entry(
@@ -52,7 +52,7 @@ def due_now(office: Office, schedule: Schedule) -> None:
 def an_hour_back(office: Office) -> None:
     """Let every moment that was decided have been an hour earlier."""
     with office.database.transaction() as tx:
-        tx.sql.execute(update(tables.fire).values(due=tables.fire.c.due - 60 * MINUTE))
+        tx.sql.execute(update(tables.fire).values(due_at=tables.fire.c.due_at - 60 * MINUTE))
 
 
 def nobody_was_there(database: Database, schedule: int, *, times: int) -> None:

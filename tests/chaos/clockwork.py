@@ -114,10 +114,10 @@ class Clockwork:
         found: dict[str, list[list[object]]] = {}
         for number, zone in zip(self.numbers, self._zones, strict=True):
             query = (
-                select(of.due, of.outcome, run.state)
+                select(of.due_at, of.outcome, run.state)
                 .join_from(tables.fire, tables.run, of.run == run.id, isouter=True)
                 .where(of.schedule == number)
-                .order_by(of.due)
+                .order_by(of.due_at)
             )
             with self.office.database.reading() as tx:
                 found[zone] = [list(row) for row in tx.sql.execute(query)]

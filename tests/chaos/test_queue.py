@@ -94,7 +94,7 @@ class Queue:
 
     def left(self) -> int:
         with self.office.database.reading() as tx:
-            query = select(func.count()).where(tables.run.c.ended.is_(None))
+            query = select(func.count()).where(tables.run.c.ended_at.is_(None))
             return tx.sql.execute(query).scalar_one()
 
     def ended_by(self) -> Sequence[str]:
@@ -102,7 +102,7 @@ class Queue:
         of = tables.run.c
         with self.office.database.reading() as tx:
             query = select(of.requested_by).where(of.host != ROOT, of.kind == "change")
-            return list(tx.sql.execute(query.order_by(of.ended, of.id)).scalars())
+            return list(tx.sql.execute(query.order_by(of.ended_at, of.id)).scalars())
 
 
 @pytest.fixture

@@ -133,8 +133,8 @@ def test_the_dashboard_draws_only_what_there_is(desk: Desk):
     desk.office.approve(desk.office.ask(LAMP))
     desk.office.ask(BreakSwitch(host="lb2", name="lamp"))
     with desk.database.transaction() as tx:
-        row = {"subscription": "wiki", "seq": 1, "run": 1, "kind": "requested", "at": 0}
-        tx.sql.execute(delivery.insert().values(**row, tries=0, not_before=0, trouble=""))
+        row = {"subscription": "wiki", "seq": 1, "run": 1, "kind": "requested", "occurred_at": 0}
+        tx.sql.execute(delivery.insert().values(**row, attempts=0, next_attempt_at=0, error=""))
     known = {name.partition(" ")[0] for name in _figures(prometheus)}
     drawn = _drawn(json.loads(DASHBOARD.read_text()))
     assert drawn

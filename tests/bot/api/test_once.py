@@ -90,8 +90,10 @@ def _cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _a_minute_passes(desk: Desk) -> None:
     with desk.database.transaction() as tx:
-        long_ago = tables.answered.c.at - (idempotency.LEASE_SECONDS + 1) * 1_000_000
-        tx.sql.execute(update(tables.answered).values(at=long_ago))
+        long_ago = (
+            tables.stored_response.c.claimed_at - (idempotency.LEASE_SECONDS + 1) * 1_000_000
+        )
+        tx.sql.execute(update(tables.stored_response).values(claimed_at=long_ago))
 
 
 def _full(*_args: object, **_named: object) -> None:
@@ -174,7 +176,7 @@ def test_a_key_that_is_none_is_refused(desk: Desk, key: str):
 def test_strangers_leave_no_keys(desk: Desk):
     assert _ask(desk.program(), "one").status_code == 401
     with desk.database.reading() as tx:
-        count = tx.sql.exec_driver_sql("SELECT count(*) FROM answered").scalar_one()
+        count = tx.sql.exec_driver_sql("SELECT count(*) FROM stored_response").scalar_one()
     assert count == 0
 
 
@@ -182,8 +184,8 @@ def test_old_answers_are_forgotten(desk: Desk):
     program = desk.program("dora", "ask")
     _ask(program, "one")
     with desk.database.transaction() as tx:
-        tx.sql.exec_driver_sql("UPDATE answered SET at = 1")
+        tx.sql.exec_driver_sql("UPDATE stored_response SET claimed_at = 1")
     _ask(program, "two")
     with desk.database.reading() as tx:
-        count = tx.sql.exec_driver_sql("SELECT count(*) FROM answered").scalar_one()
+        count = tx.sql.exec_driver_sql("SELECT count(*) FROM stored_response").scalar_one()
     assert count == 1

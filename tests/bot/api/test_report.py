@@ -11,7 +11,9 @@ def test_a_program_learns_how_long_people_wait(desk: Desk):
     with desk.database.transaction() as tx:
         for _ in range(5):
             succeeded(tx, asked(tx))
-        tx.sql.execute(update(tables.run).values(needed=1, shown=tx.now - 300_000_000))
+        tx.sql.execute(
+            update(tables.run).values(required_approvals=1, pending_since=tx.now - 300_000_000)
+        )
     told = desk.program("dora").get("/report/waiting", params={"days": 7}).json()
     assert told["total"]["approval_rate"] == 1.0
     assert 300 <= told["by_runbook"][0]["median_wait"] < 360

@@ -100,7 +100,7 @@ def all_of(telling: WebhookSender) -> None:
 def _later(office: Office) -> None:
     """Let the time pass until what failed is tried again."""
     with office.database.transaction() as tx:
-        tx.sql.execute(update(delivery).values(not_before=0))
+        tx.sql.execute(update(delivery).values(next_attempt_at=0))
 
 
 def _seen(office: Office, run: Run) -> list[tuple[int, str]]:
@@ -187,9 +187,11 @@ def test_without_waiting_for_ones_turn_news_would_come_out_of_order(
     def all_at_once(
         tx: Any, name: str, *, most: int = 20
     ) -> Sequence[webhook_queue.PendingDelivery]:
-        rows = tx.sql.execute(delivery.select().where(delivery.c.not_before <= tx.now))
+        rows = tx.sql.execute(delivery.select().where(delivery.c.next_attempt_at <= tx.now))
         found = [
-            webhook_queue.PendingDelivery(r.subscription, r.seq, r.run, r.kind, r.at, r.tries)
+            webhook_queue.PendingDelivery(
+                r.subscription, r.seq, r.run, r.kind, r.occurred_at, r.attempts
+            )
             for r in rows
         ]
         return found or real(tx, name, most=most)
@@ -214,8 +216,14 @@ def test_a_delivery_that_is_sent_again_has_the_same_id(office: Office, listener:
     telling.once()
     with office.database.transaction() as tx:
         entry = listener.heard[0]["entry"]
-        row = {"subscription": "wiki", "seq": entry, "run": 1, "kind": "requested", "at": 0}
-        tx.sql.execute(delivery.insert().values(**row, tries=0, not_before=0, trouble=""))
+        row = {
+            "subscription": "wiki",
+            "seq": entry,
+            "run": 1,
+            "kind": "requested",
+            "occurred_at": 0,
+        }
+        tx.sql.execute(delivery.insert().values(**row, attempts=0, next_attempt_at=0, error=""))
     telling.once()
     first, second = listener.headers
     assert first["webhook-id"] == second["webhook-id"] == f"wiki-{entry}"
@@ -275,8 +283,8 @@ def test_a_fault_of_ours_counts_as_a_try_and_holds_up_nothing_else(
     assert listener.events == [(second.id, "requested")]
     with office.database.reading() as tx:
         row = tx.sql.execute(delivery.select()).one()
-    assert (row.tries, row.dead is None) == (webhook_queue.MOST_TRIES, False)
-    assert row.trouble == "Keyturn has a fault: ValueError"
+    assert (row.attempts, row.failed_at is None) == (webhook_queue.MOST_TRIES, False)
+    assert row.error == "Keyturn has a fault: ValueError"
     with office.database.transaction() as tx:
         webhook_queue.retry_failed(tx, "wiki")
     all_of(telling)
@@ -348,7 +356,7 @@ def test_it_waits_twice_as_long_each_time(office: Office, listener: Listener) ->
         telling.once()
         with office.database.reading() as tx:
             (row,) = tx.sql.execute(delivery.select()).all()
-            waits.append(round((row.not_before - tx.now) / 1_000_000))
+            waits.append(round((row.next_attempt_at - tx.now) / 1_000_000))
         _later(office)
     assert waits == [5, 10, 20, 40]
 
@@ -361,7 +369,7 @@ def test_a_redirect_is_not_followed(office: Office, listener: Listener, status: 
     all_of(telling)
     assert listener.paths == ["/keyturn?to=us"]
     with office.database.reading() as tx:
-        assert tx.sql.execute(delivery.select()).one().trouble == f"it answered {status}"
+        assert tx.sql.execute(delivery.select()).one().error == f"it answered {status}"
 
 
 # --- where it goes ---
@@ -393,7 +401,7 @@ def test_a_local_listener_gets_nothing_unless_that_is_allowed(
     all_of(telling)
     assert listener.paths == []
     with office.database.reading() as tx:
-        assert "not public" in tx.sql.execute(delivery.select()).one().trouble
+        assert "not public" in tx.sql.execute(delivery.select()).one().error
 
 
 def test_a_local_listener_would_get_everything_without_the_guard(
@@ -481,8 +489,8 @@ def test_a_run_that_is_not_there_keeps_nobody_from_being_told_of_others(
 ) -> None:
     telling = a_telling(office, listener.url, events=("requested",))
     with office.database.transaction() as tx:
-        row = {"subscription": "wiki", "seq": 0, "run": 99, "kind": "requested", "at": 0}
-        tx.sql.execute(delivery.insert().values(**row, tries=0, not_before=0, trouble=""))
+        row = {"subscription": "wiki", "seq": 0, "run": 99, "kind": "requested", "occurred_at": 0}
+        tx.sql.execute(delivery.insert().values(**row, attempts=0, next_attempt_at=0, error=""))
     run = office.ask(LAMP_ON)
     all_of(telling)
     assert listener.events == [(run.id, "requested")]

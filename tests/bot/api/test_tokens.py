@@ -246,7 +246,7 @@ def test_every_scope_is_told_of(desk: Desk):
 
 def _age(database: Database, *, expires: int) -> None:
     with database.transaction() as tx:
-        amend(tx, tables.api_token, lambda _row: {"expires": expires})
+        amend(tx, tables.api_token, lambda _row: {"expires_at": expires})
 
 
 def test_a_refused_token_is_logged_once_a_minute_and_never_itself(desk: Desk) -> None:

@@ -82,7 +82,7 @@ def _another_asker(tx: Transaction, run: Run) -> None:
     tx.sql.execute(
         update(tables.run)
         .where(tables.run.c.id == run.id)
-        .values(requested_by="olga", proposal=plan.to_json(), digest=plan.digest, terms="{}")
+        .values(requested_by="olga", plan=plan.to_json(), digest=plan.digest, requirements="{}")
     )
     _ready(tx, run)
 
@@ -96,7 +96,7 @@ def _another_plan(tx: Transaction, run: Run) -> None:
         update(tables.run)
         .where(tables.run.c.id == run.id)
         .values(
-            proposal=plan.to_json(), digest=plan.digest, expires=plan.expires_at, state="queued"
+            plan=plan.to_json(), digest=plan.digest, expires_at=plan.expires_at, state="queued"
         )
     )
 
@@ -153,7 +153,7 @@ class TestWhatTheRulesLookAt:
     def _called_a_check(self, office: Office) -> Run:
         """Anyone may look, so a change that is called a check would take nobody's approval."""
         run = office.ask(LAMP_ON)
-        _amend(office, run, kind="check", state="queued", terms="{}")
+        _amend(office, run, kind="check", state="queued", requirements="{}")
         office.workflow.advance_run(run.id)
         return office.run(run.id)
 
@@ -188,7 +188,7 @@ class TestWhatTheRulesLookAt:
         """Let an administrator decide who would be asked only once the owners had not."""
         with an_office(directory, rules=ESCALATING) as office:
             run = office.ask(LAMP_ON)
-            _amend(office, run, escalated=1, terms="{}")
+            _amend(office, run, escalated_at=1, requirements="{}")
             office.approve(office.run(run.id), "stan")
             return office
 
@@ -208,7 +208,7 @@ class TestWhatTheRulesLookAt:
         with an_office(directory, database=clock) as office:
             run = office.ask(LAMP_ON)
             office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-            _amend(office, run, expires=2**60)
+            _amend(office, run, expires_at=2**60)
             clock.ahead = office.parts.approval_timeout + office.parts.start_timeout
             office.work()
             return office.run(run.id)
@@ -311,11 +311,13 @@ class TestUnderWay:
 
     def _begun(self, office: Office, run: Run, *, steps: int) -> None:
         with office.database.transaction() as tx:
-            tx.sql.execute(insert(tables.lease).values(run=run.id, fence=1, worker="", until=0))
+            tx.sql.execute(
+                insert(tables.lease).values(run=run.id, fence=1, worker="", expires_at=0)
+            )
             for n in range(1, steps + 1):
-                done = {"state": "succeeded", "sent": tx.now, "ended": tx.now, "trouble": ""}
-                tx.sql.execute(insert(tables.step).values(run=run.id, n=n, **done))
-        _amend(office, run, state="running", started=1)
+                done = {"state": "succeeded", "sent_at": tx.now, "ended_at": tx.now, "error": ""}
+                tx.sql.execute(insert(tables.step).values(run=run.id, step_number=n, **done))
+        _amend(office, run, state="running", started_at=1)
         office.workflow.advance_run(run.id)
 
     def test_a_run_under_way_cannot_be_restarted_at_its_first_step(self, office: Office):
@@ -369,7 +371,7 @@ def _called_done(tx: Transaction, run: Run) -> None:
     """Write that the second step was done, too."""
     tx.sql.execute(
         insert(tables.step).values(
-            run=run.id, n=2, state="succeeded", sent=tx.now, ended=tx.now, trouble=""
+            run=run.id, step_number=2, state="succeeded", sent_at=tx.now, ended_at=tx.now, error=""
         )
     )
 
@@ -386,7 +388,7 @@ def _called_done_with_an_entry_of_its_own(tx: Transaction, run: Run) -> None:
 def _called_undone(tx: Transaction, run: Run) -> None:
     """Call the step that was done the second, so that it would be done again."""
     here = tables.step.c.run == run.id
-    tx.sql.execute(update(tables.step).where(here).values(n=2))
+    tx.sql.execute(update(tables.step).where(here).values(step_number=2))
 
 
 @pytest.mark.parametrize(
@@ -433,7 +435,9 @@ class TestSetBack:
         with office.database.transaction() as tx:
             tx.sql.execute(delete(tables.step).where(tables.step.c.run == run.id))
             tx.sql.execute(
-                delete(tables.vote).where(tables.vote.c.run == run.id, ~tables.vote.c.approves)
+                delete(tables.decision).where(
+                    tables.decision.c.run == run.id, ~tables.decision.c.approves
+                )
             )
             _ready(tx, run)
         office.workflow.advance_run(run.id)
@@ -459,9 +463,9 @@ class TestSetBack:
         run = office.ask(LAMP_ON)
         office.workflow.deny_run(run.id, person="olga", reason="not today")
         with office.database.transaction() as tx:
-            tx.sql.execute(delete(tables.vote))
+            tx.sql.execute(delete(tables.decision))
             tx.sql.execute(
-                insert(tables.vote).values(
+                insert(tables.decision).values(
                     run=run.id,
                     person="adam",
                     approves=True,
@@ -480,7 +484,7 @@ class TestSetBack:
             office.fleet.before_tell = lambda _host, _words: None
             with office.database.transaction() as tx:
                 tx.sql.execute(delete(tables.step))
-                tx.sql.execute(delete(tables.target_lock))
+                tx.sql.execute(delete(tables.host_lock))
                 _ready(tx, run)
             office.workflow.advance_run(run.id)
 

@@ -344,5 +344,5 @@ def test_a_missing_output_is_not_made_up_for_by_one_that_nothing_binds(
                 output.store_output(tx, entry, number, said)
         change_log.append_entry(tx, output.ERASED_KIND, run=1)
         idle = change_log.append_entry(tx, "noted", run=1)
-        tx.sql.execute(insert(tables.output).values(entry=idle.seq, run=1, n=9))
+        tx.sql.execute(insert(tables.output).values(entry=idle.seq, run=1, step_number=9))
     assert _verify(log).broken is not None

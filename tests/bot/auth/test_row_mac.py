@@ -41,7 +41,7 @@ def _alter(tx: Transaction, table: Table, **values: object) -> None:
 def _write(tx: Transaction, table: Table, **values: object) -> None:
     """Write a row of his own, with a stamp by a key of his own."""
     text = row_mac.encode_row(table, values)
-    tx.sql.execute(insert(table).values(**values, stamp=SigningKey.create().create_mac(text)))
+    tx.sql.execute(insert(table).values(**values, mac=SigningKey.create().create_mac(text)))
 
 
 def _copy_of(tx: Transaction, table: Table, **values: object) -> None:
@@ -61,8 +61,14 @@ def _bears(tx: Transaction, whole: str) -> tuple[str, str]:
 
 
 def _a_session_of_his_own_making(tx: Transaction) -> str:
-    said = {"began": tx.now, "last_seen": tx.now, "factor": "", "challenge": "", "by": "link"}
-    _write(tx, SESSION, token=_hashed(SECRET), person="olga", agent="", **said)
+    said = {
+        "started_at": tx.now,
+        "last_seen_at": tx.now,
+        "factor_digest": "",
+        "challenge": "",
+        "signed_in_by": "link",
+    }
+    _write(tx, SESSION, token=_hashed(SECRET), person="olga", user_agent="", **said)
     return sessions.touch_session(tx, SECRET) or ""
 
 
@@ -80,12 +86,12 @@ def _his_session_as_somebody_else(tx: Transaction) -> str:
 
 def _a_session_that_never_ends(tx: Transaction) -> str:
     stolen = sessions.begin_session(tx, "olga")
-    _alter(tx, SESSION, began=tx.now + YEAR, last_seen=tx.now + YEAR)
+    _alter(tx, SESSION, started_at=tx.now + YEAR, last_seen_at=tx.now + YEAR)
     return sessions.touch_session(tx, stolen) or ""
 
 
 def _a_link_of_his_own_making(tx: Transaction) -> str:
-    _write(tx, LINK, token=_hashed(SECRET), person="olga", expires=tx.now + HOUR)
+    _write(tx, LINK, token=_hashed(SECRET), person="olga", expires_at=tx.now + HOUR)
     return sessions.use_sign_in_link(tx, SECRET) or ""
 
 
@@ -97,14 +103,14 @@ def _his_link_for_somebody_else(tx: Transaction) -> str:
 
 def _a_link_that_was_too_old(tx: Transaction) -> str:
     found = sessions.create_sign_in_link(tx, "olga", seconds=-1)
-    _alter(tx, LINK, expires=tx.now + HOUR)
+    _alter(tx, LINK, expires_at=tx.now + HOUR)
     return sessions.use_sign_in_link(tx, found) or ""
 
 
 def _a_link_that_was_used(tx: Transaction) -> str:
     found = sessions.create_sign_in_link(tx, "olga")
     sessions.use_sign_in_link(tx, found)
-    _alter(tx, LINK, used=None)
+    _alter(tx, LINK, used_at=None)
     return sessions.use_sign_in_link(tx, found) or ""
 
 
@@ -116,7 +122,7 @@ def _made(tx: Transaction, person: str) -> str:
 
 def _a_token_of_his_own_making(tx: Transaction) -> str:
     whole = f"kt_0123abcd_{SECRET}"
-    said = {"scopes": "approve", "name": "", "made": tx.now, "expires": tx.now + YEAR}
+    said = {"scopes": "approve", "name": "", "created_at": tx.now, "expires_at": tx.now + YEAR}
     _write(tx, TOKEN, prefix=whole[:11], hash=_hashed(whole), person="olga", **said)
     return _bears(tx, whole)[0]
 
@@ -142,28 +148,28 @@ def _his_token_for_more(tx: Transaction) -> str:
 
 def _a_token_that_has_expired(tx: Transaction) -> str:
     stolen = tokens.add_token(tx, person="olga", scopes=["ask"], name="", expires_at=tx.now - 1)[1]
-    _alter(tx, TOKEN, expires=tx.now + YEAR)
+    _alter(tx, TOKEN, expires_at=tx.now + YEAR)
     return _bears(tx, stolen)[0]
 
 
 def _a_token_that_was_revoked(tx: Transaction) -> str:
     stolen = _made(tx, "olga")
     tokens.revoke_all_tokens(tx, "olga")
-    _alter(tx, TOKEN, revoked=None)
+    _alter(tx, TOKEN, revoked_at=None)
     return _bears(tx, stolen)[0]
 
 
 def _a_second_factor_in_his_session(tx: Transaction) -> str:
     """Olga has shown hers a moment ago, in her own session: the log tells of it."""
     mine = sessions.begin_session(tx, "olga")
-    _alter(tx, SESSION, stepped_up=tx.now, factor="d" * 32)
+    _alter(tx, SESSION, stepped_up_at=tx.now, factor_digest="d" * 32)
     found = sessions.find_session(tx, mine)
     return found.person if found and found.is_step_up_recent(tx.now) else ""
 
 
 def _a_challenge_that_he_has_had_signed(tx: Transaction) -> str:
     mine = sessions.begin_session(tx, "olga")
-    _alter(tx, SESSION, challenge="00" * 32, challenged=tx.now)
+    _alter(tx, SESSION, challenge="00" * 32, challenged_at=tx.now)
     return "olga" if sessions.take_challenge(tx, mine) else ""
 
 
@@ -333,9 +339,15 @@ class TestTold:
     def test_thousands_of_them_flood_nothing(self, database: Database, tmp_path: Path):
         house = self._house(database, tmp_path)
         with database.transaction() as tx:
-            said = {"began": 1, "last_seen": 1, "factor": "", "challenge": "", "by": ""}
+            said = {
+                "started_at": 1,
+                "last_seen_at": 1,
+                "factor_digest": "",
+                "challenge": "",
+                "signed_in_by": "",
+            }
             rows = [{"token": f"{n:05}{59 * '0'}", "person": "olga", **said} for n in range(1100)]
-            tx.sql.execute(insert(SESSION), [{**row, "agent": "", "stamp": ""} for row in rows])
+            tx.sql.execute(insert(SESSION), [{**row, "user_agent": "", "mac": ""} for row in rows])
             assert sessions.list_sessions(tx, "olga") == []
         house.keep()
         assert len(self._told(database)) == 20

@@ -32,7 +32,7 @@ def test_a_secret_comes_back_and_is_not_to_be_read_meanwhile(database: Database)
     vault = SecretBox.create()
     kept = _add(database, vault, "olga")
     with database.reading() as tx:
-        rows = repr(tx.sql.execute(select(tables.factor)).all())
+        rows = repr(tx.sql.execute(select(tables.second_factor)).all())
     assert SECRET not in rows
     assert SECRET.encode() not in base64.b64decode(kept.sealed)
     assert second_factors.open_factor_secret(vault, kept) == SECRET
@@ -42,8 +42,8 @@ def test_a_secret_that_was_moved_to_another_person_does_not_open(database: Datab
     vault = SecretBox.create()
     doras, olgas = _add(database, vault, "dora"), _add(database, vault, "olga", "other")
     with database.transaction() as tx:
-        here = tables.factor.c.id == olgas.id
-        tx.sql.execute(update(tables.factor).where(here).values(sealed=doras.sealed))
+        here = tables.second_factor.c.id == olgas.id
+        tx.sql.execute(update(tables.second_factor).where(here).values(sealed=doras.sealed))
         moved = second_factors.find_factor(tx, olgas.id)
     assert moved
     with pytest.raises(CannotOpenError):
@@ -57,13 +57,13 @@ def test_the_person_who_confirmed_a_factor_cannot_be_forged(database: Database) 
     vault = SecretBox.create()
     kept = _add(database, vault, "dora")
     with database.transaction() as tx:
-        tx.sql.execute(update(tables.factor).values(confirmed_by="olga"))
+        tx.sql.execute(update(tables.second_factor).values(confirmed_by="olga"))
         forged = second_factors.find_factor(tx, kept.id)
     assert forged
     with pytest.raises(CannotOpenError):
         second_factors.open_factor_secret(vault, forged)
     with database.transaction() as tx:
-        tx.sql.execute(update(tables.factor).values(confirmed_by=""))
+        tx.sql.execute(update(tables.second_factor).values(confirmed_by=""))
         second_factors.confirm_factor(tx, vault, kept, confirmed_by="olga")
         confirmed = second_factors.find_factor(tx, kept.id)
     assert confirmed
@@ -78,9 +78,9 @@ def test_a_moved_secret_would_open_without_the_guard(
     vault = SecretBox.create()
     doras, olgas = _add(database, vault, "dora"), _add(database, vault, "olga", "other")
     with database.transaction() as tx:
-        here = tables.factor.c.id == olgas.id
+        here = tables.second_factor.c.id == olgas.id
         forged = {"sealed": doras.sealed, "confirmed_by": "adam"}
-        tx.sql.execute(update(tables.factor).where(here).values(forged))
+        tx.sql.execute(update(tables.second_factor).where(here).values(forged))
         moved = second_factors.find_factor(tx, olgas.id)
     assert moved
     assert second_factors.open_factor_secret(vault, moved) == SECRET

@@ -59,11 +59,11 @@ def freeze(office: Office) -> None:
 
 def age_glass(office: Office, seconds: int) -> None:
     """Let time pass since glass was broken."""
-    column = tables.glass.c
+    column = tables.break_glass.c
     past = seconds * 1_000_000
     with office.database.transaction() as tx:
         tx.sql.execute(
-            update(tables.glass).values(
+            update(tables.break_glass).values(
                 activated_at=column.activated_at - past, active_until=column.active_until - past
             )
         )

@@ -216,7 +216,7 @@ def test_a_delegates_approval_does_not_count_when_the_delegation_ended(office: O
         office.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
     else:
         with office.database.transaction() as tx:
-            tx.sql.execute(update(tables.delegation).values(ends=tx.now))
+            tx.sql.execute(update(tables.delegation).values(ends_at=tx.now))
     office.work()
     assert office.run(run.id).state is State.REFUSED
     assert office.fleet.told == []
@@ -303,7 +303,7 @@ def test_a_delegation_that_the_log_does_not_bear_out_opens_nothing(office: Offic
         office.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
     with office.database.transaction() as tx:
         if how == "restored":
-            tx.sql.execute(update(tables.delegation).values(revoked=None))
+            tx.sql.execute(update(tables.delegation).values(revoked_at=None))
         else:
             delegations.add_delegation(
                 tx, delegator="olga", delegate="stan", area="", ends=tx.now + HOUR, reason=""

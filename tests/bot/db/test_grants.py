@@ -246,7 +246,7 @@ def test_what_was_granted_is_looked_at_again_at_the_gate(office: Office, how: st
         )
     elif how == "ended":
         with office.database.transaction() as tx:
-            tx.sql.execute(update(tables.standing_grant).values(ends=tx.now))
+            tx.sql.execute(update(tables.standing_grant).values(ends_at=tx.now))
     elif how == "giver":
         areas = office.policies.path / "areas.yaml"
         areas.write_text(areas.read_text().replace("owners: [olga, adam]", "owners: [adam]"))

@@ -19,7 +19,7 @@ def test_a_key_that_is_given_back_while_it_is_asked_for_is_taken(database: Datab
     given_back: list[str] = []
 
     def give_back(_connection: object, _cursor: object, text: str, *_more: Any) -> None:
-        if "FOR UPDATE" in text and "answered" in text and not given_back:
+        if "FOR UPDATE" in text and "stored_response" in text and not given_back:
             given_back.append(text)
             with database.transaction() as other:
                 idempotency.release_key(other, first)

@@ -34,7 +34,7 @@ from tests.toy import RUNBOOKS, SetAll, SetSwitch, ToyFleet
 
 def _lapse(database: Database) -> None:
     with database.transaction() as tx:
-        tx.sql.execute(text("UPDATE lease SET until = 0"))
+        tx.sql.execute(text("UPDATE lease SET expires_at = 0"))
 
 
 def _another(office: Office) -> Workflow:
@@ -171,7 +171,7 @@ def test_what_was_left_between_two_steps_too_long_ago_ends_with_what_was_done(an
     def vanish() -> None:
         office.database.on_news = lambda: None
         with office.database.transaction() as tx:
-            tx.sql.execute(text("UPDATE step SET ended = ended - 700000000"))
+            tx.sql.execute(text("UPDATE step SET ended_at = ended_at - 700000000"))
         _lapse(office.database)
         _taken_over_by(other)
 

@@ -22,7 +22,9 @@ def _broken(office: Office, run: Run) -> None:
     with office.database.transaction() as tx:
         break_glass.request_break_glass(tx, run=run.id, person=run.requested_by, reason="it burns")
         tx.sql.execute(
-            update(tables.glass).where(tables.glass.c.run == run.id).values(activated_at=1)
+            update(tables.break_glass)
+            .where(tables.break_glass.c.run == run.id)
+            .values(activated_at=1)
         )
 
 

@@ -103,7 +103,9 @@ def test_without_the_guard_the_owner_rewrites_the_log(roles: Roles):
     assert "owns the change log" in db_roles.find_excess_rights(roles.owner)
 
 
-@pytest.mark.parametrize("statement", ["INSERT INTO seen VALUES ('x', 1)", "TABLE session"])
+@pytest.mark.parametrize(
+    "statement", ["INSERT INTO seen_request VALUES ('x', 1)", "TABLE session"]
+)
 def test_a_reader_writes_nothing_and_sees_no_sessions(roles: Roles, statement: str):
     with (
         pytest.raises(StoreUnavailable, match="permission denied"),

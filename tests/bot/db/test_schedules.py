@@ -134,7 +134,9 @@ def test_what_was_missed_is_a_row_and_made_up_for_as_agreed(
         timing = replace(schedule.timing, cron_expression=parse_cron(f"{minute} * * * *", zone))
         since = tx.now - 4 * hour - 45 * MINUTE
         tx.sql.execute(
-            update(tables.schedule).values(decided=since, due=since, timing=timing.to_json())
+            update(tables.schedule).values(
+                decided_until=since, due_at=since, timing=timing.to_json()
+            )
         )
     for _ in range(6):
         fire_all(office)
@@ -149,7 +151,7 @@ def test_a_thousand_missed_moments_are_rows_too(office: Office):
     schedule = _begun(office)
     with office.database.transaction() as tx:
         since = tx.now - 1500 * 60 * MINUTE
-        tx.sql.execute(update(tables.schedule).values(decided=since, due=since))
+        tx.sql.execute(update(tables.schedule).values(decided_until=since, due_at=since))
     for _ in range(3):
         fire_all(office)
     with office.database.reading() as tx:
@@ -209,9 +211,9 @@ def test_hosts_are_spread_each_at_its_own_moment(office: Office):
     fire_all(office)
     fires = _fires(office, schedule)
     assert {fire.host for fire in fires} == {"lb1", "lb2"}
-    assert len({fire.start for fire in fires}) == 2
+    assert len({fire.starts_at for fire in fires}) == 2
     with office.database.transaction() as tx:
-        tx.sql.execute(update(tables.fire).values(start=tx.now))
+        tx.sql.execute(update(tables.fire).values(starts_at=tx.now))
     fire_all(office)
     assert {run.state for run in _fired(office, schedule)} == {State.SUCCEEDED}
     assert sorted(office.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
@@ -285,7 +287,7 @@ class TestAnApprovalThatLapsed:
     def _lapses(self, office: Office) -> Schedule:
         _begun(office)
         with office.database.transaction() as tx:
-            tx.sql.execute(update(tables.schedule).values(lapses=tx.now))
+            tx.sql.execute(update(tables.schedule).values(lapses_at=tx.now))
         return _fire(office)
 
     def test_a_schedule_does_not_fire_when_its_approval_lapsed(self, office: Office):
@@ -322,7 +324,9 @@ class TestValuesThatWereNotApproved:
         with office.database.transaction() as tx:
             fields = '{"host": "lb1", "name": "fan", "value": "on"}'
             tx.sql.execute(
-                update(tables.run).where(tables.run.c.id == schedule.run).values(fields=fields)
+                update(tables.run)
+                .where(tables.run.c.id == schedule.run)
+                .values(field_values=fields)
             )
         _fire(office)
 

@@ -316,7 +316,7 @@ def test_every_filter_walks_an_index_in_its_order(database: Database, name: str)
         connection.commit()
     with heard(database) as told, database.reading() as tx:
         search.search_runs(tx, RunFilter(**FILTERS[name]), most=40)
-    asked = [(said, given) for said, given in told if " run" in said or " word" in said]
+    asked = [(said, given) for said, given in told if " run" in said or " search_word" in said]
     assert asked
     with database.reading() as tx:
         plans = [(said, plan(tx, said, given)) for said, given in asked]
@@ -338,7 +338,7 @@ def test_what_needs_attention_is_found_without_a_look_into_the_table(
         connection.commit()
     with heard(database) as told, database.reading() as tx:
         search.find_page_numbers(tx, RunFilter(**FILTERS[name]), most=40)
-    walks = [(said, given) for said, given in told if "unwell" in said]
+    walks = [(said, given) for said, given in told if "needs_attention" in said]
     assert walks
     with database.reading() as tx:
         for said, given in walks:

@@ -19,7 +19,7 @@ def _begun(office: Office) -> Run:
 def _look(office: Office) -> None:
     """Let the next look be due, and take it."""
     with office.database.transaction() as tx:
-        tx.sql.execute(update(tables.vigil).values(next=tx.now))
+        tx.sql.execute(update(tables.follow_up).values(next_at=tx.now))
     office.workflow.run_due_follow_ups()
 
 

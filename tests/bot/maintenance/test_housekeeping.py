@@ -111,5 +111,5 @@ def test_trouble_is_said_in_the_log_once_it_can_be_written(office: Office, house
 def test_a_write_that_says_nothing_in_the_log_does_not_hide_its_trouble(office: Office):
     office.database.trouble = "the disk is full"
     with office.database.transaction() as tx:
-        tx.sql.execute(text("DELETE FROM seen"))
+        tx.sql.execute(text("DELETE FROM seen_request"))
     assert office.database.trouble == "the disk is full"

@@ -109,7 +109,7 @@ class Walk:
         await self.say(f"approve {run.id} {run.short_digest} because SAID", "U0OLGA")
         await self.say(f"approve {run.id} {run.short_digest}", "U0ADAM")
         with chat.office.database.transaction() as tx:
-            tx.sql.execute(update(tables.vigil).values(next=tx.now))
+            tx.sql.execute(update(tables.follow_up).values(next_at=tx.now))
         workflow.run_due_follow_ups()
         await chat.settle()
         await self.say(f"undo {run.id} because SAID")

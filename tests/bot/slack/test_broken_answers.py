@@ -71,8 +71,8 @@ async def test_news_is_told_once_slack_answers(chat: Chat, broken: Callable[[], 
     await chat.type(LAMP_ON)
     assert chat.slack.posted == []
     with chat.office.database.transaction() as tx:
-        [why] = tx.sql.exec_driver_sql("SELECT trouble FROM news").scalars()
-        tx.sql.exec_driver_sql("UPDATE news SET not_before = 0")
+        [why] = tx.sql.exec_driver_sql("SELECT error FROM outbox").scalars()
+        tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = 0")
     assert why.startswith("status ")
     await chat.settle()
     assert chat.slack.card.text.startswith("Needs approval")
@@ -202,7 +202,7 @@ async def test_what_slack_never_takes_keeps_no_end_from_the_thread(chat: Chat):
     assert result.text.startswith("Succeeded")
     chat.slack.refusals.clear()
     with chat.office.database.transaction() as tx:
-        tx.sql.exec_driver_sql("UPDATE news SET not_before = 0")
+        tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = 0")
     await chat.settle()
     [card] = [one for one in chat.slack.posted if not one.thread]
     assert card.text.startswith("Succeeded")

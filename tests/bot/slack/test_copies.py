@@ -159,7 +159,7 @@ async def test_a_click_after_expiry_says_so(chat: Chat):
     await chat.type(LAMP_ON)
     approve = chat.slack.card.buttons["approve"]["value"]
     with chat.office.database.transaction() as tx:
-        tx.sql.exec_driver_sql("UPDATE run SET expires = 1")
+        tx.sql.exec_driver_sql("UPDATE run SET expires_at = 1")
     chat.office.workflow.expire_runs()
     await chat.settle()
     assert set(chat.slack.card.buttons) == {"again"}

@@ -86,7 +86,7 @@ async def test_what_could_not_be_written_down_is_taken_by_nobody(office: Office)
     office.database.close()
     office.database.engine.dispose()
     with office.database.engine.connect() as connection:
-        connection.exec_driver_sql("DROP TABLE seen")
+        connection.exec_driver_sql("DROP TABLE seen_request")
     deliveries = DeliveryRegister(office.database)
     told = [
         deliveries.is_first_delivery(an_event(number), key=f"v0={number}") for number in range(3)

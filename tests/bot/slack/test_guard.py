@@ -337,7 +337,7 @@ async def test_without_a_database_nothing_goes_through(
     guard: SignatureGuard, inner: Inner, store: Database
 ):
     with store.transaction() as tx:
-        tx.sql.exec_driver_sql("DROP TABLE seen")
+        tx.sql.exec_driver_sql("DROP TABLE seen_request")
     answer = await post(guard, BODY, signed(BODY))
     assert "Nothing was done" in answer.text
     raw = payloads.event("Ev0002")

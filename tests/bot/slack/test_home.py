@@ -49,7 +49,9 @@ async def click(chat: Chat, action: str, value: str, user: str) -> None:
 
 def drawn_long_ago(chat: Chat) -> None:
     with chat.office.database.transaction() as tx:
-        tx.sql.exec_driver_sql("UPDATE home SET drawn = 0, due = 0 WHERE due IS NOT NULL")
+        tx.sql.exec_driver_sql(
+            "UPDATE slack_home SET rendered_at = 0, due_at = 0 WHERE due_at IS NOT NULL"
+        )
 
 
 async def test_what_waits_for_somebody_stands_first_and_is_decided_there(chat: Chat):
@@ -133,7 +135,7 @@ async def test_a_home_that_waits_behind_a_slow_slack_is_drawn_as_all_is_by_then(
     for user in ("U0OLGA", "U0ADAM"):
         await look(chat, user)
     with chat.office.database.transaction() as tx:
-        tx.sql.exec_driver_sql("UPDATE home SET digest = '', due = 0")
+        tx.sql.exec_driver_sql("UPDATE slack_home SET digest = '', due_at = 0")
     chat.slack.calls.clear()
     chat.slack.slowly = 0.5
     # It is woken more than once meanwhile.

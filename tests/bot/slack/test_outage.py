@@ -33,8 +33,8 @@ class Clock:
         assert self.chat is not None
         self.seconds += seconds
         with self.chat.office.database.transaction() as tx:
-            earlier = tables.news.c.not_before - round(seconds * 1_000_000)
-            tx.sql.execute(update(tables.news).values(not_before=earlier))
+            earlier = tables.outbox.c.next_attempt_at - round(seconds * 1_000_000)
+            tx.sql.execute(update(tables.outbox).values(next_attempt_at=earlier))
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def ask(chat: Chat, value: str) -> Run:
 def untold(chat: Chat) -> int:
     with chat.office.database.reading() as tx:
         return tx.sql.exec_driver_sql(
-            "SELECT count(*) FROM news WHERE revision > told"
+            "SELECT count(*) FROM outbox WHERE revision > delivered_revision"
         ).scalar_one()
 
 
@@ -100,9 +100,12 @@ async def test_ten_thousand_notices_become_one_message_for_each_run_at_the_pace_
     for _ in range(30):
         await in_thread(chat, "on")
     with chat.office.database.transaction() as tx:
-        tx.sql.exec_driver_sql("UPDATE news SET revision = revision + 350")
+        tx.sql.exec_driver_sql("UPDATE outbox SET revision = revision + 350")
         assert (
-            tx.sql.exec_driver_sql("SELECT sum(revision - told) FROM news").scalar_one() > 10_000
+            tx.sql.exec_driver_sql(
+                "SELECT sum(revision - delivered_revision) FROM outbox"
+            ).scalar_one()
+            > 10_000
         )
     chat.slack.refuse("chat.postMessage", "ratelimited", status=429, retry_after=7)
     said: list[int] = []
@@ -177,7 +180,11 @@ async def test_what_was_done_in_a_year_without_chat_is_in_nobodys_way(chat: Chat
         )
     with chat.office.database.transaction() as tx:
         long_ago = tx.now - 365 * 86_400_000_000
-        moved = {"asked": long_ago, "started": long_ago, "ended": long_ago + 1_000_000}
+        moved = {
+            "requested_at": long_ago,
+            "started_at": long_ago,
+            "ended_at": long_ago + 1_000_000,
+        }
         tx.sql.execute(update(tables.run).values(**moved))
     await in_thread(chat, "on")
     await chat.settle()

@@ -23,13 +23,13 @@ LAMP_ON = "toy set lb1 lamp on"
 
 def trouble(chat: Chat) -> str:
     with chat.office.database.reading() as tx:
-        return tx.sql.exec_driver_sql("SELECT trouble FROM news").scalar_one()
+        return tx.sql.exec_driver_sql("SELECT error FROM outbox").scalar_one()
 
 
 def due_now(chat: Chat) -> None:
     """Let the time pass that the outbox wants to wait."""
     with chat.office.database.transaction() as tx:
-        tx.sql.exec_driver_sql("UPDATE news SET not_before = 0")
+        tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = 0")
 
 
 @asynccontextmanager
@@ -101,7 +101,7 @@ async def test_a_button_of_a_card_that_was_replaced_decides_nothing(chat: Chat):
     chat.slack.posted.clear()
     with chat.office.database.transaction() as tx:
         db_outbox.announce_run(tx, 1)
-        tx.sql.exec_driver_sql("UPDATE notice SET digest = ''")
+        tx.sql.exec_driver_sql("UPDATE slack_message SET digest = ''")
     await chat.settle()
     await chat.press("approve", "U0OLGA", message=old)
     assert chat.run().state is State.PENDING
@@ -114,7 +114,7 @@ async def test_slacks_wish_for_peace_is_granted(chat: Chat):
     await chat.type(LAMP_ON)
     assert chat.slack.posted == []
     with chat.office.database.reading() as tx:
-        wait = tx.sql.exec_driver_sql("SELECT not_before FROM news").scalar_one() - tx.now
+        wait = tx.sql.exec_driver_sql("SELECT next_attempt_at FROM outbox").scalar_one() - tx.now
     assert 15_000_000 < wait < 22_000_000
     await chat.settle()
     assert [call for call, _ in chat.slack.calls].count("chat.postMessage") == 1
@@ -143,7 +143,7 @@ async def test_it_waits_longer_each_time(chat: Chat):
     await chat.type(LAMP_ON)
     for _ in range(4):
         with chat.office.database.reading() as tx:
-            due = tx.sql.exec_driver_sql("SELECT not_before FROM news").scalar_one()
+            due = tx.sql.exec_driver_sql("SELECT next_attempt_at FROM outbox").scalar_one()
             waits.append(due - tx.now)
         due_now(chat)
         await chat.settle()
@@ -212,7 +212,7 @@ async def test_what_a_dead_sender_had_is_told_by_another_within_fifteen_seconds(
     await chat.settle()
     assert chat.slack.posted == []
     with chat.office.database.transaction() as tx:
-        tx.sql.exec_driver_sql("UPDATE news SET not_before = not_before - 15000000")
+        tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = next_attempt_at - 15000000")
     await chat.settle()
     assert chat.slack.card.text.startswith("Needs approval")
 
@@ -228,7 +228,7 @@ async def test_what_a_dead_sender_has_said_is_not_said_again(chat: Chat):
     # Slack has it all the same.
     await until(lambda: chat.slack.posted)
     with chat.office.database.transaction() as tx:
-        tx.sql.exec_driver_sql("UPDATE news SET not_before = not_before - 15000000")
+        tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = next_attempt_at - 15000000")
     await chat.settle()
     assert set(chat.slack.card.buttons) == {"approve", "deny"}
     with chat.office.database.reading() as tx:
@@ -406,7 +406,7 @@ async def test_what_takes_minutes_says_so_while_it_lasts(office: Office):
 
         def two_minutes_later(_host: str, _words: str) -> None:
             with office.database.transaction() as tx:
-                tx.sql.exec_driver_sql("UPDATE run SET started = started - 120000000")
+                tx.sql.exec_driver_sql("UPDATE run SET started_at = started_at - 120000000")
             now[0] += 31
             asyncio.run_coroutine_threadsafe(chat.door.outbox.deliver_due(), loop).result(10)
             said.append(chat.slack.card.words)

@@ -207,7 +207,7 @@ async def test_nothing_is_taken_over_http_without_a_signing_secret(office: Offic
 async def test_an_event_that_was_not_taken_comes_again(line: Line):
     """Without the database nothing is acknowledged, so that Slack keeps it for us."""
     with line.office.database.transaction() as tx:
-        tx.sql.exec_driver_sql("DROP TABLE seen")
+        tx.sql.exec_driver_sql("DROP TABLE seen_request")
     async with over_socket_mode(line) as send:
         sending = asyncio.ensure_future(
             send(payloads.event("Ev1"), {"content-type": "application/json"})

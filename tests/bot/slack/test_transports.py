@@ -141,7 +141,7 @@ async def test_shapes_that_nobody_expects_are_no_fault_of_the_server(
 
 async def test_without_a_database_nothing_is_done_and_people_are_told(send: Send, line: Line):
     with line.office.database.transaction() as tx:
-        tx.sql.exec_driver_sql("DROP TABLE seen")
+        tx.sql.exec_driver_sql("DROP TABLE seen_request")
     assert "Nothing was done" in words(await send(payloads.slash("toy set lb1 lamp on"), FORM))
     assert line.office.entries() == []
 

@@ -92,7 +92,7 @@ def test_a_session_is_read_while_nothing_can_be_written(site: Site) -> None:
     run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     browser = site.browser("olga")
     with site.database.transaction() as tx:
-        amend(tx, tables.session, lambda row: {"last_seen": row.last_seen - 600_000_000})
+        amend(tx, tables.session, lambda row: {"last_seen_at": row.last_seen_at - 600_000_000})
         tx.sql.execute(
             text(
                 "CREATE TRIGGER full_disk BEFORE UPDATE ON session "

@@ -144,9 +144,9 @@ def _age(site: Site, **back: int) -> None:
 
 def test_a_session_ends_when_nobody_uses_it(site: Site) -> None:
     browser = site.browser("dora")
-    _age(site, last_seen=sessions.IDLE_SECONDS - 60)
+    _age(site, last_seen_at=sessions.IDLE_SECONDS - 60)
     assert browser.get("/").status_code == 200
-    _age(site, last_seen=sessions.IDLE_SECONDS + 60)
+    _age(site, last_seen_at=sessions.IDLE_SECONDS + 60)
     answer = browser.get("/")
     assert answer.status_code == 401
     assert "You were signed out after a while." in answer.text
@@ -154,7 +154,7 @@ def test_a_session_ends_when_nobody_uses_it(site: Site) -> None:
 
 def test_a_session_ends_after_a_working_day_whatever_is_done(site: Site) -> None:
     browser = site.browser("dora")
-    _age(site, began=sessions.MAX_SECONDS + 1, last_seen=0)
+    _age(site, started_at=sessions.MAX_SECONDS + 1, last_seen_at=0)
     assert browser.get("/").status_code == 401
 
 
@@ -168,7 +168,7 @@ def test_using_the_pages_keeps_a_session_alive_and_a_page_left_open_does_not(sit
         assert found is not None
         return found.last_seen_at
 
-    _age(site, last_seen=1000)
+    _age(site, last_seen_at=1000)
     old = last_seen()
     browser.get(f"/runs/{number}/live")
     assert last_seen() == old

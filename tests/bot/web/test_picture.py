@@ -81,7 +81,8 @@ def a_bond(tx: Transaction, name: str = "eth1") -> int:
     )
     run = checked(tx, report)
     tx.sql.exec_driver_sql(
-        "UPDATE run SET words = 'bond check', fields = '{\"bond\":\"bond0\"}' WHERE id = ?",
+        "UPDATE run SET runbook = 'bond check', field_values = '{\"bond\":\"bond0\"}' "
+        "WHERE id = ?",
         (run.id,),
     )
     return run.id

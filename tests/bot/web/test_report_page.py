@@ -16,7 +16,9 @@ def _some(site: Site) -> None:
     with site.database.transaction() as tx:
         for _ in range(5):
             succeeded(tx, asked(tx))
-        tx.sql.execute(update(tables.run).values(needed=1, shown=tx.now - 300_000_000))
+        tx.sql.execute(
+            update(tables.run).values(required_approvals=1, pending_since=tx.now - 300_000_000)
+        )
 
 
 def test_waits_are_drawn_and_written(site: Site):

@@ -129,7 +129,7 @@ def test_the_story_says_how_what_went_on_came_to_its_end(
     run = site.office.approve(site.office.ask(WarmUp(host="lb1", name="lamp", value="on")))
     site.office.fleet.hosts["lb1"]["warming"] = became
     with site.database.transaction() as tx:
-        tx.sql.execute(update(tables.vigil).values(next=tx.now))
+        tx.sql.execute(update(tables.follow_up).values(next_at=tx.now))
     site.office.workflow.run_due_follow_ups()
     story = _story(site, run.id)
     assert told in story

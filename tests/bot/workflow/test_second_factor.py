@@ -82,7 +82,7 @@ class TestForged:
     def _approved(self, office: Office) -> State:
         app, run = an_app(office, "olga"), office.ask(LAMP_ON)
         with office.database.transaction() as tx:
-            shown = {"stepped_up": tx.now, "factor": app.factor.digest}
+            shown = {"stepped_up_at": tx.now, "factor_digest": app.factor.digest}
             amend(tx, tables.session, lambda _row: shown)
         approve(office, run.id, run.digest, "olga", app.session)
         return office.run(run.id).state
@@ -107,7 +107,7 @@ class TestPutBack:
         code = app.code()
         office.workflow.step_up.step_up_by_code("olga", app.session, code)
         with office.database.transaction() as tx:
-            tx.sql.execute(update(tables.factor).values(used=0))
+            tx.sql.execute(update(tables.second_factor).values(last_counter=0))
         office.workflow.step_up.step_up_by_code("olga", app.session, code)
 
     def test_no_code_is_good_again(self, strict: Office) -> None:
@@ -122,7 +122,7 @@ class TestPutBack:
 
 
 def _by_its_row(_tx: object, factor: second_factors.SecondFactor) -> int:
-    return factor.used
+    return factor.last_counter
 
 
 def _certainly(*_: object) -> bool:
@@ -214,7 +214,7 @@ def test_a_vote_that_was_cast_without_a_factor_does_not_open_the_gate(strict: Of
     run = strict.ask(LAMP_ON)
     strict.workflow.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
     with strict.database.transaction() as tx:
-        tx.sql.execute(update(tables.vote).values(factor=""))
+        tx.sql.execute(update(tables.decision).values(factor=""))
     strict.work()
     assert strict.fleet.told == []
 
@@ -264,8 +264,8 @@ def test_the_code_of_somebody_else_is_worth_nothing(strict: Office) -> None:
 def test_a_secret_that_was_exchanged_in_the_database_is_not_used(strict: Office) -> None:
     olgas, doras = an_app(strict, "olga"), an_app(strict, "dora")
     with strict.database.transaction() as tx:
-        here = tables.factor.c.id == olgas.factor.id
-        tx.sql.execute(update(tables.factor).where(here).values(sealed=doras.factor.sealed))
+        here = tables.second_factor.c.id == olgas.factor.id
+        tx.sql.execute(update(tables.second_factor).where(here).values(sealed=doras.factor.sealed))
     with pytest.raises(NotAllowed, match="altered in the database"):
         strict.workflow.step_up.step_up_by_code("olga", olgas.session, doras.code())
 

@@ -18,9 +18,9 @@ _MINUTE = 60_000_000
 def _waited(tx: Transaction, run: Run, minutes: int) -> None:
     """Have a request been shown so long before it was decided."""
     decided = update(tables.run).where(tables.run.c.id == run.id)
-    tx.sql.execute(decided.values(shown=tx.now - minutes * _MINUTE, ended=tx.now))
+    tx.sql.execute(decided.values(pending_since=tx.now - minutes * _MINUTE, ended_at=tx.now))
     tx.sql.execute(
-        update(tables.vote).where(tables.vote.c.run == run.id).values(decided_at=tx.now)
+        update(tables.decision).where(tables.decision.c.run == run.id).values(decided_at=tx.now)
     )
 
 
@@ -33,7 +33,9 @@ def _five_good_ones(office: Office, host: str = "lb1", person: str = "dora") -> 
     with office.database.transaction() as tx:
         for minutes in (1, 2, 3, 4, 50):
             run = succeeded(tx, asked(tx, host=host, person=person))
-            tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(needed=1))
+            tx.sql.execute(
+                update(tables.run).where(tables.run.c.id == run.id).values(required_approvals=1)
+            )
             _waited(tx, run, minutes)
 
 
@@ -65,7 +67,7 @@ def test_what_was_denied_or_left_to_expire_counts_against_it(office: Office):
         waiting(tx, asked(tx))
         for run in (6, 7, 8):
             shown = update(tables.run).where(tables.run.c.id == run)
-            tx.sql.execute(shown.values(needed=1, shown=tx.now - _MINUTE))
+            tx.sql.execute(shown.values(required_approvals=1, pending_since=tx.now - _MINUTE))
     total = _of(office).total
     assert (total.requested, total.approved, total.denied, total.expired) == (8, 5, 1, 1)
     assert total.pending == 1
@@ -96,7 +98,7 @@ def test_the_rule_lets_nothing_else_go_without_approval(office: Office):
     with office.database.transaction() as tx:
         succeeded(tx, asked(tx, words="abusers empty"))
         succeeded(tx, asked(tx, host="nas1"))
-        tx.sql.execute(update(tables.run).values(needed=1))
+        tx.sql.execute(update(tables.run).values(required_approvals=1))
         tx.sql.execute(
             update(tables.run).where(tables.run.c.host == "nas1").values(area="storage")
         )
@@ -117,21 +119,21 @@ def test_what_went_wrong_once_is_not_lifted(office: Office):
     with office.database.transaction() as tx:
         run = running(tx, approved(tx, waiting(tx, asked(tx))))
         _waited(tx, ended(tx, run, State.FAILED, "step 1 failed"), 1)
-        tx.sql.execute(update(tables.run).values(needed=1))
+        tx.sql.execute(update(tables.run).values(required_approvals=1))
     assert _of(office).suggestions == []
 
 
 def test_what_was_asked_too_seldom_is_not_lifted(office: Office):
     _five_good_ones(office)
     with office.database.transaction() as tx:
-        tx.sql.execute(update(tables.run).where(tables.run.c.id == 1).values(needed=0))
+        tx.sql.execute(update(tables.run).where(tables.run.c.id == 1).values(required_approvals=0))
     assert _of(office).suggestions == []
 
 
 def test_what_is_longer_ago_is_left_out(office: Office):
     _five_good_ones(office)
     with office.database.transaction() as tx:
-        tx.sql.execute(update(tables.run).values(asked=tx.now - 8 * 1440 * _MINUTE))
+        tx.sql.execute(update(tables.run).values(requested_at=tx.now - 8 * 1440 * _MINUTE))
     assert _of(office, days=7).total.requested == 0
     assert _of(office, days=9).total.requested == 5
 
@@ -141,11 +143,13 @@ def test_however_many_runs_there_are_only_the_newest_are_looked_at(office: Offic
     with office.database.transaction() as tx:
         for run in range(1, 6):
             one = update(tables.run).where(tables.run.c.id == run)
-            tx.sql.execute(one.values(asked=tx.now - (10 - run) * _MINUTE))
+            tx.sql.execute(one.values(requested_at=tx.now - (10 - run) * _MINUTE))
     with office.database.reading() as tx:
         few = build_wait_report(tx, office.policies.get_policy(), limit=3)
         every = build_wait_report(tx, office.policies.get_policy(), limit=5)
-        third = tx.sql.execute(select(tables.run.c.asked).where(tables.run.c.id == 2)).scalar_one()
+        third = tx.sql.execute(
+            select(tables.run.c.requested_at).where(tables.run.c.id == 2)
+        ).scalar_one()
     assert (few.total.requested, few.is_truncated, few.since) == (3, True, third + 1)
     assert (every.total.requested, every.is_truncated) == (5, False)
     assert (few.suggestions, len(every.suggestions)) == ([], 1)
