@@ -56,7 +56,7 @@ def _head() -> str:
 
 `make bench` measures what users notice and writes this page. `make bench QUICK=1` prints the same
 in a few minutes, with fewer hosts and entries. `KEEP=DIR` keeps the filled databases for the next
-run (22 GB), and `ARGS="--only history log"` measures only these parts.
+run (22 GB), and `ARGS="--only history log"` measures only these parts. [Contents](README.md)
 
 Measured with Python {platform.python_version()} on {platform.system()} {platform.machine()}, \
 {os.cpu_count()} cores, which Keyturn shares

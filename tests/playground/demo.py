@@ -1,9 +1,8 @@
-"""The main job, played once on real machines: `make demo`.
+"""One request from start to end on real servers: `make demo`.
 
-A developer asks in chat to let an address back in, an owner approves the exact plan, the entry
-leaves a real HAProxy's stick table over real SSH, and the change log proves it. Everything goes
-through the doors that people use: chat (an emulator of Slack, for machines without one) and its
-signed requests.
+A developer requests in chat that an address is unblocked, an owner approves the exact plan, the
+entry leaves the stick table of a real HAProxy over real SSH, and the change log proves it. All
+requests come in as from Slack, signed, by way of an emulator of Slack.
 """
 
 import os
@@ -64,12 +63,12 @@ def _port() -> int:
 
 
 def play(fleet: LoopbackFleet, service: Service) -> bool:
-    """Play the story; return whether the table was really cleared and the log verifies."""
+    """Play the request; return whether the table was cleared and the log verifies."""
     haproxy = fleet.haproxy
     for address in (ABUSER, "198.51.100.23"):
         haproxy.abuse(address)
     blocked = haproxy.get(ABUSER)
-    heading(f"{ABUSER} has sent too many requests; HAProxy answers it with {blocked}")
+    heading(f"{ABUSER} has sent too many requests; HAProxy answers with status {blocked}")
     say(_indented(_rows(haproxy.table("http"))))
 
     chat = Chat(service)
@@ -77,12 +76,12 @@ def play(fleet: LoopbackFleet, service: Service) -> bool:
     tail.start()
     try:
         command = f"/keyturn abusers clear lb1 {ABUSER} because a customer called"
-        heading(f"Dora, a developer, types  {command}")
+        heading(f"Dora, a developer, types:  {command}")
         chat.say(PEOPLE["dora"], command)
-        label, (ts, where) = _until(lambda: _approval(chat), "the card to be shown")
-        heading(f"Olga, who owns the edge, sees the card and presses  {label}")
+        label, (ts, where) = _until(lambda: _approval(chat), "waiting for the card")
+        heading(f"Olga, an owner of the edge, reads the card and presses:  {label}")
         chat.press(PEOPLE["olga"], ts, where)
-        _until(lambda: _ended(service), "the run to end")
+        _until(lambda: _ended(service), "waiting for the end of the run")
     finally:
         done.set()
         tail.join()
@@ -94,38 +93,36 @@ def _proven(fleet: LoopbackFleet, service: Service, blocked: int) -> bool:
     with service.keyturn.database.reading() as tx:
         verdict = verification.verify_log(tx)
     cleared = not fleet.haproxy.marked(ABUSER)
-    heading("And so")
+    heading("Result")
     say(_indented(_rows(fleet.haproxy.table("http"))))
-    _tick(blocked == 503, f"{ABUSER} was answered with {blocked} before")
-    _tick(
-        cleared, f"{ABUSER} is {'no longer' if cleared else 'STILL'} marked in HAProxy's own table"
-    )
-    _tick(verdict.broken is None, f"the change log verifies: {verdict.entries} entries, unbroken")
+    _tick(blocked == 503, f"HAProxy answered {ABUSER} with status {blocked} before")
+    _tick(cleared, f"{ABUSER} is {'no longer' if cleared else 'STILL'} marked in HAProxy's table")
+    _tick(verdict.broken is None, f"the change log verifies: {verdict.entries} entries")
     return blocked == 503 and cleared and verdict.broken is None
 
 
 def stay(service: Service) -> None:
-    """Leave everything up for people to look at, until Ctrl-C."""
+    """Keep everything running until Ctrl-C."""
     heading("Look around")
     say(f"  Chat             {service.emulator.sign_in_link()}")
     say(f"  Change history   {service.address}/runs")
-    say("  Sign in there as (each link works once)")
+    say("  Sign-in links (each works once)")
     for person in PEOPLE:
         say(f"    {person:<5} {service.sign_in_link(person, seconds=_LINK_SECONDS)}")
     settings = service.keyturn.settings
     _, token = service.keyturn.workflow.tokens.create_token(
         person="dora", scopes=("read", "ask"), days=1, source="cli"
     )
-    say("  Command line, in another terminal, as dora")
+    say("  Command line, as dora, in another terminal")
     say(f"    export KEYTURN_URL={service.address} KEYTURN_TOKEN={token}")
     say(f"    export KEYTURN_POLICY={settings.policy} KEYTURN_DATA={settings.data}")
     say("    .venv/bin/keyturn ask abusers show lb1")
-    say("\nIn the chat try  /keyturn help  or  /keyturn abusers show lb1.  Ctrl-C ends it all.")
+    say("\nIn the chat try  /keyturn help  or  /keyturn abusers show lb1.  Ctrl-C ends the demo.")
     while True:
         time.sleep(3600)
 
 
-# --- what happens, as it happens ---
+# --- events, as they are committed ---
 
 
 def _print_entries(service: Service, done: threading.Event) -> None:
@@ -144,7 +141,7 @@ def _print_entries(service: Service, done: threading.Event) -> None:
 
 
 def show(entry: Entry) -> None:
-    """Print one event: when, what, and its place in the log."""
+    """Print one event: time, kind, person and entry of the log."""
     when = to_datetime(entry.at).strftime("%H:%M:%S.%f")[:-3]
     who = f" by {entry.person}" if entry.person else ""
     place = dim(f"entry {entry.seq}, {entry.hash[:12]}")
@@ -174,8 +171,8 @@ def _plan(entry: Entry) -> Generator[str]:
     facts = entry.facts
     plan = facts["plan"]
     yield plan["because"]
-    told = zip(plan["titles"], plan["document"]["steps"], plan["undo"], strict=True)
-    for n, (title, step, undo) in enumerate(told, start=1):
+    steps = zip(plan["titles"], plan["document"]["steps"], plan["undo"], strict=True)
+    for n, (title, step, undo) in enumerate(steps, start=1):
         command = Shell(tuple(step["do"]["argv"]), stdin=step["do"]["stdin"])
         yield f"{n}. {title}: {step['before']} → {step['after']}"
         yield f"   do    {command}"
@@ -203,7 +200,7 @@ def _until(look: Callable[[], Any], what: str) -> Any:
     deadline = time.monotonic() + _PATIENCE
     while not (found := look()):
         if time.monotonic() > deadline:
-            raise SystemExit(f"waited {_PATIENCE:.0f} s in vain for {what}")
+            raise SystemExit(f"timed out after {_PATIENCE:.0f} s: {what}")
         time.sleep(0.02)
     return found
 
