@@ -59,13 +59,13 @@ class ChapterShape(schemas.Shape):
 
         return cls(
             people=one.people,
-            at_once=drawn(one.at_once),
-            after_approval=drawn(one.asks),
+            at_once=drawn(one.without_approval),
+            after_approval=drawn(one.with_approval),
             refused=drawn(one.refused),
-            approves=drawn(one.approves),
-            emergency=drawn(one.emergency),
-            orders=drawn(one.orders),
-            views=drawn(one.views),
+            approves=drawn(one.can_approve),
+            emergency=drawn(one.break_glass),
+            orders=drawn(one.administration),
+            views=drawn(one.can_view),
         )
 
 

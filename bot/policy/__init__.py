@@ -1,4 +1,4 @@
-"""The policy: who may ask and approve what, where, and with how many keys. Default deny."""
+"""The policy: who may request and approve what, where, with how many approvals. Default deny."""
 
 from bot.policy.cedar import Ruling
 from bot.policy.loader import PolicyDirectory, PolicySource

@@ -1,7 +1,7 @@
-"""The rules, written in Cedar: what they say to one request. Pure.
+"""The rules in Cedar and their rulings on one request. Pure.
 
-Cedar denies by default and a forbid wins over every permit. How many approvals a permit takes,
-and from whom, are annotations on it: see https://docs.cedarpolicy.com/policies/syntax-policy.html
+Cedar denies by default, and a forbid wins over every permit. Annotations of a permit state how
+many approvals it needs and from whom: see https://docs.cedarpolicy.com/policies/syntax-policy.html
 """
 
 import json
@@ -22,39 +22,40 @@ from bot.policy.annotations import (
 from bot.policy.freezes import WEEKDAYS
 from bot.policy.mentions import is_only_compared, iterate_comparisons, iterate_mentions
 
-# What Cedar's own parser takes as one: a string, a remark, the end of a rule, and all the rest.
+# The tokens of Cedar: a string, a comment, the end of a rule, and anything else.
 _TOKEN_PATTERN = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|;|[^"/;]+|.', re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One rule as it is written. line: of its first word, from 1."""
+    """The text of one rule."""
 
     line: int
+    """The line of its first word, from 1."""
     text: str
 
     def find_line(self, word: str) -> int:
-        """Return the line on which *word* first stands, or the first line."""
+        """Return the line of the first occurrence of *word*, or the first line."""
         before, found, _ = self.text.partition(word)
         return self.line + before.count("\n") if found else self.line
 
 
 def split_statements(text: str) -> Sequence[Statement]:
     """Return every rule of the text, in order; the last may lack its semicolon."""
-    found: list[Statement] = []
-    kept, line, start = "", 1, 1
+    statements: list[Statement] = []
+    current, line, start = "", 1, 1
     for piece in _TOKEN_PATTERN.findall(text):
-        said = "" if piece.startswith("//") else piece
-        if not kept:
-            # What stands before a rule is not a part of it.
-            said = said.lstrip()
-            start = line + piece[: len(piece) - len(said)].count("\n")
+        code = "" if piece.startswith("//") else piece
+        if not current:
+            # White space before a rule is not a part of it.
+            code = code.lstrip()
+            start = line + piece[: len(piece) - len(code)].count("\n")
         line += piece.count("\n")
-        kept += said
+        current += code
         if piece == ";":
-            found.append(Statement(start, kept))
-            kept = ""
-    return [*found, Statement(start, kept)] if kept else found
+            statements.append(Statement(start, current))
+            current = ""
+    return [*statements, Statement(start, current)] if current else statements
 
 
 SCHEMA = """
@@ -64,26 +65,26 @@ entity Area;
 entity Person in [Role, Owners] { name: String };
 entity Host in [Area] { owners: Owners, tags: Set<String> };
 type Request = {
-  runbook: String,    // its words: "abusers clear"
+  runbook: String,    // its name: "abusers clear"
   kind: String,       // "check" or "change"
-  reversible: Bool,   // every step can be taken back
+  reversible: Bool,   // every step has an undo
   source: String,     // "slack", "web", "api", "cli" or "schedule"
-  own: Bool,          // the principal asked for it, edited it or has scheduled it
-  hosts: Long,        // how many hosts the request is for
-  novel: Bool,        // its asker has never had this runbook succeed
+  own: Bool,          // the principal requested, edited or scheduled it
+  hosts: Long,        // how many hosts the request covers
+  first_time: Bool,   // this runbook has never succeeded for the requester
   frozen: Bool,       // a freeze holds changes of this host
-  now: datetime,      // by the database's clock
-  weekday: String,    // "mon" to "sun", where the host stands
-  hour: Long,         // 0 to 23, where the host stands
-  escalated: Bool,    // nobody decided in time, so the next group may approve as well
-  instead: Bool,      // another person decides in the principal's stead
-  granted: Bool       // a standing grant stands in for the approval
+  now: datetime,      // by the clock of the database
+  weekday: String,    // "mon" to "sun", in the time zone of the host
+  hour: Long,         // 0 to 23, in the time zone of the host
+  escalated: Bool,    // no one decided in time, so the @escalate groups may approve as well
+  delegated: Bool,    // a delegate decides on behalf of the principal
+  granted: Bool       // a standing grant replaces the approval
 };
-action ask, approve, "break-glass" appliesTo {
+action request, approve, "break-glass" appliesTo {
   principal: Person, resource: Host, context: Request
 };
 type Viewing = {
-  runbook: String,    // its words: "abusers clear"
+  runbook: String,    // its name: "abusers clear"
   kind: String        // "check" or "change"
 };
 action view appliesTo { principal: Person, resource: Host, context: Viewing };
@@ -93,7 +94,7 @@ type Order = {
 };
 action stop, resume, ban appliesTo { principal: Person, resource: Service, context: Order };
 """
-# Where the name of an entity of each kind is written down.
+# The file that defines the entities of each kind.
 _FILE_OF_ENTITY = {
     "Role": "people.yaml",
     "Person": "people.yaml",
@@ -103,7 +104,7 @@ _FILE_OF_ENTITY = {
 }
 # The kinds of runbooks.
 RUNBOOK_KINDS = ("check", "change")
-# What the schema calls words and is one of a few.
+# The only values of some attributes that the schema calls String.
 _ATTRIBUTE_VALUES: Mapping[str, Sequence[str]] = {
     "kind": RUNBOOK_KINDS,
     "source": ("slack", "web", "api", "cli", "schedule"),
@@ -112,9 +113,10 @@ _ATTRIBUTE_VALUES: Mapping[str, Sequence[str]] = {
 
 
 class RulesError(Exception):
-    """The rules cannot be used. The message names the rule and what is wrong with it.
+    """The rules are invalid. The message names the rule and the problem.
 
-    line: where in the file, from 1.
+    Attributes:
+        line: The line in the file, from 1.
     """
 
     def __init__(self, line: int, reason: str) -> None:
@@ -124,16 +126,17 @@ class RulesError(Exception):
 
 @dataclass(frozen=True)
 class Ruling:
-    """What the rules say: says, in their own words. terms: what the approvals must come to.
-
-    ceiling: how many hosts one request may be for. rules: the names of those that apply.
-    """
+    """The decision of the rules about one request."""
 
     allowed: bool
     policy_notes: Sequence[str] = ()
+    """The descriptions of the rules that apply, or why it is refused."""
     requirements: ApprovalRequirements = field(default_factory=ApprovalRequirements)
+    """The approvals that the request needs."""
     max_hosts: int = DEFAULT_MAX_HOSTS
+    """How many hosts one request may cover."""
     rules: Sequence[str] = ()
+    """The names of the rules that apply."""
 
     @property
     def required_approvals(self) -> int:
@@ -145,22 +148,23 @@ class Ruling:
 
     @property
     def requires_second_factor(self) -> bool:
-        """Whether an approval takes a second factor."""
+        """Whether an approval needs a second factor."""
         return self.requirements.requires_second_factor
 
     @property
     def requires_reason(self) -> bool:
-        """Whether asking and approving take a reason."""
+        """Whether requests and approvals need a reason."""
         return self.requirements.requires_reason
 
 
 @dataclass(frozen=True)
 class EntityReference:
-    """A name that a rule speaks of. kind: Role, Area, Owners, Host or Person."""
+    """The name of an entity in a rule."""
 
     rule: str
     line: int
     kind: str
+    """`Role`, `Area`, `Owners`, `Host` or `Person`."""
     name: str
 
     def __str__(self) -> str:
@@ -173,72 +177,83 @@ class EntityReference:
 
 @dataclass(frozen=True)
 class AttributeComparison:
-    """Words that a rule compares something of the request with. about: runbook, kind, …"""
+    """A string that a rule compares an attribute of the request with."""
 
     rule: str
     line: int
     attribute: str
+    """`runbook`, `kind`, …"""
     value: str
 
 
 @dataclass(frozen=True)
 class ViewRules:
-    """What the rules on the action `view` look at."""
+    """What the rules for the action `view` depend on."""
 
     mentioned: frozenset[str]
     """Attributes by name and entities such as `Host::lb1`."""
     runbooks: frozenset[str]
     """The runbooks that they name."""
     compares_runbooks_only: bool
-    """Whether all runbooks that they do not name are alike to them."""
+    """Whether they treat all runbooks that they do not name alike."""
     has_permit: bool
     """Whether any of them permits."""
 
 
 class Rules:
-    """A validated set of rules. text: as it was written. mentioned: what they look at.
+    """A validated set of rules.
 
-    namings: whom they speak of. wordings: with which words they compare what.
+    Attributes:
+        text: The text of policy.cedar.
+        mentioned: The attributes and entities that the rules depend on.
+        view_rules: What the rules for the action `view` depend on.
+        entity_references: The entities that the rules name.
+        comparisons: The strings that the rules compare attributes with.
+
+    Raises:
+        RulesError: A rule is invalid.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        written = split_statements(text)
-        for statement in written:
+        statements = split_statements(text)
+        for statement in statements:
             _check_parses(statement)
         self._schema = cedarpy.Schema.from_str(SCHEMA)
         rules = _parse_to_json(text)
-        where = dict(zip(rules, written, strict=True))
-        _check_types(text, where, rules)
+        by_key = dict(zip(rules, statements, strict=True))
+        _check_types(text, by_key, rules)
         self._rules = {
-            key: _parse_rule_annotations(where[key], key, rule) for key, rule in rules.items()
+            key: _parse_rule_annotations(by_key[key], key, rule) for key, rule in rules.items()
         }
-        _check_names_unique(where, self._rules)
+        _check_names_unique(by_key, self._rules)
         self._policies = cedarpy.PolicySet.from_str(text)
         self.mentioned = frozenset(iterate_mentions(rules))
         viewing = {key: rule for key, rule in rules.items() if _applies_to_action(rule, "view")}
         self.view_rules = ViewRules(
             frozenset(iterate_mentions(viewing)),
             frozenset(
-                words for about, words in iterate_comparisons(viewing) if about == "runbook"
+                value
+                for attribute, value in iterate_comparisons(viewing)
+                if attribute == "runbook"
             ),
             compares_runbooks_only=is_only_compared(viewing, "runbook"),
             has_permit=any(rule["effect"] == "permit" for rule in viewing.values()),
         )
         self.entity_references = [
-            naming
+            reference
             for key, rule in rules.items()
-            for naming in _iterate_entity_references(self._rules[key], where[key], rule)
+            for reference in _iterate_entity_references(self._rules[key], by_key[key], rule)
         ]
         self.comparisons = [
             AttributeComparison(
-                self._rules[key].name, where[key].find_line(f'"{words}"'), about, words
+                self._rules[key].name, by_key[key].find_line(f'"{value}"'), attribute, value
             )
             for key, rule in rules.items()
-            for about, words in iterate_comparisons(rule)
+            for attribute, value in iterate_comparisons(rule)
         ]
-        for wording in self.comparisons:
-            _check_comparison(wording)
+        for comparison in self.comparisons:
+            _check_comparison(comparison)
 
     def compute_ruling(
         self,
@@ -250,9 +265,9 @@ class Rules:
         area: str,
         context: Mapping[str, object],
     ) -> Ruling:
-        """Say whether *person* may, and with how many approvals: the strictest permit's number.
+        """Return whether *person* may do it, and the approvals of the strictest permit.
 
-        area: of the host.
+        area: the area of the host.
         """
         answer = cedarpy.is_authorized(
             {
@@ -266,7 +281,7 @@ class Rules:
             self._schema,
         )
         applied = self._list_applied_rules(answer)
-        # A rule that could not be evaluated might have been a forbid: then nobody may.
+        # A rule that cannot be evaluated might be a forbid, so everything is refused.
         if not answer.allowed or answer.diagnostics.errors:
             broken = ("a rule that cannot be evaluated",) if answer.diagnostics.errors else ()
             return Ruling(
@@ -286,7 +301,7 @@ class Rules:
     def compute_order_ruling(
         self, entities: cedarpy.Entities, *, person: str, order: str, is_own: bool
     ) -> Ruling:
-        """Say whether *person* may stop, resume or ban; see Order in the schema."""
+        """Return whether *person* may stop, resume or ban; see Order in the schema."""
         answer = cedarpy.is_authorized(
             {
                 "principal": {"type": "Person", "id": person},
@@ -309,25 +324,25 @@ class Rules:
         )
 
     def _list_applied_rules(self, result: cedarpy.AuthzResult) -> list[RuleAnnotations]:
-        """Return the rules that decided, in their order in the file: Cedar names them in none."""
+        """Return the rules that decided, in the order of the file: Cedar does not sort them."""
         reasons = sorted(result.diagnostics.reasons, key=lambda key: (len(key), key))
         return [self._rules[reason] for reason in reasons]
 
 
 def combine_rulings(rulings: Sequence[Ruling]) -> Ruling:
-    """Return what holds where all of these hold."""
+    """Return the strictest combination of rulings."""
     refused = next((ruling for ruling in rulings if not ruling.allowed), None)
     if refused is not None or not rulings:
         return refused or Ruling(allowed=False)
-    terms = ApprovalRequirements()
+    requirements = ApprovalRequirements()
     for ruling in rulings:
-        terms = terms.merge_with(ruling.requirements)
+        requirements = requirements.merge_with(ruling.requirements)
     return Ruling(
         allowed=True,
         policy_notes=tuple(
-            dict.fromkeys(said for ruling in rulings for said in ruling.policy_notes)
+            dict.fromkeys(note for ruling in rulings for note in ruling.policy_notes)
         ),
-        requirements=terms,
+        requirements=requirements,
         max_hosts=min(ruling.max_hosts for ruling in rulings),
         rules=tuple(dict.fromkeys(rule for ruling in rulings for rule in ruling.rules)),
     )
@@ -342,12 +357,12 @@ def _list_rule_names(applied: Sequence[RuleAnnotations]) -> tuple[str, ...]:
 
 
 def _build_requirements(applied: Sequence[RuleAnnotations], area: str) -> ApprovalRequirements:
-    """Return what the rules that want the most approvals want; a reason counts with any."""
+    """Return the requirements of the strictest rules, and a reason if any rule needs one."""
     most = max(rule.required_approvals for rule in applied)
     strict = [
         rule for rule in applied if rule.required_approvals and rule.required_approvals == most
     ]
-    patiences = [rule.remind_after for rule in strict if rule.remind_after]
+    reminders = [rule.remind_after for rule in strict if rule.remind_after]
     demands = [
         ApprovalDemand(
             rule.required_approvals,
@@ -359,7 +374,7 @@ def _build_requirements(applied: Sequence[RuleAnnotations], area: str) -> Approv
         demands=tuple(dict.fromkeys(demands)),
         requires_second_factor=any(rule.requires_second_factor for rule in applied),
         requires_reason=any(rule.requires_reason for rule in applied),
-        remind_after=min(patiences, default=0),
+        remind_after=min(reminders, default=0),
         escalate_to=_replace_owners_group(
             sorted({group for rule in strict for group in rule.escalate_to}), area
         ),
@@ -381,24 +396,27 @@ def _check_parses(statement: Statement) -> None:
     except ValueError as error:
         word = re.search(r"`(.+)`", str(error))
         line = statement.find_line(word[1]) if word else statement.line
-        raise RulesError(line, f"{error}; the rule begins on line {statement.line}") from None
+        raise RulesError(line, f"{error}; the rule starts on line {statement.line}") from None
     if not rules:
-        raise RulesError(statement.line, "this is a template and would never apply: name somebody")
+        raise RulesError(
+            statement.line,
+            "this is a template, which never applies: replace ?principal or ?resource by a name",
+        )
 
 
 def _applies_to_action(rule: Mapping[str, Any], action: str) -> bool:
-    """Say whether a rule in its JSON form applies to an action."""
+    """Return whether a rule in its JSON form applies to an action."""
     scope: Mapping[str, Any] = rule["action"]
     if scope["op"] == "All":
         return True
-    named: list[Mapping[str, str]] = scope.get("entities") or [scope["entity"]]
-    return any(one["id"] == action for one in named)
+    actions: list[Mapping[str, str]] = scope.get("entities") or [scope["entity"]]
+    return any(one["id"] == action for one in actions)
 
 
 def _get_rule_name(key: str, rule: Mapping[str, Any]) -> str:
-    """Return its @id, or the number that the parser gave it."""
-    notes: dict[str, str | None] = rule.get("annotations") or {}
-    return notes.get("id") or key
+    """Return its @id, or the key that the parser gave it."""
+    annotations: dict[str, str | None] = rule.get("annotations") or {}
+    return annotations.get("id") or key
 
 
 def _check_types(text: str, statements: Mapping[str, Statement], rules: Mapping[str, Any]) -> None:
@@ -416,14 +434,13 @@ def _check_types(text: str, statements: Mapping[str, Statement], rules: Mapping[
 
 
 def _check_comparison(comparison: AttributeComparison) -> None:
-    """Refuse what is never so: a forbid of it would forbid nothing."""
+    """Refuse a comparison that never matches: a forbid with it would forbid nothing."""
     possible = _ATTRIBUTE_VALUES.get(comparison.attribute, (comparison.value,))
     if comparison.value not in possible:
         raise RulesError(
             comparison.line,
             f'rule "{comparison.rule}": context.{comparison.attribute} is never '
-            f'"{comparison.value}", but one '
-            f"of {', '.join(possible)}: correct it",
+            f'"{comparison.value}": use one of {", ".join(possible)}',
         )
 
 
@@ -432,25 +449,25 @@ def _parse_rule_annotations(
 ) -> RuleAnnotations:
     try:
         return parse_annotations(key, rule)
-    except AnnotationError as bad:
+    except AnnotationError as error:
         name = _get_rule_name(key, rule)
-        word = re.search(r"@\w+", str(bad))
+        word = re.search(r"@\w+", str(error))
         line = statement.find_line(word[0]) if word else statement.line
-        raise RulesError(line, f'rule "{name}": {bad}') from None
+        raise RulesError(line, f'rule "{name}": {error}') from None
 
 
 def _check_names_unique(
     statements: Mapping[str, Statement], rules: Mapping[str, RuleAnnotations]
 ) -> None:
-    """Refuse a second rule of a name: people are told by its name which rule applied."""
+    """Refuse two rules with one name: decisions are explained by the name of the rule."""
     lines: dict[str, int] = {}
     for key, rule in rules.items():
         line = statements[key].find_line("@id")
         if rule.name in lines:
             raise RulesError(
                 line,
-                f'rule "{rule.name}": the rule on line {lines[rule.name]} has this @id already: '
-                "name one of them otherwise",
+                f'rule "{rule.name}": the rule on line {lines[rule.name]} has the same @id: '
+                "rename one of them",
             )
         lines[rule.name] = line
 

@@ -1,6 +1,6 @@
-"""An outlook: what would come of a request that nobody has made, area by area. Pure.
+"""Preview what the policy would decide about a request, area by area. Pure.
 
-A check on hosts of several areas is one request, so there is one answer for all of them.
+A check on hosts of several areas is one request, so it has one answer for all of them.
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from typing import Any
 from bot.model import host_patterns, request_form
 from bot.model.request_form import RequestSyntaxError
 from bot.policy import Policy, PolicyRequest
+from bot.policy.policy import NO_PERMIT
 from connectors.errors import UnknownHostError
 from connectors.inventory import Host, Inventory
 from runbooks import AnyRunbook
@@ -17,65 +18,69 @@ from runbooks._catalogue import get_kind
 
 _SECOND = 1_000_000
 
+NO_APPROVER = "no one under the current policy"
+
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the policy says to a request.
-
-    approvals: how many, of whom in words (whose) and by name (approvers). says: the rules that
-    apply, in their own words. reversible: what was supposed of the request's steps.
-    """
+    """The policy's decision about a request."""
 
     allowed: bool
     required_approvals: int = 0
     approvals_from: str = ""
+    """Whose approvals count, in words: `the owners of the edge`."""
     approvers: Sequence[str] = ()
+    """The names of the people who can approve."""
     policy_notes: Sequence[str] = ()
+    """The descriptions of the rules that apply."""
     reversible: bool = True
+    """Whether every step was assumed to have an undo."""
     can_view: bool = True
-    """Whether the person may view such runs of others."""
+    """Whether the person can view such runs of others."""
 
     def describe(self, *, usual_wait: int | None = None, subject: str = "You") -> list[str]:
-        """Say it in plain sentences. wait: microseconds that it usually takes, if known."""
-        whom = "you" if subject == "You" else subject
-        unseen = [] if self.can_view else [f"Runs of others like this are not shown to {whom}."]
-        return [*self._describe_request(usual_wait, subject), *unseen]
+        """Return the decision in sentences.
 
-    def _describe_request(self, usual_wait: int | None, subject: str) -> list[str]:
+        Args:
+            usual_wait: How long approvals usually take, in microseconds, if known.
+            subject: The person's name, or `You`.
+        """
+        unseen = [] if self.can_view else [f"{subject} cannot view such runs of other people."]
+        return [*self._describe_request(usual_wait), *unseen]
+
+    def _describe_request(self, usual_wait: int | None) -> list[str]:
         if not self.allowed:
-            why = "; ".join(self.policy_notes) or "no rule of the policy allows it"
-            return [f"No: {why}"]
-        said = list(self.policy_notes)
+            reason = "; ".join(self.policy_notes) or NO_PERMIT
+            return [f"Not allowed: {reason}"]
         if not self.required_approvals:
-            return ["Yes, at once.", *said]
-        keys = (
-            "one approval"
-            if self.required_approvals == 1
-            else f"{self.required_approvals} approvals"
-        )
-        can = ", ".join(self.approvers) or "nobody, as the policy is now"
+            return ["Runs immediately, no approval needed.", *self.policy_notes]
+        approvals = format_approvals(self.required_approvals)
+        approvers = ", ".join(self.approvers) or NO_APPROVER
         usual: list[str] = []
         if usual_wait is not None and usual_wait >= _SECOND:
-            usual = [f"That usually takes {format_wait(usual_wait)}."]
+            usual = [f"Typical wait: {format_wait(usual_wait)}."]
         return [
-            f"{subject} may ask; it takes {keys} from {self.approvals_from}: {can}.",
+            f"Needs {approvals} from {self.approvals_from}: {approvers}.",
             *usual,
-            *said,
+            *self.policy_notes,
         ]
 
 
+def format_approvals(number: int) -> str:
+    """Return `1 approval` or `2 approvals`."""
+    return "1 approval" if number == 1 else f"{number} approvals"
+
+
 def evaluate_request(policy: Policy, request: PolicyRequest) -> Evaluation:
-    """Look at one request with the policy's eyes."""
-    ruling, views = (
-        policy.get_request_ruling(request),
-        policy.can_view(request.requested_by, request),
-    )
+    """Return what the policy decides about one request."""
+    ruling = policy.get_request_ruling(request)
+    can_view = policy.can_view(request.requested_by, request)
     if not ruling.allowed or not ruling.required_approvals:
         return Evaluation(
             ruling.allowed,
             policy_notes=ruling.policy_notes,
             reversible=request.reversible,
-            can_view=views,
+            can_view=can_view,
         )
     return Evaluation(
         allowed=True,
@@ -84,12 +89,12 @@ def evaluate_request(policy: Policy, request: PolicyRequest) -> Evaluation:
         approvers=[person.name for person in policy.list_approvers(request, ruling)],
         policy_notes=ruling.policy_notes,
         reversible=request.reversible,
-        can_view=views,
+        can_view=can_view,
     )
 
 
 def format_wait(microseconds: int) -> str:
-    """Return a span as people say it: 40 s, 7 min, 2 h 5 min."""
+    """Return a duration rounded for people: 40 s, 7 min, 2 h 5 min."""
     seconds = round(microseconds / _SECOND)
     if seconds < 60:
         return f"{seconds} s"
@@ -102,7 +107,7 @@ def format_wait(microseconds: int) -> str:
 
 @dataclass(frozen=True)
 class PreviewQuestion:
-    """Which runbook, on which hosts."""
+    """A runbook and hosts to preview a request for."""
 
     runbook: type[AnyRunbook]
     hosts: Sequence[str]
@@ -110,27 +115,27 @@ class PreviewQuestion:
 
 @dataclass(frozen=True)
 class AreaEvaluation:
-    """What holds in one area, or in all that a check is for.
-
-    frozen: why changes wait there now; "" if they do not.
-    otherwise: what holds if a step turns out to have no undo, where that is something else.
-    """
+    """The decision for one area, or for all areas of a check."""
 
     area: str
+    """The title of the area, or several titles joined by `and`."""
     hosts: Sequence[str]
     evaluation: Evaluation
     if_irreversible: Evaluation | None = None
+    """The decision if a step has no undo, where it differs."""
     freeze: str = ""
+    """The freeze that holds changes there now, in words; "" without one."""
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What somebody may have done. wait: microseconds that approvals usually take, if known."""
+    """What a request of one person would need."""
 
     person: str
     runbook: str
     areas: Sequence[AreaEvaluation]
     usual_wait: int | None = None
+    """How long approvals usually take, in microseconds, if known."""
 
     @property
     def allowed(self) -> bool:
@@ -138,21 +143,21 @@ class Preview:
 
     @property
     def needs_no_approval(self) -> bool:
-        """Whether it takes nobody's approval."""
+        """Whether the request would run without any approval."""
         return not any(answer.evaluation.required_approvals for answer in self.areas)
 
     def describe(self, *, subject: str = "You") -> list[str]:
-        """Say it in plain sentences. who: how the person is spoken of."""
-        said: list[str] = []
-        for answer in self.areas:
-            lead = f"On {', '.join(answer.hosts)} ({answer.area}): "
-            first, *rest = _describe_area(answer, subject=subject, usual_wait=self.usual_wait)
-            said += [lead + first if len(self.areas) > 1 else first, *rest]
-        return list(dict.fromkeys(said))
+        """Return the preview in sentences. subject: the person's name, or `You`."""
+        sentences: list[str] = []
+        for area in self.areas:
+            lead = f"On {', '.join(area.hosts)} ({area.area}): "
+            first, *rest = _describe_area(area, subject=subject, usual_wait=self.usual_wait)
+            sentences += [lead + first if len(self.areas) > 1 else first, *rest]
+        return list(dict.fromkeys(sentences))
 
     @property
     def to_data(self) -> dict[str, Any]:
-        """The outlook for JSON."""
+        """The preview for JSON."""
         return {
             "person": self.person,
             "runbook": self.runbook,
@@ -164,9 +169,9 @@ class Preview:
                 {
                     "area": answer.area,
                     "hosts": answer.hosts,
-                    "frozen": answer.freeze,
-                    "prospect": vars(answer.evaluation),
-                    "otherwise": answer.if_irreversible and vars(answer.if_irreversible),
+                    "freeze": answer.freeze,
+                    "evaluation": vars(answer.evaluation),
+                    "if_irreversible": answer.if_irreversible and vars(answer.if_irreversible),
                 }
                 for answer in self.areas
             ],
@@ -174,42 +179,48 @@ class Preview:
 
 
 def parse_preview_question(policy: Policy, words: Sequence[str]) -> PreviewQuestion:
-    """Understand `abusers clear lb1`, `… lb*`, `… @haproxy`, `… lb1,lb2` or `… lb1 lb2`.
+    """Parse `abusers clear lb1`, `… lb*`, `… @haproxy`, `… lb1,lb2` or `… lb1 lb2`.
 
-    Words behind the hosts, such as the values of a whole request, are passed over. Raises
-    NotUnderstood.
+    Words after the hosts, such as the values of a request, are ignored.
+
+    Raises:
+        RequestSyntaxError: There is no such runbook or host, or no host is given.
     """
     runbook, rest = request_form.find_runbook(words)
     if not rest:
-        raise RequestSyntaxError(f"on which host? Type it behind the words: {runbook.words} HOST")
+        raise RequestSyntaxError(f"the host is missing: type {runbook.words} HOST")
     known = {host.name: host for host in policy.inventory}
-    meant = [
+    host_words = [
         part
-        for place, word in enumerate(rest)
-        if place == 0 or word in known or host_patterns.is_group_part(word)
+        for index, word in enumerate(rest)
+        if index == 0 or word in known or host_patterns.is_group_part(word)
         for part in host_patterns.split_host_parts(word.removeprefix("host="))
     ]
     tag = request_form.list_form_fields(runbook)[0].tag
-    fit = {name: host for name, host in known.items() if not tag or tag in host.tags}
-    found = [name for word in meant for name in _resolve_hosts(word, policy.inventory, fit, tag)]
-    return PreviewQuestion(runbook, tuple(dict.fromkeys(found)))
+    suitable = {name: host for name, host in known.items() if not tag or tag in host.tags}
+    hosts = [
+        name
+        for word in host_words
+        for name in _resolve_hosts(word, policy.inventory, suitable, tag)
+    ]
+    return PreviewQuestion(runbook, tuple(dict.fromkeys(hosts)))
 
 
 def _resolve_hosts(
     word: str, inventory: Inventory, suitable_hosts: dict[str, Host], tag: str
 ) -> list[str]:
     if word in inventory.hosts and word not in suitable_hosts:
-        listed = ", ".join(sorted(suitable_hosts)) or "no host yet"
-        raise RequestSyntaxError(f"{word} is not tagged {tag}; hosts that are: {listed}")
-    found = host_patterns.resolve_host_part(
+        listed = ", ".join(sorted(suitable_hosts)) or "none"
+        raise RequestSyntaxError(f"{word} is not tagged {tag}; hosts with this tag: {listed}")
+    matches = host_patterns.resolve_host_part(
         word, {name: host.tags for name, host in suitable_hosts.items()}
     )
-    if not found:
+    if not matches:
         try:
             return [inventory[word].name]
-        except UnknownHostError as unknown:
-            raise RequestSyntaxError(str(unknown)) from None
-    return found
+        except UnknownHostError as error:
+            raise RequestSyntaxError(str(error)) from None
+    return matches
 
 
 def evaluate_preview(
@@ -222,7 +233,12 @@ def evaluate_preview(
     is_first_success: bool = True,
     usual_wait: int | None = None,
 ) -> Preview:
-    """Ask the rules, as often as it takes requests. novel: the person has never had it succeed."""
+    """Evaluate the requests that the question takes: one for a check, else one for each area.
+
+    Args:
+        is_first_success: Whether the runbook has never succeeded for this person.
+        usual_wait: How long approvals usually take, in microseconds, if known.
+    """
     runbook = question.runbook
     areas: dict[str, list[str]] = {}
     for host in question.hosts:
@@ -251,27 +267,25 @@ def evaluate_preview(
 def _evaluate_area(policy: Policy, request: PolicyRequest) -> AreaEvaluation:
     hosts = request.hosts or (request.host,)
     area = policy.join_area_titles(sorted({policy.get_area(host).name for host in hosts}))
-    seen = evaluate_request(policy, request)
+    evaluation = evaluate_request(policy, request)
     if request.kind == "check":
-        return AreaEvaluation(area, hosts, seen)
-    lasting = evaluate_request(policy, replace(request, reversible=False))
-    differs = replace(lasting, reversible=True) != seen
+        return AreaEvaluation(area, hosts, evaluation)
+    irreversible = evaluate_request(policy, replace(request, reversible=False))
+    differs = replace(irreversible, reversible=True) != evaluation
     return AreaEvaluation(
         area,
         hosts,
-        seen,
-        if_irreversible=lasting if differs and request.reversible else None,
+        evaluation,
+        if_irreversible=irreversible if differs and request.reversible else None,
         freeze=policy.describe_freeze(host=request.host, runbook=request.runbook, now=request.now),
     )
 
 
-def _describe_area(answer: AreaEvaluation, *, subject: str, usual_wait: int | None) -> list[str]:
-    said = answer.evaluation.describe(usual_wait=usual_wait, subject=subject)
-    if answer.if_irreversible is not None:
-        first = answer.if_irreversible.describe(subject=subject)[0]
-        named = first.startswith(subject) and subject != "You"
-        plain = first if named else f"{first[:1].lower()}{first[1:]}"
-        said.append(f"If a step cannot be undone: {plain}")
-    if answer.freeze and answer.evaluation.allowed:
-        said.append(f"It would wait now: {answer.freeze}.")
-    return said
+def _describe_area(area: AreaEvaluation, *, subject: str, usual_wait: int | None) -> list[str]:
+    sentences = area.evaluation.describe(usual_wait=usual_wait, subject=subject)
+    if area.if_irreversible is not None:
+        first = area.if_irreversible.describe(subject=subject)[0]
+        sentences.append(f"If a step is irreversible: {first[:1].lower()}{first[1:]}")
+    if area.freeze and area.evaluation.allowed:
+        sentences.append(f"Currently on hold: {area.freeze}.")
+    return sentences

@@ -1,8 +1,8 @@
-"""Freezes: times in which changes wait. Pure.
+"""Freezes: periods in which changes wait. Pure.
 
-A freeze is either one stretch of time, or comes back every week. Its times are civil time in its
-own zone. Where a clock goes back and a time exists twice, a freeze begins at the first and ends at
-the second: it is never shorter for it.
+A freeze is either one period or repeats every week. Its times are local times of its own zone.
+When clocks go back and a time exists twice, a freeze begins at the first and ends at the second,
+so the change of clocks never makes it shorter.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,38 +22,38 @@ _WEEKDAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Satur
 
 
 class Freeze(BaseModel):
-    """A time in which the changes of some areas wait.
-
-    areas: names of areas; every area if left out. begin, end: `2026-12-20 18:00`, or `18:00` with
-    days. days: on which days of the week it begins. but: runbooks that go on, such as "abusers *".
-    """
+    """A period in which the changes of some areas wait."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     name: Text
     areas: Sequence[Name] = ()
+    """The names of areas; every area if omitted."""
     begin: datetime | time = Field(alias="from", union_mode="left_to_right")
+    """`2026-12-20 18:00`, or `18:00` with days."""
     end: datetime | time = Field(alias="until", union_mode="left_to_right")
     days: Sequence[Weekday] = ()
+    """The days of the week on which it begins."""
     zone: Zone = "UTC"
     but: Sequence[Text] = ()
+    """The runbooks that still run, such as `abusers *`."""
 
     @model_validator(mode="after")
     def _check_times(self) -> "Freeze":
-        for moment in (self.begin, self.end):
-            if moment.tzinfo is not None:
-                raise ValueError("its times are in its zone: leave the offset out")
+        for point in (self.begin, self.end):
+            if point.tzinfo is not None:
+                raise ValueError("from and until are in the zone of the freeze: remove the offset")
         if self.days:
             if isinstance(self.begin, datetime) or isinstance(self.end, datetime):
-                raise ValueError('with days, from and until are times of day such as "18:00"')
+                raise ValueError('with days, from and until must be times of day such as "18:00"')
         elif not (isinstance(self.begin, datetime) and isinstance(self.end, datetime)):
-            raise ValueError("give from and until with their dates, or the days of the week")
+            raise ValueError("add dates to from and until, or add days of the week")
         elif self.end <= self.begin:
-            raise ValueError("it ends before it begins")
+            raise ValueError("until must be after from")
         return self
 
     def get_end_if_active(self, *, area: str, runbook: str, now: datetime) -> datetime | None:
-        """Return when it ends if it holds this runbook up in this area now; else None."""
+        """Return when the freeze ends if it holds this runbook in this area now, else None."""
         if self.areas and area not in self.areas:
             return None
         if any(fnmatchcase(runbook, pattern) for pattern in self.but):
@@ -62,20 +62,20 @@ class Freeze(BaseModel):
 
     @property
     def recurrence(self) -> str:
-        """How it comes back, in words: `every Friday from 18:00 until 08:00, Europe/Paris`."""
+        """When it repeats, in words: `every Friday from 18:00 until 08:00, Europe/Paris`."""
         if not self.days:
             return ""
         days = ", ".join(_WEEKDAY_NAMES[WEEKDAYS.index(day)] for day in self.days)
         return f"every {days} from {self.begin:%H:%M} until {self.end:%H:%M}, {self.zone}"
 
     def get_current_or_next_period(self, now: datetime) -> tuple[datetime, datetime] | None:
-        """Return when it begins and ends, now or next, in UTC; None if it is over for good."""
+        """Return when the current or next period begins and ends, in UTC; None without one."""
         week = [now + timedelta(days=days) for days in range(8)]
-        windows = [window for moment in week for window in self._iterate_periods(moment)]
-        return min((window for window in windows if window[1] > now), default=None)
+        periods = [period for day in week for period in self._iterate_periods(day)]
+        return min((period for period in periods if period[1] > now), default=None)
 
     def _iterate_periods(self, now: datetime) -> Iterator[tuple[datetime, datetime]]:
-        """Yield the stretches of time, in UTC, that might hold *now*."""
+        """Yield the periods, in UTC, that could contain *now*."""
         zone = ZoneInfo(self.zone)
         if isinstance(self.begin, datetime) and isinstance(self.end, datetime):
             yield _to_earliest_utc(self.begin, zone), _to_latest_utc(self.end, zone)
@@ -89,7 +89,7 @@ class Freeze(BaseModel):
     def _build_period(
         start: date, begin: time, end: time, zone: ZoneInfo
     ) -> tuple[datetime, datetime]:
-        # Until a time that is not after its beginning means: of the next day.
+        # An end that is not after the beginning is on the next day.
         last_day = start if end > begin else start + timedelta(days=1)
         return (
             _to_earliest_utc(datetime.combine(start, begin), zone),
@@ -98,7 +98,7 @@ class Freeze(BaseModel):
 
 
 class FreezeList(BaseModel):
-    """Every freeze."""
+    """All freezes of a policy."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -107,14 +107,14 @@ class FreezeList(BaseModel):
     def find_longest_active(
         self, *, area: str, runbook: str, now: int
     ) -> tuple[str, datetime] | None:
-        """Return the freeze that holds longest, and when it ends. now: microseconds, UTC."""
-        moment = datetime.fromtimestamp(now / 1_000_000, UTC)
-        holding = [
+        """Return the name and the end of the active freeze that ends last. now: microseconds."""
+        instant = datetime.fromtimestamp(now / 1_000_000, UTC)
+        active = [
             (freeze.name, end)
             for freeze in self.freezes
-            if (end := freeze.get_end_if_active(area=area, runbook=runbook, now=moment))
+            if (end := freeze.get_end_if_active(area=area, runbook=runbook, now=instant))
         ]
-        return max(holding, key=lambda found: found[1], default=None)
+        return max(active, key=lambda freeze: freeze[1], default=None)
 
 
 def _to_earliest_utc(civil_time: datetime, zone: ZoneInfo) -> datetime:

@@ -1,7 +1,7 @@
-"""Slips: what a valid policy says that is probably mistyped. Pure.
+"""Warnings about a valid policy: names that are probably mistyped. Pure.
 
-Runbooks come and go, and people may have a role before any rule speaks of it: so none of this
-keeps a policy from being used.
+Runbooks come and go, and people may have a role before any rule names it, so a policy with
+warnings is still used.
 """
 
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from bot.policy.problem import PolicyProblem
 
 
 def list_warnings(policy: Policy, runbooks: Collection[str]) -> list[PolicyProblem]:
-    """Return them all. runbooks: the words of all that there are."""
+    """Return every warning. runbooks: the names of all runbooks."""
     return [
         *_find_unknown_runbooks(policy, runbooks),
         *_find_missing_view_rights(policy),
@@ -25,7 +25,7 @@ def list_warnings(policy: Policy, runbooks: Collection[str]) -> list[PolicyProbl
 def _find_unknown_runbooks(policy: Policy, runbooks: Collection[str]) -> list[PolicyProblem]:
     return [
         PolicyProblem(
-            f'rule "{one.rule}": there is no runbook '
+            f'rule "{one.rule}": unknown runbook '
             f'"{one.value}"{_suggest_known_name(one.value, runbooks)}',
             "policy.cedar",
             one.line,
@@ -36,18 +36,18 @@ def _find_unknown_runbooks(policy: Policy, runbooks: Collection[str]) -> list[Po
 
 
 def _find_missing_view_rights(policy: Policy) -> list[PolicyProblem]:
-    """Find people who see less than they are to decide about."""
+    """Find owners who cannot view every run that they may have to approve."""
     if not policy.rules.view_rules.has_permit:
-        why = (
+        message = (
             'no rule permits the action "view": people see only the runs that they requested or '
-            "decided, and nobody can approve. Add a permit to view, such as the one that "
+            "decided, and no one can approve. Add a permit to view, such as the one that "
             "`keyturn init` writes"
         )
-        return [PolicyProblem(why, "policy.cedar")]
+        return [PolicyProblem(message, "policy.cedar")]
     return [
         PolicyProblem(
-            f"{owner} owns {area.name} and may not view every run there, so cannot approve those "
-            "runs: permit it, or name another owner",
+            f"{owner} owns {area.name} but cannot view every run there, so cannot approve those "
+            "runs: permit it in a rule, or name another owner",
             "policy.cedar",
         )
         for area in policy.organisation.areas.values()
@@ -57,22 +57,22 @@ def _find_missing_view_rights(policy: Policy) -> list[PolicyProblem]:
 
 
 def _can_view_all(policy: Policy, person: str, area: str) -> bool:
-    """Say whether a person may view runs of every runbook on every host of an area."""
-    sight = policy.get_view_rights(person)
-    runbooks = {"", *(sight.runbooks or ())}
+    """Return whether a person can view runs of every runbook on every host of an area."""
+    rights = policy.get_view_rights(person)
+    runbooks = {"", *(rights.runbooks or ())}
     return all(
-        sight.can_view(host=host.name, runbook=runbook, kind=kind)
+        rights.can_view(host=host.name, runbook=runbook, kind=kind)
         for host in policy.inventory
         if host.area == area
         for runbook in runbooks
-        for kind in sight.kinds
+        for kind in rights.kinds
     )
 
 
 def _find_unknown_exceptions(policy: Policy, runbooks: Collection[str]) -> list[PolicyProblem]:
     return [
         PolicyProblem(
-            f"{freeze.name}: no runbook is like "
+            f"{freeze.name}: no runbook matches "
             f'"{pattern}"{_suggest_known_name(pattern, runbooks)}',
             "freezes.yaml",
         )
@@ -83,12 +83,12 @@ def _find_unknown_exceptions(policy: Policy, runbooks: Collection[str]) -> list[
 
 
 def _find_unused_roles(policy: Policy) -> list[PolicyProblem]:
-    spoken = {one.name for one in policy.rules.entity_references if one.kind == "Role"}
-    known = spoken | set(policy.organisation.roles)
+    named = {one.name for one in policy.rules.entity_references if one.kind == "Role"}
+    known = named | set(policy.organisation.roles)
     return [
         PolicyProblem(
-            f"{person.id} has the role {role}, of which no rule "
-            f"speaks{_suggest_known_name(role, known)}",
+            f"{person.id} has the role {role}, which no rule "
+            f"uses{_suggest_known_name(role, known)}",
             "people.yaml",
         )
         for person in policy.organisation.people.values()
@@ -98,5 +98,5 @@ def _find_unused_roles(policy: Policy) -> list[PolicyProblem]:
 
 
 def _suggest_known_name(word: str, known_names: Collection[str]) -> str:
-    like = get_close_matches(word, known_names, n=1)
-    return f': is "{like[0]}" meant?' if like else ""
+    similar = get_close_matches(word, known_names, n=1)
+    return f': did you mean "{similar[0]}"?' if similar else ""

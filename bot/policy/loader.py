@@ -1,4 +1,4 @@
-"""The policy directory: loads people, areas, inventory and rules as a whole, or not at all."""
+"""Load the policy directory: people, areas, inventory, rules and freezes, all or nothing."""
 
 import hashlib
 import os
@@ -25,12 +25,12 @@ POLICY_FILES = (*REQUIRED_FILES, "freezes.yaml")
 Model = TypeVar("Model", bound=BaseModel)
 FileStamps = Sequence[tuple[int, int, int] | None]
 
-# What pydantic says in its own words, by the type of its error, in words for people.
+# Messages for people, by the type of pydantic's error.
 _MESSAGES = {
     "sequence_str": "must be a list in brackets, such as [one, another]",
-    "extra_forbidden": "is not known here: is it mistyped?",
+    "extra_forbidden": "is an unknown field: check the spelling",
     "missing": "is missing",
-    "dict_type": "must hold names, each with its own fields below it",
+    "dict_type": "must be a mapping of names, each with its own fields below it",
     "too_short": "must name at least one",
     **dict.fromkeys(
         (
@@ -40,32 +40,33 @@ _MESSAGES = {
             "time_parsing",
             "time_type",
         ),
-        'must be a moment such as "2026-12-20 18:00", or, with days, a time such as "18:00"',
+        'must be a date and time such as "2026-12-20 18:00", or with days a time such as "18:00"',
     ),
 }
-_NAME_FORMAT = "a name of small letters, digits and hyphens, such as web1"
-# What is written in a certain way, by the name of its field.
+_NAME_FORMAT = "a name of lower-case letters, digits and hyphens, such as web1"
+# The format of some fields, by name.
 _FIELD_FORMATS = {
     "team": "a team's id, such as T0123ABCD",
-    "user": "a user's id, such as U0123ABCD: it is in their profile in Slack, and no name",
+    "user": "a user's id, such as U0123ABCD, from their Slack profile, not a name",
     "enterprise": "the id of an Enterprise Grid, such as E0123ABCD",
-    "channel": "a channel's id, such as C0123ABCD: it is at the end of the channel's details",
+    "channel": "a channel's id, such as C0123ABCD, from the end of the channel's details",
     "email": "an address, such as dana@example.com",
-    "factors": "the digest that the page /second-factor shows: 32 digits from 0 to f",
+    "factors": "the digest that the page /second-factor shows: 32 hex digits",
     **dict.fromkeys(("name", "area", "areas", "tags", "site", "jump"), _NAME_FORMAT),
 }
 _HOST_FIELD_FORMATS = _FIELD_FORMATS | {
-    "user": "a login on the host, such as keyturn",
-    "address": "a name or an IP address, such as lb1.example.com",
+    "user": "a user name on the host, such as keyturn",
+    "address": "a host name or an IP address, such as lb1.example.com",
 }
-# What pydantic adds to the place of what may be either.
+# What pydantic adds to the path of a value of either type.
 _UNION_MEMBERS = ("datetime", "time")
 
-# An edit of several files has ended once none of them has changed for so long.
+# An edit of several files counts as finished once no file has changed for this long.
 _QUIET_SECONDS = 0.1
 _MAX_READS = 20
 _MAX_PROBLEMS = 5
-# Two edits within one tick of the file system's clock look like one: so long ago is safe.
+# Two edits within one tick of the file system's clock have the same time stamp; after this long,
+# a stamp is reliable.
 _TICK_NANOSECONDS = 1_000_000_000
 
 
@@ -76,10 +77,14 @@ class PolicySource(Protocol):
 
 
 class PolicyDirectory:
-    """Hands out the policy that the files hold now. After a broken edit there is none.
+    """Provides the policy of the current files, and none after an invalid edit.
 
-    pause: waits for so many seconds. owners: who may own the files; left out, anybody. What
-    others may write is never used.
+    Args:
+        path: The policy directory.
+        on_load: Called with each newly loaded policy.
+        sleep: Waits for a number of seconds.
+        owners: The numeric ids of users who may own the files; anyone if omitted. Files that other
+            users can write are never used.
     """
 
     def __init__(
@@ -96,10 +101,14 @@ class PolicyDirectory:
         self._is_settled = False
         self._texts: Mapping[str, str] | None = None
         self._policy: Policy | None = None
-        self._problems: Sequence[PolicyProblem] = (PolicyProblem("the policy was never loaded"),)
+        self._problems: Sequence[PolicyProblem] = (PolicyProblem("the policy is not loaded yet"),)
 
     def get_policy(self) -> Policy:
-        """Return the policy, or raise NoPolicy: half a policy, or an old one, is never used."""
+        """Return the current policy, never a part of one or an old one.
+
+        Raises:
+            NoPolicyError: The files are not a valid policy.
+        """
         with self._lock:
             if not self._is_up_to_date():
                 self._reload()
@@ -124,26 +133,30 @@ class PolicyDirectory:
         self._is_settled = False
         try:
             check_access(self.path, self._owners)
-        except NoPolicyError as trouble:
-            # A chmod leaves the files as they were: look again at once.
-            self._problems, self._stamp = trouble.problems, None
+        except NoPolicyError as error:
+            # A chmod does not change the stamps, so the next call checks again.
+            self._problems, self._stamp = error.problems, None
             return
         try:
             self._stamp, self._texts = _read_consistently(
                 self.path, self._sleep, wait_for_edits=not first
             )
             self._policy = _build_policy(self._texts)
-        except NoPolicyError as trouble:
-            self._problems = trouble.problems
+        except NoPolicyError as error:
+            self._problems = error.problems
         else:
             if self._on_load is not None:
                 self._on_load(self._policy)
 
 
 def load_policy(path: Path, **replacements: str) -> Policy:
-    """Read and validate everything. Raises NoPolicy saying which file and what to do.
+    """Read and validate all files.
 
-    instead: the text of a file, such as `inventory`, that is not written yet.
+    Args:
+        replacements: The new text of a file that is not written yet, by name: `inventory=…`.
+
+    Raises:
+        NoPolicyError: The files are not a valid policy. The message names the file and the fix.
     """
     _, texts = _read_consistently(path, time.sleep, wait_for_edits=False)
     return _build_policy(
@@ -152,21 +165,25 @@ def load_policy(path: Path, **replacements: str) -> Policy:
 
 
 def check_access(path: Path, owners: Collection[int] | None = None) -> None:
-    """Raise NoPolicy if others may change the policy. owners: who may own it; anybody if left out.
+    """Check that no other user can change the policy. Missing files are not an error here.
 
-    What is missing is for who reads it to say.
+    Args:
+        owners: The numeric ids of users who may own the files; anyone if omitted.
+
+    Raises:
+        NoPolicyError: Another user can write a file or a directory above it.
     """
     try:
-        trouble = find_writer_above(path, owners)
+        problem = find_writer_above(path, owners)
         for name in POLICY_FILES:
-            if not trouble and (path / name).exists():
-                trouble = find_writer(path / name, owners)
+            if not problem and (path / name).exists():
+                problem = find_writer(path / name, owners)
     except FileNotFoundError:
         return
     except OSError as error:
         raise NoPolicyError(PolicyProblem(f"cannot be read: {error}", str(path))) from None
-    if trouble:
-        raise NoPolicyError(PolicyProblem(f"{trouble}, as it says who may do what"))
+    if problem:
+        raise NoPolicyError(PolicyProblem(f"{problem}, because it decides who may do what"))
 
 
 def _get_stamps(path: Path) -> FileStamps:
@@ -174,7 +191,7 @@ def _get_stamps(path: Path) -> FileStamps:
     place = str(path)
     for name in POLICY_FILES:
         try:
-            # At every request: with a Path it takes several times as long.
+            # This runs for every request, and pathlib takes several times as long.
             stat = os.stat(f"{place}/{name}")  # noqa: PTH116 - see above
         except OSError:
             stamps.append(None)
@@ -191,9 +208,9 @@ def _is_older_than_tick(stamps: FileStamps) -> bool:
 def _read_consistently(
     path: Path, sleep: Callable[[float], None], *, wait_for_edits: bool
 ) -> tuple[FileStamps, Mapping[str, str]]:
-    """Read all files as they were at one moment: who edits two is not seen half-way.
+    """Return the stamps and texts of all files at one point in time, never amid an edit.
 
-    quiet: wait until none has changed for a while, since an edit may be under way.
+    wait_for_edits: first wait until no file has changed for a while.
     """
     for _ in range(_MAX_READS):
         stamp = _get_stamps(path)
@@ -203,13 +220,14 @@ def _read_consistently(
         if _get_stamps(path) == stamp and _read_files(path) == texts:
             return stamp, texts
         wait_for_edits = True
-    said = f"the files in {path} keep changing: they are read when that has ended"
-    raise NoPolicyError(PolicyProblem(said))
+    raise NoPolicyError(
+        PolicyProblem(f"the files in {path} keep changing: wait until the edits are finished")
+    )
 
 
 def _read_files(path: Path) -> Mapping[str, str]:
     texts = {name: _read_file(path / name) for name in REQUIRED_FILES}
-    # A directory without freezes has none; any other trouble with the file is trouble.
+    # freezes.yaml is optional, but if it exists it must be readable.
     freezes = path / "freezes.yaml"
     return texts | {"freezes.yaml": _read_file(freezes) if freezes.exists() else ""}
 
@@ -218,14 +236,14 @@ def _read_file(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        missing = f"is missing: a policy directory holds {', '.join(REQUIRED_FILES)}"
+        missing = f"is missing: a policy directory contains {', '.join(REQUIRED_FILES)}"
         if not file.parent.exists():
-            missing += f". keyturn init {file.parent} writes one to start from"
+            missing += f". Run keyturn init {file.parent} to create one"
         raise NoPolicyError(PolicyProblem(missing, str(file))) from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise NoPolicyError(
-            PolicyProblem("this is not UTF-8: save it as that", file.name, line)
+            PolicyProblem("is not UTF-8: save the file as UTF-8", file.name, line)
         ) from None
     except OSError as error:
         raise NoPolicyError(PolicyProblem(f"cannot be read: {error}", str(file))) from None
@@ -233,30 +251,30 @@ def _read_file(file: Path) -> str:
 
 def _build_policy(texts: Mapping[str, str]) -> Policy:
     files = {name: YamlFile(name, text) for name, text in texts.items()}
-    household = _build_organisation(files["people.yaml"], files["areas.yaml"])
+    organisation = _build_organisation(files["people.yaml"], files["areas.yaml"])
     inventory = _validate_model(
         [files["inventory.yaml"]], Inventory, files["inventory.yaml"].parse_data()
     )
-    freezes = _build_freezes(files["freezes.yaml"], household)
+    freezes = _build_freezes(files["freezes.yaml"], organisation)
     try:
         rules = Rules(texts["policy.cedar"])
-    except RulesError as bad:
-        raise NoPolicyError(PolicyProblem(str(bad), "policy.cedar", bad.line)) from None
+    except RulesError as error:
+        raise NoPolicyError(PolicyProblem(str(error), "policy.cedar", error.line)) from None
     for host in inventory:
-        if host.area not in household.areas:
-            there = ", ".join(sorted(household.areas)) or "none"
-            said = f"host {host.name}: area {host.area} is not in areas.yaml, which has {there}"
-            place = ("hosts", host.name, "area")
-            raise NoPolicyError(_build_problem([files["inventory.yaml"]], place, said))
-    for naming in rules.entity_references:
-        _check_reference(naming, household, inventory)
+        if host.area not in organisation.areas:
+            known = ", ".join(sorted(organisation.areas)) or "none"
+            message = f"host {host.name}: area {host.area} is not in areas.yaml, which has {known}"
+            key_path = ("hosts", host.name, "area")
+            raise NoPolicyError(_build_problem([files["inventory.yaml"]], key_path, message))
+    for reference in rules.entity_references:
+        _check_reference(reference, organisation, inventory)
     version = hashlib.sha256("\0".join(texts[name] for name in POLICY_FILES).encode()).hexdigest()[
         :12
     ]
     digests = {
         name: hashlib.sha256(text.encode()).hexdigest()[:12] for name, text in texts.items()
     }
-    return Policy(household, inventory, rules, freezes, version=version, files=digests)
+    return Policy(organisation, inventory, rules, freezes, version=version, files=digests)
 
 
 def _build_organisation(people: YamlFile, areas: YamlFile) -> Organisation:
@@ -273,15 +291,15 @@ def _build_freezes(file: YamlFile, organisation: Organisation) -> FreezeList:
     for n, freeze in enumerate(freezes.freezes):
         for area in freeze.areas:
             if area not in organisation.areas:
-                said = f"{freeze.name}: there is no area {area} in areas.yaml"
-                raise NoPolicyError(file.build_problem(said, ("freezes", n, "areas")))
+                message = f"{freeze.name}: area {area} is not in areas.yaml"
+                raise NoPolicyError(file.build_problem(message, ("freezes", n, "areas")))
     return freezes
 
 
 def _check_reference(
     reference: EntityReference, organisation: Organisation, inventory: Inventory
 ) -> None:
-    """Refuse a rule that speaks of nobody: a forbid with a name mistyped would forbid nothing."""
+    """Refuse a rule with an unknown name: a forbid with a typing error would forbid nothing."""
     known: Mapping[str, Sequence[str]] = {
         "Role": sorted({*organisation.roles, *organisation.held_roles}),
         "Person": sorted(organisation.people),
@@ -289,27 +307,27 @@ def _check_reference(
         "Owners": sorted(organisation.areas),
         "Host": sorted(inventory.hosts),
     }
-    there = known[reference.kind]
-    if reference.name in there:
+    names = known[reference.kind]
+    if reference.name in names:
         return
-    what = "area" if reference.kind == "Owners" else reference.kind.lower()
-    todo = ", or list it under roles: there" if reference.kind == "Role" else ""
-    said = (
-        f'rule "{reference.rule}": there is no {what} "{reference.name}" in {reference.file}, but '
-        f"{', '.join(there[:20]) or 'none at all'}: correct it{todo}"
+    kind = "area" if reference.kind == "Owners" else reference.kind.lower()
+    fix = ", or list it under roles: there" if reference.kind == "Role" else ""
+    message = (
+        f'rule "{reference.rule}": {kind} "{reference.name}" is not in {reference.file}, '
+        f"which has {', '.join(names[:20]) or 'none'}: correct it{fix}"
     )
-    raise NoPolicyError(PolicyProblem(said, "policy.cedar", reference.line))
+    raise NoPolicyError(PolicyProblem(message, "policy.cedar", reference.line))
 
 
 def _add_names(yaml_data: dict[str, Any], key: str, field: str) -> dict[str, Any]:
-    """Give each member its own name, so that files need not say it twice."""
+    """Add its own name to each member, so that the files do not repeat it."""
     members: Any = yaml_data.get(key)
     if isinstance(members, dict):
-        spread: dict[str, Any] = {
+        named: dict[str, Any] = {
             name: {**member, field: name} if isinstance(member, dict) else member
             for name, member in members.items()  # pyright: ignore[reportUnknownVariableType]
         }
-        return {**yaml_data, key: spread}
+        return {**yaml_data, key: named}
     return yaml_data
 
 
@@ -320,22 +338,22 @@ def _validate_model(
         return model.model_validate(yaml_data)
     except ValidationError as error:
         problems = [
-            _build_problem(files, _get_problem_path(found), _describe_problem(found))
-            for found in error.errors()
+            _build_problem(files, _get_problem_path(problem), _describe_problem(problem))
+            for problem in error.errors()
         ]
-        # Of what may be either pydantic says twice why it is neither.
+        # For a value of either type, pydantic returns one error for each type.
         problems = list(dict.fromkeys(problems))[:_MAX_PROBLEMS]
         raise NoPolicyError(*problems) from None
 
 
 def _get_problem_path(problem: Any) -> Sequence[str | int]:
-    """Return where a problem is: as pydantic says, as the check says, or as its first word."""
+    """Return the keys that lead to a problem, from pydantic, the check, or its first word."""
     if problem["loc"]:
         return problem["loc"]
     cause: object = problem.get("ctx", {}).get("error")
-    where: Sequence[str | int] = getattr(cause, "where", ())
+    path: Sequence[str | int] = getattr(cause, "path", ())
     word = str(cause).partition(":")[0]
-    return where or ((word,) if word == "defaults" else ("hosts", word))
+    return path or ((word,) if word == "defaults" else ("hosts", word))
 
 
 def _build_problem(
@@ -343,7 +361,7 @@ def _build_problem(
 ) -> PolicyProblem:
     file = next((file for file in files if file.has_path(path[:1])), files[0])
     field = path[2:3]
-    # What a host does not say itself is said by the defaults.
+    # A field that a host does not have itself comes from the defaults.
     if path[0] == "hosts" and field and not file.has_path(path[:3]):
         default = ("defaults", *field)
         return file.build_problem(message, default if file.has_path(default) else path)
@@ -351,24 +369,24 @@ def _build_problem(
 
 
 def describe_validation_error(error: ValidationError, section: str = "") -> str:
-    """Say what pydantic found, one problem after the other, as `where: what`.
+    """Return pydantic's problems in words: `path: problem; path: problem`.
 
-    of: `hosts`, if it is one of them that was read by itself.
+    section: `hosts` if one host was validated by itself.
     """
-    said = dict.fromkeys(_describe_problem(problem, section) for problem in error.errors())
-    return "; ".join(list(said)[:_MAX_PROBLEMS])
+    messages = dict.fromkeys(_describe_problem(problem, section) for problem in error.errors())
+    return "; ".join(list(messages)[:_MAX_PROBLEMS])
 
 
 def _describe_problem(problem: Any, section: str = "") -> str:
-    place: Sequence[str | int] = problem["loc"]
-    if place[-1:] and place[-1] in _UNION_MEMBERS:
-        place = place[:-1]
-    where = ".".join(str(part) for part in place)
-    what = _MESSAGES.get(problem["type"]) or request_form.describe_invalid_value(problem)
+    path: Sequence[str | int] = problem["loc"]
+    if path[-1:] and path[-1] in _UNION_MEMBERS:
+        path = path[:-1]
+    dotted = ".".join(str(part) for part in path)
+    message = _MESSAGES.get(problem["type"]) or request_form.describe_invalid_value(problem)
     if problem["type"] == "string_pattern_mismatch":
-        names = [part for part in place if isinstance(part, str)]
-        of_hosts = (section or names[0]) in {"hosts", "defaults"} if names else False
-        ways = _HOST_FIELD_FORMATS if of_hosts else _FIELD_FORMATS
-        wanted = ways.get(names[-1] if names else "")
-        what = f"must be {wanted}" if wanted else what
-    return f"{where}: {what}" if where else what
+        names = [part for part in path if isinstance(part, str)]
+        in_inventory = (section or names[0]) in {"hosts", "defaults"} if names else False
+        formats = _HOST_FIELD_FORMATS if in_inventory else _FIELD_FORMATS
+        field_format = formats.get(names[-1] if names else "")
+        message = f"must be {field_format}" if field_format else message
+    return f"{dotted}: {message}" if dotted else message

@@ -1,6 +1,6 @@
-"""Mentions: what a set of rules looks at and whom it names, so that the rest cannot matter. Pure.
+"""Find the attributes, entities and values that rules depend on. Pure.
 
-Rules arrive in Cedar's JSON form: see https://docs.cedarpolicy.com/policies/json-format.html
+Rules are in Cedar's JSON form: see https://docs.cedarpolicy.com/policies/json-format.html
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ def iterate_mentions(rules_json: object) -> Iterator[str]:
         known = cast("dict[str, Any]", rules_json)
         yield from _iterate_own_mentions(known)
         for name, member in known.items():
-            # Annotations are words for people: nothing is decided by them.
+            # Annotations are for people and do not affect the decision.
             if name != "annotations":
                 yield from iterate_mentions(member)
 
@@ -31,7 +31,7 @@ def _iterate_own_mentions(node: dict[str, Any]) -> Iterator[str]:
 
 
 def iterate_comparisons(rules_json: object) -> Iterator[tuple[str, str]]:
-    """Yield each attribute that is compared with words, and the words: ("kind", "check")."""
+    """Yield each attribute that is compared with a string, and the string: ("kind", "check")."""
     if isinstance(rules_json, list):
         for member in cast("list[object]", rules_json):
             yield from iterate_comparisons(member)
@@ -39,7 +39,7 @@ def iterate_comparisons(rules_json: object) -> Iterator[tuple[str, str]]:
         known = cast("dict[str, Any]", rules_json)
         for operator in ("==", "!=", "contains"):
             sides: Any = known.get(operator) or {}
-            told = [
+            values = [
                 *_list_string_values(sides.get("left")),
                 *_list_string_values(sides.get("right")),
             ]
@@ -47,15 +47,16 @@ def iterate_comparisons(rules_json: object) -> Iterator[tuple[str, str]]:
                 *_list_context_attributes(sides.get("left")),
                 *_list_context_attributes(sides.get("right")),
             ]:
-                yield from ((name, value) for value in told)
+                yield from ((name, value) for value in values)
         for member in known.values():
             yield from iterate_comparisons(member)
 
 
 def is_only_compared(rules_json: object, attribute: str) -> bool:
-    """Say whether rules look at an attribute of the request only to compare it with words.
+    """Return whether rules use an attribute of the request only to compare it with strings.
 
-    Then all words that they do not name are alike to them; not so with a pattern (`like`).
+    If so, all values that they do not name get the same decision. A pattern (`like`) is no such
+    comparison.
     """
     return _count_comparisons(rules_json, attribute) == sum(
         one == attribute for one in iterate_mentions(rules_json)
@@ -70,26 +71,26 @@ def _count_comparisons(rules_json: object, attribute: str) -> int:
     if not isinstance(rules_json, dict):
         return 0
     known = cast("dict[str, Any]", rules_json)
-    found = sum(_count_comparisons(member, attribute) for member in known.values())
+    count = sum(_count_comparisons(member, attribute) for member in known.values())
     for operator in ("==", "!=", "contains"):
         sides: Any = known.get(operator) or {}
         left, right = sides.get("left"), sides.get("right")
         for one, other in ((left, right), (right, left)):
-            found += _list_context_attributes(one) == [attribute] and bool(
+            count += _list_context_attributes(one) == [attribute] and bool(
                 _list_string_values(other)
             )
-    return found
+    return count
 
 
 def _list_context_attributes(side: Any) -> list[str]:
-    """Return which attribute of the request one side of a comparison is."""
+    """Return the attribute of the request that one side of a comparison is."""
     known: dict[str, Any] = side or {}
-    looked: dict[str, Any] = known.get(".") or {}
-    return [looked["attr"]] if looked.get("left") == {"Var": "context"} else []
+    access: dict[str, Any] = known.get(".") or {}
+    return [access["attr"]] if access.get("left") == {"Var": "context"} else []
 
 
 def _list_string_values(side: Any) -> list[str]:
-    """Return the words that one side of a comparison is, or holds."""
+    """Return the string that one side of a comparison is, or the strings of its set."""
     known: dict[str, Any] = side or {}
     members: list[dict[str, Any]] = known.get("Set") or [known]
     return [one["Value"] for one in members if isinstance(one.get("Value"), str)]

@@ -1,4 +1,4 @@
-"""The people and the areas, as the policy directory describes them. Pure."""
+"""The people and areas of the policy directory. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -17,21 +17,21 @@ FactorDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 class SlackAccount(BaseModel):
-    """One Slack account. The ids alone tell who somebody is: names and e-mail can be changed.
-
-    team: T…; user: U… or W…; enterprise: E… on Enterprise Grid.
-    """
+    """One Slack account, identified by ids alone: names and addresses can be changed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     team: Annotated[str, Field(pattern=r"^T[A-Z0-9]{1,20}$")]
+    """`T…`"""
     user: Annotated[str, Field(pattern=r"^[UW][A-Z0-9]{1,20}$")]
+    """`U…` or `W…`"""
     enterprise: Annotated[str, Field(pattern=r"^E[A-Z0-9]{1,20}$")] | None = None
+    """`E…` on Enterprise Grid"""
 
     def can_be_same_account(self, other: "SlackAccount") -> bool:
-        """Say whether both can be one account: on Enterprise Grid it is the same in every team.
+        """Return whether both can be one account: on Enterprise Grid, all teams share accounts.
 
-        Of a team without its enterprise nobody knows whether it is in the other's.
+        A team without an enterprise could belong to the enterprise of the other account.
         """
         if self.user != other.user:
             return False
@@ -41,19 +41,17 @@ class SlackAccount(BaseModel):
 
 
 class OidcAccount(BaseModel):
-    """Somebody's account with an OpenID Connect provider. subject: unique there, never reused."""
+    """An account with an OpenID Connect provider."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     issuer: Issuer
     subject: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(refuse_invisible)]
+    """Unique at the issuer, and never reused."""
 
 
 class Person(BaseModel):
-    """Somebody with one id here, whatever accounts they have elsewhere.
-
-    factors: digests of second factors that count as theirs.
-    """
+    """A person with one id and any number of accounts elsewhere."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,44 +62,44 @@ class Person(BaseModel):
     slack: Sequence[SlackAccount] = ()
     oidc: Sequence[OidcAccount] = ()
     factors: Sequence[FactorDigest] = ()
+    """The digests of second factors that are accepted without a confirmation."""
 
 
 class Area(BaseModel):
-    """A part of production. owners: the people who have the final say there."""
+    """A part of production."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Name
     title: Text
     owners: Annotated[Sequence[Name], Field(min_length=1)]
+    """The people who have the final say there."""
     channel: Annotated[str, Field(pattern=r"^[CG][A-Z0-9]{1,20}$")] | None = None
 
 
 class MisplacedValueError(ValueError):
-    """Something that does not fit. where: the keys that lead to it."""
+    """A value is invalid together with others. path: the keys that lead to it."""
 
-    def __init__(self, message: str, *where: str) -> None:
+    def __init__(self, message: str, *path: str) -> None:
         super().__init__(message)
-        self.where = where
+        self.path = path
 
 
 class Organisation(BaseModel):
-    """All people and areas together, since each names the other.
-
-    roles: that rules may speak of even while nobody has them.
-    sign_in_by_email: the issuers whose word for an address that they have verified is taken.
-    """
+    """All people and areas, in one model because they refer to each other."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     people: Mapping[Name, Person]
     areas: Mapping[Name, Area]
     roles: Sequence[Name] = ()
+    """Roles that rules may name even while no person has them."""
     sign_in_by_email: Sequence[Issuer] = ()
+    """The issuers whose verified e-mail addresses identify a person."""
 
     @property
     def held_roles(self) -> frozenset[str]:
-        """Every role that somebody has."""
+        """Every role that a person has."""
         return frozenset(role for person in self.people.values() for role in person.roles)
 
     @model_validator(mode="after")
@@ -110,7 +108,7 @@ class Organisation(BaseModel):
             for owner in area.owners:
                 if owner not in self.people:
                     raise MisplacedValueError(
-                        f"area {area.name}: owner {owner} is not among the people of people.yaml",
+                        f"area {area.name}: owner {owner} is not in people.yaml",
                         *("areas", area.name, "owners"),
                     )
         return self
@@ -126,20 +124,20 @@ class Organisation(BaseModel):
                 if other != person:
                     raise MisplacedValueError(
                         f"Slack account {account.user} may belong to both {other.id} and "
-                        f"{person.id}: give it to one of them, or say the enterprise of each",
+                        f"{person.id}: give it to one of them, or add the enterprise of each",
                         *("people", person.id, "slack"),
                     )
                 known.append((person, account))
         return self
 
     def find_by_slack(self, *, team: str, enterprise: str | None, user: str) -> Person | None:
-        """Return whose account this is; None for strangers."""
+        """Return the person with this Slack account, or None."""
         for person in self.people.values():
             for account in person.slack:
-                same_home = account.team == team or (
+                same_workspace = account.team == team or (
                     account.enterprise is not None and account.enterprise == enterprise
                 )
-                if same_home and account.user == user:
+                if same_workspace and account.user == user:
                     return person
         return None
 
@@ -151,7 +149,7 @@ class Organisation(BaseModel):
                 other = known.setdefault(subject, person)
                 if other != person:
                     raise MisplacedValueError(
-                        f"subject {subject.subject} of {subject.issuer} cannot belong to both "
+                        f"subject {subject.subject} of {subject.issuer} belongs to both "
                         f"{other.id} and {person.id}: give it to one of them",
                         *("people", person.id, "oidc"),
                     )
@@ -164,22 +162,22 @@ class Organisation(BaseModel):
             other = known.setdefault((person.email or person.id).casefold(), person)
             if other != person:
                 raise MisplacedValueError(
-                    f"{other.id} and {person.id} have the address {person.email}, and "
-                    "sign_in_by_email says that an address tells who somebody is: give each one "
-                    "of their own",
+                    f"{other.id} and {person.id} have the same address {person.email}, but with "
+                    "sign_in_by_email an address must identify one person: give each a different "
+                    "address",
                     *("people", person.id, "email"),
                 )
         return self
 
     def find_by_oidc(self, *, issuer: str, subject: str) -> Person | None:
-        """Return whose account with an OpenID Connect provider this is; None for strangers."""
+        """Return the person with this OpenID Connect account, or None."""
         wanted = OidcAccount.model_construct(issuer=issuer, subject=subject)
         return next((one for one in self.people.values() if wanted in one.oidc), None)
 
     def find_by_email(self, *, issuer: str, email: str) -> Person | None:
-        """Return whose verified address this is, if the policy takes the issuer's word for it.
+        """Return the person with this verified address if the policy trusts the issuer, or None.
 
-        Whoever has a subject there is known by that alone.
+        A person with an account at the issuer is identified by its subject alone.
         """
         if issuer not in self.sign_in_by_email or not email:
             return None

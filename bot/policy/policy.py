@@ -1,4 +1,4 @@
-"""The policy as a whole: people, areas, hosts and rules, and what they say together. Pure."""
+"""The policy: people, areas, hosts, rules and freezes, and its rulings on requests. Pure."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -18,24 +18,17 @@ from bot.policy.people import Area, Organisation, Person
 from bot.policy.problem import NoPolicyError, PolicyProblem
 from connectors.inventory import Host, Inventory
 
-# So many different questions are remembered with their answers.
+# How many rulings are cached.
 _MAX_CACHED_RULINGS = 4096
+
+NO_PERMIT = "no rule of the policy permits it"
 
 Order = Literal["stop", "resume", "ban"]
 
 
 @dataclass(frozen=True)
 class PolicyRequest:
-    """What the rules look at. requested_by: whose request it is; own: compared with it by person.
-
-    hosts: all of them where the request is for several; those of a change are in one area.
-    now: microseconds since 1970. novel: its asker has never had this runbook succeed, which is
-    supposed where nobody has looked. escalated: the next group may approve as well.
-    editors: who else made it what it is, and so cannot approve it either: whoever edited its
-    values, and the owner of its schedule.
-    instead: somebody decides in the stead of the person who is asked about. granted: a standing
-    grant stands in for the approval.
-    """
+    """The facts about a request that rules can depend on."""
 
     runbook: str
     kind: str
@@ -44,22 +37,31 @@ class PolicyRequest:
     requested_by: str
     reversible: bool = True
     hosts: Sequence[str] = ()
+    """All hosts of a request for several; those of a change are in one area."""
     now: int = field(kw_only=True)
+    """Microseconds since 1970."""
     is_first_success: bool = True
+    """Whether this runbook has never succeeded for the requester; assumed where it is unknown."""
     is_escalated: bool = False
+    """Whether the @escalate groups may approve as well."""
     editors: Sequence[str] = ()
+    """Other people who cannot approve it: editors of its values, and the owner of its schedule."""
     is_delegated: bool = False
+    """Whether a delegate decides on behalf of the person."""
     has_grant: bool = False
+    """Whether a standing grant replaces the approval."""
 
     def is_made_by(self, person: str) -> bool:
         return person == self.requested_by or person in self.editors
 
 
 class Policy:
-    """One version of the policy, never changed once loaded. version: 12 hex digits.
+    """One version of the policy, immutable once loaded.
 
-    files: the digest of each file that it was read from, 12 hex digits.
-    names: what people are called, by their ids; of those who are shut out, too.
+    Attributes:
+        version: 12 hex digits.
+        files: The digest of each file that it was read from, 12 hex digits.
+        person_names: The names of all people by id, banned people included.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Policy:
             json.dumps([*self._build_entities(), *self._build_former_host_entities()])
         )
         self._view_rights: dict[str, ViewRights] = {}
-        # It never changes, and an answer follows from what is asked.
+        # A policy never changes, so a ruling depends only on the request.
         self._get_hosts_ruling = lru_cache(64)(self._compute_hosts_ruling)
         self._rulings: dict[tuple[str, ...], Ruling] = {}
 
@@ -92,19 +94,19 @@ class Policy:
         return self.organisation.people.get(person_id)
 
     def get_person_name(self, person_id: str) -> str:
-        """Return what a person is called; whoever has left the policy is told by their id."""
+        """Return the name of a person, or the id if the person is not in the policy any more."""
         return self.person_names.get(person_id, person_id)
 
     def get_area(self, host: str) -> Area:
         return self.organisation.areas[self.inventory[host].area]
 
     def join_area_titles(self, areas: Sequence[str]) -> str:
-        """Return what areas are called: `the core and the edge`; one that is gone by its name."""
+        """Return the titles of areas: `the core and the edge`; the name for a removed area."""
         known = self.organisation.areas
         return " and ".join(known[name].title if name in known else name for name in areas)
 
     def list_people_allowed(self, order: Order, *, except_person: str) -> list[str]:
-        """Return the names of all who may order this, but for one person."""
+        """Return the names of all people who may do this, except for one person."""
         people = self.organisation.people.values()
         return [
             one.name
@@ -118,63 +120,69 @@ class Policy:
 
     @property
     def mentions(self) -> frozenset[str]:
-        """What the rules look at: attributes by name, and whom they name, such as `Host::lb1`."""
+        """What the rules depend on: attributes by name, and entities such as `Host::lb1`."""
         return self._rules.mentioned
 
     def group_alike_entities(
         self, kind: str, mentions: frozenset[str] | None = None
     ) -> dict[str, str]:
-        """Return all that the rules see of each Person or Host: those alike are answered alike.
+        """Return, by name, a key that is the same for entities with the same rulings.
 
-        Whoever a rule names is like nobody else. mentioned: what some of the rules look at; None
-        for what all of them do.
+        An entity that a rule names has a key of its own.
+
+        Args:
+            kind: `Person` or `Host`.
+            mentions: What some of the rules depend on; None for all rules.
         """
         mentions = self.mentions if mentions is None else mentions
-        found: dict[str, str] = {}
+        keys: dict[str, str] = {}
         for entity in cast("list[dict[str, Any]]", self._build_entities()):
             if entity["uid"]["type"] == kind:
                 name: str = entity["uid"]["id"]
-                seen = {key: entity["attrs"][key] for key in entity["attrs"] if key in mentions}
-                alone = name if f"{kind}::{name}" in mentions else ""
-                found[name] = json.dumps([seen, entity["parents"], alone])
-        return found
+                attributes = {
+                    key: value for key, value in entity["attrs"].items() if key in mentions
+                }
+                own_name = name if f"{kind}::{name}" in mentions else ""
+                keys[name] = json.dumps([attributes, entity["parents"], own_name])
+        return keys
 
     @cached_property
     def host_likenesses(self) -> Mapping[str, str]:
-        """By host, all that an answer about it depends on: also its zone, where the clock is."""
-        seen = self.group_alike_entities("Host")
-        return {name: f"{likeness} {self.inventory[name].zone}" for name, likeness in seen.items()}
+        """For each host a key that is the same for hosts with the same rulings and time zone."""
+        keys = self.group_alike_entities("Host")
+        return {name: f"{key} {self.inventory[name].zone}" for name, key in keys.items()}
 
     def with_hosts_and_freezes(self, hosts: Sequence[Host], freezes: FreezeList) -> "Policy":
-        """Return this policy with hosts that there are not yet, and with other freezes."""
+        """Return this policy with additional hosts and with other freezes."""
         known = {**self.inventory.hosts, **{host.name: host for host in hosts}}
         inventory = self.inventory.model_copy(update={"hosts": known})
         return Policy(self.organisation, inventory, self._rules, freezes, version=self.version)
 
     def with_rule(self, rule: str) -> "Policy":
-        """Return this policy with one rule more. Raises NoPolicy if it cannot be understood."""
+        """Return this policy with one more rule. Raises NoPolicyError if the rule is invalid."""
         try:
             rules = Rules(f"{self._rules.text}\n{rule}")
-        except RulesError as bad:
-            raise NoPolicyError(PolicyProblem(str(bad), line=bad.line)) from None
+        except RulesError as error:
+            raise NoPolicyError(PolicyProblem(str(error), line=error.line)) from None
         return Policy(self.organisation, self.inventory, rules, self.freezes, version=self.version)
 
     def without_people(self, banned_people: Collection[str]) -> "Policy":
-        """Return this policy as it is while some people are shut out: as if it had never known
-        them."""
-        house = self.organisation
-        people = {name: one for name, one in house.people.items() if name not in banned_people}
-        if len(people) == len(house.people):
+        """Return this policy without banned people."""
+        organisation = self.organisation
+        people = {
+            name: one for name, one in organisation.people.items() if name not in banned_people
+        }
+        if len(people) == len(organisation.people):
             return self
         areas = {
             name: area.model_copy(
                 update={"owners": tuple(one for one in area.owners if one not in banned_people)}
             )
-            for name, area in house.areas.items()
+            for name, area in organisation.areas.items()
         }
-        left = house.model_copy(update={"people": people, "areas": areas})
+        remaining = organisation.model_copy(update={"people": people, "areas": areas})
         return Policy(
-            left,
+            remaining,
             self.inventory,
             self._rules,
             self.freezes,
@@ -183,9 +191,9 @@ class Policy:
         )
 
     def get_order_ruling(self, person: str, order: Order, *, is_own: bool = False) -> Ruling:
-        """Say whether somebody may stop everything, ban a person, or take either back.
+        """Return whether a person may stop everything, ban a person, or resume or unban.
 
-        own: whether it was the same person who stopped, or who banned.
+        is_own: whether the same person stopped or banned.
         """
         if person not in self.organisation.people:
             return Ruling(
@@ -196,42 +204,42 @@ class Policy:
         )
 
     def describe_freeze(self, *, host: str, runbook: str, now: int) -> str:
-        """Say in words why changes of this host wait now; "" if they do not."""
+        """Return the freeze that holds changes of this host now, in words; "" without one."""
         area = self.get_area(host)
-        found = self.freezes.find_longest_active(area=area.name, runbook=runbook, now=now)
-        if found is None:
+        freeze = self.freezes.find_longest_active(area=area.name, runbook=runbook, now=now)
+        if freeze is None:
             return ""
-        name, end = found
+        name, end = freeze
         return f"{area.title} is frozen until {end:%Y-%m-%d %H:%M} UTC ({name})"
 
     def get_view_rights(self, person: str) -> ViewRights:
-        """Return what this person may view."""
-        known = self._view_rights.get(person)
-        if known is None:
-            known = self._view_rights[person] = self._build_view_rights(person)
-        return known
+        """Return the view rights of a person."""
+        rights = self._view_rights.get(person)
+        if rights is None:
+            rights = self._view_rights[person] = self._build_view_rights(person)
+        return rights
 
     def _build_view_rights(self, person: str) -> ViewRights:
-        looked_at = self._rules.view_rules
+        rules = self._rules.view_rules
         groups: dict[str, list[str]] = {}
-        for host, likeness in self.group_alike_entities("Host", looked_at.mentioned).items():
-            groups.setdefault(likeness, []).append(host)
+        for host, key in self.group_alike_entities("Host", rules.mentioned).items():
+            groups.setdefault(key, []).append(host)
         return ViewRights(
             person,
             host_groups=[*groups.values()],
             areas=[*self.organisation.areas],
-            runbooks=looked_at.runbooks if "runbook" in looked_at.mentioned else None,
-            compares_runbooks_only=looked_at.compares_runbooks_only,
-            kinds=RUNBOOK_KINDS if "kind" in looked_at.mentioned else ("",),
+            runbooks=rules.runbooks if "runbook" in rules.mentioned else None,
+            compares_runbooks_only=rules.compares_runbooks_only,
+            kinds=RUNBOOK_KINDS if "kind" in rules.mentioned else ("",),
             decide=lambda host, runbook, kind: (
                 self._compute_view_ruling(person, host, runbook, kind).allowed
             ),
         )
 
     def get_view_ruling(self, person: str, request: PolicyRequest) -> Ruling:
-        """Say whether the rules let *person* view such a run, on each of its hosts.
+        """Return whether the rules permit *person* to view such a run, on each of its hosts.
 
-        What somebody asked for or decided is shown to them whatever the rules say.
+        Requesters and deciders can always view their own runs, whatever the rules permit.
         """
         hosts = request.hosts or [request.host]
         return combine_rulings(
@@ -242,10 +250,10 @@ class Policy:
         )
 
     def can_view(self, person: str, request: PolicyRequest) -> bool:
-        """Say whether they may view it, as may_view() does; answers are remembered."""
-        sight = self.get_view_rights(person)
+        """Return whether *person* can view such a run, from cached view rights."""
+        rights = self.get_view_rights(person)
         return all(
-            sight.can_view(host=host, runbook=request.runbook, kind=request.kind)
+            rights.can_view(host=host, runbook=request.runbook, kind=request.kind)
             for host in request.hosts or [request.host]
         )
 
@@ -265,49 +273,53 @@ class Policy:
         )
 
     def get_request_ruling(self, request: PolicyRequest) -> Ruling:
-        """Say whether the asker may have this done, and with how many approvals of whom."""
-        return self._get_ruling(request.requested_by, "ask", request)
+        """Return whether the requester may request this, and the approvals that it needs."""
+        return self._get_ruling(request.requested_by, "request", request)
 
     def get_break_glass_ruling(self, request: PolicyRequest) -> Ruling:
-        """Say whether the asker may go through a freeze and without approvals in an emergency."""
+        """Return whether the requester may break glass: skip freezes and approvals."""
         return self._get_ruling(request.requested_by, "break-glass", request)
 
     def get_approval_ruling(self, person: str, request: PolicyRequest, ruling: Ruling) -> Ruling:
-        """Say whether *person* is among those whose approval *ruling* wants for this request."""
+        """Return whether *person* can give one of the approvals that *ruling* requires."""
         if request.is_made_by(person):
-            # The rules say so too, but a second key is a second person's whatever they say.
-            mine = "asked for" if person == request.requested_by else "edited or scheduled"
-            return Ruling(allowed=False, policy_notes=(f"nobody approves what they {mine}",))
-        answer = self._get_ruling(person, "approve", request)
-        if not answer.allowed:
-            return answer
+            # Whatever the rules permit, an approval must come from a second person.
+            made = "made" if person == request.requested_by else "edited or scheduled"
+            return Ruling(
+                allowed=False, policy_notes=(f"no one can approve a request that they {made}",)
+            )
+        approval = self._get_ruling(person, "approve", request)
+        if not approval.allowed:
+            return approval
         if not self.can_view(person, request):
-            return Ruling(allowed=False, policy_notes=("nobody approves what they may not view",))
+            return Ruling(
+                allowed=False, policy_notes=("no one can approve a run that they cannot view",)
+            )
         if ruling.approver_groups and not ruling.requirements.accepts_any_of(
             self.list_groups(person)
         ):
             return Ruling(
                 allowed=False,
                 policy_notes=(
-                    f"approval is up to {self.describe_approver_groups(ruling.requirements)}",
+                    f"only {self.describe_approver_groups(ruling.requirements)} can approve it",
                 ),
             )
-        return answer
+        return approval
 
     def is_forbidden(self, person: str, action: str, request: PolicyRequest) -> bool:
-        """Say whether a rule forbids it to this person: more than that none permits it."""
-        alone = [replace(request, host=host, hosts=()) for host in request.hosts] or [request]
-        rulings = [self._get_host_ruling(person, action, one) for one in alone]
+        """Return whether a rule forbids it, as opposed to no rule permitting it."""
+        requests = [replace(request, host=host, hosts=()) for host in request.hosts] or [request]
+        rulings = [self._get_host_ruling(person, action, one) for one in requests]
         return any(ruling.rules and not ruling.allowed for ruling in rulings)
 
     def is_met(self, requirements: ApprovalRequirements, people: Collection[str]) -> bool:
-        """Say whether the approvals of these people, who may give them, are enough."""
+        """Return whether the approvals of these people, who may give them, are enough."""
         return not self.count_missing_approvals(requirements, people)
 
     def count_missing_approvals(
         self, requirements: ApprovalRequirements, people: Collection[str]
     ) -> int:
-        """Return how many more approvals it takes at the least."""
+        """Return the smallest number of approvals that are still missing."""
         return requirements.count_missing({person: self.list_groups(person) for person in people})
 
     def list_groups(self, person: str) -> frozenset[str]:
@@ -321,13 +333,13 @@ class Policy:
         )
 
     def list_approvers(self, request: PolicyRequest, ruling: Ruling) -> list[Person]:
-        """Return everybody who could turn the second key, by name."""
-        able = [
+        """Return everyone who can approve the request, sorted by name."""
+        approvers = [
             person
             for person in self.organisation.people.values()
             if self.get_approval_ruling(person.id, request, ruling).allowed
         ]
-        return sorted(able, key=lambda person: person.name)
+        return sorted(approvers, key=lambda person: person.name)
 
     def describe_approver_groups(self, requirements: ApprovalRequirements) -> str:
         """Return the groups in words: "the owners of the edge"."""
@@ -350,15 +362,15 @@ class Policy:
         return f"the owners of {area.title if area else name}"
 
     def _get_ruling(self, person: str, action: str, request: PolicyRequest) -> Ruling:
-        """Ask about every host: the strictest answer is the answer."""
+        """Return the strictest ruling of all hosts."""
         if not request.hosts:
             return self._get_host_ruling(person, action, request)
-        # Asked again before each of the hosts, and of the same moment once it is under way.
-        told = replace(request, hosts=tuple(request.hosts), editors=tuple(request.editors))
-        return self._get_hosts_ruling(person, action, told)
+        # The same request is evaluated again before each of its hosts, so the ruling is cached.
+        hashable = replace(request, hosts=tuple(request.hosts), editors=tuple(request.editors))
+        return self._get_hosts_ruling(person, action, hashable)
 
     def _compute_hosts_ruling(self, person: str, action: str, request: PolicyRequest) -> Ruling:
-        # Those alike are answered alike, so that one of them is asked about for all.
+        # One host is evaluated for all hosts with the same rulings.
         first: dict[str, str] = {}
         for host in request.hosts:
             first.setdefault(self.host_likenesses.get(host, host), host)
@@ -372,22 +384,24 @@ class Policy:
                 ruling,
                 policy_notes=self._describe_refusals_by_area(rulings) or ruling.policy_notes,
             )
-        if action == "ask" and len(request.hosts) > ruling.max_hosts:
-            why = f"at most {ruling.max_hosts} hosts at once, and these are {len(request.hosts)}"
-            return Ruling(allowed=False, policy_notes=(why,))
+        if action == "request" and len(request.hosts) > ruling.max_hosts:
+            note = (
+                f"at most {ruling.max_hosts} hosts per request, and this has {len(request.hosts)}"
+            )
+            return Ruling(allowed=False, policy_notes=(note,))
         return ruling
 
     def _describe_refusals_by_area(self, rulings: Mapping[str, Ruling]) -> Sequence[str]:
-        """Say which of several areas the rules refuse, and why; nothing where all are alike."""
+        """Return which of several areas the rules refuse, and why; () if all have one reason."""
         known = self.inventory.hosts
-        whys: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for host, ruling in rulings.items():
-            where = self.get_area(host).title if host in known else host
-            why = "; ".join(ruling.policy_notes) or "no rule of the policy allows it"
-            whys[where] = whys.get(where) or ("" if ruling.allowed else why)
-        if len(set(whys.values())) == 1:
+            area = self.get_area(host).title if host in known else host
+            reason = "; ".join(ruling.policy_notes) or NO_PERMIT
+            reasons[area] = reasons.get(area) or ("" if ruling.allowed else reason)
+        if len(set(reasons.values())) == 1:
             return ()
-        return tuple(f"in {where}: {why}" for where, why in whys.items() if why)
+        return tuple(f"in {area}: {reason}" for area, reason in reasons.items() if reason)
 
     def _get_host_ruling(self, person: str, action: str, request: PolicyRequest) -> Ruling:
         if person not in self.organisation.people:
@@ -397,17 +411,17 @@ class Policy:
         if request.host not in self.inventory.hosts:
             return Ruling(allowed=False, policy_notes=(f"{request.host} is not in the inventory",))
         context = self._build_cedar_context(person, request)
-        # An answer follows from what the rules see, and most of them do not look at the clock.
-        seen = tuple(
-            str(told) for name, told in context.items() if name != "now" or name in self.mentions
+        # The time is a part of the key only if a rule depends on it: most do not.
+        values = tuple(
+            str(value) for name, value in context.items() if name != "now" or name in self.mentions
         )
-        question = (person, action, request.host, *seen)
-        known = self._rulings.get(question)
-        if known is not None:
-            return known
+        cache_key = (person, action, request.host, *values)
+        cached = self._rulings.get(cache_key)
+        if cached is not None:
+            return cached
         if len(self._rulings) >= _MAX_CACHED_RULINGS:
             self._rulings.clear()
-        self._rulings[question] = ruling = self._rules.compute_ruling(
+        self._rulings[cache_key] = ruling = self._rules.compute_ruling(
             self._entities,
             person=person,
             action=action,
@@ -418,8 +432,8 @@ class Policy:
         return ruling
 
     def _build_cedar_context(self, person: str, request: PolicyRequest) -> dict[str, object]:
-        moment = datetime.fromtimestamp(request.now / 1_000_000, UTC)
-        there = moment.astimezone(ZoneInfo(self.inventory[request.host].zone))
+        utc = datetime.fromtimestamp(request.now / 1_000_000, UTC)
+        local = utc.astimezone(ZoneInfo(self.inventory[request.host].zone))
         frozen = self.describe_freeze(host=request.host, runbook=request.runbook, now=request.now)
         return {
             "runbook": request.runbook,
@@ -428,13 +442,13 @@ class Policy:
             "source": request.source,
             "own": request.is_made_by(person),
             "hosts": len(request.hosts) or 1,
-            "novel": request.is_first_success,
+            "first_time": request.is_first_success,
             "frozen": bool(frozen),
-            "now": {"__extn": {"fn": "datetime", "arg": f"{moment:%Y-%m-%dT%H:%M:%S}Z"}},
-            "weekday": WEEKDAYS[there.weekday()],
-            "hour": there.hour,
+            "now": {"__extn": {"fn": "datetime", "arg": f"{utc:%Y-%m-%dT%H:%M:%S}Z"}},
+            "weekday": WEEKDAYS[local.weekday()],
+            "hour": local.hour,
             "escalated": request.is_escalated,
-            "instead": request.is_delegated,
+            "delegated": request.is_delegated,
             "granted": request.has_grant,
         }
 
@@ -449,7 +463,7 @@ class Policy:
         ]
 
     def _build_former_host_entities(self) -> list[dict[str, object]]:
-        """Return what rules see of hosts that left the inventory: of each only the area."""
+        """Return the entities of hosts that were removed from the inventory: only their area."""
         areas = ["", *self.organisation.areas]
         return [
             _build_host_entity(name=name_former_host(area), area=area, tags=frozenset[str]())

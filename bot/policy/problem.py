@@ -1,15 +1,18 @@
-"""A problem of a policy: what is wrong or doubtful there, and where. Pure."""
+"""Problems of a policy and their places in its files. Pure."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class PolicyProblem:
-    """message: what is wrong and what to do. file, line: "" and None where it is of no one."""
+    """One problem of a policy."""
 
     message: str
+    """What is wrong and what to do."""
     file: str = ""
+    """The name of the file; "" if the problem is not in one file."""
     line: int | None = None
+    """From 1; None if the problem is not on one line."""
 
     def __str__(self) -> str:
         line = f"line {self.line}" if self.line else ""
@@ -18,7 +21,7 @@ class PolicyProblem:
 
 
 class NoPolicyError(Exception):
-    """There is no valid policy, so nobody may do anything. The problems are why."""
+    """There is no valid policy, so everything is refused. The problems say why."""
 
     def __init__(self, *problems: PolicyProblem) -> None:
         super().__init__(*problems)

@@ -37,12 +37,12 @@ def _render_page(
 ) -> Response:
     with parts.database.reading(visitor.view_rights) as tx:
         now = tx.now
-    told = summarise_current_policy(visitor.policy, now, person=person)
+    summary = summarise_current_policy(visitor.policy, now, person=person)
     return render_page(
         request,
         "policy.html",
-        charter=told,
-        counted=render.describe_summary(told),
+        summary=summary,
+        description=render.describe_summary(summary),
         sections=render.SECTION_TITLES,
         links=True,
         name=visitor.get_person_name(person) if person else "",

@@ -39,7 +39,9 @@ class ApprovalCount:
 
 def is_first_success(tx: Transaction, policy: Policy, *, person: str, runbook: str) -> bool:
     """Say whether this person has never had this runbook succeed; looked up where a rule asks."""
-    return "novel" not in policy.mentions or runs.is_first_time(tx, person=person, words=runbook)
+    return "first_time" not in policy.mentions or runs.is_first_time(
+        tx, person=person, words=runbook
+    )
 
 
 def get_ruling(tx: Transaction, policy: Policy, run: Run) -> tuple[PolicyRequest, Ruling]:

@@ -132,7 +132,7 @@ def accept_proposal(context: WorkflowContext, number: int, *, person: str, diges
             tx, "accepted", run=number, person=person, host=run.host, digest=run.digest
         )
         if not ruling.allowed:
-            why = "; ".join(ruling.policy_notes) or "no rule of the policy allows it"
+            why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"
             return end_run(context, tx, run, State.REFUSED, f"The policy refuses: {why}")
         waits = bool(ruling.required_approvals) and given is None
         accepted = runs.move_run(

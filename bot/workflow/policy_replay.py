@@ -167,7 +167,7 @@ class _CachedPolicy:
             approvals_from=self._policy.describe_approver_groups(ruling.requirements)
             if approvals
             else "",
-            reason="; ".join(ruling.policy_notes) or "no rule of the policy allows it",
+            reason="; ".join(ruling.policy_notes) or "no rule of the policy permits it",
             lost_approvers=[key for key in request.keys if key not in keys]
             if fate is ReplayOutcome.LOST_APPROVALS
             else (),
@@ -189,7 +189,7 @@ class _CachedPolicy:
             replace(
                 _build_policy_request(request),
                 now=0,
-                is_first_success=request.novel or "novel" not in mentioned,
+                is_first_success=request.novel or "first_time" not in mentioned,
             ),
             request.requested_at if "now" in mentioned else 0,
             request.requested_at // _QUARTER_OF_AN_HOUR if {"hour", "weekday"} & mentioned else 0,

@@ -31,7 +31,7 @@ def preview_without_database(
 
     now: microseconds since 1970, by the database's clock.
     """
-    if get_kind(question.runbook) != "check" or "novel" in policy.mentions:
+    if get_kind(question.runbook) != "check" or "first_time" in policy.mentions:
         return None
     seen = evaluate_preview(policy, question, person=person, source=source, now=now)
     return seen if seen.needs_no_approval else None

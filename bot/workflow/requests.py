@@ -217,7 +217,7 @@ def record_request(
             context, tx, run, State.STOPPED, stop_reasons.describe_stopped_run(tx, run, stop)
         )
     if not ruling.allowed:
-        why = "; ".join(ruling.policy_notes) or "no rule of the policy allows it"
+        why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"
         return end_run(context, tx, run, State.REFUSED, f"The policy refuses: {why}")
     if ruling.requires_reason and not run.reason:
         raise InvalidRequestError(

@@ -124,7 +124,7 @@ def _check_hosts(policy: Policy, new_grant: NewGrant, granted_by: str, now: int)
         )
         ruling = policy.get_request_ruling(request)
         if not ruling.allowed:
-            why = "; ".join(ruling.policy_notes) or "no rule of the policy allows it"
+            why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"
             raise InvalidRequestError(
                 f"{who} may not ask for {new_grant.runbook} on {host}: {why}"
             )

@@ -42,7 +42,7 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
         whose=policy.describe_approver_groups(ruling.requirements),
     )
     if not ruling.allowed:
-        why = "; ".join(ruling.policy_notes) or "no rule of the policy allows it"
+        why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"
         return end_run(context, tx, known, State.REFUSED, f"The policy refuses: {why}")
     if ruling.requires_reason and not run.reason:
         return end_run(context, tx, known, State.REFUSED, f"{NEEDS_REASON}: ask again with one")

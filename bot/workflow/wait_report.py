@@ -197,8 +197,8 @@ def _render_rule(policy: Policy, runbook: str, area: str, requesters: Iterable[s
     return f"""\
 @id({_quote_cedar_string(f"{runbook} in {area} is self-service")})
 @overrides
-@says({_quote_cedar_string(f"{runbook} in {title} needs no approval: it can be undone.")})
-permit (principal, action == Action::"ask", resource in Area::{_quote_cedar_string(area)})
+@description({_quote_cedar_string(f"{runbook} in {title} needs no approval: it can be undone.")})
+permit (principal, action == Action::"request", resource in Area::{_quote_cedar_string(area)})
 when {{
   ({who}) &&
   context.runbook == {_quote_cedar_string(runbook)} &&

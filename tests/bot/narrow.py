@@ -16,13 +16,13 @@ from tests.bot.office import WEB, Office, an_office
 from tests.policies import starter_rules
 from tests.toy import SetSwitch, ShowSwitches
 
-BEGIN = '@id("everybody views all runs")'
+BEGIN = '@id("everyone views all runs")'
 NARROW = """
 @id("administrators view all runs")
 permit (principal in Role::"administrator", action == Action::"view", resource);
 
 @id("developers view the web servers")
-@says("Developers see the runs of the web servers, and no breaking of switches.")
+@description("Developers see the runs of the web servers, and no breaking of switches.")
 permit (principal in Role::"developer", action == Action::"view", resource in Area::"web")
 when { context.runbook != "toy break" };
 """

@@ -28,7 +28,7 @@ OWNERS = ("olga", "adam")
 ANYBODY_APPROVES = """
 @id("approve") permit (principal, action in [Action::"approve", Action::"view"], resource);
 @id("ask") {notes}
-permit (principal, action == Action::"ask", resource) {when};
+permit (principal, action == Action::"request", resource) {when};
 """
 
 
@@ -190,8 +190,8 @@ class TestHowMany:
 
     def test_an_overriding_rule_holds_before_stricter_ones(self, tmp_path: Path):
         rules = starter_rules() + (
-            '@id("lamps") @overrides @approvals("0") permit (principal, action == Action::"ask", '
-            'resource) when { context.runbook == "toy set" };'
+            '@id("lamps") @overrides @approvals("0") permit (principal, '
+            'action == Action::"request", resource) when { context.runbook == "toy set" };'
         )
         with _office(tmp_path, rules) as (office, _):
             assert office.ask(LAMP_ON).state is State.SUCCEEDED
@@ -200,8 +200,8 @@ class TestHowMany:
 
     def test_an_overriding_rule_holds_before_no_forbid(self, tmp_path: Path):
         rules = starter_rules() + (
-            '@id("lamps") @overrides permit (principal, action == Action::"ask", resource);'
-            '@id("never") forbid (principal, action == Action::"ask", resource);'
+            '@id("lamps") @overrides permit (principal, action == Action::"request", resource);'
+            '@id("never") forbid (principal, action == Action::"request", resource);'
         )
         with _office(tmp_path, rules) as (office, _):
             assert office.ask(LAMP_ON).state is State.REFUSED
@@ -236,7 +236,7 @@ class TestThenAndNow:
 
     NIGHT = """
     @id("night") @approvals("2") @from("owners")
-    permit (principal, action == Action::"ask", resource)
+    permit (principal, action == Action::"request", resource)
     when { context.now >= datetime("2100-01-01T00:00:00Z") };
     """
     RULES = _rules('@approvals("1") @from("owners")') + NIGHT
@@ -272,9 +272,9 @@ class TestThenAndNow:
             assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
 
     def test_what_was_wanted_first_is_not_forgotten(self, tmp_path: Path):
-        rules = _rules('@approvals("2") @from("owners")', "when { context.novel }") + (
+        rules = _rules('@approvals("2") @from("owners")', "when { context.first_time }") + (
             '@id("known") @approvals("1") @from("owners") permit (principal, '
-            'action == Action::"ask", resource) unless { context.novel };'
+            'action == Action::"request", resource) unless { context.first_time };'
         )
         with _office(tmp_path, rules) as (office, _):
             first, second = office.ask(LAMP_ON), office.ask(FAN_ON)
@@ -297,7 +297,7 @@ class TestThenAndNow:
 
     def test_rules_see_how_many_hosts_it_is_about(self, tmp_path: Path):
         many = (
-            '@id("many") forbid (principal, action == Action::"ask", resource) '
+            '@id("many") forbid (principal, action == Action::"request", resource) '
             "when { context.hosts > 1 };"
         )
         with _office(tmp_path, _rules('@approvals("1") @from("owners")') + many) as (office, _):
@@ -343,7 +343,7 @@ class TestForHowLong:
 
 
 class TestReminding:
-    RULES = _rules('@approvals("1") @from("owners") @patience("10m") @escalate("role:security")')
+    RULES = _rules('@approvals("1") @from("owners") @remind("10m") @escalate("role:security")')
 
     def test_approvers_are_reminded_once_and_then_the_next_group_is_asked(self, tmp_path: Path):
         with _office(tmp_path, self.RULES) as (office, clock):

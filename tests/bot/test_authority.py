@@ -371,8 +371,8 @@ class TestABrokenPolicy:
 class TestReminding:
     RULES = """
     @id("approve") permit (principal, action in [Action::"approve", Action::"view"], resource);
-    @id("ask") @approvals("1") @from("owners") @patience("10m") @escalate("role:administrator")
-    permit (principal, action == Action::"ask", resource);
+    @id("ask") @approvals("1") @from("owners") @remind("10m") @escalate("role:administrator")
+    permit (principal, action == Action::"request", resource);
     """
 
     @pytest.fixture

@@ -33,7 +33,7 @@ def crowd(tmp_path: Path) -> Generator[Office]:
         (office.policies.path / "inventory.yaml").write_text(INVENTORY + more)
         rules = office.policies.path / "policy.cedar"
         text = rules.read_text()
-        for name in ("checks are free", "developers ask, owners approve"):
+        for name in ("checks need no approval", "developers request, owners approve"):
             text = text.replace(f'@id("{name}")', f'@id("{name}") @hosts("{MANY}")')
         rules.write_text(text)
         office.fleet.hosts = {name: {"lamp": "off"} for name in names}

@@ -173,7 +173,7 @@ def test_explain_says_who_may_and_who_approves(tmp_path: Path):
     assert allowed.returncode == 0
     assert "it takes one approval from the owners of the edge" in allowed.stdout
     assert (stranger.returncode, stranger.stdout[:3]) == (4, "No:")
-    assert (unclear.returncode, "on which host?" in unclear.stderr) == (2, True)
+    assert (unclear.returncode, "the host is missing" in unclear.stderr) == (2, True)
 
 
 def test_a_setting_that_does_not_fit_is_named_as_it_is_set(

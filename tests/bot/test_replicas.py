@@ -55,7 +55,8 @@ SEED = int(os.environ.get("KEYTURN_SEED", "0")) or secrets.randbelow(10**6)
 
 RULES = """
 @id("approve") permit (principal, action in [Action::"approve", Action::"view"], resource);
-@id("ask") @approvals("{}") @from("owners") permit (principal, action == Action::"ask", resource);
+@id("ask") @approvals("{}") @from("owners")
+permit (principal, action == Action::"request", resource);
 """
 
 

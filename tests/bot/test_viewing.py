@@ -324,7 +324,7 @@ def test_nobody_approves_what_they_may_not_view(office: Office):
     answer = policy.get_approval_ruling("olga", request, ruling)
     assert (answer.allowed, answer.policy_notes) == (
         False,
-        ("nobody approves what they may not view",),
+        ("no one can approve a run that they cannot view",),
     )
     assert [person.id for person in policy.list_approvers(request, ruling)] == ["adam"]
     with pytest.raises(NoSuchRun, match=f"there is no run {run.id}"):

@@ -1,4 +1,4 @@
-"""A policy directory to start from: the product's rule, explained where it stands."""
+"""The starter policy: files with comments that explain each part."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -7,11 +7,13 @@ from bot.policy.loader import POLICY_FILES
 
 
 def write_starter_policy(directory: Path) -> list[Path]:
-    """Write the starter's files and return them. Raises FileExistsError rather than overwrite."""
+    """Write the starter files and return their paths. Raises FileExistsError if one exists."""
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    taken = [name for name in POLICY_FILES if (directory / name).exists()]
-    if taken:
-        raise FileExistsError(f"{directory} holds {', '.join(taken)} already: nothing was written")
+    existing = [name for name in POLICY_FILES if (directory / name).exists()]
+    if existing:
+        raise FileExistsError(
+            f"{directory} already contains {', '.join(existing)}: nothing was written"
+        )
     (directory / "keys").mkdir(mode=0o700, exist_ok=True)
     for name in POLICY_FILES:
         file = directory / name

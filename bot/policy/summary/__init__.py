@@ -1,4 +1,4 @@
-"""The charter: what the policy lets people do, in plain words that come from the rules."""
+"""The policy summary: what the policy permits each person to do, computed from the rules."""
 
 from bot.policy.summary.build import summarise_policy
 from bot.policy.summary.model import (

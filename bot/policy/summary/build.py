@@ -1,4 +1,4 @@
-"""Drafting: the rules' answers become a charter. Pure."""
+"""Build a policy summary from the rulings of the rules. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,26 +35,27 @@ RulingsByRequester = Mapping[str, Mapping[HostAndRequest, Ruling]]
 
 _ORDER_LABELS: Mapping[Order, str] = {
     "stop": "stop everything",
-    "ban": "shut a person out",
-    "resume": "let go on what somebody else stopped, and let in whom somebody else shut out",
+    "ban": "ban a person",
+    "resume": "resume what another person stopped, and lift bans of another person",
 }
 
 
 def summarise_policy(
     policy: Policy, runbooks: Sequence[RunbookInfo], *, now: datetime, person: str = ""
 ) -> PolicySummary:
-    """Ask the rules about everybody, or about one person, and put the answers into words.
+    """Return what everyone, or one person, may do.
 
-    now: freezes are told from here on; rules that look at the date are asked about its week.
+    now: freezes are listed from this time on, and rules that depend on the date are evaluated for
+    its week.
     """
-    inquiry = PolicyProbe(policy, runbooks, now)
+    probe = PolicyProbe(policy, runbooks, now)
     others = [
         (one, PolicyProbe(policy, runbooks, now, one.circumstances))
         for one in list_variations(policy.mentions)
     ]
-    askers = {like: inquiry.list_request_rulings(like) for like in inquiry.people}
-    groups = [(person,)] if person else inquiry.people.values()
-    chapters = [_build_chapter(inquiry, others, people, askers) for people in groups]
+    rulings_by_requester = {like: probe.list_request_rulings(like) for like in probe.people}
+    groups = [(person,)] if person else probe.people.values()
+    chapters = [_build_chapter(probe, others, people, rulings_by_requester) for people in groups]
     return PolicySummary(
         version=policy.version,
         chapters=_merge_chapters(chapters, policy),
@@ -83,18 +84,18 @@ def _build_chapter(
     return PeopleSummary(
         people={person: known[person].name for person in people},
         title=naming.name_roles(people, probe.policy),
-        at_once=[one for one in clauses if one.allowed and not one.required_approvals],
-        asks=[one for one in clauses if one.required_approvals],
+        without_approval=[one for one in clauses if one.allowed and not one.required_approvals],
+        with_approval=[one for one in clauses if one.required_approvals],
         refused=[one for one in clauses if not one.allowed],
-        approves=_build_approval_clauses(probe, people, rulings_by_requester),
-        emergency=_build_emergency_clauses(probe, people),
-        orders=_build_order_clauses(probe, people[0]),
-        views=_build_view_clauses(probe, people),
+        can_approve=_build_approval_clauses(probe, people, rulings_by_requester),
+        can_view=_build_view_clauses(probe, people),
+        break_glass=_build_break_glass_clauses(probe, people),
+        administration=_build_order_clauses(probe, people[0]),
     )
 
 
 def _merge_chapters(chapters: Iterable[PeopleSummary], policy: Policy) -> list[PeopleSummary]:
-    """Tell together of people who may do the same for different reasons."""
+    """Merge people who may do the same for different reasons."""
     alike: dict[str, list[PeopleSummary]] = defaultdict(list)
     for one in chapters:
         alike[repr(replace(one, people={}, title=""))].append(one)
@@ -110,7 +111,7 @@ def _merge_chapters(chapters: Iterable[PeopleSummary], policy: Policy) -> list[P
 def _build_clauses(
     probe: PolicyProbe, people: Sequence[str], rulings: Mapping[HostAndRequest, Ruling]
 ) -> list[Clause]:
-    """Say what these people, who are alike, may do at the places."""
+    """Return what these people, who have the same permissions, may do."""
     answers: dict[tuple[Ruling, object], dict[HostAndRequest, Ruling]] = defaultdict(dict)
     for place, ruling in rulings.items():
         same = _generalise_ruling(ruling, probe.policy.get_area(place[0]).name)
@@ -126,7 +127,7 @@ def _build_clauses(
 
 
 def _generalise_ruling(ruling: Ruling, area: str) -> Ruling:
-    """Return the ruling as it is in any area: with `owners` for the owners of this one."""
+    """Return the ruling with `owners` in place of the owners of this area."""
     demands = [
         ApprovalDemand(
             one.required_approvals,
@@ -149,16 +150,16 @@ def _generalise_groups(groups: Sequence[str], area: str) -> tuple[str, ...]:
 def _build_variation_clauses(
     probe: PolicyProbe, variation_probes: VariationProbes, people: Sequence[str]
 ) -> list[Clause]:
-    """Say what is different under other circumstances."""
+    """Return what differs under other circumstances."""
     usual = probe.list_request_rulings(people[0])
     alike: dict[tuple[str, str], list[Variation]] = defaultdict(list)
     clauses: dict[str, list[Clause]] = {}
     for one, other in variation_probes:
         changed = {
-            place: said
-            for place, said in other.list_request_rulings(people[0]).items()
-            # That more hosts than the ceiling are too many is told with the ceiling.
-            if said != usual[place] and one.circumstances.hosts <= usual[place].max_hosts
+            place: ruling
+            for place, ruling in other.list_request_rulings(people[0]).items()
+            # The limit of hosts is a note of the usual clause, so it is not repeated here.
+            if ruling != usual[place] and one.circumstances.hosts <= usual[place].max_hosts
         }
         found = _build_clauses(other, people, changed)
         clauses[repr(found)] = found
@@ -170,15 +171,15 @@ def _build_variation_clauses(
     ]
 
 
-def _build_emergency_clauses(probe: PolicyProbe, people: Sequence[str]) -> list[Clause]:
-    """Say what these people may do in an emergency, without approvals and through freezes."""
+def _build_break_glass_clauses(probe: PolicyProbe, people: Sequence[str]) -> list[Clause]:
+    """Return what these people may do with break-glass."""
     answers = probe.list_break_glass_rulings(people[0])
     allowed = {place: ruling for place, ruling in answers.items() if ruling.allowed}
     return _build_clauses(probe, people, allowed)
 
 
 def _build_view_clauses(probe: PolicyProbe, people: Sequence[str]) -> list[Clause]:
-    """Say which runs of others these people may view."""
+    """Return which runs of other people these people can view."""
     answers = probe.list_view_rulings(people[0])
     allowed = {place: ruling for place, ruling in answers.items() if ruling.allowed}
     return _build_clauses(probe, people, allowed)
@@ -190,7 +191,7 @@ def _build_order_clauses(probe: PolicyProbe, person: str) -> list[Clause]:
         ruling = probe.policy.get_order_ruling(person, order)
         if ruling.allowed:
             notes = (
-                ("it takes a second factor, on the web pages",)
+                ("needs a second factor, on the web pages",)
                 if ruling.requires_second_factor
                 else ()
             )
@@ -201,36 +202,36 @@ def _build_order_clauses(probe: PolicyProbe, person: str) -> list[Clause]:
 def _list_approvers(
     probe: PolicyProbe, people: Sequence[str], place: HostAndRequest, ruling: Ruling
 ) -> frozenset[str]:
-    """Return who could approve; of several who are alike, each for the others."""
-    able = probe.list_approvers(place, ruling)
-    return able - set(people) if len(people) == 1 else able
+    """Return who can approve; people of one group can approve each other's requests."""
+    approvers = probe.list_approvers(place, ruling)
+    return approvers - set(people) if len(people) == 1 else approvers
 
 
 def _build_approvers_key(
     probe: PolicyProbe, people: Sequence[str], place: HostAndRequest, ruling: Ruling
 ) -> object:
-    """Return who could approve in a form that is the same in areas with other owners."""
+    """Return the approvers in a form that is the same for areas with different owners."""
     if not ruling.allowed or not ruling.required_approvals:
         return ""
-    able = _list_approvers(probe, people, place, ruling)
+    approvers = _list_approvers(probe, people, place, ruling)
     others = frozenset(probe.policy.get_area(place[0]).owners) - frozenset(people)
-    return "owners" if able and able - frozenset(people) == others else able
+    return "owners" if approvers and approvers - frozenset(people) == others else approvers
 
 
 def _split_into_blocks(
     rulings: Mapping[HostAndRequest, Ruling],
 ) -> list[dict[HostAndRequest, Ruling]]:
-    """Split the places into as few blocks of hosts and deeds as can be had in one go."""
+    """Split the pairs by host or by request, whichever gives fewer blocks."""
     by_host: dict[str, set[RequestKind]] = defaultdict(set)
-    by_deed: dict[RequestKind, set[str]] = defaultdict(set)
-    for host, deed in rulings:
-        by_host[host].add(deed)
-        by_deed[deed].add(host)
+    by_request: dict[RequestKind, set[str]] = defaultdict(set)
+    for host, request in rulings:
+        by_host[host].add(request)
+        by_request[request].add(host)
     rows: dict[object, dict[HostAndRequest, Ruling]] = defaultdict(dict)
     columns: dict[object, dict[HostAndRequest, Ruling]] = defaultdict(dict)
     for place, ruling in rulings.items():
         rows[frozenset(by_host[place[0]])][place] = ruling
-        columns[frozenset(by_deed[place[1]])][place] = ruling
+        columns[frozenset(by_request[place[1]])][place] = ruling
     fewer = columns if len(columns) < len(rows) else rows
     return list(fewer.values())
 
@@ -262,57 +263,58 @@ def _list_rules(ruling: Ruling) -> Sequence[AppliedRule]:
 
 def _name_places(probe: PolicyProbe, host_requests: Iterable[HostAndRequest]) -> tuple[str, str]:
     hosts = {name for host, _ in host_requests for name in probe.hosts[host]}
-    deeds = {deed for _, one in host_requests for deed in probe.requests[one]}
-    every = [deed for same in probe.requests.values() for deed in same]
-    return naming.name_requests(deeds, every), naming.name_hosts(hosts, probe.policy)
+    requests = {request for _, one in host_requests for request in probe.requests[one]}
+    every = [request for same in probe.requests.values() for request in same]
+    return naming.name_requests(requests, every), naming.name_hosts(hosts, probe.policy)
 
 
 def _list_notes(probe: PolicyProbe, block: Mapping[HostAndRequest, Ruling]) -> Sequence[str]:
-    """Return what else holds, in words."""
+    """Return further conditions, in words."""
     ruling = next(iter(block.values()))
     terms = ruling.requirements
     notes: list[str] = []
     if terms.requires_reason:
         notes.append(
-            "asking and approving take a reason" if terms.demands else "asking takes a reason"
+            "requests and approvals need a reason" if terms.demands else "requests need a reason"
         )
     if terms.requires_second_factor:
-        notes.append("whoever approves shows a second factor, on the web pages")
+        notes.append("approvals need a second factor, on the web pages")
     if terms.remind_after:
         notes.append(f"approvers are reminded after {format_wait(terms.remind_after)}")
     if terms.escalate_to:
-        late = f" after {format_wait(2 * terms.remind_after)}" if terms.remind_after else ""
-        instead = {
+        delay = f" after {format_wait(2 * terms.remind_after)}" if terms.remind_after else ""
+        escalated = {
             place: replace(one, requirements=_build_escalated_requirements(one.requirements))
             for place, one in block.items()
         }
         notes.append(
-            f"if nobody decides, {_describe_approver_groups(probe, instead)} may approve too{late}"
+            f"without a decision, {_describe_approver_groups(probe, escalated)} may also "
+            f"approve{delay}"
         )
     if ruling.max_hosts != DEFAULT_MAX_HOSTS:
-        hosts = "one host" if ruling.max_hosts == 1 else f"at most {ruling.max_hosts} hosts"
-        notes.append(f"{hosts} in one request")
+        hosts = "1 host" if ruling.max_hosts == 1 else f"{ruling.max_hosts} hosts"
+        notes.append(f"at most {hosts} per request")
     return tuple(notes)
 
 
 def _build_escalated_requirements(requirements: ApprovalRequirements) -> ApprovalRequirements:
-    """Return terms that only the next group could meet."""
+    """Return requirements that only the escalation groups can meet."""
     return ApprovalRequirements(demands=(ApprovalDemand(1, (requirements.escalate_to,)),))
 
 
 def _describe_approver_groups(probe: PolicyProbe, block: Mapping[HostAndRequest, Ruling]) -> str:
-    """Return whose approval in words; of several areas, `the owners of the area`."""
-    said: dict[str, str] = {}
+    """Return whose approval counts, in words; for several areas, `the owners of the area`."""
+    groups: dict[str, str] = {}
     for place, ruling in block.items():
         title = probe.policy.get_area(place[0]).title
-        said[title] = probe.policy.describe_approver_groups(ruling.requirements)
-    if len(said) == 1:
-        return next(iter(said.values()))
-    plain = {
+        groups[title] = probe.policy.describe_approver_groups(ruling.requirements)
+    if len(groups) == 1:
+        return next(iter(groups.values()))
+    generalised = {
         words.replace(f"the owners of {title}", "the owners of the area")
-        for title, words in said.items()
+        for title, words in groups.items()
     }
-    return naming.join_names(sorted(plain), "or")
+    return naming.join_names(sorted(generalised), "or")
 
 
 def _group_approvers_by_area(
@@ -321,19 +323,19 @@ def _group_approvers_by_area(
     known = probe.policy.organisation.people
     found: dict[str, Sequence[str]] = {}
     for place, ruling in block.items():
-        able = _list_approvers(probe, people, place, ruling)
-        found[probe.policy.get_area(place[0]).title] = sorted(known[one].name for one in able)
+        approvers = _list_approvers(probe, people, place, ruling)
+        found[probe.policy.get_area(place[0]).title] = sorted(known[one].name for one in approvers)
     return found
 
 
 def _list_areas_short_of_approvers(
     probe: PolicyProbe, people: Sequence[str], block: Mapping[HostAndRequest, Ruling]
 ) -> Sequence[str]:
-    """Return the areas where all who could approve would not be enough for one of the askers."""
+    """Return the areas without enough approvers for a request of one of these people."""
     found: dict[str, None] = {}
     for place, ruling in block.items():
-        able = probe.list_approvers(place, ruling)
-        others = [able - {person} for person in people]
+        approvers = probe.list_approvers(place, ruling)
+        others = [approvers - {person} for person in people]
         if not all(probe.policy.is_met(ruling.requirements, keys) for keys in others):
             found[probe.policy.get_area(place[0]).title] = None
     return tuple(found)
@@ -342,10 +344,10 @@ def _list_areas_short_of_approvers(
 def _build_approval_clauses(
     probe: PolicyProbe, people: Sequence[str], rulings_by_requester: RulingsByRequester
 ) -> list[Clause]:
-    """Say what others ask for and these people may approve."""
+    """Return which requests of others these people can approve."""
     rules: dict[HostAndRequest, set[AppliedRule]] = defaultdict(set)
-    for asker, rulings in rulings_by_requester.items():
-        if probe.people[asker] != (people[0],):
+    for requester, rulings in rulings_by_requester.items():
+        if probe.people[requester] != (people[0],):
             for place, ruling in rulings.items():
                 rules[place] |= _list_approval_rules(probe, people[0], place, ruling)
     answers: dict[frozenset[AppliedRule], dict[HostAndRequest, Ruling]] = defaultdict(dict)
@@ -384,16 +386,16 @@ def _summarise_areas(policy: Policy) -> list[AreaSummary]:
 
 
 def summarise_freezes(policy: Policy, now: datetime) -> list[FreezeSummary]:
-    """Return the freezes that hold or come, the first first."""
+    """Return the active and upcoming freezes, by their beginning."""
     found = [_summarise_freeze(policy, freeze, now) for freeze in policy.freezes.freezes]
     return sorted((one for one in found if one), key=lambda one: one.begins_at)
 
 
 def _summarise_freeze(policy: Policy, freeze: Freeze, now: datetime) -> FreezeSummary | None:
-    stretch = freeze.get_current_or_next_period(now)
-    if stretch is None:
+    period = freeze.get_current_or_next_period(now)
+    if period is None:
         return None
-    begins, ends = stretch
+    begins, ends = period
     titles = [policy.organisation.areas[area].title for area in freeze.areas]
     return FreezeSummary(
         name=freeze.name,

@@ -1,4 +1,4 @@
-"""The charter as it is now: the rules are asked once for as long as they answer the same."""
+"""The current policy summary, cached for each version of the policy and each week."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -13,7 +13,7 @@ from bot.policy.summary.model import PolicySummary
 def summarise_current_policy(
     policy: Policy, microseconds: int, *, person: str = ""
 ) -> PolicySummary:
-    """Return what everybody may do, or one person. at: microseconds since 1970, the moment."""
+    """Return what everyone may do now, or one person. microseconds: since 1970."""
     now = datetime.fromtimestamp(microseconds / 1_000_000, UTC)
     monday = now.date() - timedelta(days=now.weekday())
     return replace(_summarise_week(policy, monday, person), freezes=summarise_freezes(policy, now))

@@ -1,10 +1,11 @@
-"""The charter itself: chapters on people, clauses on what they may do, areas and freezes. Pure."""
+"""The parts of a policy summary: people, what they may do, areas and freezes. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from bot.policy.cedar import DEFAULT_MAX_HOSTS
+from bot.policy.explain import format_approvals
 from bot.policy.summary import naming
 
 AppliedRule = tuple[str, str]
@@ -12,73 +13,73 @@ AppliedRule = tuple[str, str]
 
 @dataclass(frozen=True)
 class Clause:
-    """One sentence about what people may do.
-
-    what, where, whose: in words. approvals: how many keys of others it takes. approvers: by name,
-    for each area by its title. short: the areas in which these are too few. rules: name and words
-    of each that applies. notes: what else holds. when: under which circumstances; "" for ordinary
-    ones.
-    """
+    """One sentence about what people may do."""
 
     what: str
+    """The requests or the order, in words: `every change`."""
     where: str
+    """The hosts, in words: `in the edge`."""
     allowed: bool = True
     required_approvals: int = 0
     approvals_from: str = ""
+    """Whose approvals count, in words."""
     approvers: Mapping[str, Sequence[str]] | None = None
+    """The names of the approvers, by the title of the area."""
     areas_short_of_approvers: Sequence[str] = ()
+    """The titles of the areas with too few approvers."""
     rules: Sequence[AppliedRule] = ()
+    """The name and the description of each rule that applies."""
     notes: Sequence[str] = ()
+    """Further conditions, in words."""
     when: str = ""
+    """The circumstances, in words; "" for ordinary ones."""
 
     @property
     def sentence(self) -> str:
-        """The clause without its rules: `Every change, in the edge: one approval from …`."""
-        said = f"{self.what}, {self.where}" if self.where else self.what
-        said = f"when {self.when}: {said}" if self.when else said
+        """The clause without its rules: `Every change, in the edge: 1 approval from …`."""
+        text = f"{self.what}, {self.where}" if self.where else self.what
+        text = f"when {self.when}: {text}" if self.when else text
         if self.required_approvals:
-            keys = (
-                "one approval"
-                if self.required_approvals == 1
-                else f"{self.required_approvals} approvals"
-            )
-            said += f": {keys} from {self.approvals_from}"
-        return f"{said[:1].upper()}{said[1:]}."
+            text += f": {format_approvals(self.required_approvals)} from {self.approvals_from}"
+        return f"{text[:1].upper()}{text[1:]}."
 
     @property
     def approver_names(self) -> str:
-        """Who could approve it, by name; "" where nobody has to."""
+        """The names of all who can approve it; "" if no approval is needed."""
         if not self.approvers:
             return ""
         short = [title for title in self.areas_short_of_approvers if self.approvers[title]]
-        few = f" – too few in {naming.join_names(short)}, as the policy is now" if short else ""
-        return naming.name_approvers_by_area(self.approvers) + few
+        warning = f" – too few in {naming.join_names(short)} under the current policy"
+        return naming.name_approvers_by_area(self.approvers) + (warning if short else "")
 
     @property
     def has_enough_approvers(self) -> bool:
-        """Whether there are enough people in each area to approve it."""
+        """Whether each area has enough people who can approve it."""
         return bool(self.approvers) and not self.areas_short_of_approvers
 
 
 @dataclass(frozen=True)
 class PeopleSummary:
-    """What some people may do who may all do the same. people: name by id."""
+    """What a group of people with the same permissions may do."""
 
     people: Mapping[str, str]
+    """Names by id."""
     title: str
-    at_once: Sequence[Clause]
-    asks: Sequence[Clause]
+    """Their roles and areas."""
+    without_approval: Sequence[Clause]
+    with_approval: Sequence[Clause]
     refused: Sequence[Clause]
-    approves: Sequence[Clause]
-    emergency: Sequence[Clause]
-    orders: Sequence[Clause]
-    views: Sequence[Clause]
-    """Runs of others that are shown to them."""
+    can_approve: Sequence[Clause]
+    can_view: Sequence[Clause]
+    """Runs of other people that they can view."""
+    break_glass: Sequence[Clause]
+    administration: Sequence[Clause]
+    """Stop, ban and resume."""
 
 
 @dataclass(frozen=True)
 class AreaSummary:
-    """An area: who has the final say there, and over what."""
+    """An area with its owners and hosts."""
 
     name: str
     title: str
@@ -87,16 +88,16 @@ class AreaSummary:
 
     @property
     def description(self) -> str:
-        """How many hosts, and which."""
+        """The number and names of the hosts."""
         if not self.hosts:
             return "no hosts yet"
-        number = "one host" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
+        number = "1 host" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
         return f"{number}: {naming.join_names(naming.truncate_names(self.hosts))}"
 
 
 @dataclass(frozen=True)
 class FreezeSummary:
-    """A freeze that holds or comes: from when until when, in UTC, and how it is written down."""
+    """An active or upcoming freeze, with its times in UTC."""
 
     name: str
     where: str
@@ -108,21 +109,18 @@ class FreezeSummary:
 
     @property
     def sentence(self) -> str:
-        """Say what it holds up, and when."""
-        again = f" It comes back {self.recurrence}." if self.recurrence else ""
-        on = naming.join_names(f"“{pattern}”" for pattern in self.exceptions)
-        goes_on = f" {on} goes on." if self.exceptions else ""
+        """What the freeze holds, when, and its exceptions."""
+        repeats = f" Repeats {self.recurrence}." if self.recurrence else ""
+        patterns = naming.join_names(f"“{pattern}”" for pattern in self.exceptions)
+        exempt = f" Exempt: {patterns}." if self.exceptions else ""
         verb = "holds" if self.is_active else "will hold"
         span = f"from {self.begins_at:%Y-%m-%d %H:%M} until {self.ends_at:%Y-%m-%d %H:%M} UTC"
-        return f"{verb} {self.where} {span}.{again}{goes_on}"
+        return f"{verb} {self.where} {span}.{repeats}{exempt}"
 
 
 @dataclass(frozen=True)
 class PolicySummary:
-    """The whole policy in words. lasting: the changes that have no undo.
-
-    dated: whether rules look at the date, so that another day's charter may be another.
-    """
+    """The whole policy in words."""
 
     version: str
     chapters: Sequence[PeopleSummary]
@@ -131,5 +129,7 @@ class PolicySummary:
     checks: int
     changes: int
     irreversible_changes: Sequence[str]
+    """The names of the changes without an undo."""
     depends_on_date: bool
+    """Whether rules depend on the date, so that the summary can differ next week."""
     max_hosts: int = DEFAULT_MAX_HOSTS

@@ -1,8 +1,9 @@
-"""Naming: many hosts, runbooks or people as few words. Pure."""
+"""Describe many hosts, runbooks or people in few words. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from bot.policy import Policy
+from bot.policy.explain import NO_APPROVER
 from bot.policy.summary.probes import RequestKind
 
 _MAX_NAMES_FACTOR = 3
@@ -15,10 +16,10 @@ def join_names(names: Iterable[str], last: str = "and") -> str:
 
 
 def name_requests(requests: Collection[RequestKind], all_requests: Collection[RequestKind]) -> str:
-    """Name what may be done: `every check and every change that can be undone`."""
+    """Describe requests: `every check and every change that can be undone`."""
     parts = [
         _name_runbooks_of_kind(requests, all_requests, "check"),
-        *_name_changes([deed for deed in requests if deed.kind == "change"], all_requests),
+        *_name_changes([one for one in requests if one.kind == "change"], all_requests),
     ]
     return join_names(part for part in parts if part)
 
@@ -26,23 +27,27 @@ def name_requests(requests: Collection[RequestKind], all_requests: Collection[Re
 def _name_changes(
     requests: Collection[RequestKind], all_requests: Collection[RequestKind]
 ) -> list[str]:
-    all_back = {deed.runbook for deed in all_requests if deed.kind == "change" and deed.reversible}
-    back = {deed.runbook for deed in requests if deed.reversible}
-    lasting = {deed.runbook for deed in requests if not deed.reversible}
-    whole = {words for words in lasting if words in back or words not in all_back}
-    changes = sorted({deed.runbook for deed in all_requests if deed.kind == "change"})
-    if whole == set(changes):
-        return [_name_runbooks(whole, changes, "change")]
-    if back == all_back and not lasting:
+    all_reversible = {
+        one.runbook for one in all_requests if one.kind == "change" and one.reversible
+    }
+    reversible = {one.runbook for one in requests if one.reversible}
+    irreversible = {one.runbook for one in requests if not one.reversible}
+    complete = {
+        words for words in irreversible if words in reversible or words not in all_reversible
+    }
+    changes = sorted({one.runbook for one in all_requests if one.kind == "change"})
+    if complete == set(changes):
+        return [_name_runbooks(complete, changes, "change")]
+    if reversible == all_reversible and not irreversible:
         return ["every change that can be undone"]
-    if lasting == set(changes) and not back:
+    if irreversible == set(changes) and not reversible:
         return ["every change that cannot be undone"]
     return [
         f"{named}{how}"
         for words, how in (
-            (whole, ""),
-            (back - whole, " where it can be undone"),
-            (lasting - whole, " where it cannot be undone"),
+            (complete, ""),
+            (reversible - complete, " where it can be undone"),
+            (irreversible - complete, " where it cannot be undone"),
         )
         if (named := _name_runbooks(words, changes, "change"))
     ]
@@ -51,56 +56,56 @@ def _name_changes(
 def _name_runbooks_of_kind(
     requests: Collection[RequestKind], all_requests: Collection[RequestKind], kind: str
 ) -> str:
-    whole = sorted({deed.runbook for deed in all_requests if deed.kind == kind})
-    return _name_runbooks({deed.runbook for deed in requests if deed.kind == kind}, whole, kind)
+    complete = sorted({one.runbook for one in all_requests if one.kind == kind})
+    return _name_runbooks({one.runbook for one in requests if one.kind == kind}, complete, kind)
 
 
 def _name_runbooks(runbooks: Collection[str], all_runbooks: Sequence[str], noun: str) -> str:
-    left = [words for words in all_runbooks if words not in runbooks]
+    others = [words for words in all_runbooks if words not in runbooks]
     if not runbooks:
         return ""
-    if not left:
+    if not others:
         return f"every {noun}"
-    if len(left) < len(runbooks):
-        return f"every {noun} but {join_names(_group_by_first_word(left, all_runbooks, noun))}"
+    if len(others) < len(runbooks):
+        return f"every {noun} but {join_names(_group_by_first_word(others, all_runbooks, noun))}"
     return join_names(_group_by_first_word(sorted(runbooks), all_runbooks, noun))
 
 
 def _group_by_first_word(
     runbooks: Sequence[str], all_runbooks: Sequence[str], noun: str
 ) -> list[str]:
-    """Shorten runbooks that begin alike to `every “abusers *” change`, if none is missing."""
+    """Shorten all runbooks with the same first word to `every “abusers *” change`."""
     found: list[str] = []
     for words in runbooks:
         first = words.split()[0]
-        family = [other for other in all_runbooks if other.split()[0] == first]
-        whole = len(family) > 1 and all(other in runbooks for other in family)
-        name = f"every “{first} *” {noun}" if whole else f"“{words}”"
+        siblings = [other for other in all_runbooks if other.split()[0] == first]
+        complete = len(siblings) > 1 and all(other in runbooks for other in siblings)
+        name = f"every “{first} *” {noun}" if complete else f"“{words}”"
         if name not in found:
             found.append(name)
     return found
 
 
 def name_hosts(hosts: Collection[str], policy: Policy) -> str:
-    """Name the hosts: `everywhere`, `in the edge and storage`, `on lb1`."""
+    """Describe hosts: `everywhere`, `in the edge and storage`, `on lb1`."""
     inventory = {host.name: host for host in policy.inventory}
     if len(hosts) == len(inventory):
         return "everywhere"
     areas: dict[str, list[str]] = {}
     for name, host in inventory.items():
         areas.setdefault(host.area, []).append(name)
-    whole = [area for area, names in areas.items() if all(name in hosts for name in names)]
-    rest = [name for name in inventory if name in hosts and inventory[name].area not in whole]
+    complete = [area for area, names in areas.items() if all(name in hosts for name in names)]
+    rest = [name for name in inventory if name in hosts and inventory[name].area not in complete]
     if rest and (tag := _find_common_tag(hosts, policy)):
         return f"on every host tagged {tag}"
-    titles = [policy.organisation.areas[area].title for area in whole]
+    titles = [policy.organisation.areas[area].title for area in complete]
     parts = [f"in {join_names(titles)}"] if titles else []
     parts += [f"on {join_names(truncate_names(rest))}"] if rest else []
     return join_names(parts)
 
 
 def _find_common_tag(hosts: Collection[str], policy: Policy) -> str:
-    """Return the tag that these hosts have and no other; "" if there is none."""
+    """Return a tag that exactly these hosts have, or ""."""
     tags = sorted({tag for host in policy.inventory for tag in host.tags})
     return next(
         (
@@ -113,7 +118,7 @@ def _find_common_tag(hosts: Collection[str], policy: Policy) -> str:
 
 
 def truncate_names(all_names: Sequence[str]) -> Sequence[str]:
-    """Return the first names, and how many more there are."""
+    """Return the first names and the number of the others."""
     most = 4 * _MAX_NAMES_FACTOR
     return (
         all_names
@@ -123,7 +128,7 @@ def truncate_names(all_names: Sequence[str]) -> Sequence[str]:
 
 
 def name_roles(people: Sequence[str], policy: Policy) -> str:
-    """Say what these people have in common: `administrator, owner of the edge`."""
+    """Return the roles and areas that these people share: `administrator, owner of the edge`."""
     known = [policy.organisation.people[person] for person in people]
     shared = [role for role in known[0].roles if all(role in one.roles for one in known)]
     owned = [
@@ -137,16 +142,16 @@ def name_roles(people: Sequence[str], policy: Policy) -> str:
 
 
 def name_approvers_by_area(approvers: Mapping[str, Sequence[str]]) -> str:
-    """Name people by area: `the edge: Adam and Olga; storage: Stan`; alike areas as one."""
-    together: dict[tuple[str, ...], list[str]] = {}
+    """Return people by area: `the edge: Adam and Olga; storage: Stan`."""
+    titles_by_names: dict[tuple[str, ...], list[str]] = {}
     for title, names in approvers.items():
-        together.setdefault(tuple(names), []).append(title)
-    if len(together) == 1:
-        return _name_people(next(iter(together)))
+        titles_by_names.setdefault(tuple(names), []).append(title)
+    if len(titles_by_names) == 1:
+        return _name_people(next(iter(titles_by_names)))
     return "; ".join(
-        f"{join_names(titles)}: {_name_people(names)}" for names, titles in together.items()
+        f"{join_names(titles)}: {_name_people(names)}" for names, titles in titles_by_names.items()
     )
 
 
 def _name_people(names: Sequence[str]) -> str:
-    return join_names(truncate_names(names), "or") if names else "nobody, as the policy is now"
+    return join_names(truncate_names(names), "or") if names else NO_APPROVER

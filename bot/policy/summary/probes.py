@@ -1,6 +1,6 @@
-"""An inquiry: a policy asked about everybody, everything and everywhere. Pure.
+"""Evaluate a policy for every person, runbook and host. Pure.
 
-Whoever and whatever the rules cannot tell apart is asked about once.
+People, runbooks and hosts that the rules treat alike are evaluated once.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -30,10 +30,11 @@ _PERMANENT_FREEZE = FreezeList.model_validate(
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Of an ordinary request: made on the web pages, on a Wednesday at noon, for one host, by
-    somebody who has had it done before, outside of freezes.
+    """The circumstances of a request.
 
-    weekday: 0 is Monday; with the hour, where the host stands.
+    By default it is made on the web pages, on a Wednesday at noon, for one host, outside
+    freezes, by a person for whom the runbook has succeeded before. weekday: 0 is Monday. weekday
+    and hour are in the time zone of the host.
     """
 
     source: str = "web"
@@ -48,33 +49,33 @@ class Circumstances:
         return _PERMANENT_FREEZE if self.is_frozen else FreezeList()
 
     def to_microseconds(self, week: datetime, zone: str) -> int:
-        """Return when that is in the week, in microseconds since 1970."""
+        """Return the time in that week, in microseconds since 1970."""
         day = week.date() + timedelta(days=self.weekday - week.weekday())
-        there = datetime.combine(day, time(self.hour), ZoneInfo(zone))
-        return round(there.timestamp()) * 1_000_000
+        local = datetime.combine(day, time(self.hour), ZoneInfo(zone))
+        return round(local.timestamp()) * 1_000_000
 
 
 @dataclass(frozen=True)
 class Variation:
-    """One way in which a request is not ordinary. place: its place among those of its kind.
-
-    words: of this one alone; until: how a run of them ends, for what can be counted.
-    """
+    """Circumstances that differ from the default in one way."""
 
     kind: str
+    """The attribute that differs: `hour`."""
     index: int
+    """The position among the variations of its kind."""
     description: str
     circumstances: Circumstances
     range_end: str = ""
+    """The end of a range of variations, for hours and numbers of hosts."""
 
 
 def list_variations(mentions: Set[str]) -> list[Variation]:
-    """Return what could matter to rules that look at these attributes and numbers."""
+    """Return the variations that rules with these attributes and numbers can distinguish."""
     found: list[Variation] = []
     if "source" in mentions:
         found += [
-            Variation("source", n, f"it is asked for {words}", Circumstances(source=door))
-            for n, (door, words) in enumerate(_SOURCE_LABELS.items())
+            Variation("source", n, f"requested {words}", Circumstances(source=source))
+            for n, (source, words) in enumerate(_SOURCE_LABELS.items())
         ]
     if "weekday" in mentions:
         found += [
@@ -85,31 +86,33 @@ def list_variations(mentions: Set[str]) -> list[Variation]:
         found += [_build_hour_variation(hour) for hour in range(24)]
     if "hosts" in mentions:
         found += _list_host_count_variations({int(word) for word in mentions if word.isdecimal()})
-    if "novel" in mentions:
-        words = "the asker has never had it succeed"
-        found.append(Variation("novel", 0, words, Circumstances(is_first_success=True)))
+    if "first_time" in mentions:
+        words = "the runbook has never succeeded for the requester"
+        found.append(Variation("first_time", 0, words, Circumstances(is_first_success=True)))
     if "frozen" in mentions:
-        found.append(Variation("frozen", 0, "a freeze holds", Circumstances(is_frozen=True)))
+        found.append(Variation("frozen", 0, "a freeze is active", Circumstances(is_frozen=True)))
     return found
 
 
 def _build_hour_variation(hour: int) -> Variation:
     end = f"{(hour + 1) % 24:02}:00"
-    return Variation("hour", hour, f"it is from {hour:02}:00", Circumstances(hour=hour), end)
+    return Variation("hour", hour, f"the time is {hour:02}:00", Circumstances(hour=hour), end)
 
 
 def _list_host_count_variations(numbers: Set[int]) -> list[Variation]:
-    """Return requests for several hosts: as many as the rules speak of, and one more."""
+    """Return variations for several hosts: each number in the rules, and one more."""
     steps = {2} | {n + more for n in numbers for more in (0, 1) if 2 <= n + more <= _MAX_HOSTS}
     ordered = sorted(steps)
     return [
-        Variation("hosts", place, f"it is for {low}", Circumstances(hosts=low), str(high - 1))
+        Variation(
+            "hosts", place, f"the request is for {low}", Circumstances(hosts=low), str(high - 1)
+        )
         for place, (low, high) in enumerate(pairwise([*ordered, _MAX_HOSTS]))
     ]
 
 
 def describe_variations(variations: Sequence[Variation]) -> str:
-    """Return in words what makes no difference among them: `it is from 18:00 to 06:00`."""
+    """Return variations with the same rulings in words: `the time is 18:00 to 06:00`."""
     runs: list[list[Variation]] = []
     for one in variations:
         if runs and one.index == runs[-1][-1].index + 1:
@@ -121,7 +124,7 @@ def describe_variations(variations: Sequence[Variation]) -> str:
         and len(runs) > 1
         and (variations[0].index, variations[-1].index) == (0, 23)
     ):
-        # The night is one stretch, though the count begins anew at midnight.
+        # Hours before and after midnight are one range.
         runs[0] = runs.pop() + runs[0]
     parts = [_describe_range(run) for run in runs]
     first, *rest = parts
@@ -130,11 +133,11 @@ def describe_variations(variations: Sequence[Variation]) -> str:
 
 
 _DESCRIPTION_PREFIXES = {
-    "source": "it is asked for ",
+    "source": "requested ",
     "weekday": "it is ",
-    "hour": "it is ",
-    "hosts": "it is for ",
-    "novel": "",
+    "hour": "the time is ",
+    "hosts": "the request is for ",
+    "first_time": "",
     "frozen": "",
 }
 
@@ -162,20 +165,23 @@ ORDINARY_CIRCUMSTANCES = Circumstances()
 
 @dataclass(frozen=True)
 class RequestKind:
-    """What may be asked for. reversible: whether all of it can be taken back."""
+    """A kind of request."""
 
     runbook: str
     kind: str
     reversible: bool = True
+    """Whether every step has an undo."""
 
 
 HostAndRequest = tuple[str, RequestKind]
 
 
 class PolicyProbe:
-    """Asks one policy, as it is under some circumstances in the week of *now*.
+    """Evaluates one policy under some circumstances in the week of *now*.
 
-    hosts, people, deeds: those that stand for all, each with all that it stands for.
+    Attributes:
+        hosts, people, requests: One representative of each group that the rules treat alike, with
+            all members of the group.
     """
 
     def __init__(
@@ -197,31 +203,31 @@ class PolicyProbe:
         self._approvals: dict[tuple[str, HostAndRequest, Ruling], Ruling] = {}
 
     def build_request(self, person: str, place: HostAndRequest) -> PolicyRequest:
-        host, deed = place
+        host, request = place
         known = self._circumstances
         return PolicyRequest(
-            runbook=deed.runbook,
-            kind=deed.kind,
+            runbook=request.runbook,
+            kind=request.kind,
             host=host,
             source=known.source,
             requested_by=person,
-            reversible=deed.reversible,
+            reversible=request.reversible,
             hosts=(host,) * known.hosts if known.hosts > 1 else (),
             now=known.to_microseconds(self._now, self.policy.inventory[host].zone),
             is_first_success=known.is_first_success,
         )
 
     def list_request_rulings(self, person: str) -> dict[HostAndRequest, Ruling]:
-        """Return what is said to everything that one person could ask for."""
-        places = [(host, deed) for host in self.hosts for deed in self.requests]
+        """Return the rulings on every request of one person."""
+        places = [(host, request) for host in self.hosts for request in self.requests]
         return {
             place: self.policy.get_request_ruling(self.build_request(person, place))
             for place in places
         }
 
     def list_break_glass_rulings(self, person: str) -> dict[HostAndRequest, Ruling]:
-        """Return what is said if that person wanted to do it through a freeze and alone."""
-        places = [(host, deed) for host in self.hosts for deed in self.requests]
+        """Return the break-glass rulings on every change for one person."""
+        places = [(host, request) for host in self.hosts for request in self.requests]
         changes = [place for place in places if place[1].kind == "change"]
         return {
             place: self.policy.get_break_glass_ruling(self.build_request(person, place))
@@ -229,25 +235,25 @@ class PolicyProbe:
         }
 
     def list_view_rulings(self, person: str) -> dict[HostAndRequest, Ruling]:
-        """Return what is said if that person wanted to view what others have done."""
+        """Return the rulings on one person's right to view runs of others."""
         return {
-            (host, deed): self.policy.get_view_ruling(
-                person, self.build_request(person, (host, deed))
+            (host, request): self.policy.get_view_ruling(
+                person, self.build_request(person, (host, request))
             )
             for host in self.hosts
-            for deed in self.requests
+            for request in self.requests
         }
 
     def get_approval_ruling(self, person: str, place: HostAndRequest, ruling: Ruling) -> Ruling:
-        """Return what is said to this person's approval of what somebody else asks for."""
-        question = (self._representatives[person], place, ruling)
-        if question not in self._approvals:
+        """Return the ruling on one person's approval of another person's request."""
+        cache_key = (self._representatives[person], place, ruling)
+        if cache_key not in self._approvals:
             request = self.build_request("", place)
-            self._approvals[question] = self.policy.get_approval_ruling(person, request, ruling)
-        return self._approvals[question]
+            self._approvals[cache_key] = self.policy.get_approval_ruling(person, request, ruling)
+        return self._approvals[cache_key]
 
     def list_approvers(self, place: HostAndRequest, ruling: Ruling) -> frozenset[str]:
-        """Return everybody whose approval would count, if somebody else asked."""
+        """Return everyone who can approve another person's request."""
         return frozenset(
             person
             for like, people in self.people.items()
@@ -257,18 +263,18 @@ class PolicyProbe:
 
 
 def list_areas_without_hosts(policy: Policy) -> list[str]:
-    """Return the areas that no host is in."""
-    inhabited = {host.area for host in policy.inventory}
-    return [area for area in policy.organisation.areas if area not in inhabited]
+    """Return the areas without hosts."""
+    used = {host.area for host in policy.inventory}
+    return [area for area in policy.organisation.areas if area not in used]
 
 
 def _build_placeholder_host(area: str) -> Host:
-    """Stand in for the hosts that an area will have."""
+    """Return a host that represents the future hosts of an area."""
     return Host.model_construct(name=f"any host of {area}", area=area)
 
 
 def _group_alike(likenesses: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return one of each kind, and all that are like it."""
+    """Return the first member of each group, with all members."""
     groups: dict[str, list[str]] = {}
     for name, likeness in likenesses.items():
         groups.setdefault(likeness, []).append(name)
@@ -279,17 +285,17 @@ def _group_requests(
     runbooks: Sequence[RunbookInfo], *, by_runbook: bool
 ) -> dict[RequestKind, tuple[RequestKind, ...]]:
     groups: dict[tuple[str, bool, str], list[RequestKind]] = {}
-    for leaflet in runbooks:
-        for reversible in _list_reversibilities(leaflet):
-            deed = RequestKind(leaflet.name, leaflet.kind, reversible)
+    for runbook in runbooks:
+        for reversible in _list_reversibilities(runbook):
+            request = RequestKind(runbook.name, runbook.kind, reversible)
             groups.setdefault(
-                (deed.kind, reversible, deed.runbook if by_runbook else ""), []
-            ).append(deed)
-    return {deeds[0]: tuple(deeds) for deeds in groups.values()}
+                (request.kind, reversible, request.runbook if by_runbook else ""), []
+            ).append(request)
+    return {requests[0]: tuple(requests) for requests in groups.values()}
 
 
 def _list_reversibilities(runbook: RunbookInfo) -> Sequence[bool]:
-    """Return whether it can be taken back; a plan of what usually can may hold what cannot."""
+    """Return the possible values: a runbook with undo can still plan irreversible steps."""
     if runbook.kind == "check":
         return (True,)
     return (True, False) if runbook.undo else (False,)

@@ -1,4 +1,4 @@
-"""The charter as text for a terminal, as a document of HTML, and as data for programs. Pure."""
+"""Render a policy summary as text, HTML or data. Pure."""
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,40 +20,47 @@ from bot.policy.summary.model import (
 
 _WIDTH = 96
 SECTION_TITLES: Mapping[str, str] = {
-    "at_once": "At once",
-    "asks": "After approval",
-    "refused": "Not",
-    "approves": "Approves and denies what others ask for",
-    "views": "Views",
-    "emergency": "In an emergency, through freezes and without approvals",
-    "orders": "About Keyturn itself",
+    "without_approval": "Without approval",
+    "with_approval": "With approval",
+    "refused": "Not allowed",
+    "can_approve": "Can approve and deny",
+    "can_view": "Can view",
+    "break_glass": "With break-glass, without approvals and during freezes",
+    "administration": "Administration",
 }
 
-# What is said of people whom no rule lets view the runs of others.
-NO_VIEW_RIGHTS = "Views only runs that they requested or decided themselves."
+# Shown for people whom no rule permits to view the runs of others.
+NO_APPROVAL_RIGHTS = "Cannot approve requests of others."
+NO_VIEW_RIGHTS = "Can view only runs that they requested or decided."
 
 
 def render_data(summary: PolicySummary) -> dict[str, Any]:
-    """Return the charter for JSON, each clause with its sentence."""
+    """Return the summary for JSON, each clause with its sentence."""
     data = asdict(summary)
-    for told, chapter in zip(data["chapters"], summary.chapters, strict=True):
+    for chapter_data, chapter in zip(data["chapters"], summary.chapters, strict=True):
         for section in SECTION_TITLES:
             clauses: Sequence[Clause] = getattr(chapter, section)
-            for clause, known in zip(told[section], clauses, strict=True):
-                clause |= {"sentence": known.sentence, "who": known.approver_names}
-    for told, frost in zip(data["freezes"], summary.freezes, strict=True):
-        told |= {"begins": frost.begins_at.isoformat(), "ends": frost.ends_at.isoformat()}
+            for clause_data, clause in zip(chapter_data[section], clauses, strict=True):
+                clause_data |= {
+                    "sentence": clause.sentence,
+                    "approver_names": clause.approver_names,
+                }
+    for freeze_data, freeze in zip(data["freezes"], summary.freezes, strict=True):
+        freeze_data |= {
+            "begins_at": freeze.begins_at.isoformat(),
+            "ends_at": freeze.ends_at.isoformat(),
+        }
     return data
 
 
 def render_html(summary: PolicySummary) -> str:
-    """Return one document that stands alone."""
+    """Return a complete HTML document."""
     return (
         create_template_environment()
-        .get_template("charter_sheet.html")
+        .get_template("summary_page.html")
         .render(
-            charter=summary,
-            counted=describe_summary(summary),
+            summary=summary,
+            description=describe_summary(summary),
             sections=SECTION_TITLES,
             links=False,
         )
@@ -62,7 +69,7 @@ def render_html(summary: PolicySummary) -> str:
 
 @cache
 def create_template_environment() -> Environment:
-    """Return what the document is drawn with; every value in it is made visible first."""
+    """Return the Jinja environment, which escapes control characters in every value."""
     return Environment(
         loader=PackageLoader("bot.policy.summary"),
         autoescape=True,
@@ -74,44 +81,44 @@ def create_template_environment() -> Environment:
 
 
 def _escape_value(value: object) -> object:
-    # What is markup already, such as a macro's answer, is no plain text.
+    # Markup, such as the result of a macro, is escaped already.
     return escape_control(value) if type(value) is str else value
 
 
 def render_text(summary: PolicySummary) -> str:
-    """Return it as lines that fit a terminal."""
+    """Return the summary as text for a terminal."""
     lines = [
-        f"The policy in plain words, version {summary.version}",
+        f"Effective permissions, policy version {summary.version}",
         *_wrap_text(describe_summary(summary), ""),
     ]
     for chapter in summary.chapters:
         lines += ["", *_render_chapter(chapter)]
-    lines += ["", "WHO OWNS WHAT"]
-    lines += [line for domain in summary.areas for line in _render_area(domain)]
+    lines += ["", "AREAS AND OWNERS"]
+    lines += [line for area in summary.areas for line in _render_area(area)]
     lines += ["", "FREEZES"]
-    frosts = [line for frost in summary.freezes for line in _render_freeze(frost)]
-    lines += frosts or ["  None holds, and none is to come."]
+    freezes = [line for freeze in summary.freezes for line in _render_freeze(freeze)]
+    lines += freezes or ["  No active or upcoming freezes."]
     return "\n".join(escape_to_one_line(line) for line in lines)
 
 
 def describe_summary(summary: PolicySummary) -> str:
-    """Say how much there is, and what holds for all of it."""
-    said = (
-        f"There are {summary.checks} checks, which only read, and {summary.changes} changes. "
-        "Nobody approves what they asked for or edited, and one no of somebody who can approve it "
-        f"ends it. One request is for at most {summary.max_hosts} hosts, unless it says otherwise "
-        "below. What no rule permits is refused."
+    """Return the number of runbooks and the rules that apply to every request."""
+    text = (
+        f"{summary.checks} read-only checks, {summary.changes} changes. "
+        "No one can approve a request that they made, edited or scheduled. One denial by an "
+        f"approver ends a request. A request covers at most {summary.max_hosts} hosts, unless "
+        "stated otherwise below. Anything that no rule permits is refused."
     )
     if summary.irreversible_changes:
-        lasting = naming.join_names(f"“{words}”" for words in summary.irreversible_changes)
-        said += f" {lasting} cannot be undone; of other changes the plan says whether they can."
+        names = naming.join_names(f"“{words}”" for words in summary.irreversible_changes)
+        text += f" Always irreversible: {names}. The plan of any other change shows whether it is."
     if summary.depends_on_date:
-        said += " Some rules look at the date: this is what they say this week."
-    return said
+        text += " Some rules depend on the date: this summary is for the current week."
+    return text
 
 
 def format_heading(chapter: PeopleSummary) -> str:
-    """Return the chapter's people and what they are: `Dora Developer (developer)`."""
+    """Return the people and their roles: `Dora Developer (developer)`."""
     return f"{naming.join_names(chapter.people.values())} ({chapter.title})"
 
 
@@ -123,20 +130,20 @@ def _render_chapter(chapter: PeopleSummary) -> Iterator[str]:
             yield f"  {title}"
             for clause in clauses:
                 yield from _render_clause(clause)
-    if not chapter.approves:
-        yield "  Approves nothing that others ask for."
-    if not chapter.views:
+    if not chapter.can_approve:
+        yield f"  {NO_APPROVAL_RIGHTS}"
+    if not chapter.can_view:
         yield f"  {NO_VIEW_RIGHTS}"
 
 
 def _render_clause(clause: Clause) -> Iterator[str]:
     yield from _wrap_text(clause.sentence, "    ", "- ")
     if clause.approver_names:
-        yield from _wrap_text(f"Who: {clause.approver_names}.", "      ")
+        yield from _wrap_text(f"Approvers: {clause.approver_names}.", "      ")
     for note in clause.notes:
         yield from _wrap_text(f"{note[:1].upper()}{note[1:]}.", "      ")
-    for name, says in clause.rules:
-        yield from _wrap_text(says if says == name else f"{says} [{name}]", "      ")
+    for name, note in clause.rules:
+        yield from _wrap_text(note if note == name else f"{note} [{name}]", "      ")
     if not clause.rules and not clause.allowed:
         yield "      No rule permits it."
 

@@ -96,7 +96,7 @@ def test_a_dry_request_says_what_would_come_of_it_and_leaves_no_trace(desk: Desk
 def test_who_may_what_is_answered(desk: Desk):
     program = desk.program("olga")
     mine = program.get("/policy/outlook", params={"words": "toy set lb1"}).json()
-    assert mine["sentences"][0] == "Yes, at once."
+    assert mine["sentences"][0] == "Runs immediately, no approval needed."
     several = program.get("/policy/outlook", params={"words": "toy set lb2,lb1 lamp on"}).json()
     assert [answer["hosts"] for answer in several["answers"]] == [["lb2", "lb1"]]
     other = program.get("/policy/outlook", params={"words": "toy set lb1", "person": "dora"})

@@ -191,7 +191,7 @@ def _approved_by_token(office: Office) -> int:
 
 def test_rules_see_the_door(tmp_path: Path):
     rules = starter_rules() + (
-        '\nforbid (principal, action == Action::"ask", resource) '
+        '\nforbid (principal, action == Action::"request", resource) '
         'when { context.source == "api" && context.kind == "change" };\n'
     )
     with an_office(tmp_path, rules=rules) as office, a_desk(office).program("dora", "ask") as dora:

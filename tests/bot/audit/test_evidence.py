@@ -30,7 +30,7 @@ HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
 ESCALATING = (
     starter_rules().replace('@from("owners")', '@from("owners") @escalate("role:administrator")')
     + """
-@id("administrators stand in")
+@id("administrators approve after escalation")
 permit (principal in Role::"administrator", action == Action::"approve", resource)
 when { context.escalated };
 """

@@ -249,7 +249,10 @@ def test_what_is_over_is_asked_for_again_with_its_values(shop: Shop):
 def test_what_would_come_of_asking_again_is_said_before(shop: Shop):
     first = shop.told("dora", "ask", "uptime", "check", "lb*")
     said = shop.type("dora", "again", str(first["id"]), "--dry-run")
-    assert (said.exit_code, said.stdout.splitlines()[0]) == (0, "Yes, at once.")
+    assert (said.exit_code, said.stdout.splitlines()[0]) == (
+        0,
+        "Runs immediately, no approval needed.",
+    )
     told = shop.told("dora", "again", str(first["id"]), "--dry-run")
     assert told["answers"][0]["hosts"] == ["lb1", "lb2"]
     assert [run["id"] for run in shop.told("dora", "runs", "-n", "1")] == [first["id"]]

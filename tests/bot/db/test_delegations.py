@@ -251,7 +251,7 @@ def test_the_policy_may_forbid_deciding_in_anothers_stead(office: Office):
     forbid(
         office,
         '(principal, action == Action::"approve", resource in Area::"edge") '
-        "when { context.instead }",
+        "when { context.delegated }",
     )
     run = office.ask(LAMP_ON)
     with pytest.raises(NotAllowed):

@@ -251,7 +251,9 @@ def test_what_was_granted_is_looked_at_again_at_the_gate(office: Office, how: st
         areas = office.policies.path / "areas.yaml"
         areas.write_text(areas.read_text().replace("owners: [olga, adam]", "owners: [adam]"))
     else:
-        forbid(office, '(principal, action == Action::"ask", resource) when { context.granted }')
+        forbid(
+            office, '(principal, action == Action::"request", resource) when { context.granted }'
+        )
     lift(office)
     ended = office.run(run.id)
     assert ended.state in {State.PENDING, State.STALE}
@@ -326,7 +328,7 @@ def test_neither_an_undo_nor_several_hosts_are_covered(office: Office):
 
 def test_a_grant_gives_no_right_to_ask(office: Office):
     grant(office)
-    forbid(office, '(principal == Person::"dora", action == Action::"ask", resource)')
+    forbid(office, '(principal == Person::"dora", action == Action::"request", resource)')
     assert set_lamp(office, "on").state is State.REFUSED
 
 

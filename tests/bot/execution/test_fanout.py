@@ -239,7 +239,7 @@ def test_the_rules_set_a_ceiling(crowd: Office):
     rules.write_text(rules.read_text().replace('@hosts("12")', '@hosts("3")'))
     run = _ask(crowd, NAMES)
     assert run.state is State.REFUSED
-    assert "at most 3 hosts at once, and these are 12" in run.summary
+    assert "at most 3 hosts per request, and this has 12" in run.summary
     assert _children(crowd, run) == []
 
 
@@ -369,8 +369,8 @@ def test_a_check_is_refused_where_one_of_its_areas_is_and_that_area_is_named(cro
     rules = crowd.policies.path / "policy.cedar"
     closed = """
 @id("closed")
-@says("the web servers are nobody's business")
-forbid (principal, action == Action::"ask", resource in Area::"web");
+@description("the web servers are nobody's business")
+forbid (principal, action == Action::"request", resource in Area::"web");
 """
     rules.write_text(rules.read_text() + closed)
     run = _look_everywhere(crowd)

@@ -394,7 +394,7 @@ def test_what_is_no_ssh_server_is_told_and_bounded():
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("Nas2", "192.0.2.1"), "name: must be a name of small letters, digits and hyphens"),
+        (("Nas2", "192.0.2.1"), "name: must be a name of lower-case letters, digits and hyphens"),
         (("nas2", "-x"), "No such option"),
         (("nas2", "--", "-x"), "address: must be a name or an IP address, such as"),
         (("nas2", "192.0.2.1", "--user", "A B"), "user: must be a login on the host, such as"),

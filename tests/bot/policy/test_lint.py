@@ -27,12 +27,12 @@ def _told(directory: Path, file: str, was: str, instead: str) -> list[str]:
     ("file", "was", "instead", "says"),
     [
         ("policy.cedar", 'context.kind == "check"', 'context.runbook == "abuser clear"',
-         'rule "checks are free": there is no runbook "abuser clear": is "abusers clear" meant?'),
+         'rule "checks need no approval": unknown runbook "abuser clear": did you mean "abusers'),
         ("policy.cedar", 'context.kind == "check"', '["zfs scrap"].contains(context.runbook)',
-         'there is no runbook "zfs scrap": is "zfs scrub" meant?'),
-        ("freezes.yaml", "", FREEZE % "abuser *", 'freezes.yaml: fair: no runbook is like'),
+         'unknown runbook "zfs scrap": did you mean "zfs scrub"?'),
+        ("freezes.yaml", "", FREEZE % "abuser *", 'freezes.yaml: fair: no runbook matches'),
         ("people.yaml", "roles: [developer]", "roles: [developer, develper]",
-         'the role develper, of which no rule speaks: is "developer" meant?'),
+         'the role develper, which no rule uses: did you mean "developer"?'),
     ],
 )  # fmt: skip
 def test_a_slip_is_told_and_what_may_be_meant(
@@ -84,8 +84,8 @@ def test_an_owner_who_may_not_view_their_area_is_told(tmp_path: Path):
         '{ principal == Person::"stan" && context.runbook == "zfs scrub" };',
     )
     assert told == [
-        "policy.cedar: stan owns storage and may not view every run there, so cannot approve "
-        "those runs: permit it, or name another owner"
+        "policy.cedar: stan owns storage but cannot view every run there, so cannot approve "
+        "those runs: permit it in a rule, or name another owner"
     ]
 
 

@@ -11,7 +11,7 @@ from bot.policy.cedar import split_statements
 from connectors.permissions import list_trusted_owners
 from tests.policies import a_policy, starter_rules
 
-ASK = 'permit (principal, action == Action::"ask", resource)'
+ASK = 'permit (principal, action == Action::"request", resource)'
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ ASK = 'permit (principal, action == Action::"ask", resource)'
         ("people.yaml", "U0STAN", "U0ADAM",
          "people.yaml, line 5: Slack account U0ADAM may belong to both adam and stan"),
         ("areas.yaml", "[stan]", "[stna]",
-         "areas.yaml, line 4: area storage: owner stna is not among the people"),
+         "areas.yaml, line 4: area storage: owner stna is not in people.yaml"),
         ("areas.yaml", "title: storage,", "tilte: storage,",
          "areas.yaml, line 4: areas.storage.title: is missing"),
         ("inventory.yaml", "area: web", "area: wbe",
@@ -34,20 +34,20 @@ ASK = 'permit (principal, action == Action::"ask", resource)'
         ("inventory.yaml", "area: web", "area: web, zone: Mars/Olympus",
          "there is no time zone 'Mars/Olympus': give one such as Europe/Paris"),
         ("policy.cedar", '(principal in Role::"developer"', '(principal in Role::"devloper"',
-         'there is no role "devloper" in people.yaml, but administrator, developer: correct it'),
-        ("policy.cedar", '\n@from("owners")', '\n@from("role:secrity")', 'no role "secrity"'),
+         'role "devloper" is not in people.yaml, which has administrator, developer: correct'),
+        ("policy.cedar", '\n@from("owners")', '\n@from("role:secrity")', 'role "secrity" is not'),
         ("policy.cedar", "// Annotations", f'\n@id("x") {ASK} when {{ context.frozn }};\n//',
          'rule "x": attribute `frozn`'),
         ("people.yaml", "user: U0STAN", "user: stan",
          "people.yaml, line 5: people.stan.slack.0.user: must be a user's id, such as U0123ABCD"),
         ("areas.yaml", "[stan]", "[]",
          "areas.yaml, line 4: areas.storage.owners: must name at least one"),
-        ("people.yaml", "  stan:", "\tstan:", "line 5: there is a tab: indent by spaces"),
-        ("people.yaml", "  stan:", "  adam:", 'line 5: "adam" stands here a second time'),
+        ("people.yaml", "  stan:", "\tstan:", "line 5: contains a tab: indent with spaces"),
+        ("people.yaml", "  stan:", "  adam:", 'line 5: duplicate key "adam": remove one'),
         ("policy.cedar", 'context.kind == "check"', 'context.kind == "chek"',
-         'context.kind is never "chek", but one of check, change: correct it'),
+         'context.kind is never "chek": use one of check, change'),
         ("policy.cedar", 'context.kind == "check"', '["sat", "san"].contains(context.weekday)',
-         'context.weekday is never "san", but one of mon, tue'),
+         'context.weekday is never "san": use one of mon, tue'),
     ],
 )  # fmt: skip
 def test_policy_errors_name_file_and_line(
@@ -68,17 +68,17 @@ def test_policy_errors_name_file_and_line(
 @pytest.mark.parametrize(
     ("notes", "says"),
     [
-        ('@from("owners")', 'how many approvals? add @approvals("1")'),
+        ('@from("owners")', '@from needs a number of approvals: add @approvals("1")'),
         ('@approvals("1") @from("owners & role:administrator")',
          '@approvals("1") must be 2 or more'),
         ('@approvals("1") @from("owners") @reason("please")', 'must be @reason("required")'),
-        ('@approvals("1") @from("owners") @patience("soon")', "must be a time such as 30m"),
+        ('@approvals("1") @from("owners") @remind("soon")', "must be a duration such as 30m"),
         ('@approvals("1") @from("owners") @escalate("boss")', '@escalate("boss") must be'),
-        ('@patience("30m")', "@patience needs @approvals"),
+        ('@remind("30m")', "@remind has no effect without @approvals"),
         ('@hosts("0")', '@hosts("0") must be a number from 1'),
-        ('@stepup("no")', '@stepup("no") means no less than @stepup: write that, or take it away'),
-        ('@overrides("false")', '@overrides("false") means no less than @overrides'),
-        ("@says", '@says says nothing: write @says("…"), or take it away'),
+        ('@stepup("no")', '@stepup("no") takes no value: write @stepup, or remove it'),
+        ('@overrides("false")', '@overrides("false") takes no value'),
+        ("@description", '@description is empty: write @description("…"), or remove it'),
     ],
 )  # fmt: skip
 def test_an_annotation_that_makes_no_sense_is_refused_with_its_line(
@@ -96,7 +96,7 @@ def test_an_annotation_that_makes_no_sense_is_refused_with_its_line(
     ("rule", "says"),
     [
         (f'@approvals("1") @from("owners") {ASK.replace("permit", "forbid")};', "on a forbid"),
-        (f"@stepup {ASK.replace('ask', 'approve')};", "belongs on a permit to ask"),
+        (f"@stepup {ASK.replace('request', 'approve')};", "belongs on a permit to request"),
     ],
 )
 def test_an_annotation_in_the_wrong_place_is_refused(tmp_path: Path, rule: str, says: str):
@@ -106,13 +106,15 @@ def test_an_annotation_in_the_wrong_place_is_refused(tmp_path: Path, rule: str, 
 
 @pytest.mark.parametrize("note", ["@id", '@id("")', '@id(" ")'])
 def test_a_name_that_is_none_is_refused(tmp_path: Path, note: str):
-    with pytest.raises(NoPolicyError, match=r"line 2.*@id says nothing"):
+    with pytest.raises(NoPolicyError, match=r"line 2.*@id is empty"):
         a_policy(tmp_path, rules=f"// one\n{note}\n{ASK};\n").get_policy()
 
 
 def test_two_rules_have_two_names(tmp_path: Path):
     rules = f'@id("x")\n{ASK};\n\n// Again.\n@id("x")\n{ASK.replace("permit", "forbid")};\n'
-    with pytest.raises(NoPolicyError, match='line 5: rule "x": the rule on line 1 has this @id'):
+    with pytest.raises(
+        NoPolicyError, match='line 5: rule "x": the rule on line 1 has the same @id'
+    ):
         a_policy(tmp_path, rules=rules).get_policy()
     assert a_policy(tmp_path, rules=rules.replace("x", "y", 1)).get_policy()
 
@@ -172,7 +174,7 @@ def test_twin_read_one_after_the_other_it_would_be_seen(tmp_path: Path):
     directory = PolicyDirectory(tmp_path, sleep=lambda _seconds: None)
     assert directory.get_policy()
     people.write_text(people.read_text().replace("stan:", "sara:"))
-    with pytest.raises(NoPolicyError, match="owner stan is not among the people"):
+    with pytest.raises(NoPolicyError, match=r"owner stan is not in people\.yaml"):
         directory.get_policy()
 
 

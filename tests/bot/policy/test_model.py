@@ -37,76 +37,79 @@ def sentences(found: PolicySummary, person: str, section: str) -> list[str]:
 
 def test_a_developer_looks_at_once_and_asks_for_the_rest(tmp_path: Path):
     found = told(tmp_path)
-    assert sentences(found, "dora", "at_once") == ["Every check, everywhere."]
-    assert sentences(found, "dora", "asks") == [
-        "Every change, everywhere: one approval from the owners of the area."
+    assert sentences(found, "dora", "without_approval") == ["Every check, everywhere."]
+    assert sentences(found, "dora", "with_approval") == [
+        "Every change, everywhere: 1 approval from the owners of the area."
     ]
-    clause = of(found, "dora").asks[0]
+    clause = of(found, "dora").with_approval[0]
     assert clause.approver_names == (
         "the edge: Adam Admin or Olga Owner; the web servers: Olga Owner; storage: Stan Storage"
     )
     assert clause.rules == (
         (
-            "developers ask, owners approve",
-            "Developers may ask for any change; an owner of the area approves it.",
+            "developers request, owners approve",
+            "Developers may request any change; an owner of the area approves it.",
         ),
     )
-    assert of(found, "dora").approves == []
+    assert of(found, "dora").can_approve == []
 
 
 def test_an_owner_does_what_can_be_undone_in_their_area(tmp_path: Path):
     found = told(tmp_path)
     assert "Every change that can be undone, in the edge and the web servers." in sentences(
-        found, "olga", "at_once"
+        found, "olga", "without_approval"
     )
-    assert "Every change, in storage: one approval from the owners of storage." in sentences(
-        found, "olga", "asks"
+    assert "Every change, in storage: 1 approval from the owners of storage." in sentences(
+        found, "olga", "with_approval"
     )
-    assert sentences(found, "olga", "approves") == [
+    assert sentences(found, "olga", "can_approve") == [
         "Every change, in the edge and the web servers."
     ]
 
 
 def test_where_nobody_could_approve_it_is_said(tmp_path: Path):
     lonely = [
-        clause for clause in of(told(tmp_path), "stan").asks if not clause.has_enough_approvers
+        clause
+        for clause in of(told(tmp_path), "stan").with_approval
+        if not clause.has_enough_approvers
     ]
     assert [(clause.sentence, clause.approver_names) for clause in lonely] == [
         (
             "Every change that cannot be undone, in storage: "
-            "one approval from the owners of storage.",
-            "nobody, as the policy is now",
+            "1 approval from the owners of storage.",
+            "no one under the current policy",
         )
     ]
 
 
 def test_where_those_who_could_approve_are_too_few_it_is_said(tmp_path: Path):
     rules = (
-        '@id("x") @approvals("2") @from("owners") permit (principal, action == Action::"ask",'
+        '@id("x") @approvals("2") @from("owners") permit (principal, action == Action::"request",'
         ' resource) when { context.kind == "change" };'
         '@id("y") permit (principal, action == Action::"approve", resource);'
         '@id("z") permit (principal, action == Action::"view", resource);'
     )
     found = told(tmp_path, instead=rules)
-    (clause,) = of(found, "dora").asks
+    (clause,) = of(found, "dora").with_approval
     assert clause.areas_short_of_approvers == ("the web servers", "storage")
     assert clause.approver_names.endswith(
-        "– too few in the web servers and storage, as the policy is now"
+        "– too few in the web servers and storage under the current policy"
     )
-    assert "the edge" in of(found, "olga").asks[0].areas_short_of_approvers
+    assert "the edge" in of(found, "olga").with_approval[0].areas_short_of_approvers
 
 
 def test_the_rules_that_apply_are_told_in_their_order_in_the_file(tmp_path: Path):
     more = "".join(
-        f'@id("{name}") permit (principal in Role::"developer", action == Action::"ask", resource)'
+        f'@id("{name}") permit (principal in Role::"developer", action == Action::"request",'
+        " resource)"
         ' when { context.kind == "check" };'
         for name in ("zoe", "anna", "mia", "bob", "kim", "lea")
     )
     policy = _policy(tmp_path, more)
-    inquiry = PolicyProbe(policy, ALL, NOW)
-    request = inquiry.build_request("dora", ("lb1", RequestKind("abusers show", "check")))
+    probe = PolicyProbe(policy, ALL, NOW)
+    request = probe.build_request("dora", ("lb1", RequestKind("abusers show", "check")))
     names = {tuple(policy.get_request_ruling(request).rules) for _ in range(20)}
-    assert names == {("checks are free", "zoe", "anna", "mia", "bob", "kim", "lea")}
+    assert names == {("checks need no approval", "zoe", "anna", "mia", "bob", "kim", "lea")}
 
 
 def test_people_who_may_do_the_same_are_told_of_together(tmp_path: Path):
@@ -131,7 +134,7 @@ def test_whom_a_rule_names_is_told_of_alone(tmp_path: Path):
         tmp_path,
         rules=starter_rules()
         + '@id("not dave") forbid (principal == Person::"dave",'
-        + ' action == Action::"ask", resource);',
+        + ' action == Action::"request", resource);',
     )
     people = tmp_path / "people.yaml"
     people.write_text(people.read_text() + "  dave: {name: Dave, roles: [developer]}\n")
@@ -169,7 +172,7 @@ def test_whom_a_rule_names_is_told_of_alone(tmp_path: Path):
 )
 def test_runbooks_and_hosts_are_named_in_few_words(tmp_path: Path, when: str, sentence: str):
     more = (
-        '@id("x") forbid (principal in Role::"developer", action == Action::"ask", resource)'
+        '@id("x") forbid (principal in Role::"developer", action == Action::"request", resource)'
         f" when {{ {when} }};"
     )
     assert sentences(told(tmp_path, more), "dora", "refused") == [sentence]
@@ -178,24 +181,24 @@ def test_runbooks_and_hosts_are_named_in_few_words(tmp_path: Path, when: str, se
 @pytest.mark.parametrize(
     ("when", "words"),
     [
-        ('context.source == "schedule"', "When it is asked for by a schedule: "),
+        ('context.source == "schedule"', "When requested by a schedule: "),
         (
             'context.source == "slack" || context.source == "api"',
-            "When it is asked for in chat or through the API: ",
+            "When requested in chat or through the API: ",
         ),
-        ("context.hour < 6 || context.hour >= 22", "When it is from 22:00 to 06:00: "),
+        ("context.hour < 6 || context.hour >= 22", "When the time is 22:00 to 06:00: "),
         (
             'context.weekday == "sat" || context.weekday == "sun"',
             "When it is Saturday or Sunday: ",
         ),
-        ("context.hosts > 3", "When it is for 4 hosts or more: "),
-        ("context.novel", "When the asker has never had it succeed: "),
-        ("context.frozen", "When a freeze holds: "),
+        ("context.hosts > 3", "When the request is for 4 hosts or more: "),
+        ("context.first_time", "When the runbook has never succeeded for the requester: "),
+        ("context.frozen", "When a freeze is active: "),
     ],
 )
 def test_what_depends_on_circumstances_is_told_with_them(tmp_path: Path, when: str, words: str):
     more = (
-        '@id("x") forbid (principal in Role::"developer", action == Action::"ask", resource)'
+        '@id("x") forbid (principal in Role::"developer", action == Action::"request", resource)'
         f' when {{ context.kind == "change" && ({when}) }};'
     )
     assert sentences(told(tmp_path, more), "dora", "refused") == [
@@ -206,23 +209,24 @@ def test_what_depends_on_circumstances_is_told_with_them(tmp_path: Path, when: s
 def test_what_more_a_rule_wants_is_told(tmp_path: Path):
     rules = """
         @id("two") @approvals("2") @from("owners & role:administrator") @stepup @hosts("3")
-        @reason("required") @patience("15m") @escalate("role:administrator") @says("Two keys.")
-        permit (principal in Role::"developer", action == Action::"ask", resource);
+        @reason("required") @remind("15m") @escalate("role:administrator")
+        @description("Two approvals.")
+        permit (principal in Role::"developer", action == Action::"request", resource);
         @id("all") permit (principal, action == Action::"approve", resource);
     """
     found = told(tmp_path, instead=rules)
-    clause = of(found, "dora").asks[0]
+    clause = of(found, "dora").with_approval[0]
     assert clause.required_approvals == 2
     assert clause.sentence == (
         "Every check and every change, everywhere: 2 approvals from the owners of the area and "
         "people with the administrator role, one of each."
     )
     assert clause.notes == (
-        "asking and approving take a reason",
-        "whoever approves shows a second factor, on the web pages",
+        "requests and approvals need a reason",
+        "approvals need a second factor, on the web pages",
         "approvers are reminded after 15 min",
-        "if nobody decides, people with the administrator role may approve too after 30 min",
-        "at most 3 hosts in one request",
+        "without a decision, people with the administrator role may also approve after 30 min",
+        "at most 3 hosts per request",
     )
 
 
@@ -230,8 +234,8 @@ def test_a_policy_without_hosts_can_be_read_too(tmp_path: Path):
     directory = a_policy(tmp_path)
     (tmp_path / "inventory.yaml").write_text("hosts: {}\n")
     found = summarise_policy(directory.get_policy(), ALL, now=NOW)
-    assert sentences(found, "dora", "asks") == [
-        "Every change, everywhere: one approval from the owners of the area."
+    assert sentences(found, "dora", "with_approval") == [
+        "Every change, everywhere: 1 approval from the owners of the area."
     ]
     assert [domain.description for domain in found.areas] == ["no hosts yet"] * 3
 
@@ -247,19 +251,19 @@ def test_every_sentence_holds_for_every_host_and_runbook(tmp_path: Path):
     """What was asked once for many is what each of them is answered by itself."""
     policy = _policy(
         tmp_path,
-        'forbid (principal, action == Action::"ask", resource == Host::"lb2")'
+        'forbid (principal, action == Action::"request", resource == Host::"lb2")'
         ' when { context.runbook like "abusers *" && principal in Role::"developer" };',
     )
-    inquiry = PolicyProbe(policy, ALL, NOW)
-    for like, people in inquiry.people.items():
-        for (host, deed), ruling in inquiry.list_request_rulings(like).items():
+    probe = PolicyProbe(policy, ALL, NOW)
+    for like, people in probe.people.items():
+        for (host, deed), ruling in probe.list_request_rulings(like).items():
             for person in people:
-                for other in inquiry.hosts[host]:
-                    for done in inquiry.requests[deed]:
-                        asked = inquiry.build_request(person, (other, done))
+                for other in probe.hosts[host]:
+                    for done in probe.requests[deed]:
+                        asked = probe.build_request(person, (other, done))
                         assert policy.get_request_ruling(asked).allowed == ruling.allowed
-    assert len(inquiry.hosts) == 4
-    assert sum(map(len, inquiry.requests.values())) == len(_deeds(ALL))
+    assert len(probe.hosts) == 4
+    assert sum(map(len, probe.requests.values())) == len(_deeds(ALL))
 
 
 def _deeds(found: list[RunbookInfo]) -> list[RequestKind]:
@@ -299,36 +303,36 @@ def test_it_is_drawn_for_a_terminal_a_browser_and_programs(tmp_path: Path):
     people.write_text(people.read_text() + "  eve: {name: <script>alert(1)</script>}\n")
     found = summarise_policy(directory.get_policy(), ALL, now=NOW)
     text = render.render_text(found)
-    assert "Every change, everywhere: one approval from the owners of the area." in text
+    assert "Every change, everywhere: 1 approval from the owners of the area." in text
     assert max(map(len, text.splitlines())) <= 100
     page = render.render_html(found)
     assert "&lt;script&gt;alert(1)" in page
     assert "<script" not in page
     data = json.loads(json.dumps(render.render_data(found)))
-    assert data["chapters"][0]["at_once"][0]["sentence"] == "Every check, everywhere."
+    assert data["chapters"][0]["without_approval"][0]["sentence"] == "Every check, everywhere."
 
 
 def test_who_views_which_runs_is_told(tmp_path: Path):
     found = told(tmp_path)
-    assert sentences(found, "dora", "views") == ["Every check and every change, everywhere."]
-    assert "Views\n    - Every check and every change, everywhere." in render.render_text(found)
+    assert sentences(found, "dora", "can_view") == ["Every check and every change, everywhere."]
+    assert "Can view\n    - Every check and every change, everywhere." in render.render_text(found)
 
 
 def test_who_views_less_is_told_where(tmp_path: Path):
     found = told(tmp_path, instead=narrow_rules())
-    assert sentences(found, "dora", "views") == [
+    assert sentences(found, "dora", "can_view") == [
         "Every check and every change, in the web servers."
     ]
-    clause = of(found, "dora").views[0]
+    clause = of(found, "dora").can_view[0]
     assert clause.rules[0][0] == "developers view the web servers"
-    assert sentences(found, "olga", "views") == ["Every check and every change, everywhere."]
+    assert sentences(found, "olga", "can_view") == ["Every check and every change, everywhere."]
 
 
 def test_who_views_nothing_of_others_is_told_so(tmp_path: Path):
     found = told(tmp_path, instead=narrow_rules(""))
-    assert sentences(found, "dora", "views") == []
-    said = "iews only runs that they requested or decided themselves."
+    assert sentences(found, "dora", "can_view") == []
+    said = "an view only runs that they requested or decided."
     assert said in render.render_text(found)
-    assert "nly runs that they requested or decided themselves." in render.render_html(found)
+    assert "nly runs that they requested or decided." in render.render_html(found)
     data = render.render_data(found)
-    assert [chapter["views"] for chapter in data["chapters"]] == [[]] * len(data["chapters"])
+    assert [chapter["can_view"] for chapter in data["chapters"]] == [[]] * len(data["chapters"])

@@ -151,7 +151,7 @@ def forbid(office: Office, words: str) -> None:
     """Have the rules refuse a runbook, in words of theirs."""
     rules = office.policies.path / "policy.cedar"
     rules.write_text(
-        f'{rules.read_text()}@id("hush")@says("{LOUD}")\n'
-        'forbid (principal, action == Action::"ask", resource)\n'
+        f'{rules.read_text()}@id("hush")@description("{LOUD}")\n'
+        'forbid (principal, action == Action::"request", resource)\n'
         f'when {{ context.runbook == "{words}" }};\n'
     )

@@ -60,7 +60,7 @@ async def test_a_host_on_which_one_may_not_ask_is_not_filled_in(chat: Chat):
     rules = chat.office.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
-        + 'forbid (principal == Person::"dora", action == Action::"ask", resource)\n'
+        + 'forbid (principal == Person::"dora", action == Action::"request", resource)\n'
         + 'when { resource == Host::"lb1" };\n'
     )
     await chat.press("again", "U0DORA")

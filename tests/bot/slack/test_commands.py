@@ -57,7 +57,7 @@ async def test_help_does_not_show_what_one_may_not_ask_for(chat: Chat):
     rules = chat.office.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
-        + 'forbid (principal == Person::"dora", action == Action::"ask", resource)\n'
+        + 'forbid (principal == Person::"dora", action == Action::"request", resource)\n'
         + 'when { context.runbook == "toy break" };\n'
     )
     assert "toy break" not in words(await chat.type("help", "U0DORA"))
@@ -286,8 +286,10 @@ async def test_hosts_are_meant_by_pattern_and_approved_as_one(chat: Chat):
 
 async def test_can_i_says_whether_and_who(chat: Chat):
     shown = words(await chat.type("can-i toy set lb1", "U0DORA"))
-    assert shown.startswith("You may ask; it takes one approval from the owners of the edge")
-    assert words(await chat.type("can-i toy show lb1", "U0DORA")).startswith("Yes, at once.")
+    assert shown.startswith("Needs 1 approval from the owners of the edge")
+    assert words(await chat.type("can-i toy show lb1", "U0DORA")).startswith(
+        "Runs immediately, no approval needed."
+    )
     assert "On which host?" in (await chat.type("can-i toy set", "U0DORA")).text
     with chat.office.database.reading() as tx:
         assert search.find_newest_runs(tx, search.RunFilter()) == []

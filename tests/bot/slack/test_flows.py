@@ -203,8 +203,8 @@ async def test_what_the_policy_refuses_is_said_to_its_asker_alone(chat: Chat):
     rules = chat.office.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
-        + '@id("no toys")@says("Toys rest in winter.")\n'
-        + 'forbid (principal, action == Action::"ask", resource);\n'
+        + '@id("no toys")@description("Toys rest in winter.")\n'
+        + 'forbid (principal, action == Action::"request", resource);\n'
     )
     answer = await chat.type(LAMP_ON)
     assert "Toys rest in winter." in answer.text

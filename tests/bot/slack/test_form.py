@@ -243,7 +243,7 @@ async def test_hosts_that_one_may_not_ask_for_are_not_offered(chat: Chat):
     rules = chat.office.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
-        + 'forbid (principal == Person::"dora", action == Action::"ask", resource)\n'
+        + 'forbid (principal == Person::"dora", action == Action::"request", resource)\n'
         + 'when { resource == Host::"lb1" };\n'
     )
     assert (await opened(chat, "toy tune")).choices("host") == ["lb2"]
@@ -255,8 +255,8 @@ async def test_the_rules_are_asked_again_when_it_is_handed_in(chat: Chat):
     rules = chat.office.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
-        + '@id("no toys")@says("Toys rest in winter.")\n'
-        + 'forbid (principal, action == Action::"ask", resource);\n'
+        + '@id("no toys")@description("Toys rest in winter.")\n'
+        + 'forbid (principal, action == Action::"request", resource);\n'
     )
     answer = await shown.submit(host="lb1", name="lamp", because="dark")
     assert "Toys rest in winter." in answer.json["errors"]["host"]

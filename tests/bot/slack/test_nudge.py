@@ -17,7 +17,7 @@ MINUTE = 60_000_000
 RULES = """
 @id("approve") permit (principal, action in [Action::"approve", Action::"view"], resource);
 @id("ask") @approvals("1") @from("owners") {notes}
-permit (principal, action == Action::"ask", resource);
+permit (principal, action == Action::"request", resource);
 """
 
 
@@ -46,7 +46,7 @@ async def test_a_reminder_calls_the_approvers_once(chat: Chat):
 
 
 async def test_an_escalation_calls_the_next_group_who_can_then_approve(tmp_path: Path):
-    notes = '@patience("10m") @escalate("area:storage")'
+    notes = '@remind("10m") @escalate("area:storage")'
     with an_office(tmp_path, rules=RULES.format(notes=notes)) as office:
         async with a_chat(office) as chat:
             await chat.type(LAMP_ON)

@@ -109,7 +109,7 @@ def waiting(
         State.PENDING,
         required_approvals=needed,
         approver_groups=("owners",),
-        policy_notes=("Developers may ask for any change; an owner of the area approves it.",),
+        policy_notes=("Developers may request any change; an owner of the area approves it.",),
     )
 
 

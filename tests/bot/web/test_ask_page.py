@@ -98,7 +98,8 @@ def test_what_does_not_fit_stands_under_its_field_and_what_was_typed_stays(site:
 def test_what_the_policy_refuses_is_a_run_that_says_so_as_in_chat(site: Site):
     rules = site.policy / "policy.cedar"
     forbid = (
-        'forbid (principal, action == Action::"ask", resource) when { context.source == "web" };'
+        'forbid (principal, action == Action::"request", resource)'
+        ' when { context.source == "web" };'
     )
     rules.write_text(f"{rules.read_text()}\n{forbid}\n")
     answer = site.browser("dora").post("/ask", data=LAMP)

@@ -9,11 +9,11 @@ from tests.bot.web.dom import Page
 def test_a_newcomer_can_read_what_a_developer_may_do(site: Site) -> None:
     words = Page(site.browser("dora").get("/policy/dora").text).text
     assert "What may I do?" in words
-    assert "At once Every check, everywhere. Anyone here may look." in words
-    assert "Every change, everywhere: one approval from the owners of the area." in words
-    assert "Who: the edge: Adam Admin or Olga Owner; the web servers: Olga Owner;" in words
-    assert "Rule: developers ask, owners approve" in words
-    assert "Approves Nothing that others ask for." in words
+    assert "Without approval Every check, everywhere. Everyone may run read-only checks." in words
+    assert "Every change, everywhere: 1 approval from the owners of the area." in words
+    assert "Approvers: the edge: Adam Admin or Olga Owner; the web servers: Olga Owner;" in words
+    assert "Rule: developers request, owners approve" in words
+    assert "Can approve and deny No requests of others." in words
     assert "Olga Owner · " not in words
 
 
@@ -21,8 +21,8 @@ def test_the_page_of_everybody_leads_to_each_person(site: Site) -> None:
     page = Page(site.browser("dora").get("/policy").text)
     assert page.links.count("/policy/olga") == 1
     assert {"/policy/adam", "/policy/stan", "/policy/dora"} <= set(page.links)
-    assert "Storage Stan Storage one host: nas1" in page.text
-    assert "Who: nobody, as the policy is now." in page.text
+    assert "Storage Stan Storage 1 host: nas1" in page.text
+    assert "Approvers: no one under the current policy." in page.text
     assert page.strange == []
     assert len(page.ids) == len(set(page.ids))
 
@@ -45,9 +45,9 @@ def test_a_freeze_is_told_now_and_when_it_is_to_come(site: Site) -> None:
         '  - {name: gone, from: "2020-01-01 00:00", until: "2020-01-02 00:00"}\n'
     )
     page = Page(site.browser("dora").get("/policy").text)
-    assert "the <b>long</b> one Now Holds changes of the edge" in page.text
-    assert "“abusers *” goes on." in page.text
-    assert "far off To come Will hold all changes" in page.text
+    assert "the <b>long</b> one Active Holds changes of the edge" in page.text
+    assert "Exempt: “abusers *”." in page.text
+    assert "far off Upcoming Will hold all changes" in page.text
     assert "gone" not in page.text.partition("Freezes")[2]
     assert page.strange == []
 
@@ -58,10 +58,10 @@ def test_a_changed_policy_is_on_the_page_at_once(site: Site, who: str) -> None:
     browser.get(f"/policy/{who}")
     rules = site.policy / "policy.cedar"
     rules.write_text(
-        rules.read_text() + '@id("no more") @says("It is all <over>.")\n'
-        'forbid (principal, action == Action::"ask", resource);\n'
+        rules.read_text() + '@id("no more") @description("It is all <over>.")\n'
+        'forbid (principal, action == Action::"request", resource);\n'
     )
     page = Page(browser.get(f"/policy/{who}").text)
-    assert "Not Every check and every change, everywhere. It is all <over>." in page.text
-    assert "At once" not in page.text
+    assert "Not allowed Every check and every change, everywhere. It is all <over>." in page.text
+    assert "Without approval" not in page.text
     assert page.strange == []

@@ -42,7 +42,7 @@ def test_the_page_shows_exactly_what_will_run(site: Site) -> None:
         run.digest,
         "Adam Admin, Olga Owner can turn it",
         "the owners of the edge",
-        "Developers may ask for any change; an owner of the area approves it.",
+        "Developers may request any change; an owner of the area approves it.",
     ):
         assert part in words
 

@@ -18,7 +18,7 @@ from tests.bot.office import Office
 from tests.policies import a_policy, starter_rules
 from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
 
-DEVELOPERS = 'principal in Role::"developer", action == Action::"ask", resource'
+DEVELOPERS = 'principal in Role::"developer", action == Action::"request", resource'
 
 
 def _through(office: Office, tmp_path: Path, *, more: str = "", instead: str = "") -> Replay:
@@ -62,10 +62,10 @@ def test_more_approvals_refusals_and_what_would_not_wait_are_counted(
     rules = f"""
         @id("1") permit ({DEVELOPERS});
         @id("2") @approvals("2") @from("owners") permit (principal in Role::"administrator",
-            action == Action::"ask", resource) when {{ context.reversible }};
+            action == Action::"request", resource) when {{ context.reversible }};
         @id("3") permit (principal, action == Action::"approve", resource);
-        @id("4") @says("Nothing is broken.")
-        forbid (principal, action == Action::"ask", resource) when {{ !context.reversible }};
+        @id("4") @description("Nothing is broken.")
+        forbid (principal, action == Action::"request", resource) when {{ !context.reversible }};
     """
     found = _through(office, tmp_path, instead=rules)
     assert _fates(found) == ["without waiting", "more approvals", "refused"]
@@ -131,7 +131,10 @@ def test_what_a_rule_refused_and_what_a_runbook_refused_are_told_apart(
 def test_a_rule_about_hours_looks_at_the_hour_when_it_was_asked(office: Office, tmp_path: Path):
     office.approve(_lamp(office))
     (one,) = _pasts(office)
-    more = f'@id("n") @says("Not at night.") forbid ({DEVELOPERS}) when {{ context.hour < 6 }};'
+    more = (
+        f'@id("n") @description("Not at night.") forbid ({DEVELOPERS})'
+        " when { context.hour < 6 };"
+    )
     new = _proposed(tmp_path, more)
     day = one.requested_at // 86_400_000_000 * 86_400_000_000
     at = [replace(one, requested_at=day + hour * 3_600_000_000) for hour in (0, 5, 6, 23)]
@@ -142,7 +145,10 @@ def test_the_first_time_is_known_from_before(office: Office, tmp_path: Path):
     office.approve(_lamp(office))
     office.approve(_lamp(office, "off"))
     assert [one.novel for one in _pasts(office)] == [True, False]
-    more = f'@id("n") forbid ({DEVELOPERS}) when {{ context.kind == "change" && context.novel }};'
+    more = (
+        f'@id("n") forbid ({DEVELOPERS})'
+        ' when { context.kind == "change" && context.first_time };'
+    )
     assert _fates(_through(office, tmp_path, more=more)) == ["refused", "as it was"]
 
 
@@ -177,7 +183,8 @@ def test_replaying_writes_nothing(office: Office, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "more", ["", 'forbid (principal, action == Action::"ask", resource) when { context.frozen };']
+    "more",
+    ["", 'forbid (principal, action == Action::"request", resource) when { context.frozen };'],
 )
 def test_ten_thousand_requests_take_seconds(office: Office, tmp_path: Path, more: str):
     office.approve(_lamp(office))

@@ -135,9 +135,9 @@ class TestAgain:
     RULES = """
     @id("approve") permit (principal, action in [Action::"approve", Action::"view"], resource);
     @id("ask") @approvals("1") @from("owners")
-    permit (principal, action == Action::"ask", resource);
+    permit (principal, action == Action::"request", resource);
     @id("night") @approvals("1") @from("owners") @stepup
-    permit (principal, action == Action::"ask", resource)
+    permit (principal, action == Action::"request", resource)
     when { context.now >= datetime("2100-01-01T00:00:00Z") };
     """
 
