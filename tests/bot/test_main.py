@@ -171,7 +171,7 @@ def test_explain_says_who_may_and_who_approves(tmp_path: Path):
     stranger = keyturn(tmp_path, "policy", "explain", "eve", "abusers", "show", "lb1")
     unclear = keyturn(tmp_path, "policy", "explain", "dora", "abusers", "clear")
     assert allowed.returncode == 0
-    assert "it takes one approval from the owners of the edge" in allowed.stdout
+    assert "Needs 1 approval from the owners of the edge" in allowed.stdout
     assert (stranger.returncode, stranger.stdout[:3]) == (4, "No:")
     assert (unclear.returncode, "the host is missing" in unclear.stderr) == (2, True)
 

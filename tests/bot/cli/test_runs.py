@@ -124,7 +124,7 @@ def test_times_are_typed_as_everywhere(shop: Shop):
 def test_a_dry_run_says_what_would_come_of_it(shop: Shop):
     said = shop.type("dora", "ask", "service", "restart", "lb1", "ssh", "--dry-run")
     assert said.exit_code == 0, said.output
-    assert "takes one approval" in said.stdout
+    assert "Needs 1 approval" in said.stdout
     told = shop.told("dora", "ask", "service", "restart", "lb1", "ssh", "--dry-run")
     assert told["answers"][0]["approvers"] == ["Adam Admin", "Olga Owner"]
 

@@ -40,7 +40,7 @@ async def test_the_card_of_what_came_to_nothing_opens_its_form_with_its_values(c
         for name in ("host", "name", "how")
     }
     assert chosen == {"host": "lb1", "name": "lamp", "how": "dim"}
-    assert "it takes one approval from the owners of the edge" in shown.words
+    assert "Needs 1 approval from the owners of the edge" in shown.words
     assert "initial_value" not in shown.inputs["because"]["element"]
 
 

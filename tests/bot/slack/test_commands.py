@@ -290,7 +290,7 @@ async def test_can_i_says_whether_and_who(chat: Chat):
     assert words(await chat.type("can-i toy show lb1", "U0DORA")).startswith(
         "Runs immediately, no approval needed."
     )
-    assert "On which host?" in (await chat.type("can-i toy set", "U0DORA")).text
+    assert "The host is missing" in (await chat.type("can-i toy set", "U0DORA")).text
     with chat.office.database.reading() as tx:
         assert search.find_newest_runs(tx, search.RunFilter()) == []
 

@@ -180,7 +180,7 @@ async def test_without_the_guard_a_form_handed_in_twice_asks_twice(
 async def test_a_chosen_host_tells_who_approves_and_is_read_ahead(chat: Chat):
     shown = await opened(chat, "toy tune")
     await shown.choose_host("lb1")
-    assert "it takes one approval from the owners of the edge" in shown.words
+    assert "Needs 1 approval from the owners of the edge" in shown.words
     asked = chat.office.fleet.asked
     assert asked > 0
     assert await shown.suggest("name", "", host="lb1") == ["fan", "lamp"]
