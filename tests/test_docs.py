@@ -100,7 +100,7 @@ def test_everything_that_a_rule_can_say_and_read_is_documented():
     attributes = re.findall(
         r"(?m)^  (\w+): ", SCHEMA.partition("type Request")[2].partition("};")[0]
     )
-    assert "novel" in attributes
+    assert "first_time" in attributes
     for word in [f"`@{name}" for name in ANNOTATION_MEANINGS] + [
         f"`context.{name}`" for name in attributes
     ]:

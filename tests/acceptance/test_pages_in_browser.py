@@ -104,7 +104,7 @@ def test_hosts_are_filtered_while_one_looks(visit: Visit) -> None:
 def test_what_does_not_fit_is_said_at_its_field_and_then_it_is_asked(visit: Visit) -> None:
     page = visit.page
     visit.open("/ask/form?runbook=toy+set&host=lb1")
-    expect(page.get_by_text("one approval from")).to_be_visible()
+    expect(page.get_by_text("1 approval from")).to_be_visible()
     page.get_by_label("Name", exact=True).fill("two words\u202e")
     page.get_by_label("Value").fill("on")
     page.get_by_role("button", name="Show me the plan").click()
