@@ -329,7 +329,7 @@ def load_webhooks(settings: Settings, database: Database, redactor: Redactor) ->
     if settings.hooks is not None:
         with database.transaction() as tx:
             log_setting_change(
-                tx, config.CONFIG_ENTRY_KIND, hooks=config.render_webhook_config(found)
+                tx, config.CONFIG_ENTRY_KIND, webhooks=config.render_webhook_config(found)
             )
     return found
 

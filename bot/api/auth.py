@@ -105,9 +105,9 @@ def recognised(request: Request, parts: ApiParts) -> Caller:
             parts.database,
             refusals.TOKEN,
             token=refused.prefix,
-            whose=refused.whose,
-            why=str(refused),
-            door="api",
+            owner=refused.whose,
+            reason=str(refused),
+            source="api",
         )
         raise
     wait = parts.pace.wait(caller.token.id)

@@ -47,7 +47,7 @@ class WishShape(schemas.Shape):
         return cls(
             person=entry.person,
             at=schemas.to_datetime(entry.at),
-            why=str(entry.facts.get("why", "")),
+            why=str(entry.facts.get("reason", "")),
         )
 
 

@@ -328,7 +328,7 @@ def _done(
     """Do it, with a note in the log by which token, and tell the run as it is by then."""
     with parts.database.reading(caller.sight) as tx:
         run = runs.get_run(tx, number)
-    used = {"token": caller.token.prefix, "to": what}
+    used = {"token": caller.token.prefix, "action": what}
     with change_log.announce_with_next_entry(
         EntryDraft("token used", run.id, caller.id, run.host, used)
     ):

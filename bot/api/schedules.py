@@ -193,7 +193,7 @@ def _done(
     """Do it, with a note in the log by which token, and tell the schedule as it is by then."""
     with parts.database.reading(caller.sight) as tx:
         found = schedules.get_schedule(tx, number)
-    used = {"schedule": number, "token": caller.token.prefix, "to": what}
+    used = {"schedule": number, "token": caller.token.prefix, "action": what}
     with change_log.announce_with_next_entry(
         EntryDraft("token used", found.run, caller.id, facts=used)
     ):

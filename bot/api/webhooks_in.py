@@ -62,7 +62,7 @@ class Incoming:
             # Which of them it was is nobody's business but the log's.
             whose = source.name if source else ""
             refusals.log_refusal_in_own_transaction(
-                self._database, refusals.WEBHOOK_REFUSED, source=whose, why=str(no)
+                self._database, refusals.WEBHOOK_REFUSED, source=whose, reason=str(no)
             )
             return errors.problem(
                 request, 401, "not-signed", "This is not signed by a source that is known here."
@@ -103,7 +103,7 @@ class Incoming:
                     details={
                         "title": one.title,
                         "category": one.category,
-                        "told_by": one.person,
+                        "reported_by": one.person,
                         "detail": one.detail,
                         "url": one.url,
                     },

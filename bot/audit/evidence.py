@@ -50,9 +50,9 @@ _SCHEDULE_KINDS = (
     "schedule lapsed",
     "schedule ended",
 )
-_SENDING, _DONE = "sending", "step succeeded"
+_SENDING, _DONE = "step sending", "step succeeded"
 # What the entry of a request says beside who and where.
-_REQUEST_FACTS = "runbook", "undo_of", "door", "schedule", "hosts"
+_REQUEST_FACTS = "runbook", "undo_of", "source", "schedule", "hosts"
 _BROKEN, _REVIEWED = "break-glass activated", "break-glass reviewed"
 # What shuts somebody out, or holds everything up, and what lets them go on.
 _BLOCKING_KINDS = frozenset({"banned", "everything stopped"})
@@ -112,7 +112,9 @@ def find_doubt_of_child(tx: Transaction, child: Run, parent: Run) -> str:
             _STARTS_AND_ENDS_SINCE, {"met": child.host, "began": opened[0].seq}
         ).all()
     ]
-    others = [one for one in told if one.run != child.id and one.facts.get("whole") == parent.id]
+    others = [
+        one for one in told if one.run != child.id and one.facts.get("parent_run") == parent.id
+    ]
     if others:
         return f"that the part for {child.host} is not begun twice"
     own = [one for one in told if one.run == child.id]
@@ -131,8 +133,8 @@ def find_doubt_of_steps(tx: Transaction, run: Run) -> str:
     if lacks := find_missing_entry_of_run(known, run.id, read):
         return lacks
     told = [entry for entry in read if entry.kind in {_SENDING, _DONE}]
-    done = [one.facts.get("n") for one in list_vouched_entries(tx, told) if one.kind == _DONE]
-    sent = [one.facts.get("n") for one in told if one.kind == _SENDING]
+    done = [one.facts.get("step") for one in list_vouched_entries(tx, told) if one.kind == _DONE]
+    sent = [one.facts.get("step") for one in told if one.kind == _SENDING]
     numbers = [record.step_number for record in runs.list_steps(tx, run.id)]
     as_told = all(n in done for n in numbers) and all(n in numbers for n in sent)
     in_order = numbers == list(range(1, len(numbers) + 1))
@@ -147,7 +149,7 @@ def list_banned(tx: Transaction) -> frozenset[str]:
     known = follow_log(tx)
     told = [Entry(*row) for row in tx.sql.execute(_BLOCKING_ENTRIES).all()]
     check_revocations(known, _BLOCKING_KINDS, told)
-    last = {str(one.facts.get("who", EVERYBODY)): one for one in told}
+    last = {str(one.facts.get("banned_person", EVERYBODY)): one for one in told}
     lifted = [one for one in last.values() if one.kind in _UNBLOCKING_KINDS]
     named = change_log.get_last_entry_of_kind(tx, change_log.KEY_KIND) if lifted else None
     ours = {one.seq for one in list_vouched_entries(tx, lifted)}
@@ -171,7 +173,7 @@ def find_doubt_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
     if not begun:
         return f"that schedule {schedule.id} was approved"
     facts = begun[-1].facts
-    said = begun[-1].person, facts.get("lapses"), encode_canonical(facts.get("timing"))
+    said = begun[-1].person, facts.get("lapses_at"), encode_canonical(facts.get("timing"))
     mine = (
         schedule.owner,
         schedule.lapses_at,
@@ -182,7 +184,7 @@ def find_doubt_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
     if told[-1].kind not in _ACTIVE_SCHEDULE_KINDS or told[-1] not in entries:
         return f"that schedule {schedule.id} fires"
     fired = list_vouched_entries(
-        tx, change_log.list_run_entries_naming(tx, "fired", schedule.run, "fired", run.id)
+        tx, change_log.list_run_entries_naming(tx, "fired", schedule.run, "fired_run", run.id)
     )
     if not any(entry.facts.get("schedule") == schedule.id for entry in fired):
         return f"that schedule {schedule.id} fired run {run.id}"
@@ -256,7 +258,7 @@ def _is_proposal_accepted(run: Run, entries: Sequence[Entry]) -> bool:
         entry.facts.get("requested_by") == run.requested_by
         and entry.host == run.host
         and entry.facts.get("editors") == list(run.editors)
-        and entry.facts.get("instead_of_run") == run.proposal_for
+        and entry.facts.get("original_run") == run.proposal_for
         for entry in proposed
     ) and any(
         entry.kind == "accepted"

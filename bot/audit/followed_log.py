@@ -27,13 +27,13 @@ _SCHEDULE_END_KINDS = frozenset({"schedule ended", "schedule lapsed"})
 # The entries of a run by which it is decided whether it goes on.
 DECIDING_KINDS = _END_KINDS | {
     *("requested", "proposed", "accepted", "planned", "escalated", "approved", "started"),
-    *("stop requested", "sending", "step succeeded", "break-glass activated"),
+    *("stop requested", "step sending", "step succeeded", "break-glass activated"),
     *("scheduled", "schedule resumed", "schedule suspended", *_SCHEDULE_END_KINDS),
 }
 # What takes something from somebody for good, or until it is lifted; and by which of its facts it
 # names what that is.
 _SUBJECT_FACTS = {
-    "banned": "who",
+    "banned": "banned_person",
     "delegation revoked": "delegation",
     "factor removed": "factor",
     "grant revoked": "grant",
@@ -253,8 +253,12 @@ def _add_entry(log_state: LogState, row: Sequence[Any], written_head: tuple[int,
             n: use for n, use in log_state.grant_uses.items() if use[1] > at - _USED_FOR
         }
         log_state.grant_uses[seq] = digest, at
-    if kind == "started" and '"whole":' in body and (whole := Entry(*row).facts.get("whole")):
-        log_state.child_starts[whole] = {**log_state.child_starts.get(whole, {}), seq: host}
+    if (
+        kind == "started"
+        and '"parent_run":' in body
+        and (parent := Entry(*row).facts.get("parent_run"))
+    ):
+        log_state.child_starts[parent] = {**log_state.child_starts.get(parent, {}), seq: host}
     if type(run) is int:
         _add_entry_of_run(log_state, run, seq, kind, digest)
 

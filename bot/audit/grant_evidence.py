@@ -29,11 +29,14 @@ def is_grant_logged(tx: Transaction, grant: Grant) -> bool:
     """Say whether the grant was given as its row says, and not revoked."""
     if _is_revoked(tx, "grant revoked", "grant", grant.id):
         return False
-    entries = list_vouched_entries(tx, _list_entries(tx, "granted", "grant", grant.id))
+    entries = list_vouched_entries(tx, _list_entries(tx, "grant created", "grant", grant.id))
     if not entries:
         return False
     entry, facts = entries[0], entries[0].facts
-    said = (entry.person, *(facts.get(name) for name in ("to", "what", "per_hour", "until")))
+    said = (
+        entry.person,
+        *(facts.get(name) for name in ("granted_to", "what", "per_hour", "until")),
+    )
     return said == (
         grant.granted_by,
         grant.person,
@@ -60,7 +63,9 @@ def has_all_uses_counted(tx: Transaction, grant: Grant, *, except_run: int) -> b
 def _is_delegation_logged(tx: Transaction, delegation: Delegation) -> bool:
     if _is_revoked(tx, "delegation revoked", "delegation", delegation.id):
         return False
-    entries = list_vouched_entries(tx, _list_entries(tx, "delegated", "delegation", delegation.id))
+    entries = list_vouched_entries(
+        tx, _list_entries(tx, "delegation created", "delegation", delegation.id)
+    )
     if not entries:
         return False
     entry, facts = entries[0], entries[0].facts

@@ -32,7 +32,13 @@ def record_event(
     facts: dict[str, Any] = {name: text for name, text in details.items() if text}
     host = hosts[0] if len(hosts) == 1 else ""
     return change_log.append_entry(
-        tx, EVENT_KIND, host=host, source=source, hosts=list(hosts), happened=happened_at, **facts
+        tx,
+        EVENT_KIND,
+        host=host,
+        source=source,
+        hosts=list(hosts),
+        occurred_at=happened_at,
+        **facts,
     )
 
 

@@ -9,8 +9,8 @@ from bot.model.run import Run
 
 log = logging.getLogger(__name__)
 
-SIGN_IN, STRANGER, TOKEN = "sign-in refused", "stranger refused", "token refused"
-WEBHOOK_REFUSED = "hook refused"
+SIGN_IN, UNKNOWN_USER, TOKEN = "sign-in refused", "unknown user refused", "token refused"
+WEBHOOK_REFUSED = "webhook refused"
 _INTERVAL = 60 * 1_000_000
 # Of what one person was refused, so many of a kind are logged a minute, and of each run one.
 _MAX_PER_INTERVAL = 20

@@ -15,7 +15,7 @@ from bot.audit import change_log
 from bot.db.database import Transaction
 from bot.model.canonical import Canonical, encode_canonical, hash_canonical
 
-TROUBLE_KIND = "logging trouble"
+LOGGING_FAILED_KIND = "logging failed"
 
 
 class Spool:
@@ -45,7 +45,7 @@ class Spool:
             mark = hash_canonical({"run": run, "facts": facts})
             # An earlier merge may have been durable just before its process ended.
             if not any(mark == entry.facts.get("mark") for entry in _list_merged_entries(tx, run)):
-                change_log.append_entry(tx, TROUBLE_KIND, run=run, mark=mark, **facts)
+                change_log.append_entry(tx, LOGGING_FAILED_KIND, run=run, mark=mark, **facts)
         tx.after_commit(lambda: self._file_being_merged.unlink(missing_ok=True))
 
     @property
@@ -67,5 +67,7 @@ class Spool:
 
 def _list_merged_entries(tx: Transaction, run: int) -> list[change_log.Entry]:
     return [
-        entry for entry in change_log.list_entries_of_run(tx, run) if entry.kind == TROUBLE_KIND
+        entry
+        for entry in change_log.list_entries_of_run(tx, run)
+        if entry.kind == LOGGING_FAILED_KIND
     ]

@@ -24,10 +24,10 @@ _FIRE_KINDS = {"fires missed", "fire skipped"}
 # What concerns every host, though it names none.
 _GLOBAL_EVENT_TITLES = {
     "policy changed": "the policy changed",
-    "policy broken": "there was no valid policy",
+    "policy invalid": "there was no valid policy",
     "everything stopped": "everything was stopped",
     "everything resumed": "what was stopped went on",
-    "logging trouble": "the change log could not be written",
+    "logging failed": "the change log could not be written",
 }
 
 
@@ -218,7 +218,7 @@ def _iterate_fire_events(
         hosts = (entry.host,) if entry.host else planned
         overlap = sum(_matches_any_pattern(one, host_pattern) for one in hosts)
         facts = entry.facts
-        said = ": ".join(filter(None, (run.title if run else "", str(facts.get("why") or ""))))
+        said = ": ".join(filter(None, (run.title if run else "", str(facts.get("reason") or ""))))
         what = f"schedule {facts.get('schedule')}, {entry.kind}: {said}"
         if overlap:
             yield TimelineEvent(
@@ -263,7 +263,7 @@ def _build_outside_event(entry: Entry, host_pattern: str) -> TimelineEvent:
     rank = 2 if hosts else 3
     source = str(facts.get("source") or "")
     said = f"{source}: {what}" if source else what
-    happened = facts.get("happened")
+    happened = facts.get("occurred_at")
     return TimelineEvent(
         happened if isinstance(happened, int) else entry.at,
         rank,

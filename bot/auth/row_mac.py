@@ -72,7 +72,7 @@ def log_forged_rows(tx: Transaction) -> None:
     doubted = tx.seal.doubted_rows
     untold = [doubt for doubt, told in doubted.items() if not told][:_MOST_AT_ONCE]
     for what, name, whose in untold:
-        change_log.append_entry(tx, FORGERY_REFUSED, what=what, name=name, whose=whose)
+        change_log.append_entry(tx, FORGERY_REFUSED, what=what, name=name, owner=whose)
     if untold:
         tx.after_commit(lambda: doubted.update(dict.fromkeys(untold, True)))
 

@@ -28,7 +28,7 @@ MAX_LENGTH = 80
 # How exactly it is noted when a token was last used.
 USE_PRECISION_SECONDS = 60
 _SECOND = 1_000_000
-MADE, REVOKED, BANNED = "token made", "token revoked", "banned"
+MADE, REVOKED, BANNED = "token created", "token revoked", "banned"
 _TOKEN, _ENTRY = tables.api_token, tables.entry.c
 _LIKE_TOKEN, _LIKE_PERSON = (
     _ENTRY.body.like(bindparam(name), escape="/") for name in ("token", "person")
@@ -119,7 +119,7 @@ def _find_logged_revocation(tx: Transaction, token: ApiToken) -> int | None:
         {
             "since": token.created_at,
             "token": _build_like_pattern("token", token.prefix),
-            "person": _build_like_pattern("who", token.person),
+            "person": _build_like_pattern("banned_person", token.person),
         },
     ).first()
     if told:
@@ -199,7 +199,7 @@ def _is_creation_logged(tx: Transaction, token: ApiToken) -> bool:
         _CREATION_OF_TOKEN, {"token": _build_like_pattern("token", token.prefix)}
     ).all()
     told = key_history.list_vouched_entries(tx, [change_log.Entry(*row) for row in found])
-    said = [(one.facts.get("whose"), one.facts.get("scopes")) for one in told]
+    said = [(one.facts.get("owner"), one.facts.get("scopes")) for one in told]
     return (token.person, list(token.scopes)) in said
 
 

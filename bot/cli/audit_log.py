@@ -259,6 +259,6 @@ def _record_export(database: "Database", log_format: str) -> None:
 
     try:
         with database.transaction() as tx:
-            change_log.append_entry(tx, "exported", login=getpass.getuser(), format=log_format)
+            change_log.append_entry(tx, "log exported", login=getpass.getuser(), format=log_format)
     except StoreUnavailable as trouble:
         click.echo(f"keyturn: this is not in the change log: {trouble}", err=True)

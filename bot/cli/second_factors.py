@@ -64,6 +64,6 @@ def delete_factors(environment: CommandEnvironment, *, why: str, yes: bool, as_j
     with exit_on_errors(), environment.open_database() as database, database.transaction() as tx:
         number = store.delete_all_factors(tx)
         secret_box.delete_sealed_trial(tx)
-        change_log.append_entry(tx, "factors forgotten", door="cli", why=why, number=number)
+        change_log.append_entry(tx, "all factors removed", source="cli", reason=why, number=number)
     said = f"{number} second factors are forgotten; people enrol anew at /second-factor"
     print_result({"forgotten": number}, [said], as_json=as_json)

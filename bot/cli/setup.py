@@ -76,7 +76,7 @@ def create_sign_in_link(*, person: str, as_json: bool) -> None:
             )
         with database.transaction() as tx:
             token = sessions.create_sign_in_link(tx, known.id)
-            log.append_entry(tx, "link made", person=known.id, door="cli")
+            log.append_entry(tx, "sign-in link created", person=known.id, source="cli")
     link = f"{settings.address}/sign-in/{token}"
     print_result({"person": known.id, "link": link}, [link], as_json=as_json)
 

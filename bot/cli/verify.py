@@ -83,6 +83,6 @@ def _record_verification(database: "Database", public_key: str) -> None:
 
     try:
         with database.transaction() as tx:
-            change_log.append_entry(tx, "verified", login=getpass.getuser(), key=public_key)
+            change_log.append_entry(tx, "log verified", login=getpass.getuser(), key=public_key)
     except StoreUnavailable as trouble:
         click.echo(f"keyturn: this is not in the change log: {trouble}", err=True)

@@ -90,7 +90,7 @@ def _retry_deliveries(
         taken = webhook_queue.retry_failed(tx, subscription)
         if taken:
             change_log.append_entry(
-                tx, "told again", subscription=subscription, entries=taken, login=getuser()
+                tx, "deliveries retried", subscription=subscription, entries=taken, login=getuser()
             )
     said = (
         f"{subscription} is told {taken} again"

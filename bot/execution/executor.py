@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from bot import observability
 from bot.audit import change_log, output
-from bot.audit.spool import TROUBLE_KIND
+from bot.audit.spool import LOGGING_FAILED_KIND
 from bot.db import live_output, runs
 from bot.db.database import StoreRefused, StoreUnavailable, Transaction
 from bot.db.lease_keeper import HeldLease
@@ -195,11 +195,11 @@ class Executor:
             why = "It came when somebody else had taken the run over, who could not know it"
             change_log.append_entry(
                 tx,
-                TROUBLE_KIND,
+                LOGGING_FAILED_KIND,
                 run=run.id,
                 person="",
                 host="",
-                why=why,
+                reason=why,
                 **_build_outcome_facts(n, outcome),
             )
             return False
@@ -221,10 +221,10 @@ class Executor:
             f"step {outcome.state}",
             run=run.id,
             host=run.host,
-            n=n,
-            status=outcome.status,
+            step=n,
+            exit_status=outcome.status,
             output_sha256=said.sha256,
-            trouble=outcome.error,
+            error=outcome.error,
         )
         output.store_output(tx, entry, n, said)
         live_output.delete_lines(tx, run.id, n)
@@ -266,7 +266,7 @@ class Executor:
             self._end_until_stored(run, held_lease, State.FAILED, summary)
             return
         proof: dict[str, Canonical] = {
-            "because": left.current_state,
+            "current_state": left.current_state,
             "steps_left": len(left.steps),
         }
         self._write_until_stored(
@@ -294,7 +294,7 @@ class Executor:
             end_run(self._context, tx, run, State.FAILED, summary)
             return
         change_log.append_entry(
-            tx, "verified", run=run.id, host=run.host, because=remaining.current_state
+            tx, "verified", run=run.id, host=run.host, current_state=remaining.current_state
         )
         done = f"Proven by reading again: {remaining.current_state}"
         end_run(self._context, tx, run, State.SUCCEEDED, done)
@@ -364,7 +364,7 @@ class Executor:
         redactor = self._context.database.redactor
         facts = {name: redactor.redact_value(value) for name, value in facts_to_keep.items()}
         try:
-            self._context.spool.add_facts(run_id, facts | {"why": reason})
+            self._context.spool.add_facts(run_id, facts | {"reason": reason})
         except OSError as trouble:
             log.critical("run %d: nor can the spool: %s; known is: %s", run_id, trouble, facts)
             return False
@@ -382,8 +382,8 @@ def _add_checkpoint_note(intent: StepIntent) -> Command:
 
 def _build_outcome_facts(n: int, outcome: _StepOutcome) -> dict[str, Canonical]:
     return {
-        "n": n,
+        "step": n,
         "outcome": outcome.state.value,
-        "status": outcome.status,
-        "trouble": outcome.error,
+        "exit_status": outcome.status,
+        "error": outcome.error,
     }

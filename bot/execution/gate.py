@@ -141,7 +141,7 @@ def pass_gate(
             grant_rules.use_grant(tx, run)
         running = runs.move_run(tx, run, State.RUNNING, started_at=tx.now)
         change_log.append_entry(
-            tx, "started", run=run.id, host=run.host, digest=run.digest, whole=run.parent
+            tx, "started", run=run.id, host=run.host, digest=run.digest, parent_run=run.parent
         )
         intent = record_step_intent(tx, running, claimed_run.held_lease, 1)
         announce_run_change(tx, run)
@@ -158,7 +158,7 @@ def record_waiting_reason(tx: Transaction, run: Run, reason: str) -> None:
     """Say once what an approved run waits for."""
     if run.summary != reason:
         runs.amend_run(tx, run, summary=reason)
-        change_log.append_entry(tx, "on hold", run=run.id, host=run.host, why=reason)
+        change_log.append_entry(tx, "on hold", run=run.id, host=run.host, reason=reason)
         announce_run_change(tx, run)
 
 
@@ -338,7 +338,7 @@ def end_refused_run(
     # Also of a run that held nothing: whoever is next in line waits to be woken.
     release_host_lock(context, tx, run)
     change_log.append_entry(
-        tx, "more approvals needed", run=run.id, host=run.host, why=str(refusal)
+        tx, "more approvals needed", run=run.id, host=run.host, reason=str(refusal)
     )
     announce_run_change(tx, run)
     return waiting

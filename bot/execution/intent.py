@@ -54,10 +54,10 @@ def record_step_intent(
     runs.record_intent(tx, run.id, step_number)
     entry = change_log.append_entry(
         tx,
-        "sending",
+        "step sending",
         run=run.id,
         host=step.host,
-        n=step_number,
+        step=step_number,
         title=step.title,
         command=str(step.command),
     )

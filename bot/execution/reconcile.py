@@ -34,7 +34,7 @@ _BOOT_TOLERANCE_SECONDS = 10
 # Longer than a shell needs from taking its place to writing down that it begins.
 _STARTING_SECONDS = 60
 
-ASKED, ANSWERED = "asked the host", "host answered"
+ASKED, ANSWERED = "host queried", "host answered"
 _OPEN_STEP_STATES = frozenset({StepState.INTENT, StepState.UNKNOWN})
 
 
@@ -251,10 +251,10 @@ class Reconciler:
             for each in change_log.list_entries_of_run(tx, run.id)
             if each.kind in {ASKED, ANSWERED}
         ]
-        if told and told[-1].facts.get("says") == result.description:
+        if told and told[-1].facts.get("result") == result.description:
             return
         missed = None if result.facts is not None else result.description
-        change_log.append_entry(tx, ASKED, run=run.id, host=host, n=n, says=missed)
+        change_log.append_entry(tx, ASKED, run=run.id, host=host, step=n, result=missed)
         if result.facts is not None:
             change_log.append_entry(
                 tx,
@@ -262,8 +262,8 @@ class Reconciler:
                 run=run.id,
                 person="",
                 host=host,
-                n=n,
-                says=result.description,
+                step=n,
+                result=result.description,
                 **result.facts,
             )
 
@@ -295,10 +295,10 @@ def interpret_marker(
     """Say what a host's answer means for a step. now: microseconds since 1970. Pure."""
     seconds = (now - record.sent_at) / _SECOND
     facts: dict[str, Canonical] = {
-        "fate": marker.state.value,
-        "status": marker.status,
-        "began": marker.started_at,
-        "ended": marker.ended_at,
+        "marker": marker.state.value,
+        "exit_status": marker.status,
+        "started_at": marker.started_at,
+        "ended_at": marker.ended_at,
         "out_bytes": marker.out_bytes,
         "err_bytes": marker.err_bytes,
     }
@@ -356,7 +356,7 @@ def _interpret_ended_step(
 
 
 def _is_unmarked(result: ReconcileResult) -> bool:
-    return result.facts is not None and result.facts.get("fate") == MarkerState.UNMARKED
+    return result.facts is not None and result.facts.get("marker") == MarkerState.UNMARKED
 
 
 def _add_refusal(result: ReconcileResult, refusal: Refused) -> ReconcileResult:
@@ -383,15 +383,15 @@ def _may_have_later_steps(tx: Transaction, run: Run, record: StepRecord) -> bool
 def _find_spooled_result(tx: Transaction, run: Run, step_number: int) -> ReconcileResult | None:
     """Return what we ourselves wrote down beside the database while it could not be written."""
     for entry in reversed(change_log.list_entries_of_run(tx, run.id)):
-        if entry.kind != spool.TROUBLE_KIND or entry.facts.get("n") != step_number:
+        if entry.kind != spool.LOGGING_FAILED_KIND or entry.facts.get("step") != step_number:
             continue
-        outcome, status = entry.facts.get("outcome"), entry.facts.get("status")
+        outcome, status = entry.facts.get("outcome"), entry.facts.get("exit_status")
         if outcome in {StepState.SUCCEEDED, StepState.FAILED}:
             return ReconcileResult(
                 f"said that it ended with status {status}, as was noted beside the database",
                 StepState(outcome),
-                facts={"status": status, "noted": True},
+                facts={"exit_status": status, "noted": True},
                 status=status,
-                error=str(entry.facts.get("trouble") or ""),
+                error=str(entry.facts.get("error") or ""),
             )
     return None

@@ -78,7 +78,12 @@ class RecoveryService:
             if lease.worker:
                 log.warning("run %d is taken over from %s", number, lease.worker)
                 change_log.append_entry(
-                    tx, "taken over", run=run.id, host=run.host, worker=lease.worker, fence=fence
+                    tx,
+                    "lease taken over",
+                    run=run.id,
+                    host=run.host,
+                    worker=lease.worker,
+                    fence=fence,
                 )
             if can_resume(tx, run):
                 leases.revoke_lease(tx, run.id)

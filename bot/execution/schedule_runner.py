@@ -68,7 +68,7 @@ def _record_due_fires(tx: Transaction, schedule: Schedule) -> None:
         )
     if missed:
         _log_schedule(
-            tx, "fires missed", schedule, n=len(missed), first=missed[0], last=missed[-1]
+            tx, "fires missed", schedule, count=len(missed), first=missed[0], last=missed[-1]
         )
     for moment in made_up:
         _record_fires(tx, schedule, moment, starts_at=tx.now, reason=_CATCH_UP)
@@ -136,7 +136,7 @@ def _request_run(
     children = [_build_request(schedule, founded, part) for part in parts_of_it]
     run = record_request(context, tx, policy, new, children)
     schedules.mark_started(tx, fire, FireOutcome.FIRED, run=run.id, why=fire.reason)
-    _log_schedule(tx, "fired", schedule, due=fire.due_at, fired=run.id, host=fire.host)
+    _log_schedule(tx, "fired", schedule, due_at=fire.due_at, fired_run=run.id, host=fire.host)
     if run.state is State.REFUSED:
         _suspend_schedule(tx, schedule, fire, run.summary, run=run.id)
         return
@@ -174,7 +174,7 @@ def _find_unfinished_run(tx: Transaction, schedule: Schedule, host: str) -> Run 
 
 def _skip_fire(tx: Transaction, schedule: Schedule, fire: Fire, reason: str) -> None:
     schedules.mark_started(tx, fire, FireOutcome.SKIPPED, run=None, why=reason)
-    _log_schedule(tx, "fire skipped", schedule, due=fire.due_at, why=reason, host=fire.host)
+    _log_schedule(tx, "fire skipped", schedule, due_at=fire.due_at, reason=reason, host=fire.host)
 
 
 def _suspend_schedule(
@@ -189,7 +189,7 @@ def _suspend_schedule(
     """Fire no more: its owner may not have this done now, or it is not what was approved."""
     schedules.mark_started(tx, fire, FireOutcome.REFUSED, run=run, why=reason)
     schedules.set_schedule_state(tx, schedule, state, reason)
-    _log_schedule(tx, f"schedule {state}", schedule, why=reason)
+    _log_schedule(tx, f"schedule {state}", schedule, reason=reason)
 
 
 def _build_fire(

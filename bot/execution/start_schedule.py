@@ -57,12 +57,12 @@ def start_schedule(context: WorkflowContext, tx: Transaction, run: Run) -> Run:
         schedule=schedule.id,
         timing=run.timing.document,
         digest=run.digest,
-        lapses=schedule.lapses_at,
+        lapses_at=schedule.lapses_at,
     )
     if old is not None and old.state is not ScheduleState.ENDED:
         why = f"schedule {schedule.id} took its place"
         schedules.set_schedule_state(tx, old, ScheduleState.ENDED, why)
-        change_log.append_entry(tx, "schedule ended", run=old.run, schedule=old.id, why=why)
+        change_log.append_entry(tx, "schedule ended", run=old.run, schedule=old.id, reason=why)
     started = runs.move_run(
         tx, runs.move_run(tx, run, State.STARTING), State.RUNNING, started_at=tx.now
     )

@@ -106,7 +106,7 @@ def _count(tx: Transaction, table: Table) -> int:
     return tx.sql.execute(select(func.count()).select_from(table)).scalar_one()
 
 
-MOVED = "moved"
+MOVED = "database moved"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bot.audit import change_log, followed_log, inbound_events, verification
 from bot.audit.checkpoints import Checkpoint
-from bot.audit.spool import TROUBLE_KIND, Spool
+from bot.audit.spool import LOGGING_FAILED_KIND, Spool
 from bot.auth import row_mac
 from bot.db import dedup
 from bot.db.database import Database, StoreUnavailable, Transaction
@@ -14,7 +14,7 @@ from bot.webhooks import webhook_queue
 
 log = logging.getLogger(__name__)
 
-SETTINGS, OWN_RUNBOOKS = "settings", "own runbooks"
+SETTINGS, OWN_RUNBOOKS = "settings changed", "local runbooks changed"
 
 Witness = Callable[[Checkpoint], None]
 
@@ -62,7 +62,7 @@ class Housekeeping:
             inbound_events.delete_old_events(tx)
             webhook_queue.delete_old_failures(tx)
             if trouble:
-                change_log.append_entry(tx, TROUBLE_KIND, why=trouble)
+                change_log.append_entry(tx, LOGGING_FAILED_KIND, reason=trouble)
             row_mac.log_forged_rows(tx)
             if not self._spool.is_empty:
                 self._spool.merge_into_log(tx)

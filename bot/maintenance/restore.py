@@ -165,10 +165,10 @@ def _begun_anew(
         tx,
         verification.RESTORED_KIND,
         login=getuser(),
-        made=found.made,
+        created_at=found.made,
         entries=found.point.seq,
         head=found.point.hash,
-        seen=last.checkpoint.seq if last else found.point.seq,
+        witnessed=last.checkpoint.seq if last else found.point.seq,
         runs=sorted({one.run for one in later if one.run}),
     )
     end_everyones_sessions(tx)
@@ -185,7 +185,7 @@ def _begun_anew(
     )
     skip_past_fires(tx, why)
     if stops.add_stop(tx, stops.EVERYTHING, person="", why=why):
-        change_log.append_entry(tx, "everything stopped", why=why)
+        change_log.append_entry(tx, "everything stopped", reason=why)
     highest = max([get_highest_run(tx), *(one.run for one in later if one.run)])
     first = highest + _NUMBERS_LEFT_OUT + 1
     copy_database.set_next_number(tx, "run", first)

@@ -179,11 +179,11 @@ _MAX_ID_LENGTH = 64
 def _log_unknown_account(database: Database, account: Account, why: str) -> None:
     refusals.log_refusal_in_own_transaction(
         database,
-        refusals.STRANGER,
+        refusals.UNKNOWN_USER,
         user=account.user[:_MAX_ID_LENGTH],
         team=account.team[:_MAX_ID_LENGTH],
-        why=why,
-        door="slack",
+        reason=why,
+        source="slack",
     )
 
 

@@ -409,7 +409,9 @@ class SlackCommands:
         """Return a link that signs in once, and leads on to a page."""
         with self._database.transaction() as tx:
             token = sessions.create_sign_in_link(tx, asked.person)
-            change_log.append_entry(tx, "link made", person=asked.person, door="slack")
+            change_log.append_entry(
+                tx, "sign-in link created", person=asked.person, source="slack"
+            )
         to = f"?next={next_path}" if next_path else ""
         return f"{self._view_builder.base_url}/sign-in/{token}{to}"
 

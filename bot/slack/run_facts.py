@@ -209,7 +209,7 @@ class SlackRunViewBuilder:
             return None
         asker = policy.find_person(no.facts["requested_by"])
         user = self._get_slack_user(asker) if asker else ""
-        return DeclinedErasure(no.seq, user, policy.get_person_name(no.person), no.facts["why"])
+        return DeclinedErasure(no.seq, user, policy.get_person_name(no.person), no.facts["reason"])
 
     def _list_owners(self, policy: Policy, area: Area | None) -> list[Approver]:
         known = [policy.find_person(owner) for owner in (area.owners if area else ())]

@@ -49,7 +49,7 @@ def sign_in_by_link(
             whose, why = person or "", "not in the policy"
             if person is None:
                 whose, why = sessions.describe_refused_link(tx, token)
-            refusals.log_refusal(tx, refusals.SIGN_IN, whose=whose, why=why, door="web")
+            refusals.log_refusal(tx, refusals.SIGN_IN, account=whose, reason=why, source="web")
     if session is None:
         raise HTTPException(
             410,
@@ -74,7 +74,7 @@ def sign_out(request: Request, parts: WebDeps) -> Response:
         session = sessions.find_session(tx, token)
         if session is not None:
             sessions.end_session(tx, token)
-            change_log.append_entry(tx, "signed out", person=session.person, door="web")
+            change_log.append_entry(tx, "signed out", person=session.person, source="web")
     answer = render_page(
         request, "signed_out.html", why="You are signed out.", provider=parts.provider_name, to="/"
     )
@@ -95,7 +95,7 @@ def _create_session(
     if old:
         sessions.end_session(tx, old)
     agent = escape_to_one_line(request.headers.get("user-agent", ""))[: sessions.MAX_AGENT_LENGTH]
-    change_log.append_entry(tx, "signed in", person=person, door="web", by=method)
+    change_log.append_entry(tx, "signed in", person=person, source="web", method=method)
     return sessions.begin_session(tx, person, signed_in_by=method, user_agent=agent)
 
 

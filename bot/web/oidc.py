@@ -136,7 +136,7 @@ def _fetch_claims(
         raise _build_no_answer_error(provider, trouble) from None
     except InvalidIdTokenError as no:
         refusals.log_refusal_in_own_transaction(
-            parts.database, refusals.SIGN_IN, whose="", why=f"{name}: {no}", door="web"
+            parts.database, refusals.SIGN_IN, account="", reason=f"{name}: {no}", source="web"
         )
         raise _SignInError(403, f"{name} did not sign you in: {no}.") from None
 
@@ -166,7 +166,7 @@ def _sign_in_person(
     account = format_account_entry(claims, is_slack=given.is_slack)
     why = f"{given.name}: {account} is {'banned' if notice else 'nobody of the policy'}"
     refusals.log_refusal_in_own_transaction(
-        parts.database, refusals.SIGN_IN, whose="", why=why, door="web"
+        parts.database, refusals.SIGN_IN, account="", reason=why, source="web"
     )
     if notice:
         raise _SignInError(403, notice)

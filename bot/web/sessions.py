@@ -45,7 +45,7 @@ def end_session(parts: WebDeps, visitor: CurrentVisitor, session: SessionNamePat
     """End one of the visitor's own sessions; one that has ended meanwhile is as it should be."""
     with parts.database.transaction() as tx:
         if sessions.end_named_session(tx, visitor.id, session):
-            change_log.append_entry(tx, "session ended", person=visitor.id, door="web")
+            change_log.append_entry(tx, "session ended", person=visitor.id, source="web")
     return RedirectResponse("/sessions?done=ended", 303)
 
 
@@ -54,7 +54,7 @@ def end_all_sessions(request: Request, parts: WebDeps, visitor: CurrentVisitor) 
     """End every session of the visitor, this one too, and every link that would begin one."""
     with parts.database.transaction() as tx:
         sessions.end_all_sessions(tx, visitor.id)
-        change_log.append_entry(tx, "sessions ended", person=visitor.id, door="web")
+        change_log.append_entry(tx, "sessions ended", person=visitor.id, source="web")
     request.state.visitor = None
     answer = render_page(
         request,

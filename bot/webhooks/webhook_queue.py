@@ -23,7 +23,7 @@ _FIRST_SECONDS, _LONGEST_SECONDS = 5, 7200
 _KEEP_DEAD = 30 * 86_400 * _SECOND
 # What happens within a run on its way from one state to the next, and is told by neither.
 QUIET = frozenset(
-    {"sending", "claimed", "token used", "logging trouble", "step succeeded", "reminded"}
+    {"step sending", "claimed", "token used", "logging failed", "step succeeded", "reminded"}
 )
 
 

@@ -290,7 +290,7 @@ def _describe_earlier_decision(context: WorkflowContext, tx: Transaction, run: R
 
 def _log_refusal(tx: Transaction, kind: str, run: Run, person: str, reason: str) -> None:
     refusals.log_person_refusal(
-        tx, kind, person=person, run=run, digest=run.digest, why=shorten_reason(reason)
+        tx, kind, person=person, run=run, digest=run.digest, reason=shorten_reason(reason)
     )
 
 
@@ -311,7 +311,7 @@ def _log_decision(
         person=person,
         host=run.host,
         digest=run.digest,
-        why=shorten_reason(reason),
+        reason=shorten_reason(reason),
         factor=factor or None,
         on_behalf_of=on_behalf_of or None,
     )

@@ -105,7 +105,9 @@ def ban_person(
         sessions.end_all_sessions(tx, person)
         # Whoever has their laptop has what lies on it: let in again, they make new ones.
         tokens.revoke_all_tokens(tx, person)
-        change_log.append_entry(tx, tokens.BANNED, person=banned_by, who=person, why=reason)
+        change_log.append_entry(
+            tx, tokens.BANNED, person=banned_by, banned_person=person, reason=reason
+        )
     _forget_banned_people(context)
 
 
@@ -153,7 +155,12 @@ def unban_person(
             name = context.policies.get_policy().get_person_name(person)
             raise TooLate(f"somebody else has let {name} in again just now")
         change_log.append_entry(
-            tx, "ban lifted", person=unbanned_by, who=person, why=reason, banned_by=held.banned_by
+            tx,
+            "ban lifted",
+            person=unbanned_by,
+            banned_person=person,
+            reason=reason,
+            banned_by=held.banned_by,
         )
     _forget_banned_people(context)
 

@@ -91,7 +91,7 @@ class BreakGlassActions:
             run=run.id,
             person=person,
             host=run.host,
-            why=reason,
+            reason=reason,
             until=until,
             factor=factor,
             digest=run.digest,
@@ -204,11 +204,11 @@ def _check_text(text: str) -> str:
 
 def _log_refusal(tx: Transaction, run: Run, person: str, reason: str) -> None:
     refusals.log_person_refusal(
-        tx, "break-glass refused", person=person, run=run, why=reason, digest=run.digest
+        tx, "break-glass refused", person=person, run=run, reason=reason, digest=run.digest
     )
 
 
 def _log_break_glass(tx: Transaction, kind: str, run: Run, person: str, reason: str) -> None:
     change_log.append_entry(
-        tx, kind, run=run.id, person=person, host=run.host, why=reason, digest=run.digest
+        tx, kind, run=run.id, person=person, host=run.host, reason=reason, digest=run.digest
     )

@@ -68,7 +68,7 @@ def propose_values(
             digest=run.digest,
             proposal=new.id,
             values=_describe_changed_values(run.values, new.values),
-            why=shorten_reason(reason),
+            reason=shorten_reason(reason),
         )
         change_log.append_entry(
             tx,
@@ -78,9 +78,9 @@ def propose_values(
             host=new.host,
             requested_by=new.requested_by,
             editors=new.editors,
-            instead_of_run=number,
-            instead_of_digest=run.digest,
-            fields=new.values,
+            original_run=number,
+            original_digest=run.digest,
+            values=new.values,
             request=new.request,
             reason=shorten_reason(reason),
         )

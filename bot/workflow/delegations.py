@@ -42,7 +42,7 @@ def create_delegation(
             ends=ends_at,
             reason=shorten_reason(reason),
         )
-        _log_delegation(tx, "delegated", made, delegator, source)
+        _log_delegation(tx, "delegation created", made, delegator, source)
     return made
 
 
@@ -92,6 +92,6 @@ def _log_delegation(
         delegate=delegation.delegate,
         area=delegation.where,
         until=format_deadline(delegation.ends_at),
-        door=source,
+        source=source,
         reason=delegation.reason,
     )

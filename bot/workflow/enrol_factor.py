@@ -65,7 +65,7 @@ class FactorEnrolment:
                 return factor
             if not trouble:
                 change_log.append_entry(
-                    tx, STEP_UP_REFUSED, person=person, door="web", by="a first code"
+                    tx, STEP_UP_REFUSED, person=person, source="web", method="a first code"
                 )
         raise InvalidRequestError(
             trouble
@@ -183,5 +183,11 @@ def is_same_digest(typed: str, digest: str) -> bool:
 
 def _log_factor(tx: Transaction, kind: str, factor: SecondFactor, person: str) -> None:
     change_log.append_entry(
-        tx, kind, person=person, door="web", of=factor.person, by=factor.kind, factor=factor.digest
+        tx,
+        kind,
+        person=person,
+        source="web",
+        owner=factor.person,
+        method=factor.kind,
+        factor=factor.digest,
     )

@@ -16,7 +16,7 @@ from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import shorten_reason
 from bot.workflow.visibility import require_view
 
-ASKED, REFUSED, DECLINED = "erasure asked", "erasure refused", "erasure declined"
+ASKED, REFUSED, DECLINED = "erasure requested", "erasure refused", "erasure declined"
 _MIN_REASON_LENGTH = 10
 
 
@@ -125,8 +125,8 @@ def request_erasure(
             run=number,
             person=person,
             host=run.host,
-            why=reason,
-            door=source,
+            reason=reason,
+            source=source,
             login=login,
         )
 
@@ -146,7 +146,7 @@ def confirm_erasure(context: WorkflowContext, number: int, *, person: str, diges
         refusal = get_confirmation_refusal(policy, run, found.request, person)
         if refusal:
             refusals.log_person_refusal(
-                tx, REFUSED, person=person, run=run, why=refusal, door="web"
+                tx, REFUSED, person=person, run=run, reason=refusal, source="web"
             )
         elif digest != found.digest:
             raise TooLate("it is not what you saw any more: look at it again")
@@ -169,12 +169,14 @@ def decline_erasure(context: WorkflowContext, number: int, *, person: str, why: 
         if asked is None:
             raise TooLate(f"nobody has asked to erase what the host answered in run {number}")
         refusal = get_confirmation_refusal(policy, run, asked, person)
-        about = {"requested_by": asked.person, "door": "web"}
+        about = {"requested_by": asked.person, "source": "web"}
         if refusal:
-            refusals.log_person_refusal(tx, REFUSED, person=person, run=run, why=refusal, **about)
+            refusals.log_person_refusal(
+                tx, REFUSED, person=person, run=run, reason=refusal, **about
+            )
         else:
             change_log.append_entry(
-                tx, DECLINED, run=number, person=person, host=run.host, why=reason, **about
+                tx, DECLINED, run=number, person=person, host=run.host, reason=reason, **about
             )
             outbox.announce_run(tx, number)
     if refusal:
@@ -198,7 +200,7 @@ def _erase_outputs(tx: Transaction, run: Run, erasure: ErasurePreview, person: s
             person=person,
             host=run.host,
             requested_by=asked.person if asked else "",
-            why=asked.facts.get("why", "") if asked else "",
+            reason=asked.facts.get("reason", "") if asked else "",
             entries=entries,
-            door="web",
+            source="web",
         )

@@ -76,8 +76,8 @@ def use_grant(tx: Transaction, run: Run) -> None:
         person=run.requested_by,
         host=run.host,
         grant=held.id,
-        giver=held.granted_by,
-        used=grants.count_used(tx, held.id),
+        granted_by=held.granted_by,
+        uses=grants.count_used(tx, held.id),
         per_hour=held.per_hour,
     )
 

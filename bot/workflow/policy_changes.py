@@ -10,7 +10,7 @@ from bot.workflow.context import WorkflowContext
 
 log = logging.getLogger(__name__)
 
-CHANGED, BROKEN = "policy changed", "policy broken"
+CHANGED, BROKEN = "policy changed", "policy invalid"
 
 
 class PolicyRecorder:
@@ -47,7 +47,7 @@ class PolicyRecorder:
 def _log_policy(tx: Transaction, policy: Policy | None, error: str) -> Entry:
     if policy is None:
         log.critical("nobody may do anything, since there is no valid policy: %s", error)
-        return change_log.append_entry(tx, BROKEN, trouble=error)
+        return change_log.append_entry(tx, BROKEN, error=error)
     changed = change_log.get_last_entry_of_kind(tx, CHANGED)
     before = changed.facts if changed else {}
     old: dict[str, str] = before.get("files", {})
@@ -66,5 +66,5 @@ def _get_last_logged_policy(tx: Transaction) -> tuple[str, str]:
     changed = change_log.get_last_entry_of_kind(tx, CHANGED)
     broken = change_log.get_last_entry_of_kind(tx, BROKEN)
     if broken is not None and (changed is None or broken.seq > changed.seq):
-        return "", str(broken.facts.get("trouble"))
+        return "", str(broken.facts.get("error"))
     return (str(changed.facts.get("new")), "") if changed else ("", "")

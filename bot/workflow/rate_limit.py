@@ -43,14 +43,14 @@ def get_rate_limit_refusal(tx: Transaction, limits: RateLimits | None, new_run: 
     if not any(entry.at > since for entry in _list_logged_refusals(tx, new_run.requested_by)):
         change_log.append_entry(
             tx,
-            "asked too fast",
+            "rate limited",
             person=new_run.requested_by,
             host=new_run.host,
             runbook=new_run.runbook,
-            why=why,
+            reason=why,
         )
     return f"{why}: wait a little. Approvals and denials go through as ever"
 
 
 def _list_logged_refusals(tx: Transaction, person: str) -> list[change_log.Entry]:
-    return change_log.list_newest_entries_of_kind(tx, "asked too fast", person=person, limit=1)
+    return change_log.list_newest_entries_of_kind(tx, "rate limited", person=person, limit=1)

@@ -59,7 +59,7 @@ def _record_reminder(tx: Transaction, policy: Policy, run: Run) -> Run:
         run=run.id,
         host=run.host,
         people=people,
-        whose=policy.describe_approver_groups(counted.ruling.requirements),
+        approvers=policy.describe_approver_groups(counted.ruling.requirements),
     )
     outbox.announce_run(tx, run.id)
     return known

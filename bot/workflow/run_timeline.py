@@ -97,7 +97,7 @@ def _get_text(facts: Mapping[str, Any], key: str) -> str:
 
 
 def _describe_request(facts: Mapping[str, Any], person_name: str) -> tuple[str, str, str, str]:
-    where = _SOURCE_LABELS.get(_get_text(facts, "door"), "")
+    where = _SOURCE_LABELS.get(_get_text(facts, "source"), "")
     reason = _get_text(facts, "reason")
     return (
         f"Asked by {person_name} {where}".strip(),
@@ -108,35 +108,37 @@ def _describe_request(facts: Mapping[str, Any], person_name: str) -> tuple[str, 
 
 
 def _describe_plan(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
-    wanted = facts.get("approvals") or 0
+    wanted = facts.get("required_approvals") or 0
     keys = "no approval needed" if not wanted else f"{wanted} approval{'s'[: wanted != 1]} needed"
-    if wanted and facts.get("whose"):
-        keys += f" from {_get_text(facts, 'whose')}"
+    if wanted and facts.get("approvers"):
+        keys += f" from {_get_text(facts, 'approvers')}"
     return "Planned", f"{keys}; digest {_get_text(facts, 'digest')[:10]}", Tone.INFO, "list"
 
 
 def _create_reason_describer(title: str, tone: str, icon: str):
     def tell(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
-        return title.format(who=who), _get_text(facts, "why"), tone, icon
+        return title.format(who=who), _get_text(facts, "reason"), tone, icon
 
     return tell
 
 
 def _describe_sent_step(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
-    return f"Step {_get_text(facts, 'n')} sent", _get_text(facts, "title"), Tone.INFO, "play"
+    return f"Step {_get_text(facts, 'step')} sent", _get_text(facts, "title"), Tone.INFO, "play"
 
 
 def _create_step_describer(outcome: str, tone: str, icon: str):
     def tell(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
-        return f"Step {_get_text(facts, 'n')} {outcome}", _get_text(facts, "trouble"), tone, icon
+        return f"Step {_get_text(facts, 'step')} {outcome}", _get_text(facts, "error"), tone, icon
 
     return tell
 
 
 def _create_schedule_describer(title: str, tone: str, icon: str):
     def tell(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
-        told = title.format(who=who, n=_get_text(facts, "schedule"), run=_get_text(facts, "fired"))
-        return told, _get_text(facts, "why"), tone, icon
+        told = title.format(
+            who=who, n=_get_text(facts, "schedule"), run=_get_text(facts, "fired_run")
+        )
+        return told, _get_text(facts, "reason"), tone, icon
 
     return tell
 
@@ -169,13 +171,13 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
     ),
     "reminded": lambda facts, _who: (
         "Approvers reminded",
-        f"It waits for {_get_text(facts, 'whose')}",
+        f"It waits for {_get_text(facts, 'approvers')}",
         Tone.INFO,
         "clock",
     ),
     "escalated": lambda facts, _who: (
         "Escalated",
-        f"By now it may be approved by {_get_text(facts, 'whose')}",
+        f"By now it may be approved by {_get_text(facts, 'approvers')}",
         Tone.WARNING,
         "clock",
     ),
@@ -187,20 +189,20 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
     ),
     "proposed": lambda facts, who: (
         f"Proposed by {who}",
-        f"In place of run {_get_text(facts, 'instead_of_run')}",
+        f"In place of run {_get_text(facts, 'original_run')}",
         Tone.INFO,
         "swap",
     ),
     "accepted": _create_reason_describer("Accepted by {who}", Tone.SUCCESS, "check"),
     "grant used": lambda facts, _who: (
         f"Let through by grant {_get_text(facts, 'grant')}",
-        f"{_get_text(facts, 'used')} of {_get_text(facts, 'per_hour')} this hour",
+        f"{_get_text(facts, 'uses')} of {_get_text(facts, 'per_hour')} this hour",
         Tone.SUCCESS,
         "key",
     ),
     "token used": lambda facts, who: (
         f"{who} came by the API",
-        f"To {_get_text(facts, 'to')}, with the token {_get_text(facts, 'token')}…",
+        f"To {_get_text(facts, 'action')}, with the token {_get_text(facts, 'token')}…",
         Tone.INFO,
         "key",
     ),
@@ -216,7 +218,7 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
     "scheduled": _create_schedule_describer("Schedule {n} began", Tone.SUCCESS, "clock"),
     "fired": _create_schedule_describer("Schedule {n} fired run {run}", Tone.INFO, "clock"),
     "fires missed": lambda facts, _who: (
-        f"Schedule {_get_text(facts, 'schedule')} missed {_get_text(facts, 'n')}",
+        f"Schedule {_get_text(facts, 'schedule')} missed {_get_text(facts, 'count')}",
         "Keyturn was not running then",
         Tone.WARNING,
         "clock",
@@ -238,7 +240,7 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
         Tone.INFO,
         "lock",
     ),
-    "taken over": lambda facts, _who: (
+    "lease taken over": lambda facts, _who: (
         "Taken over",
         f"{_get_text(facts, 'worker')} was not heard of any more",
         Tone.WARNING,
@@ -251,23 +253,23 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
         "lock",
     ),
     "started": lambda _facts, _who: ("Started", "Nothing had moved since", Tone.INFO, "play"),
-    "sending": _describe_sent_step,
+    "step sending": _describe_sent_step,
     "step succeeded": _create_step_describer("done", Tone.SUCCESS, "check"),
     "step failed": _create_step_describer("failed", Tone.DANGER, "cross"),
     "step unknown": _create_step_describer("has an unknown end", Tone.WARNING, "question"),
-    "asked the host": lambda facts, _who: (
-        f"{_get_text(facts, _HOST_FACT)} was asked what became of step {_get_text(facts, 'n')}",
-        f"It {said}" if (said := _get_text(facts, "says")) else "",
+    "host queried": lambda facts, _who: (
+        f"{_get_text(facts, _HOST_FACT)} was asked what became of step {_get_text(facts, 'step')}",
+        f"It {said}" if (said := _get_text(facts, "result")) else "",
         Tone.WARNING if said else Tone.INFO,
         "question",
     ),
     "host answered": lambda facts, _who: (
         f"{_get_text(facts, _HOST_FACT)} answered",
-        f"It {_get_text(facts, 'says')}",
-        Tone.SUCCESS if _get_text(facts, "status") == "0" else Tone.WARNING,
+        f"It {_get_text(facts, 'result')}",
+        Tone.SUCCESS if _get_text(facts, "exit_status") == "0" else Tone.WARNING,
         "eye",
     ),
-    "logging trouble": lambda facts, _who: (
+    "logging failed": lambda facts, _who: (
         "The log could not be written",
         "; ".join(f"{name} {value}" for name, value in facts.items() if name not in _HIDDEN_FACTS),
         Tone.WARNING,
@@ -276,7 +278,7 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
     "output erased": _create_reason_describer(
         "What the host answered was erased by {who}", Tone.NEUTRAL, "ban"
     ),
-    "erasure asked": _create_reason_describer(
+    "erasure requested": _create_reason_describer(
         "{who} asks to erase what the host answered", Tone.NEUTRAL, "person"
     ),
     "erasure refused": _create_reason_describer(
@@ -287,7 +289,7 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
     ),
     "verified": lambda facts, _who: (
         "Proven by reading again",
-        _get_text(facts, "because"),
+        _get_text(facts, "current_state"),
         Tone.SUCCESS,
         "eye",
     ),

@@ -153,5 +153,5 @@ def _log_schedule(
     tx: Transaction, kind: str, schedule: Schedule, person: str, reason: str
 ) -> None:
     change_log.append_entry(
-        tx, kind, run=schedule.run, person=person, schedule=schedule.id, why=reason
+        tx, kind, run=schedule.run, person=person, schedule=schedule.id, reason=reason
     )

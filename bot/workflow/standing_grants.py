@@ -40,7 +40,7 @@ def create_grant(
             raise InvalidRequestError(f"a grant ends within {MAX_DAYS} days: choose another time")
         _check_hosts(policy, new_grant, granted_by, tx.now)
         made = grants.add_grant(tx, new_grant, giver=granted_by, reason=shorten_reason(reason))
-        _log_grant(tx, "granted", made, granted_by, source)
+        _log_grant(tx, "grant created", made, granted_by, source)
     return made
 
 
@@ -151,11 +151,11 @@ def _log_grant(tx: Transaction, kind: str, grant: Grant, person: str, source: st
         kind,
         person=person,
         grant=grant.id,
-        giver=grant.granted_by,
-        to=grant.person,
+        granted_by=grant.granted_by,
+        granted_to=grant.person,
         what=grant.what,
         per_hour=grant.per_hour,
         until=format_deadline(grant.ends_at),
-        door=source,
+        source=source,
         reason=grant.reason,
     )

@@ -171,7 +171,7 @@ def get_lockout_message(tx: Transaction, person: str) -> str:
 
 
 def _log_refusal(tx: Transaction, person: str, shown: str) -> None:
-    change_log.append_entry(tx, STEP_UP_REFUSED, person=person, door="web", by=shown)
+    change_log.append_entry(tx, STEP_UP_REFUSED, person=person, source="web", method=shown)
 
 
 def get_last_used_counter(tx: Transaction, factor: SecondFactor) -> int:
@@ -180,7 +180,7 @@ def get_last_used_counter(tx: Transaction, factor: SecondFactor) -> int:
     told = change_log.list_newest_entries_of_kind(
         tx, STEPPED_UP_KIND, person=factor.person, limit=_MAX_STEP_UPS
     )
-    counts = [e.facts.get("used") for e in told if e.facts.get("factor") == factor.digest]
+    counts = [e.facts.get("counter") for e in told if e.facts.get("factor") == factor.digest]
     return max([factor.last_counter, *(count for count in counts if isinstance(count, int))])
 
 
@@ -191,8 +191,8 @@ def _record_step_up(tx: Transaction, session: str, factor: SecondFactor, *, coun
         tx,
         STEPPED_UP_KIND,
         person=factor.person,
-        door="web",
-        by=factor.kind,
+        source="web",
+        method=factor.kind,
         factor=factor.digest,
-        used=counter,
+        counter=counter,
     )

@@ -35,7 +35,7 @@ def stop_run(context: WorkflowContext, number: int, *, person: str, reason: str 
             raise TooLate(f"Run {number} is {run.state.phrase} already. {run.summary}".strip())
         allowed = can_stop(policy, run, person)
         if not allowed:
-            refusals.log_person_refusal(tx, "stop refused", person=person, run=run, why=reason)
+            refusals.log_person_refusal(tx, "stop refused", person=person, run=run, reason=reason)
         else:
             if not stops.add_stop(tx, str(number), person=person, why=reason):
                 raise TooLate(
@@ -68,7 +68,7 @@ def stop_everything(
                 if held
                 else "Try that again"
             )
-        change_log.append_entry(tx, "everything stopped", person=person, why=reason)
+        change_log.append_entry(tx, "everything stopped", person=person, reason=reason)
     return end_stopped_runs(context)
 
 
@@ -86,7 +86,12 @@ def resume_everything(
         if not stops.remove_stop(tx, EVERYTHING):
             raise TooLate("Somebody else has resumed it just now")
         change_log.append_entry(
-            tx, "everything resumed", person=person, why=reason, stopped_by=held.person, at=held.at
+            tx,
+            "everything resumed",
+            person=person,
+            reason=reason,
+            stopped_by=held.person,
+            stopped_at=held.at,
         )
 
 
@@ -192,7 +197,7 @@ def _get_policy(context: WorkflowContext, person: str = "") -> Policy | None:
 
 
 def _log_stop(tx: Transaction, kind: str, run: Run, person: str, reason: str) -> None:
-    change_log.append_entry(tx, kind, run=run.id, person=person, host=run.host, why=reason)
+    change_log.append_entry(tx, kind, run=run.id, person=person, host=run.host, reason=reason)
 
 
 def check_stop_reason(text: str) -> str:

@@ -37,9 +37,9 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
         host=run.host,
         digest=plan.digest,
         plan=plan.log_facts,
-        approvals=ruling.required_approvals,
-        groups=ruling.approver_groups,
-        whose=policy.describe_approver_groups(ruling.requirements),
+        required_approvals=ruling.required_approvals,
+        approver_groups=ruling.approver_groups,
+        approvers=policy.describe_approver_groups(ruling.requirements),
     )
     if not ruling.allowed:
         why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"

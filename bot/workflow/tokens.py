@@ -101,10 +101,10 @@ def _log_token(
         tx,
         kind,
         person=person,
-        whose=token.person,
+        owner=token.person,
         token=token.prefix,
         scopes=token.scopes,
         name=token.name,
         days=days,
-        door=source,
+        source=source,
     )

@@ -91,12 +91,12 @@ def test_the_hosts_own_log_shows_every_cut_that_took_what_was_done_there(
         verification.open_log(tx)
     for number in range(1, 6):
         with database.transaction() as tx:
-            change_log.append_entry(tx, "sending", run=number, host="lb1", n=1)
+            change_log.append_entry(tx, "step sending", run=number, host="lb1", step=1)
             for n in range(3):
-                change_log.append_entry(tx, "noted", run=number, n=n)
+                change_log.append_entry(tx, "noted", run=number, step=n)
         with database.reading() as tx:
             sent = next(
-                e for e in change_log.list_entries_of_run(tx, number) if e.kind == "sending"
+                e for e in change_log.list_entries_of_run(tx, number) if e.kind == "step sending"
             )
             sealed = change_log.get_last_entry_of_kind(tx, "key")
         assert sealed

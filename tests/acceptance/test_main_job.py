@@ -133,7 +133,7 @@ def test_two_approvers_at_once_start_one_run(stage: Stage):
         click.join()
     stage.ended()
     assert stage.entries().count("started") == 1
-    assert stage.entries().count("sending") == 1
+    assert stage.entries().count("step sending") == 1
 
 
 def test_a_plan_that_went_stale_is_not_applied(stage: Stage):
@@ -143,7 +143,7 @@ def test_a_plan_that_went_stale_is_not_applied(stage: Stage):
     stage.chat.press(OLGA, *where)
     run = stage.ended()
     assert run.state in {State.NO_CHANGES, State.STALE}
-    assert "sending" not in stage.entries()
+    assert "step sending" not in stage.entries()
 
 
 HOSTILE = (
@@ -179,7 +179,7 @@ def test_hostile_values_are_refused_and_nothing_changes(stage: Stage):
         until(lambda told=told: stage.told(DORA) > told)
         assert stage.fleet.haproxy.marked(ABUSER), value
         assert stage.servers() == before, value
-        assert "sending" not in stage.entries(), value
+        assert "step sending" not in stage.entries(), value
 
 
 def test_a_newline_is_refused(stage: Stage):
@@ -205,7 +205,7 @@ def test_a_host_that_goes_down_after_approval_gets_nothing(stage: Stage):
     run = stage.ended()
     assert run.state is State.FAILED
     assert "Nothing was sent" in run.summary
-    assert "sending" not in stage.entries()
+    assert "step sending" not in stage.entries()
     with stage.service.keyturn.database.reading() as tx:
         assert locks.get_lock(tx, "lb1") is None
 
@@ -226,7 +226,7 @@ def test_a_key_changed_after_approval_makes_it_stale(stage: Stage):
     stage.chat.press(OLGA, *where)
     run = stage.ended()
     assert run.state in {State.STALE, State.FAILED}
-    assert "sending" not in stage.entries()
+    assert "step sending" not in stage.entries()
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
@@ -293,7 +293,7 @@ def test_if_the_log_fails_after_the_approval_nothing_is_sent(stage: Stage):
         )
     stage.chat.press(OLGA, *where)
     until(lambda: "approved" in stage.entries())
-    assert "sending" not in stage.entries()
+    assert "step sending" not in stage.entries()
     assert stage.fleet.haproxy.marked(ABUSER)
 
 

@@ -343,7 +343,7 @@ def test_a_request_is_decided_by_two_at_once_and_done_once(stage: Stage):
     stage.reaches(run, State.SUCCEEDED)
     assert not stage.fleet.haproxy.marked(ABUSER)
     assert stage.entries().count("started") == 1
-    assert stage.entries().count("sending") == 1
+    assert stage.entries().count("step sending") == 1
     until(lambda: not _buttons(stage.card(f"run {run.id}")), "the buttons to go")
     stage.card("Succeeded", "Proven by reading again")
 
@@ -367,7 +367,7 @@ def test_what_nobody_decides_expires_and_its_buttons_do_nothing(stage: Stage):
     assert _buttons(stage.card("Expired")) == ["Ask Again"]
     stage.slack.press("olga", card, "Approve")
     assert stage.run(run.id).state is State.EXPIRED
-    assert "sending" not in stage.entries()
+    assert "step sending" not in stage.entries()
 
 
 def test_a_deactivated_owner_decides_nothing(stage: Stage):

@@ -16,7 +16,13 @@ def append_each(database: Database) -> int:
     for n in range(_EACH):
         with database.transaction() as tx:
             change_log.append_entry(
-                tx, "sending", run=1, person="dora", host="web1", n=n, title="Use bfq on sdb"
+                tx,
+                "step sending",
+                run=1,
+                person="dora",
+                host="web1",
+                step=n,
+                title="Use bfq on sdb",
             )
     return _EACH
 
@@ -33,7 +39,7 @@ def _append(database: Database, commits: int, each: int) -> int:
 
 
 def _intent(n: int) -> EntryDraft:
-    return EntryDraft("sending", 1, "dora", f"web{n}", {"n": n, "title": "Use bfq on sdb"})
+    return EntryDraft("step sending", 1, "dora", f"web{n}", {"step": n, "title": "Use bfq on sdb"})
 
 
 def raw_each(database: Database) -> int:
@@ -91,5 +97,5 @@ def _copy_of_the_table(driver: Any, *, embedded: bool) -> None:
 
 def _row(n: int) -> tuple[Any, ...]:
     digest = f"{n:064x}"
-    body = '{"n":7,"title":"Use bfq on sdb"}'
-    return (n, n, "sending", 1, "dora", "web1", body, digest, digest, digest * 2)
+    body = '{"step":7,"title":"Use bfq on sdb"}'
+    return (n, n, "step sending", 1, "dora", "web1", body, digest, digest, digest * 2)

@@ -222,7 +222,7 @@ def _entries(count: int, began: int, seal: SigningKey) -> Iterator[tuple[Any, ..
         at = began + run * APART + n * 20 * _SECOND
         who, body = (
             PEOPLE[run * 11 % len(PEOPLE)],
-            f'{{"door":"slack","n":{seq},"why":"it is slow"}}',
+            f'{{"reason":"it is slow","source":"slack","step":{seq}}}',
         )
         row = (seq, at, _KINDS[n], run, who, host_of(run), body, prev)
         prev = change_log.hash_entry((*row, "", ""))

@@ -77,9 +77,9 @@ def fill(office: Office) -> Narrow:
         for run, person, words in ((done, "adam", why), (shown, "olga", f"a {SHOWN} reason")):
             break_glass.request_break_glass(tx, run=run.id, person=person, reason=words)
             break_glass.activate_break_glass(tx, run.id, until=tx.now, factor="")
-        change_log.append_entry(tx, "banned", person="stan", why=why)
+        change_log.append_entry(tx, "banned", person="stan", reason=why)
         change_log.append_entry(
-            tx, EVENT_KIND, host="lb1", person="", title=why, source="alerts", happened=tx.now
+            tx, EVENT_KIND, host="lb1", person="", title=why, source="alerts", occurred_at=tx.now
         )
     hidden = {"done": done, "check": check, "both": both, "pending": waiting}
     return Narrow(office, hidden, shown, hidden_schedule, shown_schedule)

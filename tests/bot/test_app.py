@@ -98,7 +98,7 @@ def test_a_subscription_is_told_of_what_is_asked(
     ready = httpx2.get(f"{service.address}/readyz").json()
     assert "subscriptions" in ready
     with database.reading() as tx:
-        noted = change_log.get_last_entry_of_kind(tx, "hooks")
+        noted = change_log.get_last_entry_of_kind(tx, "webhooks changed")
     assert noted is not None
     assert SECRET not in noted.body
 
@@ -121,6 +121,6 @@ def test_what_was_given_up_is_told_again_by_a_command(
     said = CliRunner().invoke(main, ["hooks", "--again", "wiki"])
     assert said.output == "wiki is told 1 again\n"
     with database.reading() as tx:
-        last = change_log.get_last_entry_of_kind(tx, "told again")
+        last = change_log.get_last_entry_of_kind(tx, "deliveries retried")
     assert last is not None
     assert last.facts["entries"] == 1

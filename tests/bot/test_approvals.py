@@ -414,6 +414,6 @@ class TestPolicyInTheLog:
         office.workflow.record_policy_change()
         assert [kind for kind in office.entries() if kind.startswith("policy")] == [
             "policy changed",
-            "policy broken",
+            "policy invalid",
             "policy changed",
         ]

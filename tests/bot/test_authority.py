@@ -443,7 +443,7 @@ class TestPace:
         for _ in range(3):
             with pytest.raises(TooManyRequestsError):
                 self._asks(paced, "dora", times=1)
-        assert paced.entries().count("asked too fast") == 1
+        assert paced.entries().count("rate limited") == 1
         assert paced.entries().count("requested") == 3
 
     def test_approvals_and_denials_are_never_held_up(self, paced: Office):

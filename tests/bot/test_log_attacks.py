@@ -186,8 +186,8 @@ class TestHistoryRewritten:
 
     def test_verify_finds_it_and_adds_nothing(self, tmp_path: Path):
         with a_place(tmp_path) as tx:
-            change_log.append_entry(tx, "noted", n=1)
-            change_log.append_entry(tx, "noted", n=2)
+            change_log.append_entry(tx, "noted", step=1)
+            change_log.append_entry(tx, "noted", step=2)
         database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}")
         entries = entries_of(database)
         entries[1] = replace(entries[1], body='{"n":7}')
@@ -509,7 +509,7 @@ class TestTakenOut:
         run = sealed.approve(sealed.ask(LAMP_ON))
         _note(sealed)
         follow(sealed, key)
-        _take_out(sealed.database, "started", "sending", "step succeeded", "succeeded")
+        _take_out(sealed.database, "started", "step sending", "step succeeded", "succeeded")
         sealed.fleet.markers.clear()
         sealed.fleet.hosts["lb1"]["lamp"] = "off"
         with sealed.database.transaction() as tx:

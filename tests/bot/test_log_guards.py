@@ -52,7 +52,7 @@ class TestALogThatTakesNothing:
         monkeypatch.setattr(change_log, "append_entry", _forget)
         office.work()
         assert office.fleet.told == [("lb1", "set lamp on")]
-        assert "sending" not in office.entries(run)
+        assert "step sending" not in office.entries(run)
 
 
 def _forget(tx: Transaction, kind: str, **_facts: object) -> Entry:
@@ -67,14 +67,14 @@ def test_a_writer_with_an_old_head_makes_no_fork(
     """Were writers not in line, the key of the table would still let one entry through."""
     with database.transaction() as tx:
         old = change_log.get_head(tx)
-        change_log.append_entry(tx, "noted", n=1)
+        change_log.append_entry(tx, "noted", step=1)
 
     def head(_tx: Transaction) -> tuple[int, str]:
         return old
 
     monkeypatch.setattr(change_log, "_lock_head", head)
     with pytest.raises(StoreRefused), database.transaction() as tx:
-        change_log.append_entry(tx, "noted", n=2)
+        change_log.append_entry(tx, "noted", step=2)
 
 
 def test_without_the_line_and_the_key_there_would_be_a_fork(
@@ -84,7 +84,7 @@ def test_without_the_line_and_the_key_there_would_be_a_fork(
     with office.database.transaction() as tx:
         verification.open_log(tx)
         old = change_log.get_head(tx)
-        change_log.append_entry(tx, "noted", n=1)
+        change_log.append_entry(tx, "noted", step=1)
         for words in (
             "CREATE TABLE bare AS SELECT * FROM entry",
             "DROP TABLE entry",
@@ -97,7 +97,7 @@ def test_without_the_line_and_the_key_there_would_be_a_fork(
 
     monkeypatch.setattr(change_log, "_lock_head", head)
     with office.database.transaction() as tx:
-        change_log.append_entry(tx, "noted", n=2)
+        change_log.append_entry(tx, "noted", step=2)
     with office.database.reading() as tx:
         assert [entry.prev for entry in change_log.list_entries_after(tx, old[0])] == [
             old[1],

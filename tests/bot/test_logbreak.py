@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from bot.audit import change_log, verification
-from bot.audit.spool import TROUBLE_KIND, Spool
+from bot.audit.spool import LOGGING_FAILED_KIND, Spool
 from bot.db import locks, runs
 from bot.maintenance.housekeeping import Housekeeping
 from bot.model.run import Run, State, StepState
@@ -82,7 +82,9 @@ def _next_process(office: Office, parts: WorkflowContext, spool: Spool) -> None:
 
 def _told_of(office: Office, run: Run) -> list[change_log.Entry]:
     with office.database.reading() as tx:
-        return [e for e in change_log.list_entries_of_run(tx, run.id) if e.kind == TROUBLE_KIND]
+        return [
+            e for e in change_log.list_entries_of_run(tx, run.id) if e.kind == LOGGING_FAILED_KIND
+        ]
 
 
 def test_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged(
@@ -101,7 +103,7 @@ def test_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged(
     assert lock
     assert lock.run == run.id
     told = _told_of(office, run)
-    assert [(e.facts["n"], e.facts["outcome"]) for e in told] == [(1, "succeeded")]
+    assert [(e.facts["step"], e.facts["outcome"]) for e in told] == [(1, "succeeded")]
     assert spool.is_empty
     # No process ever sends the rest by itself.
     office.work()

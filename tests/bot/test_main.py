@@ -26,7 +26,7 @@ from tests.typed import keyturn, started
 @pytest.fixture
 def logged(tmp_path: Path) -> Path:
     with a_place(tmp_path) as tx:
-        change_log.append_entry(tx, "requested", run=1, person="dora", host="lb1", door="slack")
+        change_log.append_entry(tx, "requested", run=1, person="dora", host="lb1", source="slack")
         change_log.append_entry(
             tx, "refused", run=1, host="lb1", summary="\x1b[31mno\x1b[0m\nnever"
         )
@@ -104,7 +104,7 @@ def test_what_happened_around_a_moment_is_told_to_programs_with_its_moment(logge
     key = signing.load_signing_key(logged / "var" / "changelog.key")
     database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", key)
     with database.transaction() as tx:
-        entry = change_log.append_entry(tx, "everything stopped", why="smoke")
+        entry = change_log.append_entry(tx, "everything stopped", reason="smoke")
     database.close()
     shown = keyturn(logged, "changelog", "show", "--around", "1 h", "--json", "--within", "2h")
     [told] = [json.loads(line) for line in shown.stdout.splitlines()]
@@ -339,6 +339,6 @@ def test_the_log_is_exported_in_each_form_and_that_is_logged(logged: Path, form:
     told = keyturn(logged, "changelog", "export", "--format", form)
     assert (told.returncode, len(told.stdout.splitlines())) == (0, lines)
     (entry,) = keyturn(
-        logged, "changelog", "show", "--kind", "exported", "--json"
+        logged, "changelog", "show", "--kind", "log exported", "--json"
     ).stdout.splitlines()
     assert json.loads(entry)["facts"]["format"] == form

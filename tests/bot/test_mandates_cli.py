@@ -33,9 +33,9 @@ def test_a_delegation_is_made_listed_and_ended(place: Path):
     with database.reading() as tx:
         entries = change_log.list_newest_entries(tx, limit=2)
     database.close()
-    assert [(one.kind, one.facts["door"]) for one in entries] == [
+    assert [(one.kind, one.facts["source"]) for one in entries] == [
         ("delegation revoked", "cli"),
-        ("delegated", "cli"),
+        ("delegation created", "cli"),
     ]
 
 

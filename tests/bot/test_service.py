@@ -45,7 +45,7 @@ def test_the_main_job(office: Office):
         "approved",
         "claimed",
         "started",
-        "sending",
+        "step sending",
         "step succeeded",
         "verified",
         "succeeded",
@@ -450,7 +450,7 @@ class TestTheGate:
 
         office.fleet.before_tell = look
         office.approve(office.ask(LAMP_ON))
-        assert seen == [StepState.INTENT, "sending"]
+        assert seen == [StepState.INTENT, "step sending"]
 
 
 class TestRecovery:
@@ -737,7 +737,7 @@ def test_what_the_database_refuses_for_good_is_not_tried_for_ever(
     assert office.run(run.id).state is State.RUNNING
     office.workflow.wake_stalled_runs()
     office.work()
-    assert office.entries(run)[-6:-2] == ["unknown", "asked the host", "host answered", STEP_DONE]
+    assert office.entries(run)[-6:-2] == ["unknown", "host queried", "host answered", STEP_DONE]
     assert office.run(run.id).state is State.SUCCEEDED
     assert len(office.fleet.told) == 1
 

@@ -442,7 +442,7 @@ class World(RuleBasedStateMachine):
         # A lock is held by who is at work, or by who may still be.
         assert {found[number].state for number in held} <= {"starting", "running", "unknown"}
         # Every packet has its intent, and every intent had one packet at the most.
-        intents = sum(kinds.count("sending") for kinds in told.values())
+        intents = sum(kinds.count("step sending") for kinds in told.values())
         assert len(self.fleet.told) + self.model.lost_packets == intents
 
     def _check_log(self) -> None:
@@ -455,14 +455,14 @@ class World(RuleBasedStateMachine):
     def _before_tell(self, host: str, words: str) -> None:
         """Hold the packet against the model; what goes wrong here is found below."""
         with self.database.reading() as tx:
-            entry = change_log.get_last_entry_of_kind(tx, "sending")
+            entry = change_log.get_last_entry_of_kind(tx, "step sending")
             assert entry is not None
             assert entry.run is not None
             run = runs.get_run(tx, entry.run)
             whole = run if run.parent is None else runs.get_run(tx, run.parent)
         try:
             assert (entry.host, entry.facts["command"]) == (host, words)
-            self.model.may_be_sent(run, whole, entry.facts["n"])
+            self.model.may_be_sent(run, whole, entry.facts["step"])
         except AssertionError as wrong:
             # The workflow would take any exception for a fault of its own.
             raise _Found(str(wrong)) from wrong

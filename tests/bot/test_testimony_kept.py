@@ -281,7 +281,7 @@ def _none_of_them(_tx: Transaction, _key: str, _entries: Sequence[Entry]) -> set
 def _sign_out_and_in(office: Office, _run: Run) -> None:
     """Leave an entry that a forger can write over, and a copy of the key for a thief."""
     with office.database.transaction() as tx:
-        change_log.append_entry(tx, "signed in", person="olga", door="web")
+        change_log.append_entry(tx, "signed in", person="olga", source="web")
     key = next(Path(office.policies.path).parent.glob("changelog.key"))
     stolen = key.with_name("stolen.key")
     stolen.write_bytes(key.read_bytes())

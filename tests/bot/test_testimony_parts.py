@@ -107,14 +107,14 @@ def _bans_the_approver(office: Office) -> None:
 
 def _stops_everything(office: Office) -> None:
     with office.database.transaction() as tx:
-        change_log.append_entry(tx, "everything stopped", person="adam", why="all is dark")
+        change_log.append_entry(tx, "everything stopped", person="adam", reason="all is dark")
 
 
 def _lifts_it_with_another_key(office: Office) -> None:
     _stops_everything(office)
     with office.database.transaction() as tx:
         mine, tx._seal = tx._seal, SigningKey.create()  # pyright: ignore[reportPrivateUsage] - a forger's key
-        change_log.append_entry(tx, "everything resumed", person="olga", why="it is light")
+        change_log.append_entry(tx, "everything resumed", person="olga", reason="it is light")
         tx._seal = mine  # pyright: ignore[reportPrivateUsage]
 
 

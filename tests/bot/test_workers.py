@@ -98,7 +98,7 @@ def test_a_worker_that_is_asked_to_end_loses_nothing(shop: Shop):
     assert time.monotonic() - began < 30
     done = [shop.over(run) for run in planned]
     assert [run.state for run in done] == [State.SUCCEEDED] * len(done), [r.summary for r in done]
-    assert [shop.entries(run).count("sending") for run in done] == [1] * len(done)
+    assert [shop.entries(run).count("step sending") for run in done] == [1] * len(done)
     assert end(second) == 0
 
 
@@ -112,10 +112,10 @@ def test_what_a_killed_worker_had_is_taken_over_and_done_once(shop: Shop):
         killed = shop.worker_of(run, workers)
         killed.send_signal(signal.SIGKILL)
         killed.wait(10)
-        shop.until(run.id, lambda _: "taken over" in shop.entries(run))
+        shop.until(run.id, lambda _: "lease taken over" in shop.entries(run))
     done = shop.over(run)
     assert done.state is State.SUCCEEDED, done.summary
-    assert shop.entries(run).count("sending") == 1
+    assert shop.entries(run).count("step sending") == 1
     assert shop.worker_of(run, workers) is not killed
 
 

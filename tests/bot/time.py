@@ -45,7 +45,7 @@ def due_now(office: Office, schedule: Schedule) -> None:
             person=schedule.owner,
             schedule=schedule.id,
             timing=daily.document,
-            lapses=schedule.lapses_at,
+            lapses_at=schedule.lapses_at,
         )
 
 

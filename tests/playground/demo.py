@@ -158,10 +158,10 @@ def _details(entry: Entry) -> Generator[str]:
             yield f"reason: {facts['reason']}"
         case "planned":
             yield from _plan(entry)
-        case "sending":
-            yield f"step {facts['n']} on {entry.host}: {facts['command']}"
+        case "step sending":
+            yield f"step {facts['step']} on {entry.host}: {facts['command']}"
         case "verified":
-            yield facts["because"]
+            yield facts["current_state"]
         case _:
             if facts.get("summary"):
                 yield facts["summary"]
@@ -180,7 +180,7 @@ def _plan(entry: Entry) -> Generator[str]:
     for note in plan["notes"]:
         yield f"note: {note}"
     yield f"digest {facts['digest']}"
-    yield f"takes {facts['approvals']} approval of {facts['whose']}"
+    yield f"takes {facts['required_approvals']} approval of {facts['approvers']}"
 
 
 def _approval(chat: Chat) -> tuple[str, tuple[str, str]] | None:

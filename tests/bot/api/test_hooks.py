@@ -101,7 +101,7 @@ def test_what_happened_elsewhere_is_found_beside_our_own_changes(counter: Counte
     (entry,) = counter.events()
     assert answer.json() == {"noted": [entry.seq]}
     assert entry.facts["hosts"] == ["web1", "lb2"]
-    assert entry.facts["happened"] == 1_772_326_800_000_000
+    assert entry.facts["occurred_at"] == 1_772_326_800_000_000
     with counter.office.database.reading() as tx:
         found = {
             host: build_timeline(tx, tx.now, span=10**9, host_pattern=host).events
@@ -178,7 +178,7 @@ def test_who_is_turned_away_is_not_told_which_sources_there_are(counter: Counter
     assert {**known.json(), "instance": ""} == {**unknown.json(), "instance": ""}
     with counter.office.database.reading() as tx:
         last = change_log.list_newest_entries(tx, limit=1)[0]
-    assert (last.kind, last.facts["source"]) == ("hook refused", "deploys")
+    assert (last.kind, last.facts["source"]) == ("webhook refused", "deploys")
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_github_tells_of_a_deployment_once_and_in_time(counter: Counter) -> None
     assert counter.post("github", body, _of_github(old)).status_code == 401
     (entry,) = counter.events()
     assert entry.facts["title"] == "acme/shop v2 to production: success"
-    assert entry.facts["told_by"] == "ada"
+    assert entry.facts["reported_by"] == "ada"
     ping = b'{"zen": "Keep it logically awesome."}'
     assert counter.post("github", ping, _of_github(ping)).status_code == 200
 

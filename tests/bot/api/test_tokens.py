@@ -104,7 +104,7 @@ def test_what_it_is_and_when_it_was_last_used_is_told(desk: Desk):
         [found] = auth_tokens.list_tokens(tx, "dora")
         assert found.last_used_at
         assert auth_tokens.is_use_recorded_recently(found, tx.now)
-        made = change_log.get_last_entry_of_kind(tx, "token made")
+        made = change_log.get_last_entry_of_kind(tx, "token created")
     assert made is not None
     assert made.facts["token"] == found.prefix == me["token"]
 
@@ -172,7 +172,7 @@ def test_what_takes_a_second_factor_is_never_approved_by_a_token(tmp_path: Path)
         with office.database.reading() as tx:
             refused = change_log.get_last_entry_of_kind(tx, "approval refused")
         assert refused is not None
-        assert "second factor" in refused.facts["why"]
+        assert "second factor" in refused.facts["reason"]
 
 
 def test_without_that_rule_the_same_token_approves(tmp_path: Path):
@@ -258,5 +258,5 @@ def test_a_refused_token_is_logged_once_a_minute_and_never_itself(desk: Desk) ->
     with desk.database.reading() as tx:
         told = [e for e in change_log.list_entries_after(tx, 0) if e.kind == "token refused"]
     assert len(told) == 1
-    assert told[0].facts["why"] == "this token is not known here"
+    assert told[0].facts["reason"] == "this token is not known here"
     assert "xxxx" not in told[0].body

@@ -207,7 +207,7 @@ def test_an_entry_of_ones_own_is_told(narrow: Narrow, narrow_desk: Desk):
     told = narrow_desk.program("dora", "read").get("/log", params={"limit": 500}).json()
     mine = {narrow.shown.id, _asked_for(narrow, narrow.shown_schedule)}
     assert all(one["person"] == "dora" or one["run"] in mine for one in told["entries"])
-    assert "token made" in {one["kind"] for one in told["entries"]}
+    assert "token created" in {one["kind"] for one in told["entries"]}
 
 
 def _asked_for(narrow: Narrow, schedule: int) -> int:

@@ -58,7 +58,7 @@ def _vote_with_an_entry_of_its_own(tx: Transaction, run: Run) -> None:
 def _append(tx: Transaction, seal: SigningKey, run: Run, person: str) -> Entry:
     mine, tx._seal = tx._seal, seal  # pyright: ignore[reportPrivateUsage] - a forger's key
     entry = change_log.append_entry(
-        tx, "approved", run=run.id, person=person, digest=run.digest, why="", factor=""
+        tx, "approved", run=run.id, person=person, digest=run.digest, reason="", factor=""
     )
     tx._seal = mine  # pyright: ignore[reportPrivateUsage]
     return entry
@@ -268,7 +268,7 @@ class TestAFactThatIsMissing:
     """An entry that our key has signed, and that lacks what it should say."""
 
     @pytest.mark.parametrize(
-        "name", ["runbook", "undo_of", "door", "schedule", "hosts", "digest", "factor"]
+        "name", ["runbook", "undo_of", "source", "schedule", "hosts", "digest", "factor"]
     )
     def test_is_a_doubt_and_no_fault(
         self, office: Office, name: str, monkeypatch: pytest.MonkeyPatch
@@ -380,8 +380,8 @@ def _called_done_with_an_entry_of_its_own(tx: Transaction, run: Run) -> None:
     """Forge the entries too, with another key than the log's."""
     _called_done(tx, run)
     mine, tx._seal = tx._seal, SigningKey.create()  # pyright: ignore[reportPrivateUsage] - a forger's key
-    for name in ("sending", "step succeeded"):
-        change_log.append_entry(tx, name, run=run.id, host="lb1", n=2)
+    for name in ("step sending", "step succeeded"):
+        change_log.append_entry(tx, name, run=run.id, host="lb1", step=2)
     tx._seal = mine  # pyright: ignore[reportPrivateUsage]
 
 

@@ -23,9 +23,9 @@ def _count(database: Database, kind: str) -> int:
 def test_a_thousand_refusals_within_a_minute_are_one_entry_of_each_kind(database: Database):
     for _ in range(1000):
         refusals.log_refusal_in_own_transaction(database, refusals.TOKEN, why="not known")
-    refusals.log_refusal_in_own_transaction(database, refusals.STRANGER, why="not known")
+    refusals.log_refusal_in_own_transaction(database, refusals.UNKNOWN_USER, why="not known")
     assert _count(database, refusals.TOKEN) == 1
-    assert _count(database, refusals.STRANGER) == 1
+    assert _count(database, refusals.UNKNOWN_USER) == 1
 
 
 def test_without_the_brake_each_is_an_entry(database: Database, monkeypatch: pytest.MonkeyPatch):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bot.audit import change_log
-from bot.audit.spool import TROUBLE_KIND, Spool
+from bot.audit.spool import LOGGING_FAILED_KIND, Spool
 from bot.db.database import Database, StoreUnavailable
 
 
@@ -18,14 +18,16 @@ def _merged(database: Database, spool: Spool) -> list[tuple[int | None, str]]:
     with database.transaction() as tx:
         spool.merge_into_log(tx)
         entries = [
-            entry for entry in change_log.list_entries_after(tx, 0) if entry.kind == TROUBLE_KIND
+            entry
+            for entry in change_log.list_entries_after(tx, 0)
+            if entry.kind == LOGGING_FAILED_KIND
         ]
     return [(entry.run, entry.facts["outcome"]) for entry in entries]
 
 
 def test_what_was_noted_is_merged_once(database: Database, spool: Spool):
-    spool.add_facts(7, {"n": 1, "outcome": "succeeded"})
-    spool.add_facts(8, {"n": 2, "outcome": "failed"})
+    spool.add_facts(7, {"step": 1, "outcome": "succeeded"})
+    spool.add_facts(8, {"step": 2, "outcome": "failed"})
     assert not spool.is_empty
     assert _merged(database, spool) == [(7, "succeeded"), (8, "failed")]
     assert spool.is_empty
@@ -33,7 +35,7 @@ def test_what_was_noted_is_merged_once(database: Database, spool: Spool):
 
 
 def test_a_merge_that_is_not_durable_loses_nothing(database: Database, spool: Spool):
-    spool.add_facts(7, {"n": 1, "outcome": "succeeded"})
+    spool.add_facts(7, {"step": 1, "outcome": "succeeded"})
 
     def merge() -> None:
         with database.transaction() as tx:
@@ -42,7 +44,7 @@ def test_a_merge_that_is_not_durable_loses_nothing(database: Database, spool: Sp
 
     with pytest.raises(StoreUnavailable):
         merge()
-    spool.add_facts(8, {"n": 1, "outcome": "failed"})
+    spool.add_facts(8, {"step": 1, "outcome": "failed"})
     assert _merged(database, spool) == [(7, "succeeded")]
     assert _merged(database, spool) == [(7, "succeeded"), (8, "failed")]
 
@@ -50,7 +52,7 @@ def test_a_merge_that_is_not_durable_loses_nothing(database: Database, spool: Sp
 def test_a_merge_whose_process_ended_before_it_forgot_is_not_told_twice(
     database: Database, spool: Spool, tmp_path: Path
 ):
-    spool.add_facts(7, {"n": 1, "outcome": "succeeded"})
+    spool.add_facts(7, {"step": 1, "outcome": "succeeded"})
     kept = (tmp_path / "spool").read_text()
     _merged(database, spool)
     (tmp_path / "spool").write_text(kept)

@@ -41,7 +41,7 @@ def test_what_was_done_stands_before_what_was_tried_and_what_was_left_out(databa
     with database.transaction() as tx:
         schedule = add(tx, host="web1")
         change_log.append_entry(
-            tx, "fires missed", run=schedule.id, person="dora", schedule=3, n=2
+            tx, "fires missed", run=schedule.id, person="dora", schedule=3, count=2
         )
         change_log.append_entry(tx, "policy changed", old="a", new="b")
         denied, done = attempted(tx), changed(tx)
@@ -119,7 +119,7 @@ def test_entries_are_found_by_what_they_say_and_by_their_runs(database: Database
                 tx, "requested", run=run.id, person=run.requested_by, host=run.host
             )
             answered(tx, run, "DEGRADED" if run is first else "fine")
-        change_log.append_entry(tx, "banned", person="olga", who="eve")
+        change_log.append_entry(tx, "banned", person="olga", banned_person="eve")
 
         def kinds(**wanted: Any) -> list[tuple[str, int | None]]:
             return [

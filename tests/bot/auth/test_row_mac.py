@@ -269,7 +269,7 @@ class TestPutBack:
     def _put_back(self, tx: Transaction, kind: str, who: str = "olga") -> str:
         whole = _made(tx, "olga")
         row = dict(tx.sql.execute(select(TOKEN)).mappings().one())
-        told = {"token": row["prefix"]} if kind == tokens.REVOKED else {"who": who}
+        told = {"token": row["prefix"]} if kind == tokens.REVOKED else {"banned_person": who}
         change_log.append_entry(tx, kind, run=None, person="adam", host="", **told)
         tokens.revoke_all_tokens(tx, "olga")
         tx.sql.execute(delete(TOKEN))
@@ -313,7 +313,7 @@ class TestTold:
                 assert sessions.find_session(tx, mine) is None
             house.keep()
         name = _hashed(mine)[:16]
-        assert self._told(database) == [{"what": "session", "name": name, "whose": "olga"}]
+        assert self._told(database) == [{"what": "session", "name": name, "owner": "olga"}]
         assert [record.levelname for record in caplog.records] == ["CRITICAL"]
         assert f"the session {name} of olga was not written by Keyturn" in caplog.text
 
@@ -370,7 +370,7 @@ class TestAnotherKey:
                     tx,
                     tokens.MADE,
                     person="dora",
-                    whose="dora",
+                    owner="dora",
                     token=made.prefix,
                     scopes=["read"],
                 )

@@ -19,7 +19,7 @@ KEY = Path("var/changelog.key")
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     with a_place(tmp_path) as tx:
-        log_setting_change(tx, "settings", settings={})
+        log_setting_change(tx, "settings changed", settings={})
     return tmp_path
 
 
@@ -39,7 +39,7 @@ def test_what_was_saved_is_put_back_by_two_commands(place: Path):
     assert keyturn(place, "changelog", "verify").returncode == 0
     shown = keyturn(place, "changelog", "show", "--json").stdout
     kinds = [json.loads(line)["kind"] for line in shown.splitlines()]
-    assert kinds == ["key", "settings", "restored", "everything stopped", "verified"]
+    assert kinds == ["key", "settings changed", "restored", "everything stopped", "log verified"]
 
 
 def test_programs_read_what_was_saved_and_put_back(place: Path):

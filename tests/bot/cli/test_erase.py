@@ -37,7 +37,7 @@ def test_the_command_line_asks_and_says_where_it_is_confirmed(office: Office) ->
     assert json.loads(asked.stdout) == {"run": 1, "page": where}
     with office.database.reading() as tx:
         last = change_log.list_newest_entries(tx, limit=1)[0]
-    assert (last.kind, last.person, last.facts["door"]) == ("erasure asked", "dora", "cli")
+    assert (last.kind, last.person, last.facts["source"]) == ("erasure requested", "dora", "cli")
     assert last.facts["login"]
 
 

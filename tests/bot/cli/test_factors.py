@@ -54,7 +54,7 @@ def test_where_the_key_is_lost_everybody_enrols_anew(settings: Settings) -> None
     started = app.build(settings)
     with started.database.reading() as tx:
         assert second_factors.list_factors(tx, "olga") == []
-        told = change_log.get_last_entry_of_kind(tx, "factors forgotten")
+        told = change_log.get_last_entry_of_kind(tx, "all factors removed")
     assert told
-    assert told.facts["why"] == "the disk with the key broke"
+    assert told.facts["reason"] == "the disk with the key broke"
     started.database.close()

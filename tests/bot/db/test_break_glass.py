@@ -82,7 +82,7 @@ def test_broken_glass_goes_without_the_approval_that_is_missing(office: Office) 
             for e in change_log.list_entries_of_run(tx, run.id)
             if e.kind == "break-glass activated"
         )
-    assert (told.person, told.facts["why"]) == ("adam", WHY)
+    assert (told.person, told.facts["reason"]) == ("adam", WHY)
     assert told.facts["factor"] == app.factor.digest
 
 

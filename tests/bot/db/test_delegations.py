@@ -72,7 +72,7 @@ def test_giving_and_ending_it_is_in_the_change_log(office: Office):
     with office.database.reading() as tx:
         entries = change_log.list_entries_after(tx, 0)[-2:]
     assert [(entry.kind, entry.person) for entry in entries] == [
-        ("delegated", "olga"),
+        ("delegation created", "olga"),
         ("delegation revoked", "stan"),
     ]
     assert entries[0].facts["delegate"] == "stan"

@@ -55,7 +55,7 @@ def test_a_granted_change_takes_the_whole_path_but_no_approval(any_office: Offic
         "claimed",
         "grant used",
         "started",
-        "sending",
+        "step sending",
         "step succeeded",
         "verified",
         "succeeded",
@@ -64,10 +64,10 @@ def test_a_granted_change_takes_the_whole_path_but_no_approval(any_office: Offic
         used = next(
             one for one in change_log.list_entries_of_run(tx, run.id) if one.kind == "grant used"
         )
-    assert {name: used.facts[name] for name in ("grant", "giver", "used", "per_hour")} == {
+    assert {name: used.facts[name] for name in ("grant", "granted_by", "uses", "per_hour")} == {
         "grant": given.id,
-        "giver": "olga",
-        "used": 1,
+        "granted_by": "olga",
+        "uses": 1,
         "per_hour": 5,
     }
 
@@ -121,7 +121,7 @@ class TestUsesThatWereDeleted:
                 for one in change_log.list_entries_of_run(tx, again.id)
                 if one.kind == "more approvals needed"
             )
-        assert "was used more often than its rows say" in wanting.facts["why"]
+        assert "was used more often than its rows say" in wanting.facts["reason"]
 
     def test_without_the_guard_would_have_been_used_again(
         self, robbed: Office, monkeypatch: pytest.MonkeyPatch
@@ -355,7 +355,7 @@ def test_a_grant_gives_no_right_to_ask(office: Office):
 def test_what_cannot_be_granted_is_refused(office: Office, change: dict[str, str], why: str):
     with pytest.raises((InvalidRequestError, NotAllowed), match=why):
         grant(office, **change)  # pyright: ignore[reportArgumentType] - any of its values
-    assert "granted" not in office.entries()
+    assert "grant created" not in office.entries()
 
 
 def test_what_takes_two_persons_or_a_second_factor_cannot_be_granted(office: Office):

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from bot.audit import change_log
-from bot.audit.spool import TROUBLE_KIND
+from bot.audit.spool import LOGGING_FAILED_KIND
 from bot.db import leases, locks, migrations, runs
 from bot.db.database import Database, boot_time
 from bot.db.lease_keeper import HeldLease, LeaseExpiredError, LeaseKeeper
@@ -95,7 +95,7 @@ def test_what_was_claimed_and_not_begun_is_begun_by_another_with_a_higher_fence(
     assert office.fleet.told == [("lb1", "set lamp on")]
     # Once by each who claimed it, and once by who took it away in between.
     assert _lease(office, run).fence == 3
-    assert "taken over" in office.entries(run)
+    assert "lease taken over" in office.entries(run)
 
 
 def test_a_fence_that_is_gone_lets_nothing_through_though_the_host_is_still_locked(
@@ -131,7 +131,7 @@ def test_a_step_is_unknown_and_keeps_its_host_when_its_worker_is_silent(any_offi
         late = [
             each.facts
             for each in change_log.list_entries_of_run(tx, run.id)
-            if each.kind == TROUBLE_KIND
+            if each.kind == LOGGING_FAILED_KIND
         ]
     assert lock
     assert lock.run == run.id
@@ -214,7 +214,7 @@ def test_who_is_heard_of_is_not_taken_from(any_office: Office):
     office.fleet.before_tell = lambda _host, _words: _taken_over_by(other)
     office.workflow.advance_run(run.id)
     assert office.run(run.id).state is State.SUCCEEDED
-    assert "taken over" not in office.entries(run)
+    assert "lease taken over" not in office.entries(run)
 
 
 def test_who_says_late_that_it_is_there_keeps_what_nobody_took(any_office: Office):

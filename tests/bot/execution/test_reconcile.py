@@ -84,7 +84,7 @@ def test_what_the_host_has_done_is_proven_and_the_run_has_succeeded(office: Offi
     assert _holder(office) is None
     kinds = office.entries(run)
     assert kinds[-5:] == [
-        *("asked the host", "host answered", "step succeeded", "verified", "succeeded")
+        *("host queried", "host answered", "step succeeded", "verified", "succeeded")
     ]
     with office.database.reading() as tx:
         (step,) = runs.list_steps(tx, run.id)
@@ -258,7 +258,7 @@ def test_who_cannot_be_asked_is_asked_again_ever_more_seldom(office: Office):
     assert "lb1 could not be asked: lb1 did not answer within 5 s" in unknown.summary
     assert _holder(office) == run.id
     # It is told once, not each time.
-    assert office.entries(run).count("asked the host") == 1
+    assert office.entries(run).count("host queried") == 1
     office.fleet.recalls = lambda: None
     _later(office)
     assert office.run(run.id).state is State.SUCCEEDED
@@ -395,14 +395,15 @@ def test_whoever_settles_it_meanwhile_has_the_last_word(office: Office):
     office.fleet.recalls = settle
     _later(office)
     assert office.run(run.id).state is State.FAILED
-    assert "asked the host" not in office.entries(run)
+    assert "host queried" not in office.entries(run)
 
 
 def test_what_was_noted_beside_the_database_is_taken_first(office: Office, tmp_path: Path):
     run = _lost_after(office)
     spool = Spool(tmp_path / "spool")
     spool.add_facts(
-        run.id, {"n": 1, "outcome": "succeeded", "status": 0, "trouble": "", "why": "gone"}
+        run.id,
+        {"step": 1, "outcome": "succeeded", "exit_status": 0, "error": "", "reason": "gone"},
     )
     with office.database.transaction() as tx:
         spool.merge_into_log(tx)

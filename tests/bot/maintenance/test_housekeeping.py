@@ -36,7 +36,7 @@ def _entries(office: Office, kind: str) -> list[Entry]:
 def test_settings_are_logged_when_they_change_and_only_then(office: Office, house: Housekeeping):
     for listen in ("127.0.0.1", "127.0.0.1", "0.0.0.0"):  # noqa: S104 - only written down
         house.open({"listen": listen, "slack_bot_token": "set"})
-    logged = [entry.facts["settings"]["listen"] for entry in _entries(office, "settings")]
+    logged = [entry.facts["settings"]["listen"] for entry in _entries(office, "settings changed")]
     assert logged == ["127.0.0.1", "0.0.0.0"]  # noqa: S104
 
 
@@ -45,7 +45,7 @@ def test_own_runbooks_are_logged_when_they_change_and_only_then(
 ):
     for digests in ({}, {"runbooks.a": "12"}, {"runbooks.a": "12"}, {"runbooks.a": "34"}, {}):
         house.note_own_runbooks(digests)
-    logged = [entry.facts["files"] for entry in _entries(office, "own runbooks")]
+    logged = [entry.facts["files"] for entry in _entries(office, "local runbooks changed")]
     assert logged == [{"runbooks.a": "12"}, {"runbooks.a": "34"}, {}]
 
 
@@ -104,8 +104,8 @@ def test_trouble_is_said_in_the_log_once_it_can_be_written(office: Office, house
         connection.exec_driver_sql("DROP TRIGGER full")
     house.keep()
     assert database.trouble == ""
-    (said,) = _entries(office, "logging trouble")
-    assert "full" in said.facts["why"]
+    (said,) = _entries(office, "logging failed")
+    assert "full" in said.facts["reason"]
 
 
 def test_a_write_that_says_nothing_in_the_log_does_not_hide_its_trouble(office: Office):

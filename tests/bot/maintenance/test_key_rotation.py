@@ -31,7 +31,7 @@ def _opened(tmp_path: Path, key: Path) -> Database:
     with database.transaction() as tx:
         verification.open_log(tx)
         for n in range(3):
-            change_log.append_entry(tx, "noted", n=n)
+            change_log.append_entry(tx, "noted", step=n)
     return database
 
 

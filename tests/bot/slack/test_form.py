@@ -268,7 +268,7 @@ async def test_somebody_elses_form_asks_in_ones_own_name_only(chat: Chat):
     shown.user = "U0NOBODY"
     answer = await shown.submit(host="lb1", name="lamp")
     assert "does not know your Slack account" in answer.json["errors"]["host"]
-    assert chat.office.entries() == ["stranger refused"]
+    assert chat.office.entries() == ["unknown user refused"]
 
 
 async def test_many_hosts_are_looked_for_by_their_names(chat: Chat):

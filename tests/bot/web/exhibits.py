@@ -81,8 +81,8 @@ def asked(
         person=person,
         host=host,
         runbook=words,
-        fields=given,
-        door="slack",
+        values=given,
+        source="slack",
         reason=reason,
     )
     return run
@@ -99,8 +99,8 @@ def waiting(
         host=run.host,
         digest=plan.digest,
         plan=plan.log_facts,
-        approvals=needed,
-        groups=("owners",),
+        required_approvals=needed,
+        approver_groups=("owners",),
     )
     shown = runs.amend_run(tx, run, plan=plan, digest=plan.digest, expires_at=plan.expires_at)
     return runs.move_run(
@@ -116,7 +116,7 @@ def waiting(
 def approved(tx: Transaction, run: Run, person: str = "olga", reason: str = "") -> Run:
     runs.add_vote(tx, Decision(run.id, person, True, run.digest, tx.now, reason))
     change_log.append_entry(
-        tx, "approved", run=run.id, person=person, host=run.host, digest=run.digest, why=reason
+        tx, "approved", run=run.id, person=person, host=run.host, digest=run.digest, reason=reason
     )
     return runs.move_run(tx, run, State.QUEUED)
 
@@ -127,7 +127,9 @@ def running(tx: Transaction, run: Run) -> Run:
     moved = runs.move_run(tx, starting, State.RUNNING, started_at=tx.now)
     change_log.append_entry(tx, "started", run=run.id, host=run.host, digest=run.digest)
     runs.record_intent(tx, run.id, 1)
-    change_log.append_entry(tx, "sending", run=run.id, host=run.host, n=1, title="the first step")
+    change_log.append_entry(
+        tx, "step sending", run=run.id, host=run.host, step=1, title="the first step"
+    )
     return moved
 
 
@@ -144,9 +146,9 @@ def concluded(
         f"step {state}",
         run=run.id,
         host=run.host,
-        n=n,
-        status=status,
-        trouble=trouble,
+        step=n,
+        exit_status=status,
+        error=trouble,
         output_sha256=said.sha256,
     )
     outputs.store_output(tx, entry, n, said)
@@ -165,7 +167,7 @@ def succeeded(tx: Transaction, run: Run) -> Run:
     moving = running(tx, approved(tx, waiting(tx, run)))
     concluded(tx, moving, StepState.SUCCEEDED, output="\n")
     change_log.append_entry(
-        tx, "verified", run=run.id, host=run.host, because="203.0.113.9 is not marked"
+        tx, "verified", run=run.id, host=run.host, current_state="203.0.113.9 is not marked"
     )
     return ended(tx, moving, State.SUCCEEDED, "Proven by reading again: 203.0.113.9 is not marked")
 

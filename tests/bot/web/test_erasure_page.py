@@ -46,7 +46,7 @@ def test_one_person_requests_erasure_and_an_owner_confirms_what_the_page_shows(s
     assert answer.status_code == 303
     assert "It is erased for good." in olga.get(answer.headers["location"]).text
     assert _kept(site, run) == []
-    assert site.office.entries(run)[-2:] == ["erasure asked", "output erased"]
+    assert site.office.entries(run)[-2:] == ["erasure requested", "output erased"]
     assert "was erased by Olga Owner" in Page(olga.get(f"/runs/{run.id}").text).text
 
 

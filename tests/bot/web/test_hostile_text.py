@@ -97,7 +97,7 @@ def _plant(tx: Transaction, text: str) -> int:
         "requested",
         "planned",
         "approved",
-        "sending",
+        "step sending",
         "step failed",
         "verified",
         odd[:32],

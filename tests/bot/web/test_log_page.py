@@ -38,7 +38,7 @@ def test_the_log_shows_every_entry_once(site: Site) -> None:
 def test_facts_are_told_as_people_read_them(site: Site) -> None:
     with site.database.transaction() as tx:
         change_log.append_entry(
-            tx, "noted", lapses=1_803_009_881_141_996, size=7_000_000, hosts=[]
+            tx, "noted", lapses_at=1_803_009_881_141_996, size=7_000_000, hosts=[]
         )
     told = site.browser("stan").get("/log").text
     assert "<dd>2027-02-19 04:04:41 UTC</dd>" in told

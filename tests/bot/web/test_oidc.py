@@ -150,7 +150,7 @@ def test_somebody_signs_in_by_the_subject_that_the_policy_holds(way: Way) -> Non
     answer = way.arrive("s-olga", to="/runs")
     assert (answer.status_code, answer.headers["location"]) == (303, "/runs")
     assert "Olga Owner" in way.browser.get("/runs").text
-    assert _last(way.site).facts["by"] == "oidc"
+    assert _last(way.site).facts["method"] == "oidc"
 
 
 def test_somebody_signs_in_by_the_ids_of_their_slack_account(slack_way: Way) -> None:

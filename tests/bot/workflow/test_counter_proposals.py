@@ -79,7 +79,7 @@ def test_both_digests_and_who_edited_what_are_logged(office: Office):
         "why": "too bright",
     }
     assert new["proposed"].person == "olga"
-    assert new["proposed"].facts["instead_of_digest"] == first.digest
+    assert new["proposed"].facts["original_digest"] == first.digest
     assert new["planned"].facts["digest"] == offered.digest
     assert new["accepted"].person == "dora"
     assert new["accepted"].facts["digest"] == offered.digest

@@ -74,7 +74,7 @@ def test_two_persons_erase_and_the_chain_still_verifies(office: Office, done: Ru
     assert b"lamp is on now" not in (tmp_path / "keyturn.db").read_bytes()
     assert _broken(office) is None
     assert "unbroken" in _alone(office, tmp_path)
-    assert office.entries(done)[-2:] == ["erasure asked", "output erased"]
+    assert office.entries(done)[-2:] == ["erasure requested", "output erased"]
 
 
 def test_a_report_is_erased_too(office: Office):
@@ -136,7 +136,7 @@ class TestDeclined:
             news_of = [item.run for item in outbox.list_pending_updates(tx)]
         assert told
         assert (told.kind, told.person) == ("erasure declined", "olga")
-        assert (told.facts["why"], told.facts["requested_by"]) == (self.WHY, "dora")
+        assert (told.facts["reason"], told.facts["requested_by"]) == (self.WHY, "dora")
         assert done.id in news_of
 
     def test_it_can_be_asked_for_again(self, office: Office, done: Run):
