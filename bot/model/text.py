@@ -41,7 +41,7 @@ def _escape_character(character: str) -> str:
 _SENTENCE_OPENINGS = re.compile(
     r"(a|an|around|delegation|give|glass|grant|how|it|no|nobody|not|nothing|on|only|run|say|"
     r"schedule|settle|somebody|stop|that|the|there|these|this|those|token|type|what|which|whom|"
-    r"write|you|your)\b(?![-=])"
+    r"unknown|values|write|you|your)\b(?![-=])"
 )
 
 

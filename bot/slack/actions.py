@@ -1,4 +1,4 @@
-"""What Slack tells us, handed to the workflow: commit first, then acknowledge."""
+"""Listeners: pass what people do in Slack to the workflow; commit first, then acknowledge."""
 
 import asyncio
 import logging
@@ -41,21 +41,27 @@ _BUTTON_VALUE_PATTERN = re.compile(r"(\d{1,9}):([0-9a-f]{10})", re.ASCII)
 
 
 class OutdatedMessage(TooLate):
-    """The button is on a message that nothing keeps up to date: another one is the run's card."""
+    """The button is on a message that is not the run's card and is not updated any more."""
 
 
 class DecisionHandler:
+    """Approves, denies, accepts and withdraws by button."""
+
     def __init__(self, workflow: Workflow, database: Database) -> None:
         self._workflow, self._database = workflow, database
 
     def decide_by_click(self, click: ButtonClick, *, person: str) -> Run:
-        """Approve or deny what the clicked card shows. Raises NotYours, TooLate, NoSuchRun.
+        """Decide the run of the clicked button, if its card shows the current plan.
 
-        Outdated, which is a TooLate, where the buttons are to be taken off the message.
+        Raises:
+            NotAllowed: the person must not decide this run.
+            TooLate: the run or its plan has changed.
+            OutdatedMessage: the message is not the run's card: remove its buttons.
+            NoSuchRun: there is no run of that number.
         """
         value = _BUTTON_VALUE_PATTERN.fullmatch(click.value)
         if value is None:
-            raise TooLate("This button is not one of Keyturn's: look at the run itself.")
+            raise TooLate("This button is out of date: open the run.")
         number, digest = int(value[1]), value[2]
         self._check_card(click, number, digest)
         if click.action == ACCEPT:
@@ -67,52 +73,56 @@ class DecisionHandler:
         return self._workflow.deny_run(number, person=person)
 
     def _check_card(self, click: ButtonClick, number: int, digest: str) -> None:
-        """Refuse buttons of another message or another plan than the one that is shown.
+        """Refuse a button on another message than the card, or for another plan.
 
-        A post whose answer was lost may leave a message that we do not know to be there.
+        If Slack's answer to a post is lost, an unknown message may exist.
         """
         with self._database.reading() as tx:
             run = runs.get_run(tx, number)
-            notices = outbox.list_messages(tx, number)
-            in_flux = outbox.has_more(tx, number)
-        stands = {
-            (notice.channel, notice.ts)
-            for slot, notice in notices.items()
+            posted_messages = outbox.list_messages(tx, number)
+            has_pending_update = outbox.has_more(tx, number)
+        known_locations = {
+            (posted.channel, posted.ts)
+            for slot, posted in posted_messages.items()
             if slot == CARD or slot.startswith(COPY)
         }
-        # What stands on somebody's Home is drawn for them alone, and nobody else can click it.
-        if not click.is_home and (click.channel, click.ts) not in stands:
-            if in_flux:
-                # It may be the card that is being posted just now.
-                raise TooLate(f"Run {number} is just being told of: look at it again in a moment.")
+        # A Home tab belongs to one person, and no one else can click in it.
+        if not click.is_home and (click.channel, click.ts) not in known_locations:
+            if has_pending_update:
+                # It may be the card, whose post is not recorded yet.
+                raise TooLate(
+                    f"The card of run {number} is being updated: try again in a few seconds."
+                )
             raise OutdatedMessage(
-                f"This is not the card of run {number} any more: look for its newest, or type "
+                f"This card of run {number} is outdated: use its newest card, or type "
                 f"{COMMAND} run {number}."
             )
         if run.short_digest != digest:
-            raise TooLate(f"Run {number} has another plan than this button: look at it again.")
+            raise TooLate(
+                f"The plan of run {number} has changed since this button: review it again."
+            )
 
 
 _log = logging.getLogger(__name__)
 
 _NO_FORM_MESSAGE = (
-    "Slack did not show the form. Try again, or type /keyturn help and ask by words."
+    "Slack did not open the form. Try again, or type the request: see /keyturn help."
 )
-_TOO_BUSY_MESSAGE = "Nothing was done: Keyturn has too much to do just now. Try again in a minute."
-# Slack waits three seconds for an acknowledgement, and has it after this even if the answer takes
-# longer; a form a little later, as what is wrong with it is only said below its fields by then.
-# What is behind acknowledgements is bounded.
+_TOO_BUSY_MESSAGE = "Nothing was done: Keyturn is overloaded. Try again in a minute."
+# Slack waits three seconds for an acknowledgement. Keyturn sends it after this time even if the
+# answer takes longer; for a form later, since errors can be shown below fields only until then.
+# The number of answers in the background is limited.
 _ACKNOWLEDGED_SECONDS, _FORM_SECONDS = 0.3, 1.5
 _MAX_BACKGROUND_TASKS = 1000
-# How long an answer that Slack did not take waits before it is tried once more.
-_AGAIN_SECONDS, _MOST_SECONDS = 1.0, 5.0
+# Before the second attempt to send an answer.
+_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 5.0
 
 FormHandler = Callable[..., dict[str, Any]]
 
 _COMMANDS = (COMMAND, *ALIASES)
 _FORM_BUTTON_PATTERN = re.compile(rf"{replies.FORM_ACTION}-\d{{1,2}}")
 
-# Considered noes: each says what is so and what to do.
+# Refusals, which are not faults: the message of each says what is wrong and what to do.
 _REFUSALS = (
     AccountRefused,
     RequestSyntaxError,
@@ -126,6 +136,8 @@ _REFUSALS = (
 
 
 class SlackListeners:
+    """Handles commands, clicks, forms and events from Slack."""
+
     def __init__(
         self,
         identity: IdentityService,
@@ -133,13 +145,14 @@ class SlackListeners:
         decisions: DecisionHandler,
         request_forms: RequestForms,
         home_tabs: HomeTabs,
-        voice: MessageSender,
+        sender: MessageSender,
     ) -> None:
         self._identity, self._commands, self._decisions = identity, commands, decisions
-        self._request_forms, self._home_tabs, self._sender = request_forms, home_tabs, voice
+        self._request_forms, self._home_tabs, self._sender = request_forms, home_tabs, sender
         self._background_tasks: set[asyncio.Task[None]] = set()
 
     def register_listeners(self, app: AsyncApp) -> None:
+        """Register all listeners with Bolt."""
         for command in _COMMANDS:
             app.command(command)(self.on_command)
         app.action(APPROVE)(self.on_click)
@@ -157,20 +170,21 @@ class SlackListeners:
         app.error(self.on_error)
 
     async def answer_command(self, body: Body) -> BoltResponse | None:
-        """Answer a slash command of ours; None if it is something else, which is for Bolt.
+        """Answer one of Keyturn's slash commands; return None for anything else.
 
-        To find out whose a command is takes Bolt longer than it takes us to answer it.
+        This bypasses Bolt, whose dispatch of a command takes longer than the answer.
         """
         if body.get("command") not in _COMMANDS:
             return None
         ack = AsyncAck()
         try:
             await self.on_command(ack, body)
-        except Exception as fault:  # noqa: BLE001 - as Bolt does it: whoever waits is told
-            return await self.on_error(fault, body)
+        except Exception as error:  # noqa: BLE001 - as Bolt does: the person gets an answer
+            return await self.on_error(error, body)
         return ack.response
 
     async def on_command(self, ack: AsyncAck, body: Body) -> None:
+        """Answer a slash command."""
         command = payloads.parse_command(body)
         channel, user = command.channel, command.account.user
         if len(self._background_tasks) >= _MAX_BACKGROUND_TASKS:
@@ -183,8 +197,8 @@ class SlackListeners:
             return
         try:
             answer = answering.result()
-        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as no:
-            answer = replies.build_text_reply(_describe_refusal(no))
+        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
+            answer = replies.build_text_reply(_describe_refusal(refusal))
         if isinstance(answer, RequestedForm):
             self._run_in_background(self._open_form(answer, command), channel, user)
             await ack()
@@ -198,7 +212,7 @@ class SlackListeners:
         answer_task: "asyncio.Task[Message | RequestedForm | None]",
         command: payloads.SlashCommand,
     ) -> None:
-        """Say the answer once it is there, to who has an acknowledgement already."""
+        """Send the answer of a command that was acknowledged before it was ready."""
         answer = await answer_task
         if isinstance(answer, RequestedForm):
             await self._open_form(answer, command)
@@ -206,6 +220,7 @@ class SlackListeners:
             await self._send_to_person(command.channel, command.account.user, answer)
 
     async def on_click(self, ack: AsyncAck, body: Body) -> None:
+        """Handle a button that decides a run."""
         click = payloads.parse_click(body)
         if len(self._background_tasks) >= _MAX_BACKGROUND_TASKS:
             self._reply_in_background(body, replies.build_text_reply(_TOO_BUSY_MESSAGE))
@@ -224,15 +239,15 @@ class SlackListeners:
     async def _report_outdated_click(
         self, decision_task: "asyncio.Task[Run]", click: payloads.ButtonClick
     ) -> None:
-        """Say why it was not decided, where that is so."""
+        """Wait for the decision; if the message is outdated, say so and remove its buttons."""
         try:
             await decision_task
-        except OutdatedMessage as no:
-            await self._reply_to_click(click, replies.build_text_reply(_describe_refusal(no)))
-            await self._remove_buttons(click, f"Outdated: {format_sentence(str(no))}")
+        except OutdatedMessage as refusal:
+            await self._reply_to_click(click, replies.build_text_reply(_describe_refusal(refusal)))
+            await self._remove_buttons(click, f"Outdated: {format_sentence(str(refusal))}")
 
     async def on_form_button(self, ack: AsyncAck, body: Body) -> None:
-        """Open the form that a button names."""
+        """Open the form that a button refers to."""
         click = payloads.parse_click(body)
         self._run_in_background(
             self._open_form_of_button(click), click.channel, click.account.user
@@ -240,46 +255,49 @@ class SlackListeners:
         await ack()
 
     async def on_shortcut(self, ack: AsyncAck, body: Body) -> None:
-        """Offer what may be asked for about a host that a message names."""
-        asked = payloads.parse_shortcut(body)
-        self._run_in_background(self._open_host_chooser(asked), asked.channel, asked.account.user)
+        """Let the person choose a runbook for a host that a message names."""
+        shortcut = payloads.parse_shortcut(body)
+        self._run_in_background(
+            self._open_host_chooser(shortcut), shortcut.channel, shortcut.account.user
+        )
         await ack()
 
     async def on_choice(self, ack: AsyncAck, body: Body) -> None:
-        """Draw the form anew for the host that was chosen in it."""
+        """Update the form for the host that was chosen in it."""
         shown = payloads.parse_view_state(body)
         self._run_in_background(self._redraw_form(shown), "", shown.account.user)
         await ack()
 
     async def on_options_request(self, ack: AsyncAck, body: Body) -> None:
+        """Return the options of a form field."""
         shown = payloads.parse_view_state(body)
         try:
             person = await self._identity.get_person(shown.account)
             options = await self._request_forms.list_options(shown, person=person.id)
-        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as no:
-            _log.info("nothing is offered: %s", no)
+        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
+            _log.info("a form field has no options: %s", refusal)
             options = ()
         await ack(options=options)
 
     async def on_form_submitted(self, ack: AsyncAck, body: Body) -> None:
-        """Ask for what a form says, or say below its fields what is wrong."""
+        """Request what a form contains, or show errors below its fields."""
         shown = payloads.parse_view_state(body)
-        hand_in = (
+        handle_form = (
             self._request_forms.submit_form
             if shown.callback_id == modals.FORM
             else self._request_forms.build_next_view
         )
-        handing_in = asyncio.create_task(self._submit_form(hand_in, shown))
-        if not await _is_done_within(handing_in, _FORM_SECONDS):
+        submission = asyncio.create_task(self._submit_form(handle_form, shown))
+        if not await _is_done_within(submission, _FORM_SECONDS):
             user = shown.account.user
-            self._run_in_background(self._report_late_form(handing_in, user), "", user)
+            self._run_in_background(self._report_late_form(submission, user), "", user)
             await ack()
             return
-        found = handing_in.result()
-        if "type" in found:
-            await ack(response_action="update", view=found)
-        elif found:
-            await ack(response_action="errors", errors=_escape_errors(found))
+        result = submission.result()
+        if "type" in result:
+            await ack(response_action="update", view=result)
+        elif result:
+            await ack(response_action="errors", errors=_escape_errors(result))
         else:
             await ack()
 
@@ -289,24 +307,24 @@ class SlackListeners:
         try:
             person = await self._identity.get_person(shown.account)
             return await threads.run_in_answer_thread(handle_form, shown, person=person.id)
-        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as no:
-            return {modals.HOST_BLOCK: _describe_refusal(no)}
+        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
+            return {modals.HOST_BLOCK: _describe_refusal(refusal)}
 
     async def _report_late_form(
         self, form_task: "asyncio.Task[dict[str, Any]]", user: str
     ) -> None:
-        """Say directly what came of a form that is closed by now."""
-        found = await form_task
-        if "type" in found:
+        """Send the result of a form that has closed as a direct message."""
+        result = await form_task
+        if "type" in result:
             await self._send_to_person("", user, replies.build_text_reply(_NO_FORM_MESSAGE))
-        elif found:
-            wrong = " ".join(_escape_errors(found).values())
+        elif result:
+            errors = " ".join(_escape_errors(result).values())
             await self._send_to_person(
-                "", user, replies.build_text_reply(f"Nothing was asked: {wrong}")
+                "", user, replies.build_text_reply(f"Request not sent: {errors}")
             )
 
     async def on_home_opened(self, ack: AsyncAck, body: Body) -> None:
-        """Draw the Home tab for whoever looks at it."""
+        """Draw the Home tab that a person has opened."""
         account = payloads.parse_home_opened(body)
         if account is not None:
             try:
@@ -314,67 +332,67 @@ class SlackListeners:
                 await threads.run_in_answer_thread(
                     self._home_tabs.open_home, account.user, person.id
                 )
-            except (NoPolicyError, StoreUnavailable, *_REFUSALS) as no:
-                told = self._home_tabs.show_refusal(account.user, _describe_refusal(no))
-                self._run_in_background(told, "", account.user)
+            except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
+                work = self._home_tabs.show_refusal(account.user, _describe_refusal(refusal))
+                self._run_in_background(work, "", account.user)
         await ack()
 
     async def on_error(self, error: Exception, body: Body) -> BoltResponse:
-        """Answer what nobody listens to, and our own faults, without a stack trace."""
+        """Answer unknown requests and internal errors, without a stack trace."""
         if isinstance(error, BoltUnhandledRequestError):
-            _log.info("nobody listens to a %s", body.get("type") or "command")
+            _log.info("ignored an unknown %s", body.get("type") or "command")
             answer = replies.build_text_reply(
-                "Keyturn has no answer to that. Is this its newest message?"
+                "Keyturn does not support that. The message may be outdated: use its newest one."
             )
         else:
             answer = replies.build_text_reply(_log_internal_error(error))
         if "command" in body:
-            words = {"response_type": "ephemeral", "text": answer.text}
-            return BoltResponse(status=200, body=words)
+            message = {"response_type": "ephemeral", "text": answer.text}
+            return BoltResponse(status=200, body=message)
         if body.get("type") == "block_actions":
             self._reply_in_background(body, answer)
         return BoltResponse(status=200, body="")
 
     async def wait_for_background_tasks(self) -> None:
-        """Let what is being said come to its end."""
+        """Wait until all background tasks have ended."""
         await asyncio.gather(*self._background_tasks)
 
     async def _remove_buttons(self, click: payloads.ButtonClick, text: str) -> None:
-        """Have the message that was clicked say that it is outdated."""
+        """Replace the clicked message by a note that it is outdated."""
         try:
             await self._sender.update_message(
                 MessageLocation(click.channel, click.ts), replies.build_text_reply(text)
             )
-        except (SlackClientError, ClientError, TimeoutError) as trouble:
-            # Its buttons decide nothing, and the next click tries it again.
-            _log.warning("an outdated message keeps its buttons: %s", trouble)
+        except (SlackClientError, ClientError, TimeoutError) as error:
+            # Its buttons have no effect, and the next click tries again.
+            _log.warning("cannot remove the buttons of an outdated message: %s", error)
 
-    async def _open_form(self, blank: RequestedForm, command: payloads.SlashCommand) -> None:
-        """Open a form, or say how the request is typed where Slack opens none."""
+    async def _open_form(self, form: RequestedForm, command: payloads.SlashCommand) -> None:
+        """Open a form, or show how to type the request if Slack does not open it."""
         person = await self._identity.get_person(command.account)
         opened = await self._request_forms.open_form(
-            blank, trigger_id=command.trigger_id, person=person.id, channel=command.channel
+            form, trigger_id=command.trigger_id, person=person.id, channel=command.channel
         )
         if not opened:
-            told = replies.render_runbook_help(blank.runbook)
-            await self._send_to_person(command.channel, command.account.user, told)
+            usage = replies.render_runbook_help(form.runbook)
+            await self._send_to_person(command.channel, command.account.user, usage)
 
     async def _open_form_of_button(self, click: payloads.ButtonClick) -> None:
         person = await self._identity.get_person(click.account)
-        blank = await threads.run_in_answer_thread(self._get_form_of_button, click, person.id)
-        # What is asked on one's Home is answered where only that person reads it.
-        at = click.channel or await self._sender.open_conversation(click.account.user)
-        opening = {"trigger_id": click.trigger_id, "person": person.id, "channel": at}
-        if blank is None:
+        form = await threads.run_in_answer_thread(self._get_form_of_button, click, person.id)
+        # A request from the Home tab is answered in the person's direct messages.
+        channel = click.channel or await self._sender.open_conversation(click.account.user)
+        opening = {"trigger_id": click.trigger_id, "person": person.id, "channel": channel}
+        if form is None:
             if not await self._request_forms.open_host_chooser("", **opening):
                 await self._reply_to_click(click, replies.build_text_reply(_NO_FORM_MESSAGE))
-        elif not await self._request_forms.open_form(blank, **opening):
-            await self._reply_to_click(click, replies.render_runbook_help(blank.runbook))
+        elif not await self._request_forms.open_form(form, **opening):
+            await self._reply_to_click(click, replies.render_runbook_help(form.runbook))
 
     def _get_form_of_button(
         self, click: payloads.ButtonClick, person: str
     ) -> RequestedForm | None:
-        """Return the form that a button means; None if it is the choice of everything."""
+        """Return the form that a button refers to; None for the choice of all runbooks."""
         if click.action == RESUBMIT:
             return self._commands.get_resubmit_form(click.value, person=person)
         if click.value == home.ANY_RUNBOOK:
@@ -397,9 +415,9 @@ class SlackListeners:
         try:
             person = await self._identity.get_person(shown.account)
             await self._request_forms.redraw_for_host(shown, person=person.id)
-        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as no:
-            # The form stays as it was; handing it in will say the same below its host.
-            _log.info("a form was not drawn anew: %s", no)
+        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
+            # The form is unchanged; submitting it shows the same refusal.
+            _log.info("a form was not updated: %s", refusal)
 
     async def _run_command(self, command: payloads.SlashCommand) -> Message | RequestedForm | None:
         text, channel = expand_alias(command.name, command.text), command.channel
@@ -416,18 +434,20 @@ class SlackListeners:
         return await self._identity.run_as_person(command.account, answer)
 
     async def _open_private_conversation(self, account: payloads.Account) -> str:
-        """Return the conversation with a person that nobody else reads."""
+        """Open the direct messages with a person and return their id."""
         await self._identity.get_person(account)
         try:
             return await self._sender.open_conversation(account.user)
-        except (SlackClientError, ClientError, TimeoutError) as trouble:
-            _log.warning("no conversation with %s: %s", account.user, type(trouble).__name__)
+        except (SlackClientError, ClientError, TimeoutError) as error:
+            _log.warning(
+                "cannot open direct messages with %s: %s", account.user, type(error).__name__
+            )
             raise InvalidRequestError(
-                "Slack opened no conversation with you, so nothing was asked: try again"
+                "the request was not sent, since Slack did not open a direct message: try again"
             ) from None
 
     def _reply_in_background(self, body: Body, message: Message) -> None:
-        """Tell whoever clicked, behind the acknowledgement: Slack waits for that one only."""
+        """Answer a click after its acknowledgement."""
         click = payloads.parse_click(body)
         self._run_in_background(
             self._reply_to_click(click, message), click.channel, click.account.user
@@ -437,26 +457,26 @@ class SlackListeners:
         await self._send_to_person(click.channel, click.account.user, message)
 
     async def _send_to_person(self, channel: str, user: str, message: Message) -> None:
-        """Tell one person, and once more if Slack does not take it: nobody else will say it."""
+        """Send a message to one person, in two attempts."""
         for tries in range(2):
-            wait = _AGAIN_SECONDS
+            wait = _RETRY_SECONDS
             try:
                 if channel:
                     await self._sender.send_ephemeral(channel, user, message)
                 else:
                     await self._sender.send_direct_message(user, message)
-            except SlackApiError as refused:
-                _log.warning("%s could not be answered: %s", user, get_error_code(refused))
-                wait = min(get_retry_seconds(refused) or wait, _MOST_SECONDS)
-            except (SlackClientError, ClientError, TimeoutError) as trouble:
-                _log.warning("%s could not be answered: %s", user, type(trouble).__name__)
+            except SlackApiError as error:
+                _log.warning("cannot answer %s: %s", user, get_error_code(error))
+                wait = min(get_retry_seconds(error) or wait, _MAX_RETRY_SECONDS)
+            except (SlackClientError, ClientError, TimeoutError) as error:
+                _log.warning("cannot answer %s: %s", user, type(error).__name__)
             else:
                 return
             if not tries:
                 await asyncio.sleep(wait)
 
     def _run_in_background(self, work: Coroutine[Any, Any, None], channel: str, user: str) -> None:
-        """Do it behind the acknowledgement. What stands in its way is told the person."""
+        """Run *work* after the acknowledgement; a failure is reported to the person."""
         task = asyncio.create_task(self._run_and_report(work, channel, user))
         self._background_tasks.add(task)
         task.add_done_callback(self._background_tasks.discard)
@@ -466,42 +486,42 @@ class SlackListeners:
     ) -> None:
         try:
             await work
-        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as no:
+        except (NoPolicyError, StoreUnavailable, *_REFUSALS) as refusal:
             await self._send_to_person(
-                channel, user, replies.build_text_reply(_describe_refusal(no))
+                channel, user, replies.build_text_reply(_describe_refusal(refusal))
             )
-        except Exception as fault:  # noqa: BLE001 - whoever waits is told
+        except Exception as error:  # noqa: BLE001 - reported to the person
             await self._send_to_person(
-                channel, user, replies.build_text_reply(_log_internal_error(fault))
+                channel, user, replies.build_text_reply(_log_internal_error(error))
             )
 
 
 async def _is_done_within(work: "asyncio.Task[Any]", seconds: float) -> bool:
-    """Wait for work as long as an acknowledgement may; False if it goes on behind it."""
+    """Wait for a task up to *seconds*; return whether it has ended. Does not cancel it."""
     done, _ = await asyncio.wait([work], timeout=seconds)
     return bool(done)
 
 
 def _log_internal_error(error: Exception) -> str:
-    """Log what failed in ourselves, and return what is said of it, without a stack trace."""
+    """Log an internal error and return the text for the person, with a reference."""
     reference = secrets.token_hex(4)
-    _log.error("fault %s at the Slack door", reference, exc_info=error)
+    _log.error("internal error %s in a Slack request", reference, exc_info=error)
     return (
-        f"Something in Keyturn itself failed, reference {reference}. Look at the run "
-        "before asking again: its log says what was done."
+        f"Internal error in Keyturn, reference {reference}. Check the run before you request it "
+        "again: its timeline shows what was done."
     )
 
 
 def _escape_errors(errors: Mapping[str, str]) -> dict[str, str]:
-    """Return what is said below fields, which Slack shows as plain text."""
-    return {block: escape_to_one_line(said) for block, said in errors.items()}
+    """Return the errors below fields on one line each: Slack shows them as plain text."""
+    return {block: escape_to_one_line(text) for block, text in errors.items()}
 
 
 def _describe_refusal(refusal: Exception) -> str:
     if isinstance(refusal, NoPolicyError):
-        _log.error("there is no valid policy: %s", refusal)
-        return "Nothing was done: Keyturn has no valid policy now. Its log says what to mend."
+        _log.error("cannot load a valid policy: %s", refusal)
+        return "Nothing was done: Keyturn has no valid policy. Its log says what to fix."
     if isinstance(refusal, StoreUnavailable):
-        _log.critical("the Slack door takes nothing: %s", refusal)
+        _log.critical("cannot accept requests from Slack: %s", refusal)
         return "Nothing was done: the change log cannot be written. Try again in a minute."
     return format_sentence(str(refusal))

@@ -1,4 +1,4 @@
-"""Alarms: what everybody concerned hears at once, whoever would rather they did not."""
+"""Notify channels and owners of break-glass."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -38,89 +38,95 @@ StoreMessage = Callable[[SlackRunView, str, MessageLocation, Message], Awaitable
 
 
 class BreakGlassAlerts:
-    """channel: C…, where alarms of every area go; "" if there is none."""
+    """Sends the alerts. channel: C…, where those of every area go; "" if there is none."""
 
-    def __init__(self, voice: MessageSender, store_message: StoreMessage, *, channel: str) -> None:
-        self._sender, self._store_message, self._channel = voice, store_message, channel
+    def __init__(
+        self, sender: MessageSender, store_message: StoreMessage, *, channel: str
+    ) -> None:
+        self._sender, self._store_message, self._channel = sender, store_message, channel
 
-    async def send_alerts(self, story: SlackRunView, notices: Mapping[str, PostedMessage]) -> None:
-        """Tell of broken glass: the area's channel, the one for alarms, and each owner, once."""
-        if story.break_glass is None or story.break_glass.activated_at is None:
+    async def send_alerts(
+        self, run_view: SlackRunView, posted_messages: Mapping[str, PostedMessage]
+    ) -> None:
+        """Notify the area's channel, the alert channel and each owner, once."""
+        if run_view.break_glass is None or run_view.break_glass.activated_at is None:
             return
-        message = render_break_glass_alert(story)
-        for channel in dict.fromkeys(filter(None, (story.channel, self._channel))):
-            await self._alert_channel(story, channel, message, notices)
-        for owner in story.owners:
-            if owner.slack_user and owner.slack_user != story.requester:
-                await self._alert_owner(story, owner.slack_user, message, notices)
+        message = render_break_glass_alert(run_view)
+        for channel in dict.fromkeys(filter(None, (run_view.channel, self._channel))):
+            await self._alert_channel(run_view, channel, message, posted_messages)
+        for owner in run_view.owners:
+            if owner.slack_user and owner.slack_user != run_view.requester:
+                await self._alert_owner(run_view, owner.slack_user, message, posted_messages)
 
     async def _alert_owner(
         self,
-        story: SlackRunView,
+        run_view: SlackRunView,
         user: str,
         message: Message,
-        notices: Mapping[str, PostedMessage],
+        posted_messages: Mapping[str, PostedMessage],
     ) -> None:
         slot = f"alarm {user}"
-        if slot in notices:
+        if slot in posted_messages:
             return
         try:
-            place = await self._sender.send_direct_message(
-                user, with_message_name(message, story, slot)
+            location = await self._sender.send_direct_message(
+                user, with_message_name(message, run_view, slot)
             )
-        except SlackApiError as refused:
-            if get_error_code(refused) not in UNREACHABLE_USER_ERRORS:
+        except SlackApiError as error:
+            if get_error_code(error) not in UNREACHABLE_USER_ERRORS:
                 raise
-            # The others hear of it all the same.
-            _log.error("%s hears no alarm: %s", user, get_error_code(refused))
-            place = MessageLocation("", "")
-        await self._store_message(story, slot, place, message)
+            # The others are still notified.
+            _log.error("cannot send the break-glass alert to %s: %s", user, get_error_code(error))
+            location = MessageLocation("", "")
+        await self._store_message(run_view, slot, location, message)
 
     async def _alert_channel(
         self,
-        story: SlackRunView,
+        run_view: SlackRunView,
         channel: str,
         message: Message,
-        notices: Mapping[str, PostedMessage],
+        posted_messages: Mapping[str, PostedMessage],
     ) -> None:
         slot = f"alarm {channel}"
-        if slot in notices:
+        if slot in posted_messages:
             return
         try:
-            place = await self._sender.post_message(
-                channel, with_message_name(message, story, slot)
+            location = await self._sender.post_message(
+                channel, with_message_name(message, run_view, slot)
             )
-        except SlackApiError as refused:
-            if get_error_code(refused) not in CLOSED_CHANNEL_ERRORS:
+        except SlackApiError as error:
+            if get_error_code(error) not in CLOSED_CHANNEL_ERRORS:
                 raise
-            # The others hear of it all the same.
-            _log.error("no alarm in %s: %s", channel, get_error_code(refused))
+            # The others are still notified.
+            _log.error(
+                "cannot post the break-glass alert in %s: %s", channel, get_error_code(error)
+            )
             return
-        await self._store_message(story, slot, place, message)
+        await self._store_message(run_view, slot, location, message)
 
 
-def render_break_glass_alert(story: SlackRunView) -> Message:
-    """Draw the alarm. It mentions the owners, so that their phones ring."""
-    run, glass = story.run, story.break_glass
-    if glass is None or glass.active_until is None:
-        raise ValueError(f"no glass was broken for run {run.id}")
-    who = story.get_person_name(glass.person)
-    text = f"{who} broke the glass: {run.title} ({story.area_title})"
-    owners = [owner for owner in story.owners if owner.slack_user]
+def render_break_glass_alert(run_view: SlackRunView) -> Message:
+    """Render the alert. It mentions the owners, so that Slack notifies them."""
+    run, break_glass = run_view.run, run_view.break_glass
+    if break_glass is None or break_glass.active_until is None:
+        raise ValueError(f"run {run.id} has no active break-glass")
+    who = run_view.get_person_name(break_glass.person)
+    text = f"{who} used break-glass: {run.title} ({run_view.area_title})"
+    owners = [owner for owner in run_view.owners if owner.slack_user]
     mentioned = [
         part for owner in owners for part in (user_mention(owner.slack_user), text_element(" "))
     ]
-    page = [text_element(" "), link(story.page_url, "Look at it")] if story.page_url else []
+    page = [text_element(" "), link(run_view.page_url, "Open")] if run_view.page_url else []
     parts = [
         rich_text_section(emoji("rotating_light"), text_element(" "), bold(text)),
-        quote(glass.reason),
+        quote(break_glass.reason),
         rich_text_section(
-            text_element("It goes through freezes and without approvals. "),
+            text_element("It bypasses freezes and approvals. "),
             *mentioned,
-            text_element("one of you reviews it within a day: "),
-            code(f"{COMMAND} review {run.id} what you found"),
+            text_element("one of you must review it within a day: "),
+            code(f"{COMMAND} review {run.id} FINDINGS"),
             *page,
         ),
     ]
-    told = f"run {run.id} · open until {format_date(glass.active_until)} at the latest"
-    return Message(format_notification(text), [rich_text(*parts), context(told)])
+    facts = f"run {run.id} · active until {format_date(break_glass.active_until)} at the latest"
+    return Message(format_notification(text), [rich_text(*parts), context(facts)])

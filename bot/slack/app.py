@@ -1,4 +1,4 @@
-"""The Slack door, put together: how requests come in, over HTTP or Socket Mode, and its outbox."""
+"""Assemble the Slack service: HTTP or Socket Mode, listeners and outbox."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -42,17 +42,17 @@ _TIMEOUT_SECONDS = 10
 
 
 class SlackClient(AsyncWebClient):
-    """Raises SlackApiError, with a response that can be read, for every answer that is no JSON
-    object: what stands in front of Slack answers with a text, a page or a part of one.
+    """Raises a readable SlackApiError for every answer that is not a JSON object.
 
-    slack_sdk 3.47 raises AttributeError for some of them, and leaves texts in the response.
+    Proxies in front of Slack answer with text or HTML. slack_sdk 3.47 raises AttributeError for
+    some of these, and leaves text in the response of others.
     """
 
-    async def api_call(self, api_method: str, **told: Any) -> AsyncSlackResponse:
+    async def api_call(self, api_method: str, **arguments: Any) -> AsyncSlackResponse:
         try:
-            return await super().api_call(api_method, **told)
-        except SlackApiError as refused:
-            answer: Any = refused.response
+            return await super().api_call(api_method, **arguments)
+        except SlackApiError as error:
+            answer: Any = error.response
             if isinstance(answer, ClientResponse):
                 raise self._build_unreadable_error(
                     api_method, answer.status, answer.headers
@@ -77,45 +77,47 @@ class SlackClient(AsyncWebClient):
             headers=dict(headers),
             status_code=status,
         )
-        return SlackApiError(f"{method} was answered with what is no JSON object", response)
+        return SlackApiError(f"the answer to {method} is not a JSON object", response)
 
 
 def create_client(token: str, api_url: str) -> SlackClient:
-    """Return what speaks to the Web API at *api* with the bot's token."""
-    speaker = SlackClient(
+    """Return a client for the Web API at *api_url* with the bot's token."""
+    client = SlackClient(
         token, api_url, timeout=_TIMEOUT_SECONDS, retry_handlers=[ConnectionRetryHandler()]
     )
-    # slack_sdk heeds HTTPS_PROXY for plain HTTP too, and never NO_PROXY.
+    # slack_sdk uses HTTPS_PROXY for plain HTTP too, and ignores NO_PROXY.
     parts = urlsplit(api_url)
     if parts.scheme == "http" or proxy_bypass(parts.hostname or ""):
-        speaker.proxy = None
-    return speaker
+        client.proxy = None
+    return client
 
 
 @dataclass(frozen=True)
 class SlackSettings:
-    """How Keyturn is installed in Slack.
-
-    signing_secret: proves that a request over HTTP is Slack's, "" to take none.
-    app_token: xapp-…, opens Socket Mode, "" without.
-    team: T…, our workspace. base_url: of the web pages, "" without. default_channel: C…, for
-    requests that were made in none, "" without. alarm_channel: C…, for broken glass, "" for the
-    default one.
-    """
+    """How Keyturn is installed in Slack."""
 
     signing_secret: str = field(repr=False)
+    """Verifies HTTP requests; "" to accept none."""
     workspace: str
+    """T…, our workspace."""
     base_url: str = ""
+    """Of the web pages; "" without."""
     default_channel: str = ""
+    """C…, for requests from outside Slack; "" without."""
     alert_channel: str = ""
+    """C…, for break-glass; "" for the default channel."""
     app_token: str = field(default="", repr=False)
+    """xapp-…, opens Socket Mode; "" without."""
 
 
 class SlackService:
-    """app: the ASGI app, shut without a signing secret. sockets: to be run beside it, None without
-    an app token. outbox: to be run beside it, and woken after every commit with news.
+    """The parts of the Slack service.
 
-    client: speaks to Slack, or to something shaped like it, with the bot's token.
+    Attributes:
+        app: the ASGI app; answers 404 without a signing secret.
+        socket_mode: to be run beside the app; None without an app token.
+        outbox: to be run beside the app, and woken after every commit that announces a run.
+        home_tabs: updates Home tabs; run by the outbox.
     """
 
     def __init__(
@@ -125,19 +127,21 @@ class SlackService:
         policies: PolicySource,
         client: AsyncWebClient,
         settings: SlackSettings,
-        offering: FormOptions,
+        form_options: FormOptions,
     ) -> None:
         if not (settings.signing_secret or settings.app_token):
-            raise ValueError("without a signing secret anybody could speak as Slack")
-        stories = SlackRunViewBuilder(
+            raise ValueError(
+                "without a signing secret or an app token, requests cannot be verified"
+            )
+        view_builder = SlackRunViewBuilder(
             policies, team=settings.workspace, base_url=settings.base_url
         )
-        voice = MessageSender(client)
-        self.home_tabs = HomeTabs(database, stories, voice)
+        sender = MessageSender(client)
+        self.home_tabs = HomeTabs(database, view_builder, sender)
         self.outbox = Outbox(
             database,
-            stories,
-            voice,
+            view_builder,
+            sender,
             default_channel=settings.default_channel,
             alarm_channel=settings.alert_channel,
             home_tabs=self.home_tabs,
@@ -150,29 +154,32 @@ class SlackService:
                 on_unknown_account=partial(_log_unknown_account, database),
                 get_ban_notice=partial(_get_ban_notice, policies, database),
             ),
-            SlackCommands(workflow, database, policies, stories),
+            SlackCommands(workflow, database, policies, view_builder),
             DecisionHandler(workflow, database),
-            RequestForms(workflow, database, policies, offering, client),
+            RequestForms(workflow, database, policies, form_options, client),
             self.home_tabs,
-            voice,
+            sender,
         )
         bolt = _create_bolt_app(client, settings.signing_secret)
         self._listeners.register_listeners(bolt)
         deliveries = DeliveryRegister(database)
         self.app: ASGIApp = _refuse_http
         if settings.signing_secret:
-            take = _create_request_handler(self._listeners, bolt)
-            self.app = SignatureGuard(take, secret=settings.signing_secret, deliveries=deliveries)
+            handle_body = _create_request_handler(self._listeners, bolt)
+            self.app = SignatureGuard(
+                handle_body, secret=settings.signing_secret, deliveries=deliveries
+            )
         self.socket_mode: SocketModeService | None = None
         if settings.app_token:
             envelopes = EnvelopeHandler(bolt, deliveries)
             self.socket_mode = SocketModeService(client, settings.app_token, envelopes)
 
     async def close_listeners(self) -> None:
+        """Wait until the background tasks of the listeners have ended."""
         await self._listeners.wait_for_background_tasks()
 
 
-# What a stranger is called is up to whoever signs; Slack's ids are shorter.
+# Ids of unknown accounts come from outside; Slack's own are shorter.
 _MAX_ID_LENGTH = 64
 
 
@@ -188,17 +195,17 @@ def _log_unknown_account(database: Database, account: Account, why: str) -> None
 
 
 def _get_ban_notice(policies: PolicySource, database: Database, account: Account) -> str:
-    def find(household: Organisation) -> Person | None:
-        return household.find_by_slack(
+    def find_person(organisation: Organisation) -> Person | None:
+        return organisation.find_by_slack(
             team=account.team, enterprise=account.enterprise or None, user=account.user
         )
 
-    return describe_ban(policies, database, find)
+    return describe_ban(policies, database, find_person)
 
 
 def _create_bolt_app(client: AsyncWebClient, signing_secret: str) -> AsyncApp:
     async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
-        # Who may act is bot.slack.identity's to say. Bolt would ask Slack at the first request.
+        # bot.slack.identity decides who may act. Bolt's default calls Slack at the first request.
         return AuthorizeResult(
             enterprise_id=enterprise_id, team_id=team_id, bot_token=client.token
         )
@@ -206,7 +213,7 @@ def _create_bolt_app(client: AsyncWebClient, signing_secret: str) -> AsyncApp:
     return AsyncApp(
         name="keyturn",
         signing_secret=signing_secret,
-        # Listeners speak by bot.slack.client; this one only has to be there.
+        # Bolt requires a client; the listeners use bot.slack.client.
         client=AsyncWebClient(base_url=client.base_url),
         authorize=authorize,
         process_before_response=True,
@@ -218,19 +225,22 @@ def _create_request_handler(
     listeners: SlackListeners, bolt: AsyncApp
 ) -> Callable[[Body], Awaitable[Response]]:
     async def answer(body: Body) -> Response:
-        said = await listeners.answer_command(body)
-        if said is None:
-            # As over Socket Mode: the guard has checked the signature, and read the body.
-            said = await bolt.async_dispatch(AsyncBoltRequest(body=body, mode="socket_mode"))
-        return to_starlette_response(said)
+        response = await listeners.answer_command(body)
+        if response is None:
+            # In Socket Mode, Bolt skips its signature check: SignatureGuard has done that.
+            response = await bolt.async_dispatch(AsyncBoltRequest(body=body, mode="socket_mode"))
+        return to_starlette_response(response)
 
     return answer
 
 
 async def _refuse_http(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer whoever posts here that nothing is taken over HTTP."""
+    """Answer 404: without a signing secret, requests are accepted over Socket Mode only."""
     if scope["type"] != "http":
         await send({"type": "websocket.close", "code": 1008})
         return
-    words = "Keyturn takes what Slack sends over Socket Mode only: KEYTURN_SLACK_SIGNING_SECRET"
-    await PlainTextResponse(f"{words} opens this door.\n", 404)(scope, receive, send)
+    text = (
+        "Keyturn accepts Slack requests over Socket Mode only. To accept them over HTTP, set "
+        "KEYTURN_SLACK_SIGNING_SECRET.\n"
+    )
+    await PlainTextResponse(text, 404)(scope, receive, send)

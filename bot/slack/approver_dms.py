@@ -1,4 +1,4 @@
-"""A nudge: what is said in a card's thread to those whose approval is still waited for. Pure."""
+"""Notify approvers: copies of the card as direct messages, and reminders in its thread."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -39,64 +39,70 @@ StoreMessage = Callable[[SlackRunView, str, MessageLocation, Message], Awaitable
 
 
 class ApproverCards:
-    def __init__(self, voice: MessageSender, store_message: StoreMessage) -> None:
-        self._sender, self._store_message = voice, store_message
+    """Sends and updates copies of the card. store_message: records what was sent."""
+
+    def __init__(self, sender: MessageSender, store_message: StoreMessage) -> None:
+        self._sender, self._store_message = sender, store_message
 
     async def update_copies(
         self,
-        story: SlackRunView,
-        place: MessageLocation | None,
-        notices: Mapping[str, PostedMessage],
+        run_view: SlackRunView,
+        location: MessageLocation | None,
+        posted_messages: Mapping[str, PostedMessage],
     ) -> None:
-        """Send the copies that are due, and let none stand that says what is no longer so."""
-        message = render_card(story) if story.run.state is State.PENDING else render_decided(story)
-        sent = {slot: notice for slot, notice in notices.items() if slot.startswith(COPY)}
+        """Send the copies that are due, and update those that are out of date."""
+        message = (
+            render_card(run_view)
+            if run_view.run.state is State.PENDING
+            else render_decided(run_view)
+        )
+        sent = {slot: notice for slot, notice in posted_messages.items() if slot.startswith(COPY)}
         for slot, notice in sent.items():
             if notice.ts and notice.digest != message.digest:
                 await self._update_copy(
-                    story, slot, MessageLocation(notice.channel, notice.ts), message
+                    run_view, slot, MessageLocation(notice.channel, notice.ts), message
                 )
-        for user in list_users_due_copy(story, place):
+        for user in list_users_due_copy(run_view, location):
             if f"{COPY}{user}" not in sent:
-                await self._send_copy(story, user, message)
+                await self._send_copy(run_view, user, message)
 
-    async def _send_copy(self, story: SlackRunView, user: str, message: Message) -> None:
+    async def _send_copy(self, run_view: SlackRunView, user: str, message: Message) -> None:
         slot = f"{COPY}{user}"
         try:
-            place = await self._sender.send_direct_message(
-                user, with_message_name(message, story, slot)
+            location = await self._sender.send_direct_message(
+                user, with_message_name(message, run_view, slot)
             )
-        except SlackApiError as refused:
-            if get_error_code(refused) not in UNREACHABLE_USER_ERRORS:
+        except SlackApiError as error:
+            if get_error_code(error) not in UNREACHABLE_USER_ERRORS:
                 raise
-            _log.warning("%s cannot be written to: %s", user, get_error_code(refused))
-            place = MessageLocation("", "")
-        await self._store_message(story, slot, place, message)
+            _log.warning("cannot send a direct message to %s: %s", user, get_error_code(error))
+            location = MessageLocation("", "")
+        await self._store_message(run_view, slot, location, message)
 
     async def _update_copy(
-        self, story: SlackRunView, slot: str, place: MessageLocation, message: Message
+        self, run_view: SlackRunView, slot: str, location: MessageLocation, message: Message
     ) -> None:
         try:
-            await self._sender.update_message(place, message)
-        except SlackApiError as refused:
-            if get_error_code(refused) not in GONE_MESSAGE_ERRORS | UNREACHABLE_USER_ERRORS:
+            await self._sender.update_message(location, message)
+        except SlackApiError as error:
+            if get_error_code(error) not in GONE_MESSAGE_ERRORS | UNREACHABLE_USER_ERRORS:
                 raise
-            place = MessageLocation(place.channel, "")
-        await self._store_message(story, slot, place, message)
+            location = MessageLocation(location.channel, "")
+        await self._store_message(run_view, slot, location, message)
 
 
-def list_users_due_copy(story: SlackRunView, place: MessageLocation | None) -> list[str]:
-    """Return the users who are to have a copy of the card by now. place: where the card stands."""
-    if story.run.state is not State.PENDING:
+def list_users_due_copy(run_view: SlackRunView, location: MessageLocation | None) -> list[str]:
+    """Return the users who need a copy of the card. location: of the card itself."""
+    if run_view.run.state is not State.PENDING:
         return []
-    unseen = place is None or place.channel.startswith("D")
-    if story.run.reminded_at is None and not unseen:
+    is_hidden = location is None or location.channel.startswith("D")
+    if run_view.run.reminded_at is None and not is_hidden:
         return []
-    there = {story.requester if unseen else ""}
+    informed = {run_view.requester if is_hidden else ""}
     users = [
         one.slack_user
-        for one in list_missing_approvers(story)
-        if one.slack_user and one.slack_user not in there
+        for one in list_missing_approvers(run_view)
+        if one.slack_user and one.slack_user not in informed
     ]
     return users[:_MAX_COPIES]
 
@@ -104,39 +110,40 @@ def list_users_due_copy(story: SlackRunView, place: MessageLocation | None) -> l
 _MAX_NAMES = 10
 
 
-def build_reminders(story: SlackRunView) -> dict[str, Message]:
-    """Return what is due to be said, by a name under which it is said once."""
-    run = story.run
+def build_reminders(run_view: SlackRunView) -> dict[str, Message]:
+    """Return the reminders that are due, by slot: each slot is sent once."""
+    run = run_view.run
     if run.state is not State.PENDING:
         return {}
-    said: dict[str, Message] = {}
+    reminders: dict[str, Message] = {}
     if run.escalated_at is not None:
-        said["escalation"] = _build_reminder(
-            story, f"Nobody has decided, so by now {story.approvals_from} may"
+        reminders["escalation"] = _build_reminder(
+            run_view, f"Escalated: {run_view.approvals_from} can now approve"
         )
     elif run.reminded_at is not None:
-        said[f"reminder {run.reminded_at}"] = _build_reminder(
-            story, "This still waits for your approval"
+        reminders[f"reminder {run.reminded_at}"] = _build_reminder(
+            run_view, "Your approval is still needed"
         )
-    return said
+    return reminders
 
 
-def _build_reminder(story: SlackRunView, text: str) -> Message:
-    run = story.run
+def _build_reminder(run_view: SlackRunView, text: str) -> Message:
+    run = run_view.run
     parts: list[Element] = [emoji("bell"), text_element(" ")]
-    # Their telephones ring for the copy of the card that they get, and once is enough.
-    names = [approver.name for approver in list_missing_approvers(story)[:_MAX_NAMES]]
-    parts.append(bold(f"{', '.join(names)} "))
+    # Names without mentions: Slack notifies approvers of their copy of the card already.
+    names = [approver.name for approver in list_missing_approvers(run_view)[:_MAX_NAMES]]
+    if names:
+        parts.append(bold(f"{', '.join(names)}: "))
     parts.append(text_element(f"{text}: {run.title}"))
-    since = f"waits since {format_date(run.pending_since or run.requested_at)}"
-    until = f" · until {format_date(run.expires_at)}" if run.expires_at else ""
+    since = f"waiting since {format_date(run.pending_since or run.requested_at)}"
+    until = f" · expires {format_date(run.expires_at)}" if run.expires_at else ""
     return Message(
         format_notification(f"{text}: {run.title}"),
         [rich_text(rich_text_section(*parts)), context(since + until)],
     )
 
 
-def list_missing_approvers(story: SlackRunView) -> list[Approver]:
-    """Return those who have not voted yet, and could."""
-    voted = {story.get_person_name(vote.person) for vote in story.approvals}
-    return [approver for approver in story.approvers if approver.name not in voted]
+def list_missing_approvers(run_view: SlackRunView) -> list[Approver]:
+    """Return the approvers who have not decided yet."""
+    decided = {run_view.get_person_name(decision.person) for decision in run_view.approvals}
+    return [approver for approver in run_view.approvers if approver.name not in decided]

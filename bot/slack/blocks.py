@@ -1,7 +1,7 @@
-"""The pieces of Slack's Block Kit that messages are made of. Pure.
+"""Build messages from Slack's Block Kit. Pure.
 
-Data goes into rich text, whose elements say what they are: Slack reads no mention, link or format
-out of them. Only `context` lines and the text for notifications are mrkdwn, by way of `mrkdwn`.
+Data goes into rich text, where Slack does not parse mentions, links or formats. Only `context`
+lines and notification texts are mrkdwn: escape data for them by `escape_mrkdwn`.
 Source: https://docs.slack.dev/reference/block-kit
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from bot.model.canonical import hash_canonical
 from bot.model.text import escape_control, escape_to_one_line
 
-# Outgoing JSON, never read by us.
+# JSON that is only sent, never read.
 Block = dict[str, Any]
 Element = dict[str, Any]
 View = dict[str, Any]
@@ -26,33 +26,33 @@ _MAX_LABEL_LENGTH = 75
 
 @dataclass(frozen=True)
 class Message:
-    """One message. text: the point and the action, for notifications and screen readers.
-
-    name: what it is found again by, "" if it is not looked for. posted_since: the moment, in
-    seconds, since when it may be there though nobody heard of it; None if it surely is not.
-    """
+    """One message."""
 
     text: str
+    """For notifications and screen readers: what happened and what to do."""
     blocks: Sequence[Block] = ()
     name: str = ""
+    """Identifies the message in its channel, to post it once; "" without."""
     search_since: float | None = None
+    """Search for it from this time on, in seconds, before posting it; None: never posted yet."""
 
     @property
     def digest(self) -> str:
+        """Hash of text and blocks."""
         return hash_canonical({"text": self.text, "blocks": self.blocks})
 
 
-# What would begin bold, italic or struck words, or an emoji; not the colons of a time of day.
+# Characters that begin bold, italic or struck text, or an emoji; not the colons of a time.
 _FORMAT_START_PATTERN = re.compile(r"(?<![^\W_])([*_~])(?=\S)|(:)(?=(?!\d\d:)[a-z0-9_+'-]+:)")
 
 
 def escape_mrkdwn(text: str) -> str:
-    """Return *text* on one line, so that Slack shows it and acts on none of it."""
-    # Slack knows no way to escape these: thin spaces keep them from beginning anything, and
-    # another character that looks the same stands for backticks, which may hold spaces.
+    """Return *text* on one line, escaped so that Slack shows it literally."""
+    # Slack cannot escape these: a thin space behind them prevents the format, and a similar
+    # character replaces backticks, whose content may begin with a space.
     plain = _FORMAT_START_PATTERN.sub("\\g<0>\u2009", escape_to_one_line(text).replace("`", "ˋ"))
     safe = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # At the beginning of a line it would quote.
+    # At the start of a line it would begin a quote.
     return f"\u2009{safe}" if safe.startswith("&gt;") else safe
 
 
@@ -61,6 +61,7 @@ def shorten_text(text: str, max_length: int) -> str:
 
 
 def format_notification(text: str) -> str:
+    """Return *text* as the mrkdwn of a notification."""
     return escape_mrkdwn(shorten_text(text, 500))
 
 
@@ -72,7 +73,7 @@ def header(text: str) -> Block:
 
 
 def context(*lines: str) -> Block:
-    """Draw small grey text. lines: mrkdwn, with everything from outside escaped."""
+    """Return a block of small grey text. lines: mrkdwn, with data escaped."""
     elements = [
         {"type": "mrkdwn", "text": shorten_text(line, _MAX_TEXT_LENGTH), "verbatim": True}
         for line in lines
@@ -89,7 +90,7 @@ def actions(block_id: str, *buttons: Element) -> Block:
 
 
 def button(text: str, *, action: str, value: str, label: str) -> Element:
-    """label: what a screen reader says, since several messages have the same buttons."""
+    """Return a button. label: for screen readers, since many messages have the same buttons."""
     return {
         "type": "button",
         "text": _plain_text(text, _MAX_LABEL_LENGTH),
@@ -104,7 +105,7 @@ def confirm_dialog(title: str, text: str, *, yes: str) -> Element:
         "title": _plain_text(title, 100),
         "text": _plain_text(text, 300),
         "confirm": _plain_text(yes, 30),
-        "deny": _plain_text("Back", 30),
+        "deny": _plain_text("Cancel", 30),
         "style": "danger",
     }
 
@@ -149,7 +150,7 @@ def emoji(name: str) -> Element:
 
 
 def user_mention(user: str) -> Element:
-    """Mention somebody: whoever is mentioned in a new message is notified."""
+    """Mention a person. Slack notifies the people whom a new message mentions."""
     return {"type": "user", "user_id": user}
 
 
@@ -158,7 +159,7 @@ def link(url: str, text: str) -> Element:
 
 
 def format_date(microseconds: int) -> str:
-    """Return a moment as mrkdwn that each reader sees in their own time zone."""
+    """Return a time as mrkdwn that Slack shows in each reader's time zone."""
     seconds = microseconds // 1_000_000
     return f"<!date^{seconds}^{{date_short_pretty}} {{time}}|{_format_utc(microseconds)}>"
 

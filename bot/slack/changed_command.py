@@ -1,4 +1,4 @@
-"""`/keyturn changed …`: what changed around a moment, as one asks at two in the morning."""
+"""`/keyturn changed …`: what changed around a point in time."""
 
 from collections.abc import Mapping, Sequence
 
@@ -34,43 +34,51 @@ def answer_changed_command(
     *,
     person_names: Mapping[str, str],
 ) -> Message:
-    """Answer `02:00 ±30m web*`: when, how far around it and on which hosts; the rest is usual.
+    """Answer `02:00 ±30m web*`: a time, a range around it and a pattern of hosts.
 
-    sight: of whoever asks; zone: theirs. names: of people, by their ids. Raises Unfit where
-    that says no moment.
+    Args:
+        database: where the runs and the change log are.
+        view_rights: what the requester may view.
+        typed: the text behind `changed`. Range and hosts default to 30 minutes and all.
+        zone: the requester's time zone.
+        person_names: names by person id.
+
+    Raises:
+        InvalidRequestError: the text does not contain a valid time.
     """
     with database.reading(view_rights) as tx:
         try:
             at, within, host = _parse_changed_command(typed.split(), tx.now, zone)
-        except InvalidTimeError as trouble:
-            raise InvalidRequestError(str(trouble)) from None
-        seen = timeline.build_timeline(tx, at, span=within, host_pattern=host, limit=_MAX_EVENTS)
-        allowed = timeline.list_approvals(tx, seen.events)
+        except InvalidTimeError as error:
+            raise InvalidRequestError(str(error)) from None
+        shown = timeline.build_timeline(tx, at, span=within, host_pattern=host, limit=_MAX_EVENTS)
+        allowed = timeline.list_approvals(tx, shown.events)
     where = "" if host == "*" else f" on {host}"
     first, last = (times.format_moment(one, zone) for one in (at - within, at + within))
     title = f"Between {first} and {last}{'' if zone == 'UTC' else f' {zone}'}{where}"
-    if not seen.events:
+    if not shown.events:
         return Message(
             format_notification(title),
             [
                 rich_text(
                     rich_text_section(bold(title)),
-                    rich_text_section(text_element("Nothing that I know of.")),
+                    rich_text_section(text_element("No known changes.")),
                 )
             ],
         )
-    lines = (_format_event(one, allowed, person_names, zone) for one in seen.events)
-    shown = "\n".join(shorten_text(each, 200) for each in lines)
-    more = [text_element("All of one: "), code("/keyturn run N")]
+    lines = (_format_event(one, allowed, person_names, zone) for one in shown.events)
+    listing = "\n".join(shorten_text(each, 200) for each in lines)
+    more = [text_element("Details: "), code("/keyturn run N")]
     rest = [
-        rich_text_section(text_element(said)) for said in _describe_omitted(seen, at, within, zone)
+        rich_text_section(text_element(text))
+        for text in _describe_omitted(shown, at, within, zone)
     ]
     return Message(
         format_notification(title),
         [
             rich_text(
                 rich_text_section(bold(title)),
-                preformatted(shown),
+                preformatted(listing),
                 *rest,
                 rich_text_section(*more),
             )
@@ -79,18 +87,20 @@ def answer_changed_command(
 
 
 def _describe_omitted(timeline_shown: Timeline, at: int, time_range: int, zone: str) -> list[str]:
-    said: list[str] = []
+    sentences: list[str] = []
     if timeline_shown.omitted:
-        said.append(f"Left out as less likely: {timeline_shown.omitted}. The web pages show more.")
+        sentences.append(
+            f"Less likely and not shown: {timeline_shown.omitted}. The web pages list more."
+        )
     if timeline_shown.searched_span < time_range:
         ends = at - timeline_shown.searched_span, at + timeline_shown.searched_span
         first, last = (times.format_moment(one, zone) for one in ends)
-        said.append(f"So much happened that only {first} to {last} was looked at.")
-    return said
+        sentences.append(f"There are too many events: only {first} to {last} was searched.")
+    return sentences
 
 
 def _parse_changed_command(typed_words: list[str], now: int, zone: str) -> tuple[int, int, str]:
-    """Return moment, span and host; what is no moment at the end is a host."""
+    """Return time, range and host pattern; a last word that is not a time is the pattern."""
     within, rest = _DEFAULT_RANGE, list[str]()
     for word in typed_words:
         if word[0] in "±+":
@@ -98,11 +108,13 @@ def _parse_changed_command(typed_words: list[str], now: int, zone: str) -> tuple
         else:
             rest.append(word)
     if not rest:
-        raise InvalidTimeError(f"around when? Type {times.PAST_EXAMPLES}, then ±30m, then a host")
+        raise InvalidTimeError(
+            f"the time is missing: type {times.PAST_EXAMPLES}, then ±30m, then a host"
+        )
     try:
         return times.parse_past_moment(" ".join(rest), now=now, zone=zone), within, "*"
     except InvalidTimeError:
-        # No host's name has such a sign: it belongs to a time, or to a zone that there is not.
+        # Names of hosts have no such character: this is a malformed time or an unknown zone.
         if len(rest) == 1 or {":", "/"} & set(rest[-1]):
             raise
         at = times.parse_past_moment(" ".join(rest[:-1]), now=now, zone=zone)
@@ -116,5 +128,5 @@ def _format_event(
     zone: str,
 ) -> str:
     run = f"run {event.run}" if event.run else "-"
-    told = timeline.describe_event(event, approvals.get(event.run or 0, ()), person_names)
-    return f"{times.format_moment(event.at, zone)[11:]}  {run:<8}  {event.state:<14}  {told}"
+    text = timeline.describe_event(event, approvals.get(event.run or 0, ()), person_names)
+    return f"{times.format_moment(event.at, zone)[11:]}  {run:<8}  {event.state:<14}  {text}"

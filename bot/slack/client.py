@@ -1,7 +1,7 @@
-"""Send messages by slack_sdk's Web API client, and post none of them twice.
+"""Send messages by slack_sdk's Web API client, each of them once.
 
-Slack has no key for what may be posted once only. So each message bears a name, as the id of its
-first block, and before a second attempt the channel is searched for it.
+Slack has no idempotency key for posts. So each message has a name, as the id of its first block,
+and before a second attempt the channel is searched for it.
 """
 
 import logging
@@ -25,21 +25,21 @@ _log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-# Slack's words for a place that we cannot speak in, and that only people can open to us.
+# Slack's error codes for a channel that the bot cannot post in until a person changes that.
 CLOSED_CHANNEL_ERRORS = frozenset(
     {"not_in_channel", "channel_not_found", "is_archived", "restricted_action", "no_permission"}
 )
 GONE_MESSAGE_ERRORS = frozenset({"message_not_found", "cant_update_message", "edit_window_closed"})
-# Slack's words for somebody who cannot be written to.
+# Slack's error codes for people who cannot receive a direct message.
 UNREACHABLE_USER_ERRORS = CLOSED_CHANNEL_ERRORS | frozenset(
     {"user_disabled", "user_not_found", "account_inactive", "cannot_dm_bot", "user_not_visible"}
 )
-# Slack's words for what went wrong with itself.
+# Slack's error codes for its own failures.
 _SLACK_FAILURES = frozenset(
     {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
 )
 _NO_EPHEMERAL_ERRORS = CLOSED_CHANNEL_ERRORS | {"user_not_in_channel", "messages_tab_disabled"}
-# Slack's words for what it does not take of how a message looks.
+# Slack's error codes for blocks that it does not accept.
 _INVALID_BLOCKS_ERRORS = frozenset(
     {
         "block_mismatch",
@@ -50,12 +50,12 @@ _INVALID_BLOCKS_ERRORS = frozenset(
         "msg_too_long",
     }
 )
-_PAGES, _ON_A_PAGE = 5, 200
+_MAX_PAGES, _PAGE_SIZE = 5, 200
 
 
 @dataclass(frozen=True)
 class MessageLocation:
-    """Where a message stands: a channel or a conversation, and the message's time stamp."""
+    """Channel or conversation of a message, and its timestamp."""
 
     channel: str
     ts: str
@@ -70,7 +70,7 @@ class MessageSender:
     async def post_message(
         self, channel: str, message: Message, *, thread: str = ""
     ) -> MessageLocation:
-        """Post it, unless it may be there already and is found."""
+        """Post a message, unless an earlier attempt has posted it."""
         if message.search_since is not None:
             found = await self._find_message(channel, message, thread)
             if found is not None:
@@ -79,41 +79,43 @@ class MessageSender:
             message, lambda shown: self._post_chat_message(channel, shown, thread)
         )
 
-    async def update_message(self, place: MessageLocation, message: Message) -> None:
-        """Show this in place of what stands there."""
-        await _send_with_fallback(message, lambda shown: self._update_chat_message(place, shown))
+    async def update_message(self, location: MessageLocation, message: Message) -> None:
+        """Replace the message at *location*."""
+        await _send_with_fallback(
+            message, lambda shown: self._update_chat_message(location, shown)
+        )
 
     async def send_ephemeral(
         self, channel: str, user: str, message: Message, *, thread: str = ""
     ) -> str:
-        """Tell one person, there if possible, else directly. Returns where it was said."""
+        """Show a message to one person, in *channel* or else directly; return its channel."""
         try:
             await _send_with_fallback(
                 message, lambda shown: self._post_ephemeral(channel, user, shown, thread)
             )
-        except SlackApiError as refused:
-            if get_error_code(refused) not in _NO_EPHEMERAL_ERRORS:
+        except SlackApiError as error:
+            if get_error_code(error) not in _NO_EPHEMERAL_ERRORS:
                 raise
             return (await self.send_direct_message(user, message)).channel
         return channel
 
     async def send_direct_message(self, user: str, message: Message) -> MessageLocation:
-        """Write to one person directly."""
+        """Send a direct message to one person."""
         return await self.post_message(await self.open_conversation(user), message)
 
     async def open_conversation(self, user: str) -> str:
-        """Return the conversation with one person, D…."""
+        """Open the direct messages with one person and return their id, D…."""
         opened = await self._client.conversations_open(users=user)
         channel: dict[str, str] = opened.get("channel") or {}
         return channel.get("id", user)
 
     async def upload_file(
-        self, place: MessageLocation, *, name: str, title: str, content: str
+        self, location: MessageLocation, *, name: str, title: str, content: str
     ) -> None:
-        """Put a text file into the thread of a message."""
+        """Post a text file in the thread of a message."""
         await self._client.files_upload_v2(
-            channel=place.channel,
-            thread_ts=place.ts,
+            channel=location.channel,
+            thread_ts=location.ts,
             filename=name,
             title=title,
             content=content,
@@ -121,7 +123,7 @@ class MessageSender:
         )
 
     async def publish_home_tab(self, user: str, view: View) -> None:
-        """Draw somebody's Home tab."""
+        """Replace a person's Home tab."""
         await self._client.views_publish(user_id=user, view=view)
 
     async def _post_ephemeral(
@@ -137,11 +139,11 @@ class MessageSender:
             link_names=False,
         )
 
-    async def _update_chat_message(self, place: MessageLocation, message: Message) -> None:
-        # Without any blocks, an empty list takes away those that stood there.
+    async def _update_chat_message(self, location: MessageLocation, message: Message) -> None:
+        # An empty list removes the previous blocks.
         await self._client.chat_update(
-            channel=place.channel,
-            ts=place.ts,
+            channel=location.channel,
+            ts=location.ts,
             text=message.text,
             blocks=list(message.blocks),
             parse="none",
@@ -151,22 +153,22 @@ class MessageSender:
     async def _find_message(
         self, channel: str, message: Message, thread: str
     ) -> MessageLocation | None:
-        """Return where the message stands, None if it is not there or we may not look."""
+        """Return the location of a posted message; None if absent or if the bot may not search."""
         cursor = ""
-        for _ in range(_PAGES):
+        for _ in range(_MAX_PAGES):
             try:
                 page = await self._fetch_page(channel, thread, message.search_since or 0, cursor)
-            except SlackApiError as refused:
-                if is_retryable(refused):
+            except SlackApiError as error:
+                if is_retryable(error):
                     raise
                 return None
-            said = cast("list[dict[str, Any]]", page.get("messages") or [])
+            posted = cast("list[dict[str, Any]]", page.get("messages") or [])
             if stamp := next(
-                (one["ts"] for one in said if has_message_name(one, message.name)), ""
+                (one["ts"] for one in posted if has_message_name(one, message.name)), ""
             ):
                 return MessageLocation(channel, stamp)
-            more = cast("dict[str, str]", page.get("response_metadata") or {})
-            cursor = more.get("next_cursor", "")
+            metadata = cast("dict[str, str]", page.get("response_metadata") or {})
+            cursor = metadata.get("next_cursor", "")
             if not cursor:
                 break
         return None
@@ -174,13 +176,13 @@ class MessageSender:
     async def _fetch_page(
         self, channel: str, thread: str, since: float, cursor: str
     ) -> AsyncSlackResponse:
-        oldest, onwards = f"{since:.6f}", cursor or None
+        oldest, next_cursor = f"{since:.6f}", cursor or None
         if thread:
             return await self._client.conversations_replies(
-                channel=channel, ts=thread, oldest=oldest, limit=_ON_A_PAGE, cursor=onwards
+                channel=channel, ts=thread, oldest=oldest, limit=_PAGE_SIZE, cursor=next_cursor
             )
         return await self._client.conversations_history(
-            channel=channel, oldest=oldest, limit=_ON_A_PAGE, cursor=onwards
+            channel=channel, oldest=oldest, limit=_PAGE_SIZE, cursor=next_cursor
         )
 
     async def _post_chat_message(
@@ -202,69 +204,69 @@ class MessageSender:
 async def _send_with_fallback(
     message: Message, send: Callable[[Message], Awaitable[Result]]
 ) -> Result:
-    """Show a message, without its blocks if Slack does not take those.
+    """Send a message, without its blocks if Slack does not accept those.
 
-    One that looks poor is better than none, and than buttons that decide nothing any more.
+    A plain text is better than no message, and than outdated buttons.
     """
     try:
         return await send(message)
-    except SlackApiError as refused:
-        if get_error_code(refused) not in _INVALID_BLOCKS_ERRORS or not message.blocks:
+    except SlackApiError as error:
+        if get_error_code(error) not in _INVALID_BLOCKS_ERRORS or not message.blocks:
             raise
-        _log.error("a message is shown without its blocks: Slack said %s", get_error_code(refused))
+        _log.error("sent a message without its blocks: Slack returned %s", get_error_code(error))
         return await send(replace(message, blocks=()))
 
 
-def get_error_code(refused: SlackApiError) -> str:
-    """Return Slack's word for what is wrong, such as `not_in_channel`; without one, the status."""
-    return _get_slack_error(refused) or f"status {refused.response.status_code}"
+def get_error_code(error: SlackApiError) -> str:
+    """Return Slack's error code, such as `not_in_channel`; without one, the HTTP status."""
+    return _get_slack_error(error) or f"status {error.response.status_code}"
 
 
-def is_retryable(refused: SlackApiError) -> bool:
-    """Return whether Slack could not answer, or has had enough of us: it is to be asked again.
+def is_retryable(error: SlackApiError) -> bool:
+    """Return whether to retry: Slack failed itself, or limits our rate.
 
-    What stands in front of Slack answers without a word of Slack's, by a text or a page.
+    Proxies in front of Slack answer with text or HTML, without an error code.
     """
-    status = cast("int", refused.response.status_code)
-    word = _get_slack_error(refused)
+    status = cast("int", error.response.status_code)
+    code = _get_slack_error(error)
     return (
-        get_retry_seconds(refused) is not None
+        get_retry_seconds(error) is not None
         or status >= 500
-        or not word
-        or word in _SLACK_FAILURES
+        or not code
+        or code in _SLACK_FAILURES
     )
 
 
-def _get_slack_error(refused: SlackApiError) -> str:
-    body = cast("object", refused.response.data)
-    word = cast("dict[str, object]", body).get("error") if isinstance(body, dict) else None
-    return word if isinstance(word, str) else ""
+def _get_slack_error(error: SlackApiError) -> str:
+    body = cast("object", error.response.data)
+    code = cast("dict[str, object]", body).get("error") if isinstance(body, dict) else None
+    return code if isinstance(code, str) else ""
 
 
-def get_retry_seconds(refused: SlackApiError) -> float | None:
-    """Return the seconds that Slack wants to be left in peace, if it does."""
-    if refused.response.status_code != 429 and get_error_code(refused) != "ratelimited":
+def get_retry_seconds(error: SlackApiError) -> float | None:
+    """Return how many seconds Slack asks to wait; None if it does not limit our rate."""
+    if error.response.status_code != 429 and get_error_code(error) != "ratelimited":
         return None
-    headers = cast("dict[str, str]", refused.response.headers)
-    given = next((headers[name] for name in headers if name.lower() == "retry-after"), "")
-    return min(float(given), 600.0) if given.isdecimal() else 30.0
+    headers = cast("dict[str, str]", error.response.headers)
+    retry_after = next((headers[name] for name in headers if name.lower() == "retry-after"), "")
+    return min(float(retry_after), 600.0) if retry_after.isdecimal() else 30.0
 
 
-# Slack's clock and the database's may be apart.
+# Slack's clock and the database's may differ.
 _CLOCK_TOLERANCE_SECONDS = 300
 _POST_PATHS = ("/chat.postMessage", "/chat.postEphemeral")
 
 
-def with_message_name(message: Message, story: SlackRunView, slot: str) -> Message:
-    """Return the message with its name: it is looked for if telling the story failed before."""
-    run = story.run
+def with_message_name(message: Message, run_view: SlackRunView, slot: str) -> Message:
+    """Return the message with its name; it is searched for if a delivery has failed before."""
+    run = run_view.run
     name = hash_canonical({"run": run.id, "requested": run.requested_at, "slot": slot})[:32]
-    since = run.requested_at / 1_000_000 - _CLOCK_TOLERANCE_SECONDS if story.attempts else None
+    since = run.requested_at / 1_000_000 - _CLOCK_TOLERANCE_SECONDS if run_view.attempts else None
     return replace(message, name=name, search_since=since)
 
 
 def build_named_blocks(message: Message) -> list[Block]:
-    """Return its blocks, with its name on the first."""
+    """Return the blocks of a message, with its name as the id of the first."""
     blocks = list(message.blocks)
     if message.name and blocks:
         blocks[0] = blocks[0] | {"block_id": message.name}
@@ -272,12 +274,12 @@ def build_named_blocks(message: Message) -> list[Block]:
 
 
 def has_message_name(slack_message: Mapping[str, Any], name: str) -> bool:
-    """Return whether what Slack has in a channel is the message of that name."""
+    """Return whether a message from a channel's history has that name."""
     return any(block.get("block_id") == name for block in slack_message.get("blocks") or ())
 
 
 class ConnectionRetryHandler(AsyncConnectionErrorRetryHandler):
-    """Tries once more when a connection breaks, as the stock one, but posts nothing twice."""
+    """Retries once after a broken connection, as slack_sdk's own, but never repeats a post."""
 
     async def can_retry_async(
         self,

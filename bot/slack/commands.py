@@ -1,4 +1,4 @@
-"""Commands: what may stand behind /keyturn, and what each does."""
+"""The commands behind /keyturn."""
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
@@ -40,50 +40,47 @@ _MAX_RUNS = 15
 
 @dataclass(frozen=True)
 class TypedCommand:
-    """What somebody typed, and where. policy: the one that knows them.
-
-    zone: the one that Slack shows them times in.
-    """
+    """A command with the person who typed it."""
 
     person: str
     policy: Policy
+    """The policy in which the person was found."""
     origin: RequestOrigin
     typed_text: TypedText
     zone: str = "UTC"
+    """The time zone in which Slack shows times to the person."""
 
     @property
     def view_rights(self) -> ViewRights:
-        """What they may view."""
+        """What the person may view."""
         return self.policy.get_view_rights(self.person)
 
 
 @dataclass(frozen=True)
 class RequestedForm:
-    """A form is opened: of a runbook that was named without a value, or to ask again.
-
-    again: the run whose values it is filled in with; 0 if none.
-    """
+    """The answer to a command that opens a form: a runbook without values, or `again`."""
 
     runbook: type[AnyRunbook]
     resubmitted_run: int = 0
+    """The run whose values the form contains; 0 if none."""
 
 
 class SlackCommands:
-    """Answers commands. None as answer: the card that follows says it all."""
+    """Answers commands, with None if the card that follows is the answer."""
 
     def __init__(
         self,
         workflow: Workflow,
         database: Database,
         policies: PolicySource,
-        stories: SlackRunViewBuilder,
+        view_builder: SlackRunViewBuilder,
     ) -> None:
         self._workflow, self._database = workflow, database
-        self._view_builder, self._policies = stories, policies
+        self._view_builder, self._policies = view_builder, policies
         self._schedule_commands = ScheduleCommands(workflow, database, policies)
-        mandates = DelegationCommands(workflow, database, policies)
-        self._stop_commands = brakes = StopCommands(workflow, database, policies)
-        # Words about runs. Any other words are a runbook's.
+        delegation_commands = DelegationCommands(workflow, database, policies)
+        self._stop_commands = stop_commands = StopCommands(workflow, database, policies)
+        # Any other first word belongs to a runbook.
         self._handlers: Mapping[str, Callable[[TypedCommand], Message | RequestedForm | None]] = {
             "": self._show_help,
             "help": self._show_help,
@@ -92,114 +89,129 @@ class SlackCommands:
             "approve": self._approve_run,
             "deny": self._deny_run,
             "undo": self._undo_run,
-            "again": lambda asked: self.get_resubmit_form(
-                asked.typed_text.words_after_first.partition(" ")[0], person=asked.person
+            "again": lambda command: self.get_resubmit_form(
+                command.typed_text.words_after_first.partition(" ")[0], person=command.person
             ),
             "withdraw": self._withdraw_run,
             "web": self._create_sign_in_reply,
             "can-i": self._preview_request,
             "break-glass": self._request_break_glass,
             "review": self._review_break_glass,
-            "delegate": lambda asked: mandates.answer_delegate_command(
-                asked.person, asked.typed_text, asked.zone
+            "delegate": lambda command: delegation_commands.answer_delegate_command(
+                command.person, command.typed_text, command.zone
             ),
-            "delegations": lambda asked: mandates.answer_delegate_command(
-                asked.person, asked.typed_text, asked.zone
+            "delegations": lambda command: delegation_commands.answer_delegate_command(
+                command.person, command.typed_text, command.zone
             ),
-            "grant": lambda asked: mandates.answer_grant_command(
-                asked.person, asked.typed_text, asked.zone
+            "grant": lambda command: delegation_commands.answer_grant_command(
+                command.person, command.typed_text, command.zone
             ),
-            "grants": lambda asked: mandates.answer_grant_command(
-                asked.person, asked.typed_text, asked.zone
+            "grants": lambda command: delegation_commands.answer_grant_command(
+                command.person, command.typed_text, command.zone
             ),
-            "counter": lambda asked: mandates.propose_values(asked.person, asked.typed_text),
-            "accept": lambda asked: mandates.accept_proposal(asked.person, asked.typed_text),
-            "stop": lambda asked: brakes.answer_stop_command(asked.person, asked.typed_text),
-            "resume": lambda asked: brakes.answer_resume_command(asked.person, asked.typed_text),
-            "ban": lambda asked: brakes.answer_ban_command(asked.person, asked.typed_text),
-            "unban": lambda asked: brakes.answer_unban_command(asked.person, asked.typed_text),
-            "changed": lambda asked: answer_changed_command(
+            "counter": lambda command: delegation_commands.propose_values(
+                command.person, command.typed_text
+            ),
+            "accept": lambda command: delegation_commands.accept_proposal(
+                command.person, command.typed_text
+            ),
+            "stop": lambda command: stop_commands.answer_stop_command(
+                command.person, command.typed_text
+            ),
+            "resume": lambda command: stop_commands.answer_resume_command(
+                command.person, command.typed_text
+            ),
+            "ban": lambda command: stop_commands.answer_ban_command(
+                command.person, command.typed_text
+            ),
+            "unban": lambda command: stop_commands.answer_unban_command(
+                command.person, command.typed_text
+            ),
+            "changed": lambda command: answer_changed_command(
                 self._database,
-                asked.view_rights,
-                asked.typed_text.words_after_first,
-                asked.zone,
+                command.view_rights,
+                command.typed_text.words_after_first,
+                command.zone,
                 person_names=self._view_builder.get_person_names(),
             ),
             "schedule": self._answer_schedule_command,
             "freeze": self._list_freezes,
             "freezes": self._list_freezes,
             "who": self._show_owners,
-            "schedules": lambda asked: self._schedule_commands.list_schedules(asked.person),
+            "schedules": lambda command: self._schedule_commands.list_schedules(command.person),
             replies.PRIVATE_CHECK_WORD: self._request_private_check,
         }
 
     @property
     def command_words(self) -> Sequence[str]:
-        """The first words of what is no runbook."""
+        """The first words that do not belong to a runbook."""
         return [word for word in self._handlers if word]
 
     def answer_command(
         self, text: str, *, person: str, policy: Policy, origin: RequestOrigin, zone: str = "UTC"
     ) -> Message | RequestedForm | None:
-        """Do what was typed. Raises what the workflow raises, and forms.NotUnderstood."""
+        """Run the command. Raises RequestSyntaxError, and what the workflow raises."""
         plain = (
             parsing.replace_mentions(text, self._view_builder.get_person_ids_by_account())
             if "<@" in text
             else text
         )
-        asked = TypedCommand(person, policy, origin, parsing.parse_typed_text(plain), zone)
-        return self._handlers.get(asked.typed_text.first_word, self._request_run)(asked)
+        command = TypedCommand(person, policy, origin, parsing.parse_typed_text(plain), zone)
+        return self._handlers.get(command.typed_text.first_word, self._request_run)(command)
 
     def get_resubmit_form(self, typed_number: str, *, person: str) -> RequestedForm:
-        """Return the form that asks again. typed: the run's number. Raises NoSuchRun and Unfit."""
+        """Return the form that requests a run again. Raises NoSuchRun and InvalidRequestError."""
         with self._database.reading(self._policies.get_policy().get_view_rights(person)) as tx:
             run = runs.get_run(tx, _parse_number(typed_number, "again"))
         resubmit.check_resubmit(run)
         return RequestedForm(load_catalogue()[run.runbook], resubmitted_run=run.id)
 
-    def _request_run(self, asked: TypedCommand) -> Message | RequestedForm | None:
-        typed = request_form.split_words(asked.typed_text.command_words)
+    def _request_run(self, command: TypedCommand) -> Message | RequestedForm | None:
+        typed = request_form.split_words(command.typed_text.command_words)
         family = _list_runbooks_with_prefix(typed)
         if family:
             return replies.render_runbook_family(" ".join(typed), family)
-        runbook, values = self._find_runbook(asked.typed_text.first_word, typed)
+        runbook, values = self._find_runbook(command.typed_text.first_word, typed)
         if not values:
             return RequestedForm(runbook)
-        run = self._record_request(asked)
+        run = self._record_request(command)
         if not isinstance(run, Run):
             return run
         return replies.build_text_reply(f"{run.title}: {run.summary}") if run.is_ended else None
 
-    def _request_private_check(self, asked: TypedCommand) -> Message | RequestedForm | None:
-        """Ask for a check; its answer goes where only this person reads it."""
-        if not asked.typed_text.words_after_first:
+    def _request_private_check(self, command: TypedCommand) -> Message | RequestedForm | None:
+        """Request a check whose answer only this person reads."""
+        if not command.typed_text.words_after_first:
             raise InvalidRequestError(
-                f"which check? Type {replies.COMMAND} {replies.PRIVATE_CHECK_WORD} WORDS HOST"
+                "the check is missing: type "
+                f"{replies.COMMAND} {replies.PRIVATE_CHECK_WORD} WORDS HOST"
             )
         runbook, values = request_form.find_runbook(
-            request_form.split_words(asked.typed_text.words_after_first)
+            request_form.split_words(command.typed_text.words_after_first)
         )
         if not values:
             usage = request_form.format_usage(runbook)
             raise InvalidRequestError(
-                f"say all of it: {replies.COMMAND} {replies.PRIVATE_CHECK_WORD} {usage}"
+                f"values are missing: type {replies.COMMAND} {replies.PRIVATE_CHECK_WORD} {usage}"
             )
         if get_kind(runbook) != "check":
             raise InvalidRequestError(
-                "only a check is answered to you alone: others approve a change, so its card is "
-                f"for everybody. Type it without {replies.PRIVATE_CHECK_WORD}"
+                "only checks can be private: approvers have to see the card of a change. Type it "
+                f"without {replies.PRIVATE_CHECK_WORD}"
             )
         return self._request_run(
             replace(
-                asked,
-                typed_text=TypedText(asked.typed_text.words_after_first, asked.typed_text.reason),
+                command,
+                typed_text=TypedText(
+                    command.typed_text.words_after_first, command.typed_text.reason
+                ),
             )
         )
 
     def _find_runbook(
         self, first: str, typed: Sequence[str]
     ) -> tuple[type[AnyRunbook], Sequence[str]]:
-        """Return the runbook that is meant and its values; of other commands, the nearest."""
+        """Return the runbook and its values; suggest the closest command if there is none."""
         try:
             return request_form.find_runbook(typed)
         except RequestSyntaxError:
@@ -207,92 +219,99 @@ class SlackCommands:
             if not close:
                 raise
             raise InvalidRequestError(
-                f"there is no {quote_text(first)}: did you mean {replies.COMMAND} {close[0]}?"
+                f"unknown command {quote_text(first)}: did you mean {replies.COMMAND} {close[0]}?"
             ) from None
 
-    def _record_request(self, asked: TypedCommand) -> Run | Message:
-        """Record what was asked for; or say what is missing."""
+    def _record_request(self, command: TypedCommand) -> Run | Message:
+        """Create the run, or return a message with what is missing."""
         runbook, values = request_form.find_runbook(
-            request_form.split_words(asked.typed_text.command_words)
+            request_form.split_words(command.typed_text.command_words)
         )
         if not values:
             return replies.render_runbook_help(runbook)
         try:
             spelled, requests = request_form.parse_request_for_hosts(
-                runbook, values, asked.policy.inventory.tags
+                runbook, values, command.policy.inventory.tags
             )
         except InvalidValuesError as problem:
             return replies.render_invalid_values(runbook, problem)
-        return self._create_run(asked, spelled, requests)
+        return self._create_run(command, spelled, requests)
 
     def _create_run(
-        self, asked: TypedCommand, host_pattern: str, requests: Sequence[AnyRunbook]
+        self, command: TypedCommand, host_pattern: str, requests: Sequence[AnyRunbook]
     ) -> Run:
-        person, origin, reason = asked.person, asked.origin, asked.typed_text.reason
+        person, origin, reason = command.person, command.origin, command.typed_text.reason
         if host_pattern:
             return self._workflow.request_fanout_run(
                 requests, host_pattern=host_pattern, person=person, origin=origin, reason=reason
             )
         return self._workflow.request_run(requests[0], person=person, origin=origin, reason=reason)
 
-    def _request_break_glass(self, asked: TypedCommand) -> Message:
-        """Ask, and say where the glass is broken: that takes more than chat."""
-        why = check_break_glass_reason(asked.typed_text.reason)
-        if not asked.typed_text.words_after_first:
+    def _request_break_glass(self, command: TypedCommand) -> Message:
+        """Request break-glass, and return the link to confirm it: that needs a second factor."""
+        reason = check_break_glass_reason(command.typed_text.reason)
+        if not command.typed_text.words_after_first:
             raise InvalidRequestError(
-                f"what for? Type {replies.COMMAND} break-glass WORDS HOST because REASON"
+                "the runbook is missing: type "
+                f"{replies.COMMAND} break-glass WORDS HOST because REASON"
             )
-        if asked.typed_text.words_after_first.removeprefix("#").isdecimal():
-            number, _ = _parse_run_number(asked)
+        if command.typed_text.words_after_first.removeprefix("#").isdecimal():
+            number, _ = _parse_run_number(command)
         else:
             run = self._record_request(
-                replace(asked, typed_text=TypedText(asked.typed_text.words_after_first, why))
+                replace(
+                    command, typed_text=TypedText(command.typed_text.words_after_first, reason)
+                )
             )
             if not isinstance(run, Run):
                 return run
             if run.is_ended:
                 return replies.build_text_reply(f"{run.title}: {run.summary}")
-            number = self._record_break_glass(run, asked.person, why)
+            number = self._record_break_glass(run, command.person, reason)
             return replies.render_break_glass_link(
-                number, self._create_sign_in_link(asked, next_path=f"/runs/{number}")
+                number, self._create_sign_in_link(command, next_path=f"/runs/{number}")
             )
-        self._workflow.break_glass.request_break_glass(number, person=asked.person, reason=why)
+        self._workflow.break_glass.request_break_glass(
+            number, person=command.person, reason=reason
+        )
         return replies.render_break_glass_link(
-            number, self._create_sign_in_link(asked, next_path=f"/runs/{number}")
+            number, self._create_sign_in_link(command, next_path=f"/runs/{number}")
         )
 
     def _record_break_glass(self, run: Run, person: str, reason: str) -> int:
-        """Note that glass is to be broken for what was just asked for, and return its number."""
+        """Request break-glass for a new run, and return the run's number."""
         try:
             return self._workflow.break_glass.request_break_glass(
                 run.id, person=person, reason=reason
             ).id
-        except NotAllowed as refused:
-            raise NotAllowed(f"{refused}. Run {run.id} waits for its approvals as usual") from None
+        except NotAllowed as error:
+            raise NotAllowed(f"{error}. Run {run.id} waits for approvals as usual") from None
 
-    def _review_break_glass(self, asked: TypedCommand) -> Message:
-        number, rest = _parse_run_number(asked)
-        said = " because ".join(part for part in (rest, asked.typed_text.reason) if part)
-        self._workflow.break_glass.review_break_glass(number, person=asked.person, findings=said)
+    def _review_break_glass(self, command: TypedCommand) -> Message:
+        number, rest = _parse_run_number(command)
+        findings = " because ".join(part for part in (rest, command.typed_text.reason) if part)
+        self._workflow.break_glass.review_break_glass(
+            number, person=command.person, findings=findings
+        )
         return replies.build_text_reply(f"You reviewed run {number}.")
 
-    def _show_help(self, asked: TypedCommand) -> Message:
-        if asked.typed_text.words_after_first:
+    def _show_help(self, command: TypedCommand) -> Message:
+        if command.typed_text.words_after_first:
             return self._explain_words(
-                request_form.split_words(asked.typed_text.words_after_first)
+                request_form.split_words(command.typed_text.words_after_first)
             )
-        with self._database.reading(asked.view_rights) as tx:
+        with self._database.reading(command.view_rights) as tx:
             now = tx.now
         return replies.render_overview(
             [
                 runbook
                 for runbook in load_catalogue().values()
-                if _can_request(asked.policy, asked.person, runbook, now=now)
+                if _can_request(command.policy, command.person, runbook, now=now)
             ]
         )
 
     def _explain_words(self, typed: Sequence[str]) -> Message:
-        """Explain a runbook, those that begin with these words, or a word that is built in."""
+        """Explain a runbook, the runbooks that begin with these words, or a command."""
         family = _list_runbooks_with_prefix(typed)
         if family:
             return replies.render_runbook_family(" ".join(typed), family)
@@ -301,140 +320,144 @@ class SlackCommands:
             self._find_runbook(typed[0] if typed else "", typed)[0]
         )
 
-    def _list_runs(self, asked: TypedCommand) -> Message:
-        """List the newest on a host, or with some words in them: who cleared 203.0.113.9?"""
-        typed = asked.typed_text.words_after_first.split()
-        known = asked.policy.inventory
+    def _list_runs(self, command: TypedCommand) -> Message:
+        """List the newest runs, of one host or with a text: who cleared 203.0.113.9?"""
+        typed = command.typed_text.words_after_first.split()
+        known = command.policy.inventory
         host = next((word.lower() for word in typed if word.lower() in known.hosts), None)
         sought = " ".join(word for word in typed if word.lower() != host)
         wanted = search.RunFilter(host=host, text=search_words.parse_search(sought))
-        with self._database.reading(asked.view_rights) as tx:
+        with self._database.reading(command.view_rights) as tx:
             found = search.find_newest_runs(tx, wanted, most=_MAX_RUNS)
-            votes = runs.list_votes_on(tx, [run.id for run in found])
+            decisions = runs.list_votes_on(tx, [run.id for run in found])
             now = tx.now
         if not found and sought:
             raise InvalidRequestError(
-                f"no run tells of {quote_text(sought)}{_describe_unknown_host(known, typed)}"
+                f"no run contains {quote_text(sought)}{_describe_unknown_host(known, typed)}"
             )
         names = self._view_builder.get_person_names()
-        above = self._stop_commands.describe_stop_of_everything()
-        return replies.render_run_list(found, votes, now=now, person_names=names, notice=above)
+        notice = self._stop_commands.describe_stop_of_everything()
+        return replies.render_run_list(
+            found, decisions, now=now, person_names=names, notice=notice
+        )
 
-    def _show_run(self, asked: TypedCommand) -> Message:
-        number, _ = _parse_run_number(asked)
-        return self._render_card(asked, number)
+    def _show_run(self, command: TypedCommand) -> Message:
+        number, _ = _parse_run_number(command)
+        return self._render_card(command, number)
 
-    def _approve_run(self, asked: TypedCommand) -> Message | None:
-        number, rest = _parse_run_number(asked)
+    def _approve_run(self, command: TypedCommand) -> Message | None:
+        number, rest = _parse_run_number(command)
         digest = rest.lower()
         if not digest:
-            return self._render_card(asked, number)
+            return self._render_card(command, number)
         if len(digest) < 10:
             raise InvalidRequestError(
-                f"{quote_text(digest)} is no plan: give the ten digits that the card shows. Type "
+                f"{quote_text(digest)} is not a plan: copy its ten characters from the card. Type "
                 f"{replies.format_command_usage('approve')}"
             )
         self._workflow.approve_run(
-            number, person=asked.person, digest=digest, reason=asked.typed_text.reason
+            number, person=command.person, digest=digest, reason=command.typed_text.reason
         )
         return replies.build_text_reply(f"You approved run {number}.")
 
-    def _deny_run(self, asked: TypedCommand) -> Message | None:
-        number, rest = _parse_run_number(asked)
-        reason = " because ".join(part for part in (rest, asked.typed_text.reason) if part)
+    def _deny_run(self, command: TypedCommand) -> Message | None:
+        number, rest = _parse_run_number(command)
+        reason = " because ".join(part for part in (rest, command.typed_text.reason) if part)
         if not reason:
             raise InvalidRequestError(
-                f"say why, so that the asker knows: type {replies.COMMAND} deny {number} REASON"
+                f"the reason is missing: type {replies.COMMAND} deny {number} REASON"
             )
-        self._workflow.deny_run(number, person=asked.person, reason=reason)
+        self._workflow.deny_run(number, person=command.person, reason=reason)
         return replies.build_text_reply(f"You denied run {number}.")
 
-    def _withdraw_run(self, asked: TypedCommand) -> Message | None:
-        number, _ = _parse_run_number(asked)
-        self._workflow.withdraw_run(number, person=asked.person)
+    def _withdraw_run(self, command: TypedCommand) -> Message | None:
+        number, _ = _parse_run_number(command)
+        self._workflow.withdraw_run(number, person=command.person)
         return replies.build_text_reply(f"You withdrew run {number}.")
 
-    def _undo_run(self, asked: TypedCommand) -> Message | None:
-        number, _ = _parse_run_number(asked)
+    def _undo_run(self, command: TypedCommand) -> Message | None:
+        number, _ = _parse_run_number(command)
         run = self._workflow.request_undo(
-            number, person=asked.person, origin=asked.origin, reason=asked.typed_text.reason
+            number, person=command.person, origin=command.origin, reason=command.typed_text.reason
         )
         return replies.build_text_reply(f"{run.title}: {run.summary}") if run.is_ended else None
 
-    def _preview_request(self, asked: TypedCommand) -> Message:
-        if not asked.typed_text.words_after_first:
+    def _preview_request(self, command: TypedCommand) -> Message:
+        if not command.typed_text.words_after_first:
             raise InvalidRequestError(
-                f"what would you ask for? Type {replies.COMMAND} can-i WORDS HOST, with words "
-                "and a host such as “service restart web1”"
+                f"the runbook is missing: type {replies.COMMAND} can-i WORDS HOST, such as "
+                "“service restart web1”"
             )
-        policy = asked.policy
-        meant = parse_preview_question(
-            policy, request_form.split_words(asked.typed_text.words_after_first)
+        policy = command.policy
+        question = parse_preview_question(
+            policy, request_form.split_words(command.typed_text.words_after_first)
         )
-        with self._database.reading(asked.view_rights) as tx:
-            seen = preview_request(tx, policy, meant, person=asked.person, source="slack")
-        return replies.build_text_reply(" ".join(seen.describe()))
+        with self._database.reading(command.view_rights) as tx:
+            preview = preview_request(tx, policy, question, person=command.person, source="slack")
+        return replies.build_text_reply(" ".join(preview.describe()))
 
-    def _answer_schedule_command(self, asked: TypedCommand) -> Message | None:
+    def _answer_schedule_command(self, command: TypedCommand) -> Message | None:
         return self._schedule_commands.answer_schedule_command(
-            TypedScheduleCommand(asked.person, asked.origin, asked.typed_text)
+            TypedScheduleCommand(command.person, command.origin, command.typed_text)
         )
 
-    def _list_freezes(self, asked: TypedCommand) -> Message:
-        with self._database.reading(asked.view_rights) as tx:
-            return who_command.render_freezes(asked.policy, now=tx.now)
+    def _list_freezes(self, command: TypedCommand) -> Message:
+        with self._database.reading(command.view_rights) as tx:
+            return who_command.render_freezes(command.policy, now=tx.now)
 
-    def _show_owners(self, asked: TypedCommand) -> Message:
-        policy, team = asked.policy, self._view_builder.workspace
-        if not asked.typed_text.words_after_first:
-            return who_command.render_area_owners(policy, asked.person, workspace=team)
+    def _show_owners(self, command: TypedCommand) -> Message:
+        policy, team = command.policy, self._view_builder.workspace
+        if not command.typed_text.words_after_first:
+            return who_command.render_area_owners(policy, command.person, workspace=team)
         found = who_command.answer_who_command(
-            policy, asked.typed_text.words_after_first, workspace=team
+            policy, command.typed_text.words_after_first, workspace=team
         )
         if found is None:
             raise InvalidRequestError(
-                "there is no host, area or person "
-                f"{quote_text(asked.typed_text.words_after_first)}"
+                "no host, area or person is called "
+                f"{quote_text(command.typed_text.words_after_first)}"
             )
         return found
 
-    def _create_sign_in_reply(self, asked: TypedCommand) -> Message:
+    def _create_sign_in_reply(self, command: TypedCommand) -> Message:
         if not self._view_builder.base_url:
             raise InvalidRequestError(
                 "the web pages have no address yet: an administrator sets KEYTURN_BASE_URL"
             )
-        return replies.render_sign_in_link(self._create_sign_in_link(asked))
+        return replies.render_sign_in_link(self._create_sign_in_link(command))
 
-    def _create_sign_in_link(self, asked: TypedCommand, *, next_path: str = "") -> str:
-        """Return a link that signs in once, and leads on to a page."""
+    def _create_sign_in_link(self, command: TypedCommand, *, next_path: str = "") -> str:
+        """Return a link that signs the person in once and opens a page."""
         with self._database.transaction() as tx:
-            token = sessions.create_sign_in_link(tx, asked.person)
+            token = sessions.create_sign_in_link(tx, command.person)
             change_log.append_entry(
-                tx, "sign-in link created", person=asked.person, source="slack"
+                tx, "sign-in link created", person=command.person, source="slack"
             )
         to = f"?next={next_path}" if next_path else ""
         return f"{self._view_builder.base_url}/sign-in/{token}{to}"
 
-    def _render_card(self, asked: TypedCommand, number: int) -> Message:
-        with self._database.reading(asked.view_rights) as tx:
+    def _render_card(self, command: TypedCommand, number: int) -> Message:
+        with self._database.reading(command.view_rights) as tx:
             return render_card(self._view_builder.build_slack_run_view(tx, number), buttons=False)
 
 
-def _parse_run_number(asked: TypedCommand) -> tuple[int, str]:
-    """Return the run's number and what stands behind it."""
-    first, rest = [*asked.typed_text.words_after_first.split(maxsplit=1), "", ""][:2]
-    return _parse_number(first, asked.typed_text.first_word), rest.strip()
+def _parse_run_number(command: TypedCommand) -> tuple[int, str]:
+    """Return the run's number and the text behind it."""
+    first, rest = [*command.typed_text.words_after_first.split(maxsplit=1), "", ""][:2]
+    return _parse_number(first, command.typed_text.first_word), rest.strip()
 
 
 def _parse_number(typed: str, command_word: str) -> int:
     digits = typed.removeprefix("#")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
-        raise InvalidRequestError(f"which run? Type {replies.format_command_usage(command_word)}")
+        raise InvalidRequestError(
+            f"the run number is missing: type {replies.format_command_usage(command_word)}"
+        )
     return int(digits)
 
 
 def _describe_unknown_host(inventory: Inventory, typed: Sequence[str]) -> str:
-    """Say so where the only word that was typed may have been meant as a host's name."""
+    """Return the error of an unknown host if only one word was typed; else ""."""
     if len(typed) > 1:
         return ""
     try:
@@ -445,14 +468,14 @@ def _describe_unknown_host(inventory: Inventory, typed: Sequence[str]) -> str:
 
 
 def _list_runbooks_with_prefix(typed: Sequence[str]) -> list[type[AnyRunbook]]:
-    """Return the runbooks that begin with all of these words; none if the words name one."""
-    said = " ".join(typed).lower()
-    if said in load_catalogue():
+    """Return the runbooks that begin with these words; none if they name a runbook."""
+    prefix = " ".join(typed).lower()
+    if prefix in load_catalogue():
         return []
-    return [one for words, one in load_catalogue().items() if words.startswith(f"{said} ")]
+    return [one for words, one in load_catalogue().items() if words.startswith(f"{prefix} ")]
 
 
 def _can_request(policy: Policy, person: str, runbook: type[AnyRunbook], *, now: int) -> bool:
-    """Return whether there is a host that this person may have it done on."""
+    """Return whether this person can request the runbook on any host."""
     found = list_requestable_hosts(policy, runbook, person=person, source="slack", now=now)
     return next(found, None) is not None

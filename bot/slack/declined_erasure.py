@@ -1,4 +1,4 @@
-"""Declines: who asked to erase what a host answered is told that an owner has said no, and why."""
+"""Notify the requester when an owner declines to erase the output of a run."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,45 +31,47 @@ StoreMessage = Callable[[SlackRunView, str, MessageLocation, Message], Awaitable
 
 
 class DeclinedErasureMessages:
-    def __init__(self, voice: MessageSender, store_message: StoreMessage) -> None:
-        self._sender, self._store_message = voice, store_message
+    """Sends the notices. store_message: records what was sent."""
+
+    def __init__(self, sender: MessageSender, store_message: StoreMessage) -> None:
+        self._sender, self._store_message = sender, store_message
 
     async def send_declined_erasure(
-        self, story: SlackRunView, notices: Mapping[str, PostedMessage]
+        self, run_view: SlackRunView, posted_messages: Mapping[str, PostedMessage]
     ) -> None:
-        """Tell it once, in the conversation with who asked."""
-        if story.declined_erasure is None or not story.declined_erasure.slack_user:
+        """Send the notice once, as a direct message to the requester."""
+        if run_view.declined_erasure is None or not run_view.declined_erasure.slack_user:
             return
-        slot = f"declined {story.declined_erasure.entry_number}"
-        if slot not in notices:
-            message = render_declined_erasure(story)
-            named_so = with_message_name(message, story, slot)
+        slot = f"declined {run_view.declined_erasure.entry_number}"
+        if slot not in posted_messages:
+            message = render_declined_erasure(run_view)
+            named_message = with_message_name(message, run_view, slot)
             try:
-                place = await self._sender.send_direct_message(
-                    story.declined_erasure.slack_user, named_so
+                location = await self._sender.send_direct_message(
+                    run_view.declined_erasure.slack_user, named_message
                 )
-            except SlackApiError as refused:
-                if get_error_code(refused) not in UNREACHABLE_USER_ERRORS:
+            except SlackApiError as error:
+                if get_error_code(error) not in UNREACHABLE_USER_ERRORS:
                     raise
                 _log.warning(
-                    "%s cannot be written to: %s",
-                    story.declined_erasure.slack_user,
-                    get_error_code(refused),
+                    "cannot send a direct message to %s: %s",
+                    run_view.declined_erasure.slack_user,
+                    get_error_code(error),
                 )
-                place = MessageLocation("", "")
-            await self._store_message(story, slot, place, message)
+                location = MessageLocation("", "")
+            await self._store_message(run_view, slot, location, message)
 
 
-def render_declined_erasure(story: SlackRunView) -> Message:
-    """Draw what they are told. Raises ValueError if nothing was declined."""
-    no = story.declined_erasure
-    if no is None:
-        raise ValueError(f"nobody declined to erase anything of run {story.run.id}")
-    text = f"{no.declined_by} declined to erase what was answered in run {story.run.id}"
+def render_declined_erasure(run_view: SlackRunView) -> Message:
+    """Render the notice. Raises ValueError if no erasure was declined."""
+    declined = run_view.declined_erasure
+    if declined is None:
+        raise ValueError(f"run {run_view.run.id} has no declined erasure")
+    text = f"{declined.declined_by} declined to erase the output of run {run_view.run.id}"
     page = (
-        [text_element(" "), link(f"{story.page_url}/erase", "Look at it")]
-        if story.page_url
+        [text_element(" "), link(f"{run_view.page_url}/erase", "Open")]
+        if run_view.page_url
         else []
     )
-    parts = [rich_text_section(bold(text), *page), quote(no.reason)]
+    parts = [rich_text_section(bold(text), *page), quote(declined.reason)]
     return Message(format_notification(text), [rich_text(*parts)])

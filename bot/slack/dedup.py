@@ -1,4 +1,4 @@
-"""Deliveries: what reached the Slack door before, by whichever transport and at which replica."""
+"""Deduplicate what Slack delivers, across transports and replicas."""
 
 import asyncio
 import hashlib
@@ -17,16 +17,16 @@ STORE_UNAVAILABLE_MESSAGE = (
 
 @dataclass(frozen=True)
 class _PendingDelivery:
-    """A delivery that is yet to be written down, and where it is waited for."""
+    """A delivery that is not yet stored, and the future that waits for it."""
 
     keys: Sequence[str]
     is_first: asyncio.Future[bool]
 
 
 class DeliveryRegister:
-    """Remembers each delivery before anything is done with it.
+    """Stores each delivery before it is handled.
 
-    What arrives while the disk is busy is written down together: one commit does for all of it.
+    Deliveries that arrive while the disk is busy are stored together, in one commit.
     """
 
     def __init__(self, database: Database) -> None:
@@ -35,11 +35,11 @@ class DeliveryRegister:
         self._write_task: asyncio.Task[None] | None = None
 
     async def is_first_delivery(self, body: Body, *, key: str) -> bool:
-        """Return whether neither this delivery nor its meaning is known. Raises StoreUnavailable.
+        """Return whether this delivery and its meaning are new. Raises StoreUnavailable.
 
-        key: names this one delivery, such as its signature.
+        key: identifies this one delivery, such as its signature.
         """
-        # It changes nothing, and whoever types the same twice in a second asks the same twice.
+        # It changes nothing, and a person may type the same text twice in a second.
         if body.get("type") == "block_suggestion":
             return True
         first = asyncio.get_running_loop().create_future()
@@ -52,38 +52,38 @@ class DeliveryRegister:
 
     async def _write_pending(self) -> None:
         while self._pending:
-            together, self._pending = self._pending, []
+            batch, self._pending = self._pending, []
             try:
-                firsts = await threads.run_urgently(self._store_deliveries, together)
-            except Exception as trouble:  # noqa: BLE001 - whoever waits is told
-                _fail_deliveries(together, trouble)
+                firsts = await threads.run_urgently(self._store_deliveries, batch)
+            except Exception as error:  # noqa: BLE001 - passed on to those who wait
+                _fail_deliveries(batch, error)
             else:
-                for one, is_first in zip(together, firsts, strict=True):
+                for one, is_first in zip(batch, firsts, strict=True):
                     if not one.is_first.done():
                         one.is_first.set_result(is_first)
 
     def _store_deliveries(self, deliveries: Sequence[_PendingDelivery]) -> list[bool]:
         names = [name for one in deliveries for name in one.keys]
         with self._database.transaction() as tx:
-            # By one statement: for each, a thread that is not the loop's would wait its turn.
+            # One statement for all: this thread waits its turn for each statement.
             new = dedup.remember_first_of(tx, names)
         return [_claim_keys(new, one.keys) for one in deliveries]
 
 
 def _build_keys(key: str, deduplication_key: str) -> Sequence[str]:
-    """Return by what a delivery is known: itself, and what it means if it says that."""
+    """Return the keys of a delivery: its own, and that of its meaning if it has one."""
     digest = hashlib.sha256(deduplication_key.encode()).hexdigest()
     return [f"slack {key}", *([f"slack meaning {digest}"] if deduplication_key else [])]
 
 
 def _claim_keys(new_keys: set[str], keys: Sequence[str]) -> bool:
-    """Return whether all of a delivery is new, and have it new for nobody else."""
+    """Return whether all keys of a delivery are new, and remove them from the new ones."""
     is_first = new_keys.issuperset(keys)
     new_keys.difference_update(keys)
     return is_first
 
 
-def _fail_deliveries(deliveries: Sequence[_PendingDelivery], trouble: Exception) -> None:
+def _fail_deliveries(deliveries: Sequence[_PendingDelivery], error: Exception) -> None:
     for one in deliveries:
         if not one.is_first.done():
-            one.is_first.set_exception(trouble)
+            one.is_first.set_exception(error)

@@ -1,4 +1,4 @@
-"""What an owner gives out of hand, in chat: delegations, standing grants, and other values."""
+"""`/keyturn delegate`, `grant`, `counter` and `accept`."""
 
 from collections.abc import Sequence
 
@@ -30,15 +30,15 @@ _END_WORDS = frozenset({"end", "revoke", "stop"})
 
 
 class DelegationCommands:
-    """Answers what is typed about them; each changes nothing but the words' own subject."""
+    """Answers commands about delegations, standing grants and counter-proposals."""
 
     def __init__(self, workflow: Workflow, database: Database, policies: PolicySource) -> None:
         self._workflow, self._database, self._policies = workflow, database, policies
 
-    def answer_delegate_command(self, person: str, said: TypedText, zone: str) -> Message:
-        """`delegate to ada until friday`, `delegate end 3`, or alone: list them."""
-        number = _parse_number_to_end(said.words_after_first)
-        if not said.words_after_first:
+    def answer_delegate_command(self, person: str, typed: TypedText, zone: str) -> Message:
+        """Answer `delegate to ada until friday`, `delegate end 3` or, to list, `delegate`."""
+        number = _parse_number_to_end(typed.words_after_first)
+        if not typed.words_after_first:
             return self._list_delegations(person)
         if number is not None:
             ended = self._workflow.delegations_and_grants.end_delegation(
@@ -46,64 +46,63 @@ class DelegationCommands:
             )
             return replies.build_text_reply(f"Delegation {ended.id} has ended.")
         wanted = grant_words.parse_delegation(
-            said.words_after_first, now=self._get_now(), zone=zone
+            typed.words_after_first, now=self._get_now(), zone=zone
         )
         made = self._workflow.delegations_and_grants.create_delegation(
             delegator=person,
             delegate=wanted.delegate,
             ends_at=wanted.ends_at,
             area=wanted.area,
-            reason=said.reason,
+            reason=typed.reason,
             source="slack",
         )
-        told = (
-            f"{self._get_person_name(made.delegate)} decides in your stead "
+        text = (
+            f"{self._get_person_name(made.delegate)} can now decide on your behalf "
             f"{self._describe_area(made.area)}."
         )
-        return _build_reply(told, made.ends_at, f"{replies.COMMAND} delegate end {made.id}")
+        return _build_reply(text, made.ends_at, f"{replies.COMMAND} delegate end {made.id}")
 
-    def answer_grant_command(self, person: str, said: TypedText, zone: str) -> Message:
-        """`grant dora abusers clear lb* 5 an hour until 18:00`, `grant end 3`, or alone: list."""
-        number = _parse_number_to_end(said.words_after_first)
-        if not said.words_after_first:
+    def answer_grant_command(self, person: str, typed: TypedText, zone: str) -> Message:
+        """Answer `grant dora abusers clear lb* 5 an hour until 18:00`, `grant end 3`, `grant`."""
+        number = _parse_number_to_end(typed.words_after_first)
+        if not typed.words_after_first:
             return self._list_grants(person)
         if number is not None:
             ended = self._workflow.delegations_and_grants.revoke_grant(
                 number, person=person, source="slack"
             )
             return replies.build_text_reply(f"Grant {ended.id} has ended.")
-        wanted = grant_words.parse_grant(said.words_after_first, now=self._get_now(), zone=zone)
+        wanted = grant_words.parse_grant(typed.words_after_first, now=self._get_now(), zone=zone)
         made = self._workflow.delegations_and_grants.create_grant(
-            wanted, granted_by=person, reason=said.reason, source="slack"
+            wanted, granted_by=person, reason=typed.reason, source="slack"
         )
-        told = (
-            f"{self._get_person_name(made.person)} may have “{made.what}” done without an "
-            "approval each "
-            f"time, {made.per_hour} an hour."
+        text = (
+            f"Standing grant: {self._get_person_name(made.person)} can run “{made.what}” without "
+            f"approval, up to {made.per_hour} an hour."
         )
-        return _build_reply(told, made.ends_at, f"{replies.COMMAND} grant end {made.id}")
+        return _build_reply(text, made.ends_at, f"{replies.COMMAND} grant end {made.id}")
 
-    def propose_values(self, person: str, said: TypedText) -> Message | None:
-        """`counter 12 table=http`: the card of the new run says the rest."""
-        number, rest = _parse_run_number(said)
+    def propose_values(self, person: str, typed: TypedText) -> Message | None:
+        """Answer `counter 12 table=http`; the card of the new run shows the result."""
+        number, rest = _parse_run_number(typed)
         if not rest:
             raise InvalidRequestError(
-                f"which values? Type {replies.COMMAND} counter {number} field=value …"
+                f"the values are missing: type {replies.COMMAND} counter {number} field=value …"
             )
         run = self._workflow.propose_values(
             number,
             person=person,
             changed_values=grant_words.parse_field_values(request_form.split_words(rest)),
-            reason=said.reason,
+            reason=typed.reason,
         )
-        return replies.build_text_reply(f"You propose “{run.title}” as run {run.id}.")
+        return replies.build_text_reply(f"You proposed “{run.title}” as run {run.id}.")
 
-    def accept_proposal(self, person: str, said: TypedText) -> Message:
-        """`accept 13 1234567890`: the ten digits are those of the plan that is offered."""
-        number, digest = _parse_run_number(said)
+    def accept_proposal(self, person: str, typed: TypedText) -> Message:
+        """Answer `accept 13 1234567890`: a run and the first ten characters of its digest."""
+        number, digest = _parse_run_number(typed)
         if len(digest) < 10:
             raise InvalidRequestError(
-                "give the ten digits of the plan that the card shows: type "
+                "the plan is missing: copy its ten characters from the card and type "
                 f"{replies.COMMAND} accept {number} PLAN"
             )
         self._workflow.accept_proposal(number, person=person, digest=digest.lower())
@@ -118,22 +117,19 @@ class DelegationCommands:
             ]
         if not found:
             return replies.build_text_reply(
-                "Nobody decides in your stead, and you in nobody's. To change that, type "
+                "No one decides on your behalf, and you decide on no one's. To delegate, type "
                 f"{replies.COMMAND} {grant_words.DELEGATION_SYNTAX}"
             )
         lines = [self._format_delegation(one) for one in found[:_MAX_LISTED]]
-        return _build_list(
-            "Who decides in whose stead", lines, f"{replies.COMMAND} delegate end N"
-        )
+        return _build_list("Delegations", lines, f"{replies.COMMAND} delegate end N")
 
     def _format_delegation(self, delegation: Delegation) -> str:
-        who, whose = (
-            self._get_person_name(delegation.delegate),
-            self._get_person_name(delegation.delegator),
-        )
+        delegate = self._get_person_name(delegation.delegate)
+        delegator = self._get_person_name(delegation.delegator)
         return (
             escape_mrkdwn(
-                f"{delegation.id}. {who} for {whose} {self._describe_area(delegation.area)}"
+                f"{delegation.id}. {delegate} for {delegator} "
+                f"{self._describe_area(delegation.area)}"
             )
             + f", {_format_end(delegation.ends_at)}"
         )
@@ -144,18 +140,19 @@ class DelegationCommands:
             left = {one.id: grant_rules.count_uses_left(tx, one) for one in found}
         if not found:
             return replies.build_text_reply(
-                "There is no grant to you or by you. To give one, type "
+                "You have received and given no standing grants. To give one, type "
                 f"{replies.COMMAND} {grant_words.GRANT_SYNTAX}"
             )
         lines = [
             escape_mrkdwn(
                 f"{one.id}. {self._get_person_name(one.person)}: {one.what}, {left[one.id]} of "
-                f"{one.per_hour} left this hour, by {self._get_person_name(one.granted_by)}"
+                f"{one.per_hour} left this hour, granted by "
+                f"{self._get_person_name(one.granted_by)}"
             )
             + f", {_format_end(one.ends_at)}"
             for one in found[:_MAX_LISTED]
         ]
-        return _build_list("Granted without an approval", lines, f"{replies.COMMAND} grant end N")
+        return _build_list("Standing grants", lines, f"{replies.COMMAND} grant end N")
 
     def _get_person_name(self, person: str) -> str:
         return self._policies.get_policy().get_person_name(person)
@@ -164,7 +161,7 @@ class DelegationCommands:
         return (
             f"in {self._policies.get_policy().join_area_titles([area])}"
             if area
-            else "in every area of theirs"
+            else "in every area"
         )
 
     def _get_now(self) -> int:
@@ -183,13 +180,13 @@ def _format_end(ends_at: int) -> str:
 def _build_reply(text: str, ends_at: int, end_command: str) -> Message:
     parts = [
         rich_text(rich_text_section(text_element(text))),
-        context(f"{_format_end(ends_at)} · {escape_mrkdwn(end_command)} ends it before"),
+        context(f"{_format_end(ends_at)} · {escape_mrkdwn(end_command)} ends it earlier"),
     ]
     return Message(format_notification(text), parts)
 
 
 def _build_list(title: str, lines: Sequence[str], end_command: str) -> Message:
-    end = rich_text_section(text_element("End one: "), code(end_command))
+    end = rich_text_section(text_element("To end one: "), code(end_command))
     return Message(
         title,
         [rich_text(rich_text_section(bold(title))), context("\n".join(lines)), rich_text(end)],
@@ -204,11 +201,11 @@ def _parse_number_to_end(rest: str) -> int | None:
     return None
 
 
-def _parse_run_number(said: TypedText) -> tuple[int, str]:
-    first, _, rest = said.words_after_first.partition(" ")
+def _parse_run_number(typed: TypedText) -> tuple[int, str]:
+    first, _, rest = typed.words_after_first.partition(" ")
     digits = first.removeprefix("#")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
         raise InvalidRequestError(
-            f"which run? Type {replies.format_command_usage(said.first_word)}"
+            f"the run number is missing: type {replies.format_command_usage(typed.first_word)}"
         )
     return int(digits), rest.strip()

@@ -1,6 +1,6 @@
-"""Envelopes: what Slack puts into a Socket Mode connection, and the answer each one gets.
+"""Envelopes: what Slack sends over Socket Mode, and how each is acknowledged.
 
-Bolt 1.30's own adapter acknowledges nothing that it could not answer with 200.
+Bolt 1.30's own adapter does not acknowledge envelopes that it did not answer with 200.
 Source: https://docs.slack.dev/apis/events-api/using-socket-mode
 """
 
@@ -21,36 +21,36 @@ log = logging.getLogger(__name__)
 
 
 class EnvelopeHandler:
-    """Hands each envelope to Bolt, once."""
+    """Passes each envelope to Bolt, once."""
 
     def __init__(self, bolt: AsyncApp, deliveries: DeliveryRegister) -> None:
         self._bolt, self._deliveries = bolt, deliveries
 
     async def acknowledge_envelope(self, request: SocketModeRequest) -> SocketModeResponse | None:
-        """Return what Slack is told of an envelope; None if it shall come again."""
+        """Return the acknowledgement of an envelope; None to have Slack deliver it again."""
         name = request.envelope_id
         try:
             body = check_shape(parse_body(json.dumps(request.payload), "application/json"))
-        except (MalformedBodyError, RecursionError) as wrong:
-            log.info("an envelope is not as Slack writes them: %s", wrong)
+        except (MalformedBodyError, RecursionError) as error:
+            log.info("ignored a malformed envelope: %s", error)
             return SocketModeResponse(name)
         try:
             first = await self._deliveries.is_first_delivery(body, key=f"envelope {name}")
-        except StoreUnavailable as trouble:
-            log.critical("the Slack door takes nothing: %s", trouble)
+        except StoreUnavailable as error:
+            log.critical("cannot accept requests from Slack: %s", error)
             return _build_unavailable_response(request)
         return SocketModeResponse(name, await self._dispatch_to_bolt(request) if first else None)
 
     async def _dispatch_to_bolt(self, request: SocketModeRequest) -> Body | None:
-        """Let Bolt answer; whatever becomes of it, the envelope was taken."""
+        """Return Bolt's answer; None if it failed: the envelope is acknowledged all the same."""
         try:
             response = await run_async_bolt_app(self._bolt, request)
         except Exception:
-            # Bolt reads the shape of a payload before its own error handling begins.
-            log.exception("an envelope could not be read")
+            # Bolt parses a payload before its own error handling begins.
+            log.exception("cannot handle an envelope from Slack")
             return None
         if response.status != 200:
-            log.error("an envelope was answered with status %d", response.status)
+            log.error("Bolt answered an envelope with status %d", response.status)
             return None
         return _get_response_payload(response) if request.accepts_response_payload else None
 
@@ -65,5 +65,5 @@ def _get_response_payload(response: BoltResponse) -> Body | None:
 def _build_unavailable_response(request: SocketModeRequest) -> SocketModeResponse | None:
     if request.type != "slash_commands":
         return None
-    words = {"response_type": "ephemeral", "text": STORE_UNAVAILABLE_MESSAGE}
-    return SocketModeResponse(request.envelope_id, words)
+    message = {"response_type": "ephemeral", "text": STORE_UNAVAILABLE_MESSAGE}
+    return SocketModeResponse(request.envelope_id, message)

@@ -1,4 +1,4 @@
-"""Check that an installation reaches Slack, and Slack reaches it."""
+"""Check the connection between an installation and Slack, in both directions."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,25 +16,25 @@ def check_slack(installation: Installation, policy: Policy | None) -> Iterator[C
     """Check tokens, scopes, workspace, clock, channels and accounts.
 
     Args:
-        patient: The installation.
+        installation: The installation to check.
         policy: Its policy; None if that is not valid.
     """
     if not installation.slack_bot_token:
         yield create_warning_result(
-            "Slack", "is not connected: KEYTURN_SLACK_BOT_TOKEN is not set, see the README"
+            "Slack", "is not connected. To connect it, set KEYTURN_SLACK_BOT_TOKEN: see the README"
         )
         return
     yield from asyncio.run(_run_self_check(installation, policy))
     if not installation.slack_channel:
         yield create_warning_result(
-            "the channel",
-            "for what is asked in none, as on the web, is not set: unless its area has one, only "
-            "those who can approve are written to. KEYTURN_SLACK_CHANNEL names one",
+            "the default channel",
+            "is not set: a request from outside Slack is posted in the channel of its area, or "
+            "only sent to its approvers. Set KEYTURN_SLACK_CHANNEL",
         )
 
 
 async def _run_self_check(installation: Installation, policy: Policy | None) -> list[CheckResult]:
-    way = self_check.SlackConnectionSettings(
+    settings = self_check.SlackConnectionSettings(
         workspace=installation.slack_team,
         app_token=installation.slack_app_token,
         signing_secret=installation.slack_signing_secret,
@@ -43,17 +43,17 @@ async def _run_self_check(installation: Installation, policy: Policy | None) -> 
         people=_list_accounts(policy) if policy else None,
         authorities=installation.authorities,
     )
-    speaker = create_client(installation.slack_bot_token, installation.slack_api)
-    return [finding async for finding in self_check.check_slack_connection(speaker, way)]
+    client = create_client(installation.slack_bot_token, installation.slack_api)
+    return [result async for result in self_check.check_slack_connection(client, settings)]
 
 
 def _list_channels(installation: Installation, policy: Policy | None) -> dict[str, str]:
-    """Return every channel that Keyturn may write in, and what for."""
+    """Return the purpose of every channel that Keyturn may write in, by its id."""
     found: dict[str, list[str]] = {}
     if installation.slack_channel:
-        found[installation.slack_channel] = ["requests made in none"]
+        found[installation.slack_channel] = ["requests from outside Slack"]
     if installation.slack_alarm_channel:
-        found.setdefault(installation.slack_alarm_channel, []).append("alarms")
+        found.setdefault(installation.slack_alarm_channel, []).append("break-glass alerts")
     for name, area in policy.organisation.areas.items() if policy else ():
         if area.channel:
             found.setdefault(area.channel, []).append(f"the area {name}")
@@ -61,7 +61,7 @@ def _list_channels(installation: Installation, policy: Policy | None) -> dict[st
 
 
 def _list_accounts(policy: Policy) -> AccountsByPerson:
-    """Return everyone's accounts in Slack."""
+    """Return the Slack accounts of each person."""
     return {
         person.id: [Account(one.team, one.user, one.enterprise or "") for one in person.slack]
         for person in policy.organisation.people.values()

@@ -1,4 +1,4 @@
-"""Homes: the Home tabs of those who look at them, kept up to date."""
+"""The Home tab: its content, and the service that keeps open ones up to date."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ from bot.slack.replies import COMMAND, FORM_ACTION
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
 from bot.slack.run_message import render_card
 
-# What the button says that opens the choice of everything.
+# The value of the button that opens the choice of all runbooks.
 ANY_RUNBOOK = "anything"
 # A Home holds a hundred blocks, and a card up to a dozen.
 _MAX_CARDS = 5
@@ -49,47 +49,47 @@ _DIVIDER: Block = {"type": "divider"}
 
 @dataclass(frozen=True)
 class UpcomingSchedule:
-    """A schedule that fires. at: when next, in words."""
+    """An active schedule."""
 
     name: str
     number: int
     next_time: str
+    """Local time of the next run, as text."""
 
 
 @dataclass(frozen=True)
 class HomeContent:
-    """All that one Home tells. names: of people, by their ids. now: microseconds.
-
-    mine, changed: the newest first.
-    """
+    """The content of one Home tab."""
 
     person: str
     now: int
+    """Microseconds."""
     person_names: Mapping[str, str]
+    """Names by person id."""
     base_url: str
+    """Of the web pages, or ""."""
     pending: Sequence[SlackRunView]
+    """Runs that need this person's approval."""
     own_runs: Sequence[Run]
+    """The person's requests, newest first."""
     running: Sequence[Run]
     recent_changes: Sequence[Run]
+    """Changes that have ended, newest first."""
     upcoming: Sequence[UpcomingSchedule]
 
 
 def render_home(content: HomeContent, *, with_time: bool = True) -> View:
-    """Draw a Home. dated: say when; left out to see whether anything else has changed."""
-    ask = button(
-        "Ask for Something",
+    """Render a Home tab. with_time: False to compare content without its time."""
+    request_button = button(
+        "New request",
         action=f"{FORM_ACTION}-0",
         value=ANY_RUNBOOK,
-        label="Ask for a check or a change",
+        label="Request a check or a change",
     )
-    blocks = [actions("ask", ask), *_render_pending(content)]
-    blocks += _render_section(
-        "Your requests", content.own_runs, content, f"Ask with {COMMAND}, or above."
-    )
+    blocks = [actions("ask", request_button), *_render_pending(content)]
+    blocks += _render_section("Your requests", content.own_runs, content, "No requests yet.")
     blocks += _render_section("Running now", content.running, content, "Nothing is running.")
-    blocks += _render_section(
-        "Recent changes", content.recent_changes, content, "Nothing was changed yet."
-    )
+    blocks += _render_section("Recent changes", content.recent_changes, content, "No changes yet.")
     blocks += _render_upcoming(content)
     if with_time:
         blocks.append(context(f"As of {format_date(content.now)}"))
@@ -97,23 +97,26 @@ def render_home(content: HomeContent, *, with_time: bool = True) -> View:
 
 
 def render_refusal(reason: str) -> View:
+    """Render a Home tab that only shows why there is no content."""
     return {"type": "home", "blocks": [rich_text(rich_text_section(text_element(reason)))]}
 
 
 def _render_pending(content: HomeContent) -> list[Block]:
-    waiting = content.pending
-    title = header(f"Waiting for you · {len(waiting)}" if waiting else "Waiting for you")
-    if not waiting:
-        return [title, context("Nothing waits for your approval.")]
+    pending = content.pending
+    title = header(f"Needs your approval · {len(pending)}" if pending else "Needs your approval")
+    if not pending:
+        return [title, context("No requests need your approval.")]
     blocks = [title]
-    for story in waiting[:_MAX_CARDS]:
-        head, *rest = render_card(story).blocks
+    for run_view in pending[:_MAX_CARDS]:
+        head, *rest = render_card(run_view).blocks
         blocks += [rich_text(rich_text_section(bold(str(head["text"]["text"])))), *rest, _DIVIDER]
-    more = waiting[_MAX_CARDS:]
+    more = pending[_MAX_CARDS:]
     if more:
         blocks.append(
             rich_text(
-                bullet_list(*(_render_run(story.run, content) for story in more[:_MAX_LISTED]))
+                bullet_list(
+                    *(_render_run(run_view.run, content) for run_view in more[:_MAX_LISTED])
+                )
             )
         )
     return blocks
@@ -135,20 +138,20 @@ def _render_run(run: Run, content: HomeContent) -> list[Element]:
     title = shorten_text(run.title, 150)
     page = f"{content.base_url}/runs/{run.id}"
     named = link(page, title) if content.base_url else bold(title)
-    said: list[Element] = [emoji(status.emoji), text_element(f" {status.label}: "), named]
+    parts: list[Element] = [emoji(status.emoji), text_element(f" {status.label}: "), named]
     if run.requested_by != content.person:
-        said.append(
+        parts.append(
             text_element(f" – {content.person_names.get(run.requested_by, run.requested_by)}")
         )
     if run.state is State.PENDING:
-        said += [text_element(" – "), code(f"{COMMAND} withdraw {run.id}")]
-    return said
+        parts += [text_element(" – "), code(f"{COMMAND} withdraw {run.id}")]
+    return parts
 
 
 def _render_upcoming(content: HomeContent) -> list[Block]:
     if not content.upcoming:
         return []
-    told = [
+    items = [
         [
             bold(one.name),
             text_element(f" – {one.next_time} – "),
@@ -156,18 +159,18 @@ def _render_upcoming(content: HomeContent) -> list[Block]:
         ]
         for one in content.upcoming[:_MAX_LISTED]
     ]
-    return [header("Schedules"), rich_text(bullet_list(*told))]
+    return [header("Schedules"), rich_text(bullet_list(*items))]
 
 
 _log = logging.getLogger(__name__)
 
-# Longer than one drawing can take; others may try after that.
+# Longer than one update can take; after that another process may try.
 _LEASE_SECONDS = 15.0
 _TIMEOUT_SECONDS = 10.0
 _RETRY_SECONDS = 20.0
 _MAX_PENDING = 200
 _MAX_NEWEST = 40
-# Slack's words for somebody who has no Home any more.
+# Slack's error codes for people who no longer have a Home tab.
 _GONE_USER_ERRORS = frozenset(
     {"user_disabled", "user_not_found", "account_inactive", "not_enabled"}
 )
@@ -180,42 +183,43 @@ class _ClaimedHome:
 
 
 class HomeTabs:
-    """Call draw() often; it draws what is due."""
+    """Updates Home tabs. Call draw_due_homes() often."""
 
     def __init__(
-        self, database: Database, stories: SlackRunViewBuilder, voice: MessageSender
+        self, database: Database, view_builder: SlackRunViewBuilder, sender: MessageSender
     ) -> None:
-        self._database, self._view_builder, self._sender = database, stories, voice
+        self._database, self._view_builder, self._sender = database, view_builder, sender
         self._is_drawing = False
 
     def open_home(self, user: str, person: str) -> None:
+        """Record that a person has opened the Home tab, so that it is drawn and kept current."""
         with self._database.transaction() as tx:
             home_queue.open_home(tx, user, person)
 
     async def show_refusal(self, user: str, reason: str) -> None:
-        """Tell somebody whom we do not know, where they would see their Home."""
+        """Show an unknown person why their Home tab is empty."""
         try:
             await self._sender.publish_home_tab(user, render_refusal(reason))
-        except (SlackClientError, ClientError, TimeoutError) as trouble:
-            _log.info("the Home of %s could not be drawn: %s", user, trouble)
+        except (SlackClientError, ClientError, TimeoutError) as error:
+            _log.info("cannot update the Home tab of %s: %s", user, error)
 
     async def draw_due_homes(self) -> None:
-        """Draw all that is due, one after the other, unless that is under way."""
+        """Update all Home tabs that are due, one after the other, unless already doing so."""
         if self._is_drawing:
             return
         self._is_drawing = True
         try:
-            # Each is looked up right before it is drawn: with a slow Slack, that may be long after
-            # the one before it.
+            # Each is read right before it is drawn: with a slow Slack, that may be long after the
+            # previous one.
             while (drawing := await asyncio.to_thread(self._claim_next_home)) is not None:
                 await self._draw_home(drawing)
-        except StoreUnavailable as trouble:
-            _log.warning("Homes wait for the database: %s", trouble)
+        except StoreUnavailable as error:
+            _log.warning("Home tabs are not updated: the database is unavailable: %s", error)
         finally:
             self._is_drawing = False
 
     def _claim_next_home(self) -> _ClaimedHome | None:
-        """Return the next that is due and that nobody else draws."""
+        """Claim the next Home tab that is due; return None if there is none."""
         with self._database.reading() as tx:
             if not home_queue.list_due_homes(tx, most=1):
                 return None
@@ -234,20 +238,22 @@ class HomeTabs:
                 async with asyncio.timeout(_TIMEOUT_SECONDS):
                     await self._sender.publish_home_tab(home.user, view)
             await self._write_in_transaction(lambda tx: home_queue.mark_drawn(tx, home, digest))
-        except SlackApiError as refused:
-            await self._handle_slack_error(home, refused)
-        except (SlackClientError, ClientError, TimeoutError) as trouble:
-            _log.warning("the Home of %s waits: %s", home.user, trouble)
+        except SlackApiError as error:
+            await self._handle_slack_error(home, error)
+        except (SlackClientError, ClientError, TimeoutError) as error:
+            _log.warning("the update of the Home tab of %s is postponed: %s", home.user, error)
             await self._write_in_transaction(
                 lambda tx: home_queue.postpone_home(tx, home, seconds=_RETRY_SECONDS)
             )
 
-    async def _handle_slack_error(self, home: Home, refused: SlackApiError) -> None:
-        _log.warning("the Home of %s was not drawn: %s", home.user, get_error_code(refused))
-        if get_error_code(refused) in _GONE_USER_ERRORS:
+    async def _handle_slack_error(self, home: Home, error: SlackApiError) -> None:
+        _log.warning(
+            "cannot update the Home tab of %s: Slack returned %s", home.user, get_error_code(error)
+        )
+        if get_error_code(error) in _GONE_USER_ERRORS:
             await self._write_in_transaction(lambda tx: home_queue.forget_home(tx, home))
             return
-        wait = get_retry_seconds(refused) or _RETRY_SECONDS
+        wait = get_retry_seconds(error) or _RETRY_SECONDS
         await self._write_in_transaction(
             lambda tx: home_queue.postpone_home(tx, home, seconds=wait)
         )
@@ -259,34 +265,34 @@ class HomeTabs:
 
         try:
             await asyncio.to_thread(in_transaction)
-        except StoreUnavailable as trouble:
-            _log.warning("what a Home shows could not be written down: %s", trouble)
+        except StoreUnavailable as error:
+            _log.warning("cannot store the state of a Home tab: %s", error)
 
     def _load_content(self, tx: Transaction, home: Home) -> HomeContent:
-        """Look up what stands in a Home, as far as its person may view it."""
+        """Load the content of a Home tab that its person may view."""
         tx.sight = self._view_builder.get_view_rights(home.person)
         try:
             return self._build_content(tx, home)
         finally:
-            # The rest of the transaction is the service's own.
+            # The rest of the transaction has the rights of the service.
             tx.sight = None
 
     def _build_content(self, tx: Transaction, home: Home) -> HomeContent:
-        waiting = [
+        pending = [
             self._view_builder.build_slack_run_view(tx, run.id)
             for run in runs.list_pending(tx)[:_MAX_PENDING]
         ]
-        moving = [run for run in runs.list_unfinished_briefly(tx) if run.parent is None]
+        active = [run for run in runs.list_unfinished_briefly(tx) if run.parent is None]
         latest = search.find_newest_runs(tx, search.RunFilter(), most=_MAX_NEWEST)
         return HomeContent(
             person=home.person,
             now=tx.now,
             person_names=self._view_builder.get_person_names(),
             base_url=self._view_builder.base_url,
-            pending=[story for story in waiting if can_decide(story, home)],
+            pending=[run_view for run_view in pending if can_decide(run_view, home)],
             own_runs=[run for run in latest if run.requested_by == home.person],
             running=[
-                run for run in moving if run.state in _RUNNING_STATES and run.kind == "change"
+                run for run in active if run.state in _RUNNING_STATES and run.kind == "change"
             ],
             recent_changes=[run for run in latest if _is_change_started(run)],
             upcoming=_list_upcoming(tx),
@@ -296,16 +302,19 @@ class HomeTabs:
 _RUNNING_STATES = frozenset({State.QUEUED, State.STARTING, State.RUNNING, State.UNKNOWN})
 
 
-def list_concerned_users(story: SlackRunView) -> set[str]:
-    """Return the users whose Home tells of a run."""
-    people = {story.requester, *(one.slack_user for one in (*story.approvers, *story.owners))}
+def list_concerned_users(run_view: SlackRunView) -> set[str]:
+    """Return the users whose Home tab shows a run."""
+    people = {
+        run_view.requester,
+        *(one.slack_user for one in (*run_view.approvers, *run_view.owners)),
+    }
     return {user for user in people if user}
 
 
-def can_decide(story: SlackRunView, home: Home) -> bool:
-    """Return whether the run waits for this very person."""
-    voted = any(vote.person == home.person for vote in story.decisions)
-    return not voted and any(one.slack_user == home.user for one in story.approvers)
+def can_decide(run_view: SlackRunView, home: Home) -> bool:
+    """Return whether the run needs this person's approval."""
+    has_decided = any(decision.person == home.person for decision in run_view.decisions)
+    return not has_decided and any(one.slack_user == home.user for one in run_view.approvers)
 
 
 def _is_change_started(run: Run) -> bool:

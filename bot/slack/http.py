@@ -1,6 +1,7 @@
-"""The guard in front of Bolt: what is not surely Slack's, or was here before, goes no further.
+"""Verify signatures of HTTP requests and drop repeated ones, in front of Bolt.
 
-Bolt 1.30 answers rubbish headers with 500, runs a replayed request again and logs refused bodies.
+Bolt 1.30 answers malformed headers with 500, runs a replayed request again and logs refused
+bodies.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ _SIGNATURE_PATTERN = re.compile(r"v0=[0-9a-f]{64}", re.ASCII)
 
 
 class RequestRefused(Exception):
-    """The request goes no further. status: HTTP. Nothing of its body is repeated."""
+    """The request is not from Slack or malformed. status: HTTP. Quotes nothing of its body."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -39,7 +40,7 @@ class RequestRefused(Exception):
 
 
 class SignatureGuard:
-    """Lets through what Slack signed, once. take: answers the body, which was read here."""
+    """Passes on each request that Slack signed, once. handle_body: answers its parsed body."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class SignatureGuard:
         try:
             response = await self._answer_request(request, await _read_body(request))
         except RequestRefused as refused:
-            log.info("refused a request to the Slack door: %s", refused)
+            log.info("refused an HTTP request to /slack/events: %s", refused)
             response = JSONResponse({"error": str(refused)}, refused.status)
         await response(scope, receive, send)
 
@@ -71,8 +72,8 @@ class SignatureGuard:
         body = _parse_request_body(request, body_bytes)
         try:
             first = await self._deliveries.is_first_delivery(body, key=signature)
-        except StoreUnavailable as trouble:
-            log.critical("the Slack door takes nothing: %s", trouble)
+        except StoreUnavailable as error:
+            log.critical("cannot accept requests from Slack: %s", error)
             return _build_unavailable_response(body)
         return await self._dispatch_body(body) if first else Response()
 
@@ -80,31 +81,31 @@ class SignatureGuard:
         timestamp = _get_single_header(request, "x-slack-request-timestamp", _TIMESTAMP_PATTERN)
         given = _get_single_header(request, "x-slack-signature", _SIGNATURE_PATTERN)
         if abs(self._clock() - int(timestamp)) > _MAX_AGE_SECONDS:
-            raise RequestRefused(401, "the request is too old or too early")
+            raise RequestRefused(401, "the timestamp is more than 5 minutes off")
         mac = hmac.new(self._key, b"v0:" + timestamp.encode() + b":" + body_bytes, hashlib.sha256)
         if not hmac.compare_digest(f"v0={mac.hexdigest()}".encode(), given.encode()):
-            raise RequestRefused(401, "the signature does not fit")
+            raise RequestRefused(401, "the signature does not match")
         return given
 
     async def _dispatch_body(self, body: Body) -> Response:
         try:
             return await self._handle_body(body)
         except Exception:
-            # Bolt reads the shape of a payload before its own error handling begins.
-            log.exception("a signed request could not be read")
-            return JSONResponse({"error": "not understood"}, 400)
+            # Bolt parses a payload before its own error handling begins.
+            log.exception("cannot handle a signed request from Slack")
+            return JSONResponse({"error": "cannot parse the request"}, 400)
 
 
 def _get_single_header(request: Request, name: str, pattern: re.Pattern[str]) -> str:
     values = request.headers.getlist(name)
     if len(values) != 1 or not pattern.fullmatch(values[0]):
-        raise RequestRefused(401, f"{name} is missing or not as Slack writes it")
+        raise RequestRefused(401, f"{name} is missing or malformed")
     return values[0]
 
 
 async def _read_body(request: Request) -> bytes:
     if request.method != "POST":
-        raise RequestRefused(405, "Slack posts")
+        raise RequestRefused(405, "use POST")
     raw = bytearray()
     try:
         async with asyncio.timeout(_BODY_TIMEOUT_SECONDS):
@@ -122,13 +123,13 @@ async def _read_body(request: Request) -> bytes:
 def _parse_request_body(request: Request, body_bytes: bytes) -> Body:
     try:
         return check_shape(parse_body(body_bytes.decode(), request.headers.get("content-type")))
-    except (UnicodeDecodeError, MalformedBodyError) as wrong:
-        log.info("a signed request is not as Slack writes them: %s", wrong)
+    except (UnicodeDecodeError, MalformedBodyError) as error:
+        log.info("refused a malformed request from Slack: %s", error)
         raise RequestRefused(400, "the body is malformed") from None
 
 
 def _is_ssl_check(body_bytes: bytes) -> bool:
-    """Slack probes the certificate with an unsigned form; it gets an answer and no effect."""
+    """Return whether Slack checks the certificate, which it does by an unsigned form."""
     if not body_bytes.startswith(b"ssl_check=1") and b"&ssl_check=1" not in body_bytes:
         return False
     try:

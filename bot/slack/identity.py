@@ -1,4 +1,4 @@
-"""Who somebody is: from a Slack account to the person of the policy, or a clear no."""
+"""Identify the person of a Slack account, or refuse it with a reason."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 _CACHE_SECONDS = 60
-# Slack waits three seconds for the answer to a command or a click, and the rest needs some too.
+# Slack waits three seconds for the answer, and other work needs a part of that.
 _TIMEOUT_SECONDS = 2.0
 _MAX_CACHED_ACCOUNTS = 10_000
 
@@ -33,37 +33,42 @@ _BARRING_FLAGS: Mapping[str, str] = {
     "is_bot": "is a bot",
     "is_workflow_bot": "is a workflow",
     "is_stranger": _OTHER_WORKSPACE,
-    "is_restricted": "is a guest's",
-    "is_ultra_restricted": "is a guest's",
+    "is_restricted": "is a guest account",
+    "is_ultra_restricted": "is a guest account",
 }
 
-# What asking again does not change: the bot's token is none, or may not ask.
+# Errors that a retry does not fix: the bot token is invalid or lacks a scope.
 _TOKEN_ERRORS = frozenset(
     {"account_inactive", "invalid_auth", "missing_scope", "token_expired", "token_revoked"}
 )
 
 
 class AccountRefused(Exception):
-    """Nobody whom Keyturn knows, or nobody who may act now. The message says why."""
+    """The account is unknown or must not act now. The message says why."""
 
 
 @dataclass(frozen=True)
 class _AccountStatus:
-    """What Slack said of an account. barred: why it may not act, "" if it may. at: seconds.
-
-    zone: the one that Slack shows it times in.
-    """
+    """What Slack returned about an account."""
 
     barred_reason: str
+    """Why it must not act; "" if it may."""
     checked_at: float
+    """Seconds by the service's clock."""
     zone: str
+    """The time zone in which Slack shows times to the account."""
 
 
 class IdentityService:
-    """Looks people up at every request and every decision. team: T…, our workspace.
+    """Identifies people at every request and every decision.
 
-    on_stranger: told of whom was turned away, and why. ban_notice: returns what the person of an
-    account is told if they are banned, else "".
+    Args:
+        policies: where people are defined.
+        client: reads the state of accounts.
+        team: T…, our workspace.
+        clock: returns seconds.
+        on_unknown_account: called with each refused account and the reason.
+        get_ban_notice: returns the notice for a banned person's account, else "".
     """
 
     def __init__(
@@ -82,31 +87,34 @@ class IdentityService:
         self._on_unknown_account, self._get_ban_notice = on_unknown_account, get_ban_notice
 
     async def get_person(self, account: Account) -> Person:
-        """Return whose account it is. Raises Unwelcome and NoPolicy."""
+        """Return the person of an account. Raises AccountRefused and NoPolicyError."""
         person, _ = await threads.run_in_answer_thread(self._find_person_or_report, account)
         barred = await self._get_barred_reason(account)
         if barred:
-            why = f"Nothing was done: this Slack account {barred}."
-            await threads.run_in_answer_thread(self._on_unknown_account, account, why)
-            raise AccountRefused(why)
+            reason = f"Nothing was done: this Slack account {barred}."
+            await threads.run_in_answer_thread(self._on_unknown_account, account, reason)
+            raise AccountRefused(reason)
         return person
 
     def get_time_zone(self, account: Account) -> str:
-        """Return in which time zone it is shown times, by what Slack said last; or else UTC."""
-        standing = self._account_statuses.get(account)
-        return standing.zone if standing else "UTC"
+        """Return the account's time zone as last read from Slack, or UTC."""
+        status = self._account_statuses.get(account)
+        return status.zone if status else "UTC"
 
     async def run_as_person(
         self, account: Account, action: Callable[[Person, Policy], Result]
     ) -> Result:
-        """Do something in a thread as whoever's account it is, and return what came of it.
+        """Call *action* in a thread with the person and the policy, and return its result.
 
-        act: is told by which policy that is somebody. Raises Unwelcome, NoPolicy, and what that
-        raises. The policy is asked in the same thread, and once: each change of threads costs as
-        much as a short answer, and so does each look at the files.
+        The policy is read in the same thread, and once: each change of threads and each check of
+        the policy files takes as long as a short answer.
+
+        Raises:
+            AccountRefused: the account is unknown or must not act.
+            NoPolicyError: there is no valid policy.
         """
-        standing = self._get_fresh_status(account)
-        if standing is None or standing.barred_reason:
+        status = self._get_fresh_status(account)
+        if status is None or status.barred_reason:
             await self.get_person(account)
         return await threads.run_in_answer_thread(
             lambda: action(*self._find_person_or_report(account))
@@ -115,8 +123,8 @@ class IdentityService:
     def _find_person_or_report(self, account: Account) -> tuple[Person, Policy]:
         try:
             return self._find_person(account)
-        except AccountRefused as stranger:
-            self._on_unknown_account(account, str(stranger))
+        except AccountRefused as refusal:
+            self._on_unknown_account(account, str(refusal))
             raise
 
     def _find_person(self, account: Account) -> tuple[Person, Policy]:
@@ -131,60 +139,60 @@ class IdentityService:
             if notice:
                 raise AccountRefused(notice)
             raise AccountRefused(
-                f"Keyturn does not know your Slack account {account.user}. Somebody who keeps its "
-                "policy can add it to people.yaml."
+                f"Keyturn does not know your Slack account {account.user}. Ask a Keyturn "
+                "administrator to add it to people.yaml."
             )
         return person, policy
 
     def _is_account_ours(self, person: Person, account: Account) -> bool:
-        """Return whether the account is of our workspace, or of the organisation that it is in."""
+        """Return whether the account belongs to our workspace or its organisation."""
         return account.team == self._team or any(
             known.user == account.user and known.enterprise == account.enterprise
             for known in person.slack
         )
 
     async def _get_barred_reason(self, account: Account) -> str:
-        standing = self._get_fresh_status(account)
-        if standing is None:
-            asked = self._pending_checks.get(account)
-            if asked is None:
-                asked = asyncio.create_task(self._check_account(account))
-                self._pending_checks[account] = asked
-                asked.add_done_callback(lambda _: self._pending_checks.pop(account))
-            # Others may wait for the same answer when whoever asked first goes away.
-            standing = await asyncio.shield(asked)
-        return standing.barred_reason
+        status = self._get_fresh_status(account)
+        if status is None:
+            check = self._pending_checks.get(account)
+            if check is None:
+                check = asyncio.create_task(self._check_account(account))
+                self._pending_checks[account] = check
+                check.add_done_callback(lambda _: self._pending_checks.pop(account))
+            # Others may wait for the same answer after the first caller is cancelled.
+            status = await asyncio.shield(check)
+        return status.barred_reason
 
     async def _check_account(self, account: Account) -> _AccountStatus:
-        """Ask Slack, and remember what it said. One question at a time is asked of an account."""
+        """Read the account from Slack and cache its status."""
         user = await self._fetch_user(account)
-        standing = _AccountStatus(
+        status = _AccountStatus(
             get_barred_reason(user, account), self._clock(), _get_user_time_zone(user)
         )
         if len(self._account_statuses) >= _MAX_CACHED_ACCOUNTS:
             self._account_statuses.clear()
-        self._account_statuses[account] = standing
-        return standing
+        self._account_statuses[account] = status
+        return status
 
     def _get_fresh_status(self, account: Account) -> _AccountStatus | None:
-        """Return what Slack has said a short while ago."""
-        standing = self._account_statuses.get(account)
-        is_old = standing is None or self._clock() - standing.checked_at > _CACHE_SECONDS
-        return None if is_old else standing
+        """Return the cached status; None if there is none or it is too old."""
+        status = self._account_statuses.get(account)
+        is_old = status is None or self._clock() - status.checked_at > _CACHE_SECONDS
+        return None if is_old else status
 
     async def _fetch_user(self, account: Account) -> Mapping[str, Any]:
-        """Ask Slack what the account is worth. No answer is a no: it raises Unwelcome."""
+        """Read the account from Slack. Raises AccountRefused if Slack does not answer."""
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 answer = await self._client.users_info(user=account.user)
-        except (SlackClientError, ClientError, TimeoutError) as trouble:
-            error = get_error_code(trouble) if isinstance(trouble, SlackApiError) else ""
-            said = error or type(trouble).__name__
-            _log.warning("Slack could not vouch for %s: %s", account.user, said)
-            if error in _TOKEN_ERRORS:
+        except (SlackClientError, ClientError, TimeoutError) as error:
+            code = get_error_code(error) if isinstance(error, SlackApiError) else ""
+            cause = code or type(error).__name__
+            _log.warning("cannot read the Slack account %s: %s", account.user, cause)
+            if code in _TOKEN_ERRORS:
                 raise AccountRefused(
-                    f"Nothing was done: Slack does not tell Keyturn who you are ({error}). "
-                    "Whoever keeps Keyturn finds out what to do with keyturn doctor."
+                    f"Nothing was done: Keyturn cannot read your Slack account ({code}). Ask a "
+                    "Keyturn administrator to run keyturn doctor."
                 ) from None
             raise AccountRefused(
                 "Nothing was done: Slack did not confirm your account. Try again in a minute."
@@ -198,10 +206,10 @@ def _get_user_time_zone(user: Mapping[str, Any]) -> str:
 
 
 def get_barred_reason(user: Mapping[str, Any], account: Account) -> str:
-    """Return why an account may not act, from what users.info says of it; "" if it may."""
-    for flag, why in _BARRING_FLAGS.items():
+    """Return why an account must not act, by its users.info; "" if it may."""
+    for flag, reason in _BARRING_FLAGS.items():
         if user.get(flag):
-            return why
+            return reason
     organisation: Mapping[str, Any] = user.get("enterprise_user") or {}
     if user.get("id") != account.user:
         return _OTHER_WORKSPACE

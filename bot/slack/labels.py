@@ -1,117 +1,116 @@
-"""How a run stands, in words that nobody can misread. Pure."""
+"""The state of a run in words. Pure."""
 
 from dataclasses import dataclass
 
 from bot.model.run import State
 from bot.model.run_states import get_run_display
+from bot.model.text import format_count
 from bot.slack.run_facts import SlackRunView
 
 
 @dataclass(frozen=True)
 class RunLabel:
-    """icon: an emoji's name, never without its words. label: how it stands. text: the rest.
-
-    joint: what stands between label and text.
-    """
+    """The label of a run's state and a text with details."""
 
     icon: str
+    """Name of an emoji; always shown with the label."""
     label: str
     text: str
     separator: str = ": "
+    """Between label and text."""
 
     @property
     def text_after_label(self) -> str:
-        """What follows the label: ": waits for run 7" or " by Olga Owner: not today"."""
+        """The separator and the text: ": waits for run 7" or " by Olga Owner: not today"."""
         return f"{self.separator}{self.text}" if self.text else ""
 
 
 _MAX_HOSTS = 3
 
 
-def build_run_label(story: SlackRunView) -> RunLabel:
-    run = story.run
+def build_run_label(run_view: SlackRunView) -> RunLabel:
+    """Return the label of a run, with its activity or its summary."""
+    run = run_view.run
     display = get_run_display(run)
     icon, label = display.emoji, display.label
-    text = _describe_activity(story) or run.summary
-    # Some summaries begin with what the label says: "Denied by Olga: not today".
+    text = _describe_activity(run_view) or run.summary
+    # Some summaries begin with the label: "Denied by Olga: not today".
     if text.startswith(label):
         left = text[len(label) :]
         return RunLabel(icon, label, left.lstrip(": "), ": " if left.startswith(":") else " ")
     return RunLabel(icon, label, text)
 
 
-def format_run_line(story: SlackRunView) -> str:
-    """Return point and action, to be read without anything else."""
-    run, name = story.run, story.get_person_name(story.run.requested_by)
-    seen = build_run_label(story)
+def format_run_line(run_view: SlackRunView) -> str:
+    """Return one line with state and request, for notifications and headings."""
+    run, name = run_view.run, run_view.get_person_name(run_view.run.requested_by)
+    display = build_run_label(run_view)
     if run.state is State.PENDING:
-        return f"{seen.label}: {run.title} ({story.area_title}), asked by {name}"
-    more = f" – {seen.text}" if seen.text else ""
-    return f"{seen.label}: {run.title} ({story.area_title}){more}"
+        return f"{display.label}: {run.title} ({run_view.area_title}), requested by {name}"
+    more = f" – {display.text}" if display.text else ""
+    return f"{display.label}: {run.title} ({run_view.area_title}){more}"
 
 
-def _describe_activity(story: SlackRunView) -> str:
-    """Say what happens now; "" of a run that has ended."""
-    run = story.run
+def _describe_activity(run_view: SlackRunView) -> str:
+    """Describe what happens now; return "" for a run that has ended."""
+    run = run_view.run
     match run.state:
         case State.PLANNING:
-            return run.summary or f"reading {run.host}, nothing is changed"
+            return run.summary or f"reading {run.host}; nothing is changed"
         case State.PENDING | State.COUNTER_PROPOSED:
-            return _describe_missing_approvals(story)
+            return _describe_missing_approvals(run_view)
         case State.QUEUED:
             return run.summary or f"starts as soon as {run.host} is free"
         case State.STARTING:
             return f"reading {run.host} again before anything is sent"
         case State.RUNNING:
-            return _describe_progress(story)
+            return _describe_progress(run_view)
         case _:
             return ""
 
 
-def _describe_missing_approvals(story: SlackRunView) -> str:
-    if story.run.state is State.COUNTER_PROPOSED:
-        return _describe_counter_proposal(story)
-    needed = story.run.required_approvals
+def _describe_missing_approvals(run_view: SlackRunView) -> str:
+    if run_view.run.state is State.COUNTER_PROPOSED:
+        return _describe_counter_proposal(run_view)
+    needed = run_view.run.required_approvals
     given = (
-        len(story.approvals)
-        if story.missing_approvals is None
-        else needed - story.missing_approvals
+        len(run_view.approvals)
+        if run_view.missing_approvals is None
+        else needed - run_view.missing_approvals
     )
-    of = f" from {story.approvals_from}" if story.approvals_from else ""
-    return f"{given} of {needed}{of}"
+    source = f" from {run_view.approvals_from}" if run_view.approvals_from else ""
+    return f"{given} of {format_count(needed, 'approval')}{source}"
 
 
-def _describe_counter_proposal(story: SlackRunView) -> str:
-    """Say who chose the values, and whose turn it is."""
-    run = story.run
-    editor = story.get_person_name(run.editors[-1]) if run.editors else "an approver"
-    instead = f" in place of run {run.proposal_for}" if run.proposal_for else ""
-    return (
-        f"{editor} proposes this{instead}; {story.get_person_name(run.requested_by)} accepts it "
-        "or not"
-    )
+def _describe_counter_proposal(run_view: SlackRunView) -> str:
+    """Name the approver who proposes other values, and the requester who decides."""
+    run = run_view.run
+    editor = run_view.get_person_name(run.editors[-1]) if run.editors else "an approver"
+    original = f" instead of run {run.proposal_for}" if run.proposal_for else ""
+    requester = run_view.get_person_name(run.requested_by)
+    return f"{editor} proposes these values{original}; {requester} accepts or declines"
 
 
-def _describe_progress(story: SlackRunView) -> str:
-    """Say how far it is, and since when: a card is drawn anew as the minutes pass."""
-    run, sent = story.run, len(story.step_records)
-    so_far = f", for {lasting}" if (lasting := _format_duration(story)) else ""
+def _describe_progress(run_view: SlackRunView) -> str:
+    """Describe how far the run is and for how long: its card is updated every minute."""
+    run, sent = run_view.run, len(run_view.step_records)
+    so_far = f", for {lasting}" if (lasting := _format_duration(run_view)) else ""
     if run.hosts:
-        at = ", ".join(story.unfinished_hosts[:_MAX_HOSTS])
-        more = len(story.unfinished_hosts) - _MAX_HOSTS
-        where = f", {at}{f' and {more} more' if more > 0 else ''} under way" if at else ""
-        return f"{story.ended_children_count} of {len(run.hosts)} hosts done{where}{so_far}"
+        at = ", ".join(run_view.unfinished_hosts[:_MAX_HOSTS])
+        more = len(run_view.unfinished_hosts) - _MAX_HOSTS
+        where = f", running on {at}{f' and {more} more' if more > 0 else ''}" if at else ""
+        return f"{run_view.ended_children_count} of {len(run.hosts)} hosts done{where}{so_far}"
     if not sent:
-        return f"nothing is sent to {run.host} yet{so_far}"
+        return f"nothing sent to {run.host} yet{so_far}"
     steps = len(run.plan.steps) if run.plan else sent
-    return f"step {sent} of {steps} is under way on {run.host}{so_far}"
+    return f"step {sent} of {steps} on {run.host}{so_far}"
 
 
-def _format_duration(story: SlackRunView) -> str:
-    """Return how long it has been running, in whole minutes; "" below one."""
-    if story.run.started_at is None:
+def _format_duration(run_view: SlackRunView) -> str:
+    """Return the run time in whole minutes; "" below one minute."""
+    if run_view.run.started_at is None:
         return ""
-    minutes = (story.now - story.run.started_at) // 60_000_000
+    minutes = (run_view.now - run_view.run.started_at) // 60_000_000
     if minutes < 1:
         return ""
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

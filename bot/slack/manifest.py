@@ -1,4 +1,4 @@
-"""The manifest of the Slack app: for Socket Mode as it stands, or with the addresses of HTTP."""
+"""The manifest of the Slack app, for Socket Mode or with request URLs for HTTP."""
 
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -10,16 +10,16 @@ from ruamel.yaml import YAML
 
 
 def format_manifest(address: str = "") -> str:
-    """Return the manifest as YAML. address: of Keyturn over HTTPS; "" for Socket Mode.
+    """Return the manifest as YAML. address: HTTPS URL of Keyturn; "" for Socket Mode.
 
-    Raises ValueError for an address that Slack would not take.
+    Raises ValueError for an address that Slack does not accept.
     """
     text = (files("bot.slack") / "manifest.yaml").read_text()
     if not address:
         return text
     parts = urlsplit(address)
     if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError(f"Slack takes addresses over HTTPS only, and not {address!r}")
+        raise ValueError(f"Slack accepts HTTPS addresses only: {address!r}")
     yaml = YAML()
     manifest = yaml.load(text)
     _set_request_urls(manifest, f"{address.rstrip('/')}/slack/events")
@@ -29,7 +29,7 @@ def format_manifest(address: str = "") -> str:
 
 
 def list_scopes() -> Mapping[str, Sequence[str]]:
-    """Return what the app asks for: "bot", and of that "bot_optional"."""
+    """Return the scopes of the app by kind: "bot", and its subset "bot_optional"."""
     manifest = cast("dict[str, Any]", YAML(typ="safe").load(format_manifest()))
     return manifest["oauth_config"]["scopes"]
 

@@ -1,4 +1,4 @@
-"""Asking by form: opens one, offers what may be chosen in it, and takes it in."""
+"""The request form: render it, list its options, and submit it."""
 
 import asyncio
 import json
@@ -54,9 +54,9 @@ from connectors.command import InvisibleCharacterError, quote_text
 from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind
 
-# Callbacks and actions, as they come back.
+# Ids of callbacks, actions and blocks.
 FORM, CHOOSER, ABOUT_HOST = "form", "chooser", "about-host"
-HOST_SHORTCUT_NAME = "Ask about this host"
+HOST_SHORTCUT_NAME = "Run on this host"
 HOST, VALUE, WHAT = "form-host", "form-value", "form-what"
 HOST_BLOCK, WHAT_BLOCK, BECAUSE = "host", "what", "because"
 
@@ -70,34 +70,37 @@ _BOOLEAN_LABELS: Mapping[str, str] = {"false": "No", "true": "Yes"}
 
 @dataclass(frozen=True)
 class RequestFormView:
-    """A form before it is drawn. hosts: those that may be chosen; host: the chosen one, or "".
-
-    about: what is kept in it. told: what would come of it, in sentences.
-    others: hosts by tag, for fields that name one beside the target.
-    given: values that stand in it from the start, by field.
-    """
+    """The content of a form."""
 
     runbook: type[AnyRunbook]
     hosts: Sequence[str]
+    """The hosts that can be chosen."""
     metadata: Mapping[str, str]
+    """What the form stores and returns."""
     host: str = ""
+    """The chosen host, or ""."""
     preview: Sequence[str] = ()
+    """Sentences about what the request would need."""
     hosts_by_tag: Mapping[str, Sequence[str]] = ()  # pyright: ignore[reportAssignmentType] - read only
+    """For fields that name a host other than the target."""
     initial_values: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By field."""
 
     @property
     def option_source_fields(self) -> frozenset[str]:
-        """The fields that say where the host looks for what others list."""
-        return frozenset(name for blank in list_form_fields(self.runbook) for name in blank.within)
+        """The fields on whose values the options of other fields depend."""
+        return frozenset(
+            name for form_field in list_form_fields(self.runbook) for name in form_field.within
+        )
 
 
 def render_loading() -> View:
-    """Hold the place of a form: Slack leaves three seconds to open one."""
-    return _build_modal("Keyturn", [rich_text(rich_text_section(text_element("One moment …")))])
+    """Return a placeholder: Slack allows three seconds to open a form."""
+    return _build_modal("Keyturn", [rich_text(rich_text_section(text_element("Loading …")))])
 
 
 def render_notice(title: str, *paragraphs: str) -> View:
-    """Say something in the place of a form."""
+    """Render a text instead of a form."""
     return _build_modal(
         title,
         [
@@ -108,28 +111,31 @@ def render_notice(title: str, *paragraphs: str) -> View:
 
 
 def render_form(form_view: RequestFormView) -> View:
+    """Render the request form of a runbook."""
     runbook = form_view.runbook
     blocks: list[Block] = [
         rich_text(rich_text_section(text_element(get_runbook_purpose(runbook)))),
         _render_preview(form_view),
     ]
-    # What needs an answer stands first: on a telephone the rest is scrolled to by those who care.
+    # Required fields first: optional ones may need scrolling on a phone.
     filled = [
-        replace(blank, default=form_view.initial_values.get(blank.name, blank.default))
-        for blank in list_form_fields(runbook)
+        replace(
+            form_field, default=form_view.initial_values.get(form_field.name, form_field.default)
+        )
+        for form_field in list_form_fields(runbook)
     ]
-    fields = sorted(filled, key=lambda blank: (blank.name != HOST_BLOCK, not blank.required))
-    blocks += [_render_input(blank, form_view) for blank in fields]
-    blocks.append(_render_reason_input())
-    typed = f"{COMMAND} {runbook.words} {runbook.example}".rstrip()
-    blocks.append(
-        rich_text(rich_text_section(text_element("Typed, it is for example "), code(typed)))
+    fields = sorted(
+        filled, key=lambda form_field: (form_field.name != HOST_BLOCK, not form_field.required)
     )
+    blocks += [_render_input(form_field, form_view) for form_field in fields]
+    blocks.append(_render_reason_input())
+    example = f"{COMMAND} {runbook.words} {runbook.example}".rstrip()
+    blocks.append(rich_text(rich_text_section(text_element("Or type: "), code(example))))
     return _build_modal(
         runbook.words,
         blocks,
         callback=FORM,
-        submit="Ask",
+        submit="Request",
         metadata={**form_view.metadata, "words": runbook.words, "host": form_view.host},
     )
 
@@ -140,7 +146,7 @@ def render_chooser(
     runbook_groups: Sequence[tuple[str, Sequence[type[AnyRunbook]]]],
     metadata: Mapping[str, str],
 ) -> View:
-    """Offer what may be asked for about a host. offered: groups of runbooks by their headings."""
+    """Render the choice of a runbook for a host. runbook_groups: runbooks by heading."""
     groups = [
         {
             "label": _plain_text(heading),
@@ -154,24 +160,24 @@ def render_chooser(
         select = {
             "type": "static_select",
             "action_id": WHAT,
-            "placeholder": _plain_text("Choose what to ask for"),
+            "placeholder": _plain_text("Choose a runbook"),
             "option_groups": groups,
         }
-        # Another host offers other things: a new block forgets what was chosen for the old one.
-        blocks.append(_build_input_block(f"{WHAT_BLOCK}-{host}", "What", select))
+        # Another host has other runbooks: a new block id clears the previous choice.
+        blocks.append(_build_input_block(f"{WHAT_BLOCK}-{host}", "Runbook", select))
         return _build_modal(
-            "Ask Keyturn", blocks, callback=CHOOSER, submit="Next", metadata=metadata
+            "New request", blocks, callback=CHOOSER, submit="Next", metadata=metadata
         )
     if host:
-        told = f"The policy lets you ask for nothing on {host}."
-        blocks.append(rich_text(rich_text_section(text_element(told))))
-    return _build_modal("Ask Keyturn", blocks, callback=CHOOSER, submit="Next", metadata=metadata)
+        text = f"The policy does not allow you to request anything on {host}."
+        blocks.append(rich_text(rich_text_section(text_element(text))))
+    return _build_modal("New request", blocks, callback=CHOOSER, submit="Next", metadata=metadata)
 
 
 def build_options(values: Sequence[str], typed: str, *, allow_other: bool) -> list[Element]:
-    """Return what fits what was typed so far; free: that itself may be chosen too."""
-    wanted = typed.strip().lower()
-    found = [value for value in values if wanted in value.lower() and _is_valid_option(value)]
+    """Return the options that contain *typed*; allow_other: *typed* itself is an option too."""
+    search_text = typed.strip().lower()
+    found = [value for value in values if search_text in value.lower() and _is_valid_option(value)]
     plain = typed.strip()
     if allow_other and plain not in found and _is_valid_option(plain):
         found = [*found[: _MAX_OPTIONS - 1], plain]
@@ -179,7 +185,7 @@ def build_options(values: Sequence[str], typed: str, *, allow_other: bool) -> li
 
 
 def _is_valid_option(value: str) -> bool:
-    """Return whether Slack takes it for an option, and people see all of it."""
+    """Return whether Slack accepts the value as an option and shows it whole."""
     return 0 < len(value) <= _MAX_OPTION_LENGTH and escape_to_one_line(value) == value
 
 
@@ -203,38 +209,47 @@ def _build_modal(
 
 
 def _render_preview(form_view: RequestFormView) -> Block:
-    said = form_view.preview or ["Choose a host to see whether it takes an approval, and whose."]
-    return {**context(" ".join(map(escape_mrkdwn, said))), "block_id": f"outlook-{form_view.host}"}
+    sentences = form_view.preview or ["Choose a host to see who must approve."]
+    return {
+        **context(" ".join(map(escape_mrkdwn, sentences))),
+        "block_id": f"outlook-{form_view.host}",
+    }
 
 
-def _render_input(blank: FormField, form_view: RequestFormView) -> Block:
-    if blank.name == HOST_BLOCK:
+def _render_input(form_field: FormField, form_view: RequestFormView) -> Block:
+    if form_field.name == HOST_BLOCK:
         return _render_host_input(form_view.hosts, form_view.host)
-    block = _build_input_block(blank.name, blank.label, _build_element(blank, form_view))
-    if blank.hint:
-        # Plain text has no way to mark words that are typed.
-        block["hint"] = _plain_text(shorten_text(blank.hint.replace("`", ""), 500))
-    if blank.name in form_view.option_source_fields and blank.lists:
-        # Slack tells nothing of the other fields while it looks for options.
+    block = _build_input_block(
+        form_field.name, form_field.label, _build_element(form_field, form_view)
+    )
+    if form_field.hint:
+        # Plain text cannot mark code.
+        block["hint"] = _plain_text(shorten_text(form_field.hint.replace("`", ""), 500))
+    if form_field.name in form_view.option_source_fields and form_field.lists:
+        # A request for options does not contain the values of other fields.
         block["dispatch_action"] = True
-    return block if blank.required else block | {"optional": True}
+    return block if form_field.required else block | {"optional": True}
 
 
-def _build_element(blank: FormField, form_view: RequestFormView) -> Element:
-    if blank.kind == "choice" or blank.kind == "host":
-        offered = blank.choices if blank.kind == "choice" else form_view.hosts_by_tag[blank.tag]
-        return _build_select(offered, blank.default)
-    if blank.lists:
+def _build_element(form_field: FormField, form_view: RequestFormView) -> Element:
+    if form_field.kind == "choice" or form_field.kind == "host":
+        options = (
+            form_field.choices
+            if form_field.kind == "choice"
+            else form_view.hosts_by_tag[form_field.tag]
+        )
+        return _build_select(options, form_field.default)
+    if form_field.lists:
         return {
             "type": "external_select",
             "action_id": VALUE,
             "min_query_length": 0,
-            "placeholder": _plain_text("Choose, or type it"),
-            **_build_initial_option(blank.default),
+            "placeholder": _plain_text("Choose or type a value"),
+            **_build_initial_option(form_field.default),
         }
-    typed = {"type": "plain_text_input", "action_id": VALUE}
-    fits = 0 < len(blank.default) <= _MAX_INPUT_LENGTH
-    return typed | ({"initial_value": blank.default} if fits else {})
+    text_input = {"type": "plain_text_input", "action_id": VALUE}
+    has_initial_value = 0 < len(form_field.default) <= _MAX_INPUT_LENGTH
+    return text_input | ({"initial_value": form_field.default} if has_initial_value else {})
 
 
 def _render_host_input(hosts: Sequence[str], host: str) -> Block:
@@ -251,14 +266,14 @@ def _render_host_input(hosts: Sequence[str], host: str) -> Block:
 
 
 def _render_reason_input() -> Block:
-    typed = {
+    text_input = {
         "type": "plain_text_input",
         "action_id": VALUE,
         "multiline": True,
         "max_length": _MAX_REASON_LENGTH,
-        "placeholder": _plain_text("Whoever approves it reads this"),
+        "placeholder": _plain_text("Approvers see this"),
     }
-    return _build_input_block(BECAUSE, "Why", typed) | {"optional": True}
+    return _build_input_block(BECAUSE, "Reason", text_input) | {"optional": True}
 
 
 def _build_input_block(block_id: str, label: str, element: Element) -> Block:
@@ -273,7 +288,7 @@ def _build_select(values: Sequence[str], initial: str) -> Element:
         "placeholder": _plain_text("Choose"),
         "options": found,
     }
-    # What is chosen from the start must be among what may be chosen.
+    # The initial option must be one of the options.
     return select | (_build_initial_option(initial) if _build_option(initial) in found else {})
 
 
@@ -286,8 +301,8 @@ def _build_option(value: str) -> Element:
 
 
 def _build_runbook_option(runbook: type[AnyRunbook]) -> Element:
-    described = _plain_text(shorten_text(get_runbook_purpose(runbook), _MAX_OPTION_LENGTH))
-    return {**_build_option(runbook.words), "description": described}
+    description = _plain_text(shorten_text(get_runbook_purpose(runbook), _MAX_OPTION_LENGTH))
+    return {**_build_option(runbook.words), "description": description}
 
 
 def _plain_text(text: str) -> Element:
@@ -296,15 +311,15 @@ def _plain_text(text: str) -> Element:
 
 _log = logging.getLogger(__name__)
 
-# A trigger lives three seconds.
+# Slack accepts a trigger id for three seconds.
 _OPEN_TIMEOUT_SECONDS = 2.5
-# How long somebody who looks for an option waits for a host that was not read ahead.
-# What is chosen in a form and kept in it, by field.
-_KEPT_VALUE_PREFIX = "told-"
+# The keys, by field, of values that a form stores.
+_STORED_VALUE_PREFIX = "value-"
+# How long a request for options waits for a host whose options are not read yet.
 _OPTIONS_TIMEOUT_SECONDS = 1.5
-# How long what Slack did not take waits before it is tried once more.
+# Before the second attempt to update a form.
 _RETRY_SECONDS = 1.0
-# Slack's words for a form that was closed meanwhile, or drawn anew for a later choice.
+# Slack's error codes for a form that was closed or updated for a later choice.
 _SUPERSEDED_VIEW_ERRORS = frozenset({"not_found", "hash_conflict"})
 _SOURCE = "slack"
 _MAX_NAMED_HOSTS = 10
@@ -315,43 +330,43 @@ FormErrors = dict[str, str]
 
 
 class RequestForms:
-    """Raises what bot.slack.actions answers in words."""
+    """Opens, updates and submits request forms. Raises the refusals of bot.slack.actions."""
 
     def __init__(
         self,
         workflow: Workflow,
         database: Database,
         policies: PolicySource,
-        offering: FormOptions,
+        form_options: FormOptions,
         client: AsyncWebClient,
     ) -> None:
         self._workflow, self._database, self._policies = workflow, database, policies
-        self._form_options, self._client = offering, client
+        self._form_options, self._client = form_options, client
 
-    # --- opening ---
+    # --- open ---
 
     async def open_form(
-        self, blank: RequestedForm, *, trigger_id: str, person: str, channel: str
+        self, form_field: RequestedForm, *, trigger_id: str, person: str, channel: str
     ) -> bool:
-        """Open a form; False if nobody sees it whole. at: C…, where it was typed."""
-        about = {"channel": channel} | (
-            {"again": str(blank.resubmitted_run)} if blank.resubmitted_run else {}
+        """Open a form; return False if Slack does not show it. channel: C…, of the request."""
+        metadata = {"channel": channel} | (
+            {"again": str(form_field.resubmitted_run)} if form_field.resubmitted_run else {}
         )
 
-        def filled() -> View:
+        def build_view() -> View:
             hosts = list(
-                self._form_options.list_hosts(blank.runbook, person=person, source=_SOURCE)
+                self._form_options.list_hosts(form_field.runbook, person=person, source=_SOURCE)
             )
-            return self._build_form(blank.runbook, hosts, person, about)
+            return self._build_form(form_field.runbook, hosts, person, metadata)
 
-        return await self._open_view(trigger_id, filled)
+        return await self._open_view(trigger_id, build_view)
 
     async def open_host_chooser(
         self, message_text: str, *, trigger_id: str, person: str, channel: str
     ) -> bool:
-        """Offer what may be asked for about the hosts that a message names, or about any.
+        """Open the choice of a runbook for the hosts that a message names, or for any host.
 
-        False if nobody sees it whole.
+        Return False if Slack does not show it.
         """
         return await self._open_view(
             trigger_id, lambda: self._build_chooser_for_text(message_text, person, channel)
@@ -363,39 +378,39 @@ class RequestForms:
                 answer = await self._client.views_open(
                     trigger_id=trigger_id, view=render_loading()
                 )
-        except (SlackClientError, ClientError, TimeoutError) as trouble:
-            _log.warning("no form could be opened: %s", trouble)
+        except (SlackClientError, ClientError, TimeoutError) as error:
+            _log.warning("cannot open a form: %s", error)
             return False
         opened: Mapping[str, str] = answer.get("view") or {}
-        name = opened.get("id", "")
+        view_id = opened.get("id", "")
         try:
             view = await threads.run_in_answer_thread(build_view)
         except Exception:
-            said = "This form could not be filled in. Close it: Keyturn tells you why."
-            await self._update_view(name, "", render_notice("Keyturn", said))
+            text = "This form cannot be loaded. Close it: Keyturn sends you the reason."
+            await self._update_view(view_id, "", render_notice("Keyturn", text))
             raise
-        return await self._update_view(name, "", view)
+        return await self._update_view(view_id, "", view)
 
     async def _update_view(self, view_id: str, view_hash: str, view: View) -> bool:
-        """Draw a form anew, trying twice; False if it stays as it was though somebody sees it."""
+        """Update a form, in two attempts; return False if an open form is not updated."""
         for wait in (_RETRY_SECONDS, 0.0):
             try:
                 await self._client.views_update(view_id=view_id, hash=view_hash or None, view=view)
-            except SlackApiError as refused:
-                _log.warning("a form was not brought up to date: %s", get_error_code(refused))
-                if not is_retryable(refused):
-                    return get_error_code(refused) in _SUPERSEDED_VIEW_ERRORS
-            except (SlackClientError, ClientError, TimeoutError) as trouble:
-                _log.warning("a form was not brought up to date: %s", type(trouble).__name__)
+            except SlackApiError as error:
+                _log.warning("cannot update a form: %s", get_error_code(error))
+                if not is_retryable(error):
+                    return get_error_code(error) in _SUPERSEDED_VIEW_ERRORS
+            except (SlackClientError, ClientError, TimeoutError) as error:
+                _log.warning("cannot update a form: %s", type(error).__name__)
             else:
                 return True
             await asyncio.sleep(wait)
         return False
 
-    # --- while it is filled in ---
+    # --- update ---
 
     async def redraw_for_host(self, shown: ViewState, *, person: str) -> None:
-        """Draw the form for the host that was chosen, and read ahead what that lists."""
+        """Update the form for the chosen host, and start reading the host's options."""
         host = shown.values.get(HOST_BLOCK, "")
         if shown.callback_id != FORM:
             view = await threads.run_in_answer_thread(
@@ -406,48 +421,50 @@ class RequestForms:
         runbook = _get_runbook(shown.metadata.get("words", ""))
         host = host or shown.metadata.get("host", "")
         values = _get_option_source_values(runbook, shown)
-        kept = {f"{_KEPT_VALUE_PREFIX}{name}": value for name, value in values.items()}
-        about = {**shown.metadata, **kept}
+        stored = {f"{_STORED_VALUE_PREFIX}{name}": value for name, value in values.items()}
+        metadata = {**shown.metadata, **stored}
 
-        def filled() -> View:
+        def build_view() -> View:
             hosts = list(self._form_options.list_hosts(runbook, person=person, source=_SOURCE))
-            return self._build_form(runbook, hosts, person, about, host)
+            return self._build_form(runbook, hosts, person, metadata, host)
 
         await self._update_view(
-            shown.view_id, shown.view_hash, await threads.run_in_answer_thread(filled)
+            shown.view_id, shown.view_hash, await threads.run_in_answer_thread(build_view)
         )
         await self._read_options(runbook, host, person, values)
 
     async def list_options(self, shown: ViewState, *, person: str) -> Sequence[Any]:
-        """Return what may be chosen for what was typed; from memory, or after a short look."""
+        """Return the options for what was typed, cached or read from the host."""
         runbook = load_catalogue().get(shown.metadata.get("words", ""))
         if shown.block_id == HOST_BLOCK:
             hosts = await threads.run_in_answer_thread(self._list_hosts, runbook, person)
             return build_options(hosts, shown.typed_text, allow_other=False)
-        blanks = request_form.list_form_fields(runbook) if runbook else []
-        blank = next((blank for blank in blanks if blank.name == shown.block_id), None)
-        if runbook is None or blank is None:
+        form_fields = request_form.list_form_fields(runbook) if runbook else []
+        form_field = next(
+            (form_field for form_field in form_fields if form_field.name == shown.block_id), None
+        )
+        if runbook is None or form_field is None:
             return []
         host = shown.values.get(HOST_BLOCK) or shown.metadata.get("host", "")
         values: Sequence[str] = ()
         if host:
-            told = _get_option_source_values(runbook, shown)
-            await self._read_options(runbook, host, person, told)
+            form_values = _get_option_source_values(runbook, shown)
+            await self._read_options(runbook, host, person, form_values)
             values = await threads.run_in_answer_thread(
                 self._form_options.list_options,
                 runbook,
-                blank,
+                form_field,
                 host=host,
                 person=person,
                 source=_SOURCE,
-                form_values=told,
+                form_values=form_values,
             )
         return build_options(values, shown.typed_text, allow_other=True)
 
     async def _read_options(
         self, runbook: type[AnyRunbook], host: str, person: str, form_values: Mapping[str, str]
     ) -> None:
-        look = asyncio.to_thread(
+        reading = asyncio.to_thread(
             self._form_options.read_options,
             runbook,
             host=host,
@@ -456,40 +473,40 @@ class RequestForms:
             form_values=form_values,
         )
         with suppress(TimeoutError):
-            # The thread goes on without us, and is heard the next time.
+            # The thread continues: the next request finds its result.
             async with asyncio.timeout(_OPTIONS_TIMEOUT_SECONDS):
-                await look
+                await reading
 
-    # --- handing it in ---
+    # --- submit ---
 
     def build_next_view(self, shown: ViewState, *, person: str) -> View | FormErrors:
-        """Return the form for what was chosen, or what is wrong with the choice."""
+        """Return the form of the chosen runbook, or what is wrong with the choice."""
         host = shown.values.get(HOST_BLOCK, "")
         block = f"{WHAT_BLOCK}-{host}"
         chosen = shown.values.get(block, "")
         if not chosen:
-            return {HOST_BLOCK: "Choose a host on which you may ask for something."}
+            return {HOST_BLOCK: "Choose a host on which you can request a runbook."}
         runbook = _get_runbook(chosen)
         hosts = list(self._form_options.list_hosts(runbook, person=person, source=_SOURCE))
         if host not in hosts:
-            return {block: f"You may not ask for {runbook.words} on {host}."}
+            return {block: f"You cannot request {runbook.words} on {host}."}
         return self._build_form(runbook, hosts, person, shown.metadata, host)
 
     def submit_form(self, shown: ViewState, *, person: str) -> FormErrors:
-        """Ask for what the form says, once. Returns what is wrong, by block; nothing if asked."""
+        """Request what the form contains, once. Return errors by block; {} if requested."""
         runbook = _get_runbook(shown.metadata.get("words", ""))
         reason = shown.values.get(BECAUSE, "")
-        names = [blank.name for blank in request_form.list_form_fields(runbook)]
+        names = [form_field.name for form_field in request_form.list_form_fields(runbook)]
         try:
             join_to_one_line(reason)
             given = {name: shown.values[name] for name in names if name in shown.values}
             request = request_form.parse_values(runbook, given)
-        except InvisibleCharacterError as unclean:
-            return {BECAUSE: f"This {unclean}."}
-        except InvalidValuesError as misfit:
+        except InvisibleCharacterError as error:
+            return {BECAUSE: f"This {error}."}
+        except InvalidValuesError as error:
             return {
                 name if name in names else HOST_BLOCK: what.partition(" It is typed")[0]
-                for name, what in misfit.problems.items()
+                for name, what in error.problems.items()
             }
         origin = RequestOrigin(_SOURCE, shown.metadata.get("channel", ""), shown.account.user)
         return self._request_once(
@@ -500,16 +517,16 @@ class RequestForms:
         )
 
     def _request_once(self, shown: ViewState, request_run: Callable[[], Run]) -> FormErrors:
-        """Ask, unless this very form was handed in before; what was refused may be again."""
+        """Request, unless this form was submitted before. A refused form may be sent again."""
         key = f"slack form {shown.view_id}"
         with self._database.transaction() as tx:
             if not dedup.remember_first(tx, key):
-                return {HOST_BLOCK: "This form was handed in already: look at /keyturn runs."}
+                return {HOST_BLOCK: "This form was already submitted: see /keyturn runs."}
         try:
             run = request_run()
-        except (RequestSyntaxError, NotAllowed, TooLate, InvalidRequestError) as no:
+        except (RequestSyntaxError, NotAllowed, TooLate, InvalidRequestError) as refusal:
             self._allow_resubmission(key)
-            return {HOST_BLOCK: format_sentence(str(no))}
+            return {HOST_BLOCK: format_sentence(str(refusal))}
         except Exception:
             self._allow_resubmission(key)
             raise
@@ -522,7 +539,7 @@ class RequestForms:
         with self._database.transaction() as tx:
             dedup.forget_key(tx, key)
 
-    # --- what stands in it ---
+    # --- content ---
 
     def _build_form(
         self,
@@ -533,28 +550,35 @@ class RequestForms:
         host: str = "",
     ) -> View:
         if not hosts:
-            said = f"The policy lets you ask for {runbook.words} on no host."
-            return render_notice(runbook.words, said, "/keyturn help lists what you may ask for.")
+            text = f"The policy does not allow you to request {runbook.words} on any host."
+            return render_notice(runbook.words, text, "/keyturn help lists what you can request.")
         policy = self._policies.get_policy()
-        over = self._get_resubmitted_run(policy, person, metadata)
-        given: Mapping[str, str] = resubmit.get_resubmit_values(over) if over else {}
-        wanted = host or given.get("host", "")
-        host = wanted if wanted in hosts else hosts[0] if len(hosts) == 1 else ""
+        resubmitted = self._get_resubmitted_run(policy, person, metadata)
+        initial_values: Mapping[str, str] = (
+            resubmit.get_resubmit_values(resubmitted) if resubmitted else {}
+        )
+        preferred = host or initial_values.get("host", "")
+        host = preferred if preferred in hosts else hosts[0] if len(hosts) == 1 else ""
         tags = {
-            blank.tag for blank in request_form.list_form_fields(runbook) if blank.kind == "host"
+            form_field.tag
+            for form_field in request_form.list_form_fields(runbook)
+            if form_field.kind == "host"
         }
-        others = {
+        hosts_by_tag = {
             tag: [found.name for found in policy.inventory.list_tagged(tag or None)]
             for tag in tags
         }
-        told = list(self._list_preview_sentences(policy, runbook, host, person)) if host else []
-        told += [_describe_request_for_all_hosts(over)] if over and over.hosts else []
-        return render_form(RequestFormView(runbook, hosts, metadata, host, told, others, given))
+        preview = list(self._list_preview_sentences(policy, runbook, host, person)) if host else []
+        if resubmitted and resubmitted.hosts:
+            preview.append(_describe_request_for_all_hosts(resubmitted))
+        return render_form(
+            RequestFormView(runbook, hosts, metadata, host, preview, hosts_by_tag, initial_values)
+        )
 
     def _get_resubmitted_run(
         self, policy: Policy, person: str, metadata: Mapping[str, str]
     ) -> Run | None:
-        """Return the run whose values stand in a form from the start."""
+        """Return the run whose values are the initial values of a form."""
         number = metadata.get("again")
         if not number:
             return None
@@ -565,33 +589,33 @@ class RequestForms:
         self, policy: Policy, runbook: type[AnyRunbook], host: str, person: str
     ) -> Sequence[str]:
         with self._database.reading(policy.get_view_rights(person)) as tx:
-            meant = PreviewQuestion(runbook, (host,))
-            return preview_request(tx, policy, meant, person=person, source=_SOURCE).describe()
+            question = PreviewQuestion(runbook, (host,))
+            return preview_request(tx, policy, question, person=person, source=_SOURCE).describe()
 
     def _build_chooser_for_text(self, message_text: str, person: str, channel: str) -> View:
         policy = self._policies.get_policy()
         found = find_named_hosts(message_text, policy)[:_MAX_NAMED_HOSTS]
         hosts = found or [host.name for host in policy.inventory]
-        about = {"channel": channel, "hosts": " ".join(found)}
-        return self._build_chooser(hosts, found[0] if found else "", person, about)
+        metadata = {"channel": channel, "hosts": " ".join(found)}
+        return self._build_chooser(hosts, found[0] if found else "", person, metadata)
 
     def _build_chooser_for_host(self, shown: ViewState, host: str, person: str) -> View:
         policy = self._policies.get_policy()
-        known = [name for name in shown.metadata.get("hosts", "").split() if name]
-        hosts = known or [one.name for one in policy.inventory]
+        named = [name for name in shown.metadata.get("hosts", "").split() if name]
+        hosts = named or [one.name for one in policy.inventory]
         return self._build_chooser(hosts, host if host in hosts else "", person, shown.metadata)
 
     def _build_chooser(
         self, hosts: Sequence[str], host: str, person: str, metadata: Mapping[str, str]
     ) -> View:
-        may: list[type[AnyRunbook]] = []
+        allowed: list[type[AnyRunbook]] = []
         if host:
-            may = [
+            allowed = [
                 one for one in load_catalogue().values() if self._can_request(one, host, person)
             ]
         groups = [
-            ("Look", [one for one in may if get_kind(one) == "check"]),
-            ("Change", [one for one in may if get_kind(one) == "change"]),
+            ("Checks", [one for one in allowed if get_kind(one) == "check"]),
+            ("Changes", [one for one in allowed if get_kind(one) == "change"]),
         ]
         return render_chooser(hosts, host, groups, metadata)
 
@@ -605,47 +629,52 @@ class RequestForms:
 
 
 def _get_option_source_values(runbook: type[AnyRunbook], shown: ViewState) -> dict[str, str]:
-    """Return what is filled in of the fields that say where the host looks for others.
+    """Return the values of the fields on which the options of others depend.
 
-    Slack says it when one of them is chosen, and not while somebody looks for options: until the
-    next choice it is kept in the form.
+    Slack sends them when one is chosen, but not with a request for options: in between they are
+    stored in the form.
     """
-    names = {name for blank in request_form.list_form_fields(runbook) for name in blank.within}
-    kept = {name: shown.metadata.get(f"{_KEPT_VALUE_PREFIX}{name}", "") for name in names}
-    found = {name: shown.values.get(name, kept[name]) for name in names}
+    names = {
+        name for form_field in request_form.list_form_fields(runbook) for name in form_field.within
+    }
+    stored = {name: shown.metadata.get(f"{_STORED_VALUE_PREFIX}{name}", "") for name in names}
+    found = {name: shown.values.get(name, stored[name]) for name in names}
     return {name: value for name, value in found.items() if value}
 
 
 def find_named_hosts(message_text: str, policy: Policy) -> list[str]:
-    """Return the hosts that a text names, by name or address, in the order of the text."""
+    """Return the hosts in a text, by name or address, in the order of the text."""
     text = message_text.lower()
     addresses = {host.address: host.name for host in policy.inventory}
-    shared = [host.address for host in policy.inventory]
-    meant = [
+    all_addresses = [host.address for host in policy.inventory]
+    matches = [
         (found.start(), name)
         for found in _WORD_PATTERN.finditer(text)
         if (name := found[0].strip("-")) in policy.inventory.hosts
     ]
-    meant += [
+    matches += [
         (found.start(), addresses[address])
         for found in _ADDRESS_PATTERN.finditer(text)
-        # Behind one address there may be several, told apart by their ports.
-        if shared.count(address := found[0].strip(".:")) == 1
+        # Several hosts can share an address and differ by port: that is ambiguous.
+        if all_addresses.count(address := found[0].strip(".:")) == 1
     ]
-    return list(dict.fromkeys(name for _, name in sorted(meant)))
+    return list(dict.fromkeys(name for _, name in sorted(matches)))
 
 
 def _describe_request_for_all_hosts(run: Run) -> str:
-    """Say how it is asked again of several hosts: a form has one."""
+    """Return how to request a run for several hosts again: a form has only one host."""
     values = resubmit.get_resubmit_values(run)
-    typed = shlex.join([*run.runbook.split(), *(f"{name}={values[name]}" for name in values)])
-    return f"Run {run.id} was for {values['host']}: for all of them, type {COMMAND} {typed}"
+    command = shlex.join([*run.runbook.split(), *(f"{name}={values[name]}" for name in values)])
+    return (
+        f"Run {run.id} was for {values['host']}. To request all of them again, type "
+        f"{COMMAND} {command}"
+    )
 
 
 def _get_runbook(runbook_name: str) -> type[AnyRunbook]:
     found = load_catalogue().get(runbook_name)
     if found is None:
         raise RequestSyntaxError(
-            f"There is no runbook {quote_text(runbook_name)} any more: type /keyturn help."
+            f"Unknown runbook {quote_text(runbook_name)}: type /keyturn help."
         )
     return found

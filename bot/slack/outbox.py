@@ -1,7 +1,7 @@
-"""The outbox: delivers the news of runs, at least once, and never holds a run up.
+"""The outbox: delivers the state of runs to Slack at least once, without delaying a run.
 
-What is pending is only that a run has news. It is drawn when it is sent, as it is by then, and
-each run by one sender at a time: so a late message cannot overwrite a newer one.
+A pending update only records that a run has changed. Its messages are rendered when they are sent,
+and by one sender per run at a time: so a late message cannot overwrite a newer one.
 """
 
 import asyncio
@@ -55,19 +55,19 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 _POLL_SECONDS = 1.0
-# Others may try after that; while a delivery goes on, it is prolonged in time.
+# After that another sender may try. A delivery renews its lease while it takes place.
 _LEASE_SECONDS = 15.0
 _MAX_TURN_SECONDS = 5.0
 _DELIVERY_TIMEOUT_SECONDS = 45.0
 _GRACE_SECONDS = 3.0
 _MAX_PARALLEL_DELIVERIES = 8
-# A run that is planned within this time is shown with its plan at once.
+# The first card of a run that is planned within this time already shows the plan.
 _PLANNING_SECONDS = 1.0
 _UPDATE_INTERVAL_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 60.0
 _REDRAW_INTERVAL_SECONDS = 30.0
 
-_WHISPER, _HINT, _FOLLOWED = "whisper", "hint", "followed"
+_EPHEMERAL, _HINT, _FOLLOW_UP = "whisper", "hint", "followed"
 
 
 @dataclass(frozen=True)
@@ -78,30 +78,30 @@ class _Delivery:
 
 
 class _DeliveryAttempt:
-    """Tells one part after the other: what Slack refuses of one keeps no other from being told."""
+    """Sends the parts of an update; if Slack refuses one, the others are still sent."""
 
     def __init__(self) -> None:
         self.errors: list[SlackApiError] = []
 
     async def deliver_part(self, part: Coroutine[Any, Any, Result]) -> Result | None:
-        """Tell it. Raises SlackApiError where Slack is away: then it takes none of the others."""
+        """Send one part. Raises SlackApiError if Slack is unavailable or limits our rate."""
         try:
             return await part
-        except SlackApiError as refused:
-            if is_retryable(refused):
+        except SlackApiError as error:
+            if is_retryable(error):
                 raise
-            self.errors.append(refused)
+            self.errors.append(error)
             return None
 
 
 class Outbox:
-    """Call run() in the event loop, and wake() from any thread when there may be news."""
+    """Runs in the event loop (run_until_cancelled); wake_up() can be called from any thread."""
 
     def __init__(
         self,
         database: Database,
-        stories: SlackRunViewBuilder,
-        voice: MessageSender,
+        view_builder: SlackRunViewBuilder,
+        sender: MessageSender,
         *,
         default_channel: str = "",
         alarm_channel: str = "",
@@ -109,31 +109,31 @@ class Outbox:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sender_name, self._home_tabs = str(uuid4()), home_tabs
-        self._database, self._view_builder, self._message_sender = database, stories, voice
+        self._database, self._view_builder, self._message_sender = database, view_builder, sender
         self._default_channel, self._clock = default_channel, clock
         self._alerts = BreakGlassAlerts(
-            voice, self._store_message, channel=alarm_channel or default_channel
+            sender, self._store_message, channel=alarm_channel or default_channel
         )
-        self._approver_cards = ApproverCards(voice, self._store_message)
-        self._declined_erasures = DeclinedErasureMessages(voice, self._store_message)
+        self._approver_cards = ApproverCards(sender, self._store_message)
+        self._declined_erasures = DeclinedErasureMessages(sender, self._store_message)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
-        # How many places are free: nothing is claimed that would wait for one, as it is drawn and
-        # others are kept from it when it is claimed.
+        # How many deliveries may start. Nothing is claimed that would have to wait, since a claim
+        # renders the run and excludes other senders.
         self._free_slots = _MAX_PARALLEL_DELIVERIES
         self._sent_at: dict[int, float] = {}
         self._channel_rate = ChannelRateLimit(clock)
-        # When those that wait for their channel have their turn, by run.
+        # When each run that waits for its channel has its turn.
         self._turns: dict[int, float] = {}
         self._redrawn_at = clock()
         self._tasks: set[asyncio.Task[None]] = set()
-        # Whether it has looked for news at least once.
+        # Whether it has searched for pending updates at least once.
         self.is_ready = False
 
     def wake_up(self) -> None:
-        """Look for news now."""
+        """Search for pending updates now."""
         if self._loop is not None:
-            # The loop may be closed already: then the next process finds the news.
+            # If the loop is closed already, the next process finds the update.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._woken.set)
 
@@ -153,13 +153,13 @@ class Outbox:
                     async with asyncio.timeout(_POLL_SECONDS):
                         await self._woken.wait()
         finally:
-            # What is half said is finished, or it would be said again after the next start.
+            # Finish deliveries, or they would be repeated after the next start.
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=_GRACE_SECONDS)
             await self._write_in_transaction(lambda tx: outbox.release(tx, self._sender_name))
 
     async def deliver_due(self) -> None:
-        """Deliver all that is due now, and return when it is told or postponed."""
+        """Deliver all that is due now; return when it is delivered or postponed."""
         while due := await self._claim_due():
             await asyncio.gather(*(self._deliver_update(delivery) for delivery in due))
         if self._home_tabs is not None:
@@ -171,7 +171,7 @@ class Outbox:
         task.add_done_callback(self._tasks.discard)
 
     async def _claim_due(self) -> list[_Delivery]:
-        """Claim what is due, as far as there are places, and give each of it one."""
+        """Claim what is due, at most as many updates as deliveries may start."""
         most, self._free_slots = self._free_slots, 0
         due = await self._claim_safely(most) if most else []
         self._free_slots += most - len(due)
@@ -180,10 +180,10 @@ class Outbox:
     async def _claim_safely(self, limit: int) -> list[_Delivery]:
         try:
             return await asyncio.to_thread(self._claim_deliveries, limit)
-        except StoreUnavailable as trouble:
-            log.warning("the outbox waits for the database: %s", trouble)
+        except StoreUnavailable as error:
+            log.warning("the outbox cannot deliver: the database is unavailable: %s", error)
         except Exception:
-            log.exception("the outbox could not look for news")
+            log.exception("the outbox cannot search for pending updates")
         return []
 
     def _claim_deliveries(self, limit: int) -> list[_Delivery]:
@@ -222,31 +222,31 @@ class Outbox:
         if turn <= now:
             return True
         self._turns[run] = turn
-        # Whoever takes over from us waits no longer than that.
+        # A sender that takes over waits no longer than that.
         outbox.claim_update(
             tx, delivery.update, sender="", seconds=min(turn - now, _MAX_TURN_SECONDS)
         )
         return False
 
     def _announce_long_runs(self) -> None:
-        """Have the cards of what takes minutes drawn anew: they say how long it has taken."""
+        """Update the cards of long runs, which show the run time."""
         if self._clock() - self._redrawn_at < _REDRAW_INTERVAL_SECONDS:
             return
         self._redrawn_at = self._clock()
         with self._database.reading() as tx:
-            long = [
+            numbers = [
                 run.id for run in runs.list_unfinished_briefly(tx) if _is_long_running(run, tx.now)
             ]
-        if long:
+        if numbers:
             with self._database.transaction() as tx:
-                for number in long:
+                for number in numbers:
                     outbox.announce_run(tx, number)
 
-    def _is_too_early(self, story: SlackRunView) -> bool:
-        """Return whether it is better to wait: there will be more to say in a moment."""
-        run = story.run
+    def _is_too_early(self, run_view: SlackRunView) -> bool:
+        """Return whether to wait: the run is about to change again."""
+        run = run_view.run
         if run.state is State.PLANNING:
-            return story.now - run.requested_at < _PLANNING_SECONDS * 1_000_000
+            return run_view.now - run.requested_at < _PLANNING_SECONDS * 1_000_000
         since = self._clock() - self._sent_at.get(run.id, -_UPDATE_INTERVAL_SECONDS)
         return run.state is State.RUNNING and since < _UPDATE_INTERVAL_SECONDS
 
@@ -256,14 +256,14 @@ class Outbox:
         try:
             async with asyncio.timeout(_DELIVERY_TIMEOUT_SECONDS):
                 await self._send_messages(delivery.run_view, delivery.posted_messages)
-        except SlackApiError as refused:
-            wait = get_retry_seconds(refused)
-            await self._postpone_update(item, get_error_code(refused), wait)
-        except (ClientError, SlackClientError, TimeoutError) as trouble:
-            await self._postpone_update(item, str(trouble) or type(trouble).__name__, None)
-        except Exception as fault:
-            log.exception("the news of run %d could not be told", item.run)
-            await self._postpone_update(item, repr(fault), None)
+        except SlackApiError as error:
+            wait = get_retry_seconds(error)
+            await self._postpone_update(item, get_error_code(error), wait)
+        except (ClientError, SlackClientError, TimeoutError) as error:
+            await self._postpone_update(item, str(error) or type(error).__name__, None)
+        except Exception as error:
+            log.exception("cannot deliver the update of run %d", item.run)
+            await self._postpone_update(item, repr(error), None)
         else:
             await self._mark_delivered(item, delivery.run_view)
         finally:
@@ -272,7 +272,7 @@ class Outbox:
         self._woken.set()
 
     async def _renew_lease(self, update: PendingRunUpdate) -> None:
-        """Keep others from what is being told, for as long as it takes."""
+        """Renew the lease of a delivery until cancelled."""
         while True:
             await asyncio.sleep(_LEASE_SECONDS / 3)
 
@@ -281,15 +281,15 @@ class Outbox:
 
             await self._write_in_transaction(write)
 
-    async def _mark_delivered(self, update: PendingRunUpdate, story: SlackRunView) -> None:
-        run = story.run
+    async def _mark_delivered(self, update: PendingRunUpdate, run_view: SlackRunView) -> None:
+        run = run_view.run
         self._sent_at[run.id] = self._clock()
         if run.is_ended:
             self._sent_at.pop(run.id, None)
 
         def write(tx: Transaction) -> None:
             outbox.mark_delivered(tx, update, sender=self._sender_name)
-            home_queue.mark_homes_due(tx, list_concerned_users(story))
+            home_queue.mark_homes_due(tx, list_concerned_users(run_view))
 
         await self._write_in_transaction(write)
 
@@ -297,9 +297,9 @@ class Outbox:
         self, update: PendingRunUpdate, reason: str, wait: float | None
     ) -> None:
         seconds = min(2.0**update.attempts, _MAX_RETRY_SECONDS) if wait is None else wait
-        # Senders that were refused together shall not come back together.
+        # Spread the retries of senders that were refused at the same time.
         seconds *= 1 + random.random() / 4  # noqa: S311 - no secret
-        log.warning("the news of run %d waits %.1f s: %s", update.run, seconds, reason)
+        log.warning("the update of run %d is retried in %.1f s: %s", update.run, seconds, reason)
 
         def write(tx: Transaction) -> None:
             outbox.postpone_update(
@@ -308,169 +308,193 @@ class Outbox:
 
         await self._write_in_transaction(write)
 
-    # --- what is said ---
+    # --- messages ---
 
-    async def _send_messages(self, story: SlackRunView, notices: dict[str, PostedMessage]) -> None:
-        posted, attempt = notices.get(CARD), _DeliveryAttempt()
-        await attempt.deliver_part(self._alerts.send_alerts(story, notices))
-        await attempt.deliver_part(self._declined_erasures.send_declined_erasure(story, notices))
-        match routing.get_audience(story, is_posted=posted is not None):
-            case Audience.NOBODY:
+    async def _send_messages(
+        self, run_view: SlackRunView, posted_messages: dict[str, PostedMessage]
+    ) -> None:
+        posted, attempt = posted_messages.get(CARD), _DeliveryAttempt()
+        await attempt.deliver_part(self._alerts.send_alerts(run_view, posted_messages))
+        await attempt.deliver_part(
+            self._declined_erasures.send_declined_erasure(run_view, posted_messages)
+        )
+        match routing.get_audience(run_view, is_posted=posted is not None):
+            case Audience.NONE:
                 pass
             case Audience.REQUESTER:
-                await attempt.deliver_part(self._send_ephemeral(story, notices))
+                await attempt.deliver_part(self._send_ephemeral(run_view, posted_messages))
             case Audience.CHANNEL:
-                await self._send_to_channel(story, notices, posted, attempt)
+                await self._send_to_channel(run_view, posted_messages, posted, attempt)
         if attempt.errors:
             raise attempt.errors[0]
 
     async def _send_to_channel(
         self,
-        story: SlackRunView,
-        notices: dict[str, PostedMessage],
+        run_view: SlackRunView,
+        posted_messages: dict[str, PostedMessage],
         posted: PostedMessage | None,
         attempt: "_DeliveryAttempt",
     ) -> None:
-        refused = len(attempt.errors)
-        place = await attempt.deliver_part(self._update_card(story, posted))
-        if len(attempt.errors) > refused:
+        error_count = len(attempt.errors)
+        location = await attempt.deliver_part(self._update_card(run_view, posted))
+        if len(attempt.errors) > error_count:
             if posted is None:
                 return
-            place = MessageLocation(posted.channel, posted.ts)
-        # First: how it ended reaches people whatever becomes of the rest.
-        await attempt.deliver_part(self._send_result(story, place, notices))
-        await attempt.deliver_part(self._send_hint(story, place, notices))
-        await attempt.deliver_part(self._send_reminders(story, place, notices))
-        await attempt.deliver_part(self._approver_cards.update_copies(story, place, notices))
+            location = MessageLocation(posted.channel, posted.ts)
+        # First, so that people get the result even if the other messages fail.
+        await attempt.deliver_part(self._send_result(run_view, location, posted_messages))
+        await attempt.deliver_part(self._send_hint(run_view, location, posted_messages))
+        await attempt.deliver_part(self._send_reminders(run_view, location, posted_messages))
+        await attempt.deliver_part(
+            self._approver_cards.update_copies(run_view, location, posted_messages)
+        )
 
     async def _send_ephemeral(
-        self, story: SlackRunView, notices: dict[str, PostedMessage]
+        self, run_view: SlackRunView, posted_messages: dict[str, PostedMessage]
     ) -> None:
-        if _WHISPER in notices or not story.requester:
+        if _EPHEMERAL in posted_messages or not run_view.requester:
             return
-        message, channel = render_card(story), story.run.origin.channel
-        if story.attempts:
-            # A whisper cannot be found again: whoever has it already gets one message more.
-            told = await self._message_sender.send_direct_message(
-                story.requester, with_message_name(message, story, _WHISPER)
+        message, channel = render_card(run_view), run_view.run.origin.channel
+        if run_view.attempts:
+            # An ephemeral message cannot be searched for: the requester may get one more.
+            sent_location = await self._message_sender.send_direct_message(
+                run_view.requester, with_message_name(message, run_view, _EPHEMERAL)
             )
         else:
-            told = MessageLocation(
-                await self._message_sender.send_ephemeral(channel, story.requester, message), ""
+            sent_location = MessageLocation(
+                await self._message_sender.send_ephemeral(channel, run_view.requester, message), ""
             )
-        await self._store_message(story, _WHISPER, told, message)
+        await self._store_message(run_view, _EPHEMERAL, sent_location, message)
 
     async def _update_card(
-        self, story: SlackRunView, posted: PostedMessage | None
+        self, run_view: SlackRunView, posted: PostedMessage | None
     ) -> MessageLocation | None:
-        """Bring the card up to date, and return where it stands; None if there is nowhere."""
-        message = render_card(story)
+        """Post or update the card and return its location; None if no channel takes it."""
+        message = render_card(run_view)
         if posted is not None:
-            place = MessageLocation(posted.channel, posted.ts)
+            location = MessageLocation(posted.channel, posted.ts)
             if posted.digest == message.digest:
-                return place
-            if await self._update_message(place, message):
-                await self._store_message(story, CARD, place, message)
-                return place
-        # What takes the place of another is another message.
+                return location
+            if await self._update_message(location, message):
+                await self._store_message(run_view, CARD, location, message)
+                return location
+        # A replacement has a name of its own.
         slot = CARD if posted is None else f"{CARD} {posted.ts}"
-        place = await self._post_card(story, with_message_name(message, story, slot))
-        if place is not None:
-            await self._store_message(story, CARD, place, message)
-        return place
+        location = await self._post_card(run_view, with_message_name(message, run_view, slot))
+        if location is not None:
+            await self._store_message(run_view, CARD, location, message)
+        return location
 
-    async def _update_message(self, place: MessageLocation, message: Message) -> bool:
-        """Update a card; False if it is gone or its channel is closed: then it is posted anew."""
+    async def _update_message(self, location: MessageLocation, message: Message) -> bool:
+        """Update a card; return False if it is gone or its channel is closed."""
         try:
-            await self._message_sender.update_message(place, message)
-        except SlackApiError as refused:
-            if get_error_code(refused) not in GONE_MESSAGE_ERRORS | CLOSED_CHANNEL_ERRORS:
+            await self._message_sender.update_message(location, message)
+        except SlackApiError as error:
+            if get_error_code(error) not in GONE_MESSAGE_ERRORS | CLOSED_CHANNEL_ERRORS:
                 raise
             return False
         return True
 
-    async def _post_card(self, story: SlackRunView, message: Message) -> MessageLocation | None:
-        for channel in routing.list_channels(story, default_channel=self._default_channel):
+    async def _post_card(self, run_view: SlackRunView, message: Message) -> MessageLocation | None:
+        for channel in routing.list_channels(run_view, default_channel=self._default_channel):
             try:
                 return await self._message_sender.post_message(channel, message)
-            except SlackApiError as refused:
-                if get_error_code(refused) not in CLOSED_CHANNEL_ERRORS:
+            except SlackApiError as error:
+                if get_error_code(error) not in CLOSED_CHANNEL_ERRORS:
                     raise
-                log.warning("%s cannot be posted to: %s", channel, get_error_code(refused))
-        if not story.requester:
-            log.error("there is no channel to tell of run %d in", story.run.id)
+                log.warning("cannot post in %s: %s", channel, get_error_code(error))
+        if not run_view.requester:
+            log.error("no channel takes the card of run %d", run_view.run.id)
             return None
         return await self._message_sender.send_direct_message(
-            story.requester, _add_invitation(story, message)
+            run_view.requester, _add_invitation(run_view, message)
         )
 
     async def _send_hint(
-        self, story: SlackRunView, place: MessageLocation | None, notices: dict[str, PostedMessage]
+        self,
+        run_view: SlackRunView,
+        location: MessageLocation | None,
+        posted_messages: dict[str, PostedMessage],
     ) -> None:
-        """Tell the asker where the card is, if it is not where they asked."""
-        origin = story.run.origin
-        asked_here = origin.source == "slack" and place is not None and story.requester
-        if not asked_here or place is None or place.channel in {origin.channel, ""}:
+        """Send the requester a link to the card if it is in another channel than the request."""
+        origin = run_view.run.origin
+        is_from_slack = origin.source == "slack" and location is not None and run_view.requester
+        if not is_from_slack or location is None or location.channel in {origin.channel, ""}:
             return
-        if _HINT in notices or place.channel.startswith("D"):
+        if _HINT in posted_messages or location.channel.startswith("D"):
             return
         lines = [
-            f"Run {story.run.id} – {escape_mrkdwn(story.run.title)} – is in <#{place.channel}>."
+            f"Run {run_view.run.id} – {escape_mrkdwn(run_view.run.title)} – is in "
+            f"<#{location.channel}>."
         ]
         if not origin.channel.startswith("D"):
             lines.append(_format_invitation(origin.channel))
         message = Message(" ".join(lines), [context(*lines)])
-        told = await self._message_sender.send_direct_message(
-            story.requester, with_message_name(message, story, _HINT)
+        sent_location = await self._message_sender.send_direct_message(
+            run_view.requester, with_message_name(message, run_view, _HINT)
         )
-        await self._store_message(story, _HINT, told, message)
+        await self._store_message(run_view, _HINT, sent_location, message)
 
     async def _send_reminders(
-        self, story: SlackRunView, place: MessageLocation | None, notices: dict[str, PostedMessage]
+        self,
+        run_view: SlackRunView,
+        location: MessageLocation | None,
+        posted_messages: dict[str, PostedMessage],
     ) -> None:
-        """Call those whose approval is waited for, each time once."""
-        for slot, message in build_reminders(story).items():
-            if place is not None and slot not in notices:
-                nudge = with_message_name(message, story, slot)
-                told = await self._message_sender.post_message(
-                    place.channel, nudge, thread=place.ts
+        """Post the reminders that are due in the card's thread, each once."""
+        for slot, message in build_reminders(run_view).items():
+            if location is not None and slot not in posted_messages:
+                reminder = with_message_name(message, run_view, slot)
+                sent_location = await self._message_sender.post_message(
+                    location.channel, reminder, thread=location.ts
                 )
-                await self._store_message(story, slot, told, message)
+                await self._store_message(run_view, slot, sent_location, message)
 
     async def _send_result(
-        self, story: SlackRunView, place: MessageLocation | None, notices: dict[str, PostedMessage]
+        self,
+        run_view: SlackRunView,
+        location: MessageLocation | None,
+        posted_messages: dict[str, PostedMessage],
     ) -> None:
-        over = story.run.report is not None and story.run.kind == "change"
-        slot = _FOLLOWED if over else f"result {story.run.state}"
-        if place is None or slot in notices or not routing.needs_requester_mention(story):
+        is_follow_up = run_view.run.report is not None and run_view.run.kind == "change"
+        slot = _FOLLOW_UP if is_follow_up else f"result {run_view.run.state}"
+        if (
+            location is None
+            or slot in posted_messages
+            or not routing.needs_requester_mention(run_view)
+        ):
             return
         message = with_message_name(
-            render_follow_up(story) if over else render_result(story), story, slot
+            render_follow_up(run_view) if is_follow_up else render_result(run_view), run_view, slot
         )
-        told = await self._message_sender.post_message(place.channel, message, thread=place.ts)
-        await self._store_message(story, slot, told, message)
-        if not over and is_output_cut(story):
-            await self._upload_output(story, place)
+        sent_location = await self._message_sender.post_message(
+            location.channel, message, thread=location.ts
+        )
+        await self._store_message(run_view, slot, sent_location, message)
+        if not is_follow_up and is_output_cut(run_view):
+            await self._upload_output(run_view, location)
 
-    async def _upload_output(self, story: SlackRunView, place: MessageLocation) -> None:
-        """Add all that the hosts said as a file; the page has it too, so this is tried once."""
-        name = f"run-{story.run.id}.txt"
-        title = f"What {story.run.host} said in run {story.run.id}"
+    async def _upload_output(self, run_view: SlackRunView, location: MessageLocation) -> None:
+        """Post the full output as a file, in one attempt: the web page has it too."""
+        name = f"run-{run_view.run.id}.txt"
+        title = f"Output of {run_view.run.host} in run {run_view.run.id}"
         try:
             await self._message_sender.upload_file(
-                place, name=name, title=title, content=format_full_output(story)
+                location, name=name, title=title, content=format_full_output(run_view)
             )
-        except (SlackClientError, ClientError, TimeoutError) as trouble:
-            log.warning("the output of run %d is no file: %s", story.run.id, trouble)
+        except (SlackClientError, ClientError, TimeoutError) as error:
+            log.warning("cannot upload the output of run %d: %s", run_view.run.id, error)
 
     async def _store_message(
-        self, story: SlackRunView, slot: str, place: MessageLocation, message: Message
+        self, run_view: SlackRunView, slot: str, location: MessageLocation, message: Message
     ) -> None:
-        notice = PostedMessage(story.run.id, slot, place.channel, place.ts, message.digest)
-        await self._write_in_transaction(lambda tx: outbox.store_message(tx, notice))
+        posted = PostedMessage(
+            run_view.run.id, slot, location.channel, location.ts, message.digest
+        )
+        await self._write_in_transaction(lambda tx: outbox.store_message(tx, posted))
 
     async def _write_in_transaction(self, write: Callable[[Transaction], None]) -> None:
-        """Write it down, or say that the message may come twice: it shows the same then."""
+        """Write to the database; if that fails, log it: a message may then be sent twice."""
 
         def in_transaction() -> None:
             with self._database.transaction() as tx:
@@ -478,16 +502,16 @@ class Outbox:
 
         try:
             await asyncio.to_thread(in_transaction)
-        except StoreUnavailable as trouble:
-            log.warning("what was told could not be written down: %s", trouble)
+        except StoreUnavailable as error:
+            log.warning("cannot store what was sent: %s", error)
 
 
 def _get_channel(delivery: _Delivery, *, default: str) -> str:
-    """Return where it is told; "" if nowhere, which takes nobody's turn."""
+    """Return the channel of a delivery; "" without one, which needs no turn."""
     posted = delivery.posted_messages.get(CARD)
     if posted is not None:
         return posted.channel
-    if routing.get_audience(delivery.run_view, is_posted=False) is Audience.NOBODY:
+    if routing.get_audience(delivery.run_view, is_posted=False) is Audience.NONE:
         return ""
     return next(iter(routing.list_channels(delivery.run_view, default_channel=default)), "")
 
@@ -497,12 +521,12 @@ def _is_long_running(run: Run, now: int) -> bool:
     return bool(started) and now - (run.started_at or now) > 60_000_000
 
 
-def _add_invitation(story: SlackRunView, message: Message) -> Message:
-    channel = story.run.origin.channel
+def _add_invitation(run_view: SlackRunView, message: Message) -> Message:
+    channel = run_view.run.origin.channel
     if not channel or channel.startswith("D"):
         return message
     return replace(message, blocks=[*message.blocks, context(_format_invitation(channel))])
 
 
 def _format_invitation(channel: str) -> str:
-    return f"Keyturn cannot write in <#{channel}>: type /invite @Keyturn there."
+    return f"Keyturn cannot post in <#{channel}>. Type /invite @Keyturn there."

@@ -1,4 +1,4 @@
-"""What people type behind the slash command, freed of what Slack and phones make of it. Pure."""
+"""Parse what people type behind the slash command, without Slack's markup. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -12,10 +12,12 @@ _REASON_PATTERN = re.compile(r"(?:^|\s)because\s+(?=\S)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class TypedText:
-    """What was typed. words: before "because", as typed. reason: what follows it."""
+    """What was typed, split at the word "because"."""
 
     command_words: str
+    """Before "because", as typed."""
     reason: str = ""
+    """After "because"."""
 
     @property
     def first_word(self) -> str:
@@ -27,21 +29,21 @@ class TypedText:
 
 
 def replace_mentions(text: str, person_ids: Mapping[str, str]) -> str:
-    """Return what was typed with each mention as the person's id here. people: by Slack user.
+    """Replace each mention by the person's id. person_ids: by Slack user.
 
-    What a mention is labelled with can be changed by whoever it names.
+    The label of a mention is not used: the person it names can change it.
     """
     return _MENTION_PATTERN.sub(lambda found: f"@{person_ids.get(found[1], found[1])}", text)
 
 
 def parse_typed_text(text: str) -> TypedText:
-    """Split off the reason, which may hold quotation marks and anything else that can be seen."""
+    """Split off the reason, which may contain quotation marks and any visible character."""
     parts = _REASON_PATTERN.split(unwrap_text(text), maxsplit=1)
     return TypedText(parts[0].strip(), parts[1].strip() if len(parts) > 1 else "")
 
 
 def unwrap_text(text: str) -> str:
-    """Return what was typed before Slack wrapped links and names in angle brackets."""
+    """Remove the angle brackets in which Slack wraps links and names."""
     plain = _WRAPPED_PATTERN.sub(_unwrap_match, text)
     # The ampersand last: "&amp;lt;" was typed "&lt;".
     return plain.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

@@ -1,4 +1,4 @@
-"""What Slack tells us, taken out of its payloads: who, where and what. Pure."""
+"""Extract person, place and content from Slack's payloads. Pure."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -8,75 +8,76 @@ from typing import cast
 from bot.slack.request_body import Body
 
 _MAX_TEXT_LENGTH = 20_000
-# Where messages, attachments and blocks keep what people read.
+# The keys under which messages, attachments and blocks hold text for people.
 _TEXT_KEYS = frozenset({"text", "fallback", "pretext", "title", "value", "url"})
 
 
 @dataclass(frozen=True)
 class Account:
-    """One Slack account by its ids; names and addresses can be changed by whoever has it.
-
-    team: T…, the account's own. enterprise: E… on Enterprise Grid, else "".
-    """
+    """One Slack account by its ids; its owner can change names and addresses."""
 
     team: str
+    """T…, the account's own workspace."""
     user: str
+    """U… or W…."""
     enterprise: str = ""
+    """E… on Enterprise Grid, else ""."""
 
 
 @dataclass(frozen=True)
 class SlashCommand:
-    """A slash command. text: what stands behind it, as Slack sent it. name: such as /keyturn.
-
-    trigger: opens one form, within three seconds.
-    """
+    """A slash command that a person typed."""
 
     account: Account
     channel: str
     text: str
+    """What follows the command, as Slack sent it."""
     name: str = ""
+    """Such as /keyturn."""
     trigger_id: str = ""
+    """Opens one form, within three seconds."""
 
 
 @dataclass(frozen=True)
 class ButtonClick:
-    """A button pressed. ts: of the message that it is on. value: what we put into the button.
-
-    home: it is on somebody's own Home tab, where there is neither channel nor ts.
-    """
+    """A click on a button."""
 
     account: Account
     channel: str
     ts: str
+    """Timestamp of the button's message."""
     action: str
     value: str
+    """What Keyturn put into the button."""
     trigger_id: str = ""
     is_home: bool = False
+    """Whether the button is on the person's Home tab, which has neither channel nor ts."""
 
 
 @dataclass(frozen=True)
 class ViewState:
-    """A view as it was when somebody did something in it. kind: modal or home.
-
-    about: what we kept in it. values: what is filled in, by block; blanks are left out.
-    element: the block and what was typed, where options are looked for.
-    """
+    """The state of a view when a person acted in it."""
 
     account: Account
     view_id: str
     kind: str
+    """`modal` or `home`."""
     view_hash: str
     callback_id: str
     trigger_id: str
     metadata: Mapping[str, str]
+    """What Keyturn stored in the view."""
     values: Mapping[str, str]
+    """The filled-in values by block; empty fields are absent."""
     block_id: str = ""
+    """The block whose options are requested."""
     typed_text: str = ""
+    """What was typed to search for options."""
 
 
 @dataclass(frozen=True)
 class MessageShortcut:
-    """A choice in the menu of a message. text: all that the message says."""
+    """A click in the menu of a message. text: all text of the message."""
 
     account: Account
     trigger_id: str
@@ -112,17 +113,17 @@ def parse_view_state(body: Body) -> ViewState:
 
 
 def parse_shortcut(body: Body) -> MessageShortcut:
-    said = "\n".join(_iterate_texts(_get_member(body, "message")))
+    text = "\n".join(_iterate_texts(_get_member(body, "message")))
     return MessageShortcut(
         parse_account(body),
         _get_text(body, "trigger_id"),
         _get_text(body, "channel", "id"),
-        said[:_MAX_TEXT_LENGTH],
+        text[:_MAX_TEXT_LENGTH],
     )
 
 
 def parse_home_opened(body: Body) -> Account | None:
-    """Return who has come to the Home tab, None if it is another event."""
+    """Return the account that opened the Home tab; None for another event."""
     if (
         _get_text(body, "event", "type") != "app_home_opened"
         or _get_text(body, "event", "tab") != "home"
@@ -149,7 +150,7 @@ def parse_click(body: Body) -> ButtonClick:
 
 
 def parse_account(body: Body) -> Account:
-    """Return whose payload it is. A button's tells the team of its user, a command's only one."""
+    """Return the account that a payload is from. Only a button's has the team of its user."""
     if isinstance(body.get("user"), dict):
         return Account(
             team=_get_text(body, "user", "team_id") or _get_text(body, "team", "id"),
@@ -164,9 +165,10 @@ def parse_account(body: Body) -> Account:
 
 
 def build_deduplication_key(body: Body) -> str:
-    """Return what stays the same when Slack delivers a thing again, newly signed; "" if nothing.
+    """Return a key that is the same when Slack delivers something again; "" if there is none.
 
-    The team is not part of it: on Enterprise Grid it can differ between deliveries.
+    Each delivery has a new signature. The team is not part of the key: on Enterprise Grid it can
+    differ between deliveries.
     """
     if body.get("type") == "event_callback":
         return _join_if_complete("event", _get_text(body, "event_id"))
@@ -183,7 +185,7 @@ def build_deduplication_key(body: Body) -> str:
 
 
 def _parse_metadata(metadata: str) -> Mapping[str, str]:
-    """Read what we keep in a view; nothing of it if it is not as we write it."""
+    """Parse what Keyturn stored in a view; return {} if it is malformed."""
     try:
         found = json.loads(metadata or "{}")
     except ValueError:
@@ -193,7 +195,7 @@ def _parse_metadata(metadata: str) -> Mapping[str, str]:
 
 
 def _parse_values(values: object) -> dict[str, str]:
-    """Return the value of each block's one element, where there is one."""
+    """Return the value of each block's element, if it has one."""
     found: dict[str, str] = {}
     for block, elements in cast("Body", values if isinstance(values, dict) else {}).items():
         for element in cast("Body", elements if isinstance(elements, dict) else {}).values():
@@ -204,7 +206,7 @@ def _parse_values(values: object) -> dict[str, str]:
 
 
 def _iterate_texts(value: object) -> Iterator[str]:
-    """Yield every text in a message, however deep in its blocks and attachments."""
+    """Yield every text in a message, its blocks and attachments."""
     if isinstance(value, list):
         for one in cast("list[object]", value):
             yield from _iterate_texts(one)
@@ -226,7 +228,7 @@ def _get_first_item(value: object) -> Body:
 
 
 def _get_text(body: Body, *path: str) -> str:
-    """Return the text at the end of a path of names; "" where there is none."""
+    """Return the text at a path of names; "" if there is none."""
     found: object = body
     for name in path:
         found = _get_member(found, name)

@@ -1,4 +1,4 @@
-"""The pace at which a channel takes messages: about one a second, and some at once after a pause.
+"""The rate at which a channel takes messages: about one a second, in bursts after a pause.
 
 Source: https://docs.slack.dev/apis/web-api/rate-limits
 """
@@ -11,15 +11,15 @@ _BURST_SIZE = 10
 
 
 class ChannelRateLimit:
-    """Says of each channel whether it is its turn. clock: seconds that never go back."""
+    """Limits messages per channel. clock: returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        # Until when each channel is taken up by what was said in it, at one message a second.
+        # Until when the messages of each channel take, at one a second.
         self._busy_until: dict[str, float] = {}
 
     def reserve_turn(self, channel: str) -> float:
-        """Take the next turn, and return in how many seconds it is. channel: "" for none."""
+        """Reserve the next turn and return in how many seconds it is. channel: "" for none."""
         if not channel:
             return 0.0
         now = self._clock()

@@ -1,4 +1,4 @@
-"""Answers to commands that only the person who typed them sees. Pure."""
+"""Ephemeral answers, which only the person who typed the command sees. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,7 +23,7 @@ from bot.slack.blocks import (
 )
 from runbooks import AnyRunbook
 
-# Before a check: it is answered where only the requester reads it.
+# Before a check: the answer goes to a place that only the requester reads.
 PRIVATE_CHECK_WORD = "privately"
 # Opens the form of the runbook that its value names.
 FORM_ACTION = "ask"
@@ -31,36 +31,36 @@ _MAX_BUTTONS = 25
 _MAX_RUNBOOKS = 60
 
 _COMMAND_HELP = (
-    ("help WORDS", "what may be asked for, or all about one of them"),
-    ("privately WORDS HOST…", "a check that only you are shown; the log and the pages keep it"),
-    ("runs [HOST] [WORDS]", "the newest runs, on a host, with words such as 203.0.113.9 in them"),
-    ("changed 02:00 ±30m [HOST]", "what changed around then, on a host or on such as web*"),
-    ("run N", "one run"),
-    ("approve N PLAN", "turn the second key; PLAN is the ten digits on the card"),
-    ("deny N REASON", "end a request before anything is sent"),
-    ("withdraw N", "take your own request back"),
-    ("stop N", "end a run before its next step"),
-    ("stop all because …", "send nothing more to any host until somebody resumes"),
-    ("resume because …", "let everything go on; not by who stopped it"),
-    ("ban PERSON because …", "shut somebody out at once; unban takes it back"),
-    ("undo N", "ask for a run to be taken back"),
-    ("again N", "ask again for what a run had, in a form with its values"),
-    ("accept N PLAN", "take over what an approver proposes in place of your request"),
-    ("counter N field=value", "propose other values for a request; its asker accepts or not"),
-    ("delegate to PERSON until TIME", "let somebody decide in your stead; alone, it lists"),
+    ("help WORDS", "what you can request, or the details of one runbook or command"),
+    ("privately WORDS HOST…", "a check that only you see in chat; log and web pages record it"),
+    ("runs [HOST] [TEXT]", "the newest runs, on a host, or with a text such as 203.0.113.9"),
+    ("changed 02:00 ±30m [HOST]", "what changed around that time, on a host or on web*"),
+    ("run N", "show a run"),
+    ("approve N PLAN", "approve a run; PLAN is the ten characters on its card"),
+    ("deny N REASON", "deny a request before anything is sent"),
+    ("withdraw N", "withdraw your own request"),
+    ("stop N", "stop a run before its next step"),
+    ("stop all because …", "send nothing more to any host until another person resumes"),
+    ("resume because …", "resume after stop all; not by the person who stopped"),
+    ("ban PERSON because …", "ban a person immediately; unban lifts the ban"),
+    ("undo N", "request the undo of a run"),
+    ("again N", "request a run again, in a form with its values"),
+    ("accept N PLAN", "accept an approver's counter-proposal to your request"),
+    ("counter N field=value", "propose other values; the requester accepts or withdraws"),
+    ("delegate to PERSON until TIME", "let a person decide on your behalf; alone, it lists"),
     ("grant PERSON WORDS HOSTS N an hour until TIME", "approve in advance; alone, it lists"),
-    ("can-i WORDS HOST…", "whether you may, who would approve it, and how long that takes"),
-    ("who [HOST|AREA|@PERSON]", "who has the final say where, and who you are"),
-    ("freeze", "which freezes hold, and which come"),
-    ("schedules", "what fires by the clock"),
-    ("schedule …", "ask for one, look at it, or suspend, resume, end or take it"),
-    ("break-glass WORDS because …", "in an emergency: without approvals, and everybody is told"),
-    ("review N WORDS", "say what you found where somebody else broke the glass"),
-    ("web", "a link to the web pages, for you alone"),
+    ("can-i WORDS HOST…", "whether you may, who must approve, and how long that usually takes"),
+    ("who [HOST|AREA|@PERSON]", "owners of hosts and areas, and the roles of people"),
+    ("freeze", "active and upcoming freezes"),
+    ("schedules", "active and suspended schedules"),
+    ("schedule …", "request, show, suspend, resume, end or take over a schedule"),
+    ("break-glass WORDS because …", "in an emergency: run without approvals; notifies everyone"),
+    ("review N FINDINGS", "review another person's break-glass"),
+    ("web", "a personal link that signs you in to the web pages"),
 )
 
 
-# Other words for what stands in the list above.
+# Synonyms of the commands above.
 _COMMAND_SYNONYMS = {
     "grants": "grant",
     "delegations": "delegate",
@@ -70,17 +70,19 @@ _COMMAND_SYNONYMS = {
 
 
 def render_command_help(word: str) -> Message | None:
-    """Explain a word about runs or people, such as `approve`; None if it is none of these."""
-    known = _COMMAND_SYNONYMS.get(word.lower(), word.lower())
+    """Explain a command such as `approve`; return None if *word* is not a command."""
+    name = _COMMAND_SYNONYMS.get(word.lower(), word.lower())
     found = [
-        (typed, does)
-        for typed, does in _COMMAND_HELP
-        if typed.split()[0] == known or typed == word.lower()
+        (usage, purpose)
+        for usage, purpose in _COMMAND_HELP
+        if usage.split()[0] == name or usage == word.lower()
     ]
     if not found:
         return None
-    entries = [[code(f"{COMMAND} {typed}"), text_element(f" – {does}")] for typed, does in found]
-    title = f"How to type {word.lower()}"
+    entries = [
+        [code(f"{COMMAND} {usage}"), text_element(f" – {purpose}")] for usage, purpose in found
+    ]
+    title = f"Usage of {word.lower()}"
     return Message(
         format_notification(title),
         [rich_text(rich_text_section(bold(title)), bullet_list(*entries))],
@@ -88,18 +90,18 @@ def render_command_help(word: str) -> Message | None:
 
 
 def is_private(text: str) -> bool:
-    """Return whether a check is to be answered to its requester alone."""
+    """Return whether only the requester gets the answer of a check."""
     return text.lower().split(maxsplit=1)[:1] == [PRIVATE_CHECK_WORD]
 
 
 def format_command_usage(word: str) -> str:
-    """Return how a command about one run is typed: `/keyturn approve N PLAN`."""
-    known = (typed for typed, _ in _COMMAND_HELP if typed.startswith(f"{word} N"))
-    return f"{COMMAND} {next(known, f'{word} N')}"
+    """Return the usage of a command about one run: `/keyturn approve N PLAN`."""
+    usages = (usage for usage, _ in _COMMAND_HELP if usage.startswith(f"{word} N"))
+    return f"{COMMAND} {next(usages, f'{word} N')}"
 
 
 def build_text_reply(text: str) -> Message:
-    """Say one thing in plain words."""
+    """Return a message of one paragraph of plain text."""
     return Message(
         format_notification(text),
         [rich_text(rich_text_section(text_element(shorten_text(text, 2900))))],
@@ -107,57 +109,63 @@ def build_text_reply(text: str) -> Message:
 
 
 def render_sign_in_link(url: str) -> Message:
-    """Hand somebody their own way in to the web pages."""
-    told = rich_text_section(
-        link(url, "Sign in to the web pages"), text_element(" – once, within ten minutes.")
+    """Render a person's link to the web pages, which works once."""
+    line = rich_text_section(
+        link(url, "Sign in to the web pages"), text_element(" – works once, within ten minutes.")
     )
-    return Message("Your link to the web pages", [rich_text(told)])
+    return Message("Your link to the web pages", [rich_text(line)])
 
 
 def render_break_glass_link(run_id: int, url: str) -> Message:
-    """Hand somebody their way to where the glass is broken."""
-    told = rich_text_section(
-        text_element(f"Run {run_id} is asked for. To break its glass, "),
-        link(url, "go to its page"),
+    """Render a person's link to the page where they confirm break-glass."""
+    line = rich_text_section(
+        text_element(f"Run {run_id} is waiting. To use break-glass, "),
+        link(url, "open its page"),
         text_element(
-            " – the link works once, within ten minutes – and show your second factor there."
+            " – the link works once, within ten minutes – and confirm with your second factor."
         ),
     )
-    return Message(f"Break the glass of run {run_id} on its page", [rich_text(told)])
+    return Message(f"Confirm break-glass for run {run_id} on its page", [rich_text(line)])
 
 
 def render_overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:
-    """List what this person may ask for."""
+    """List the runbooks that this person can request, and the commands."""
     if runbooks:
-        asked = [_render_runbook_entry(runbook) for runbook in runbooks[:_MAX_RUNBOOKS]]
-        parts = [rich_text_section(bold("You may ask for")), bullet_list(*asked)]
+        entries = [_render_runbook_entry(runbook) for runbook in runbooks[:_MAX_RUNBOOKS]]
+        parts = [rich_text_section(bold("You can request")), bullet_list(*entries)]
     else:
         parts = [
-            rich_text_section(
-                bold("You may ask for nothing: there is no host for it, or no rule.")
-            )
+            rich_text_section(bold("You cannot request anything: no host or no rule allows it."))
         ]
-    also = [
-        [code(f"{COMMAND} {typed}"), text_element(f" – {does}")] for typed, does in _COMMAND_HELP
+    commands = [
+        [code(f"{COMMAND} {usage}"), text_element(f" – {purpose}")]
+        for usage, purpose in _COMMAND_HELP
     ]
-    because = [
-        text_element("End with "),
+    reason = [
+        text_element("Add "),
         code("because …"),
-        text_element(" to say why; approvers read it."),
+        text_element(" to give a reason, which approvers see."),
     ]
-    parts += [rich_text_section(bold("And")), bullet_list(*also), rich_text_section(*because)]
-    return Message("What Keyturn does for you", [rich_text(*parts)])
+    parts += [
+        rich_text_section(bold("Commands")),
+        bullet_list(*commands),
+        rich_text_section(*reason),
+    ]
+    return Message("Keyturn help", [rich_text(*parts)])
 
 
 def render_runbook_family(prefix: str, runbooks: Sequence[type[AnyRunbook]]) -> Message:
-    """List the runbooks whose words begin so, each with a button that opens its form."""
+    """List the runbooks that begin with *prefix*, each with a button that opens its form."""
     buttons = [
         button(
-            one.words, action=f"{FORM_ACTION}-{n}", value=one.words, label=f"Fill in {one.words}"
+            one.words,
+            action=f"{FORM_ACTION}-{n}",
+            value=one.words,
+            label=f"Open the form of {one.words}",
         )
         for n, one in enumerate(runbooks[:_MAX_BUTTONS])
     ]
-    title = f"What begins with {prefix}"
+    title = f"Runbooks that begin with “{prefix}”"
     listed = rich_text(
         rich_text_section(bold(title)), bullet_list(*map(_render_runbook_entry, runbooks))
     )
@@ -165,60 +173,63 @@ def render_runbook_family(prefix: str, runbooks: Sequence[type[AnyRunbook]]) -> 
 
 
 def render_runbook_help(runbook: type[AnyRunbook]) -> Message:
-    """Show how one runbook is typed, and what belongs into it."""
+    """Show the purpose, usage and fields of one runbook."""
     fields = [
-        [code(blank.name), text_element(f" – {_format_hint(blank.hint, blank.choices)}")]
-        for blank in list_form_fields(runbook)
+        [
+            code(form_field.name),
+            text_element(f" – {_format_hint(form_field.hint, form_field.choices)}"),
+        ]
+        for form_field in list_form_fields(runbook)
     ]
     example = f"{COMMAND} {runbook.words} {runbook.example}".rstrip()
     parts: list[Element] = [
         rich_text_section(bold(get_runbook_purpose(runbook))),
         rich_text_section(code(f"{COMMAND} {format_usage(runbook)}")),
         bullet_list(*fields),
-        rich_text_section(text_element("For example "), code(example)),
+        rich_text_section(text_element("Example: "), code(example)),
     ]
     if runbook.undo:
         parts.append(rich_text_section(text_element(f"Its undo {runbook.undo}.")))
-    fill = button(
-        "Fill in a form",
+    open_form = button(
+        "Open form",
         action=f"{FORM_ACTION}-0",
         value=runbook.words,
-        label=f"Fill in {runbook.words}",
+        label=f"Open the form of {runbook.words}",
     )
     return Message(
-        format_notification(f"How to type {runbook.words}"),
-        [rich_text(*parts), actions("fill", fill)],
+        format_notification(f"Usage of {runbook.words}"),
+        [rich_text(*parts), actions("fill", open_form)],
     )
 
 
 def render_invalid_values(runbook: type[AnyRunbook], problem: InvalidValuesError) -> Message:
-    """Name every value that does not fit at once."""
-    wrong = [[code(name), text_element(f" {what}")] for name, what in problem.problems.items()]
-    parts = [rich_text_section(bold("Nothing was asked:")), bullet_list(*wrong)]
+    """List all invalid values, with the usage of the runbook."""
+    problems = [[code(name), text_element(f" {text}")] for name, text in problem.problems.items()]
+    parts = [rich_text_section(bold("Request not sent:")), bullet_list(*problems)]
     return Message(
-        format_notification(f"Nothing was asked: {problem}"),
+        format_notification(f"Request not sent: {problem}"),
         [rich_text(*parts), *render_runbook_help(runbook).blocks],
     )
 
 
 def render_run_list(
     listed_runs: Sequence[Run],
-    votes: Mapping[int, Sequence[Decision]],
+    decisions: Mapping[int, Sequence[Decision]],
     *,
     now: int,
     person_names: Mapping[str, str],
     notice: str = "",
 ) -> Message:
-    """List runs, the newest first. names: of people. above: what is to be read before them."""
+    """List runs, the newest first. notice: a text above the list."""
     if not listed_runs:
-        return build_text_reply(notice or "No run fits.")
+        return build_text_reply(notice or "No run matches.")
     rows = [
         (
             f"{run.id}",
             run.status,
             _format_age(now - run.requested_at),
             person_names.get(run.requested_by, run.requested_by),
-            run.title + format_approvers(votes.get(run.id, ()), person_names),
+            run.title + format_approvers(decisions.get(run.id, ()), person_names),
         )
         for run in listed_runs
     ]
@@ -231,13 +242,14 @@ def render_run_list(
             *([rich_text(rich_text_section(bold(notice)))] if notice else []),
             rich_text(
                 preformatted(text),
-                rich_text_section(text_element("All of one: "), code(f"{COMMAND} run N")),
+                rich_text_section(text_element("Details: "), code(f"{COMMAND} run N")),
             ),
         ],
     )
 
 
 def get_runbook_purpose(runbook: type[AnyRunbook]) -> str:
+    """Return the first line of the runbook's docstring."""
     return (runbook.__doc__ or runbook.words).strip().splitlines()[0]
 
 
@@ -249,8 +261,8 @@ def _render_runbook_entry(runbook: type[AnyRunbook]) -> list[Element]:
 
 
 def _format_hint(hint: str, choices: Sequence[str]) -> str:
-    offered = f"one of {', '.join(choices)}" if choices else ""
-    return ": ".join(part for part in (hint, offered) if part) or "a value"
+    options = f"one of {', '.join(choices)}" if choices else ""
+    return ": ".join(part for part in (hint, options) if part) or "a value"
 
 
 def _format_age(microseconds: int) -> str:

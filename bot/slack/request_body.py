@@ -1,8 +1,8 @@
-"""What Slack sends, read from its raw body. Pure.
+"""Parse the raw bodies of Slack's requests. Pure.
 
-Bolt 1.30 takes any form that holds the letters "payload" for a button's or modal's: a slash
-command with that word in its text, its channel's or its user's name is then nobody's and ends in a
-404. It also takes invalid UTF-8 and broken JSON for faults of the server.
+Bolt 1.30 takes any form that contains the word "payload" for one of a button or a modal: a slash
+command with that word in its text, channel name or user name then ends in a 404. It also answers
+invalid UTF-8 and broken JSON with 500.
 """
 
 import json
@@ -11,14 +11,14 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-# As it came from outside: read by bot.slack.payloads, and past that there is none of it.
+# As received from outside: only bot.slack.payloads reads it.
 Body = dict[str, Any]
 
 _MAX_FIELDS = 100
 
 
 class _SlackObject(BaseModel):
-    """A person, a team or a channel. What else Slack tells of it is not looked at here."""
+    """A person, a team or a channel. Other fields are not checked."""
 
     id: str | None = None
     team_id: str | None = None
@@ -26,7 +26,7 @@ class _SlackObject(BaseModel):
 
 
 class _ActionElement(BaseModel):
-    """What was clicked."""
+    """The element that was clicked."""
 
     type: str | None = None
     action_id: str
@@ -51,7 +51,7 @@ class _Authorization(BaseModel):
 
 
 class _PayloadShape(BaseModel):
-    """The parts of a payload that Bolt 1.30 relies upon without looking at their types.
+    """The parts of a payload whose types Bolt 1.30 assumes without a check.
 
     Source: slack_bolt/request/internals.py and slack_bolt/request/payload_utils.py
     """
@@ -86,16 +86,19 @@ class _PayloadShape(BaseModel):
             "view_closed": self.view,
         }
         if self.type in needed and needed[self.type] is None:
-            raise ValueError(f"a {self.type} lacks what it is about")
+            raise ValueError(f"a {self.type} lacks its required part")
         return self
 
 
 class MalformedBodyError(ValueError):
-    """The body is neither a form nor JSON as Slack writes them."""
+    """The body is neither a form nor JSON in Slack's format."""
 
 
 def parse_body(body: str, content_type: str | None) -> Body:
-    """Return the form's fields, the form's `payload`, or the JSON object. Raises Malformed."""
+    """Return the form's fields, the form's `payload`, or the JSON object.
+
+    Raises MalformedBodyError.
+    """
     if not body:
         return {}
     kind = (content_type or "").partition(";")[0].strip().lower()
@@ -106,7 +109,7 @@ def parse_body(body: str, content_type: str | None) -> Body:
 
 
 def check_shape(body: Body) -> Body:
-    """Return *body* unchanged. Raises Malformed where it is not as Slack writes payloads."""
+    """Return *body* unchanged. Raises MalformedBodyError if it is not in Slack's format."""
     try:
         _PayloadShape.model_validate(body)
     except ValidationError as error:
@@ -129,7 +132,7 @@ def _parse_form(body: str) -> Body:
 def _parse_json_object(text: str) -> Body:
     try:
         found = json.loads(text, parse_constant=_reject_constant)
-        # Half a surrogate pair passes as JSON and fails wherever it is written next.
+        # Half a surrogate pair is valid JSON but cannot be encoded as UTF-8.
         json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise MalformedBodyError("the JSON cannot be read") from error

@@ -1,62 +1,61 @@
-"""Who is told of a run, and where: as few people as it concerns. Pure."""
+"""Decide who sees a run in Slack, and where: only the people it concerns. Pure."""
 
 from enum import Enum, auto
 
 from bot.model.run import State
 from bot.slack.run_facts import SlackRunView
 
-# Whoever asks at these doors has the answer in front of them.
+# Requesters see the answer where they made the request.
 _SOURCES_WITH_REPLY = frozenset({"web", "api", "cli"})
 _STATES_WITHOUT_MENTION = frozenset({State.WITHDRAWN, State.NO_CHANGES, State.SUPERSEDED})
 
 
-# Of what ended longer ago than this, in microseconds, no card is posted any more: whoever connects
-# chat to a Keyturn that has worked without it for a year is told of no year's work, and the first
-# request is not behind it.
+# Do not post runs that ended longer ago than this, in microseconds: after Slack is connected for
+# the first time, new requests are not queued behind the history.
 _MAX_AGE = 7 * 86_400 * 1_000_000
 
 
 class Audience(Enum):
     CHANNEL = auto()
-    REQUESTER = auto()  # in words that only they see
-    NOBODY = auto()
+    REQUESTER = auto()  # by an ephemeral message
+    NONE = auto()
 
 
-def get_audience(story: SlackRunView, *, is_posted: bool) -> Audience:
-    """Return who sees the run as it is now. posted: its card stands somewhere already."""
-    run = story.run
+def get_audience(run_view: SlackRunView, *, is_posted: bool) -> Audience:
+    """Return who sees the run as it is now. is_posted: whether its card is posted already."""
+    run = run_view.run
     if is_posted:
         return Audience.CHANNEL
-    if story.is_quiet or (run.ended_at is not None and story.now - run.ended_at > _MAX_AGE):
-        return Audience.NOBODY
-    if story.is_refused_at_once and run.origin.source != "schedule":
-        return Audience.NOBODY
+    if run_view.is_quiet or (run.ended_at is not None and run_view.now - run.ended_at > _MAX_AGE):
+        return Audience.NONE
+    if run_view.is_refused_at_once and run.origin.source != "schedule":
+        return Audience.NONE
     elsewhere = run.origin.source in _SOURCES_WITH_REPLY
     if run.kind == "check" or run.state is State.PLANNING:
-        return Audience.NOBODY if elsewhere else Audience.CHANNEL
+        return Audience.NONE if elsewhere else Audience.CHANNEL
     if run.is_ended and run.started_at is None and run.origin.source != "schedule":
-        return Audience.NOBODY if elsewhere else Audience.REQUESTER
+        return Audience.NONE if elsewhere else Audience.REQUESTER
     return Audience.CHANNEL
 
 
-def needs_requester_mention(story: SlackRunView) -> bool:
-    """Return whether the asker is called into the thread of the card to see how it ended."""
-    run = story.run
+def needs_requester_mention(run_view: SlackRunView) -> bool:
+    """Return whether the result in the card's thread mentions the requester."""
+    run = run_view.run
     if run.kind == "check" or run.plan is None:
         return False
     ended = run.is_ended or run.state is State.UNKNOWN
     return ended and run.state not in _STATES_WITHOUT_MENTION
 
 
-def list_channels(story: SlackRunView, *, default_channel: str) -> list[str]:
-    """Return where the card belongs, the best place first; an empty list means to the asker.
+def list_channels(run_view: SlackRunView, *, default_channel: str) -> list[str]:
+    """Return the channels for the card, best first; an empty list: direct to the requester.
 
-    A change is never decided in a conversation between the asker and the bot: nobody else sees it
-    there, so it goes to the channel of its area, or to the default one.
+    The card of a change does not stay in the requester's direct messages with the bot, where no
+    approver sees it: it goes to the channel of its area, or to the default one.
     """
-    run = story.run
+    run = run_view.run
     origin = run.origin.channel if run.origin.source in {"slack", "schedule"} else ""
-    shared = [channel for channel in (story.channel, default_channel) if channel]
+    shared = [channel for channel in (run_view.channel, default_channel) if channel]
     if origin.startswith("D") and run.kind == "change" and shared:
         origin = ""
     return list(dict.fromkeys([channel for channel in (origin, *shared) if channel]))

@@ -1,4 +1,4 @@
-"""A story: all that is told of one run, gathered from the database and the policy."""
+"""The view of a run in Slack, built from the database and the policy."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,113 +18,119 @@ from bot.workflow.schedule_facts import ScheduleDetails
 
 @dataclass(frozen=True)
 class Approver:
-    """Somebody who could turn the second key. user: U…, "" without an account in our Slack.
-
-    on_behalf_of: the name of the owner in whose stead only they could.
-    """
+    """A person who can approve a run."""
 
     name: str
     slack_user: str = ""
+    """U…; "" without an account in our workspace."""
     on_behalf_of: str = ""
+    """Name of the owner if the person can approve by a delegation only."""
 
 
 @dataclass(frozen=True)
 class UsedGrant:
-    """The grant that stood in for an approval. giver: a name. left: how many after this one."""
+    """The standing grant that a run used instead of an approval."""
 
     grant_id: int
     granted_by: str
+    """A name."""
     uses_left: int
+    """In this hour, after this run."""
     per_hour: int
 
 
 @dataclass(frozen=True)
 class DeclinedErasure:
-    """An owner's no to erasing what was answered. user: who asked, U…, or "". by: a name.
-
-    seq: the entry that says so.
-    """
+    """An owner's decision not to erase the output of a run."""
 
     entry_number: int
+    """Of the change log entry."""
     slack_user: str
+    """U… of the requester of the erasure, or ""."""
     declined_by: str
+    """A name."""
     reason: str
 
 
 @dataclass(frozen=True)
 class SlackRunView:
-    """One run as it is now.
-
-    names: of people, by their ids. area: its title. channel: of its area, C…, or "".
-    whose: "the owners of the edge". missing: how many more approvals it takes, if known.
-    asker: the asker's Slack user, or "". page: address, or "".
-    sealed: the run's last entry in the change log, by its number and the start of its hash.
-    quiet: a schedule asked for it, and it has not ended otherwise than last time.
-    hosts_done, under_way: of a request for several hosts: how many are done, and which are not yet
-    but have begun.
-    glass: whether its asker means to break it, or has. owners: of its area.
-    declined: the last request to erase its output, if that was.
-    frozen: why it will wait once it is approved, if a freeze holds it now.
-    tries: how often telling of it has failed since it last succeeded.
-    schedule: what is approved, of a request for a schedule.
-    proposals: the open counter-proposals for it, by their numbers.
-    now: microseconds, by the database's clock.
-    """
+    """One run as it is now."""
 
     run: Run
     decisions: Sequence[Decision] = ()
     step_records: Sequence[StepRecord] = ()
     person_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Names by person id."""
     area_title: str = ""
     channel: str = ""
+    """C… of its area, or ""."""
     approvals_from: str = ""
+    """Who must approve: "the owners of the edge"."""
     missing_approvals: int | None = None
+    """How many more approvals it needs; None if unknown."""
     approvers: Sequence[Approver] = ()
     used_grant: UsedGrant | None = None
     requester: str = ""
+    """The requester's Slack user, or ""."""
     page_url: str = ""
+    """Address of its web page, or ""."""
     log_reference: str = ""
+    """Number and start of the hash of its last entry in the change log."""
     is_quiet: bool = False
+    """Whether a schedule requested it and it ended like the previous time."""
     ended_children_count: int = 0
+    """Of a request for several hosts: how many have ended."""
     unfinished_hosts: Sequence[str] = ()
+    """Of a request for several hosts: those that have begun but not ended."""
     break_glass: BreakGlass | None = None
+    """The requested or used break-glass."""
     owners: Sequence[Approver] = ()
+    """Owners of its area."""
     declined_erasure: DeclinedErasure | None = None
+    """The last request to erase its output, if that was declined."""
     freeze_after_approval: str = ""
+    """Why it will wait after approval, if a freeze applies now."""
     attempts: int = 0
+    """How often delivery has failed since it last succeeded."""
     schedule: ScheduleDetails | None = None
+    """What is approved, for a request for a schedule."""
     proposals: Sequence[int] = ()
+    """The runs of its open counter-proposals."""
     now: int = 0
+    """Microseconds by the database's clock."""
 
     def get_person_name(self, person: str) -> str:
         return self.person_names.get(person, person)
 
     @property
     def approvals(self) -> Sequence[Decision]:
-        return [vote for vote in self.decisions if vote.approves]
+        return [decision for decision in self.decisions if decision.approves]
 
     @property
     def is_refused_at_once(self) -> bool:
-        """Whether it ended in the transaction that recorded it: its asker had that as answer."""
+        """Whether it ended in the transaction that recorded it, so the requester was answered."""
         return self.run.ended_at == self.run.requested_at
 
 
 class SlackRunViewBuilder:
-    """Tells the story of any run. team: our Slack workspace. base_url: of the web pages, or ""."""
+    """Builds views of runs. team: our Slack workspace. base_url: of the web pages, or ""."""
 
     def __init__(self, policies: PolicySource, *, team: str, base_url: str) -> None:
         self._policies, self.workspace = policies, team
         self.base_url = base_url.rstrip("/")
 
     def build_slack_run_view(self, tx: Transaction, run_id: int) -> SlackRunView:
-        """Raises NoSuchRun. Without a valid policy the story has what the run itself knows."""
+        """Build the view of a run. Raises NoSuchRun.
+
+        Without a valid policy it contains only what the run itself stores.
+        """
         try:
             policy = self._policies.get_policy()
         except NoPolicyError:
             policy = None
         view = build_run_view(tx, run_id, policy, with_log=False)
         run = view.run
-        told = SlackRunView(
+        slack_view = SlackRunView(
             run,
             ended_children_count=view.ended_children_count,
             unfinished_hosts=view.unfinished_hosts,
@@ -142,24 +148,27 @@ class SlackRunViewBuilder:
             freeze_after_approval=view.freeze_after_approval,
             now=view.now,
         )
-        return told if policy is None else self._add_policy_facts(tx, told, view, policy)
+        return (
+            slack_view if policy is None else self._add_policy_facts(tx, slack_view, view, policy)
+        )
 
     def _add_policy_facts(
         self, tx: Transaction, slack_view: SlackRunView, view: RunView, policy: Policy
     ) -> SlackRunView:
         run, names = slack_view.run, policy.person_names
         area = policy.organisation.areas.get(run.area)
-        asker = policy.find_person(run.requested_by)
-        counts = run.state is State.PENDING and run.host in policy.inventory.hosts
+        requester = policy.find_person(run.requested_by)
+        is_counted = run.state is State.PENDING and run.host in policy.inventory.hosts
         return replace(
             slack_view,
             person_names=names,
             area_title=policy.join_area_titles(run.areas),
             channel=(area.channel or "") if area else "",
-            requester=slack_view.requester or (self._get_slack_user(asker) if asker else ""),
+            requester=slack_view.requester
+            or (self._get_slack_user(requester) if requester else ""),
             owners=self._list_owners(policy, area),
             declined_erasure=self._get_declined_erasure(tx, policy, run),
-            missing_approvals=view.missing_approvals if counts else None,
+            missing_approvals=view.missing_approvals if is_counted else None,
             approvers=[
                 *(
                     Approver(person.name, self._get_slack_user(person))
@@ -171,7 +180,7 @@ class SlackRunViewBuilder:
         )
 
     def get_view_rights(self, person: str) -> ViewRights:
-        """Return what a person may view; without a valid policy, their own alone."""
+        """Return what a person may view; without a valid policy, only their own runs."""
         try:
             return self._policies.get_policy().get_view_rights(person)
         except NoPolicyError:
@@ -185,7 +194,7 @@ class SlackRunViewBuilder:
             return {}
 
     def get_person_ids_by_account(self) -> Mapping[str, str]:
-        """Return whose each account of our Slack is: people's ids by U…."""
+        """Return the person ids by Slack user (U…) of our workspace."""
         people = self._policies.get_policy().organisation.people.values()
         return {
             self._get_slack_user(person): person.id
@@ -204,12 +213,14 @@ class SlackRunViewBuilder:
     def _get_declined_erasure(
         self, tx: Transaction, policy: Policy, run: Run
     ) -> DeclinedErasure | None:
-        no = erasure.get_declined_erasure(tx, run.id) if run.is_ended else None
-        if no is None:
+        declined = erasure.get_declined_erasure(tx, run.id) if run.is_ended else None
+        if declined is None:
             return None
-        asker = policy.find_person(no.facts["requested_by"])
-        user = self._get_slack_user(asker) if asker else ""
-        return DeclinedErasure(no.seq, user, policy.get_person_name(no.person), no.facts["reason"])
+        requester = policy.find_person(declined.facts["requested_by"])
+        user = self._get_slack_user(requester) if requester else ""
+        return DeclinedErasure(
+            declined.seq, user, policy.get_person_name(declined.person), declined.facts["reason"]
+        )
 
     def _list_owners(self, policy: Policy, area: Area | None) -> list[Approver]:
         known = [policy.find_person(owner) for owner in (area.owners if area else ())]

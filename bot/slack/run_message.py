@@ -1,6 +1,6 @@
 """The card of a run: one message from the request to its end. Pure.
 
-The same story always draws the same card, and only a card that shows all of a plan can approve it.
+The same view always renders the same card. Only a card with the whole plan has an Approve button.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ from bot.workflow import resubmit
 from bot.workflow.schedule_facts import ScheduleDetails
 from runbooks import Report, Table
 
-# Slack folds long messages away; what is approved here must be seen here, and at a glance.
+# Slack collapses long messages; a plan that is approved here must be visible here as a whole.
 _MAX_STEPS = 12
 _MAX_CHARACTERS = 6000
 _MAX_COMMAND_LENGTH = 2500
@@ -51,7 +51,7 @@ _MAX_LISTED_STEPS = 20
 
 
 def can_show_plan(proposal: ResolvedPlan) -> bool:
-    """Return whether chat can show all of the plan; else nobody may approve it there."""
+    """Return whether chat can show the whole plan; if not, it is approved on its page."""
     commands = [str(step.command) for step in proposal.steps]
     return (
         len(commands) <= _MAX_STEPS
@@ -61,23 +61,23 @@ def can_show_plan(proposal: ResolvedPlan) -> bool:
 
 
 def render_plan(proposal: ResolvedPlan, step_records: Sequence[StepRecord]) -> list[Block]:
-    """Draw all of the plan, or, if it does not fit, a list of what it does."""
-    became = {record.step_number: record for record in step_records}
-    found = rich_text_section(
-        bold("Found: "), text_element(shorten_text(proposal.current_state, 1000))
+    """Render the whole plan, or only the titles of its steps if it is too long."""
+    records = {record.step_number: record for record in step_records}
+    current_state = rich_text_section(
+        bold("Current state: "), text_element(shorten_text(proposal.current_state, 1000))
     )
     if not can_show_plan(proposal):
-        return [rich_text(found, *_list_step_titles(proposal, became))]
-    parts = [found]
-    for numbers in _group_alike_steps(proposal.steps, became):
-        parts += _render_steps(numbers, proposal.steps, became.get(numbers[0]))
+        return [rich_text(current_state, *_list_step_titles(proposal, records))]
+    parts = [current_state]
+    for numbers in _group_alike_steps(proposal.steps, records):
+        parts += _render_steps(numbers, proposal.steps, records.get(numbers[0]))
     if proposal.notes:
         parts.append(bullet_list(*([text_element(note)] for note in proposal.notes)))
     return [rich_text(*parts)]
 
 
 def render_schedule(facts: ScheduleDetails) -> Block:
-    """Draw what a schedule does and when, above the steps that it would do now."""
+    """Render what a schedule does and when, above the steps it would run now."""
     return rich_text(
         *(
             rich_text_section(bold(f"{label}: "), text_element(text))
@@ -89,23 +89,22 @@ def render_schedule(facts: ScheduleDetails) -> Block:
 def _group_alike_steps(
     steps: Sequence[PlannedStep], step_records: Mapping[int, StepRecord]
 ) -> Sequence[Sequence[int]]:
-    """Return the numbers of steps that are to be drawn as one: the same on one host after another,
-    and as far with each."""
+    """Return the numbers of steps that are rendered as one: equal except for host, same state."""
 
-    def all_but_host(n: int) -> object:
+    def get_key_without_host(n: int) -> object:
         record = step_records.get(n)
         return replace(steps[n - 1], host="", fingerprint=""), record and record.state
 
     numbers = range(1, len(steps) + 1)
     if len({step.host for step in steps}) < len(steps):
         return [[n] for n in numbers]
-    return [list(group) for _, group in groupby(numbers, key=all_but_host)]
+    return [list(group) for _, group in groupby(numbers, key=get_key_without_host)]
 
 
 def _render_steps(
     numbers: Sequence[int], steps: Sequence[PlannedStep], record: StepRecord | None
 ) -> list[Element]:
-    """Draw steps that differ in their hosts alone."""
+    """Render steps that differ only in their hosts."""
     step = steps[numbers[0] - 1]
     hosts = ", ".join(steps[n - 1].host for n in numbers)
     which = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}"
@@ -182,7 +181,7 @@ def render_report(report: Report) -> list[Block]:
 
 
 def align_table(table: Table) -> str:
-    """Return the columns below each other; what is too much is counted, not hidden."""
+    """Return the table as aligned text; rows that do not fit are counted."""
     rows = [[escape_to_one_line(cell) for cell in row] for row in [table.columns, *table.rows]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
@@ -203,7 +202,7 @@ def _render_findings(findings: Sequence[str]) -> list[Block]:
 
 APPROVE, DENY = "approve", "deny"
 ACCEPT, WITHDRAW = "accept", "withdraw"
-# Opens the form of a run that came to nothing, with its values.
+# Opens the form of a failed or refused run, with its values.
 RESUBMIT = "again"
 _RESUBMITTABLE_STATES = frozenset(
     {
@@ -221,160 +220,164 @@ _MAX_OUTPUT_LENGTH = 1500
 _MAX_OUTPUTS = 5
 
 
-def render_card(story: SlackRunView, *, buttons: bool = True) -> Message:
-    """Draw the run as it is now. buttons: False where nobody could click them, as in an answer
-    to a command."""
-    run = story.run
+def render_card(run_view: SlackRunView, *, buttons: bool = True) -> Message:
+    """Render the run as it is now. buttons: False for an ephemeral answer, never updated."""
+    run = run_view.run
     blocks = [
-        *_render_head(story),
-        *_render_break_glass(story),
-        *_render_request(story),
-        rich_text(_render_status(story)),
+        *_render_head(run_view),
+        *_render_break_glass(run_view),
+        *_render_request(run_view),
+        rich_text(_render_status(run_view)),
         *_render_run_report(run),
     ]
     if run.state is State.PENDING and run.plan and not can_show_plan(run.plan):
-        blocks.append(_render_page_hint(story, "is too long to be shown whole in chat"))
+        blocks.append(_render_page_hint(run_view, "is too long for chat"))
     elif run.state is State.PENDING and run.requirements.requires_second_factor:
-        blocks.append(_render_page_hint(story, "takes a second factor, which chat does not have"))
+        blocks.append(_render_page_hint(run_view, "needs a second factor"))
     elif run.state is State.PENDING and run.requirements.requires_reason:
-        blocks.append(_render_reason_hint(story))
-    if story.proposals:
-        told = describe_proposals(story.proposals)
+        blocks.append(_render_reason_hint(run_view))
+    if run_view.proposals:
+        text = describe_proposals(run_view.proposals)
         blocks.append(
-            rich_text(rich_text_section(emoji("speech_balloon"), text_element(f" {told}")))
+            rich_text(rich_text_section(emoji("speech_balloon"), text_element(f" {text}")))
         )
-    blocks += _render_facts(story)
+    blocks += _render_facts(run_view)
     if run.state is State.PENDING and buttons:
         blocks.append(_build_decision_buttons(run))
     if run.state is State.COUNTER_PROPOSED and buttons:
         blocks.append(_build_proposal_buttons(run))
     if run.state in _RESUBMITTABLE_STATES and buttons and not resubmit.get_resubmit_refusal(run):
         blocks.append(_build_resubmit_button(run))
-    return Message(format_notification(format_run_line(story)), blocks)
+    return Message(format_notification(format_run_line(run_view)), blocks)
 
 
-def render_decided(story: SlackRunView) -> Message:
-    """Draw what a copy says once there is nothing to decide any more: by whom, and when."""
-    run = story.run
-    standing = _render_status(story)
+def render_decided(run_view: SlackRunView) -> Message:
+    """Render a copy of the card after the decision: by whom, and when."""
+    run = run_view.run
+    status = _render_status(run_view)
     if not run.is_ended and run.state is not State.COUNTER_PROPOSED:
-        # How it goes on is told where the card stands; a copy is not drawn anew for each step.
-        standing = rich_text_section(
-            emoji("key"), text_element(" "), bold("Decided"), text_element(": it takes its course")
+        # The card shows the progress; copies are not updated for each step.
+        status = rich_text_section(
+            emoji("key"),
+            text_element(" "),
+            bold("Decided"),
+            text_element(": the card shows its progress"),
         )
     title = (
-        format_run_line(story) if run.is_ended else f"Decided: {run.title} ({story.area_title})"
+        format_run_line(run_view)
+        if run.is_ended
+        else f"Decided: {run.title} ({run_view.area_title})"
     )
     return Message(
         format_notification(title),
-        [*_render_head(story), rich_text(standing), *_render_facts(story)],
+        [*_render_head(run_view), rich_text(status), *_render_facts(run_view)],
     )
 
 
-def render_result(story: SlackRunView) -> Message:
-    """Draw how the run ended, for its thread; the only message that calls its asker."""
-    run = story.run
-    seen = build_run_label(story)
-    asker = [user_mention(story.requester), text_element(" ")] if story.requester else []
+def render_result(run_view: SlackRunView) -> Message:
+    """Render how the run ended, for its thread; only this message mentions the requester."""
+    run = run_view.run
+    label = build_run_label(run_view)
+    mention = [user_mention(run_view.requester), text_element(" ")] if run_view.requester else []
     parts = [
         rich_text_section(
-            *asker,
-            emoji(seen.icon),
+            *mention,
+            emoji(label.icon),
             text_element(" "),
-            bold(seen.label),
-            text_element(seen.text_after_label),
+            bold(label.label),
+            text_element(label.text_after_label),
         )
     ]
-    spoken = [record for record in story.step_records if record.output.strip()]
-    for record in spoken[:_MAX_OUTPUTS]:
+    outputs = [record for record in run_view.step_records if record.output.strip()]
+    for record in outputs[:_MAX_OUTPUTS]:
         parts += [
             rich_text_section(text_element(_format_output_title(run, record))),
             preformatted(_truncate_output(record.output)),
         ]
-    if is_output_cut(story):
+    if is_output_cut(run_view):
         page = (
-            [text_element(", and on "), link(story.page_url, "its page")] if story.page_url else []
+            [text_element(" and on "), link(run_view.page_url, "its page")]
+            if run_view.page_url
+            else []
         )
         parts.append(
             rich_text_section(
-                text_element("All of it is in the file below"), *page, text_element(".")
+                text_element("The full output is in the file below"), *page, text_element(".")
             )
         )
-    return Message(format_notification(format_run_line(story)), [rich_text(*parts)])
+    return Message(format_notification(format_run_line(run_view)), [rich_text(*parts)])
 
 
-def is_output_cut(story: SlackRunView) -> bool:
-    """Return whether hosts said more than a message holds."""
-    spoken = [record for record in story.step_records if record.output.strip()]
+def is_output_cut(run_view: SlackRunView) -> bool:
+    """Return whether a message is too short for the output of the run."""
+    outputs = [record for record in run_view.step_records if record.output.strip()]
     long = any(
-        len(escape_control(record.output.strip())) > _MAX_OUTPUT_LENGTH for record in spoken
+        len(escape_control(record.output.strip())) > _MAX_OUTPUT_LENGTH for record in outputs
     )
-    return long or len(spoken) > _MAX_OUTPUTS
+    return long or len(outputs) > _MAX_OUTPUTS
 
 
-def format_full_output(story: SlackRunView) -> str:
-    """Return all that the hosts said, step by step, as a plain text."""
+def format_full_output(run_view: SlackRunView) -> str:
+    """Return the full output of all steps as plain text."""
     return "\n".join(
-        f"# {escape_to_one_line(_format_output_title(story.run, record))}\n"
+        f"# {escape_to_one_line(_format_output_title(run_view.run, record))}\n"
         f"{escape_control(record.output.rstrip())}\n"
-        for record in story.step_records
+        for record in run_view.step_records
         if record.output.strip()
     )
 
 
-def render_follow_up(story: SlackRunView) -> Message:
-    """Draw how the work ended that the run had started and that went on after it."""
-    run = story.run
-    asker = [user_mention(story.requester), text_element(" ")] if story.requester else []
-    told = run.report.summary if run.report else ""
-    well = run.report is not None and run.report.healthy
-    sign = emoji("white_check_mark" if well else "warning")
-    over = "It is over" if well else "It is over, and needs attention"
-    said = [
+def render_follow_up(run_view: SlackRunView) -> Message:
+    """Render the result of work that continued on the host after the run."""
+    run = run_view.run
+    mention = [user_mention(run_view.requester), text_element(" ")] if run_view.requester else []
+    summary = run.report.summary if run.report else ""
+    is_healthy = run.report is not None and run.report.healthy
+    icon = emoji("white_check_mark" if is_healthy else "warning")
+    result = "Finished" if is_healthy else "Finished, needs attention"
+    parts = [
         rich_text_section(
-            *asker,
-            sign,
+            *mention,
+            icon,
             text_element(" "),
-            bold(f"{over}: "),
-            text_element(shorten_text(told, 1000)),
+            bold(f"{result}: "),
+            text_element(shorten_text(summary, 1000)),
         )
     ]
-    blocks = [rich_text(*said), *_render_run_report(run)]
-    return Message(format_notification(f"Run {run.id}, {run.title}: {over}: {told}"), blocks)
+    blocks = [rich_text(*parts), *_render_run_report(run)]
+    return Message(format_notification(f"Run {run.id}, {run.title}: {result}: {summary}"), blocks)
 
 
-# How what did not come from chat came in.
+# The labels of sources other than Slack.
 _SOURCE_LABELS = {
-    "web": "on the web",
-    "api": "through the API",
-    "cli": "on the command line",
-    "schedule": "by the clock",
+    "web": "via web",
+    "api": "via API",
+    "cli": "via CLI",
+    "schedule": "by schedule",
 }
 
 
-def _render_head(story: SlackRunView) -> list[Block]:
-    run = story.run
-    title = f"{run.title} · {story.area_title}"
-    asked = (
-        f"run {run.id} · asked by {escape_mrkdwn(story.get_person_name(run.requested_by))} · "
-        f"{format_date(run.requested_at)}"
-    )
+def _render_head(run_view: SlackRunView) -> list[Block]:
+    run = run_view.run
+    title = f"{run.title} · {run_view.area_title}"
+    requester = escape_mrkdwn(run_view.get_person_name(run.requested_by))
+    facts = f"Run {run.id} · requested by {requester} · {format_date(run.requested_at)}"
     if run.origin.source != "slack":
-        asked += f" · {_SOURCE_LABELS.get(run.origin.source, escape_mrkdwn(run.origin.source))}"
-    return [header(title), context(asked)]
+        facts += f" · {_SOURCE_LABELS.get(run.origin.source, escape_mrkdwn(run.origin.source))}"
+    return [header(title), context(facts)]
 
 
-def _render_request(story: SlackRunView) -> list[Block]:
-    run = story.run
+def _render_request(run_view: SlackRunView) -> list[Block]:
+    run = run_view.run
     blocks: list[Block] = []
-    if len(f"{run.title} · {story.area_title}") > MAX_HEADER_LENGTH:
+    if len(f"{run.title} · {run_view.area_title}") > MAX_HEADER_LENGTH:
         blocks.append(rich_text(rich_text_section(bold(run.title))))
     if run.reason:
         blocks.append(rich_text(quote(run.reason)))
-    if story.schedule:
-        blocks.append(render_schedule(story.schedule))
+    if run_view.schedule:
+        blocks.append(render_schedule(run_view.schedule))
     if run.plan and run.state is not State.NO_CHANGES:
-        blocks += render_plan(run.plan, story.step_records)
+        blocks += render_plan(run.plan, run_view.step_records)
     return blocks
 
 
@@ -382,35 +385,35 @@ def _render_run_report(run: Run) -> list[Block]:
     return render_report(run.report) if run.report else []
 
 
-def _render_status(story: SlackRunView) -> Element:
-    seen = build_run_label(story)
-    said = shorten_text(seen.text_after_label, 2000)
-    parts = [emoji(seen.icon), text_element(" "), bold(seen.label), text_element(said)]
-    if story.run.state is State.PENDING:
-        parts += _render_approvers(story)
-    if story.run.state is State.COUNTER_PROPOSED and story.requester:
-        parts += [text_element(" – "), user_mention(story.requester)]
+def _render_status(run_view: SlackRunView) -> Element:
+    label = build_run_label(run_view)
+    text = shorten_text(label.text_after_label, 2000)
+    parts = [emoji(label.icon), text_element(" "), bold(label.label), text_element(text)]
+    if run_view.run.state is State.PENDING:
+        parts += _render_approvers(run_view)
+    if run_view.run.state is State.COUNTER_PROPOSED and run_view.requester:
+        parts += [text_element(" – "), user_mention(run_view.requester)]
     return rich_text_section(*parts)
 
 
-def _render_approvers(story: SlackRunView) -> list[Element]:
-    """Name everybody who could turn a key, so that they hear of it."""
-    votes = story.approvals
-    turned = {
-        story.get_person_name(who)
-        for vote in votes
-        for who in (vote.person, vote.on_behalf_of)
+def _render_approvers(run_view: SlackRunView) -> list[Element]:
+    """Mention the people who can approve, so that Slack notifies them."""
+    decisions = run_view.approvals
+    decided = {
+        run_view.get_person_name(who)
+        for decision in decisions
+        for who in (decision.person, decision.on_behalf_of)
         if who
     }
-    able = [
+    open_approvers = [
         approver
-        for approver in story.approvers
-        if approver.name not in turned and approver.on_behalf_of not in turned
+        for approver in run_view.approvers
+        if approver.name not in decided and approver.on_behalf_of not in decided
     ]
-    if not able:
-        return [text_element(" – nobody can give it")]
+    if not open_approvers:
+        return [text_element(" – no one can approve")]
     parts: list[Element] = [text_element(" – ")]
-    for approver in able[:_MAX_MENTIONS]:
+    for approver in open_approvers[:_MAX_MENTIONS]:
         parts += [
             user_mention(approver.slack_user)
             if approver.slack_user
@@ -418,57 +421,63 @@ def _render_approvers(story: SlackRunView) -> list[Element]:
         ]
         parts += [text_element(f" for {approver.on_behalf_of}")] if approver.on_behalf_of else []
         parts += [text_element(" ")]
-    more = len(able) - _MAX_MENTIONS
+    more = len(open_approvers) - _MAX_MENTIONS
     return [*parts, text_element(f"and {more} more")] if more > 0 else parts[:-1]
 
 
-def _render_facts(story: SlackRunView) -> list[Block]:
-    """Say who approved, and the facts that tell this run from any other."""
-    run = story.run
+def _render_facts(run_view: SlackRunView) -> list[Block]:
+    """Render who approved, and the details that identify the run."""
+    run = run_view.run
     facts: list[str] = []
     if run.digest:
         facts.append(f"plan {run.short_digest}")
     if run.expires_at and run.state in {State.PENDING, State.QUEUED}:
-        verb = "approve" if run.state is State.PENDING else "starts"
-        facts.append(f"{verb} until {format_date(run.expires_at)}")
-    if story.freeze_after_approval:
-        facts.append(f"once approved it waits: {escape_mrkdwn(story.freeze_after_approval)}")
+        facts.append(f"expires {format_date(run.expires_at)}")
+    if run_view.freeze_after_approval:
+        facts.append(f"waits after approval: {escape_mrkdwn(run_view.freeze_after_approval)}")
     if run.ended_at:
         facts.append(format_date(run.ended_at))
-        # Chat keeps how far the log was: a witness that no database administrator can edit.
-        facts.append(story.log_reference)
+        # A witness outside the database: its administrators cannot edit messages in Slack.
+        facts.append(run_view.log_reference)
     if run.state is State.SUCCEEDED and _has_undo(run):
         facts.append(f"/keyturn undo {run.id}")
-    facts.append(f"<{story.page_url}|details>" if story.page_url else f"/keyturn run {run.id}")
+    facts.append(f"<{run_view.page_url}|Open>" if run_view.page_url else f"/keyturn run {run.id}")
     facts = [fact for fact in facts if fact]
-    approved = [context(_format_approvals(story))] if story.approvals else []
-    if story.used_grant and run.grant_id:
-        by = f"By grant {story.used_grant.grant_id} of {story.used_grant.granted_by}"
-        left = f"{story.used_grant.uses_left} of {story.used_grant.per_hour} left this hour"
-        approved.append(context(escape_mrkdwn(f"{by}: {left}")))
-    return [*approved, context(" · ".join(facts))]
+    approvals = [context(_format_approvals(run_view))] if run_view.approvals else []
+    if run_view.used_grant and run.grant_id:
+        grant = (
+            f"Standing grant {run_view.used_grant.grant_id} by {run_view.used_grant.granted_by}"
+        )
+        left = f"{run_view.used_grant.uses_left} of {run_view.used_grant.per_hour} left this hour"
+        approvals.append(context(escape_mrkdwn(f"{grant}: {left}")))
+    return [*approvals, context(" · ".join(facts))]
 
 
 def _has_undo(run: Run) -> bool:
     return run.undo_of is None and run.plan is not None and run.plan.is_reversible
 
 
-def _format_approvals(story: SlackRunView) -> str:
-    votes = [
-        f"{escape_mrkdwn(_format_approver(story, vote))} · {format_date(vote.decided_at)}"
-        + (f" · {escape_mrkdwn(shorten_text(vote.reason, 200))}" if vote.reason else "")
-        for vote in story.approvals
+def _format_approvals(run_view: SlackRunView) -> str:
+    decisions = [
+        f"{escape_mrkdwn(_format_approver(run_view, decision))} · "
+        f"{format_date(decision.decided_at)}"
+        + (f" · {escape_mrkdwn(shorten_text(decision.reason, 200))}" if decision.reason else "")
+        for decision in run_view.approvals
     ]
-    return "Approved by " + ", ".join(votes)
+    return "Approved by " + ", ".join(decisions)
 
 
-def _format_approver(story: SlackRunView, vote: Decision) -> str:
-    name = story.get_person_name(vote.person)
-    return f"{name} for {story.get_person_name(vote.on_behalf_of)}" if vote.on_behalf_of else name
+def _format_approver(run_view: SlackRunView, decision: Decision) -> str:
+    name = run_view.get_person_name(decision.person)
+    return (
+        f"{name} for {run_view.get_person_name(decision.on_behalf_of)}"
+        if decision.on_behalf_of
+        else name
+    )
 
 
 def _build_proposal_buttons(run: Run) -> Block:
-    """Let the asker take over the values that an approver proposes, or decline them."""
+    """Return the requester's buttons for a counter-proposal: Accept and Decline."""
     value = f"{run.id}:{run.short_digest}"
     block_id = f"run-{run.id}-{run.version}"
     decline = button(
@@ -483,91 +492,99 @@ def _build_proposal_buttons(run: Run) -> Block:
 
 
 def _build_resubmit_button(run: Run) -> Block:
-    label = f"Ask again for run {run.id}: {run.title}"
-    ask = button("Ask Again", action=RESUBMIT, value=str(run.id), label=label)
-    return actions(f"run-{run.id}-{run.version}", ask)
+    label = f"Request run {run.id} again: {run.title}"
+    request_again = button("Request again", action=RESUBMIT, value=str(run.id), label=label)
+    return actions(f"run-{run.id}-{run.version}", request_again)
 
 
 def _build_decision_buttons(run: Run) -> Block:
     value = f"{run.id}:{run.short_digest}"
     deny = button("Deny", action=DENY, value=value, label=f"Deny run {run.id}: {run.title}")
     block_id = f"run-{run.id}-{run.version}"
-    here = not (run.requirements.requires_second_factor or run.requirements.requires_reason)
-    if run.plan is None or not can_show_plan(run.plan) or not here:
+    can_approve_here = not (
+        run.requirements.requires_second_factor or run.requirements.requires_reason
+    )
+    if run.plan is None or not can_show_plan(run.plan) or not can_approve_here:
         return actions(block_id, deny)
-    verb = _get_button_verb(run)
     approve = button(
-        f"Approve {verb}",
+        "Approve",
         action=APPROVE,
         value=value,
         label=f"Approve run {run.id}: {run.title}",
     ) | {"style": "primary"}
     if not run.plan.is_reversible:
         approve["confirm"] = confirm_dialog(
-            "This cannot be undone",
-            f"{run.title}: parts of it cannot be undone. Plan {run.short_digest}.",
-            yes=f"Approve {verb}",
+            "Approve an irreversible change?",
+            f"{run.title} cannot be undone completely. Plan {run.short_digest}.",
+            yes="Approve",
         )
     return actions(block_id, approve, deny)
 
 
-def _render_page_hint(story: SlackRunView, reason: str) -> Block:
-    """Say where a plan is approved that cannot be approved in chat."""
-    said = text_element(f"This plan {reason}, so it is approved on ")
-    if not story.page_url:
-        return rich_text(rich_text_section(said, text_element("its web page.")))
-    return rich_text(rich_text_section(said, link(story.page_url, "its page"), text_element(".")))
+def _render_page_hint(run_view: SlackRunView, reason: str) -> Block:
+    """Render where to approve a plan that cannot be approved in chat."""
+    text = text_element(f"This plan {reason}. Approve it on ")
+    if not run_view.page_url:
+        return rich_text(rich_text_section(text, text_element("its web page.")))
+    return rich_text(
+        rich_text_section(text, link(run_view.page_url, "its page"), text_element("."))
+    )
 
 
-def _render_reason_hint(story: SlackRunView) -> Block:
-    """Say how a plan is approved whose approval takes a reason, which a button cannot give."""
-    run = story.run
-    typed = f"/keyturn approve {run.id} {run.short_digest} because REASON"
-    on = [text_element(", or on "), link(story.page_url, "its page")] if story.page_url else []
-    said = text_element("The rules want to know why it is approved: type ")
-    return rich_text(rich_text_section(said, code(typed), *on, text_element(".")))
+def _render_reason_hint(run_view: SlackRunView) -> Block:
+    """Render how to approve a plan with a reason, which a button cannot take."""
+    run = run_view.run
+    command = f"/keyturn approve {run.id} {run.short_digest} because REASON"
+    page = (
+        [text_element(", or use "), link(run_view.page_url, "its page")]
+        if run_view.page_url
+        else []
+    )
+    text = text_element("This approval needs a reason: type ")
+    return rich_text(rich_text_section(text, code(command), *page, text_element(".")))
 
 
-def _render_break_glass(story: SlackRunView) -> list[Block]:
-    """Say that the glass was broken for it, or that its asker means to."""
-    pane = story.break_glass
-    if pane is None:
+def _render_break_glass(run_view: SlackRunView) -> list[Block]:
+    """Render that break-glass was used for the run, or requested."""
+    break_glass = run_view.break_glass
+    if break_glass is None:
         return []
-    who = story.get_person_name(pane.person)
-    if pane.activated_at is None:
-        if story.run.state not in {State.PLANNING, State.PENDING, State.QUEUED}:
+    who = run_view.get_person_name(break_glass.person)
+    if break_glass.activated_at is None:
+        if run_view.run.state not in {State.PLANNING, State.PENDING, State.QUEUED}:
             return []
         page = (
-            [text_element(" "), link(story.page_url, "Break it there")] if story.page_url else []
+            [text_element(" "), link(run_view.page_url, "Open its page")]
+            if run_view.page_url
+            else []
         )
-        told = text_element(
-            f"{who} means to break the glass, on its page and with a second factor."
+        text = text_element(
+            f"{who} requests break-glass, and confirms it on its page with a second factor."
         )
         return [
-            rich_text(rich_text_section(emoji("rotating_light"), text_element(" "), told, *page))
+            rich_text(rich_text_section(emoji("rotating_light"), text_element(" "), text, *page))
         ]
-    if pane.reviewed_at is not None:
-        after = f"Reviewed by {story.get_person_name(pane.reviewer)}: {pane.review}"
+    if break_glass.reviewed_at is not None:
+        review = (
+            f"Reviewed by {run_view.get_person_name(break_glass.reviewer)}: {break_glass.review}"
+        )
     else:
-        after = f"Somebody else reviews it within a day: review {pane.run} and what they found."
-    told = [bold(f"{who} broke the glass: "), text_element(f"{pane.reason} – {after}")]
-    return [rich_text(rich_text_section(emoji("rotating_light"), text_element(" "), *told))]
-
-
-def _get_button_verb(run: Run) -> str:
-    if run.timing is not None:
-        return "schedule"
-    return "Undo" if run.undo_of else shorten_text(run.runbook.split()[-1].capitalize(), 20)
+        review = (
+            "Another person must review it within a day: "
+            f"/keyturn review {break_glass.run} FINDINGS."
+        )
+    text = [bold(f"{who} used break-glass: "), text_element(f"{break_glass.reason} – {review}")]
+    return [rich_text(rich_text_section(emoji("rotating_light"), text_element(" "), *text))]
 
 
 def _format_output_title(run: Run, record: StepRecord) -> str:
     steps = run.plan.steps if run.plan else ()
     title = steps[record.step_number - 1].title if record.step_number <= len(steps) else ""
-    return f"{record.step_number}. {title}: {run.host} said"
+    return f"{record.step_number}. {title}: output of {run.host}"
 
 
 def _truncate_output(output: str) -> str:
-    """Return the last part of what a host said: the end is where the trouble is."""
-    said = escape_control(output.strip())
-    left = len(said) - _MAX_OUTPUT_LENGTH
-    return f"… {format_count(left, 'character')} before this\n{said[left:]}" if left > 0 else said
+    """Return the end of an output, where errors usually are."""
+    text = escape_control(output.strip())
+    left = len(text) - _MAX_OUTPUT_LENGTH
+    return f"… {format_count(left, 'character')} omitted\n{text[left:]}" if left > 0 else text

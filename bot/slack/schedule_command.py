@@ -1,4 +1,4 @@
-"""Schedules in chat: ask for one, look at them, stop them, take them over."""
+"""`/keyturn schedule` and `schedules`: request, show, suspend, end and take over schedules."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _USAGE = "schedule NAME cron=… [zone=…] -- WORDS HOST…"
 
 @dataclass(frozen=True)
 class TypedScheduleCommand:
-    """What stood behind the word `schedule`, and who typed it."""
+    """What was typed behind the word `schedule`, and by whom."""
 
     person: str
     origin: RequestOrigin
@@ -43,7 +43,7 @@ class TypedScheduleCommand:
 
 
 class ScheduleCommands:
-    """Answers what is typed about schedules. None as answer: the card that follows says it all."""
+    """Answers commands about schedules, with None if the card that follows is the answer."""
 
     def __init__(self, workflow: Workflow, database: Database, policies: PolicySource) -> None:
         self._workflow, self._database, self._policies = workflow, database, policies
@@ -55,40 +55,40 @@ class ScheduleCommands:
         }
 
     def list_schedules(self, person: str) -> Message:
-        """List all that fire, and those that should and do not, as far as they may be viewed."""
+        """List the active and suspended schedules that the person may view."""
         with self._database.reading(self._policies.get_policy().get_view_rights(person)) as tx:
             found = [
                 each
                 for each in schedules.list_schedules(tx)
                 if each.state is not ScheduleState.ENDED
             ]
-            asked = {each.id: runs.get_run(tx, each.run) for each in found[:_MAX_LISTED]}
+            requested_runs = {each.id: runs.get_run(tx, each.run) for each in found[:_MAX_LISTED]}
             missed = schedules.count_missed(tx)
         if not found:
             return replies.build_text_reply(
-                f"There is no schedule yet. To ask for one, type {replies.COMMAND} {_USAGE}"
+                f"No schedules yet. To request one, type {replies.COMMAND} {_USAGE}"
             )
         items = [
-            _render_schedule_entry(each, asked[each.id], missed.get(each.id, 0))
+            _render_schedule_entry(each, requested_runs[each.id], missed.get(each.id, 0))
             for each in found[:_MAX_LISTED]
         ]
-        one = rich_text_section(
-            text_element("All of one: "), code(f"{replies.COMMAND} schedule N")
-        )
+        one = rich_text_section(text_element("Details: "), code(f"{replies.COMMAND} schedule N"))
         return Message(format_count(len(found), "schedule"), [rich_text(bullet_list(*items), one)])
 
     def answer_schedule_command(self, command: TypedScheduleCommand) -> Message | None:
-        """Do what was typed. Raises what the workflow raises, and forms.NotUnderstood."""
+        """Run the command. Raises RequestSyntaxError, and what the workflow raises."""
         first, _, rest = command.typed_text.words_after_first.partition(" ")
         if not first:
             return _render_help()
-        act, digits = self._actions.get(rest.strip().lower()), first.removeprefix("#")
+        action, digits = self._actions.get(rest.strip().lower()), first.removeprefix("#")
         if first.lower() in self._actions:
-            act, digits = self._actions[first.lower()], rest.strip().removeprefix("#")
+            action, digits = self._actions[first.lower()], rest.strip().removeprefix("#")
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
             return self._request_schedule(command)
         return (
-            act(int(digits), command) if act else self._show_schedule(int(digits), command.person)
+            action(int(digits), command)
+            if action
+            else self._show_schedule(int(digits), command.person)
         )
 
     def _request_schedule(self, command: TypedScheduleCommand) -> Message | None:
@@ -99,15 +99,15 @@ class ScheduleCommands:
         stray = [word for word in before[1:] if "=" not in word]
         if stray:
             raise request_form.RequestSyntaxError(
-                f"{quote_text(stray[0])} belongs into quotation marks with its neighbours: "
-                'such as "monthly scrub" or cron="0 3 1 * *"'
+                f"{quote_text(stray[0])} is not a setting: put values with spaces in quotation "
+                'marks, such as "monthly scrub" or cron="0 3 1 * *"'
             )
         try:
             wanted = parse_timing(
                 before[0], settings, zone="UTC", channel=_get_shared_channel(command.origin)
             )
-        except ScheduleError as bad:
-            raise InvalidRequestError(str(bad)) from None
+        except ScheduleError as error:
+            raise InvalidRequestError(str(error)) from None
         runbook, values = request_form.find_runbook(after)
         inventory = self._policies.get_policy().inventory
         try:
@@ -144,22 +144,22 @@ class ScheduleCommands:
         if schedule.state is not ScheduleState.ACTIVE:
             parts.append(rich_text_section(bold(_describe_state(schedule))))
         else:
-            coming = schedule.timing.cron_expression.format_due_times(now, count=_MAX_FIRES)
+            upcoming = schedule.timing.cron_expression.format_due_times(now, count=_MAX_FIRES)
             parts += [
-                rich_text_section(bold("Next")),
-                bullet_list(*([text_element(at)] for at in coming)),
+                rich_text_section(bold("Upcoming")),
+                bullet_list(*([text_element(at)] for at in upcoming)),
             ]
         if fires:
             parts += [
-                rich_text_section(bold("Last")),
+                rich_text_section(bold("Recent")),
                 bullet_list(*_render_fires(schedule, fires)),
             ]
         if missed:
             parts.append(rich_text_section(text_element(_format_missed(missed))))
-        acts = ", ".join(self._actions)
+        actions = ", ".join(self._actions)
         parts.append(
             rich_text_section(
-                code(f"{replies.COMMAND} schedule {number} …"), text_element(f" {acts}")
+                code(f"{replies.COMMAND} schedule {number} …"), text_element(f" {actions}")
             )
         )
         return Message(f"Schedule {number}", [rich_text(*parts)])
@@ -168,12 +168,16 @@ class ScheduleCommands:
         self._workflow.schedules.suspend_schedule(
             number, person=command.person, reason=command.typed_text.reason
         )
-        return replies.build_text_reply(f"Schedule {number} fires no more until it is resumed.")
+        return replies.build_text_reply(
+            f"Schedule {number} is suspended. It does not run until it is resumed."
+        )
 
     def _resume_schedule(self, number: int, command: TypedScheduleCommand) -> Message:
         resumed = self._workflow.schedules.resume_schedule(number, person=command.person)
-        coming = resumed.timing.cron_expression.format_due_times(resumed.decided_until, count=1)
-        return replies.build_text_reply(f"Schedule {number} fires again, next {''.join(coming)}.")
+        upcoming = resumed.timing.cron_expression.format_due_times(resumed.decided_until, count=1)
+        return replies.build_text_reply(
+            f"Schedule {number} is active. Next run: {''.join(upcoming)}."
+        )
 
     def _end_schedule(self, number: int, command: TypedScheduleCommand) -> Message:
         self._workflow.schedules.end_schedule(
@@ -189,27 +193,28 @@ class ScheduleCommands:
 
 
 def _split_at_dashes(text: str) -> tuple[Sequence[str], bool, Sequence[str]]:
-    """Split at the two dashes, which phones make a long one of."""
+    """Split at `--`, which some phones replace by a long dash."""
     typed = request_form.split_words(text)
-    for place, word in enumerate(typed):
+    for location, word in enumerate(typed):
         if word in {"--", "-"}:
-            return typed[:place], True, typed[place + 1 :]
+            return typed[:location], True, typed[location + 1 :]
     return typed, False, ()
 
 
 def _get_shared_channel(origin: RequestOrigin) -> str:
-    """Return the channel that it was asked in; "" for a conversation that only some can see."""
+    """Return the channel of the request; "" for a private conversation."""
     return origin.channel if origin.channel.startswith("C") else ""
 
 
 def _render_schedule_entry(schedule: Schedule, run: Run, missed_count: int) -> list[Element]:
-    told = f"; {_format_missed(missed_count)}" * bool(missed_count)
+    missed = f"; {_format_missed(missed_count)}" * bool(missed_count)
     return [
         bold(f"{schedule.id} {schedule.timing.name}"),
         text_element(" – "),
         code(_format_request(run)),
         text_element(
-            f" – {schedule.timing.cron_expression.description}; {_describe_state(schedule)}{told}"
+            f" – {schedule.timing.cron_expression.description}; "
+            f"{_describe_state(schedule)}{missed}"
         ),
     ]
 
@@ -225,8 +230,8 @@ def _format_request(run: Run) -> str:
 def _describe_state(schedule: Schedule) -> str:
     if schedule.state is not ScheduleState.ACTIVE:
         return f"{schedule.state}: {schedule.reason}" if schedule.reason else str(schedule.state)
-    coming = schedule.timing.cron_expression.format_due_times(schedule.decided_until, count=1)
-    return f"next {coming[0]}" if coming else "never comes again"
+    upcoming = schedule.timing.cron_expression.format_due_times(schedule.decided_until, count=1)
+    return f"next {upcoming[0]}" if upcoming else "no upcoming run"
 
 
 def _render_fires(schedule: Schedule, fires: Sequence[Fire]) -> list[list[Element]]:
@@ -236,10 +241,10 @@ def _render_fires(schedule: Schedule, fires: Sequence[Fire]) -> list[list[Elemen
 def _describe_fire(schedule: Schedule, fire: Fire) -> str:
     run = f", run {fire.run}" if fire.run else ""
     where = f" on {fire.host}" if fire.host else ""
-    why = f": {fire.reason}" if fire.reason else ""
+    reason = f": {fire.reason}" if fire.reason else ""
     return (
         f"{schedule.timing.cron_expression.format_local_time(fire.due_at)}{where} – "
-        f"{fire.outcome}{run}{why}"
+        f"{fire.outcome}{run}{reason}"
     )
 
 
@@ -252,13 +257,13 @@ def _render_help() -> Message:
         "-- zfs scrub start nas1 tank"
     )
     return Message(
-        "How to type a schedule",
+        "Usage of schedule",
         [
             rich_text(
-                rich_text_section(bold("Have something done again and again")),
+                rich_text_section(bold("Request a schedule")),
                 rich_text_section(code(f"{replies.COMMAND} {_USAGE}")),
                 bullet_list(*settings),
-                rich_text_section(text_element("For example "), code(example)),
+                rich_text_section(text_element("Example: "), code(example)),
             )
         ],
     )

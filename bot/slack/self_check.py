@@ -1,6 +1,6 @@
-"""A check-up of the way to Slack: tokens, scopes, workspace, clock and channels. Changes nothing.
+"""Check the connection to Slack: tokens, scopes, workspace, clock, channels. Changes nothing.
 
-Scopes are told in the header X-OAuth-Scopes, Slack's time in Date, of every answer.
+Every answer has the scopes in its header X-OAuth-Scopes and Slack's time in Date.
 Source: https://docs.slack.dev/reference/methods/auth.test
 """
 
@@ -36,52 +36,52 @@ from bot.slack.client import get_error_code, get_retry_seconds, is_retryable
 from bot.slack.identity import get_barred_reason
 from bot.slack.payloads import Account
 
-_PROXY_HINT = "does this machine need HTTPS_PROXY to get out?"
+_PROXY_HINT = "set HTTPS_PROXY if this host needs a proxy"
 
 
 def explain_failure(error: Exception, *, proxy: str = "", authorities: str = "") -> str:
-    """Say it of what aiohttp raised.
+    """Describe an error that aiohttp raised, with a fix.
 
-    proxy: the address of HTTPS_PROXY, "" without; of it, only where it is is said. authorities:
-    the file of SSL_CERT_FILE, "" without.
+    Args:
+        error: the error.
+        proxy: value of HTTPS_PROXY, "" without; the text contains only its host and port.
+        authorities: value of SSL_CERT_FILE, "" without.
     """
     if isinstance(error, ClientConnectorCertificateError):
         return (
-            "the certificate shown for Slack is not one we trust: "
+            "the certificate that Slack's address presents is not trusted: "
             f"{_describe_authorities_fix(authorities)}"
         )
     if proxy:
         return _explain_proxy_failure(error, _get_proxy_address(proxy))
     if isinstance(error, TimeoutError):
         return f"Slack did not answer in time: {_PROXY_HINT}"
-    return f"Slack was not reached ({type(error).__name__}): {_PROXY_HINT}"
+    return f"cannot reach Slack ({type(error).__name__}): {_PROXY_HINT}"
 
 
 def _explain_proxy_failure(error: Exception, proxy_address: str) -> str:
-    """Say what the proxy has to do with it. at: where it is, "" if it is no address."""
+    """Describe a failure with a proxy. proxy_address: host and port; "" if malformed."""
     match error:
         case _ if not proxy_address:
-            return "HTTPS_PROXY is no address of a proxy: it must be http://HOST:PORT"
+            return "HTTPS_PROXY is not valid: set it to http://HOST:PORT"
         case ClientHttpProxyError(status=407):
-            return f"the proxy {proxy_address} wants a login: HTTPS_PROXY=http://NAME:PASSWORD@{proxy_address}"
+            return (
+                f"the proxy {proxy_address} requires a login: set "
+                f"HTTPS_PROXY=http://NAME:PASSWORD@{proxy_address}"
+            )
         case ClientHttpProxyError():
             return (
-                f"the proxy {proxy_address} does not lead there (it answered {error.status}): "
-                "have it let "
-                "us through to slack.com and wss-primary.slack.com, port 443"
+                f"the proxy {proxy_address} refuses the connection (status {error.status}): allow "
+                "slack.com and wss-primary.slack.com, port 443"
             )
         case ClientProxyConnectionError() | ClientConnectorDNSError():
-            return (
-                f"the proxy {proxy_address} of HTTPS_PROXY does not answer: is that its address?"
-            )
+            return f"the proxy {proxy_address} does not answer: check the address in HTTPS_PROXY"
         case _:
-            return (
-                f"Slack was not reached through the proxy {proxy_address} ({type(error).__name__})"
-            )
+            return f"cannot reach Slack through the proxy {proxy_address} ({type(error).__name__})"
 
 
 def _get_proxy_address(proxy: str) -> str:
-    """Return host and port of a proxy, without its password; "" if that is none."""
+    """Return host and port of a proxy, without its password; "" if malformed."""
     try:
         parts = urlsplit(proxy)
         port = parts.port
@@ -93,32 +93,32 @@ def _get_proxy_address(proxy: str) -> str:
 
 
 def _describe_authorities_fix(authorities: str) -> str:
-    """Say what is to be done about the authorities that we trust."""
+    """Return how to fix the trusted certificate authorities."""
     if not authorities:
-        return "if a proxy on the way shows its own, SSL_CERT_FILE must be its authority's file"
+        return "if a proxy presents its own, set SSL_CERT_FILE to the file of its authority"
     try:
         ssl.create_default_context(cafile=authorities)
     except SSLError:
-        return f"{authorities}, as SSL_CERT_FILE says, holds no certificates (PEM)"
-    except OSError as trouble:
-        return f"{authorities}, as SSL_CERT_FILE says, cannot be read ({trouble.strerror})"
-    return f"{authorities}, as SSL_CERT_FILE says, does not hold the authority that signed it"
+        return f"{authorities} (SSL_CERT_FILE) contains no PEM certificates"
+    except OSError as error:
+        return f"cannot read {authorities} (SSL_CERT_FILE): {error.strerror}"
+    return f"{authorities} (SSL_CERT_FILE) does not contain the authority that signed it"
 
 
-# The accounts of each person, by the person's name in the policy.
+# Slack accounts by person id.
 AccountsByPerson = Mapping[str, Sequence[Account]]
 
 _PEOPLE_SUBJECT = "the people"
-# users.info takes a hundred a minute and more.
-_MOST, _AT_ONCE = 100, 5
+# Slack allows at least 100 calls of users.info a minute.
+_MAX_ACCOUNTS, _MAX_PARALLEL_CALLS = 100, 5
 _UNKNOWN_USER_ERRORS = frozenset({"user_not_found", "user_not_visible", "users_not_found"})
-_MEMBER_ID_HINT = "in Slack, the profile, ⋮, Copy member ID"
+_MEMBER_ID_HINT = "in Slack: profile, ⋮, Copy member ID"
 
 
 async def check_accounts(
     client: AsyncWebClient, workspace: str, accounts_by_person: AccountsByPerson
 ) -> AsyncGenerator[CheckResult]:
-    """Yield whom Keyturn would not know, and in one line how many it would. team: ours, T…."""
+    """Yield the accounts with a problem, or one result if all are fine. workspace: ours, T…."""
     ours = [
         (person, account)
         for person, accounts in accounts_by_person.items()
@@ -128,7 +128,7 @@ async def check_accounts(
     if not ours:
         yield create_error_result(
             _PEOPLE_SUBJECT,
-            f"none in people.yaml has an account of {workspace}: put their ids there "
+            f"people.yaml contains no account of {workspace}: add the member IDs "
             f"({_MEMBER_ID_HINT})",
         )
         return
@@ -136,90 +136,85 @@ async def check_accounts(
     if without:
         few = ", ".join(without[:10]) + (", …" if len(without) > 10 else "")
         yield create_warning_result(
-            _PEOPLE_SUBJECT, f"without an account of {workspace}, so not known in Slack: {few}"
+            _PEOPLE_SUBJECT, f"without an account of {workspace}, so unable to use Slack: {few}"
         )
-    asking = asyncio.Semaphore(_AT_ONCE)
-    looked = [_check_account(client, asking, *each) for each in ours[:_MOST]]
+    semaphore = asyncio.Semaphore(_MAX_PARALLEL_CALLS)
+    checks = [_check_account(client, semaphore, *each) for each in ours[:_MAX_ACCOUNTS]]
     try:
-        found = [one for one in await asyncio.gather(*looked) if one is not None]
-    except (SlackClientError, ClientError, OSError) as trouble:
-        said = (
-            get_error_code(trouble)
-            if isinstance(trouble, SlackApiError)
-            else type(trouble).__name__
-        )
-        yield create_warning_result(
-            _PEOPLE_SUBJECT, f"Slack did not say of all whether they are there ({said})"
-        )
+        found = [one for one in await asyncio.gather(*checks) if one is not None]
+    except (SlackClientError, ClientError, OSError) as error:
+        cause = get_error_code(error) if isinstance(error, SlackApiError) else type(error).__name__
+        yield create_warning_result(_PEOPLE_SUBJECT, f"cannot check all accounts ({cause})")
         return
     for one in found:
         yield one
     if not found:
-        few = f"the first {_MOST}" if len(ours) > _MOST else "all"
+        few = f"the first {_MAX_ACCOUNTS}" if len(ours) > _MAX_ACCOUNTS else "all"
         yield create_ok_result(
-            _PEOPLE_SUBJECT, f"are known to Slack: {few} of {len(ours)} accounts"
+            _PEOPLE_SUBJECT, f"have valid Slack accounts: {few} of {len(ours)} checked"
         )
 
 
 async def _check_account(
     client: AsyncWebClient, semaphore: asyncio.Semaphore, person: str, account: Account
 ) -> CheckResult | None:
-    """Return what is wrong with one account."""
+    """Return what is wrong with one account; None if it is fine."""
     about = f"{_PEOPLE_SUBJECT}: {person}"
     try:
         async with semaphore:
             answer = await client.users_info(user=account.user)
-    except SlackApiError as refused:
-        if get_error_code(refused) not in _UNKNOWN_USER_ERRORS:
+    except SlackApiError as error:
+        if get_error_code(error) not in _UNKNOWN_USER_ERRORS:
             raise
         return create_error_result(
-            about, f"{account.user} is nobody there: put the right id ({_MEMBER_ID_HINT})"
+            about, f"{account.user} is unknown in Slack: correct the member ID ({_MEMBER_ID_HINT})"
         )
     user = cast("Mapping[str, Any]", answer.get("user") or {})
     barred = get_barred_reason(user, account)
     if barred:
         return create_warning_result(
-            about, f"{account.user} {barred}, and may do nothing: take it out"
+            about, f"{account.user} {barred} and cannot use Keyturn: remove it"
         )
     return None
 
 
-# Slack's requests are refused when they seem five minutes old; a part of that is lost on the way.
-_MOST_SECONDS, _SOME_SECONDS = 240, 30
-_BOT_TOKEN, _APP_TOKEN = "the bot's token", "the app's token"
-# ValueError: an address of a proxy that is none.
+# Requests from Slack are refused if their timestamp is five minutes off, including transit time.
+_MAX_CLOCK_ERROR, _WARN_CLOCK_ERROR = 240, 30
+_BOT_TOKEN, _APP_TOKEN = "the bot token", "the app token"
+# ValueError: a malformed proxy address.
 _CONNECTION_ERRORS = (SlackClientError, ClientError, OSError, ValueError)
 _APP_SETTINGS_HINT = "OAuth & Permissions of the Slack app"
 _APP_LEVEL_HINT = (
-    "make one with connections:write under Basic Information, App-Level Tokens, of the Slack app, "
-    "and set KEYTURN_SLACK_APP_TOKEN to it"
+    "create one with connections:write under Basic Information, App-Level Tokens, of the Slack "
+    "app, and set KEYTURN_SLACK_APP_TOKEN to it"
 )
 _CHANNEL_ID_PATTERN = re.compile(r"[CG][A-Z0-9]+")
 _CHANNEL_ID_HINT = (
-    "it begins with C and is at the end of what a click on the channel's name shows (About)"
+    "copy the channel ID, which begins with C, from the end of the channel's About tab"
 )
 _CHANNEL_ERROR_MESSAGES = {
     "not_in_channel": "the bot is not in it",
-    "channel_not_found": "it is not there, or is private and the bot is not in it",
+    "channel_not_found": "it does not exist, or is private and the bot is not in it",
     "is_archived": "it is archived",
 }
 
 
 @dataclass(frozen=True)
 class SlackConnectionSettings:
-    """How we reach Slack and it us.
-
-    base_url: "" without. channels: what each is for, by C…. people: whom the policy knows, None if
-    it is not valid. authorities: the file of SSL_CERT_FILE, "" without.
-    """
+    """The settings to check."""
 
     workspace: str
+    """T…."""
     app_token: str
     signing_secret: str
     base_url: str
+    """Of the web pages; "" without."""
     channels: Mapping[str, str]
+    """Purposes by channel id (C…)."""
     people: AccountsByPerson | None = None
+    """None if the policy is not valid."""
     authorities: str = ""
+    """Value of SSL_CERT_FILE; "" without."""
 
 
 async def check_slack_connection(
@@ -227,37 +222,37 @@ async def check_slack_connection(
     settings: SlackConnectionSettings,
     clock: Callable[[], float] = time.time,
 ) -> AsyncGenerator[CheckResult]:
-    """Yield each finding as it is known."""
+    """Yield each result as soon as it is known."""
     began = clock()
     try:
         answer = await client.auth_test()
-    except SlackApiError as refused:
+    except SlackApiError as error:
         yield create_error_result(
-            _BOT_TOKEN, _describe_failure(refused, f"take the right one from {_APP_SETTINGS_HINT}")
+            _BOT_TOKEN, _describe_failure(error, f"copy it from {_APP_SETTINGS_HINT}")
         )
         return
-    except _CONNECTION_ERRORS as trouble:
-        why = explain_failure(trouble, proxy=client.proxy or "", authorities=settings.authorities)
-        yield create_error_result("the way to Slack", why)
+    except _CONNECTION_ERRORS as error:
+        cause = explain_failure(error, proxy=client.proxy or "", authorities=settings.authorities)
+        yield create_error_result("the connection to Slack", cause)
         return
-    moment = (began + clock()) / 2
-    yield create_ok_result(_BOT_TOKEN, f"is taken: @{answer.get('user')} in {answer.get('team')}")
+    local_time = (began + clock()) / 2
+    yield create_ok_result(_BOT_TOKEN, f"is valid: @{answer.get('user')} in {answer.get('team')}")
     team = str(answer.get("team_id", ""))
     yield _check_workspace(team, settings.workspace)
     headers = cast("Mapping[str, str]", answer.headers)
     yield _check_scopes(_get_header(headers, "x-oauth-scopes"))
-    yield _check_clock(_get_header(headers, "date"), moment)
+    yield _check_clock(_get_header(headers, "date"), local_time)
     yield await _check_incoming_requests(client, settings)
     for channel, purpose in settings.channels.items():
         if _CHANNEL_ID_PATTERN.fullmatch(channel):
             yield await _check_channel(client, channel, purpose)
         else:
             yield create_error_result(
-                f"channel {channel}", f"{purpose}: that is no id: {_CHANNEL_ID_HINT}"
+                f"channel {channel}", f"{purpose}: not a channel ID: {_CHANNEL_ID_HINT}"
             )
     if settings.people is not None and team == settings.workspace:
-        async for finding in check_accounts(client, settings.workspace, settings.people):
-            yield finding
+        async for result in check_accounts(client, settings.workspace, settings.people):
+            yield result
 
 
 def _check_workspace(token_workspace: str, configured_workspace: str) -> CheckResult:
@@ -265,33 +260,31 @@ def _check_workspace(token_workspace: str, configured_workspace: str) -> CheckRe
         return create_ok_result("the workspace", f"is {token_workspace}")
     return create_error_result(
         "the workspace",
-        f"the token is for {token_workspace} and KEYTURN_SLACK_TEAM says {configured_workspace}: "
-        "set it right",
+        f"the bot token is for {token_workspace}, but KEYTURN_SLACK_TEAM is "
+        f"{configured_workspace}: correct one of them",
     )
 
 
 def _check_scopes(granted_scopes: str) -> CheckResult:
-    has = {scope.strip() for scope in granted_scopes.split(",") if scope.strip()}
-    asked = manifest.list_scopes()
-    wanted, optional = set(asked["bot"]), set(asked["bot_optional"])
+    granted = {scope.strip() for scope in granted_scopes.split(",") if scope.strip()}
+    scopes = manifest.list_scopes()
+    wanted, optional = set(scopes["bot"]), set(scopes["bot_optional"])
     needed = wanted - optional
-    if not has:
-        return create_warning_result("scopes", "Slack did not tell which there are")
-    if missing := sorted(needed - has):
+    if not granted:
+        return create_warning_result("scopes", "unknown: Slack did not return them")
+    if missing := sorted(needed - granted):
         return create_error_result(
             "scopes",
-            f"{_join_names(missing)} missing: add them under {_APP_SETTINGS_HINT}, and install "
-            "it again",
+            f"{_join_names(missing)} missing: add them under {_APP_SETTINGS_HINT}, and reinstall "
+            "the app",
         )
-    if more := sorted(has - wanted):
-        return create_warning_result(
-            "scopes", f"{_join_names(more)} are not needed: better taken away"
-        )
-    if without := sorted(optional - has):
+    if more := sorted(granted - wanted):
+        return create_warning_result("scopes", f"{_join_names(more)} not needed: remove them")
+    if without := sorted(optional - granted):
         return create_ok_result(
-            "scopes", f"are those that are needed, without the optional {_join_names(without)}"
+            "scopes", f"are complete, without the optional {_join_names(without)}"
         )
-    return create_ok_result("scopes", "are those that are needed, and the optional ones")
+    return create_ok_result("scopes", "are complete, with the optional ones")
 
 
 def _join_names(names: Sequence[str]) -> str:
@@ -300,39 +293,41 @@ def _join_names(names: Sequence[str]) -> str:
 
 def _check_clock(slack_date: str, local_time: float) -> CheckResult:
     try:
-        apart = local_time - parsedate_to_datetime(slack_date).timestamp()
+        difference = local_time - parsedate_to_datetime(slack_date).timestamp()
     except ValueError:
-        return create_warning_result("the clock", "Slack did not tell the time")
-    words = f"is {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} Slack's"
-    if abs(apart) > _MOST_SECONDS:
-        return create_error_result(
-            "the clock", f"{words}: set it, best by NTP, or Slack's requests are refused"
+        return create_warning_result(
+            "the clock", "cannot be compared: Slack did not return its time"
         )
-    if abs(apart) > _SOME_SECONDS:
-        return create_warning_result("the clock", f"{words}: keep it by NTP")
+    text = f"is {abs(difference):.0f} s {'ahead of' if difference > 0 else 'behind'} Slack's"
+    if abs(difference) > _MAX_CLOCK_ERROR:
+        return create_error_result(
+            "the clock", f"{text}: synchronise it by NTP, or requests from Slack are refused"
+        )
+    if abs(difference) > _WARN_CLOCK_ERROR:
+        return create_warning_result("the clock", f"{text}: synchronise it by NTP")
     return create_ok_result("the clock", "agrees with Slack's")
 
 
 async def _check_incoming_requests(
     client: AsyncWebClient, settings: SlackConnectionSettings
 ) -> CheckResult:
-    """Look at how Slack's requests reach us."""
+    """Check how requests from Slack arrive."""
     if not settings.app_token:
         address = f"{settings.base_url}/slack/events"
         if not settings.base_url.startswith("https://"):
             return create_error_result(
-                "the way in",
-                "without an app token Slack must reach us over HTTPS: set KEYTURN_BASE_URL, or "
-                "use Socket Mode, for which nothing is open to the outside",
+                "requests from Slack",
+                "arrive over HTTPS without an app token: set KEYTURN_BASE_URL, or use Socket "
+                "Mode, which needs no open port",
             )
         return create_ok_result(
-            "the way in", f"is HTTP: the Slack app's addresses must be {address}"
+            "requests from Slack", f"arrive over HTTP: set the Slack app's URLs to {address}"
         )
     try:
         await client.apps_connections_open(app_token=settings.app_token)
-    except _CONNECTION_ERRORS as trouble:
-        return create_error_result(_APP_TOKEN, _describe_failure(trouble, _APP_LEVEL_HINT))
-    also = "; HTTP is open as well" if settings.signing_secret else ""
+    except _CONNECTION_ERRORS as error:
+        return create_error_result(_APP_TOKEN, _describe_failure(error, _APP_LEVEL_HINT))
+    also = "; HTTP is enabled as well" if settings.signing_secret else ""
     return create_ok_result(_APP_TOKEN, f"opens Socket Mode{also}")
 
 
@@ -340,21 +335,21 @@ async def _check_channel(client: AsyncWebClient, channel: str, purpose: str) -> 
     about = f"channel {channel}"
     try:
         answer = await client.conversations_info(channel=channel)
-    except SlackApiError as refused:
-        why = _CHANNEL_ERROR_MESSAGES.get(get_error_code(refused))
-        if why is None:
+    except SlackApiError as error:
+        cause = _CHANNEL_ERROR_MESSAGES.get(get_error_code(error))
+        if cause is None:
             return create_error_result(
-                about, f"{purpose}: {_describe_failure(refused, f'look at {_APP_SETTINGS_HINT}')}"
+                about, f"{purpose}: {_describe_failure(error, f'check {_APP_SETTINGS_HINT}')}"
             )
         return create_error_result(
-            about, f"{purpose}: {why}: type /invite @Keyturn there, or set another"
+            about, f"{purpose}: {cause}: type /invite @Keyturn there, or set another channel"
         )
-    except _CONNECTION_ERRORS as trouble:
-        return create_error_result(about, f"{purpose}: {_describe_failure(trouble, 'try again')}")
+    except _CONNECTION_ERRORS as error:
+        return create_error_result(about, f"{purpose}: {_describe_failure(error, 'try again')}")
     found = cast("Mapping[str, Any]", answer.get("channel") or {})
     name = f"#{found.get('name')}"
     if found.get("is_archived"):
-        return create_error_result(about, f"{purpose}: {name} is archived: set another")
+        return create_error_result(about, f"{purpose}: {name} is archived: set another channel")
     if not found.get("is_member"):
         return create_error_result(
             about, f"{purpose}: the bot is not in {name}: type /invite @Keyturn there"
@@ -363,18 +358,17 @@ async def _check_channel(client: AsyncWebClient, channel: str, purpose: str) -> 
 
 
 def _describe_failure(error: Exception, fix: str) -> str:
-    """Say why Slack said no, or why it said nothing."""
+    """Describe an error that Slack returned, or a failed connection, with a fix."""
     if not isinstance(error, SlackApiError):
         return f"{explain_failure(error)}: try again"
     if (seconds := get_retry_seconds(error)) is not None:
-        return f"Slack is asked too often: ask the doctor again in {seconds:.0f} s"
+        return f"Slack limits the rate of calls: run keyturn doctor again in {seconds:.0f} s"
     if is_retryable(error):
-        return (
-            f"Slack has a trouble of its own ({get_error_code(error)}): ask the doctor again later"
-        )
+        code = get_error_code(error)
+        return f"Slack has an internal error ({code}): run keyturn doctor again later"
     needed = str(cast("object", error.response.get("needed") or ""))
-    lacks = f" (it lacks {needed})" if needed else ""
-    return f"Slack says {get_error_code(error)}{lacks}: {fix}"
+    missing = f" (missing scope: {needed})" if needed else ""
+    return f"Slack returned {get_error_code(error)}{missing}: {fix}"
 
 
 def _get_header(headers: Mapping[str, str], name: str) -> str:

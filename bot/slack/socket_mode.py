@@ -1,6 +1,6 @@
-"""Socket Mode: Keyturn connects to Slack, so that nothing has to be open to the inside.
+"""Socket Mode: Keyturn connects to Slack, so no port has to be open to the outside.
 
-The client is slack_sdk's. Two connections stand: one is renewed while the other receives.
+The client is slack_sdk's. There are two connections: one receives while the other is renewed.
 Source: https://docs.slack.dev/tools/python-slack-sdk/socket-mode/
 """
 
@@ -29,11 +29,12 @@ _CONNECTION_COUNT = 2
 # Between two pings of the SDK, and between two attempts to connect after the first.
 _PING_SECONDS = 5.0
 _CONNECT_TIMEOUT_SECONDS = 20.0
-# How long Slack may take to close what it wants renewed, and we to answer what came by it.
+# How long Slack may take to close a connection that it wants renewed, and we to answer the last
+# requests on it.
 _DRAIN_SECONDS, _FINISH_SECONDS = 15.0, 3.0
-# A connection that stood for so long is a success: the next attempt comes at once.
+# A connection that lasted this long counts as a success: the next attempt starts immediately.
 _SETTLED_SECONDS = 5.0
-# What a person must correct. Asking again would not help.
+# Errors that a person must correct; a retry does not help.
 # Source: https://docs.slack.dev/reference/methods/apps.connections.open
 _TOKEN_ERRORS = frozenset(
     {
@@ -52,7 +53,7 @@ _TOKEN_ERRORS = frozenset(
 )
 _CREDENTIALS_FIX = (
     "make one with the scope connections:write (Basic Information, App-Level Tokens, of the Slack "
-    "app), set KEYTURN_SLACK_APP_TOKEN to it, and start Keyturn again"
+    "app), set KEYTURN_SLACK_APP_TOKEN to it, and restart Keyturn"
 )
 _DISCONNECT_REASONS = {
     "link_disabled": "Socket Mode is switched off in the settings of the Slack app",
@@ -62,34 +63,30 @@ _DISCONNECT_REASONS = {
 
 @dataclass(frozen=True)
 class SocketModeStatus:
-    """The state of the connections to Slack.
-
-    Attributes:
-        up: how many connections Slack has greeted and can send by.
-        wanted: how many there should be.
-        trouble: what is wrong, in words; "" if nothing is.
-        refused: Slack refused the app token, and is not asked again.
-        seconds_down: for how long there has been no connection; 0 while there is one.
-    """
+    """The state of the connections to Slack."""
 
     open_connections: int
+    """How many connections Slack has greeted and can use."""
     wanted_connections: int
     error: str = ""
+    """What is wrong; "" if nothing is."""
     is_token_refused: bool = False
+    """Slack refused the app token: there are no more attempts."""
     seconds_down: float = 0.0
+    """How long there has been no connection; 0 while there is one."""
 
 
 class SocketModeConnection(SocketModeClient):
-    """One connection: it ends where the SDK's client would reconnect by itself.
+    """One connection; unlike the SDK's client it does not reconnect by itself.
 
     The SDK closes the old connection before it opens the next, reconnects without a pause, and
-    sends an acknowledgement by another connection than the envelope came by.
+    may acknowledge an envelope on another connection than it came on.
 
     Attributes:
-        leaving: set once another connection is needed.
-        ended: set once Slack sends nothing more by this one.
-        is_greeted: whether Slack said hello.
-        reason: Slack's word for why it wants another one; "" if the connection broke.
+        needs_renewal: set once another connection is needed.
+        has_ended: set once Slack sends nothing more on this one.
+        is_greeted: whether Slack sent hello.
+        reason: Slack's code for why it wants a new one; "" if the connection broke.
     """
 
     def __init__(
@@ -102,10 +99,10 @@ class SocketModeConnection(SocketModeClient):
         number: int,
     ) -> None:
         logger = _log.getChild(str(number))
-        # Below, the SDK logs all that arrives, with addresses that whoever has them can post to.
+        # At debug level, the SDK logs all messages, including addresses that allow posting.
         logger.setLevel(logging.INFO)
         super().__init__(app_token, logger, client, ping_interval=ping_seconds)
-        # Without a proxy the SDK takes HTTPS_PROXY, for plain HTTP and despite NO_PROXY too.
+        # Without a proxy the SDK uses HTTPS_PROXY, also for plain HTTP and despite NO_PROXY.
         self.proxy = client.proxy
         self.socket_mode_request_listeners.append(self._start_answer)
         self._envelopes = envelopes
@@ -117,15 +114,16 @@ class SocketModeConnection(SocketModeClient):
 
     @property
     def is_up(self) -> bool:
+        """Whether Slack can send on this connection."""
         session = self.current_session
         is_open = session is not None and not session.closed
         return is_open and self.is_greeted and not self.needs_renewal.is_set()
 
     async def open_connection(self) -> None:
-        """Connect, or raise what prevents it.
+        """Connect. Raises the error of a failed attempt.
 
-        The SDK would try again for ever, with an address that works once, and log the address:
-        whoever has it receives in our place.
+        The SDK would retry forever, with an address that works once, and log that address, which
+        allows others to receive our messages.
         """
         self.wss_uri = await self.issue_new_wss_url()
         self.logger.addFilter(self._capture_failure)
@@ -133,25 +131,25 @@ class SocketModeConnection(SocketModeClient):
             self._connect_timeout = asyncio.timeout(_CONNECT_TIMEOUT_SECONDS)
             async with self._connect_timeout:
                 await self.connect()
-        except TimeoutError as late:
-            raise self._failure or late from None
+        except TimeoutError as error:
+            raise self._failure or error from None
         finally:
             self.logger.removeFilter(self._capture_failure)
 
     async def close_after_answers(self) -> None:
-        """Answer what is under way, and close."""
+        """Wait for answers in progress, then close."""
         if self._answer_tasks:
             await asyncio.wait(self._answer_tasks, timeout=_FINISH_SECONDS)
         await self.close()
 
     async def connect_to_new_endpoint(self, force: bool = False) -> None:  # noqa: FBT001, FBT002 - the SDK's
-        """Leave the next connection to SocketMode. force: Slack wants it; else this one ended."""
+        """Request a new connection. force: Slack wants it; else this one has ended."""
         self.needs_renewal.set()
         if not force:
             self.has_ended.set()
 
     async def run_message_listeners(self, message: dict[str, Any], raw_message: str) -> None:
-        """Note what Slack says of the connection itself, and go on as the SDK does."""
+        """Record Slack's messages about the connection itself, then call the SDK's listeners."""
         if message.get("type") == "hello":
             self.is_greeted = True
         if message.get("type") == "disconnect" and not self.needs_renewal.is_set():
@@ -159,7 +157,7 @@ class SocketModeConnection(SocketModeClient):
         await super().run_message_listeners(message, raw_message)
 
     def _capture_failure(self, record: logging.LogRecord) -> bool:
-        """End the attempt to connect at the failure that the SDK would log."""
+        """End the attempt to connect at the first failure that the SDK logs."""
         if record.exc_info is None:
             return True
         self._failure = record.exc_info[1]
@@ -181,12 +179,12 @@ class SocketModeConnection(SocketModeClient):
         try:
             await self.send_socket_mode_response(response)
         except ConnectionError:
-            # Slack delivers it again, and it is known by then.
-            _log.warning("a connection ended before what came by it was acknowledged")
+            # Slack delivers it again, and the copy is dropped as known.
+            _log.warning("a connection ended before an envelope was acknowledged")
 
 
 class SocketModeService:
-    """Keeps the connections. Call run() in the event loop. ping_seconds: set it before that."""
+    """Keeps the connections open. ping_seconds: to be set before it runs."""
 
     def __init__(
         self,
@@ -202,17 +200,15 @@ class SocketModeService:
         self._connections: set[SocketModeConnection] = set()
         self._drain_tasks: set[asyncio.Task[None]] = set()
         self._error, self._is_token_refused = "", False
-        # When there was a connection last, or when we began to want one.
+        # When a connection was last open, or when the service was created.
         self._last_connected_at = clock()
 
     @property
     def status(self) -> SocketModeStatus:
         up = sum(connection.is_up for connection in tuple(self._connections))
-        trouble = "" if up == _CONNECTION_COUNT else self._error
+        error = "" if up == _CONNECTION_COUNT else self._error
         seconds_down = 0.0 if up else self._clock() - self._last_connected_at
-        return SocketModeStatus(
-            up, _CONNECTION_COUNT, trouble, self._is_token_refused, seconds_down
-        )
+        return SocketModeStatus(up, _CONNECTION_COUNT, error, self._is_token_refused, seconds_down)
 
     async def run_until_cancelled(self) -> None:
         """Receive until cancelled, or until Slack refuses the app token."""
@@ -228,7 +224,7 @@ class SocketModeService:
             )
 
     async def _keep_connection(self, number: int) -> None:
-        """Keep one connection up, renewed as often as it takes."""
+        """Keep one connection open and renew it as needed."""
         failures = 0
         while not self._is_token_refused:
             began = self._clock()
@@ -243,8 +239,8 @@ class SocketModeService:
             try:
                 await connection.open_connection()
                 await connection.needs_renewal.wait()
-            except Exception as trouble:  # noqa: BLE001 - as the SDK: the next attempt may succeed
-                self._record_failure(trouble)
+            except Exception as error:  # noqa: BLE001 - as the SDK does: the next attempt may succeed
+                self._record_failure(error)
             else:
                 self._record_end(connection)
             self._drain_connection(connection)
@@ -259,7 +255,7 @@ class SocketModeService:
                 f"Slack refused the app token ({get_error_code(error)}): {_CREDENTIALS_FIX}"
             )
             self._is_token_refused = True
-            _log.critical("nothing arrives from Slack: %s", self._error)
+            _log.critical("cannot receive from Slack: %s", self._error)
             return
         self._error = _describe_failure(error, self._client.proxy or "")
         _log.warning("a connection to Slack failed: %s", self._error)
@@ -275,7 +271,7 @@ class SocketModeService:
             _log.info("a connection to Slack is renewed: %s", reason)
 
     def _drain_connection(self, connection: SocketModeConnection) -> None:
-        """Close a connection once Slack has ended it, or did not for long."""
+        """Close a connection after Slack has ended it, or after a timeout."""
 
         async def drain() -> None:
             with suppress(TimeoutError):
@@ -291,9 +287,9 @@ class SocketModeService:
 
 
 def _describe_failure(error: Exception, proxy: str) -> str:
-    """Say what is so, without the address: whoever has it can receive in our place."""
+    """Describe a failure without the address, which allows others to receive our messages."""
     if isinstance(error, SlackApiError):
-        return f"Slack said {get_error_code(error)}"
+        return f"Slack returned {get_error_code(error)}"
     if isinstance(error, ClientResponseError) and not isinstance(error, ClientHttpProxyError):
-        return f"Slack answered with status {error.status}"
+        return f"Slack answered with HTTP status {error.status}"
     return self_check.explain_failure(error, proxy=proxy)

@@ -1,4 +1,4 @@
-"""Brakes: stopping runs or everything, and shutting people out, from chat."""
+"""`/keyturn stop`, `resume`, `ban` and `unban`."""
 
 from bot.db import stops
 from bot.db.database import Database
@@ -15,72 +15,74 @@ _EVERYTHING_WORDS = frozenset({"all", "everything"})
 
 
 class StopCommands:
+    """Answers the commands that stop runs and ban people. Raises what the workflow raises."""
+
     def __init__(self, workflow: Workflow, database: Database, policies: PolicySource) -> None:
         self._workflow, self._database, self._policies = workflow, database, policies
 
-    def answer_stop_command(self, person: str, said: TypedText) -> Message:
+    def answer_stop_command(self, person: str, typed: TypedText) -> Message:
         """Stop one run by its number, or everything."""
-        what = said.words_after_first.strip().lower().removeprefix("#")
+        what = typed.words_after_first.strip().lower().removeprefix("#")
         if what in _EVERYTHING_WORDS:
-            number = self._workflow.stop_everything(person=person, reason=said.reason)
-            runs = (
-                f"{format_count(number, 'run')} had not ended"
-                if number
-                else "no run was under way"
-            )
+            number = self._workflow.stop_everything(person=person, reason=typed.reason)
+            runs = format_count(number, "run was", plural="runs were") if number else "no run was"
             return replies.build_text_reply(
-                f"Everything is stopped; {runs}. Somebody else lets it go on with "
+                f"Everything is stopped; {runs} active. Another person resumes with "
                 f"{replies.COMMAND} resume because …"
             )
         if not (what.isascii() and what.isdigit() and len(what) <= 9):
-            typed = f"{replies.COMMAND} stop"
-            raise InvalidRequestError(f"which run? Type {typed} N, or {typed} all because …")
-        run = self._workflow.stop_run(int(what), person=person, reason=said.reason)
-        how = run.summary if run.is_ended else "It ends before its next step."
-        return replies.build_text_reply(f"You stopped run {run.id}. {how}")
+            usage = f"{replies.COMMAND} stop"
+            raise InvalidRequestError(
+                f"the run number is missing: type {usage} N, or {usage} all because …"
+            )
+        run = self._workflow.stop_run(int(what), person=person, reason=typed.reason)
+        result = run.summary if run.is_ended else "It ends before its next step."
+        return replies.build_text_reply(f"You stopped run {run.id}. {result}")
 
-    def answer_resume_command(self, person: str, said: TypedText) -> Message:
-        self._workflow.resume_everything(person=person, reason=_get_reason(said))
-        return replies.build_text_reply(
-            "Everything may go on. What was stopped is asked for anew."
-        )
+    def answer_resume_command(self, person: str, typed: TypedText) -> Message:
+        """Lift the stop of everything."""
+        self._workflow.resume_everything(person=person, reason=_get_reason(typed))
+        return replies.build_text_reply("Runs can start again. Request again what was stopped.")
 
-    def answer_ban_command(self, person: str, said: TypedText) -> Message:
-        who = self._parse_person(said)
-        self._workflow.ban_person(who, banned_by=person, reason=said.reason)
+    def answer_ban_command(self, person: str, typed: TypedText) -> Message:
+        """Ban a person."""
+        who = self._parse_person(typed)
+        self._workflow.ban_person(who, banned_by=person, reason=typed.reason)
         name = self._policies.get_policy().get_person_name(who)
         return replies.build_text_reply(
-            f"{name} is shut out: their sessions have ended, and their tokens are revoked for "
-            f"good. Somebody else takes it back with {replies.COMMAND} unban {who} because …"
+            f"{name} is banned: their sessions have ended, and their API tokens are revoked for "
+            f"good. Another person lifts the ban with {replies.COMMAND} unban {who} because …"
         )
 
-    def answer_unban_command(self, person: str, said: TypedText) -> Message:
-        who = self._parse_person(said)
-        self._workflow.unban_person(who, unbanned_by=person, reason=said.reason)
+    def answer_unban_command(self, person: str, typed: TypedText) -> Message:
+        """Lift a ban."""
+        who = self._parse_person(typed)
+        self._workflow.unban_person(who, unbanned_by=person, reason=typed.reason)
         name = self._policies.get_policy().get_person_name(who)
         return replies.build_text_reply(
-            f"{name} is let in again, and signs in anew. The tokens they had stay revoked: they "
-            "make new ones on the page Tokens."
+            f"{name} is no longer banned and can sign in again. Their old API tokens stay "
+            "revoked: they create new ones on the Tokens page."
         )
 
     def describe_stop_of_everything(self) -> str:
-        """Say that everything is stopped, by whom and why; "" if it is not."""
+        """Return a sentence with who stopped everything and why; "" if nothing is stopped."""
         with self._database.reading() as tx:
-            held = stops.get_stop_of_everything(tx)
+            stop = stops.get_stop_of_everything(tx)
         return (
-            f"{stop_reasons.describe_stop_of_everything(held, self._policies.get_policy())}."
-            if held
+            f"{stop_reasons.describe_stop_of_everything(stop, self._policies.get_policy())}."
+            if stop
             else ""
         )
 
-    def _parse_person(self, said: TypedText) -> str:
-        word = said.words_after_first.strip().removeprefix("@")
+    def _parse_person(self, typed: TypedText) -> str:
+        word = typed.words_after_first.strip().removeprefix("@")
         if not word or " " in word:
             raise InvalidRequestError(
-                f"whom? Type {replies.COMMAND} {said.first_word} PERSON because …"
+                "the person is missing: type "
+                f"{replies.COMMAND} {typed.first_word} PERSON because …"
             )
         return word.lower()
 
 
-def _get_reason(said: TypedText) -> str:
-    return said.reason or said.words_after_first
+def _get_reason(typed: TypedText) -> str:
+    return typed.reason or typed.words_after_first

@@ -1,6 +1,6 @@
-"""The threads that answer people in chat: what else there is to do stands in none of their ways.
+"""The threads that answer people in chat, so that no other work delays an answer.
 
-A thread of its own notes what has arrived, since Slack waits for that.
+One more thread records what has arrived, since Slack waits for that.
 """
 
 from collections.abc import Callable
@@ -19,15 +19,15 @@ _ANSWER_LIMITER = CapacityLimiter(4)
 
 
 async def run_urgently(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Note what has arrived, before anything is done about it, and before others write."""
+    """Run *work* in the thread that records deliveries, ahead of all other writes."""
 
-    def hurried() -> T:
+    def run_first() -> T:
         with urgent_write():
             return work(*args, **kwargs)
 
-    return await to_thread.run_sync(hurried, limiter=_DELIVERY_LIMITER)
+    return await to_thread.run_sync(run_first, limiter=_DELIVERY_LIMITER)
 
 
 async def run_in_answer_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do what somebody waits for."""
+    """Run *work* that a person waits for."""
     return await to_thread.run_sync(partial(work, *args, **kwargs), limiter=_ANSWER_LIMITER)

@@ -1,4 +1,4 @@
-"""The household in chat: which freezes hold or come, and who owns, asks and approves. Pure."""
+"""`/keyturn freeze` and `who`: freezes, owners and roles. Pure."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -25,57 +25,52 @@ _MAX_LISTED = 20
 
 
 def render_freezes(policy: Policy, *, now: int) -> Message:
-    """Tell of the freezes that hold now, and of those that come within a month."""
-    moment = datetime.fromtimestamp(now / 1_000_000, UTC)
-    found = [(one, one.get_current_or_next_period(moment)) for one in policy.freezes.freezes]
+    """List the active freezes, and those that begin within 30 days."""
+    current_time = datetime.fromtimestamp(now / 1_000_000, UTC)
+    found = [(one, one.get_current_or_next_period(current_time)) for one in policy.freezes.freezes]
     known = sorted(
         (
-            (one, stretch)
-            for one, stretch in found
-            if stretch and stretch[0] - moment < _UPCOMING_PERIOD
+            (one, period)
+            for one, period in found
+            if period and period[0] - current_time < _UPCOMING_PERIOD
         ),
         key=lambda pair: pair[1],
     )
-    hold = [
-        _render_freeze(policy, one, ends_at=end) for one, (begin, end) in known if begin <= moment
+    active = [
+        _render_freeze(policy, one, ends_at=end)
+        for one, (begin, end) in known
+        if begin <= current_time
     ]
-    come = [
+    upcoming = [
         _render_freeze(policy, one, begins_at=begin, ends_at=end)
         for one, (begin, end) in known
-        if begin > moment
+        if begin > current_time
     ]
     if not known:
-        told = "Nothing is frozen, and no freeze comes within 30 days."
-        return Message(told, [rich_text(rich_text_section(text_element(told)))])
-    parts = [rich_text_section(bold("Frozen now" if hold else "Nothing is frozen now."))]
-    parts += [bullet_list(*hold[:_MAX_LISTED])] if hold else []
-    parts += [rich_text_section(bold("To come")), bullet_list(*come[:_MAX_LISTED])] if come else []
+        text = "No freeze is active or begins within 30 days."
+        return Message(text, [rich_text(rich_text_section(text_element(text)))])
+    parts = [rich_text_section(bold("Active freezes" if active else "No freeze is active."))]
+    parts += [bullet_list(*active[:_MAX_LISTED])] if active else []
+    if upcoming:
+        parts += [rich_text_section(bold("Upcoming")), bullet_list(*upcoming[:_MAX_LISTED])]
     parts.append(
         rich_text_section(
-            text_element("Changes wait until a freeze ends. In an emergency: "),
+            text_element("Approved changes wait until a freeze ends. In an emergency: "),
             _render_break_glass_command(),
         )
     )
-    return Message(_format_freeze_counts(len(hold), len(come)), [rich_text(*parts)])
+    return Message(_format_freeze_counts(len(active), len(upcoming)), [rich_text(*parts)])
 
 
 def _format_freeze_counts(active_count: int, upcoming_count: int) -> str:
-    held = (
-        format_count(active_count, "freeze holds", plural="freezes hold")
-        if active_count
-        else "Nothing is frozen now"
-    )
-    return (
-        f"{held}; {format_count(upcoming_count, 'freeze comes', plural='freezes come')}"
-        if upcoming_count
-        else held
-    )
+    active = format_count(active_count, "active freeze") if active_count else "No active freeze"
+    return f"{active}, {upcoming_count} upcoming" if upcoming_count else active
 
 
 def render_area_owners(policy: Policy, person_id: str, *, workspace: str) -> Message:
-    """Tell somebody who they are here, and who owns what."""
-    mine = policy.find_person(person_id)
-    parts = [rich_text_section(*_render_person(policy, mine))] if mine else []
+    """Show the person's own roles, and the owners of each area."""
+    person = policy.find_person(person_id)
+    parts = [rich_text_section(*_render_person(policy, person))] if person else []
     owned = [
         [
             bold(area.title),
@@ -84,14 +79,14 @@ def render_area_owners(policy: Policy, person_id: str, *, workspace: str) -> Mes
         ]
         for area in policy.organisation.areas.values()
     ]
-    parts += [rich_text_section(bold("Who has the final say")), bullet_list(*owned)]
-    more = "HOST, AREA or @PERSON tells more; can-i WORDS HOST tells who would approve."
+    parts += [rich_text_section(bold("Owners")), bullet_list(*owned)]
+    more = "HOST, AREA or @PERSON shows more; can-i WORDS HOST shows who would approve."
     parts.append(rich_text_section(code(f"{COMMAND} who"), text_element(f" {more}")))
-    return Message("Who has the final say", [rich_text(*parts)])
+    return Message("Owners", [rich_text(*parts)])
 
 
 def answer_who_command(policy: Policy, typed_name: str, *, workspace: str) -> Message | None:
-    """Tell of a host, an area or a person; None if there is none of that name."""
+    """Describe a host, an area or a person; return None for an unknown name."""
     name = typed_name.strip().removeprefix("@").lower()
     if name in policy.inventory.hosts:
         area = policy.get_area(name)
@@ -110,10 +105,10 @@ def answer_who_command(policy: Policy, typed_name: str, *, workspace: str) -> Me
             else []
         )
         owners = _render_people(policy, found.owners, workspace=workspace)
-        return _build_one_line_message(f"Who owns {found.title}", [*lead, *owners, *rest])
+        return _build_one_line_message(f"Owners of {found.title}", [*lead, *owners, *rest])
     known = policy.find_person(name)
     return (
-        _build_one_line_message(f"Who {known.name} is", _render_person(policy, known))
+        _build_one_line_message(f"Roles of {known.name}", _render_person(policy, known))
         if known
         else None
     )
@@ -133,7 +128,7 @@ def _render_person(policy: Policy, described_person: Person) -> list[Element]:
 
 
 def _render_people(policy: Policy, owners: Sequence[str], *, workspace: str) -> list[Element]:
-    """Name people so that a click shows who they are; an answer to one person rings nobody."""
+    """Mention people, so that a click shows who they are; ephemeral answers notify no one."""
     parts: list[Element] = []
     for n, owner in enumerate(owners):
         known = policy.find_person(owner)
@@ -150,10 +145,10 @@ def _render_freeze(
 ) -> list[Element]:
     where = [policy.organisation.areas[name].title for name in freeze.areas] or ["every area"]
     since = f"from {begins_at:%a %Y-%m-%d %H:%M} " if begins_at else ""
-    told = f": {', '.join(where)}, {since}until {ends_at:%a %Y-%m-%d %H:%M} UTC"
-    told += f", {freeze.recurrence}" if freeze.recurrence else ""
-    told += f"; but {', '.join(freeze.but)}" if freeze.but else ""
-    return [bold(freeze.name), text_element(told)]
+    text = f": {', '.join(where)}, {since}until {ends_at:%a %Y-%m-%d %H:%M} UTC"
+    text += f", {freeze.recurrence}" if freeze.recurrence else ""
+    text += f"; except {', '.join(freeze.but)}" if freeze.but else ""
+    return [bold(freeze.name), text_element(text)]
 
 
 def _render_break_glass_command() -> Element:

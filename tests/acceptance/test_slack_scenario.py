@@ -353,7 +353,7 @@ def test_a_no_has_a_reason_that_the_asker_reads(stage: Stage):
     stage.card("Approve", f"run {run.id}")
     stage.slack.say("olga", f"/keyturn deny {run.id} not during the sale")
     stage.reaches(run, State.DENIED)
-    assert _buttons(stage.card("Denied", "not during the sale")) == ["Ask Again"]
+    assert _buttons(stage.card("Denied", "not during the sale")) == ["Request again"]
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
@@ -364,7 +364,7 @@ def test_what_nobody_decides_expires_and_its_buttons_do_nothing(stage: Stage):
         tx.sql.execute(update(tables.run).values(expires_at=tx.now - 1))
     stage.service.keyturn.workflow.expire_runs()
     stage.reaches(run, State.EXPIRED)
-    assert _buttons(stage.card("Expired")) == ["Ask Again"]
+    assert _buttons(stage.card("Expired")) == ["Request again"]
     stage.slack.press("olga", card, "Approve")
     assert stage.run(run.id).state is State.EXPIRED
     assert "step sending" not in stage.entries()

@@ -15,7 +15,7 @@ from tests.slack_emulator.mrkdwn import EMOJI, Names, to_html
 # A moment, a way to our pages, and one of our channels.
 _OURS = re.compile(
     r'<time [^<>]*>|<a href="https://keyturn\.example\.com/[^"]*" target="_blank" '
-    r'rel="noopener noreferrer nofollow">details|<span class="mention">#C0[A-Z]+'
+    r'rel="noopener noreferrer nofollow">Open|<span class="mention">#C0[A-Z]+'
 )
 _OUR_LINK = re.compile(r"https://keyturn\.example\.com/[\w/?=.-]*", re.ASCII)
 _OUR_PEOPLE = re.compile(r"U0(DORA|OLGA|ADAM|STAN)", re.ASCII)

@@ -31,7 +31,7 @@ async def _form(chat: Chat, user: str) -> Open:
 async def test_the_card_of_what_came_to_nothing_opens_its_form_with_its_values(chat: Chat):
     await _withdrawn(chat)
     assert set(chat.slack.card.buttons) == {"again"}
-    assert chat.slack.card.buttons["again"]["text"]["text"] == "Ask Again"
+    assert chat.slack.card.buttons["again"]["text"]["text"] == "Request again"
     await chat.press("again", "U0DORA")
     shown = await _form(chat, "U0DORA")
     assert shown.view["title"]["text"] == "toy tune"
@@ -86,7 +86,7 @@ async def test_another_host_leaves_the_other_values_as_they_are(chat: Chat):
 async def test_the_words_say_why_a_form_is_not_opened(chat: Chat):
     await chat.type(DIM)
     assert (await chat.type("again 1")).text == "Run 1 is not over: it is pending."
-    assert "Which run? Type /keyturn again N" in (await chat.type("again it")).text
+    assert "The run number is missing: type /keyturn again N" in (await chat.type("again it")).text
     assert "no run 9" in (await chat.type("again 9")).text
     assert chat.slack.views == {}
 
@@ -106,7 +106,7 @@ async def test_for_several_hosts_the_form_says_what_to_type(chat: Chat):
     assert "initial_option" not in shown.inputs["host"]["element"]
     assert shown.inputs["name"]["element"]["initial_value"] == "lamp"
     typed = "toy set 'host=lb*' name=lamp value=on"
-    assert f"Run 1 was for lb*: for all of them, type /keyturn {typed}" in shown.words
+    assert f"Run 1 was for lb*. To request all of them again, type /keyturn {typed}" in shown.words
     await chat.type(typed)
     assert list(chat.run(4).hosts) == ["lb1", "lb2"]
     assert chat.run(4).request == chat.run(1).request

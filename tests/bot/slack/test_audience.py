@@ -14,11 +14,11 @@ CASES: list[tuple[str, dict[str, Any], str, Audience]] = [
     ("a change that waits", {"state": State.PENDING}, "slack", Audience.CHANNEL),
     ("a change that waits", {"state": State.PENDING}, "web", Audience.CHANNEL),
     ("a change being read", {"state": State.PLANNING}, "slack", Audience.CHANNEL),
-    ("a change being read", {"state": State.PLANNING}, "web", Audience.NOBODY),
+    ("a change being read", {"state": State.PLANNING}, "web", Audience.NONE),
     ("refused after a look", {"state": State.REFUSED, **LATER}, "slack", Audience.REQUESTER),
-    ("refused after a look", {"state": State.REFUSED, **LATER}, "api", Audience.NOBODY),
+    ("refused after a look", {"state": State.REFUSED, **LATER}, "api", Audience.NONE),
     ("refused after a look", {"state": State.REFUSED, **LATER}, "schedule", Audience.CHANNEL),
-    ("refused at once", {"state": State.REFUSED, "ended_at": ASKED}, "slack", Audience.NOBODY),
+    ("refused at once", {"state": State.REFUSED, "ended_at": ASKED}, "slack", Audience.NONE),
     ("refused at once", {"state": State.REFUSED, "ended_at": ASKED}, "schedule", Audience.CHANNEL),
     ("nothing to do", {"state": State.NO_CHANGES, **LATER}, "slack", Audience.REQUESTER),
     (
@@ -34,7 +34,7 @@ CASES: list[tuple[str, dict[str, Any], str, Audience]] = [
         Audience.CHANNEL,
     ),
     ("a check", {"state": State.SUCCEEDED, "kind": "check", **LATER}, "slack", Audience.CHANNEL),
-    ("a check", {"state": State.SUCCEEDED, "kind": "check", **LATER}, "cli", Audience.NOBODY),
+    ("a check", {"state": State.SUCCEEDED, "kind": "check", **LATER}, "cli", Audience.NONE),
     (
         "a failed check",
         {"state": State.FAILED, "kind": "check", **LATER},
@@ -55,7 +55,7 @@ def test_as_few_people_as_it_concerns_are_told(run: dict[str, Any], door: str, a
 
 
 @pytest.mark.parametrize(
-    ("days", "audience"), [(6, Audience.CHANNEL), (8, Audience.NOBODY), (365, Audience.NOBODY)]
+    ("days", "audience"), [(6, Audience.CHANNEL), (8, Audience.NONE), (365, Audience.NONE)]
 )
 def test_what_ended_long_ago_is_no_news_to_a_chat_that_never_heard_of_it(
     days: int, audience: Audience

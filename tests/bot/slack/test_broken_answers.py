@@ -48,7 +48,7 @@ def broken(request: pytest.FixtureRequest) -> Callable[[], web.Response]:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modals, "_RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(actions, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(actions, "_RETRY_SECONDS", 0.0)
 
 
 def breaks(slack: WebApi, method: str, broken: Callable[[], web.Response], times: int = 1) -> None:
@@ -141,9 +141,9 @@ async def test_a_form_that_cannot_be_filled_in_says_so(
     monkeypatch.setattr(modals.RequestForms, "_build_form", without_a_policy)
     await chat.type("toy tune")
     [view] = chat.slack.views.values()
-    assert "could not be filled in" in " ".join(texts(view["blocks"]))
+    assert "cannot be loaded" in " ".join(texts(view["blocks"]))
     [told] = chat.slack.whispers("U0DORA")
-    assert "Something in Keyturn itself failed" in told.text
+    assert "Internal error in Keyturn" in told.text
     assert "disk" not in told.text
 
 
@@ -166,7 +166,7 @@ async def test_the_doctor_does_not_blame_the_token(
             one
             async for one in check_slack_connection(app.create_client("xoxb-1", slack.url), way)
         ]
-    assert "Slack has a trouble of its own (status " in found.message
+    assert "Slack has an internal error (status " in found.message
 
 
 # --- what Slack takes of a message ---

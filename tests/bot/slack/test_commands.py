@@ -84,7 +84,7 @@ BUILT_IN = (
 @pytest.mark.parametrize("word", BUILT_IN)
 async def test_a_word_that_is_built_in_is_explained(chat: Chat, word: str):
     answer = await chat.type(f"help {word}")
-    assert answer.text == f"How to type {word}"
+    assert answer.text == f"Usage of {word}"
     assert re.search(rf"/keyturn {word[:5]}", words(answer)) or f" {word} " in words(answer)
 
 
@@ -122,7 +122,7 @@ async def test_every_value_that_does_not_fit_is_named_at_once(chat: Chat):
     shown = words(await chat.type("toy set LB1"))
     for name in ("host", "name", "value"):
         assert name in shown
-    assert "Nothing was asked" in shown
+    assert "Request not sent" in shown
     assert "/keyturn toy set HOST NAME VALUE" in shown
 
 
@@ -132,20 +132,20 @@ async def test_every_value_that_does_not_fit_is_named_at_once(chat: Chat):
         ("toy set lb9 lamp on", "There is no host 'lb9' in the inventory: did you mean lb1, lb2"),
         ("toy set lb1 lamp on extra", "one word too many"),
         ("toy set lb1 'lamp on", "quotation mark"),
-        ("run", "Which run? Type /keyturn run N"),
-        ("run twelve", "Which run? Type /keyturn run N"),
-        ("run ١", "Which run? Type /keyturn run N"),
-        ("run 99999999999", "Which run? Type /keyturn run N"),
+        ("run", "The run number is missing: type /keyturn run N"),
+        ("run twelve", "The run number is missing: type /keyturn run N"),
+        ("run ١", "The run number is missing: type /keyturn run N"),
+        ("run 99999999999", "The run number is missing: type /keyturn run N"),
         ("run 7", "There is no run 7."),
         ("approve 7 0123456789", "There is no run 7."),
-        ("deny 7", "Say why"),
+        ("deny 7", "The reason is missing"),
         ("undo 7", "There is no run 7."),
         ("withdraw 7", "There is no run 7."),
-        ("aprove 7 0123456789", "There is no 'aprove': did you mean /keyturn approve?"),
+        ("aprove 7 0123456789", "Unknown command 'aprove': did you mean /keyturn approve?"),
         ("schedul", "did you mean /keyturn schedule?"),
         ("toy sett lb1 lamp on", "Did you mean: toy set"),
-        ("runs lb9", "No run tells of 'lb9', and there is no host 'lb9' in the inventory: did"),
-        ("runs lb1 203.0.113.9", "No run tells of '203.0.113.9'"),
+        ("runs lb9", "No run contains 'lb9', and there is no host 'lb9' in the inventory: did"),
+        ("runs lb1 203.0.113.9", "No run contains '203.0.113.9'"),
     ],
 )
 async def test_what_is_wrong_is_said_and_nothing_is_done(chat: Chat, text: str, said: str):
@@ -216,7 +216,7 @@ async def test_runs_are_listed(chat: Chat):
     assert "toy show lb2" in shown
     only = words(await chat.type("runs lb2"))
     assert "toy set lb1" not in only
-    assert "No run fits" in (await chat.type("runs web1")).text
+    assert "No run matches" in (await chat.type("runs web1")).text
 
 
 async def test_who_asked_for_a_value_is_found(chat: Chat):
@@ -360,7 +360,7 @@ async def test_an_alias_is_a_command_of_its_own(chat: Chat):
 async def test_who_tells_who_one_is_and_who_has_the_final_say(chat: Chat):
     shown = words(await chat.type("who", "U0OLGA"))
     assert "Olga Owner  (olga): administrator, owner of the edge, the web servers" in shown
-    assert "Who has the final say" in shown
+    assert "Owners" in shown
 
 
 @pytest.mark.parametrize(
@@ -381,11 +381,11 @@ async def test_who_tells_of_hosts_areas_and_people(
 
 
 async def test_who_is_nobody_is_said(chat: Chat):
-    assert "There is no host, area or person" in (await chat.type("who knows")).text
+    assert "No host, area or person is called" in (await chat.type("who knows")).text
 
 
 async def test_freezes_that_hold_and_come_are_told(chat: Chat):
-    assert "Nothing is frozen" in (await chat.type("freeze")).text
+    assert "No freeze is active" in (await chat.type("freeze")).text
     today = datetime.now(UTC)
     (chat.office.policies.path / "freezes.yaml").write_text(
         "freezes:\n"
@@ -395,8 +395,8 @@ async def test_freezes_that_hold_and_come_are_told(chat: Chat):
         f" until: {today + timedelta(days=12):%Y-%m-%d} 08:00}}\n"
     )
     shown = words(await chat.type("freezes"))
-    held, _, coming = shown.partition("To come")
-    assert "Frozen now" in held
+    held, _, coming = shown.partition("Upcoming")
+    assert "Active freezes" in held
     assert "sale : the edge, until" in held
     assert "holidays : every area, from" in coming
 
@@ -410,7 +410,7 @@ async def test_what_is_left_out_of_what_changed_is_said(
     assert "Left out" not in words(await chat.type("changed 5 minutes ago ±10m lb*"))
     monkeypatch.setattr(changed_command, "_MAX_EVENTS", 1)
     told = words(await chat.type("changed 5 minutes ago ±10m lb*"))
-    assert "Left out as less likely: 1. The web pages show more." in told
+    assert "Less likely and not shown: 1. The web pages list more." in told
 
 
 async def test_what_changed_around_a_moment_is_told(chat: Chat):
@@ -420,7 +420,7 @@ async def test_what_changed_around_a_moment_is_told(chat: Chat):
     assert "toy set lb1 lamp on" in told
     assert "on lb*" in told
     assert "approved by" not in told
-    assert "Nothing that I know of" in words(await chat.type("changed 2026-01-01 02:00"))
+    assert "No known changes" in words(await chat.type("changed 2026-01-01 02:00"))
     for unclear in ("changed", "changed soon", "changed 02:00 ±x"):
         assert "ype " in (await chat.type(unclear)).text
 
@@ -452,18 +452,21 @@ async def test_an_hour_that_is_twice_or_never_is_asked_back(chat: Chat):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("approve", "Which run? Type /keyturn approve N PLAN"),
-        ("deny", "Which run? Type /keyturn deny N REASON"),
-        ("review", "Which run? Type /keyturn review N WORDS"),
-        ("undo", "Which run? Type /keyturn undo N"),
-        ("withdraw", "Which run? Type /keyturn withdraw N"),
-        ("accept", "Which run? Type /keyturn accept N PLAN"),
-        ("counter", "Which run? Type /keyturn counter N field=value"),
-        ("stop", "Which run? Type /keyturn stop N, or /keyturn stop all because …"),
-        ("ban", "Whom? Type /keyturn ban PERSON because …"),
-        ("can-i", "What would you ask for? Type /keyturn can-i WORDS HOST"),
-        ("changed", "Around when? Type 02:00"),
-        ("approve 7 PLAN", "'plan' is no plan: give the ten digits that the card shows."),
+        ("approve", "The run number is missing: type /keyturn approve N PLAN"),
+        ("deny", "The run number is missing: type /keyturn deny N REASON"),
+        ("review", "The run number is missing: type /keyturn review N FINDINGS"),
+        ("undo", "The run number is missing: type /keyturn undo N"),
+        ("withdraw", "The run number is missing: type /keyturn withdraw N"),
+        ("accept", "The run number is missing: type /keyturn accept N PLAN"),
+        ("counter", "The run number is missing: type /keyturn counter N field=value"),
+        (
+            "stop",
+            "The run number is missing: type /keyturn stop N, or /keyturn stop all because …",
+        ),
+        ("ban", "The person is missing: type /keyturn ban PERSON because …"),
+        ("can-i", "The runbook is missing: type /keyturn can-i WORDS HOST"),
+        ("changed", "The time is missing: type 02:00"),
+        ("approve 7 PLAN", "'plan' is not a plan: copy its ten characters from the card."),
     ],
 )
 async def test_a_command_alone_says_how_it_is_typed(chat: Chat, text: str, said: str):
@@ -486,7 +489,7 @@ async def test_a_card_tells_of_the_freeze_that_its_run_will_wait_for(chat: Chat)
     )
     await chat.type("toy set lb1 lamp on")
     frozen = chat.slack.posted[-1].words
-    assert "once approved it waits: the edge is frozen until 2200-01-01" in frozen
+    assert "waits after approval: the edge is frozen until 2200-01-01" in frozen
 
 
 async def test_a_check_is_answered_to_the_one_who_asked_alone(chat: Chat):
@@ -500,10 +503,10 @@ async def test_a_check_is_answered_to_the_one_who_asked_alone(chat: Chat):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("privately toy set lb1 lamp on", "Only a check is answered to you alone"),
-        ("privately", "Which check? Type /keyturn privately WORDS HOST"),
+        ("privately toy set lb1 lamp on", "Only checks can be private"),
+        ("privately", "The check is missing: type /keyturn privately WORDS HOST"),
         ("privately toy sho lb1", "Did you mean: toy"),
-        ("privately toy show", "Say all of it: /keyturn privately toy show HOST"),
+        ("privately toy show", "Values are missing: type /keyturn privately toy show HOST"),
     ],
 )
 async def test_only_a_check_is_answered_privately(chat: Chat, text: str, said: str):

@@ -49,7 +49,7 @@ async def test_a_decision_on_a_copy_takes_the_buttons_off_every_card(waited: Cha
     [other] = waited.slack.seen_in("D0ADAM")
     await waited.press("approve", "U0OLGA", message=mine)
     assert waited.office.fleet.told == [("lb1", "set lamp on")]
-    cards = [one for one in waited.slack.posted if "run 1 · asked by" in one.words]
+    cards = [one for one in waited.slack.posted if "Run 1 · requested by" in one.words]
     assert len(cards) == 3
     for card in cards:
         assert card.buttons == {}
@@ -118,8 +118,8 @@ BARRED: dict[str, tuple[dict[str, object], str]] = {
     "deactivated": ({"deleted": True}, "is deactivated"),
     "a bot": ({"is_bot": True}, "is a bot"),
     "a workflow": ({"is_workflow_bot": True}, "is a workflow"),
-    "a guest": ({"is_restricted": True}, "is a guest's"),
-    "a guest in one channel": ({"is_ultra_restricted": True}, "is a guest's"),
+    "a guest": ({"is_restricted": True}, "is a guest account"),
+    "a guest in one channel": ({"is_ultra_restricted": True}, "is a guest account"),
     "a stranger by Slack Connect": (
         {"is_stranger": True},
         "belongs to another Slack workspace",

@@ -98,9 +98,9 @@ async def test_a_second_card_that_nobody_knows_of_loses_its_buttons_when_it_is_c
     await chat.press(action, "U0OLGA", message=orphan)
     assert chat.run().state is State.PENDING
     assert orphan.buttons == {}
-    assert orphan.text.startswith("Outdated: This is not the card of run 1 any more")
+    assert orphan.text.startswith("Outdated: This card of run 1 is outdated")
     assert "/keyturn run 1" in orphan.words
-    assert "not the card of run 1" in chat.slack.whispers("U0OLGA")[0].text
+    assert "This card of run 1 is outdated" in chat.slack.whispers("U0OLGA")[0].text
     assert set(card.buttons) == {"approve", "deny"}
     await chat.press("approve", "U0OLGA", message=card)
     assert chat.run().state is State.SUCCEEDED
@@ -126,7 +126,7 @@ async def test_a_card_that_is_just_being_posted_keeps_its_buttons_when_it_is_cli
     assert answer.status == 200
     assert chat.run().state is State.PENDING
     assert set(card.buttons) == {"approve", "deny"}
-    assert "look at it again in a moment" in chat.slack.whispers("U0OLGA")[0].text
+    assert "try again in a few seconds" in chat.slack.whispers("U0OLGA")[0].text
 
 
 async def test_a_stranger_takes_no_buttons_off(chat: Chat):
@@ -163,7 +163,7 @@ async def test_what_only_asks_is_asked_again_when_a_connection_breaks(chat: Chat
     chat.slack.unheard, chat.slack.unheard_of = 1, "users."
     answer = await chat.type("who")
     assert [call for call, _ in chat.slack.calls] == ["users.info", "users.info"]
-    assert answer.json["text"] == "Who has the final say"
+    assert answer.json["text"] == "Owners"
 
 
 def test_each_message_of_each_run_has_a_name_of_its_own():

@@ -100,7 +100,7 @@ async def test_a_closed_channel_leaves_the_card_to_the_asker(chat: Chat, error: 
     chat.slack.refuse("chat.postMessage", error)
     await chat.type(LAMP_ON)
     [card] = chat.slack.seen_in("D0DORA")
-    assert "Keyturn cannot write in <#C0OPS>" in card.words
+    assert "Keyturn cannot post in <#C0OPS>" in card.words
     [copy] = chat.slack.seen_in("D0OLGA")
     await chat.press("approve", "U0OLGA", message=copy)
     assert chat.run().state is State.SUCCEEDED

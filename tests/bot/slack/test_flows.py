@@ -19,7 +19,9 @@ async def test_a_developer_asks_and_an_owner_approves_by_button(chat: Chat):
     answer = await chat.type(LAMP_ON, "U0DORA")
     assert (answer.status, answer.body) == (200, b"")
     card = chat.slack.card
-    assert card.text == ("Needs approval: toy set lb1 lamp on (the edge), asked by Dora Developer")
+    assert card.text == (
+        "Needs approval: toy set lb1 lamp on (the edge), requested by Dora Developer"
+    )
     assert "the cellar is dark" in card.words
     assert "set lamp on" in card.words
     assert "set lamp off" in card.words
@@ -193,7 +195,7 @@ async def test_an_undo_is_asked_and_approved_like_any_other_change(chat: Chat):
     await chat.press("approve", "U0OLGA")
     await chat.type("undo 1 because it is day again")
     card = chat.slack.posted[-1]
-    assert card.buttons["approve"]["text"]["text"] == "Approve Undo"
+    assert card.buttons["approve"]["text"]["text"] == "Approve"
     assert "undo of run 1" in card.text
     await chat.press("approve", "U0OLGA", message=card)
     assert chat.office.fleet.told == [("lb1", "set lamp on"), ("lb1", "set lamp off")]
@@ -222,7 +224,7 @@ async def test_nothing_to_do_is_said_to_its_asker_alone(chat: Chat):
 async def test_the_verb_is_on_the_button(chat: Chat):
     await chat.type(LAMP_ON)
     approve = chat.slack.card.buttons["approve"]
-    assert approve["text"]["text"] == "Approve Set"
+    assert approve["text"]["text"] == "Approve"
     assert approve["style"] == "primary"
     assert "confirm" not in approve
     assert "style" not in chat.slack.card.buttons["deny"]

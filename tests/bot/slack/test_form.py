@@ -115,7 +115,7 @@ async def test_a_place_is_held_at_once_and_the_form_follows(chat: Chat):
     await opened(chat, "toy tune")
     calls = [(call, told["view"]) for call, told in chat.slack.calls if call.startswith("views.")]
     assert [call for call, _ in calls] == ["views.open", "views.update"]
-    assert "One moment" in str(calls[0][1])
+    assert "Loading" in str(calls[0][1])
     assert chat.slack.posted == []
 
 
@@ -164,7 +164,7 @@ async def test_a_form_is_taken_once_however_often_it_is_handed_in(chat: Chat):
     answers = await asyncio.gather(*(shown.submit(host="lb1", name="lamp") for _ in range(3)))
     said = sorted(answer.body for answer in answers)
     assert said[0] == b""
-    assert all(b"handed in already" in body for body in said[1:])
+    assert all(b"already submitted" in body for body in said[1:])
     assert len([entry for entry in chat.office.entries() if entry == "requested"]) == 1
 
 
@@ -295,7 +295,7 @@ async def test_a_message_offers_what_may_be_asked_about_the_hosts_that_it_names(
     shown = Open(chat, made, "U0DORA")
     assert shown.choices("host") == ["lb2", "lb1"]
     groups = shown.inputs["what-lb2"]["element"]["option_groups"]
-    assert [group["label"]["text"] for group in groups] == ["Look", "Change"]
+    assert [group["label"]["text"] for group in groups] == ["Checks", "Changes"]
     assert "toy show" in [option["value"] for option in groups[0]["options"]]
 
     await shown.choose_host("lb1")

@@ -330,7 +330,7 @@ async def test_a_payload_that_cannot_be_read_is_no_fault_of_the_server(
 ):
     inner.fails = True
     answer = await post(guard, BODY, signed(BODY))
-    assert (answer.status, answer.json) == (400, {"error": "not understood"})
+    assert (answer.status, answer.json) == (400, {"error": "cannot parse the request"})
 
 
 async def test_without_a_database_nothing_goes_through(

@@ -57,7 +57,7 @@ def drawn_long_ago(chat: Chat) -> None:
 async def test_what_waits_for_somebody_stands_first_and_is_decided_there(chat: Chat):
     await chat.type(LAMP_ON)
     view = await look(chat, "U0OLGA")
-    assert "Waiting for you · 1" in words(view)
+    assert "Needs your approval · 1" in words(view)
     for told in ("toy set lb1 lamp on · the edge", "set lamp on", "the cellar is dark"):
         assert told in words(view)
     approve = buttons(view)["approve"]
@@ -66,7 +66,7 @@ async def test_what_waits_for_somebody_stands_first_and_is_decided_there(chat: C
     drawn_long_ago(chat)
     await chat.settle()
     shown = words(chat.slack.views["U0OLGA"])
-    assert "Nothing waits for your approval." in shown
+    assert "No requests need your approval." in shown
     assert "Recent changes" in shown
     assert "Approved by Olga Owner" in chat.slack.card.words
 
@@ -108,7 +108,7 @@ async def test_who_is_concerned_sees_it_without_looking_again(chat: Chat):
     await chat.type(LAMP_ON)
     drawn_long_ago(chat)
     await chat.settle()
-    assert "Waiting for you · 1" in words(chat.slack.views["U0OLGA"])
+    assert "Needs your approval · 1" in words(chat.slack.views["U0OLGA"])
     assert chat.slack.views["U0STAN"] is before
 
 
@@ -122,7 +122,7 @@ async def test_much_that_happens_at_once_is_one_drawing(chat: Chat):
     await chat.settle()
     published = [told for call, told in chat.slack.calls if call == "views.publish"]
     assert len(published) == 2
-    assert "Waiting for you · 2" in words(chat.slack.views["U0OLGA"])
+    assert "Needs your approval · 2" in words(chat.slack.views["U0OLGA"])
 
 
 async def test_what_would_look_the_same_is_not_drawn_again(chat: Chat):

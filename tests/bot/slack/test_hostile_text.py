@@ -30,7 +30,7 @@ ESCAPES = frozenset(
 # What is escaped though nobody outside has a say in it.
 OURS = frozenset(
     {
-        "replies: f'How to type {runbook.words}'",
+        "replies: f'Usage of {runbook.words}'",
         "replies: title",
         "run_message: run.origin.source",
         "delegation_command: end_command",

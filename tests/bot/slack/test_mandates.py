@@ -27,7 +27,7 @@ def card(chat: Chat) -> str:
 @pytest.mark.parametrize("who", ["stan", "@stan", "<@U0STAN|someone>", "<@U0STAN>"])
 async def test_an_owner_delegates_by_id_or_mention(chat: Chat, who: str):
     told = words(await chat.type(f"delegate to {who} for 2 hours for edge", "U0OLGA"))
-    assert "Stan Storage decides in your stead in the edge." in told
+    assert "Stan Storage can now decide on your behalf in the edge." in told
     assert "/keyturn delegate end 1" in told
     listed = words(await chat.type("delegate", "U0STAN"))
     assert "1. Stan Storage for Olga Owner in the edge" in listed
@@ -35,7 +35,7 @@ async def test_an_owner_delegates_by_id_or_mention(chat: Chat, who: str):
 
 async def test_what_somebody_calls_themselves_makes_nobody_of_them(chat: Chat):
     told = words(await chat.type("delegate to <@U0DORA|stan> for 2 hours", "U0OLGA"))
-    assert "Dora Developer decides in your stead" in told
+    assert "Dora Developer can now decide on your behalf" in told
 
 
 async def test_the_card_calls_the_delegate_and_says_for_whom(chat: Chat):
@@ -51,19 +51,19 @@ async def test_the_card_calls_the_delegate_and_says_for_whom(chat: Chat):
 async def test_a_delegation_is_ended(chat: Chat):
     await chat.type("delegate to stan for 2 hours", "U0OLGA")
     assert "has ended" in words(await chat.type("delegate end 1", "U0OLGA"))
-    assert "Nobody decides in your stead" in words(await chat.type("delegations", "U0OLGA"))
+    assert "No one decides on your behalf" in words(await chat.type("delegations", "U0OLGA"))
 
 
 async def test_a_grant_lets_through_and_the_card_counts_it(chat: Chat):
     told = words(
         await chat.type("grant <@U0DORA|d> toy set lb* name=la* 5 an hour until 4h", "U0OLGA")
     )
-    assert "Dora Developer may have “toy set lb* name=la*” done" in told
+    assert "Dora Developer can run “toy set lb* name=la*” without approval" in told
     await chat.type("toy set lb1 lamp on")
     assert chat.run().state is State.SUCCEEDED
-    assert "By grant 1 of Olga Owner: 4 of 5 left this hour" in card(chat)
+    assert "Standing grant 1 by Olga Owner: 4 of 5 left this hour" in card(chat)
     listed = words(await chat.type("grants", "U0DORA"))
-    assert "4 of 5 left this hour, by Olga Owner" in listed
+    assert "4 of 5 left this hour, granted by Olga Owner" in listed
 
 
 async def test_an_ended_grant_lets_nothing_through(chat: Chat):
@@ -76,10 +76,10 @@ async def test_an_ended_grant_lets_nothing_through(chat: Chat):
 async def test_other_values_are_proposed_accepted_and_approved(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     told = words(await chat.type("counter 1 value=dim because it is too bright", "U0OLGA"))
-    assert "You propose “toy set lb1 lamp dim” as run 2." in told
+    assert "You proposed “toy set lb1 lamp dim” as run 2." in told
     offered = newest(chat)
     assert "Counter-proposal" in card(chat)
-    assert "Olga Owner proposes this in place of run 1" in card(chat)
+    assert "Olga Owner proposes these values instead of run 1" in card(chat)
     await chat.press("accept", "U0ADAM", message=offered)
     assert chat.run(2).state is State.COUNTER_PROPOSED
     await chat.press("accept", "U0DORA", message=offered)
@@ -112,8 +112,8 @@ async def test_the_asker_takes_the_proposal_back(chat: Chat):
         ("grant olga toy set lb* 5 an hour for 2 h", "Nobody grants themselves"),
         ("grant end 7", "no grant 7"),
         ("counter 7 value=dim", "There is no run 7."),
-        ("counter value=dim", "Which run? Type /keyturn counter N field=value"),
-        ("accept 7", "Give the ten digits"),
+        ("counter value=dim", "The run number is missing: type /keyturn counter N field=value"),
+        ("accept 7", "The plan is missing: copy its ten characters"),
     ],
 )
 async def test_what_is_typed_wrong_says_what_to_type(chat: Chat, text: str, said: str):

@@ -120,7 +120,7 @@ def test_for_http_everything_leads_to_the_door(manifest: dict[str, Any]):
     "address", ["http://keyturn.example.com", "keyturn", "https://", "https://k?x=1"]
 )
 def test_an_address_that_slack_does_not_take_is_refused(address: str):
-    with pytest.raises(ValueError, match="over HTTPS only"):
+    with pytest.raises(ValueError, match="HTTPS addresses only"):
         format_manifest(address)
 
 

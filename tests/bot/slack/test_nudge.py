@@ -38,7 +38,7 @@ async def test_a_reminder_calls_the_approvers_once(chat: Chat):
     await _waited(chat, 40)
     said = chat.slack.seen_in("C0OPS")
     assert len(said) == before + 1
-    assert "still waits for your approval: toy set lb1 lamp on" in said[-1].words
+    assert "Your approval is still needed: toy set lb1 lamp on" in said[-1].words
     assert "Adam Admin, Olga Owner" in said[-1].words
     # The copies of the card ring; a mention beside them would ring twice.
     assert mentions(said[-1].blocks) == []
@@ -53,7 +53,7 @@ async def test_an_escalation_calls_the_next_group_who_can_then_approve(tmp_path:
             await _waited(chat, 11)
             await _waited(chat, 21)
             last = chat.slack.seen_in("C0OPS")[-1]
-            assert "by now the owners of the edge or the owners of storage may" in last.words
+            assert "the owners of the edge or the owners of storage can now approve" in last.words
             [copy] = chat.slack.seen_in("D0STAN")
             await chat.press("approve", "U0STAN", message=copy)
             assert chat.run().state is State.SUCCEEDED

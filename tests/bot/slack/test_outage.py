@@ -89,7 +89,7 @@ async def test_six_hours_without_slack_delay_no_run_and_lose_no_end(
         clock.passes(1.0)
     shown = [one for one in chat.slack.seen_in(OPS) if not one.thread]
     for run in (before, *during):
-        [card] = [one for one in shown if f"run {run.id} " in one.words]
+        [card] = [one for one in shown if f"Run {run.id} " in one.words]
         ends = {State.SUCCEEDED: "Succeeded", State.STALE: "Stale", State.PENDING: "Needs"}
         assert card.text.startswith(ends[chat.run(run.id).state]), card.text
 
@@ -115,7 +115,7 @@ async def test_ten_thousand_notices_become_one_message_for_each_run_at_the_pace_
         said.append(len(chat.slack.posted) - so_far)
         clock.passes(1.0)
         assert len(said) < 100
-    cards = Counter(one.words.split("run ")[1].split()[0] for one in chat.slack.posted)
+    cards = Counter(one.words.split("Run ")[1].split()[0] for one in chat.slack.posted)
     assert set(cards.values()) == {1}
     assert len(cards) == 30
     assert said[0] <= 10

@@ -68,7 +68,7 @@ async def test_a_channel_that_the_bot_is_not_in_falls_back_to_the_area_then_to_t
 async def test_without_any_channel_the_asker_is_told_directly_how_to_invite(chat: Chat):
     await chat.type(LAMP_ON, channel="C0SECRET")
     [card] = chat.slack.seen_in("D0DORA")
-    assert "<#C0SECRET>: type /invite @Keyturn there" in card.words
+    assert "<#C0SECRET>. Type /invite @Keyturn there" in card.words
     assert set(card.buttons) == {"approve", "deny"}
 
 
@@ -84,7 +84,7 @@ async def test_a_request_from_the_web_is_shown_in_the_default_channel(office: Of
         await asyncio.to_thread(office.ask, SetSwitch(host="lb1", name="lamp", value="on"))
         await chat.settle()
         assert chat.slack.card.channel == "C0OPS"
-        assert "· on the web" in chat.slack.card.words
+        assert "· via web" in chat.slack.card.words
 
 
 async def test_a_card_that_was_deleted_is_posted_anew_and_works(chat: Chat):
@@ -353,7 +353,7 @@ async def test_a_step_is_told_with_what_the_host_said(chat: Chat):
     await chat.type("toy set all lb1 on")
     await chat.press("approve", "U0OLGA")
     [result] = [one for one in chat.slack.posted if one.thread]
-    assert "1. Set fan: lb1 said" in result.words
+    assert "1. Set fan: output of lb1" in result.words
 
 
 async def test_what_is_being_said_when_it_ends_is_said_and_written_down(chat: Chat):
@@ -414,7 +414,7 @@ async def test_what_takes_minutes_says_so_while_it_lasts(office: Office):
         office.fleet.before_tell = two_minutes_later
         await chat.type(LAMP_ON)
         await chat.press("approve", "U0OLGA")
-        assert "step 1 of 1 is under way on lb1, for 2 min" in said[0]
+        assert "step 1 of 1 on lb1, for 2 min" in said[0]
 
 
 async def test_a_request_for_several_hosts_tells_how_many_are_done(office: Office):
@@ -430,8 +430,8 @@ async def test_a_request_for_several_hosts_tells_how_many_are_done(office: Offic
         office.fleet.before_tell = a_while_later
         await chat.type("toy set lb* lamp on")
         await chat.press("approve", "U0OLGA")
-        assert "0 of 2 hosts done, lb1 under way" in said[0]
-        assert "1 of 2 hosts done, lb2 under way" in said[1]
+        assert "0 of 2 hosts done, running on lb1" in said[0]
+        assert "1 of 2 hosts done, running on lb2" in said[1]
 
 
 async def test_long_output_is_a_file_in_the_thread(chat: Chat):
@@ -439,10 +439,10 @@ async def test_long_output_is_a_file_in_the_thread(chat: Chat):
     await chat.type("toy set all lb1 on")
     await chat.press("approve", "U0OLGA")
     [result] = [one for one in chat.slack.posted if one.thread]
-    assert "All of it is in the file below" in result.words
+    assert "The full output is in the file below" in result.words
     assert chat.slack.files == [("C0OPS", chat.slack.card.ts)]
     [content] = chat.slack.uploaded
-    assert content.count("lb1 said") == 8
+    assert content.count("output of lb1") == 8
     assert "h is on now" in content
 
 

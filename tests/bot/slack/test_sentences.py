@@ -7,7 +7,7 @@ from bot.model.text import format_count, format_sentence
 SAID = {
     "": "",
     "there is no run 7": "There is no run 7.",
-    "which run? Type /keyturn run N": "Which run? Type /keyturn run N",
+    "the run is missing: type /keyturn run N": "The run is missing: type /keyturn run N",
     "say why": "Say why.",
     "it is typed: grant PERSON until TIME": "It is typed: grant PERSON until TIME",
     "lb1 is not tagged zfs": "lb1 is not tagged zfs.",
@@ -17,7 +17,7 @@ SAID = {
         "'plan' names no field: say which, as in field=value"
     ),
     "There is no 'x'. Type help.": "There is no 'x'. Type help.",
-    "there is no host, area or person 'x'": "There is no host, area or person 'x'.",
+    "no host, area or person is called 'x'": "No host, area or person is called 'x'.",
     "“soon” is no time: type 18:00": "“soon” is no time: type 18:00",
     "run 12 has another plan now: look at it again": (
         "Run 12 has another plan now: look at it again."
@@ -38,5 +38,5 @@ def test_one_is_counted_as_one(number: int, told: str):
 
 
 def test_what_takes_no_s_is_counted_too():
-    assert format_count(1, "freeze holds", plural="freezes hold") == "1 freeze holds"
-    assert format_count(3, "freeze holds", plural="freezes hold") == "3 freezes hold"
+    assert format_count(1, "active freeze") == "1 active freeze"
+    assert format_count(3, "active freeze") == "3 active freezes"

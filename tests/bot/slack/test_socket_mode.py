@@ -34,7 +34,7 @@ async def test_two_connections_stand_and_both_are_used(line: Line):
     for _ in range(4):
         await line.type("help")
     assert line.emulator.sockets.connections == 2
-    assert line.seen_by().count("What Keyturn does for you") == 4
+    assert line.seen_by().count("Keyturn help") == 4
 
 
 async def test_a_request_goes_all_the_way(line: Line):
@@ -75,7 +75,7 @@ async def test_connections_are_renewed_when_slack_wants_it(line: Line):
     await until(lambda: line.emulator.sockets.connections == 2)
     await line.connected()
     await line.type("help")
-    assert "What Keyturn does for you" in line.seen_by()
+    assert "Keyturn help" in line.seen_by()
     assert line.calls.count(OPEN) - before == 2
 
 
@@ -86,7 +86,7 @@ async def test_what_is_under_way_is_answered_on_the_connection_it_came_by(line: 
     await until(lambda: line.emulator.sockets.sent)
     await line.emulator.sockets.renew()
     async with asyncio.timeout(20):
-        assert b"What Keyturn does" in (await asked).content
+        assert b"Keyturn help" in (await asked).content
 
 
 async def test_connections_that_break_are_opened_again(line: Line):
@@ -193,7 +193,7 @@ async def test_a_clean_end_answers_what_is_under_way_and_says_goodbye(line: Line
     asked = asyncio.create_task(line.emulator.sockets.deliver(payloads.slash("help"), FORM))
     await until(lambda: "users.info" in line.calls)
     await line.end()
-    assert b"What Keyturn does" in (await asked).content
+    assert b"Keyturn help" in (await asked).content
     await until(lambda: line.emulator.sockets.connections == 0)
 
 
@@ -225,7 +225,7 @@ async def test_what_is_no_envelope_does_no_harm(line: Line):
         await line.emulator.sockets.say(rubbish)
     await line.emulator.sockets.say(json.dumps({"envelope_id": "e", "payload": "text"}))
     await line.type("help")
-    assert "What Keyturn does for you" in line.seen_by()
+    assert "Keyturn help" in line.seen_by()
     assert line.sockets.status.open_connections == 2
 
 

@@ -27,7 +27,7 @@ async def test_the_word_alone_says_how_it_is_typed(chat: Chat):
     shown = words(await chat.type("schedule"))
     assert "cron=…" in shown
     assert "zfs scrub start nas1 tank" in shown
-    assert "There is no schedule yet" in (await chat.type("schedules")).text
+    assert "No schedules yet" in (await chat.type("schedules")).text
 
 
 async def test_a_schedule_for_a_check_begins_at_once_and_is_listed(chat: Chat):
@@ -70,10 +70,13 @@ async def test_a_change_waits_with_its_moments_on_the_card(chat: Chat):
 
 async def test_it_is_suspended_resumed_and_ended(chat: Chat):
     await _begun(chat)
-    assert "fires no more until" in (await chat.type("schedule 1 suspend because moving")).text
+    assert (
+        "is suspended. It does not run until"
+        in (await chat.type("schedule 1 suspend because moving")).text
+    )
     assert "suspended: by Dora Developer: moving" in words(await chat.type("schedule 1"))
     assert "is suspended already" in (await chat.type("schedule suspend 1")).text
-    assert "fires again, next" in (await chat.type("schedule resume 1")).text
+    assert "is active. Next run:" in (await chat.type("schedule resume 1")).text
     assert "has ended" in (await chat.type("schedule 1 end")).text
     assert "There is no schedule" in (await chat.type("schedules")).text
 
@@ -100,7 +103,7 @@ async def test_somebody_else_takes_it_over(chat: Chat):
         ("schedule 7 end", "There is no schedule 7."),
         ("schedule fans", "Type /keyturn schedule NAME"),
         ("schedule fans cron=@daily --", "Type /keyturn schedule NAME"),
-        ("schedule fans cron=0 3 * * * -- toy show lb1", "belongs into quotation marks"),
+        ("schedule fans cron=0 3 * * * -- toy show lb1", "put values with spaces in quotation"),
         ("schedule fans zone=UTC -- toy show lb1", "Say when"),
         ("schedule fans cron=@daily zone=Mars -- toy show lb1", "no time zone 'Mars'"),
         ('schedule fans cron="* * * * *" -- toy set lb1 fan on', "every 10 minutes at most"),

@@ -42,7 +42,7 @@ def words(answer: Answer) -> str:
 async def test_a_command_is_answered(send: Send):
     answer = await send(payloads.slash("help"), FORM)
     assert answer.status_code == 200
-    assert "What Keyturn does" in words(answer)
+    assert "Keyturn help" in words(answer)
 
 
 async def test_a_command_that_says_payload_is_a_command(send: Send, line: Line):

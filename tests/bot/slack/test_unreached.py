@@ -42,8 +42,11 @@ async def said(proxy: str) -> str:
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        ("407 Proxy Authentication Required", "wants a login: HTTPS_PROXY=http://NAME:PASSWORD@"),
-        ("403 Forbidden", "does not lead there (it answered 403)"),
+        (
+            "407 Proxy Authentication Required",
+            "requires a login: set HTTPS_PROXY=http://NAME:PASSWORD@",
+        ),
+        ("403 Forbidden", "refuses the connection (status 403)"),
     ],
 )
 async def test_what_a_proxy_wants_is_said(status: str, told: str):
@@ -56,7 +59,7 @@ async def test_what_a_proxy_wants_is_said(status: str, told: str):
 
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "http://proxy.invalid:3128"])
 async def test_a_proxy_that_is_not_there_is_named(proxy: str):
-    assert f"{proxy[7:]} of HTTPS_PROXY does not answer" in await said(proxy)
+    assert f"{proxy[7:]} does not answer" in await said(proxy)
 
 
 @pytest.mark.parametrize("proxy", ["127.0.0.1:3128", "proxy.example.com", "http://a:b"])
@@ -78,7 +81,7 @@ def test_what_is_wrong_with_the_authorities_is_said(tmp_path: Path):
     (tmp_path / "rubbish").write_text("no certificate")
     another = certified(tmp_path, names=("slack.com",)).authority
     told = {
-        "": "SSL_CERT_FILE must be its",
+        "": "set SSL_CERT_FILE to the file",
         str(tmp_path / "nowhere"): "cannot be read (No such file",
         str(tmp_path / "rubbish"): "holds no certificates",
         str(another): "does not hold the authority that signed it",
