@@ -284,12 +284,12 @@ def main():
             raise Broken(len(hashes) or 1, f"sealed by {keys[-1:]}, and not by the key given")
     except Broken as broken:
         sys.exit(str(broken))
-    except OSError as trouble:
-        sys.exit(f"{trouble.filename} cannot be read: {trouble.strerror}")
+    except OSError as error:
+        sys.exit(f"{error.filename} cannot be read: {error.strerror}")
     head = hashes[-1] if hashes else "none"
     print(f"{len(hashes)} entries, unbroken; head {head}")
     agreed, lost = (sum(column) for column in zip((0, 0), *seen, strict=True))
-    print(f"sealed by {keys[-1] if keys else 'nobody'}; {agreed} checkpoints of witnesses agree")
+    print(f"sealed by {keys[-1] if keys else 'no key'}; {agreed} checkpoints of witnesses agree")
     if lost:
         print(f"{lost} are of entries that were lost, as a person has acknowledged in the log")
 

@@ -92,7 +92,7 @@ class Waiters:
 
         end = loop.time() + seconds
         pauses = pauses_between(alone=self._parts.database.embedded)
-        with self._parts.database.moves.heard(wish.run, hear):
+        with self._parts.database.run_events.listen(wish.run, hear):
             # What was moved in this process is heard of, before we came too: only later one looks.
             while (left := end - loop.time()) > 0 and not self._parts.workflow.is_closing:
                 with suppress(TimeoutError):

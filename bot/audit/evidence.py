@@ -1,8 +1,8 @@
-"""Testimony: what the signed log bears out of a run, whatever its own row and its votes say.
+"""Evidence checks: compare the rows of a run with the signed change log before execution.
 
-Whoever can write to the database can write a vote, or set a run back to where it was. Without the
-key of the log they cannot write the entry that belongs to it. What opens something has to be
-vouched for by our key; what shuts something does so whoever wrote it.
+An attacker with write access to the database can add a decision or reset a run, but cannot sign
+the entry that belongs to it. Entries that permit something must be signed by our key; entries that
+forbid something count whoever signed them.
 """
 
 from collections.abc import Sequence
@@ -83,14 +83,14 @@ def find_doubt_of_run(tx: Transaction, run: Run) -> str:
     """Say what the log does not bear out of a run that is to be let through; "" if all is well."""
     known = follow_log(tx)
     read = change_log.list_entries_of_run(tx, run.id)
-    told = [entry for entry in read if entry.kind in _RUN_KINDS]
-    entries = list_vouched_entries(tx, told)
+    logged = [entry for entry in read if entry.kind in _RUN_KINDS]
+    entries = list_vouched_entries(tx, logged)
     return (
         find_missing_entry_of_run(known, run.id, read)
         or _find_doubt_of_request(run, entries)
         or _find_doubt_of_plan(run, entries)
-        or _find_doubt_of_decisions(runs.list_votes(tx, run.id), entries, told)
-        or _find_doubt_of_state(run, entries, told)
+        or _find_doubt_of_decisions(runs.list_votes(tx, run.id), entries, logged)
+        or _find_doubt_of_state(run, entries, logged)
     )
 
 
@@ -106,19 +106,19 @@ def find_doubt_of_child(tx: Transaction, child: Run, parent: Run) -> str:
     )
     if lacks:
         return lacks
-    told = [
+    logged = [
         Entry(*row)
         for row in tx.sql.execute(
             _STARTS_AND_ENDS_SINCE, {"met": child.host, "began": opened[0].seq}
         ).all()
     ]
     others = [
-        one for one in told if one.run != child.id and one.facts.get("parent_run") == parent.id
+        one for one in logged if one.run != child.id and one.facts.get("parent_run") == parent.id
     ]
     if others:
         return f"that the part for {child.host} is not begun twice"
-    own = [one for one in told if one.run == child.id]
-    return find_missing_child_start(known, parent.id, child.host, told) or _find_doubt_of_state(
+    own = [one for one in logged if one.run == child.id]
+    return find_missing_child_start(known, parent.id, child.host, logged) or _find_doubt_of_state(
         child, list_vouched_entries(tx, own), own
     )
 
@@ -132,9 +132,9 @@ def find_doubt_of_steps(tx: Transaction, run: Run) -> str:
     read = change_log.list_entries_of_run(tx, run.id)
     if lacks := find_missing_entry_of_run(known, run.id, read):
         return lacks
-    told = [entry for entry in read if entry.kind in {_SENDING, _DONE}]
-    done = [one.facts.get("step") for one in list_vouched_entries(tx, told) if one.kind == _DONE]
-    sent = [one.facts.get("step") for one in told if one.kind == _SENDING]
+    logged = [entry for entry in read if entry.kind in {_SENDING, _DONE}]
+    done = [one.facts.get("step") for one in list_vouched_entries(tx, logged) if one.kind == _DONE]
+    sent = [one.facts.get("step") for one in logged if one.kind == _SENDING]
     numbers = [record.step_number for record in runs.list_steps(tx, run.id)]
     as_told = all(n in done for n in numbers) and all(n in numbers for n in sent)
     in_order = numbers == list(range(1, len(numbers) + 1))
@@ -147,9 +147,9 @@ def list_banned(tx: Transaction) -> frozenset[str]:
     What lets them go on has to be vouched for, unless it is older than the key.
     """
     known = follow_log(tx)
-    told = [Entry(*row) for row in tx.sql.execute(_BLOCKING_ENTRIES).all()]
-    check_revocations(known, _BLOCKING_KINDS, told)
-    last = {str(one.facts.get("banned_person", EVERYBODY)): one for one in told}
+    logged = [Entry(*row) for row in tx.sql.execute(_BLOCKING_ENTRIES).all()]
+    check_revocations(known, _BLOCKING_KINDS, logged)
+    last = {str(one.facts.get("banned_person", EVERYBODY)): one for one in logged}
     lifted = [one for one in last.values() if one.kind in _UNBLOCKING_KINDS]
     named = change_log.get_last_entry_of_kind(tx, change_log.KEY_KIND) if lifted else None
     ours = {one.seq for one in list_vouched_entries(tx, lifted)}
@@ -163,12 +163,12 @@ def find_doubt_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
     read = change_log.list_entries_of_run(tx, schedule.run)
     if lacks := find_missing_entry_of_run(known, schedule.run, read):
         return lacks
-    told = [
+    logged = [
         entry
         for entry in read
         if entry.kind in _SCHEDULE_KINDS and entry.facts.get("schedule") == schedule.id
     ]
-    entries = list_vouched_entries(tx, told)
+    entries = list_vouched_entries(tx, logged)
     begun = [entry for entry in entries if entry.kind == "scheduled"]
     if not begun:
         return f"that schedule {schedule.id} was approved"
@@ -181,7 +181,7 @@ def find_doubt_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
     )
     if said != mine:
         return f"that schedule {schedule.id} is as it was approved"
-    if told[-1].kind not in _ACTIVE_SCHEDULE_KINDS or told[-1] not in entries:
+    if logged[-1].kind not in _ACTIVE_SCHEDULE_KINDS or logged[-1] not in entries:
         return f"that schedule {schedule.id} fires"
     fired = list_vouched_entries(
         tx, change_log.list_run_entries_naming(tx, "fired", schedule.run, "fired_run", run.id)
@@ -209,12 +209,12 @@ def find_doubt_of_break_glass(tx: Transaction, run: Run, break_glass_record: Bre
 
 def is_stepped_up(tx: Transaction, session: Session) -> bool:
     """Say whether whose session it is has shown the factor that its row names, then or later."""
-    told = change_log.list_newest_entries_of_kind(
+    logged = change_log.list_newest_entries_of_kind(
         tx, STEPPED_UP_KIND, person=session.person, limit=_MAX_ENTRIES
     )
     shown = [
         entry
-        for entry in told
+        for entry in logged
         if entry.facts.get("factor") == session.factor_digest
         and entry.at >= (session.stepped_up_at or 0)
     ]

@@ -1,8 +1,7 @@
-"""Attested: delegations and grants that the signed log bears out, whatever their rows say.
+"""Evidence checks of delegations and grants: compare their rows with the signed change log.
 
-Whoever can write to the database can write a row, or take back that one was revoked. Without the
-key of the log they cannot write the entry that belongs to it. What says that one was revoked does
-so whoever wrote it.
+An attacker with write access to the database can add a row or remove a revocation, but cannot sign
+the entry that belongs to it. A revocation counts whoever signed it.
 """
 
 from collections.abc import Sequence
@@ -54,10 +53,10 @@ def has_all_uses_counted(tx: Transaction, grant: Grant, *, except_run: int) -> b
     known, since = follow_log(tx), tx.now - grants.HOUR
     used = [*change_log.list_entries_since(tx, "grant used", since)]
     check_grant_uses(known, since, used)
-    told = [
+    logged = [
         entry for entry in used if entry.facts.get("grant") == grant.id and entry.run != except_run
     ]
-    return len(told) <= grants.count_used(tx, grant.id, but=except_run)
+    return len(logged) <= grants.count_used(tx, grant.id, but=except_run)
 
 
 def _is_delegation_logged(tx: Transaction, delegation: Delegation) -> bool:
@@ -81,9 +80,9 @@ def _is_delegation_logged(tx: Transaction, delegation: Delegation) -> bool:
 def _is_revoked(tx: Transaction, kind: str, fact: str, number: int) -> bool:
     """Say whether the log tells that it was revoked. Raises LogAltered."""
     known = follow_log(tx)
-    told = _list_entries(tx, kind, fact, number)
-    check_revocations(known, {kind}, told, subject=str(number))
-    return bool(told)
+    logged = _list_entries(tx, kind, fact, number)
+    check_revocations(known, {kind}, logged, subject=str(number))
+    return bool(logged)
 
 
 def _list_entries(tx: Transaction, kind: str, fact: str, number: int) -> list[Entry]:

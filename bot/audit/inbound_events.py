@@ -1,4 +1,4 @@
-"""What was told from outside, each event once, and what is to be told there, each in its turn."""
+"""Events received by webhook, each recorded once."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,9 +23,9 @@ def record_event(
     happened_at: int | None,
     details: Mapping[str, str],
 ) -> Entry | None:
-    """Log an event of that source, once; None if it was told before.
+    """Log an event of a source, once; None if it was recorded before.
 
-    at: when it happened as its source says; said: what it says besides, of which `title` is shown.
+    happened_at: the time that the source reports. details: other texts; `title` is displayed.
     """
     if not tx.insert_once(inbound_event, source=source, key=key, received_at=tx.now):
         return None
@@ -43,5 +43,5 @@ def record_event(
 
 
 def delete_old_events(tx: Transaction) -> None:
-    """Forget which events were told so long ago that nobody tells of them again."""
+    """Delete the keys of events that are too old to be sent again."""
     tx.sql.execute(delete(inbound_event).where(inbound_event.c.received_at < tx.now - _RETENTION))

@@ -1,4 +1,4 @@
-"""Refusals, logged at most once a minute where they are alike: nobody can flood the log."""
+"""Refusals, logged at most once a minute per kind, so that they cannot flood the log."""
 
 import logging
 
@@ -47,8 +47,8 @@ def log_refusal_in_own_transaction(database: Database, kind: str, **facts: Canon
                 return
         with database.transaction() as tx:
             log_refusal(tx, kind, **facts)
-    except StoreUnavailable as trouble:
-        log.warning("a refusal could not be logged: %s", trouble)
+    except StoreUnavailable as error:
+        log.warning("a refusal could not be logged: %s", error)
 
 
 def _is_recently_logged(tx: Transaction, kind: str) -> bool:

@@ -1,4 +1,4 @@
-"""Broken glass: for which runs somebody went through a freeze or without approvals, and why."""
+"""Break-access access: runs that bypass approvals and freezes, and their reviews."""
 
 from dataclasses import dataclass
 
@@ -14,10 +14,9 @@ _OF = select(tables.break_glass).where(tables.break_glass.c.run == bindparam("of
 
 @dataclass(frozen=True)
 class BreakGlass:
-    """One pane, for one run. Times are microseconds; None means not yet.
+    """Break-access access to one run. Times are microseconds since 1970; None means not yet.
 
-    wanted: when its asker said that they would break it. until: how long it is open.
-    factor: the digest of the second factor that broke it. review: what the reviewer says of it.
+    factor: the digest of the second factor that activated it. review: the text of the review.
     """
 
     run: int
@@ -33,7 +32,7 @@ class BreakGlass:
 
     @property
     def review_due(self) -> int | None:
-        """When somebody else must have looked at it; None if nobody need any more, or yet."""
+        """When another person must have reviewed it; None before activation and after review."""
         if self.activated_at is None or self.reviewed_at is not None:
             return None
         return self.activated_at + REVIEW_SECONDS * _SECOND
@@ -43,7 +42,7 @@ class BreakGlass:
 
 
 def request_break_glass(tx: Transaction, *, run: int, person: str, reason: str) -> None:
-    """Keep that somebody wants to break it, or the newer reason why."""
+    """Record a request for break-access access, or replace the reason of an earlier one."""
     new = BreakGlass(run, person, reason, tx.now)
     if not tx.insert_once(tables.break_glass, **vars(new)):
         _change(tx, run, reason=reason)
@@ -63,7 +62,7 @@ def get_break_glass(tx: Transaction, run: int) -> BreakGlass | None:
 
 
 def list_active(tx: Transaction) -> frozenset[int]:
-    """Return the runs whose glass is broken and still open."""
+    """Return the runs with break-access access that is active now."""
     column = tables.break_glass.c
     return frozenset(
         tx.sql.execute(select(column.run).where(column.active_until > tx.now)).scalars()
@@ -71,7 +70,7 @@ def list_active(tx: Transaction) -> frozenset[int]:
 
 
 def list_unreviewed(tx: Transaction) -> list[BreakGlass]:
-    """Return what was broken and nobody else has looked at yet, the oldest first."""
+    """Return activated accesses without a review, the oldest first."""
     column = tables.break_glass.c
     query = select(tables.break_glass).where(
         column.activated_at.is_not(None), column.reviewed_at.is_(None)
@@ -79,17 +78,17 @@ def list_unreviewed(tx: Transaction) -> list[BreakGlass]:
     found = [
         BreakGlass(**row) for row in tx.sql.execute(query.order_by(column.activated_at)).mappings()
     ]
-    seen = view_conditions.list_viewable(tx, [glass.run for glass in found])
-    return [glass for glass in found if glass.run in seen]
+    seen = view_conditions.list_viewable(tx, [access.run for access in found])
+    return [access for access in found if access.run in seen]
 
 
 def get_overdue_review(tx: Transaction, person: str) -> BreakGlass | None:
-    """Return the oldest of this person's that should have been reviewed by now."""
+    """Return the oldest access of this person whose review is overdue."""
     return next(
         (
-            glass
-            for glass in list_unreviewed(tx)
-            if glass.person == person and (glass.review_due or tx.now) < tx.now
+            access
+            for access in list_unreviewed(tx)
+            if access.person == person and (access.review_due or tx.now) < tx.now
         ),
         None,
     )

@@ -1,4 +1,4 @@
-"""A condition: SQL that a row must fit, with the values that it names."""
+"""SQL conditions with their parameters."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def bind_text(sql: str, given: Mapping[str, object]) -> TextClause:
 
 @dataclass(frozen=True)
 class Condition:
-    """What a row must fit."""
+    """A condition on rows."""
 
     sql: str = ""
     """Values as `:name`. Empty where every row fits."""
@@ -33,5 +33,5 @@ class Condition:
     """The values by their names."""
 
     def clause(self) -> TextClause:
-        """Return it for a statement of SQLAlchemy."""
+        """Return the condition as a clause for SQLAlchemy."""
         return bind_text(self.sql or "1 = 1", self.given)

@@ -1,6 +1,6 @@
-"""The data directory and what is made in it: for the login that Keyturn runs as, and for no other.
+"""The data directory, readable only by the login that Keyturn runs as.
 
-What hosts answered and who is signed in is in there, and whoever can open the lock can hold it.
+It holds output of hosts and sessions, and anyone who can open the lock file can hold the lock.
 """
 
 import os
@@ -9,22 +9,22 @@ from pathlib import Path
 
 
 def make_data_directory(directory: Path) -> None:
-    """Make it unless it is there; one that is there keeps its rights. Raises OSError."""
+    """Create the directory; an existing one keeps its mode. Raises OSError."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as trouble:
+    except OSError as error:
         raise OSError(
-            f"the directory {directory} cannot be made: {trouble.strerror}. KEYTURN_DATA names "
+            f"the directory {directory} cannot be made: {error.strerror}. KEYTURN_DATA names "
             "one that Keyturn may write in"
         ) from None
 
 
 def make_database_file(file: str) -> None:
-    """Make a database's file before SQLite does, which would let everybody read it.
+    """Create a database file before SQLite does, which would make it readable by everyone.
 
-    Where it cannot be made, SQLite says why.
+    If that fails, SQLite reports the error.
     """
-    if not file.startswith("/"):  # it lies in memory
+    if not file.startswith("/"):  # an in-memory database
         return
     with suppress(OSError):
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -164,7 +164,7 @@ class Transaction:
         seal: SigningKey | None = None,
         redactor: Redactor | None = None,
         stamping: SigningKey | None = None,
-        moves: RunEvents | None = None,
+        run_events: RunEvents | None = None,
     ) -> None:
         # What may be viewed by the person for whom it reads; None for the service itself.
         self.sight: ViewRights | None = None
@@ -183,7 +183,7 @@ class Transaction:
         self._afterwards: list[Callable[[], None]] = []
         # Our own clock, just before the database's was read.
         self.began = 0.0
-        self.moves = moves or RunEvents()
+        self.run_events = run_events or RunEvents()
         self.seen_head = SeenHead()
 
     def insert_into(self, table: Table) -> sqlite.Insert | postgresql.Insert:
@@ -255,7 +255,7 @@ class Database:
         self.on_news: Callable[[], None] = lambda: None
         # Called before every transaction. Raises StoreUnavailable where we may not work on it now.
         self.may_write: Callable[[], None] = lambda: None
-        self.moves = RunEvents()
+        self.run_events = RunEvents()
         self.seen_head = SeenHead()
         self._closed = False
         self._watch = StatementTimeout(self.engine, patience, needed=not self.embedded)
@@ -307,7 +307,7 @@ class Database:
 
     def _writing(self, connection: Connection, began: float, now: int) -> Transaction:
         made = Transaction(
-            connection, now, self._tell_news, self._seal, self.redactor, moves=self.moves
+            connection, now, self._tell_news, self._seal, self.redactor, run_events=self.run_events
         )
         made.seen_head = self.seen_head
         made.began = began
@@ -331,7 +331,11 @@ class Database:
             now = self.read_clock(connection)
             with self._watched_transaction(connection, _READING_SECONDS):
                 made = Transaction(
-                    connection, now, redactor=self.redactor, stamping=self._seal, moves=self.moves
+                    connection,
+                    now,
+                    redactor=self.redactor,
+                    stamping=self._seal,
+                    run_events=self.run_events,
                 )
                 made.seen_head = self.seen_head
                 made.sight = sight

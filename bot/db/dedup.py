@@ -1,4 +1,4 @@
-"""What was seen already: requests that must have one effect however often they arrive."""
+"""Keys of requests that take effect once, however often they arrive."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ KEEP_SECONDS = 15 * 60
 
 
 def remember_first(tx: Transaction, key: str) -> bool:
-    """Return whether *key* is new, and remember it."""
+    """Store *key*; return whether it is new."""
     return tx.insert_once(tables.seen_request, key=key, seen_at=tx.now)
 
 
 def remember_first_of(tx: Transaction, keys: Sequence[str]) -> set[str]:
-    """Return which of the keys are new, and remember all of them: by one statement."""
+    """Store the keys by one statement; return those that are new."""
     if not keys:
         return set()
     remember = (
@@ -30,7 +30,7 @@ def remember_first_of(tx: Transaction, keys: Sequence[str]) -> set[str]:
 
 
 def forget_key(tx: Transaction, key: str) -> None:
-    """Take *key* for new the next time: what it stood for has not happened."""
+    """Delete *key*, because its request did not take effect."""
     tx.sql.execute(delete(tables.seen_request).where(tables.seen_request.c.key == key))
 
 

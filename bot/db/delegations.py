@@ -1,4 +1,4 @@
-"""Delegations: who decides in whose stead, and until when."""
+"""Delegations: who decides on behalf of whom, and until when."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class NoSuchDelegation(Exception):
 
 @dataclass(frozen=True)
 class Delegation:
-    """made, ends, revoked: microseconds. area: "" means every area that the delegator owns."""
+    """Times are microseconds. area: "" means every area that the delegator owns."""
 
     id: int
     delegator: str
@@ -36,11 +36,11 @@ class Delegation:
 
     @property
     def where(self) -> str:
-        """The area, in words if it is all of them."""
+        """The area, or a phrase for all areas of the delegator."""
         return self.area or "every area of the delegator's"
 
     def holds(self, *, area: str, now: int) -> bool:
-        """Say whether it counts there now: at the moment when it ends, it does not any more."""
+        """Return whether the delegation is active in an area. `ends_at` itself is excluded."""
         return self.revoked_at is None and now < self.ends_at and self.area in {"", area}
 
 
@@ -63,7 +63,7 @@ def add_delegation(
 
 
 def lock_delegation(tx: Transaction, number: int) -> Delegation:
-    """Return it and keep others from changing it until this transaction ends."""
+    """Return the delegation and lock its row until this transaction ends."""
     query = select(tables.delegation).where(_ROW.id == number).with_for_update()
     row = tx.sql.execute(query).one_or_none()
     if row is None:
@@ -76,13 +76,13 @@ def revoke_delegation(tx: Transaction, number: int) -> None:
 
 
 def list_active_delegations(tx: Transaction, *, now: int | None = None) -> Sequence[Delegation]:
-    """Return all that hold, the oldest first. now: another moment than this, in microseconds."""
+    """Return the active delegations, the oldest first. now: another time, in microseconds."""
     at = tx.now if now is None else now
     return [_delegation(row) for row in tx.sql.execute(_IN_FORCE, {"at": at}).all()]
 
 
 def list_delegations_of(tx: Transaction, person: str, *, most: int = 50) -> Sequence[Delegation]:
-    """Return those by and to one person, the newest first, ended ones too."""
+    """Return the delegations by and to a person, the newest first, including ended ones."""
     query = select(tables.delegation).where(or_(_ROW.delegator == person, _ROW.delegate == person))
     return [_delegation(row) for row in tx.sql.execute(query.order_by(_ROW.id.desc()).limit(most))]
 

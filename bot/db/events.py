@@ -1,7 +1,7 @@
-"""Moves: who waits for a run to come into another state hears of it, within this process.
+"""State changes of runs, published to listeners within this process.
 
-Whoever comes a moment late hears of it as well. What another process moves is heard of by nobody
-here: who waits looks from time to time as well.
+A listener that comes a little late is called too. State changes made by other processes are not
+published here: a listener must also poll from time to time.
 """
 
 import threading
@@ -10,47 +10,47 @@ from contextlib import contextmanager
 
 from bot.model.run import State
 
-Hear = Callable[[State], None]
-# So many runs that were moved last are remembered, with their states.
+Listener = Callable[[State], None]
+# The states of so many runs that changed last are kept for late listeners.
 REMEMBERED = 1000
 
 
 class RunEvents:
-    """Any thread may tell, and listen."""
+    """Publishes state changes. Safe for use by several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._heard_by: dict[int, list[Hear]] = {}
+        self._listeners: dict[int, list[Listener]] = {}
         self._last: dict[int, State] = {}
 
     @contextmanager
-    def heard(self, run: int, hear: Hear) -> Generator[None]:
-        """Call *hear*, which must be quick, from the thread that moved the run, durably.
+    def listen(self, run: int, listener: Listener) -> Generator[None]:
+        """Call *listener* after each durable state change of the run, from the committing thread.
 
-        Where it was moved a short while ago, call it at once.
+        It must be quick. It is called immediately if the state changed a short while ago.
         """
         with self._lock:
-            self._heard_by.setdefault(run, []).append(hear)
+            self._listeners.setdefault(run, []).append(listener)
             last = self._last.get(run)
         try:
             if last is not None:
-                hear(last)
+                listener(last)
             yield
         finally:
             with self._lock:
-                left = [one for one in self._heard_by[run] if one is not hear]
+                left = [one for one in self._listeners[run] if one is not listener]
                 if left:
-                    self._heard_by[run] = left
+                    self._listeners[run] = left
                 else:
-                    del self._heard_by[run]
+                    del self._listeners[run]
 
-    def tell(self, run: int, state: State) -> None:
+    def publish(self, run: int, state: State) -> None:
         with self._lock:
-            # The newest stands last.
+            # Keep the newest last.
             self._last.pop(run, None)
             self._last[run] = state
             if len(self._last) > REMEMBERED:
                 del self._last[next(iter(self._last))]
-            listeners = [*self._heard_by.get(run, ())]
-        for hear in listeners:
-            hear(state)
+            listeners = [*self._listeners.get(run, ())]
+        for listener in listeners:
+            listener(state)

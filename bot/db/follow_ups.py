@@ -1,4 +1,4 @@
-"""Vigils: runs whose work goes on after them, and when each is looked at next."""
+"""Follow-ups: work that continues on a host after its run, and when to check it next."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from bot.db.database import Transaction
 
 @dataclass(frozen=True)
 class FollowUp:
-    """since, next: microseconds since 1970, UTC. looks: how often it was looked at."""
+    """since, next_at: microseconds since 1970, UTC. attempts: how often the work was checked."""
 
     run: int
     since: int
@@ -18,23 +18,26 @@ class FollowUp:
     attempts: int
 
 
-def add_follow_up(tx: Transaction, run: int, *, next_look: int) -> None:
-    tx.insert_once(tables.follow_up, run=run, since=tx.now, next_at=next_look, attempts=0)
+def add_follow_up(tx: Transaction, run: int, *, next_at: int) -> None:
+    tx.insert_once(tables.follow_up, run=run, since=tx.now, next_at=next_at, attempts=0)
 
 
 def list_due_follow_ups(tx: Transaction, *, most: int = 50) -> list[FollowUp]:
-    """Return those to be looked at now, the longest overdue first."""
+    """Return the follow-ups that are due, the longest overdue first."""
     query = select(tables.follow_up).where(tables.follow_up.c.next_at <= tx.now)
     rows = tx.sql.execute(query.order_by(tables.follow_up.c.next_at).limit(most))
     return [FollowUp(row.run, row.since, row.next_at, row.attempts) for row in rows]
 
 
-def claim_follow_up(tx: Transaction, vigil: FollowUp, *, next_look: int) -> bool:
-    """Take the next look; False if somebody else takes it."""
+def claim_follow_up(tx: Transaction, follow_up: FollowUp, *, next_at: int) -> bool:
+    """Claim the next check; False if another worker claimed it."""
     claimed = tx.sql.execute(
         update(tables.follow_up)
-        .where(tables.follow_up.c.run == vigil.run, tables.follow_up.c.attempts == vigil.attempts)
-        .values(next_at=next_look, attempts=vigil.attempts + 1)
+        .where(
+            tables.follow_up.c.run == follow_up.run,
+            tables.follow_up.c.attempts == follow_up.attempts,
+        )
+        .values(next_at=next_at, attempts=follow_up.attempts + 1)
     )
     return claimed.rowcount == 1
 

@@ -1,4 +1,4 @@
-"""Standing grants: what may be done without an approval each time, and how often it was."""
+"""Standing grants: changes that are approved in advance, and their uses."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -36,10 +36,10 @@ class NewGrant:
 
 @dataclass(frozen=True)
 class Grant:
-    """Whose approval (giver) stands for whose requests (person), and how many an hour.
+    """granted_by approves requests of person in advance, at most per_hour of them an hour.
 
-    hosts, values: patterns in which * and ? stand for anything; values by field, every field that
-    is not among them may have any value. made, ends, revoked: microseconds.
+    hosts, values: patterns with * and ?; values by field. A field without a pattern may have any
+    value. Times are microseconds.
     """
 
     id: int
@@ -58,7 +58,7 @@ class Grant:
         return self.revoked_at is None and now < self.ends_at
 
     def covers(self, run: Run) -> bool:
-        """Say whether the run is what was granted: one change of one host, and not an undo."""
+        """Return whether the grant covers the run: a change on one host that is not an undo."""
         return (
             (run.requested_by, run.runbook, run.kind) == (self.person, self.runbook, "change")
             and not run.hosts
@@ -75,7 +75,7 @@ class Grant:
 
     @property
     def what(self) -> str:
-        """What was granted, as it is typed: `abusers clear lb* table=http`."""
+        """The granted request, as it is typed: `abusers clear lb* table=http`."""
         values = [f"{name}={pattern}" for name, pattern in self.values.items()]
         return " ".join([self.runbook, self.hosts, *values])
 
@@ -104,7 +104,7 @@ def get_grant(tx: Transaction, number: int) -> Grant:
 
 
 def lock_grant(tx: Transaction, number: int) -> Grant:
-    """Return it and keep others from using or revoking it until this transaction ends."""
+    """Return the grant and lock its row, so that no other transaction uses or revokes it."""
     return _one(tx, number, held=True)
 
 
@@ -115,7 +115,7 @@ def revoke_grant(tx: Transaction, number: int) -> None:
 
 
 def list_active_grants(tx: Transaction, *, person: str, words: str) -> Sequence[Grant]:
-    """Return a person's grants of a runbook that hold at this moment, the oldest first."""
+    """Return a person's active grants of a runbook, the oldest first."""
     query = select(tables.standing_grant).where(
         _ROW.person == person,
         _ROW.runbook == words,
@@ -126,7 +126,7 @@ def list_active_grants(tx: Transaction, *, person: str, words: str) -> Sequence[
 
 
 def list_grants_of(tx: Transaction, person: str, *, most: int = 50) -> Sequence[Grant]:
-    """Return those by and to one person, the newest first, ended ones too."""
+    """Return the grants by and to a person, the newest first, including ended ones."""
     query = select(tables.standing_grant).where(
         or_(_ROW.person == person, _ROW.granted_by == person)
     )
@@ -134,14 +134,14 @@ def list_grants_of(tx: Transaction, person: str, *, most: int = 50) -> Sequence[
 
 
 def list_newest_grants(tx: Transaction, *, most: int = 200) -> Sequence[Grant]:
-    """Return everybody's, the newest first."""
+    """Return the newest grants of all people, the newest first."""
     return _grants(tx, select(tables.standing_grant).order_by(_ROW.id.desc()).limit(most))
 
 
 def count_taken(tx: Transaction, grant: int, *, but: int | None = None) -> int:
-    """Count what let runs through within the last hour, and the runs that are on their way.
+    """Count the uses of the last hour and the queued and starting runs of a grant.
 
-    but: a run that is not counted. Hold the grant first, or somebody else counts the same.
+    but: a run that is not counted. Lock the grant first, so that the count stays correct.
     """
     run = tables.run.c
     on_their_way = select(func.count()).where(
@@ -153,7 +153,7 @@ def count_taken(tx: Transaction, grant: int, *, but: int | None = None) -> int:
 
 
 def count_left(tx: Transaction, given: Grant, run: int) -> int:
-    """Return how often it could be used still within the hour, once this run had used it."""
+    """Return how many uses were left within the hour after this run."""
     at = tx.sql.execute(select(_USE.used_at).where(_USE.run == run)).scalar_one_or_none()
     if at is None:
         return max(given.per_hour - count_taken(tx, given.id), 0)
@@ -164,7 +164,7 @@ def count_left(tx: Transaction, given: Grant, run: int) -> int:
 
 
 def count_used(tx: Transaction, grant: int, *, but: int | None = None) -> int:
-    """Count the runs that it let through within the last hour. but: a run that is not counted."""
+    """Count the uses of the last hour. but: a run that is not counted."""
     query = select(func.count()).where(
         _USE.grant_id == grant, _USE.used_at > tx.now - HOUR, _USE.run != (but or 0)
     )
@@ -172,7 +172,7 @@ def count_used(tx: Transaction, grant: int, *, but: int | None = None) -> int:
 
 
 def record_use(tx: Transaction, grant: int, run: int) -> None:
-    """Write down that the grant lets this run through now."""
+    """Record that the grant approved this run."""
     tx.sql.execute(insert(tables.grant_use).values(run=run, grant_id=grant, used_at=tx.now))
 
 

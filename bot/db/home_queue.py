@@ -1,4 +1,4 @@
-"""Homes: whose Home tab in chat is to be drawn anew, whichever process hears of the reason."""
+"""The Home tabs in Slack that must be rendered again."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from bot.db import tables
 from bot.db.database import Transaction
 
 _SECOND = 1_000_000
-# Slack allows about a hundred Homes a minute; and nobody reads faster.
+# Slack allows about a hundred Home updates a minute.
 _BETWEEN = 5 * _SECOND
-# Who has not looked for so long sees it drawn anew when they look again.
+# A Home that was not opened for so long is rendered only when it is opened again.
 _LOOKED = 8 * 3600 * _SECOND
 _HOME = tables.slack_home.c
 
 
 @dataclass(frozen=True)
 class Home:
-    """user: U…. digest: of what it shows. due: which drawing this is."""
+    """user: the Slack user ID. digest: of the content. due: identifies this rendering."""
 
     user: str
     person: str
@@ -27,7 +27,7 @@ class Home:
 
 
 def open_home(tx: Transaction, user: str, person: str) -> None:
-    """Have a Home drawn for somebody who looks at it now."""
+    """Record that a person opened their Home tab, and have it rendered."""
     tx.after_commit(tx.tell_news)
     values = {"person": person, "opened_at": tx.now, "due_at": tx.now}
     if not tx.insert_once(tables.slack_home, user=user, rendered_at=0, digest="", **values):
@@ -35,7 +35,7 @@ def open_home(tx: Transaction, user: str, person: str) -> None:
 
 
 def mark_homes_due(tx: Transaction, users: Collection[str]) -> None:
-    """Have the Homes of these users drawn anew soon, as far as they have looked lately."""
+    """Have the recently opened Homes of these users rendered again soon."""
     if not users:
         return
     tx.sql.execute(
@@ -53,7 +53,7 @@ def list_due_homes(tx: Transaction, *, most: int = 20) -> list[Home]:
 
 
 def claim_home(tx: Transaction, home: Home, *, seconds: float) -> Home | None:
-    """Keep others from drawing it for so long; None if somebody else does."""
+    """Claim a Home for so long; None if another process has claimed it."""
     until = tx.now + round(seconds * _SECOND)
     claimed = tx.sql.execute(
         update(tables.slack_home)
@@ -64,19 +64,19 @@ def claim_home(tx: Transaction, home: Home, *, seconds: float) -> Home | None:
 
 
 def mark_drawn(tx: Transaction, home: Home, digest: str) -> None:
-    """Write down what it shows now; what came meanwhile is drawn later."""
+    """Store the digest of the content. A change made meanwhile stays due."""
     known = update(tables.slack_home).where(_HOME.user == home.user)
     tx.sql.execute(known.values(rendered_at=tx.now, digest=digest))
     tx.sql.execute(known.where(_HOME.due_at == home.due).values(due_at=None))
 
 
 def release_all(tx: Transaction) -> None:
-    """Have drawn at once what others have claimed and will not draw: they are dead."""
+    """Release the claims of processes that have died, so that their Homes are rendered."""
     tx.sql.execute(update(tables.slack_home).where(_HOME.due_at > tx.now).values(due_at=tx.now))
 
 
 def forget_home(tx: Transaction, home: Home) -> None:
-    """Leave it as it is until its owner looks again."""
+    """Stop rendering a Home until its owner opens it again."""
     known = update(tables.slack_home).where(_HOME.user == home.user, _HOME.due_at == home.due)
     tx.sql.execute(known.values(due_at=None, opened_at=0))
 

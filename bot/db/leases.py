@@ -1,7 +1,7 @@
-"""Leases: which worker has a run in hand, until when, and how often it changed hands.
+"""Leases: which worker holds a run, and until when.
 
-Time is the database's, so that no worker's clock decides. The fence grows with every change of
-hands: who holds an older one has lost the run, whatever it believes.
+Times are the database's, so that no worker's clock decides. The fencing token grows whenever the
+lease changes hands: a worker with an older token has lost the run.
 """
 
 from collections.abc import Collection
@@ -28,7 +28,7 @@ _RENEW = (
 
 @dataclass(frozen=True)
 class Lease:
-    """One run in somebody's hands. until: microseconds since 1970, UTC."""
+    """The lease of one run. expires_at: microseconds since 1970, UTC."""
 
     run: int
     fence: int
@@ -37,13 +37,13 @@ class Lease:
 
 
 def get_lease(tx: Transaction, run: int) -> Lease | None:
-    """Return who has it, or had it last; None if nobody ever had."""
+    """Return the current or last lease of a run; None if no worker ever held it."""
     row = tx.sql.execute(_OF, {"of": run}).first()
     return Lease(row.run, row.fence, row.worker, row.expires_at) if row else None
 
 
 def take_lease(tx: Transaction, run: int, worker: str, *, seconds: float) -> Lease:
-    """Put the run into a worker's hands, whoever had it: the caller has held the run."""
+    """Give the lease to a worker, whoever holds it. The caller has locked the run."""
     until = tx.now + round(seconds * 1_000_000)
     taken = Lease(run, 1, worker, until)
     if tx.insert_once(lease, **vars(taken)):
@@ -55,7 +55,7 @@ def take_lease(tx: Transaction, run: int, worker: str, *, seconds: float) -> Lea
 
 
 def revoke_lease(tx: Transaction, run: int) -> None:
-    """Take the run out of anybody's hands: what they still do with it is refused."""
+    """Revoke the lease: further writes by its holder are refused."""
     tx.sql.execute(
         update(lease)
         .where(lease.c.run == run)
@@ -66,7 +66,7 @@ def revoke_lease(tx: Transaction, run: int) -> None:
 def renew_leases(
     tx: Transaction, worker: str, fences: Collection[tuple[int, int]], *, seconds: float
 ) -> set[tuple[int, int]]:
-    """Prolong those that the worker still has, and return them. fences: of runs, each with it."""
+    """Renew the leases that the worker still holds, and return them as (run, fence)."""
     until = tx.now + round(seconds * 1_000_000)
     query = (
         update(lease)
@@ -78,7 +78,7 @@ def renew_leases(
 
 
 def renew_lease(tx: Transaction, worker: str, run: int, fence: int, *, seconds: float) -> bool:
-    """Prolong one; False if the worker does not have it any more."""
+    """Renew one lease; False if the worker no longer holds it."""
     until = tx.now + round(seconds * 1_000_000)
     return (
         tx.sql.execute(_RENEW, {"mine": worker, "of": run, "held": fence, "until": until}).rowcount
@@ -87,7 +87,7 @@ def renew_lease(tx: Transaction, worker: str, run: int, fence: int, *, seconds: 
 
 
 def end_leases(tx: Transaction, worker: str, fences: Collection[tuple[int, int]]) -> None:
-    """Give up what the worker has, so that others need not wait for the end of its time."""
+    """End the worker's leases, so that other workers need not wait for them to expire."""
     tx.sql.execute(
         update(lease)
         .where(lease.c.worker == worker, lease.c.run.in_([run for run, _ in fences]))
@@ -96,7 +96,7 @@ def end_leases(tx: Transaction, worker: str, fences: Collection[tuple[int, int]]
 
 
 def list_lapsed(tx: Transaction) -> set[tuple[int, int]]:
-    """Return the runs under way whose worker has not been heard of, each with its fence."""
+    """Return the active runs whose lease has expired, each with its fencing token."""
     under_way = [State.STARTING.value, State.RUNNING.value]
     query = select(lease.c.run, lease.c.fence).where(
         lease.c.expires_at <= tx.now,
@@ -107,6 +107,6 @@ def list_lapsed(tx: Transaction) -> set[tuple[int, int]]:
 
 
 def list_workers(tx: Transaction) -> list[str]:
-    """Return who has runs in their hands now."""
+    """Return the workers that hold leases now."""
     busy = select(lease.c.worker).where(lease.c.worker != "", lease.c.expires_at > tx.now)
     return sorted(set(tx.sql.execute(busy).scalars()))

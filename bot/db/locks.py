@@ -1,4 +1,4 @@
-"""Locks: one change at a time per target, held across crashes until the change is over."""
+"""Host locks: one change at a time per host, held across crashes until the change ends."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ _RELEASE = delete(tables.host_lock).where(tables.host_lock.c.run == bindparam("h
 
 @dataclass(frozen=True)
 class Lock:
-    """Who holds a target. since: microseconds."""
+    """The run that holds a host. since: microseconds."""
 
     target: str
     run: int
@@ -21,12 +21,12 @@ class Lock:
 
 
 def take_lock(tx: Transaction, target: str, run: int) -> Lock | None:
-    """Take the lock for *run* and return None, or return the lock that stands in the way."""
+    """Take the lock for *run* and return None, or return the lock of another run."""
     while not tx.insert_once(tables.host_lock, host=target, run=run, since=tx.now):
         holder = get_lock(tx, target)
         if holder is not None:
             return None if holder.run == run else holder
-        # It was given up between the two questions: nobody has it until it is taken.
+        # It was released between the two statements: try again.
     return None
 
 
@@ -40,7 +40,7 @@ def get_lock(tx: Transaction, target: str) -> Lock | None:
 
 
 def list_locks(tx: Transaction) -> list[Lock]:
-    """Return what is held now, the longest held first."""
+    """Return all locks, the oldest first."""
     query = select(tables.host_lock).order_by(tables.host_lock.c.since)
     found = [Lock(row.host, row.run, row.since) for row in tx.sql.execute(query)]
     seen = view_conditions.list_viewable(tx, [lock.run for lock in found])
@@ -48,7 +48,7 @@ def list_locks(tx: Transaction) -> list[Lock]:
 
 
 def list_queues(tx: Transaction) -> dict[str, list[Run]]:
-    """Return the runs that wait for their turn, by host, in their order; without their plans."""
+    """Return the queued runs by host, in their order, without their plans."""
     run = tables.run.c
     query = select(run.id).where(run.state == State.QUEUED.value, run.hosts == "[]")
     numbers = list(tx.sql.execute(query).scalars())

@@ -1,7 +1,7 @@
-"""News: which runs a door has still to tell of, and where it has told of them.
+"""The outbox: runs whose notifications are not delivered yet, and the messages posted for them.
 
-The row says only that there is news, in the same transaction as the news itself. Whoever delivers
-it draws the run as it is by then, so a late message can never overwrite a newer one.
+A row is written in the transaction that changes the run, and holds no text. The sender renders the
+run as it is at delivery, so that a late message never overwrites a newer one.
 """
 
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ _NOTHING_TOLD = {
 
 @dataclass(frozen=True)
 class PendingRunUpdate:
-    """A run with something to tell. revision: what will have been told when it is delivered.
+    """A run with a notification to deliver. revision: the revision that the delivery covers.
 
-    tries: how often it was tried, by somebody who died over it too: what they said may be there.
+    attempts: including those of senders that died, whose message may have been posted.
     """
 
     run: int
@@ -37,7 +37,7 @@ class PendingRunUpdate:
 
 @dataclass(frozen=True)
 class PostedMessage:
-    """One message that a door keeps up to date. digest: of what it shows now."""
+    """A Slack message that is kept up to date. digest: of its content."""
 
     run: int
     slot: str
@@ -47,7 +47,7 @@ class PostedMessage:
 
 
 def announce_run(tx: Transaction, run: int) -> None:
-    """Say that *run* has news. Several before a delivery become one."""
+    """Request a notification about *run*. Several before a delivery become one."""
     tx.after_commit(tx.tell_news)
     announce = tx.insert_into(tables.outbox).on_conflict_do_update(
         index_elements=["run"], set_=_MORE
@@ -76,16 +76,15 @@ def _pending(tx: Transaction, most: int) -> Select[Any]:
 
 
 def lock_pending_update(tx: Transaction) -> list[PendingRunUpdate]:
-    """Return what is pending, kept from others until this transaction ends: nobody tells it now,
-    and what is read of it from here on is as nobody has told it yet."""
+    """Return the pending updates and lock their rows until this transaction ends."""
     query = _pending(tx, 100).with_for_update(skip_locked=True)
     return [_item(row) for row in tx.sql.execute(query)]
 
 
 def claim_update(tx: Transaction, item: PendingRunUpdate, *, sender: str, seconds: float) -> bool:
-    """Keep others from delivering it for so long; False if somebody else is at it already.
+    """Claim an update for so long; False if another sender has claimed it.
 
-    sender: who delivers it meanwhile, "" if it only waits.
+    sender: the process that delivers it, "" if the update only waits.
     """
     claimed = tx.sql.execute(
         update(tables.outbox)
@@ -100,13 +99,13 @@ def claim_update(tx: Transaction, item: PendingRunUpdate, *, sender: str, second
 
 
 def renew(tx: Transaction, item: PendingRunUpdate, *, sender: str, seconds: float) -> None:
-    """Keep others from it for so long from now on, if they have not taken it over."""
+    """Extend the claim, unless another sender has taken it over."""
     until = tx.now + round(seconds * 1_000_000)
     tx.sql.execute(_held_by(item, sender).values(next_attempt_at=until))
 
 
 def mark_delivered(tx: Transaction, item: PendingRunUpdate, *, sender: str = "") -> None:
-    """Note that it was told by who claimed it, unless others have taken it over since."""
+    """Record the delivery by its sender, unless another sender has taken it over."""
     done = _held_by(item, sender)
     tx.sql.execute(
         done.values(
@@ -118,7 +117,7 @@ def mark_delivered(tx: Transaction, item: PendingRunUpdate, *, sender: str = "")
 def postpone_update(
     tx: Transaction, item: PendingRunUpdate, *, seconds: float, why: str, sender: str = ""
 ) -> None:
-    """Try again later; the news keeps."""
+    """Retry the delivery later."""
     tx.sql.execute(
         _held_by(item, sender).values(
             attempts=item.attempts + 1,
@@ -130,12 +129,12 @@ def postpone_update(
 
 
 def release(tx: Transaction, sender: str) -> None:
-    """Let others deliver at once what this sender has claimed and will not tell."""
+    """Release the claims of this sender, so that other senders deliver immediately."""
     tx.sql.execute(_released().where(tables.outbox.c.sender == sender))
 
 
 def release_all(tx: Transaction) -> None:
-    """The same for all senders: they are dead, since nobody else works on this database."""
+    """Release the claims of all senders: no other process works on this database."""
     tx.sql.execute(_released().where(tables.outbox.c.sender != ""))
 
 
@@ -151,7 +150,7 @@ def _released() -> Update:
 
 
 def has_more(tx: Transaction, run: int) -> bool:
-    """Return whether there is news of a run that was not told yet, or is being told."""
+    """Return whether a run has an update that is not delivered yet."""
     query = select(tables.outbox.c.run).where(
         tables.outbox.c.run == run, tables.outbox.c.revision > tables.outbox.c.delivered_revision
     )
@@ -166,15 +165,15 @@ def list_messages(tx: Transaction, run: int) -> dict[str, PostedMessage]:
     }
 
 
-def store_message(tx: Transaction, notice: PostedMessage) -> None:
-    """Keep where a message stands and what it shows."""
-    values = {"channel": notice.channel, "ts": notice.ts, "digest": notice.digest}
-    if not tx.insert_once(tables.slack_message, run=notice.run, slot=notice.slot, **values):
+def store_message(tx: Transaction, message: PostedMessage) -> None:
+    """Store where a message was posted, and the digest of its content."""
+    values = {"channel": message.channel, "ts": message.ts, "digest": message.digest}
+    if not tx.insert_once(tables.slack_message, run=message.run, slot=message.slot, **values):
         tx.sql.execute(
             update(tables.slack_message)
             .where(
-                tables.slack_message.c.run == notice.run,
-                tables.slack_message.c.slot == notice.slot,
+                tables.slack_message.c.run == message.run,
+                tables.slack_message.c.slot == message.slot,
             )
             .values(**values)
         )

@@ -381,7 +381,7 @@ def _save(tx: Transaction, changed: Sequence[tuple[Run, Run]]) -> list[Run]:
         )
     for was, run in changed:
         if run.state is not was.state:
-            tx.after_commit(partial(tx.moves.tell, run.id, run.state))
+            tx.after_commit(partial(tx.run_events.publish, run.id, run.state))
     return [run for _, run in changed]
 
 

@@ -1,4 +1,4 @@
-"""Views: filters of the history under a name; whoever has the link sees the same."""
+"""Saved views: filters of the history under a name, shared by link."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from sqlalchemy import delete, insert, select, update
 from bot.db import tables
 from bot.db.database import Transaction
 
-# More than this nobody finds anything in.
+# More views than this cannot be searched by eye.
 MOST = 50
 LONGEST_NAME = 64
 # What the history is filtered by, in the order in which it stands in an address. zone: the one in
@@ -22,7 +22,7 @@ class NoSuchView(Exception):
 
 @dataclass(frozen=True)
 class SavedView:
-    """query: the filters as they stand in an address, in one order. made: microseconds."""
+    """query: the filters as in the URL, in a fixed order. created_at: microseconds."""
 
     id: int
     person: str
@@ -32,7 +32,7 @@ class SavedView:
 
 
 def list_views(tx: Transaction, person: str) -> list[SavedView]:
-    """Return somebody's views, by name."""
+    """Return the views of a person, by name."""
     query = select(tables.saved_view).where(_VIEW.person == person).order_by(_VIEW.name)
     return [SavedView(*row) for row in tx.sql.execute(query)]
 
@@ -45,7 +45,7 @@ def get_view(tx: Transaction, number: int) -> SavedView:
 
 
 def store_view(tx: Transaction, *, person: str, name: str, query: str) -> SavedView:
-    """Keep it; one of the same name takes these filters."""
+    """Store a view, or replace the filters of the view with that name."""
     same = (_VIEW.person == person) & (_VIEW.name == name)
     known = tx.sql.execute(select(_VIEW.id).where(same)).scalar()
     if known is not None:
@@ -59,7 +59,7 @@ def store_view(tx: Transaction, *, person: str, name: str, query: str) -> SavedV
 
 
 def delete_view(tx: Transaction, number: int, *, person: str) -> bool:
-    """Forget somebody's view; False if it is not theirs."""
+    """Delete a view of a person; False if it is not theirs."""
     mine = (_VIEW.id == number) & (_VIEW.person == person)
     gone = tx.sql.execute(delete(tables.saved_view).where(mine).returning(_VIEW.id))
     return gone.one_or_none() is not None

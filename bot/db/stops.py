@@ -36,29 +36,29 @@ class Stop:
 
 
 def add_stop(tx: Transaction, what: str, *, person: str, why: str) -> bool:
-    """Stop it; False if it was stopped before."""
+    """Add a stop; False if there is one already."""
     return tx.insert_once(tables.stop, what=what, person=person, stopped_at=tx.now, reason=why)
 
 
 def remove_stop(tx: Transaction, what: str) -> bool:
-    """Let it go on; False if it was not stopped."""
+    """Remove a stop; False if there is none."""
     lifted = delete(tables.stop).where(tables.stop.c.what == what).returning(tables.stop.c.what)
     return tx.sql.execute(lifted).one_or_none() is not None
 
 
 def get_stop_of_everything(tx: Transaction) -> Stop | None:
-    """Return the stop that holds for all that there is."""
+    """Return the stop of everything, if there is one."""
     return _first(tx, EVERYTHING)
 
 
 def get_stop_of_run(tx: Transaction, run: Run) -> Stop | None:
-    """Return the stop that holds this run up: its own, that of the whole, or of everything."""
+    """Return the stop that applies to this run: its own, its parent's, or that of everything."""
     numbers = [run.id] if run.parent is None else [run.id, run.parent]
     return _first(tx, EVERYTHING, *map(str, numbers))
 
 
 def list_stopped_runs(tx: Transaction, runs: Sequence[Run]) -> set[int]:
-    """Return which of these are stopped, by themselves or with what they are part of."""
+    """Return which of these runs are stopped, directly, by their parent or with everything."""
     if len(runs) == 1:
         return {run.id for run in runs if get_stop_of_run(tx, run)}
     asked = {EVERYTHING, *(str(run.id) for run in runs), *(str(run.parent) for run in runs)}
@@ -78,7 +78,7 @@ _PEOPLE = select(tables.ban.c.person)
 
 @dataclass(frozen=True)
 class Ban:
-    """Who is shut out, by whom, since when and why."""
+    """A person who is banned. at: microseconds."""
 
     person: str
     banned_by: str
@@ -87,22 +87,22 @@ class Ban:
 
 
 def add_ban(tx: Transaction, person: str, *, by: str, why: str) -> bool:
-    """Shut somebody out; False if they were before."""
+    """Ban a person; False if they are banned already."""
     return tx.insert_once(tables.ban, person=person, banned_by=by, banned_at=tx.now, reason=why)
 
 
 def remove_ban(tx: Transaction, person: str) -> bool:
-    """Let somebody in again; False if they were not shut out."""
+    """Unban a person; False if they are not banned."""
     lifted = delete(tables.ban).where(tables.ban.c.person == person).returning(tables.ban.c.person)
     return tx.sql.execute(lifted).one_or_none() is not None
 
 
 def list_bans(tx: Transaction) -> list[Ban]:
-    """Return every ban that holds now, the oldest first."""
+    """Return all bans, the oldest first."""
     rows = tx.sql.execute(select(tables.ban).order_by(tables.ban.c.banned_at))
     return [Ban(row.person, row.banned_by, row.banned_at, row.reason) for row in rows]
 
 
 def list_banned_people(tx: Transaction) -> frozenset[str]:
-    """Return the ids of all who are shut out."""
+    """Return the IDs of all banned people."""
     return frozenset(row.person for row in tx.sql.execute(_PEOPLE).all())

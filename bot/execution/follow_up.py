@@ -29,7 +29,7 @@ def begin_follow_up(context: WorkflowContext, tx: Transaction, run: Run) -> None
     if runbook is None or run.undo_of is not None or not issubclass(runbook, Change):
         return
     if runbook.report_progress is not Change.report_progress:
-        follow_ups.add_follow_up(tx, run.id, next_look=tx.now + _FIRST_DELAY)
+        follow_ups.add_follow_up(tx, run.id, next_at=tx.now + _FIRST_DELAY)
 
 
 def run_due_follow_ups(context: WorkflowContext) -> None:
@@ -42,7 +42,7 @@ def run_due_follow_ups(context: WorkflowContext) -> None:
         with context.database.transaction() as tx:
             # A look that never comes back must not be the last one.
             wait = min((tx.now - vigil.since) // 4 + _FIRST_DELAY, _MAX_DELAY)
-            mine = follow_ups.claim_follow_up(tx, vigil, next_look=tx.now + wait)
+            mine = follow_ups.claim_follow_up(tx, vigil, next_at=tx.now + wait)
             run = runs.get_run(tx, vigil.run)
         if mine:
             _follow_up_run(context, run, vigil)

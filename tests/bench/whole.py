@@ -133,7 +133,7 @@ class Whole:
             if state in states:
                 came.set()
 
-        with database.moves.heard(run.id, hear):
+        with database.run_events.listen(run.id, hear):
             while run.state not in states:
                 assert time.monotonic() < end, run
                 came.wait(0.5)

@@ -66,7 +66,7 @@ def test_a_check_is_answered_with_what_it_found(desk: Desk, monkeypatch: pytest.
 
 
 def test_what_another_process_did_is_seen(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(RunEvents, "tell", _silent)
+    monkeypatch.setattr(RunEvents, "publish", _silent)
     monkeypatch.setattr(long_poll, "_LOOK_SECONDS", 0.02)
     assert _asked_and_worked_on(desk, LOOK).json()["run"]["ended"]
 
@@ -78,7 +78,7 @@ def test_where_workers_are_elsewhere_one_looks_soon_and_then_less_often(
     assert [round(next(pauses), 2) for _ in range(6)] == [0.03, 0.06, 0.12, 0.24, 0.48, 0.5]
     alone = long_poll.pauses_between(alone=True)
     assert [next(alone) for _ in range(2)] == [0.5, 0.5]
-    monkeypatch.setattr(RunEvents, "tell", _silent)
+    monkeypatch.setattr(RunEvents, "publish", _silent)
     monkeypatch.setattr(long_poll, "_LOOK_SECONDS", 60)
     monkeypatch.setattr(desk.office.database, "embedded", False)
     waiters = Waiters(_parts(desk.office))
@@ -241,20 +241,20 @@ def test_a_database_that_goes_away_meanwhile_takes_nothing_back(office: Office):
 def test_what_moved_before_somebody_listened_is_heard_of_a_short_while():
     moves, heard = RunEvents(), list[str]()
     for run in range(moves_store.REMEMBERED + 1):
-        moves.tell(run, long_poll.State.PENDING)
-        moves.tell(run, long_poll.State.SUCCEEDED)
+        moves.publish(run, long_poll.State.PENDING)
+        moves.publish(run, long_poll.State.SUCCEEDED)
     for run in (0, 1, moves_store.REMEMBERED):
-        with moves.heard(run, lambda state, run=run: heard.append(f"{run} {state}")):
+        with moves.listen(run, lambda state, run=run: heard.append(f"{run} {state}")):
             pass
     assert heard == ["1 succeeded", f"{moves_store.REMEMBERED} succeeded"]
 
 
 def test_those_who_went_are_called_no_more():
     moves, heard = RunEvents(), list[str]()
-    with moves.heard(1, lambda state: heard.append(f"first {state}")):
-        with moves.heard(1, lambda state: heard.append(f"second {state}")):
-            moves.tell(1, long_poll.State.PENDING)
-            moves.tell(2, long_poll.State.FAILED)
-        moves.tell(1, long_poll.State.SUCCEEDED)
-    moves.tell(1, long_poll.State.FAILED)
+    with moves.listen(1, lambda state: heard.append(f"first {state}")):
+        with moves.listen(1, lambda state: heard.append(f"second {state}")):
+            moves.publish(1, long_poll.State.PENDING)
+            moves.publish(2, long_poll.State.FAILED)
+        moves.publish(1, long_poll.State.SUCCEEDED)
+    moves.publish(1, long_poll.State.FAILED)
     assert heard == ["first pending", "second pending", "first succeeded"]
