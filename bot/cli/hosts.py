@@ -22,7 +22,7 @@ from bot.cli.client import (
 @click.option(
     "--reach",
     "reachability",
-    help="Only those met so: answers, 'not reached', 'shows another key', …",
+    help="Only those with this status: reachable, unreachable, 'host key mismatch', …",
 )
 @json_option
 @pass_service

@@ -16,7 +16,7 @@ from bot.hosts.imported_host import ImportedHost, ImportedHosts, InvalidImportEr
 from bot.hosts.ssh_config import parse_last_hop
 
 LIST_COMMAND = "ansible-inventory -i FILE --list"
-# Groups that Ansible makes itself, and that say nothing of a host.
+# Groups that Ansible creates for every inventory.
 _BUILT_IN_GROUPS = frozenset({"all", "ungrouped"})
 _PLATFORMS = {
     **dict.fromkeys(("ios", "cisco.ios.ios"), "cisco_ios"),
@@ -41,7 +41,7 @@ _INVENTORY_ADAPTER = TypeAdapter(dict[str, _InventoryMember])
 def parse_ansible_inventory(text: str) -> ImportedHosts:
     """Return every host with the variables that say how to reach it.
 
-    Raises NotUnderstood where the text is anything but the output of the command.
+    Raises InvalidImportError if the text is not the output of the command.
     """
     try:
         groups = _INVENTORY_ADAPTER.validate_json(text)
@@ -61,7 +61,9 @@ def parse_ansible_inventory(text: str) -> ImportedHosts:
         variables = of_hosts.get(name, {})
         connection = str(variables.get("ansible_connection", "ssh"))
         if connection in _NON_SSH_CONNECTIONS:
-            remarks.append(f"{name} is left out: Ansible reaches it by {connection}, not SSH")
+            remarks.append(
+                f"{name} is not imported: Ansible connects to it by {connection}, not SSH"
+            )
         else:
             within = frozenset(memberships.get(name, ())) - _BUILT_IN_GROUPS
             hosts.append(_build_host(name, variables, within))
@@ -70,13 +72,13 @@ def parse_ansible_inventory(text: str) -> ImportedHosts:
 
 def _build_format_error(problem: str) -> InvalidImportError:
     return InvalidImportError(
-        f"this is not what Ansible prints: {problem}. "
+        f"this is not the output of ansible-inventory: {problem}. "
         f"Run `{LIST_COMMAND} > inventory.json` and import inventory.json"
     )
 
 
 def _collect_memberships(groups: Mapping[str, _InventoryMember]) -> Mapping[str, set[str]]:
-    """Return the groups that each host is in, those above them as well."""
+    """Return the groups of each host, parent groups included."""
     memberships: dict[str, set[str]] = {}
     for name in groups:
         for below in _list_groups_below(groups, name):
@@ -86,7 +88,7 @@ def _collect_memberships(groups: Mapping[str, _InventoryMember]) -> Mapping[str,
 
 
 def _list_groups_below(groups: Mapping[str, _InventoryMember], name: str) -> Iterator[str]:
-    """Yield a group and all groups within it, each once."""
+    """Yield a group and all its child groups, each once."""
     reached, waiting = {name}, [name]
     while waiting:
         group = waiting.pop()
@@ -103,13 +105,13 @@ def _build_host(name: str, variables: Mapping[str, Any], groups: frozenset[str])
         value = next((variables[each] for each in names if each in variables), "")
         # A vaulted value is an object. A template depends on the play that uses it.
         if isinstance(value, dict) or "{{" in str(value):
-            notes.append(f"{names[0]}: Ansible works it out itself: write what it becomes")
+            notes.append(f"{names[0]}: Ansible computes it: write the resulting value")
             return ""
         return str(value)
 
     port = read_variable("ansible_port", "ansible_ssh_port") or "22"
     if parse_port(port) is None:
-        notes.append(f"port: {port} is none")
+        notes.append(f"port: {port} is not a valid port")
     arguments = (
         read_variable("ansible_ssh_common_args") + " " + read_variable("ansible_ssh_extra_args")
     )
@@ -117,14 +119,14 @@ def _build_host(name: str, variables: Mapping[str, Any], groups: frozenset[str])
     jump, of_jump = parse_last_hop(through[1]) if through else ("", ())
     notes += of_jump
     if not through and "ProxyCommand" in arguments:
-        notes.append(
-            f"jump: it is reached by a command of its own, {arguments.strip()}: name a host"
-        )
+        notes.append(f"jump: a ProxyCommand connects to it, {arguments.strip()}: name a jump host")
     if "ansible_password" in variables or "ansible_ssh_pass" in variables:
-        notes.append("key: Ansible logs in by a password: give the login Keyturn's public key")
+        notes.append(
+            "key: Ansible logs in with a password: add the public key of Keyturn to the login"
+        )
     platform = read_variable("ansible_network_os")
     if platform and platform not in _PLATFORMS:
-        notes.append(f"platform: {platform} is none that Keyturn can speak to")
+        notes.append(f"platform: Keyturn does not support {platform}")
     return ImportedHost(
         name=name,
         address=read_variable("ansible_host", "ansible_ssh_host") or name,

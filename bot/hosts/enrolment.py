@@ -1,4 +1,4 @@
-"""A host that is to be added: the words for its two people, and what speaks against it. Pure."""
+"""Messages and checks for the two people who add a host. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ from bot.policy.loader import describe_validation_error
 from connectors.inventory import Host
 
 _FINGERPRINT_PATTERN = re.compile(r"(?<!\S)SHA256:([A-Za-z0-9+/]{43})=?(?!\S)")
-# Stands for an area that nobody has named yet.
+# Stands for an area that is not given yet.
 _PLACEHOLDER_AREA = "not-named-yet"
 _KEY_FILE_KINDS = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}
-# What prints the fingerprint on a host's console. Switches print the key alone.
+# The commands that print the fingerprint on the console of a host. Switches print only the key.
 _SSH_KEYGEN_COMMAND = "ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub"
 _FINGERPRINT_COMMANDS = {
     "cisco_ios": "show ip ssh    (its key, in one line, as input of ssh-keygen -lf -)",
@@ -30,16 +30,16 @@ _FINGERPRINT_COMMANDS = {
 
 
 class InvalidFingerprintError(ValueError):
-    """What somebody gave is no fingerprint that can be compared."""
+    """The text does not contain exactly one fingerprint."""
 
 
 class InvalidCandidateError(ValueError):
-    """The inventory would not take such a host: why, and what to do."""
+    """The inventory would refuse the host. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class HostCandidate:
-    """What a person says of a host that is to be added; "" for what the defaults are to say."""
+    """The data of a host to be added; "" for what comes from the defaults."""
 
     name: str
     address: str
@@ -50,7 +50,7 @@ class HostCandidate:
     platform: str | None = None
 
     def build_entry(self, key: str) -> InventoryEntry:
-        """Return what inventory.yaml is to say, once the host has shown its key."""
+        """Return the entry for inventory.yaml with the key that the host presented."""
         fields: dict[str, Any] = {"address": self.address}
         if self.port != 22:
             fields["port"] = self.port
@@ -63,11 +63,11 @@ class HostCandidate:
             fields["area"] = self.area
         if self.tags:
             fields["tags"] = list(self.tags)
-        lacking = () if self.area else ("area: say which part of production it belongs to",)
-        return InventoryEntry(self.name, fields, lacking)
+        missing = () if self.area else ("area: add the area that the host belongs to",)
+        return InventoryEntry(self.name, fields, missing)
 
     def build_host(self, key: str) -> Host:
-        """Return the host as the inventory would have it. Raises NotAddable."""
+        """Return the host as in the inventory. Raises InvalidCandidateError."""
         entry = self.build_entry(key)
         try:
             return Host.model_validate(
@@ -78,39 +78,39 @@ class HostCandidate:
 
 
 def find_fingerprint(text: str) -> str:
-    """Find the fingerprint in what `ssh-keygen -l` prints, or in a part of it."""
-    found = _FINGERPRINT_PATTERN.findall(text)
-    if len(found) != 1:
+    """Return the fingerprint in the output of `ssh-keygen -l`, or in a part of it."""
+    matches = _FINGERPRINT_PATTERN.findall(text)
+    if len(matches) != 1:
         raise InvalidFingerprintError(
-            f"{text!r} holds no single fingerprint SHA256:… of 43 characters: "
-            "give the one that `ssh-keygen -lf` prints on the host"
+            f"{text!r} does not contain exactly one fingerprint (SHA256: and 43 characters): "
+            "copy it from the output of `ssh-keygen -lf` on the host"
         )
-    return f"SHA256:{found[0]}"
+    return f"SHA256:{matches[0]}"
 
 
 def describe_shown_key(host: Host) -> str:
-    """Say which key a host showed, and how it is compared."""
+    """Return the message with the key that a host presented and how to verify it."""
     kind = str(host.host_key).split()[0]
     template = _FINGERPRINT_COMMANDS.get(host.platform, _SSH_KEYGEN_COMMAND)
     command = template.format(kind=_KEY_FILE_KINDS.get(kind, "ecdsa"))
     return f"""\
-Whoever answers at {host.address}, port {host.port}, shows this key ({kind}):
+Host key presented by {host.address}, port {host.port} ({kind}), not verified yet:
 
     {host.fingerprint}
 
-That it is {host.name} who answers is not proven by it. On the host's own console, and not over
-the network, this must print the same:
+This does not prove that the host is {host.name}. Run this on the console of the host, not over the
+network; it must print the same fingerprint:
 
     {command}
 """
 
 
 def describe_second_step(host: Host) -> str:
-    """Say what the second person does."""
+    """Return the message about the confirmation by a second person."""
     return f"""\
-{host.name} waits in enrolling.yaml, and is in no inventory yet: nothing can be asked of it or done
-there. Somebody else reads the fingerprint on the host's console, and types what they read there,
-not what is shown here, under a login of their own:
+{host.name} is pending in enrolling.yaml and not in the inventory yet, so no runbook can use it. A
+second person must confirm it: read the fingerprint on the console of the host (do not copy it from
+here) and run, with their own login:
 
     keyturn inventory confirm {host.name} SHA256:…
 """
@@ -119,16 +119,19 @@ not what is shown here, under a login of their own:
 def get_confirmable_host(
     name: str, pending_host: PendingHost, *, fingerprint: str, confirmed_by: LocalUser
 ) -> Host:
-    """Return the host that somebody may add with what they read. Raises NotConfirmed."""
+    """Return the host if this person may confirm it with this fingerprint.
+
+    Raises:
+        HostNotConfirmedError: The person could be the requester, or the fingerprint differs.
+    """
     try:
         host = Host.model_validate({**pending_host.entry, "name": name})
     except ValidationError as error:
         raise HostNotConfirmedError(describe_validation_error(error)) from None
     if confirmed_by.is_same_person(pending_host.requested_by):
         raise HostNotConfirmedError(
-            f"{pending_host.requested_by} asked for {name}, and that is you, {confirmed_by}, or "
-            "cannot be told from "
-            "you: somebody else confirms it, under a login of their own"
+            f"{pending_host.requested_by} requested {name}, and you ({confirmed_by}) could be the "
+            "same person: a different person must confirm it, with their own login"
         )
     if host.fingerprint != fingerprint:
         raise HostNotConfirmedError(
@@ -141,38 +144,34 @@ def get_confirmable_host(
 
 def describe_confirmed_host(host: Host) -> str:
     return (
-        f"{host.name} is in the inventory, known by {host.fingerprint}. Both of you stand above "
-        "its entry in inventory.yaml"
+        f"{host.name} is in the inventory with the key {host.fingerprint}. The comment above its "
+        "entry in inventory.yaml names both of you"
     )
 
 
 def describe_unwritable_inventory(name: str, inventory: Path, error: OSError) -> str:
-    """Say what to do with the checked entry where the inventory cannot be written."""
+    """Return what to do with the checked entry if the inventory is not writable."""
     return (
         f"{name} was not added: {_describe_write_error(inventory, error)}. The fingerprint "
-        "matches, and "
-        "the entry above was checked with the whole policy. Have somebody with write access to "
-        f"{inventory.parent} put it below `hosts:` in {inventory.name}, and delete {name} from "
-        f"{_WAITING}; or run this command under a login that has write access"
+        "matches, and the entry above is valid in the policy. Add it below `hosts:` in "
+        f"{inventory.name} and delete {name} from {_WAITING}, or run this command again, with a "
+        f"login that can write to {inventory.parent}"
     )
 
 
 def describe_unwritable_pending_file(name: str, pending_file: Path, error: OSError) -> str:
-    """Say what to do where a host cannot be put among those that wait."""
+    """Return what to do if the file of pending hosts is not writable."""
     return (
-        f"{name} does not wait to be added: {_describe_write_error(pending_file, error)}. Have "
-        "somebody "
-        f"with write access to {pending_file.parent} add the lines above to {pending_file.name}, "
-        "or run "
-        "this command under a login that has write access"
+        f"{name} was not stored as pending: {_describe_write_error(pending_file, error)}. Add the "
+        f"lines above to {pending_file.name}, or run this command again, with a login that can "
+        f"write to {pending_file.parent}"
     )
 
 
 def describe_leftover_pending_host(name: str, pending_file: Path, error: OSError) -> str:
     return (
         f"{name} is in the inventory, but {_describe_write_error(pending_file, error)}: delete "
-        f"{name} from "
-        "that file"
+        f"{name} from that file"
     )
 
 
@@ -184,25 +183,24 @@ def describe_fingerprint_mismatch(
     name: str, *, pending_fingerprint: str, typed_fingerprint: str
 ) -> str:
     return (
-        f"the key of {name} that waits is {pending_fingerprint}, and you read "
-        f"{typed_fingerprint}: either you read the key "
-        "of another kind, or something stands between us and the host. Nothing was added. Do not "
-        "add it before you know which"
+        f"the pending key of {name} is {pending_fingerprint}, but you read {typed_fingerprint}: "
+        "either you read a key of another type, or another machine intercepts the connection. "
+        "Nothing was added. Find the cause before you add the host"
     )
 
 
 def list_objections(host: Host, policy: Policy) -> Iterator[str]:
-    """Say what the policy directory as it is has against a host, as far as it can be added."""
+    """Yield the conflicts of a host with the current policy."""
     for other in policy.inventory:
         if other.name == host.name:
             same = other.host_key == host.host_key
-            key = "by this very key" if same else f"by another key, {other.fingerprint}"
-            yield f"{host.name} is in the inventory already, {key}"
+            key = "with the same key" if same else f"with another key, {other.fingerprint}"
+            yield f"{host.name} is already in the inventory, {key}"
         elif other.host_key == host.host_key:
             yield (
-                f"{other.name} has the same key: it is one machine by two names, or one was "
-                "copied from the other, which then needs host keys of its own"
+                f"{other.name} has the same key: either both are one machine, or one is a copy of "
+                "the other and needs new host keys"
             )
     if host.area not in policy.organisation.areas and host.area != _PLACEHOLDER_AREA:
         known = ", ".join(policy.organisation.areas) or "none"
-        yield f"areas.yaml has no area {host.area}; its areas: {known}"
+        yield f"area {host.area} is not in areas.yaml, which has {known}"

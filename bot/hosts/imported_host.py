@@ -1,16 +1,11 @@
-"""A host as another program's file describes it, before it is one of ours."""
+"""Hosts as the configuration of another program describes them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ImportedHost:
-    """One host. Everything is as the file writes it, and "" where the file is silent.
-
-    name: what the file calls it. address: where it is. jump: the last host on the way to it.
-    aliases: other names that its key may be known by. groups: what the file sorts it into.
-    notes: what the file says and we cannot take over, as `field: why and what to do`.
-    """
+    """One host with the values of the file; "" for what the file does not contain."""
 
     name: str
     address: str
@@ -18,25 +13,28 @@ class ImportedHost:
     user: str = ""
     key: str = ""
     jump: str = ""
+    """The last host on the way to it."""
     platform: str = ""
     aliases: tuple[str, ...] = ()
+    """Other names of the host in known_hosts."""
     groups: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
+    """What cannot be imported, as `field: reason and what to do`."""
 
 
 @dataclass(frozen=True)
 class ImportedHosts:
-    """All hosts of a file. remarks: what is to be said of the file as a whole."""
+    """All hosts of a file, with remarks about the file."""
 
     hosts: tuple[ImportedHost, ...]
     remarks: tuple[str, ...] = ()
 
 
 class InvalidImportError(ValueError):
-    """The file is not what it was taken for: where, and what to do."""
+    """The file has another format. The message says where and what to do."""
 
 
 def parse_port(text: str) -> int | None:
-    """Return a TCP port, or None if this is none."""
+    """Return a TCP port, or None if the text is not one."""
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
     return number if 0 < number < 65536 else None

@@ -1,4 +1,4 @@
-"""Entries for inventory.yaml, made of what was found elsewhere, and what they lack. Pure."""
+"""Create entries for inventory.yaml from imported hosts, with notes on missing fields. Pure."""
 
 import base64
 import re
@@ -19,21 +19,22 @@ from bot.model.text import escape_to_one_line
 from connectors.inventory import Host
 
 _MAX_NAME_LENGTH = 63
-# Stands in for a key that is not known, so that the rest of an entry can be judged.
+# Replaces an unknown key, so that the other fields of an entry can be validated.
 PLACEHOLDER_KEY = f"ssh-ed25519 {base64.b64encode(b'....ssh-ed25519').decode()}"
 
 
 @dataclass(frozen=True)
 class InventoryEntry:
-    """What inventory.yaml is to say of one host. notes: what it lacks, and what to do."""
+    """The entry of one host in inventory.yaml."""
 
     name: str
     fields: Mapping[str, Any]
     notes: tuple[str, ...] = ()
+    """What is missing and what to do."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether the inventory would take it as it is."""
+        """Whether no required field is missing."""
         return {"address", "host_key", "area"} <= self.fields.keys()
 
 
@@ -43,18 +44,18 @@ def build_entries(
     *,
     area: str = "",
 ) -> tuple[InventoryEntry, ...]:
-    """Turn what was found into entries whose every field the inventory takes."""
+    """Return an entry for each imported host, with valid fields only."""
     names = _choose_names(imported_hosts)
-    ours = {each.address: name for each, name in zip(imported_hosts, names, strict=True)}
-    ours |= {each.name: name for each, name in zip(imported_hosts, names, strict=True)}
+    names_by_host = {each.address: name for each, name in zip(imported_hosts, names, strict=True)}
+    names_by_host |= {each.name: name for each, name in zip(imported_hosts, names, strict=True)}
     return tuple(
-        _remove_invalid_fields(_build_entry(each, name, ours, known_host_lines, area))
+        _remove_invalid_fields(_build_entry(each, name, names_by_host, known_host_lines, area))
         for each, name in zip(imported_hosts, names, strict=True)
     )
 
 
 def render_entries(entries: Iterable[InventoryEntry]) -> str:
-    """Write entries below `hosts:`, each with its notes above it."""
+    """Return the entries as YAML below `hosts:`, each with its notes above it."""
     hosts = CommentedMap()
     for entry in entries:
         hosts[entry.name] = CommentedMap(
@@ -71,7 +72,7 @@ def render_entries(entries: Iterable[InventoryEntry]) -> str:
 
 
 def build_entries_data(entries: Iterable[InventoryEntry]) -> list[dict[str, Any]]:
-    """Return what json prints. entry: what inventory.yaml is to say of the host below its name."""
+    """Return the entries for JSON. entry: the fields below the name of the host."""
     return [
         {
             "name": entry.name,
@@ -84,13 +85,13 @@ def build_entries_data(entries: Iterable[InventoryEntry]) -> list[dict[str, Any]
 
 
 def build_slug(text: str) -> str:
-    """Return the nearest name that the inventory takes; "" if there is nothing left of it."""
+    """Return the most similar valid name, or "" if no character is valid."""
     words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return words[:_MAX_NAME_LENGTH].rstrip("-")
 
 
 def _choose_names(imported_hosts: Sequence[ImportedHost]) -> tuple[str, ...]:
-    """Name each host; those that would be called the same are numbered."""
+    """Return a name for each host; equal names get numbers."""
     wanted = [build_slug(each.name) or "host" for each in imported_hosts]
     taken: Counter[str] = Counter()
     names: list[str] = []
@@ -104,7 +105,7 @@ def _choose_names(imported_hosts: Sequence[ImportedHost]) -> tuple[str, ...]:
     return tuple(names)
 
 
-# What is known of one side of an entry: fields, and notes of what is not known.
+# Fields of an entry, and notes on missing ones.
 _EntryPart = tuple[dict[str, Any], tuple[str, ...]]
 
 
@@ -115,15 +116,15 @@ def _build_entry(
     known_host_lines: Sequence[known_hosts.KnownHostLine],
     area: str,
 ) -> InventoryEntry:
-    lacks_area = "area: say which part of production it belongs to"
+    missing_area = "area: add the area that the host belongs to"
     tags = sorted({tag for tag in (build_slug(group) for group in imported.groups) if tag})
     sides: tuple[_EntryPart, ...] = (
-        ({}, (f"it was called {imported.name}",) if name != imported.name else ()),
+        ({}, (f"its original name is {imported.name}",) if name != imported.name else ()),
         (_build_address_fields(imported), imported.notes),
         _build_key_field(imported),
         _build_host_key_field(imported, name, known_host_lines),
         _build_jump_field(imported, names_by_host),
-        ({"area": area}, ()) if area else ({}, (lacks_area,)),
+        ({"area": area}, ()) if area else ({}, (missing_area,)),
         ({"tags": tags} if tags else {}, ()),
     )
     fields: dict[str, Any] = {}
@@ -133,11 +134,11 @@ def _build_entry(
 
 
 def _build_address_fields(imported: ImportedHost) -> dict[str, Any]:
-    told: dict[str, Any] = {"address": imported.address}
+    fields: dict[str, Any] = {"address": imported.address}
     if imported.port != 22:
-        told["port"] = imported.port
+        fields["port"] = imported.port
     words = {"user": imported.user, "platform": imported.platform}
-    return told | {field: word for field, word in words.items() if word}
+    return fields | {field: word for field, word in words.items() if word}
 
 
 def _build_key_field(imported: ImportedHost) -> _EntryPart:
@@ -146,7 +147,7 @@ def _build_key_field(imported: ImportedHost) -> _EntryPart:
     if imported.key.startswith("/") and imported.key.isprintable():
         return {"key": imported.key}, ()
     return {}, (
-        f"key: {imported.key} is what people use: name Keyturn's own, if it is not keys/keyturn",
+        f"key: {imported.key} is a personal key: set the key of Keyturn if it is not keys/keyturn",
     )
 
 
@@ -163,17 +164,17 @@ def _build_host_key_field(
     command = shlex.join(
         ("keyturn", "inventory", "enroll", name, imported.address, *port, *platform)
     )
-    return {}, (f"host_key: {known.reason or 'not in known_hosts'}: `{command}` shows it",)
+    return {}, (f"host_key: {known.reason or 'not in known_hosts'}: run `{command}`",)
 
 
 def _build_jump_field(imported: ImportedHost, names_by_host: Mapping[str, str]) -> _EntryPart:
     if not imported.jump or imported.jump in names_by_host:
         return {"jump": names_by_host[imported.jump]} if imported.jump else {}, ()
-    return {}, (f"jump: {imported.jump} is no host here: add it, and name it as jump",)
+    return {}, (f"jump: {imported.jump} is not in the inventory: add it, then set it as jump",)
 
 
 def _remove_invalid_fields(entry: InventoryEntry) -> InventoryEntry:
-    """Leave out what the inventory would refuse, and say so."""
+    """Remove invalid fields, with a note for each."""
     try:
         Host.model_validate(
             {"host_key": PLACEHOLDER_KEY, "area": "x", **entry.fields, "name": "x"}
@@ -181,7 +182,8 @@ def _remove_invalid_fields(entry: InventoryEntry) -> InventoryEntry:
     except ValidationError as error:
         bad = {str(problem["loc"][0]): problem for problem in error.errors() if problem["loc"]}
         notes = [
-            f"{field}: {entry.fields[field]!r} is left out: {_format_field_error(problem['msg'])}"
+            f"{field}: {entry.fields[field]!r} is invalid and removed: "
+            f"{_format_field_error(problem['msg'])}"
             for field, problem in bad.items()
         ]
         fields = {key: value for key, value in entry.fields.items() if key not in bad}
@@ -199,6 +201,6 @@ def _format_field_error(message: str) -> str:
 def _use_flow_style(value: Any) -> Any:
     if not isinstance(value, list):
         return value
-    sequence = CommentedSeq(value)  # pyright: ignore[reportUnknownArgumentType] - of words
+    sequence = CommentedSeq(value)  # pyright: ignore[reportUnknownArgumentType] - a list of strings
     sequence.fa.set_flow_style()
     return sequence

@@ -1,8 +1,8 @@
-"""What OpenSSH's known_hosts files say of a host's key. Pure.
+"""Find the key of a host in known_hosts files of OpenSSH. Pure.
 
 Format: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT. paramiko reads keys and hashed names. Its `HostKeys`
-as a whole knows neither patterns nor markers: it refuses a file with `@revoked` in it, and keeps
-one of two keys that contradict each other.
+supports neither patterns nor markers: it refuses a file with `@revoked`, and keeps only one of two
+different keys.
 """
 
 import re
@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from paramiko import HostKeys, SSHException
 from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
-# The first that is known is taken.
+# In order of preference.
 _KEY_KINDS = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",
@@ -35,28 +35,25 @@ class KnownHostLine:
     names: Sequence[str]
     """Names and patterns, or one hashed name."""
     key: str
-    """As an inventory has it, such as `ssh-ed25519 AAAA…`."""
+    """As in the inventory: `ssh-ed25519 AAAA…`."""
 
 
 @dataclass(frozen=True)
 class KnownKey:
-    """The key that a host is known by, or None and why not."""
+    """The key of a host, or None with the reason."""
 
     key: str | None
     reason: str = ""
 
 
 def parse_known_hosts(text: str) -> tuple[KnownHostLine, ...]:
-    """Return the lines of a file that hold a key of a kind that Keyturn accepts."""
+    """Return the lines with a key of a type that Keyturn accepts."""
     lines = (_parse_line(line.split()) for line in text.splitlines())
     return tuple(line for line in lines if line is not None)
 
 
 def find_host_key(lines: Sequence[KnownHostLine], names: Sequence[str], port: int) -> KnownKey:
-    """Return the key of a host that goes by any of these names.
-
-    A host without any line and one whose lines contradict each other are both not known.
-    """
+    """Return the key of a host with any of these names; none if the lines have different keys."""
     wanted = {_format_name(name, port) for name in names}
     found = [line for line in lines if any(_is_line_for_name(line, name) for name in wanted)]
     revoked = {line.key for line in found if line.marker == "@revoked"}
@@ -64,15 +61,13 @@ def find_host_key(lines: Sequence[KnownHostLine], names: Sequence[str], port: in
     for kind in _KEY_KINDS:
         same_kind = sorted(key for key in keys if key.split()[0] == kind)
         if len(same_kind) > 1:
-            return KnownKey(
-                None, f"known_hosts holds {len(same_kind)} different {kind} keys of it"
-            )
+            return KnownKey(None, f"known_hosts has {len(same_kind)} different {kind} keys for it")
         if same_kind:
             return KnownKey(same_kind[0])
     if revoked:
-        return KnownKey(None, "known_hosts has revoked its key")
+        return KnownKey(None, "its key is revoked in known_hosts")
     if found:
-        return KnownKey(None, "known_hosts knows it by the authority that signed its key, only")
+        return KnownKey(None, "known_hosts has only the CA that signs its key")
     return KnownKey(None)
 
 
@@ -110,5 +105,5 @@ def _is_line_for_name(line: KnownHostLine, name: str) -> bool:
 def _is_name_match(name: str, pattern: str) -> bool:
     if _HASHED_NAME_PATTERN.fullmatch(pattern):
         return HostKeys.hash_host(name, pattern) == pattern
-    # Brackets stand around a name with a port, and are no pattern.
+    # Brackets enclose a name with a port and are not a pattern.
     return fnmatchcase(name, re.sub(r"\[", "[[]", pattern.lower()))

@@ -1,4 +1,4 @@
-"""How a host of the inventory stands with us: reachable, known by its key, let in, answering."""
+"""Check the hosts of the inventory: reachable, host key, login, command, sudo."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -23,13 +23,13 @@ from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from runbooks import load_catalogue
 
-# Hosts that are asked at once. Most of the time is waiting.
+# How many hosts are checked in parallel. Most of the time is waiting.
 _MAX_PARALLEL_HOSTS = 32
 
 _USER_ID_COMMAND = Shell(("id", "-u"), deadline=10)
 _USER_ID_QUERY = Query(_USER_ID_COMMAND, lambda answer: _parse_user_id(answer))
-# Lists what the login may do. Status 1 is "nothing, or only with a password"; 126 and 127 mean
-# that there is no sudo that could be run.
+# Lists the rights of the login. Status 1 means none, or only with a password; 126 and 127 mean
+# that sudo is missing.
 _SUDO_LIST_COMMAND = Shell(("sudo", "-n", "-l"), deadline=10)
 _SUDO_LIST_QUERY = Query(
     _SUDO_LIST_COMMAND,
@@ -41,43 +41,43 @@ _VERSION_QUERY = Query(
     DeviceCommand(("show version",) * len(_PLATFORMS), platforms=_PLATFORMS),
     lambda answer: bool(answer.strip()),
 )
-# By the kind of trouble: reachable, key, login, answers.
+# Reachable, host key, login and command, by the class of the error.
 _RESULTS_BY_ERROR: tuple[tuple[type[HostError], tuple[bool | None, ...]], ...] = (
     (UnreachableError, (False, None, None, None)),
     (WeakAlgorithmsError, (True, None, None, None)),
     (HostKeyMismatchError, (True, False, None, None)),
     (LoginError, (True, True, False, None)),
-    # Before the connection, as with our key file, or after the login: no `timeout` there.
+    # Before the connection, such as a missing key file, or after the login: `timeout` is missing.
     (SetupError, (None, None, None, None)),
-    # The host failed at the command, or nobody saw its end.
+    # The command failed, or its outcome is unknown.
     (HostError, (True, True, True, False)),
 )
 _NO_SUDO_MESSAGE = (
-    "{whose} no sudo without a password there, so what needs root will fail: "
-    "`keyturn sudoers {name}` prints the lines"
+    "{whose} no sudo rights without a password, so commands that need root will fail: "
+    "`keyturn sudoers {name}` prints the lines to install"
 )
 
 
 @dataclass(frozen=True)
 class HostCheck:
-    """What was found out about one host; None where it was not got that far.
-
-    key: whether the host showed the key that the inventory knows it by. login: whether it let us
-    in. answers: whether a command got its answer. root: how commands that need root would run:
-    "root" is the login itself, "sudo" has rules, "none" has none, "" for a network device.
-    trouble: what is so and what to do; "" if the host is well. advice: the same for what is well
-    and could be better.
-    """
+    """The result for one host; None for what the check did not reach."""
 
     host: str
     address: str
     reachable: bool | None = None
     key: bool | None = None
+    """Whether the host presented the key in the inventory."""
     login: bool | None = None
+    """Whether the login succeeded."""
     answers: bool | None = None
+    """Whether a command returned its output."""
     root: str | None = None
+    """How commands that need root would run: `root` by the login itself, `sudo` by sudo rules,
+    `none` not at all; "" for a network device."""
     error: str = ""
+    """What is wrong and what to do; "" for a healthy host."""
     advice: str = ""
+    """What could be better and what to do."""
 
     @property
     def is_healthy(self) -> bool:
@@ -85,57 +85,62 @@ class HostCheck:
 
 
 def check_hosts(fleet: Fleet, names: Sequence[str]) -> Iterator[HostCheck]:
-    """Ask these hosts, many at once; yield each as it is known, in no order."""
+    """Check hosts in parallel; yield each result when it is complete, in no order."""
     with ThreadPoolExecutor(min(_MAX_PARALLEL_HOSTS, len(names) or 1)) as pool:
         for known in as_completed([pool.submit(check_host, fleet, name) for name in names]):
             yield known.result()
 
 
 def check_host(fleet: Fleet, name: str) -> HostCheck:
-    """Ask one host. Raises UnknownHostError for one that the inventory does not have."""
+    """Check one host. Raises UnknownHostError if it is not in the inventory."""
     host = fleet.inventory[name]
-    found = partial(HostCheck, name, _format_address(host))
+    build_check = partial(HostCheck, name, _format_address(host))
     try:
         root = _detect_root_access(fleet, host)
         rights = _check_sudo_rules(fleet, host) if root == "sudo" else SudoCheck()
-    except HostError as trouble:
+    except HostError as error:
         blocked = _find_blocked_jump_host(fleet, host) if host.jump else ""
-        return _build_failed_check(trouble, blocked, found)
+        return _build_failed_check(error, blocked, build_check)
     needed = _list_runbooks_for_host(host)
-    trouble, advice = (
-        "; ".join(rights.list_problems(name, needed)),
-        rights.describe_unneeded_programs(needed),
-    )
+    problems = "; ".join(rights.list_problems(name, needed))
+    advice = rights.describe_unneeded_programs(needed)
     if root == "none":
         users = dict.fromkeys((host.for_reading.user, host.user))
         whose = " or ".join(users) + " has" if len(users) > 1 else f"the login {host.user} has"
-        trouble = _NO_SUDO_MESSAGE.format(whose=whose, name=name)
-    met = partial(found, reachable=True, key=True, login=True, answers=True, root=root)
-    return met(error=trouble, advice=advice)
+        problems = _NO_SUDO_MESSAGE.format(whose=whose, name=name)
+    return build_check(
+        reachable=True,
+        key=True,
+        login=True,
+        answers=True,
+        root=root,
+        error=problems,
+        advice=advice,
+    )
 
 
 def _check_sudo_rules(fleet: Fleet, host: Host) -> SudoCheck:
-    """Try each rule with the login that it is for."""
+    """Test each sudo rule with its login."""
     missing = SudoCheck()
     for user, granted in group_grants_by_login(host, list_host_sudo_grants(host)).items():
-        asked = build_sudo_query(granted, host.settings)
+        query = build_sudo_query(granted, host.settings)
         if user == host.for_reading.user:
-            missing = missing.merge_with(fleet.run_query(host.name, asked))
-        elif isinstance(asked.command, Shell):
-            told = fleet.run_command(host.name, asked.command)
-            missing = missing.merge_with(asked.parse(told.out))
+            missing = missing.merge_with(fleet.run_query(host.name, query))
+        elif isinstance(query.command, Shell):
+            result = fleet.run_command(host.name, query.command)
+            missing = missing.merge_with(query.parse(result.out))
     return missing
 
 
 def _list_runbooks_for_host(host: Host) -> list[str]:
-    """Return the runbooks that the host's tags say are meant for it."""
+    """Return the runbooks for the tags of the host."""
     return [
         words for words, each in load_catalogue().items() if get_required_tag(each) in host.tags
     ]
 
 
 def _detect_root_access(fleet: Fleet, host: Host) -> str:
-    """Return how commands for root would run; of two logins, both are tried."""
+    """Return how commands that need root would run, with both logins if there are two."""
     if host.platform != "linux":
         fleet.run_query(host.name, _VERSION_QUERY)
         return ""
@@ -157,12 +162,12 @@ def _detect_root_access(fleet: Fleet, host: Host) -> str:
     return "none" if reads == "none" else changes
 
 
-def _get_sudo_access(has_rules: bool) -> str:  # noqa: FBT001 - it is what was asked
+def _get_sudo_access(has_rules: bool) -> str:  # noqa: FBT001 - the result of the query
     return "sudo" if has_rules else "none"
 
 
 def _find_blocked_jump_host(fleet: Fleet, host: Host) -> str:
-    """Return the jump host that does not let us through, or "" if each does."""
+    """Return the first jump host that refuses the connection, or ""."""
     for jump in _list_jump_hosts(fleet.inventory, host):
         try:
             fleet.run_query(jump.name, _USER_ID_QUERY)
@@ -175,7 +180,7 @@ def _find_blocked_jump_host(fleet: Fleet, host: Host) -> str:
         ):
             return jump.name
         except HostError:
-            continue  # it takes no commands, and need not: it is asked to pass on
+            continue  # a jump host needs to forward connections only, not to run commands
     return ""
 
 
@@ -206,5 +211,7 @@ def _format_address(host: Host) -> str:
 
 def _parse_user_id(answer: str) -> int:
     if not answer.strip().isdecimal():
-        raise ParseError(f"`id -u` answered {answer[:80]!r}: does its login shell add words?")
+        raise ParseError(
+            f"`id -u` returned {answer[:80]!r}: check whether the login shell prints extra text"
+        )
     return int(answer)

@@ -1,4 +1,4 @@
-"""The hosts that wait for a second person, as pages tell of them."""
+"""Hosts that wait for the confirmation of a second person."""
 
 import logging
 import os
@@ -29,7 +29,7 @@ _UNSET_LOGIN_UID = 2**32 - 1
 
 
 class LocalUser(BaseModel):
-    """Who is at a machine, as far as it can tell: the name and the number of their login there."""
+    """The login of a person on a machine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,16 +38,16 @@ class LocalUser(BaseModel):
     machine: str
 
     def is_same_person(self, other: "LocalUser") -> bool:
-        """Tell whether both may well be one person: then they count as one."""
-        here = (self.uid, self.machine) == (other.uid, other.machine)
-        return here or self.login == other.login
+        """Return whether both logins could be one person."""
+        same_uid = (self.uid, self.machine) == (other.uid, other.machine)
+        return same_uid or self.login == other.login
 
     def __str__(self) -> str:
         return f"{self.login} on {self.machine}"
 
 
 class PendingHost(BaseModel):
-    """What is to be added to the inventory, and who wants it."""
+    """A host to be added to the inventory, and who requested it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -57,7 +57,7 @@ class PendingHost(BaseModel):
 
 
 class HostNotConfirmedError(ValueError):
-    """A host was not added: why, and what to do."""
+    """A host was not added. The message says why and what to do."""
 
 
 _PENDING_HOSTS_ADAPTER = TypeAdapter(dict[Name, PendingHost])
@@ -78,7 +78,7 @@ def get_local_user() -> LocalUser:
 
 
 def list_pending_hosts(directory: Path) -> dict[str, PendingHost]:
-    """Return what waits, by the names of the hosts. Raises NotConfirmed for a broken file."""
+    """Return the pending hosts by name. Raises HostNotConfirmedError if the file is invalid."""
     file = directory / PENDING_HOSTS_FILE
     if not file.exists():
         return {}
@@ -86,12 +86,12 @@ def list_pending_hosts(directory: Path) -> dict[str, PendingHost]:
         return _PENDING_HOSTS_ADAPTER.validate_python(YAML(typ="safe").load(file) or {})
     except (ValidationError, ValueError, YAMLError) as error:
         raise HostNotConfirmedError(
-            f"{file} is broken: delete it, and enroll anew ({error})"
+            f"{file} is invalid: delete it and enroll its hosts again ({error})"
         ) from None
 
 
 def store_pending_hosts(directory: Path, pending_hosts: Mapping[str, PendingHost]) -> None:
-    """Write what waits, in the place of what waited.
+    """Replace the pending hosts.
 
     Raises OSError without write access to the directory.
     """
@@ -108,21 +108,21 @@ def add_host_to_inventory_text(
 ) -> str:
     """Return inventory.yaml with a host added, and write nothing.
 
-    Raises NotConfirmed if the host is there already, and NoPolicy if no valid policy would come
-    of it.
+    Raises HostNotConfirmedError if the host exists already, and NoPolicyError if the policy would
+    be invalid.
     """
     yaml = _create_yaml()
     data: Any = yaml.load(directory / INVENTORY_FILE)
     hosts = data.get("hosts") or CommentedMap()
     if name in hosts:
         raise HostNotConfirmedError(
-            f"{name} is in {INVENTORY_FILE} already: delete its entry from {PENDING_HOSTS_FILE}"
+            f"{name} is already in {INVENTORY_FILE}: delete its entry from {PENDING_HOSTS_FILE}"
         )
     data["hosts"] = hosts
     hosts.fa.set_block_style()
     hosts[name] = dict(pending_host.entry)
-    said = describe_confirmation(pending_host, confirmed_by)
-    hosts.yaml_set_comment_before_after_key(name, before=said, indent=2)
+    comment = describe_confirmation(pending_host, confirmed_by)
+    hosts.yaml_set_comment_before_after_key(name, before=comment, indent=2)
     text = _dump_yaml(data)
     load_policy(directory, inventory=text)
     return text
@@ -134,9 +134,9 @@ def write_inventory(directory: Path, text: str) -> None:
 
 
 def describe_confirmation(pending_host: PendingHost, confirmed_by: LocalUser) -> str:
-    """Return the line that stands above the entry of an added host."""
+    """Return the comment above the entry of an added host."""
     return (
-        f"{pending_host.fingerprint}: asked for by {pending_host.requested_by}, confirmed by "
+        f"{pending_host.fingerprint}: requested by {pending_host.requested_by}, confirmed by "
         f"{confirmed_by}"
     )
 
@@ -160,7 +160,7 @@ def _dump_yaml(data: Any) -> str:
 
 
 def _replace_file(file: Path, text: str) -> None:
-    """Replace a file at once, with the rights that it has; a new one is for us alone to write."""
+    """Replace a file atomically and keep its mode; only the owner can write a new one."""
     new = file.with_name(f".{file.name}.new")
     try:
         new.write_text(text, encoding="utf-8")
@@ -176,15 +176,15 @@ _log = logging.getLogger(__name__)
 
 
 def list_pending_host_summaries(directory: Path) -> list[PendingHostSummary]:
-    """Return them by name; none where the file that keeps them is broken, which is logged."""
+    """Return the pending hosts by name; none, with a warning in the log, for an invalid file."""
     try:
-        waiting = list_pending_hosts(directory)
-    except (HostNotConfirmedError, OSError) as trouble:
-        _log.warning("hosts that wait to be confirmed cannot be shown: %s", trouble)
+        pending = list_pending_hosts(directory)
+    except (HostNotConfirmedError, OSError) as error:
+        _log.warning("cannot list hosts that wait for confirmation: %s", error)
         return []
     return [
         PendingHostSummary(
             name, str(one.entry.get("address", "")), one.fingerprint, str(one.requested_by)
         )
-        for name, one in sorted(waiting.items())
+        for name, one in sorted(pending.items())
     ]

@@ -23,23 +23,25 @@ _MAX_ERROR_LENGTH = 500
 
 @dataclass(frozen=True)
 class LastContact:
-    """Times are microseconds. met: the last time that the host was tried; answered: the last time
-    that it answered. kind: what stood in the way when it was met, "" if nothing did: unreachable,
-    key, login, weak, interrupted. since: when that was first so. trouble: it in words.
-    """
+    """The last contact with one host. Times are microseconds since 1970."""
 
     host: str
     tried_at: int
+    """The last connection attempt."""
     answered_at: int | None
+    """The last time that the host answered."""
     since: int
+    """When *kind* became what it is."""
     kind: str
+    """The last problem: `unreachable`, `key`, `login`, `weak` or `interrupted`; "" without one."""
     error: str
+    """The problem in words."""
 
 
 def store_contacts(tx: Transaction, contacts: Sequence[LastContact]) -> None:
-    """Note how hosts were met, by two statements; what is known of a later time stays.
+    """Store the contacts with hosts, in two statements; a later stored contact is kept.
 
-    since: of each, when it was met. answered: None for not now.
+    Give each contact its tried_at as since, and None as answered_at if the host did not answer.
     """
     if not contacts:
         return
@@ -54,7 +56,7 @@ def store_contacts(tx: Transaction, contacts: Sequence[LastContact]) -> None:
 
 
 def _merge_contacts(tx: Transaction, stored: LastContact | None, new: LastContact) -> LastContact:
-    """Return what is known of a host by then."""
+    """Return the contact that results from a stored and a new one."""
     new = replace(new, error=_redact_and_truncate(tx, new.error))
     if stored is None:
         return new
@@ -67,7 +69,7 @@ def _merge_contacts(tx: Transaction, stored: LastContact | None, new: LastContac
 
 
 def list_contacts(tx: Transaction) -> Mapping[str, LastContact]:
-    """Return all of them, by host."""
+    """Return the last contacts by host."""
     return {row.host: _build_contact(row) for row in tx.sql.execute(select(tables.host_contact))}
 
 
@@ -77,7 +79,7 @@ def _build_contact(row: Sequence[object]) -> LastContact:
 
 
 def _redact_and_truncate(tx: Transaction, error: str) -> str:
-    # PostgreSQL's text holds no NUL, and hosts may say anything.
+    # PostgreSQL text cannot contain NUL, and hosts can return any bytes.
     return tx.redactor.redact_text(error).replace("\0", "\\x00")[:_MAX_ERROR_LENGTH]
 
 
@@ -93,7 +95,7 @@ _MICROSECONDS_PER_SECOND = 1_000_000
 
 @dataclass
 class _UnwrittenContact:
-    """Times by the monotonic clock, in seconds."""
+    """A contact that is not stored yet. Times are seconds of the monotonic clock."""
 
     tried_at: float
     answered_at: float | None
@@ -102,7 +104,10 @@ class _UnwrittenContact:
 
 
 class ContactRecorder:
-    """Any thread may tell it; nobody waits for the database. clock: monotonic seconds."""
+    """Collects contacts from any thread, without waiting for the database.
+
+    clock: returns monotonic seconds.
+    """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
         self._database, self._clock = database, clock
@@ -110,10 +115,10 @@ class ContactRecorder:
         self._unwritten: dict[str, _UnwrittenContact] = {}
 
     def record_contact(self, host: str, error: HostError | None) -> None:
-        """Remember that a host answered, or what stood in the way."""
+        """Remember that a host answered, or the error."""
         kind = next((kind for known, kind in _CONTACT_KINDS if isinstance(error, known)), "")
         if error is not None and not kind:
-            # What is missing on our side says nothing about the host.
+            # An error of the installation, such as a missing key file, is no fact about the host.
             return
         now = self._clock()
         with self._lock:
@@ -124,7 +129,7 @@ class ContactRecorder:
             )
 
     def write_contacts(self) -> None:
-        """Write down what is new. Raises StoreUnavailable: then it is tried again next time."""
+        """Store the new contacts. If it raises StoreUnavailable, the next call tries again."""
         with self._lock:
             fresh = dict(self._unwritten)
         if not fresh:

@@ -1,7 +1,6 @@
-"""The hosts of an OpenSSH client's configuration, as paramiko reads it.
+"""Import hosts from an OpenSSH client configuration, parsed by paramiko.
 
-Format: ssh_config(5). Files that it includes are not read, and what only applies when a condition
-holds (Match) is left out.
+Format: ssh_config(5). Included files and conditional sections (Match) are ignored.
 """
 
 import re
@@ -13,8 +12,8 @@ from paramiko.ssh_exception import ConfigParseError
 
 from bot.hosts.imported_host import ImportedHost, ImportedHosts, InvalidImportError, parse_port
 
-# The rest is left out: `Match exec` would have paramiko run a command, and CanonicalizeHostname
-# look up names, as whoever wrote the file decided.
+# Other keywords are ignored: with `Match exec` paramiko would run a command of the file, and with
+# CanonicalizeHostname it would look up names.
 _READ_KEYWORDS = frozenset(
     (
         "host",
@@ -39,17 +38,16 @@ _HostSettings = Mapping[str, str | list[str] | None]
 
 
 def parse_ssh_config(text: str) -> ImportedHosts:
-    """Return every host that the file calls by a name of its own, by name.
+    """Return every host with a name of its own, sorted by name.
 
-    Raises NotUnderstood where a line is not one of such a file.
+    Raises InvalidImportError if a line is invalid.
     """
     plain, remarks = _remove_conditional_lines(text)
     try:
         config = SSHConfig.from_text(plain)
     except ConfigParseError as error:
         raise InvalidImportError(
-            f"this is not an SSH configuration: {str(error).lower()}. Correct that line, or leave "
-            "it out"
+            f"this is not an SSH configuration: {str(error).lower()}. Correct or remove that line"
         ) from None
     names = sorted(name for name in config.get_hostnames() if not re.search(r"[*?!]", name))
     hosts = tuple(_build_host(name, config.lookup(name)) for name in names)
@@ -72,12 +70,12 @@ def parse_last_hop(jumps: str) -> tuple[str, tuple[str, ...]]:
         return parse_hop(last), ()
     ways = ", ".join(parse_hop(each) for each in before)
     return parse_hop(last), (
-        f"jump: it is reached through {ways} first: give {parse_hop(last)} that jump",
+        f"jump: the way leads through {ways} first: set that jump for {parse_hop(last)}",
     )
 
 
 def _remove_conditional_lines(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return the lines that say how to reach hosts, whatever else is so, and remarks."""
+    """Return the unconditional lines about connections, and remarks about the others."""
     lines: list[str] = []
     remarks: list[str] = []
     is_conditional = False
@@ -88,11 +86,11 @@ def _remove_conditional_lines(text: str) -> tuple[str, tuple[str, ...]]:
         if keyword in {"host", "match"}:
             is_conditional = keyword == "match"
         if keyword == "match":
-            remarks.append(f"line {number}: what follows Match is left out")
+            remarks.append(f"line {number}: the Match section is ignored")
         elif keyword == "include":
-            remarks.append(f"line {number}: {words} is not read: import that file too")
+            remarks.append(f"line {number}: {words} is ignored: import that file too")
         elif not is_conditional and (not keyword or keyword in _READ_KEYWORDS):
-            # A command may have the sign in it, and paramiko takes a comment for a value.
+            # A command can contain #, and paramiko reads a comment as a value.
             lines.append(words if keyword == "proxycommand" else _COMMENT_PATTERN.sub("", words))
     return "\n".join(lines), tuple(remarks)
 
@@ -101,7 +99,7 @@ def _build_host(name: str, settings: _HostSettings) -> ImportedHost:
     notes: list[str] = []
     port = parse_port(_get_first_value(settings, "port") or "22")
     if port is None:
-        notes.append(f"port: {_get_first_value(settings, 'port')} is none")
+        notes.append(f"port: {_get_first_value(settings, 'port')} is not a valid port")
     jump, of_jump = _read_jump(settings)
     alias = _get_first_value(settings, "hostkeyalias")
     return ImportedHost(
@@ -117,13 +115,13 @@ def _build_host(name: str, settings: _HostSettings) -> ImportedHost:
 
 
 def _get_first_value(host_settings: _HostSettings, keyword: str) -> str:
-    """Return the first value of a keyword; "" where there is none."""
+    """Return the first value of a keyword, or ""."""
     value = host_settings.get(keyword) or ""
     return value if isinstance(value, str) else value[0]
 
 
 def _read_key(settings: _HostSettings) -> str:
-    """Return the first key file, with ~ for the home directory, which paramiko has put there."""
+    """Return the first key file, with ~ for the home directory, which paramiko expands."""
     key, home = _get_first_value(settings, "identityfile"), str(Path.home())
     return f"~{key.removeprefix(home)}" if key.startswith(f"{home}/") else key
 
@@ -131,7 +129,7 @@ def _read_key(settings: _HostSettings) -> str:
 def _read_jump(
     settings: _HostSettings,
 ) -> tuple[str, tuple[str, ...]]:
-    # Of the two, the one that stands first counts.
+    # The first of the two keywords applies.
     keyword = next((each for each in settings if each in ("proxyjump", "proxycommand")), "")
     way = _get_first_value(settings, keyword)
     if not way or way.lower() == "none":
@@ -141,4 +139,4 @@ def _read_jump(
     through = _PROXY_HOST_PATTERN.search(way)
     if through:
         return parse_hop(through[1] or through[2]), ()
-    return "", (f"jump: it is reached by a command of its own, {way}: name a jump host",)
+    return "", (f"jump: a ProxyCommand connects to it, {way}: name a jump host",)

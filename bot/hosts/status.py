@@ -1,4 +1,4 @@
-"""The roll: every host as it stands, from what was done there and never by asking it."""
+"""The status of every host, from stored contacts and locks, without connecting to it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,27 +15,27 @@ from connectors.inventory import Host
 
 
 class Reachability(StrEnum):
-    """How a host was met last. The value is how it is told."""
+    """The result of the last contact. The value is its label."""
 
-    ANSWERS = "answers"
-    UNREACHABLE = "not reached"
-    KEY = "shows another key"
-    LOGIN = "does not let us in"
-    WEAK = "speaks only weak algorithms"
-    INTERRUPTED = "broke off"
-    NEVER_TRIED = "not met yet"
+    REACHABLE = "reachable"
+    UNREACHABLE = "unreachable"
+    KEY = "host key mismatch"
+    LOGIN = "login refused"
+    WEAK = "weak algorithms"
+    INTERRUPTED = "connection interrupted"
+    NEVER_TRIED = "never contacted"
 
 
 class HostKeyKind(StrEnum):
-    """How a host is known. The value is how it is told."""
+    """How a host is identified. The value is its label."""
 
     PINNED = "pinned key"
     CA = "signed by a CA"
-    CHANGED = "changed key seen"
+    CHANGED = "changed key"
 
 
 _REACHABILITY_BY_KIND = {
-    "": Reachability.ANSWERS,
+    "": Reachability.REACHABLE,
     "unreachable": Reachability.UNREACHABLE,
     "key": Reachability.KEY,
     "login": Reachability.LOGIN,
@@ -46,7 +46,7 @@ _REACHABILITY_BY_KIND = {
 
 @dataclass(frozen=True)
 class PendingHostSummary:
-    """A host that one person wants added, and that waits for another to confirm its key."""
+    """A host that waits until a second person confirms its key."""
 
     name: str
     address: str
@@ -56,29 +56,32 @@ class PendingHostSummary:
 
 @dataclass(frozen=True)
 class HostLogin:
-    """One way to log in. user: its name. purpose: what it is for. by: what opens it, in words."""
+    """One login on a host."""
 
     user: str
     purpose: str
+    """`reads`, `changes` or both."""
     authentication: str
+    """How it authenticates, in words."""
 
 
 @dataclass(frozen=True)
 class HostStatus:
-    """One host. contact: how it was met last; None if it never was. frozen: why changes wait there
-    now, "" if they do not. lock: the change on it now; holder: whose run that is. line: who waits
-    for their turn, the next first.
-    """
+    """The status of one host."""
 
     host: Host
     area: str
     area_title: str
     owners: Sequence[str]
     contact: LastContact | None
+    """None if it was never contacted."""
     freeze: str
+    """The freeze that holds changes there now; "" without one."""
     lock: Lock | None
     holder: Run | None
+    """The run that holds the lock."""
     queue: Sequence[Run]
+    """The runs that wait for the lock, the next first."""
 
     @property
     def reachability(self) -> Reachability:
@@ -96,7 +99,7 @@ class HostStatus:
 
     @property
     def logins(self) -> Sequence[HostLogin]:
-        """How we log in, without anything that opens it."""
+        """The logins, without secrets."""
         host = self.host
         by = "a key" if host.password_file is None else "a password"
         if host.reader is not None:
@@ -108,17 +111,15 @@ class HostStatus:
 def list_host_statuses(
     tx: Transaction, policy: Policy, is_included: Callable[[Host], bool] = lambda _: True
 ) -> Iterator[HostStatus]:
-    """Yield the hosts that fit, by area and name."""
-    met, held = (
-        reachability.list_contacts(tx),
-        {lock.target: lock for lock in locks.list_locks(tx)},
-    )
+    """Yield the status of the included hosts, by area and name."""
+    contacts = reachability.list_contacts(tx)
+    held = {lock.target: lock for lock in locks.list_locks(tx)}
     holders = {run.id: run for run in runs.list_runs(tx, [lock.run for lock in held.values()])}
-    lines = locks.list_queues(tx)
+    queues = locks.list_queues(tx)
     titles = {area.name: area.title for area in policy.organisation.areas.values()}
     for host in sorted(policy.inventory, key=lambda one: (titles[one.area], one.name)):
         if is_included(host):
-            yield _build_host_status(tx, policy, host, met, held, holders, lines)
+            yield _build_host_status(tx, policy, host, contacts, held, holders, queues)
 
 
 def _build_host_status(

@@ -1,4 +1,4 @@
-"""What of a host's sudo rules, scripts and programs is in place: each is tried, at once."""
+"""Test the sudo rules, scripts and programs of a host in one command."""
 
 import hashlib
 import re
@@ -14,8 +14,8 @@ from connectors.script import Script
 _MIN_SUDO_VERSION = (1, 9, 10)
 _MAX_NAMES = 6
 
-# Prints what is not as it should be, and a line at the end that says that nothing was left out.
-# A rule for a program that is not there lets nothing through, so programs are looked for first.
+# Prints each problem, and a last line that proves that the output is complete. A rule for a
+# missing program never matches, so the program is tested first.
 _SCRIPT_HEADER = """\
 PATH={path}
 version=$(sudo -V 2>/dev/null | sed -n '1s/.* \\([0-9][0-9.]*\\).*/\\1/p')
@@ -35,20 +35,19 @@ script() {{
 
 @dataclass(frozen=True)
 class SudoCheck:
-    """What is missing on a host; nothing where all is in place.
-
-    old_sudo: its version where it is too old for the rules. rules: those that sudo does not let
-    through. programs: those that are not there, each with the runbooks that want it. absent,
-    altered: scripts that are not there, and such as cannot be run or hold another text.
-    """
+    """What is missing on a host."""
 
     outdated_sudo_version: str = ""
+    """The version of sudo if it is too old for the rules."""
     missing_rules: tuple[SudoGrant, ...] = ()
+    """The rules that sudo does not allow."""
     missing_programs: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]]
     )
+    """The missing programs, each with the runbooks that need it."""
     missing_scripts: tuple[str, ...] = ()
     altered_scripts: tuple[str, ...] = ()
+    """Scripts that are not executable or have another content."""
 
     def merge_with(self, other: "SudoCheck") -> "SudoCheck":
         """Return what is missing for either of two logins of one host."""
@@ -61,43 +60,46 @@ class SudoCheck:
         )
 
     def list_problems(self, host: str, needed_runbooks: Sequence[str]) -> Iterator[str]:
-        """Yield what is missing and how to fix it. needed: runbooks that must work there."""
-        bring = f"install what `keyturn sudoers {host} --scripts` prints"
+        """Yield what is missing and how to fix it, for runbooks that must work there."""
+        fix = f"install what `keyturn sudoers {host} --scripts` prints"
         if self.outdated_sudo_version:
             yield (
-                f"sudo {self.outdated_sudo_version} is too old for the rules, which are regular "
+                f"sudo {self.outdated_sudo_version} is too old for rules with regular "
                 "expressions: "
                 f"install sudo {'.'.join(map(str, _MIN_SUDO_VERSION))} or later"
             )
         if self.missing_scripts:
-            yield f"scripts are missing ({_join_names(self.missing_scripts)}): {bring}"
+            yield f"scripts are missing ({_join_names(self.missing_scripts)}): {fix}"
         if self.altered_scripts:
             yield (
-                f"scripts were altered or cannot be run ({_join_names(self.altered_scripts)}): "
-                f"{bring}, and "
-                "find out who changed them"
+                "scripts are changed or not executable "
+                f"({_join_names(self.altered_scripts)}): {fix}, and find out who changed them"
             )
         if self.missing_rules and not self.outdated_sudo_version:
-            told = [
+            names = [
                 f"{_get_grant_name(grant)} for {grant.runbooks[0]}" for grant in self.missing_rules
             ]
-            yield f"sudo rules are missing ({_join_names(told)}): {bring}"
+            yield f"sudo rules are missing ({_join_names(names)}): {fix}"
         for program, runbooks in self.missing_programs.items():
             if wanted := [words for words in runbooks if words in needed_runbooks]:
                 yield f"{format_missing_program(program)}; {wanted[0]} needs it"
 
     def describe_unneeded_programs(self, needed_runbooks: Sequence[str]) -> str:
-        """Say which programs are not there that only runbooks for any host would use."""
-        spare = [
+        """Return the missing programs of runbooks that are not meant for this host, in words."""
+        unneeded = [
             name
             for name, wanted in self.missing_programs.items()
             if not {*wanted} & {*needed_runbooks}
         ]
-        return f"not installed, so their runbooks do not work: {', '.join(spare)}" if spare else ""
+        return (
+            f"not installed, so their runbooks do not work: {', '.join(unneeded)}"
+            if unneeded
+            else ""
+        )
 
 
 def build_sudo_query(grants: Sequence[SudoGrant], settings: Mapping[str, str]) -> Query[SudoCheck]:
-    """Ask whether sudo lets each rule through, and whether all that rules name is there."""
+    """Return the query that tests each rule and everything that the rules name."""
     lines = [_SCRIPT_HEADER.format(path=SUDO_PATH)]
     for number, grant in enumerate(grants):
         words = grant.rule.make_example(settings)
@@ -110,7 +112,7 @@ def build_sudo_query(grants: Sequence[SudoGrant], settings: Mapping[str, str]) -
 
 
 def _list_installed_scripts(grants: Sequence[SudoGrant]) -> tuple[Script, ...]:
-    """Return the scripts that must lie on the host as files."""
+    """Return the scripts that must be installed as files."""
     return list_scripts(
         [each for each in grants if any(each.rule.program == s.path for s in each.rule.scripts)]
     )
@@ -121,7 +123,7 @@ def _parse_answer(
 ) -> SudoCheck:
     lines = answer.splitlines()
     if not lines or lines[-1] != "end" or not lines[0].startswith("sudo "):
-        raise ParseError(f"the host answered {answer[-200:]!r} about its sudo rules")
+        raise ParseError(f"the check of sudo rules returned {answer[-200:]!r}")
     rules: list[SudoGrant] = []
     programs: dict[str, list[str]] = {}
     files: dict[str, list[str]] = {"absent": [], "altered": []}
@@ -137,7 +139,7 @@ def _parse_answer(
                 name = grant.rule.make_example(settings)[0]
                 programs.setdefault(name, []).extend(grant.runbooks)
         else:
-            raise ParseError(f"the host answered {line[:100]!r} about its sudo rules")
+            raise ParseError(f"the check of sudo rules returned {line[:100]!r}")
     return SudoCheck(
         outdated_sudo_version=_get_outdated_version(lines[0].removeprefix("sudo ")),
         missing_rules=tuple(rules),

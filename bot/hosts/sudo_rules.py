@@ -1,4 +1,4 @@
-"""A program for root's shell that brings a host its scripts and its sudoers lines. Pure."""
+"""The sudoers lines and scripts of a host, and the program that installs them. Pure."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ from runbooks import AnyRunbook, load_catalogue
 
 @dataclass(frozen=True)
 class SudoGrant:
-    """One rule, the dialect that it is of, and the runbooks that speak this dialect."""
+    """A sudo rule with its dialect and the runbooks that use the dialect."""
 
     dialect: str
     rule: SudoRule
@@ -24,20 +24,20 @@ class SudoGrant:
 
 
 def list_sudo_grants(runbooks: Mapping[str, type[AnyRunbook]]) -> tuple[SudoGrant, ...]:
-    """Return every rule that these runbooks, given by their words, may have need of."""
-    speakers: dict[str, list[str]] = {}
+    """Return every rule that these runbooks, by name, can need."""
+    users: dict[str, list[str]] = {}
     for words, runbook in runbooks.items():
         for dialect in list_dialects(runbook):
-            speakers.setdefault(dialect.__name__, []).append(words)
+            users.setdefault(dialect.__name__, []).append(words)
     return tuple(
-        SudoGrant(name.rpartition(".")[2], rule, tuple(speakers[name]))
-        for name in sorted(speakers)
+        SudoGrant(name.rpartition(".")[2], rule, tuple(users[name]))
+        for name in sorted(users)
         for rule in list_sudo_rules(sys.modules[name])
     )
 
 
 def list_dialects(runbook: type[AnyRunbook]) -> frozenset[ModuleType]:
-    """Return the modules of the connectors that a runbook uses, and those that these use."""
+    """Return the connector modules that a runbook uses, directly or indirectly."""
     found: set[ModuleType] = set()
     waiting = [sys.modules[runbook.__module__]]
     while waiting:
@@ -54,7 +54,7 @@ def list_sudo_rules(dialect: ModuleType) -> tuple[SudoRule, ...]:
 
 
 def list_host_sudo_grants(host: Host) -> tuple[SudoGrant, ...]:
-    """Return every rule that the runbooks meant for a host may have need of there."""
+    """Return every rule that the runbooks for the tags of a host can need."""
     if host.platform != "linux":
         return ()
     tags = (None, *host.tags)
@@ -68,7 +68,7 @@ def list_host_sudo_grants(host: Host) -> tuple[SudoGrant, ...]:
 def group_grants_by_login(
     host: Host, grants: Iterable[SudoGrant]
 ) -> Mapping[str, tuple[SudoGrant, ...]]:
-    """Return the rules of each login that is not root: queries are for the one that reads."""
+    """Return the rules of each login other than root; queries use the reader login."""
     reader = host.for_reading.user
     rules = list(grants)
     whose = {
@@ -84,10 +84,10 @@ def group_grants_by_login(
 
 
 def format_sudoers(host: Host, grants: Iterable[SudoGrant]) -> str:
-    """Write a file for /etc/sudoers.d."""
+    """Return the content of a file for /etc/sudoers.d."""
     lines = [
-        f"# What Keyturn may do as root on {host.name}, by `keyturn sudoers {host.name}`.",
-        "# Install it with `visudo -f /etc/sudoers.d/keyturn`. It takes sudo 1.9.10 or later.",
+        f"# Root commands of Keyturn on {host.name}, from `keyturn sudoers {host.name}`.",
+        "# Install it with `visudo -f /etc/sudoers.d/keyturn`. It needs sudo 1.9.10 or later.",
     ]
     for user, its in group_grants_by_login(host, grants).items():
         lines += ["", f'Defaults:{user} env_reset, !setenv, secure_path="{SUDO_PATH}"']
@@ -103,7 +103,7 @@ def format_sudoers(host: Host, grants: Iterable[SudoGrant]) -> str:
 def build_sudoers_data(
     host: Host, grants_by_login: Mapping[str, tuple[SudoGrant, ...]]
 ) -> list[dict[str, Any]]:
-    """Return what json prints."""
+    """Return the rules for JSON."""
     return [
         {
             "user": user,
@@ -124,10 +124,12 @@ def _render_rule(host: Host, user: str, rule: SudoRule) -> Iterator[str]:
         line = rule.format_line(user, host.settings)
     except RuleTooLongError:
         name = rule.script.name if rule.script else rule.program
-        yield f"# {name} is too long for sudo: `keyturn sudoers {host.name} --scripts` brings it."
+        yield (
+            f"# {name} is too long for sudo: `keyturn sudoers {host.name} --scripts` installs it."
+        )
         return
     if rule.risk:
-        yield f"# With the next line, whoever has the login's key can {rule.risk}."
+        yield f"# The next line allows anyone with the key of the login to {rule.risk}."
     yield line
 
 
@@ -144,15 +146,15 @@ def _get_module_name(value: object) -> str:
 
 
 _HEREDOC_END = "end-of-keyturn-file"
-# sudo passes over files of its directory with a period in their names, and visudo judges before
-# anything counts. Scripts of another version go last: until then their rules may still be used.
+# sudo ignores files with a period in their names, so visudo checks the new file before it is used.
+# Scripts of another version are deleted last: until then their rules can still be in use.
 _INSTALL_PROGRAM = """\
 #!/bin/sh
-# Brings {host} the scripts that Keyturn's sudoers lines name, and these lines.
-# Read it, and give it to root's shell there. To do so again changes nothing.
+# Installs the scripts and the sudoers lines of Keyturn on {host}.
+# Review it, then run it there as root. It is safe to run again.
 set -eu
 umask 022
-[ "$(id -u)" = 0 ] || {{ echo "this is for root: nothing was changed" >&2; exit 1; }}
+[ "$(id -u)" = 0 ] || {{ echo "run this as root: nothing was changed" >&2; exit 1; }}
 mkdir -p {folder}
 chown 0:0 {folder}
 chmod 755 {folder}
@@ -179,26 +181,26 @@ for file in {folder}/*; do
     *) rm -f -- "$file" ;;
     esac
 done
-echo "{host} has its scripts and sudoers lines"
+echo "scripts and sudoers lines are installed on {host}"
 """
 
 
 def list_scripts(grants: Iterable[SudoGrant]) -> tuple[Script, ...]:
-    """Return every script that rules name, by their names."""
+    """Return every script that rules name, sorted by name."""
     found = {script.name: script for grant in grants for script in grant.rule.scripts}
     return tuple(found[name] for name in sorted(found))
 
 
 def format_install_program(host: Host) -> str:
-    """Write the program for a host, as if its scripts lay there already."""
-    there = host.model_copy(update={"scripts": True})
-    granted = list_host_sudo_grants(there)
+    """Return the shell program that installs the scripts and sudoers lines of a host."""
+    installed = host.model_copy(update={"scripts": True})
+    granted = list_host_sudo_grants(installed)
     needed = list_scripts(granted)
     return _INSTALL_PROGRAM.format(
         host=host.name,
         folder=SCRIPTS_DIRECTORY,
         files="\n".join(_render_script_files(needed)),
-        rules=format_sudoers(there, granted),
+        rules=format_sudoers(installed, granted),
         kept=" | ".join(script.path for script in needed) or "''",
         end=_HEREDOC_END,
     )

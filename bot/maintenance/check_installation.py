@@ -1,4 +1,4 @@
-"""Check an installation: settings, policy, keys, database, log, doors, hosts."""
+"""Check an installation: settings, policy, keys, database, change log, pages, chat, hosts."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -25,232 +25,239 @@ from connectors.fleet import Fleet
 from connectors.permissions import find_reader
 from connectors.ssh_pool import SshPool
 
-_TAIL = 500
+_NEWEST_ENTRIES = 500
 _KEYS = {
-    "changelog.key": "the key of the change log",
-    "secrets.key": "the key of second factors",
+    "changelog.key": "signing key",
+    "secrets.key": "second-factor key",
 }
 
 
-def check_records(patient: Installation) -> Iterator[CheckResult]:
-    if finding := _settings_file(patient.settings_file):
+def check_records(installation: Installation) -> Iterator[CheckResult]:
+    if finding := _check_settings_file(installation.settings_file):
         yield finding
     for name, about in _KEYS.items():
-        yield _key(patient.keys / name, about)
-    yield from _database(patient)
+        yield _check_key(installation.keys / name, about)
+    yield from _check_database(installation)
 
 
-def _settings_file(file: Path) -> CheckResult | None:
-    """Look at who can read the file in which secrets may stand."""
-    trouble = find_reader(file) if file.exists() else ""
-    return create_error_result("the settings", trouble) if trouble else None
+def _check_settings_file(file: Path) -> CheckResult | None:
+    """Check that other users cannot read the settings file, which can hold secrets."""
+    problem = find_reader(file) if file.exists() else ""
+    return create_error_result("settings", problem) if problem else None
 
 
-def _key(file: Path, about: str) -> CheckResult:
+def _check_key(file: Path, about: str) -> CheckResult:
     if not file.exists():
-        return create_warning_result(about, f"is not there yet: the first start makes {file}")
+        return create_warning_result(
+            about, f"{file} does not exist yet: the first start creates it"
+        )
     mode = file.stat().st_mode & 0o777
     if mode & 0o077:
         return create_error_result(
-            about, f"{file} can be read by others (mode {mode:o}): chmod 600 it"
+            about, f"other users can read {file} (mode {mode:o}): chmod 600 {file}"
         )
     if not os.access(file, os.R_OK):
         return create_error_result(
-            about, f"{file} is not ours to read: run this as the user that Keyturn runs as"
+            about, f"cannot read {file}: run this command as the user that Keyturn runs as"
         )
     return create_ok_result(
-        about, f"is for Keyturn alone: keep a copy of {file} apart from the database"
+        about, f"only Keyturn can read it: keep a copy of {file} apart from the database"
     )
 
 
-def _database(patient: Installation) -> Iterator[CheckResult]:
-    file = patient.embedded_file
+def _check_database(installation: Installation) -> Iterator[CheckResult]:
+    file = installation.embedded_file
     if file is not None and not file.exists():
         yield create_warning_result(
-            "the database", f"is not there yet: the first start makes {file}"
+            "database", f"{file} does not exist yet: the first start creates it"
         )
-        yield from _witness(patient.witness, file)
+        yield from _check_witness(installation.witness, file)
         return
-    database = Database(patient.database, redactor=patient.redactor)
+    database = Database(installation.database, redactor=installation.redactor)
     with closing(database):
         try:
-            yield from _of(database, file)
-            yield _log(database, patient)
-            if patient.distributed:
-                yield _sites(database)
-        except StoreUnavailable as trouble:
+            yield from _check_schema(database, file)
+            yield _check_log(database, installation)
+            if installation.distributed:
+                yield _check_sites(database)
+        except StoreUnavailable as error:
             yield create_error_result(
-                "the database", f"{trouble}: does it run, and is KEYTURN_DATABASE right?"
+                "database", f"{error}: check that it runs, and check KEYTURN_DATABASE"
             )
-        yield from _witness(patient.witness, file)
+        yield from _check_witness(installation.witness, file)
 
 
-def _of(database: Database, file: Path | None) -> Iterator[CheckResult]:
+def _check_schema(database: Database, file: Path | None) -> Iterator[CheckResult]:
     with database.reading():
         pass
     if file is not None and not os.access(file, os.W_OK):
-        yield create_error_result("the database", f"{file} is not ours to write: whose is it?")
-    elif file is not None and _open_to_others(file):
+        yield create_error_result("database", f"cannot write {file}: check its owner")
+    elif file is not None and _is_readable_by_others(file):
         yield create_error_result(
-            "the database", f"{file} can be read by others: chmod 700 {file.parent}"
+            "database", f"other users can read {file}: chmod 700 {file.parent}"
         )
     elif not migrations.is_schema_current(database):
         yield create_error_result(
-            "the database", "is behind this version: keyturn db upgrade, or start Keyturn"
+            "database",
+            "its schema is older than this version: run keyturn db upgrade, or start Keyturn",
         )
     else:
-        yield create_ok_result("the database", "answers, and has the schema of this version")
-    if strong := roles.find_excess_rights(database):
+        yield create_ok_result("database", "reachable, schema up to date")
+    if excess := roles.find_excess_rights(database):
         yield create_warning_result(
-            "our role", f"{', '.join(strong)}: keyturn db grants prints what it needs"
+            "database role",
+            f"{', '.join(excess)}: keyturn db grants prints the rights that it needs",
         )
 
 
-def _open_to_others(file: Path) -> bool:
-    """Say whether others can come to it and read it."""
+def _is_readable_by_others(file: Path) -> bool:
+    """Return whether other users can read the file."""
     return bool(file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011)
 
 
-def _log(database: Database, patient: Installation) -> CheckResult:
-    about = "the change log"
+def _check_log(database: Database, installation: Installation) -> CheckResult:
+    about = "change log"
     with database.reading() as tx:
         verdict = verification.verify_newest_entries(
-            tx, limit=_TAIL, witnesses=_kept(patient.witness)
+            tx, limit=_NEWEST_ENTRIES, witnesses=_read_newest_checkpoint(installation.witness)
         )
     if verdict.broken is not None:
         return create_error_result(
             about,
             f"BROKEN at entry {verdict.broken}: {verdict.why}: change nothing, keep a copy, and "
-            "find out with keyturn changelog verify",
+            "run keyturn changelog verify",
         )
-    key = patient.keys / "changelog.key"
+    key = installation.keys / "changelog.key"
     try:
         ours = signing.load_signing_key(key).public_key if key.exists() else verdict.key
-    except KeyFileError as trouble:
-        return create_error_result(about, str(trouble))
+    except KeyFileError as error:
+        return create_error_result(about, str(error))
     if verdict.key and ours != verdict.key:
         return create_error_result(
-            about, f"was sealed by another key than {key}: put the right one back"
+            about, f"signed with another key than {key}: restore the right key"
         )
-    tail = "is empty" if not verdict.entries else "verifies at its end"
-    return create_ok_result(about, f"{tail}: {verdict.entries} entries")
+    if not verdict.entries:
+        return create_ok_result(about, "empty")
+    return create_ok_result(about, f"newest entries verified, {verdict.entries} entries")
 
 
-def _sites(database: Database) -> CheckResult:
+def _check_sites(database: Database) -> CheckResult:
     with database.reading() as tx:
         found = health.check_sites(tx)
-    return CheckResult("the sites", found.level, found.message)
+    return CheckResult("sites", found.level, found.message)
 
 
-def _kept(file: Path | None) -> list[checkpoints.Checkpoint]:
-    """Return the newest checkpoint of the witness, if there is one."""
+def _read_newest_checkpoint(file: Path | None) -> list[checkpoints.Checkpoint]:
+    """Return the newest checkpoint of the witness, or none."""
     try:
         return checkpoints.read_checkpoints(file)[-1:] if file else []
     except (OSError, ValueError):
         return []
 
 
-def _witness(file: Path | None, database: Path | None) -> Iterator[CheckResult]:
-    about = "the witness"
+def _check_witness(file: Path | None, database: Path | None) -> Iterator[CheckResult]:
+    about = "witness"
     if file is None:
         yield create_warning_result(
             about,
-            "there is no file for checkpoints (KEYTURN_WITNESS): whoever can rewrite the database "
-            "could cut its end off, and only chat and hosts would know",
+            "none configured: if someone with access to the database deletes the newest entries, "
+            "only chat and hosts show it. Set KEYTURN_WITNESS to a file on another disk",
         )
         return
-    there = file if file.exists() else file.parent
+    target = file if file.exists() else file.parent
     if file.is_dir():
         yield create_error_result(
-            about, f"{file} is a directory: name a file in it, such as {file / 'keyturn.log'}"
+            about, f"{file} is a directory: set a file in it, such as {file / 'keyturn.log'}"
         )
-    elif not os.access(there, os.W_OK):
+    elif not os.access(target, os.W_OK):
         yield create_error_result(
-            about, f"{there} cannot be written by us: make it so, or set another file"
+            about, f"cannot write {target}: change its permissions, or set another file"
         )
-    elif database is not None and _disk(there) == _disk(database):
+    elif database is not None and _get_device(target) == _get_device(database):
         yield create_warning_result(
-            about, f"{file} is on the disk of the database: what rewrites one reaches both"
+            about, f"{file} is on the same disk as the database: use another disk or machine"
         )
     else:
-        yield create_ok_result(about, f"{file} can be written")
+        yield create_ok_result(about, f"{file} is writable")
 
 
-def _disk(path: Path) -> int:
-    there = path if path.exists() else path.parent
-    return there.stat().st_dev if there.exists() else -1
+def _get_device(path: Path) -> int:
+    existing = path if path.exists() else path.parent
+    return existing.stat().st_dev if existing.exists() else -1
 
 
-_MOST_HOSTS_TOLD = 20
+_MAX_HOSTS_SHOWN = 20
 
 
-# Checks one door of an installation; the policy is None if it is not valid.
+# Checks the pages or the chat of an installation; the policy is None if it is invalid.
 DoorCheck = Callable[[Installation, Policy | None], Iterator[CheckResult]]
 
 
-def check_installation(patient: Installation, doors: Sequence[DoorCheck]) -> Iterator[CheckResult]:
-    """Check one thing after the other, and yield each result as it is known.
+def check_installation(
+    installation: Installation, doors: Sequence[DoorCheck]
+) -> Iterator[CheckResult]:
+    """Yield the results of all checks, one after the other.
 
     Args:
-        patient: The installation.
+        installation: The installation.
         doors: The checks of the pages and of chat, in the order of their results.
     """
-    policy = _policy(patient)
+    policy = _load_policy(installation)
     yield (
         policy
         if isinstance(policy, CheckResult)
         else create_ok_result(
-            "the policy",
-            f"is valid: {len(policy.organisation.people)} people, "
+            "policy",
+            f"valid: {len(policy.organisation.people)} people, "
             f"{len(policy.inventory.hosts)} hosts",
         )
     )
     known = None if isinstance(policy, CheckResult) else policy
-    yield from _settings(patient)
-    yield from check_records(patient)
+    yield from _check_settings(installation)
+    yield from check_records(installation)
     for check_door in doors:
-        yield from check_door(patient, known)
+        yield from check_door(installation, known)
     if known is not None:
-        yield from _hosts(patient, known)
+        yield from _check_hosts(installation, known)
 
 
-def _settings(patient: Installation) -> Iterator[CheckResult]:
-    for name, meant in patient.misspelt.items():
+def _check_settings(installation: Installation) -> Iterator[CheckResult]:
+    for name, similar in installation.misspelt.items():
         yield create_warning_result(
-            "the settings", f"{name} is none, so it is ignored: is {meant} meant?"
+            "settings", f"{name} is not a setting and is ignored: did you mean {similar}?"
         )
 
 
-def _policy(patient: Installation) -> Policy | CheckResult:
+def _load_policy(installation: Installation) -> Policy | CheckResult:
     try:
-        check_access(patient.policy)
-        return load_policy(patient.policy)
-    except NoPolicyError as trouble:
+        check_access(installation.policy)
+        return load_policy(installation.policy)
+    except NoPolicyError as error:
         return create_error_result(
-            "the policy",
-            f"{trouble} (until it is valid, nobody may do anything: keyturn policy check)",
+            "policy",
+            f"{error} (Keyturn refuses everything until it is valid: run keyturn policy check)",
         )
 
 
-def _hosts(patient: Installation, policy: Policy) -> Iterator[CheckResult]:
+def _check_hosts(installation: Installation, policy: Policy) -> Iterator[CheckResult]:
     names = list(policy.inventory.hosts)
     if not names:
         yield create_warning_result(
-            "the hosts", "there are none yet: keyturn inventory enroll adds the first"
+            "hosts", "none yet: run keyturn inventory enroll to add the first"
         )
         return
-    with closing(Fleet(policy.inventory, SshPool(patient.policy))) as fleet:
+    with closing(Fleet(policy.inventory, SshPool(installation.policy))) as fleet:
         found = sorted(check_hosts(fleet, names), key=lambda each: names.index(each.host))
-    sick = [each for each in found if not each.is_healthy]
-    for each in sick[:_MOST_HOSTS_TOLD]:
+    failed = [each for each in found if not each.is_healthy]
+    for each in failed[:_MAX_HOSTS_SHOWN]:
         yield create_error_result(f"host {each.host}", each.error)
-    if len(sick) > _MOST_HOSTS_TOLD:
-        more = len(sick) - _MOST_HOSTS_TOLD
+    if len(failed) > _MAX_HOSTS_SHOWN:
+        more = len(failed) - _MAX_HOSTS_SHOWN
         yield create_error_result(
-            "the hosts", f"{more} more are not well: keyturn inventory check lists them"
+            "hosts", f"{more} more have problems: run keyturn inventory check to list them"
         )
-    if len(sick) < len(names):
-        yield create_ok_result("the hosts", f"{len(names) - len(sick)} of {len(names)} answer")
+    if len(failed) < len(names):
+        yield create_ok_result("hosts", f"{len(names) - len(failed)} of {len(names)} reachable")
     for each in found:
         if each.is_healthy and each.advice:
             yield create_warning_result(f"host {each.host}", each.advice)

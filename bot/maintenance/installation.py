@@ -1,4 +1,4 @@
-"""The patient: an installation, as its settings describe it."""
+"""An installation, for the checks of `keyturn doctor`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,22 +9,21 @@ from bot.model.redaction import Redactor
 
 @dataclass(frozen=True)
 class Installation:
-    """data, policy: directories. keys: the directory of changelog.key and secrets.key.
-
-    database: its address. distributed: whether workers do what is asked, each for its sites.
-
-    base_url: how people reach the pages, "" if nobody said. slack_…: as in the settings. settings
-    file: where secrets may stand. redactor: knows what must never be shown. misspelt: what looks
-    like a setting and is none, with the one that may be meant. authorities: SSL_CERT_FILE.
-    """
+    """An installation as its settings describe it."""
 
     data: Path
+    """The data directory."""
     policy: Path
+    """The policy directory."""
     keys: Path
+    """The directory of changelog.key and secrets.key."""
     database: str = field(repr=False)
+    """The URL of the database."""
     redactor: Redactor
     distributed: bool = False
+    """Whether workers execute the runs, each for its sites."""
     base_url: str = ""
+    """The address of the pages for people; "" if not set."""
     witness: Path | None = None
     slack_api: str = "https://slack.com/api/"
     slack_bot_token: str = field(default="", repr=False)
@@ -34,10 +33,13 @@ class Installation:
     slack_channel: str = ""
     slack_alarm_channel: str = ""
     settings_file: Path = Path(".env")
+    """The settings file, which can hold secrets."""
     misspelt: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Unknown KEYTURN_ variables, each with the setting of the most similar name."""
     authorities: str = ""
+    """The value of SSL_CERT_FILE."""
 
     @property
     def embedded_file(self) -> Path | None:
-        """The file of the database; None if a server keeps it."""
+        """The SQLite file; None for PostgreSQL."""
         return self.data / "keyturn.db" if self.database.startswith("sqlite:") else None

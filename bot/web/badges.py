@@ -36,7 +36,7 @@ FIRE_BADGES: Mapping[FireOutcome, StatusDisplay] = {
 }
 
 REACHABILITY_BADGES: Mapping[Reachability, StatusDisplay] = {
-    Reachability.ANSWERS: StatusDisplay(
+    Reachability.REACHABLE: StatusDisplay(
         "Answers", Tone.SUCCESS, "check", "It answered when it was last asked."
     ),
     Reachability.UNREACHABLE: StatusDisplay(

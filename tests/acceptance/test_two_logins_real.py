@@ -146,7 +146,7 @@ def _inside(sshd: TwoLogins, script: str) -> None:
         ("rm /usr/local/lib/keyturn/service-restart-*", "scripts are missing (service-restart-"),
         (
             "echo true >>$(ls /usr/local/lib/keyturn/nginx-agents-*)",
-            "scripts were altered or cannot be run (nginx-agents-",
+            "scripts are changed or not executable (nginx-agents-",
         ),
         ("chmod 644 /usr/local/lib/keyturn/nginx-agents-*", "cannot be run (nginx-agents-"),
     ],

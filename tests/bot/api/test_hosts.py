@@ -14,7 +14,7 @@ def test_a_program_sees_how_hosts_were_met_and_what_holds_them(desk: Desk):
         second = approved(tx, waiting(tx, asked(tx, host="lb1")))
     program = desk.program("dora")
     host = program.get("/hosts/lb1").json()
-    assert (host["reachability"], host["error"]) == ("does not let us in", "not our key")
+    assert (host["reachability"], host["error"]) == ("login refused", "not our key")
     assert (host["key"], host["answered_at"]) == ("pinned key", None)
     assert host["logins"] == [{"user": "keyturn", "purpose": "reads and changes", "by": "a key"}]
     assert [one["run"] for one in host["waiting"]] == [second.id]
@@ -28,6 +28,6 @@ def test_hosts_are_chosen_by_how_they_were_met(desk: Desk):
     with desk.database.transaction() as tx:
         meet(tx, "lb2", met=tx.now, answered=tx.now)
     program = desk.program("dora")
-    found = program.get("/hosts", params={"reachability": "answers"}).json()["hosts"]
+    found = program.get("/hosts", params={"reachability": "reachable"}).json()["hosts"]
     assert [one["name"] for one in found] == ["lb2"]
     assert program.get("/hosts", params={"reachability": "perhaps"}).status_code == 422

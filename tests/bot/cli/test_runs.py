@@ -322,20 +322,20 @@ def test_hosts_are_listed_and_told_of_as_they_were_met(shop: Shop):
         meet(tx, "lb2", met=tx.now, answered=None, kind="key", trouble="another key")
     lines = shop.type("dora", "hosts", "--tag", "haproxy").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["lb1", "lb2"]
-    assert "shows another key" in lines[1]
+    assert "host key mismatch" in lines[1]
     told = shop.type("dora", "hosts", "lb2").stdout
     assert "  another key\n" in told
     assert "keyturn reads and changes, by a key" in told
-    assert shop.told("dora", "hosts", "lb2")["key"] == "changed key seen"
+    assert shop.told("dora", "hosts", "lb2")["key"] == "changed key"
     assert shop.type("dora", "hosts", "lb9").exit_code == 3
 
 
 def test_what_the_service_meets_is_told_by_hosts(shop: Shop):
     keyturn = shop.service.keyturn
-    assert shop.told("dora", "hosts", "nas1")["reachability"] == "not met yet"
+    assert shop.told("dora", "hosts", "nas1")["reachability"] == "never contacted"
     keyturn.fleet.on_contact("nas1", None)
     keyturn.contacts.write_contacts()
-    assert shop.told("dora", "hosts", "nas1")["reachability"] == "answers"
+    assert shop.told("dora", "hosts", "nas1")["reachability"] == "reachable"
 
 
 def test_what_holds_hosts_is_listed(shop: Shop):

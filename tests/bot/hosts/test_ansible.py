@@ -62,12 +62,12 @@ def test_groups_are_read_once_when_they_contain_each_other():
 def test_value_is_left_out_with_a_note_when_only_ansible_can_work_it_out(value: object):
     host = _hosts(_printed({"ansible_user": value}))["db1"]
     assert host.user == ""
-    assert host.notes == ("ansible_user: Ansible works it out itself: write what it becomes",)
+    assert host.notes == ("ansible_user: Ansible computes it: write the resulting value",)
 
 
 def test_host_is_left_out_with_a_remark_when_ssh_does_not_reach_it():
     assert ansible.parse_ansible_inventory(PRINTED).remarks == (
-        "localhost is left out: Ansible reaches it by local, not SSH",
+        "localhost is not imported: Ansible connects to it by local, not SSH",
     )
 
 
@@ -100,7 +100,7 @@ def test_a_person_gets_entries_and_what_they_lack(tmp_path: Path):
     found = keyturn_at(tmp_path, "inventory", "import", "ansible", str(file))
     assert found.returncode == 0
     assert "15 hosts: 0 whole, 15 lacking something" in found.stderr
-    assert "# host_key: not in known_hosts: `keyturn inventory enroll db1 10.0.0.9` shows it" in (
+    assert "# host_key: not in known_hosts: run `keyturn inventory enroll db1 10.0.0.9`" in (
         found.stdout
     )
     assert YAML(typ="safe").load(found.stdout)["hosts"]["db1"]["jump"] == "bastion"

@@ -204,7 +204,7 @@ def test_the_kind_of_trouble_tells_how_far_we_got(
 def test_a_login_shell_that_adds_words_does_not_answer():
     found = check_host(ScriptedFleet({("h1", "id -u"): "Welcome!\n0\n"}), "h1")
     assert (found.login, found.answers) == (True, False)
-    assert "does its login shell add words?" in found.error
+    assert "check whether the login shell prints extra text" in found.error
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_login_without_root_is_asked_what_sudo_lets_it(listed: str | Answer, r
         ("sudo 1.9.5\nrule 0\nend\n", "sudo 1.9.5 is too old", ""),
         (f"sudo 1.9.13\nrule {_SYSCTL}\nend\n", "sudo rules are missing (sysctl for", ""),
         ("sudo 1.9.13\nabsent /x/block-set-0\nend\n", "scripts are missing (block-set-0)", ""),
-        ("sudo 1.9.13\naltered /x/a-0\nend\n", "scripts were altered or cannot be run (a-0)", ""),
+        ("sudo 1.9.13\naltered /x/a-0\nend\n", "scripts are changed or not executable (a-0)", ""),
         (f"sudo 1.9.13\nprogram {_SYSCTL}\nend\n", "", "not installed, so .* sysctl"),
         ("sudo 1.9.13\n", "answered", ""),
         ("sudo 1.9.13\nsomething else\nend\n", "answered", ""),

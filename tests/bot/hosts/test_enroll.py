@@ -112,7 +112,7 @@ def test_until_a_second_person_confirms_it_a_host_is_in_no_inventory(
     now = load_policy(policy)
     assert now.version != version
     assert now.inventory["nas2"].host_key == sshd.host_key
-    assert "asked for by dana on admin7, confirmed by " in (policy / "inventory.yaml").read_text()
+    assert "requested by dana on admin7, confirmed by " in (policy / "inventory.yaml").read_text()
     assert not (policy / "enrolling.yaml").exists()
     again = keyturn_at(policy, "inventory", "confirm", "nas2", read)
     assert (again.returncode, again.stdout) == (3, "")
@@ -128,7 +128,7 @@ def test_enrolment_is_refused_when_its_requester_confirms(
     read = _on_the_console(tmp_path, sshd.host_key)
     found = keyturn_at(policy, "inventory", "confirm", "nas2", read)
     assert (found.returncode, found.stdout) == (1, "")
-    assert "somebody else confirms it" in found.stderr
+    assert "a different person must confirm it" in found.stderr
     assert _files(policy) == before
 
 
@@ -140,7 +140,7 @@ def test_another_fingerprint_adds_nothing(policy: Path, sshd: Sshd, tmp_path: Pa
     read = _on_the_console(tmp_path, make_key().public)
     found = keyturn_at(policy, "inventory", "confirm", "nas2", read)
     assert (found.returncode, found.stdout) == (1, "")
-    assert "something stands between us and the host" in found.stderr
+    assert "another machine intercepts the connection" in found.stderr
     assert _files(policy) == before
 
 
@@ -195,7 +195,7 @@ def test_confirm_prints_the_checked_entry_without_write_access(
     assert f"nas2 was not added: {inventory} cannot be written (Permission denied)" in found.stderr
     assert f"write access to {policy} put it below `hosts:` in inventory.yaml" in found.stderr
     assert _files(policy) == before
-    assert "asked for by dana on admin7, confirmed by " in found.stdout
+    assert "requested by dana on admin7, confirmed by " in found.stdout
     made = YAML(typ="safe").load(found.stdout)
     assert made["hosts"]["nas2"]["host_key"] == sshd.host_key
     # As somebody with write access adds it, it is valid.
@@ -245,9 +245,9 @@ def test_enroll_prints_what_is_to_wait_without_write_access(policy: Path, sshd: 
     found = _without_write_access(policy, "inventory", "enroll", *place, "--area", "storage")
     assert found.returncode == 5, found.stderr
     assert "Errno" not in found.stderr
-    assert "nas2 does not wait to be added" in found.stderr
+    assert "nas2 was not stored as pending" in found.stderr
     assert f"add the lines above to {pending_hosts.PENDING_HOSTS_FILE}" in found.stderr
-    assert "Somebody else reads the fingerprint" not in found.stderr
+    assert "A\nsecond person must confirm it" not in found.stderr
     assert _files(policy) == before
     lines = found.stderr[found.stderr.index("\nnas2:\n") :].partition("keyturn: ")[0]
     (policy / pending_hosts.PENDING_HOSTS_FILE).write_text(lines)
@@ -329,9 +329,9 @@ def test_a_host_that_is_there_already_or_has_another_s_key_is_noted(fleet: Loopb
     )
     assert found.returncode == 1
     assert not (fleet.directory / "enrolling.yaml").exists()
-    assert "web1 is in the inventory already, by another key, SHA256:" in found.stderr
+    assert "web1 is already in the inventory, with another key, SHA256:" in found.stderr
     assert "lb1 has the same key" in found.stderr
-    assert "areas.yaml has no area edg; its areas: edge, web, storage" in found.stderr
+    assert "area edg is not in areas.yaml, which has edge, web, storage" in found.stderr
     assert web1.connections == 0
 
 
@@ -341,7 +341,7 @@ def test_a_broken_policy_directory_does_not_hide_the_key(tmp_path: Path, sshd: S
     found = keyturn_at(tmp_path, "inventory", "enroll", *place)
     assert found.returncode == 1
     assert "nothing was compared with the policy directory" in found.stderr
-    assert "# area: say which part of production" in found.stdout
+    assert "# area: add the area" in found.stdout
 
 
 @pytest.mark.real

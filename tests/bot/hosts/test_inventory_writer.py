@@ -46,7 +46,7 @@ def test_what_is_lacking_stands_above_the_host():
     assert not lacking.is_complete
     assert [note.split(":")[0] for note in lacking.notes] == ["key", "host_key", "jump", "area"]
     written = inventory_writer.render_entries([lacking])
-    assert written.startswith("hosts:\n  # key: ~/.ssh/id is what people use")
+    assert written.startswith("hosts:\n  # key: ~/.ssh/id is a personal key")
     assert YAML(typ="safe").load(written) == {"hosts": {"web1": {"address": "192.0.2.1"}}}
 
 

@@ -44,13 +44,13 @@ def test_a_name_that_ssh_keygen_has_hashed_is_found(tmp_path: Path, name: str, p
         ([f"|1|!!|?? {ED}", f"|1|a {ED}"], KnownKey(None)),
         (
             [f"web1 {ED}", f"web1 {OTHER}", f"web1 {RSA}"],
-            KnownKey(None, "known_hosts holds 2 different ssh-ed25519 keys of it"),
+            KnownKey(None, "known_hosts has 2 different ssh-ed25519 keys for it"),
         ),
         ([f"web1 {ED}", f"web1 {ED}"], KnownKey(ED)),
-        ([f"web1 {ED}", f"@revoked * {ED}"], KnownKey(None, "known_hosts has revoked its key")),
+        ([f"web1 {ED}", f"@revoked * {ED}"], KnownKey(None, "its key is revoked in known_hosts")),
         (
             [f"@cert-authority *.example.com,web1 {ED}"],
-            KnownKey(None, "known_hosts knows it by the authority that signed its key, only"),
+            KnownKey(None, "known_hosts has only the CA that signs its key"),
         ),
     ],
 )

@@ -76,13 +76,13 @@ def test_a_jump_by_command_is_understood_and_keeps_a_later_proxyjump_out():
 def test_a_jump_by_another_command_is_told():
     (host,) = ssh_config.parse_ssh_config("Host a\n  ProxyCommand nc -x 'proxy %h\n").hosts
     assert host.jump == ""
-    assert "a command of its own, nc -x 'proxy a: name a jump host" in host.notes[0]
+    assert "a ProxyCommand connects to it, nc -x 'proxy a: name a jump host" in host.notes[0]
 
 
 def test_of_several_jumps_the_last_one_is_next_to_the_host():
     deep = _hosts(CONFIG)["deep"]
     assert deep.jump == "web1"
-    assert deep.notes == ("jump: it is reached through bastion first: give web1 that jump",)
+    assert deep.notes == ("jump: the way leads through bastion first: set that jump for web1",)
 
 
 def test_what_applies_on_conditions_or_stands_elsewhere_is_left_out_and_told():
@@ -140,4 +140,4 @@ def test_key_of_a_person_is_named_by_their_home_directory():
 
 def test_a_port_that_is_none_is_told():
     (host,) = ssh_config.parse_ssh_config("Host a\n  Port 70000\n").hosts
-    assert (host.port, host.notes) == (22, ("port: 70000 is none",))
+    assert (host.port, host.notes) == (22, ("port: 70000 is not a valid port",))

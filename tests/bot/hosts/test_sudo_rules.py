@@ -57,7 +57,8 @@ def test_visudo_takes_what_is_printed(policy: Path, tmp_path: Path, host: str):
 def test_what_is_too_long_for_sudo_is_named_with_the_way_to_bring_it(policy: Path):
     without = keyturn_at(policy, "sudoers", "nas1").stdout
     assert (
-        "# access-log is too long for sudo: `keyturn sudoers nas1 --scripts` brings it." in without
+        "# access-log is too long for sudo: `keyturn sudoers nas1 --scripts` installs it."
+        in without
     )
     assert "too long" not in keyturn_at(policy, "sudoers", "nas2").stdout
 
@@ -109,7 +110,7 @@ def test_what_is_installed_is_root_s_and_what_is_old_is_taken_away(policy: Path,
     )
     assert done.returncode == 0, done.stderr
     said, rules, *scripts = done.stdout.splitlines()
-    assert said == "nas1 has its scripts and sudoers lines"
+    assert said == "scripts and sudoers lines are installed on nas1"
     assert rules == "0 440 /etc/sudoers.d/keyturn"
     assert all(re.fullmatch(r"0 755 /\S+/[a-z-]+-[0-9a-f]{12}", line) for line in scripts)
     assert any("/block-rule-" in line for line in scripts)

@@ -105,8 +105,8 @@ def test_the_doctor_tells_where_workers_do_the_work(database: Database, tmp_path
         )
         return {one.subject: one.level for one in check_installation.check_records(patient)}
 
-    assert looked(distributed=True)["the sites"] == "error"
-    assert "the sites" not in looked(distributed=False)
+    assert looked(distributed=True)["sites"] == "error"
+    assert "sites" not in looked(distributed=False)
 
 
 def test_strangers_are_told_that_there_is_one_and_not_which(database: Database, tmp_path: Path):
