@@ -26,76 +26,76 @@ from bot.model.text import escape_to_one_line
 from connectors.inventory import Inventory
 
 Fact = str | int
-_ROOM = re.compile(r"[a-z-]{1,20}", re.ASCII)
-# Anybody can write any word there. Source: OpenTelemetry's conventions for HTTP spans
+_ROUTE_PATTERN = re.compile(r"[a-z-]{1,20}", re.ASCII)
+# Clients can send any method. Source: OpenTelemetry's conventions for HTTP spans
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-# Shared by all that one request does, in whichever thread: what one part notes the others know.
-_belongs: ContextVar[dict[str, Fact] | None] = ContextVar("belongs", default=None)
+# Shared by all threads that work on one request.
+_context: ContextVar[dict[str, Fact] | None] = ContextVar("belongs", default=None)
 
 
 class Tracer(Protocol):
     def span(
         self, name: str, facts: Mapping[str, Fact]
     ) -> AbstractContextManager[Callable[[Mapping[str, Fact]], None]]:
-        """Time what happens within; what is yielded adds facts that are known later."""
+        """Record a span around the block. Yields a function that adds attributes later."""
         ...
 
     def current(self) -> str:
-        """Return the id of the trace that is being made, 32 hex digits; "" if there is none."""
+        """Return the id of the current trace, 32 hex digits, or ""."""
         ...
 
 
-class _Nobody:
+class _NoTracer:
     def span(
         self, name: str, facts: Mapping[str, Fact]
     ) -> AbstractContextManager[Callable[[Mapping[str, Fact]], None]]:
         del name, facts
-        return nullcontext(_nothing)
+        return nullcontext(_ignore_facts)
 
     def current(self) -> str:
         return ""
 
 
-def _nothing(_facts: Mapping[str, Fact]) -> None: ...
+def _ignore_facts(_facts: Mapping[str, Fact]) -> None: ...
 
 
-_tracer: list[Tracer] = [_Nobody()]
+_tracer: list[Tracer] = [_NoTracer()]
 
 
 def set_tracer(tracer: Tracer | None) -> None:
-    """Have spans exported from now on, or not any more."""
-    _tracer[0] = tracer or _Nobody()
+    """Set the tracer that exports spans; None stops the export."""
+    _tracer[0] = tracer or _NoTracer()
 
 
 def current_context() -> dict[str, Fact]:
-    """Return what is known of the work that this thread is at, with the id of its trace."""
-    found = dict(_belongs.get() or {})
+    """Return the context of the current work, with the id of its trace."""
+    found = dict(_context.get() or {})
     trace = _tracer[0].current()
     return {**found, "trace_id": trace} if trace else found
 
 
 def add_context(**what: Fact) -> None:
-    """Note something about what this thread is at, if anything; what came first stays."""
-    found = _belongs.get()
+    """Add to the context of the current work, if any, without replacing values."""
+    found = _context.get()
     if found is not None:
         found.update({name: value for name, value in what.items() if name not in found})
 
 
 @contextmanager
 def trace_span(name: str, **what: Fact) -> Generator[Callable[[Mapping[str, Fact]], None]]:
-    """Note what happens within as belonging together. what: never anything secret."""
-    kept = _belongs.set({**(_belongs.get() or {}), **what})
+    """Record the block as one span and one context. what: attributes, never secrets."""
+    kept = _context.set({**(_context.get() or {}), **what})
     try:
         with _tracer[0].span(name, what) as more:
             yield more
     finally:
-        _belongs.reset(kept)
+        _context.reset(kept)
 
 
 def trace_run(
     name: str,
 ) -> Callable[[Callable[[Any, int], None]], Callable[[Any, int], None]]:
-    """Make a span of each call of a method that is given the number of a run."""
+    """Decorate a method that takes the number of a run, so that each call is a span."""
 
     def around(method: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
         @wraps(method)
@@ -109,16 +109,16 @@ def trace_run(
 
 
 def route_name(path: str) -> str:
-    """Return the first word of a path, and no more of it: the rest may open something.
+    """Return only the first part of a path: the rest can contain secrets.
 
-    It may be without any slash: `OPTIONS *` is a request, too.
+    A path can lack a slash, as in `OPTIONS *`.
     """
     first = path.partition("/")[2].partition("/")[0]
-    return f"/{first}" if _ROOM.fullmatch(first) else "/"
+    return f"/{first}" if _ROUTE_PATTERN.fullmatch(first) else "/"
 
 
 class TraceMiddleware:
-    """ASGI middleware: each HTTP request is a span, named for its method alone."""
+    """ASGI middleware that records each HTTP request as a span."""
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
         self._app = app
@@ -132,7 +132,7 @@ class TraceMiddleware:
 
         async def sent(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                about = _belongs.get() or {}
+                about = _context.get() or {}
                 known = {name: about[name] for name in ("run", "person") if name in about}
                 more({**known, "http.response.status_code": message["status"]})
             await send(message)
@@ -149,26 +149,27 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 
 
 class NotInstalled(ValueError):
-    """Spans are to be sent and what sends them is not there. The message says what to do."""
+    """Tracing is configured but OpenTelemetry is not installed. The message says what to do."""
 
 
 def is_tracing_configured(environment: Mapping[str, str] = os.environ) -> bool:
-    """Say whether the variables name a collector, and do not say to send it nothing."""
+    """Return whether the variables name a collector and do not disable the export."""
     off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
     none = environment.get("OTEL_TRACES_EXPORTER", "otlp").strip().lower() == "none"
     return not off and not none and any(environment.get(name) for name in _ENDPOINTS)
 
 
 class OtlpTracer:
-    """Sends spans from a thread of its own. place: of this installation, such as its address.
+    """Exports spans by OTLP from a background thread.
 
-    All spans of a run are of one trace, whichever process makes them and however long after it was
-    asked for: the trace's id is made of the run's number and the place.
+    All spans of a run belong to one trace, whichever process records them and whenever: the id of
+    the trace is computed from the number of the run and *place*, such as the address of the
+    installation.
     """
 
     def __init__(self, place: str) -> None:
         self._place = place
-        self._provider = _provider()
+        self._provider = _create_provider()
         self._tracer = self._provider.get_tracer("keyturn")
 
     @contextmanager
@@ -179,16 +180,16 @@ class OtlpTracer:
 
         with self._tracer.start_as_current_span(
             name,
-            context=self._of_run(facts),
-            attributes=_attributes(facts),
-            # What an exception says may hold what a host said: only that there was one is told.
+            context=self._get_run_context(facts),
+            attributes=_build_attributes(facts),
+            # The message of an exception can contain output of a host: only its class is sent.
             record_exception=False,
             set_status_on_exception=False,
         ) as made:
             try:
-                yield lambda more: made.set_attributes(_attributes(more))
-            except BaseException as trouble:
-                made.set_status(Status(StatusCode.ERROR, type(trouble).__name__))
+                yield lambda more: made.set_attributes(_build_attributes(more))
+            except BaseException as error:
+                made.set_status(Status(StatusCode.ERROR, type(error).__name__))
                 raise
 
     def current(self) -> str:
@@ -198,11 +199,11 @@ class OtlpTracer:
         return f"{found.trace_id:032x}" if found.is_valid else ""
 
     def close(self) -> None:
-        """Send what is left."""
+        """Export the remaining spans and stop."""
         self._provider.shutdown()
 
-    def _of_run(self, facts: Mapping[str, Fact]) -> Any:
-        """Return the trace of the run that is named, unless a span of it is open already."""
+    def _get_run_context(self, facts: Mapping[str, Fact]) -> Any:
+        """Return the trace of the run in *facts*, unless a span of that trace is open."""
         from opentelemetry import trace
         from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
@@ -210,18 +211,18 @@ class OtlpTracer:
         if number is None:
             return None
         digest = hashlib.sha256(f"{self._place} run {number}".encode()).digest()
-        whole = SpanContext(
+        run_context = SpanContext(
             trace_id=int.from_bytes(digest[:16], "big"),
             span_id=int.from_bytes(digest[16:24], "big"),
             is_remote=True,
             trace_flags=TraceFlags(TraceFlags.SAMPLED),
         )
-        if trace.get_current_span().get_span_context().trace_id == whole.trace_id:
+        if trace.get_current_span().get_span_context().trace_id == run_context.trace_id:
             return None
-        return trace.set_span_in_context(NonRecordingSpan(whole))
+        return trace.set_span_in_context(NonRecordingSpan(run_context))
 
 
-def _provider() -> "TracerProvider":
+def _create_provider() -> "TracerProvider":
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
@@ -229,8 +230,8 @@ def _provider() -> "TracerProvider":
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise NotInstalled(
-            "OTEL_EXPORTER_OTLP_ENDPOINT is set, and OpenTelemetry is not installed: "
-            "pip install 'keyturn[otel]', or take the variable away"
+            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is not installed: "
+            "run pip install 'keyturn[otel]', or unset the variable"
         ) from None
     name = os.environ.get("OTEL_SERVICE_NAME", "keyturn")
     provider = TracerProvider(resource=Resource.create({"service.name": name}))
@@ -238,8 +239,8 @@ def _provider() -> "TracerProvider":
     return provider
 
 
-def _attributes(facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    """Name our own facts as ours; others have the names of OpenTelemetry's conventions."""
+def _build_attributes(facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    """Prefix the names of attributes with `keyturn.`, except those of OpenTelemetry."""
     return {
         name if "." in name else f"keyturn.{name}": value
         for name, value in facts.items()
@@ -249,19 +250,19 @@ def _attributes(facts: Mapping[str, Fact]) -> dict[str, Fact]:
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
-# What anybody who connects can have them write. Each message is passed so often within a minute.
-_CAUSED_BY_STRANGERS = frozenset({"asyncio", "uvicorn.error"})
-_MOST_A_MINUTE = 10
+# Loggers whose messages any client can cause, and how often each message passes in a minute.
+_CLIENT_CAUSED_LOGGERS = frozenset({"asyncio", "uvicorn.error"})
+_MAX_MESSAGES_PER_MINUTE = 10
 
-_ABOUT = frozenset({"run", "person", "host", "trace_id"})
+_CONTEXT_FIELDS = frozenset({"run", "person", "host", "trace_id"})
 
-# Every key of OpenSSH begins with this, so it tells nothing.
-_HEAD_OF_ANY_KEY = "b3BlbnNzaC1rZXktdjEA"
-_SHORTEST_LINE = 40
+# Every OpenSSH key begins with this, so it is not secret.
+_KEY_PREFIX = "b3BlbnNzaC1rZXktdjEA"
+_MIN_LINE_LENGTH = 40
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formats a record on one line, its trace below it, and takes out what is secret."""
+    """Formats a record on one line, with the traceback below it, and redacts secrets."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__(FORMAT)
@@ -275,9 +276,9 @@ class RedactingFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one JSON object on a line, with what it is about, and without secrets.
+    """Formats a record as one JSON object on a line, and redacts secrets.
 
-    time: UTC. trouble: the trace of an exception. run, person, trace_id: where it has them.
+    time: UTC. error: the traceback of an exception. run, person, host, trace_id: if known.
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -286,44 +287,44 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        told: dict[str, str | int] = {
+        fields: dict[str, str | int] = {
             "time": at.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": self._redactor.redact_text(record.getMessage()),
         }
         if record.exc_info:
-            told["trouble"] = self._redactor.redact_text(self.formatException(record.exc_info))
-        # Each text by itself: once it is JSON, a secret with a quote in it looks different.
+            fields["error"] = self._redactor.redact_text(self.formatException(record.exc_info))
+        # Redacted before JSON escapes it: a secret with a quotation mark would not match.
         about = {
             name: self._redactor.redact_text(fact) if isinstance(fact, str) else fact
             for name, fact in current_context().items()
-            if name in _ABOUT
+            if name in _CONTEXT_FIELDS
         }
-        return json.dumps({**told, **about})
+        return json.dumps({**fields, **about})
 
 
 class NoFlood(logging.Filter):
-    """Passes what strangers can cause ten times a minute, so that they cannot fill the disk."""
+    """Limits messages that clients can cause to ten a minute, so that they cannot fill a disk."""
 
     def __init__(self) -> None:
         super().__init__()
         self._since, self._passed = 0.0, Counter[str]()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.name not in _CAUSED_BY_STRANGERS:
+        if record.name not in _CLIENT_CAUSED_LOGGERS:
             return True
         if not 0 <= record.created - self._since < 60:
             self._since, self._passed = record.created, Counter()
         about = str(record.msg).partition("\n")[0]
         self._passed[about] += 1
-        if self._passed[about] == _MOST_A_MINUTE:
-            record.msg = f"{record.msg} (further ones are left out for a minute)"
-        return self._passed[about] <= _MOST_A_MINUTE
+        if self._passed[about] == _MAX_MESSAGES_PER_MINUTE:
+            record.msg = f"{record.msg} (further messages like this are suppressed for a minute)"
+        return self._passed[about] <= _MAX_MESSAGES_PER_MINUTE
 
 
 def set_up_logging(redactor: Redactor, form: Literal["text", "json"] = "text") -> None:
-    """Log to standard error, secrets left out."""
+    """Log to standard error, with secrets redacted."""
     handler = logging.StreamHandler()
     handler.setFormatter(
         JsonFormatter(redactor) if form == "json" else RedactingFormatter(redactor)
@@ -333,43 +334,43 @@ def set_up_logging(redactor: Redactor, form: Literal["text", "json"] = "text") -
 
 
 def list_login_secrets(inventory: Inventory, keys: Path) -> Iterator[str]:
-    """Yield what we log in to hosts with. keys: the directory that the files are relative to."""
+    """Yield the passwords and private keys for hosts. keys: the directory of relative files."""
     for host in inventory.hosts.values():
         for file in (host.password_file, host.enable_file, host.key):
             if file is not None:
-                yield from _lines(keys / file)
+                yield from _read_secret_lines(keys / file)
 
 
-def _lines(file: Path) -> Iterator[str]:
+def _read_secret_lines(file: Path) -> Iterator[str]:
     try:
         lines = file.read_text().splitlines()
     except (OSError, UnicodeDecodeError):
-        return  # whoever logs in with it will say what is wrong
+        return  # the login with this file reports the error
     if any("PRIVATE KEY" in line for line in lines):
-        lines = [line for line in lines if len(line) >= _SHORTEST_LINE and "--" not in line]
-    yield from (line for line in lines if not line.startswith(_HEAD_OF_ANY_KEY))
+        lines = [line for line in lines if len(line) >= _MIN_LINE_LENGTH and "--" not in line]
+    yield from (line for line in lines if not line.startswith(_KEY_PREFIX))
 
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.5
-_LATE_SECONDS = 1.0
-# Who reads the log has understood it the first time.
-_QUIET_SECONDS = 60.0
+_INTERVAL_SECONDS = 0.5
+_MIN_DELAY_SECONDS = 1.0
+# How long the warning is not repeated.
+_REPEAT_SECONDS = 60.0
 
 
 async def warn_when_loop_blocks() -> None:
-    """Write into the log, once a minute at most, that nobody was answered for a second or more."""
-    said = float("-inf")
+    """Log a warning, at most once a minute, when the event loop blocks for a second or more."""
+    warned_at = float("-inf")
     while True:
-        asked = time.monotonic()
-        await asyncio.sleep(_LOOK_SECONDS)
+        started_at = time.monotonic()
+        await asyncio.sleep(_INTERVAL_SECONDS)
         now = time.monotonic()
-        late = now - asked - _LOOK_SECONDS
-        if late >= _LATE_SECONDS and now - said >= _QUIET_SECONDS:
-            said = now
+        late = now - started_at - _INTERVAL_SECONDS
+        if late >= _MIN_DELAY_SECONDS and now - warned_at >= _REPEAT_SECONDS:
+            warned_at = now
             log.warning(
-                "nobody was answered for %.1f s, and Slack waits for 3 s at the most: this "
-                "machine is short of processors, or something waits where it may not",
+                "no request was handled for %.1f s, and Slack waits at most 3 s: the machine is "
+                "overloaded, or a blocking call runs in the event loop",
                 late,
             )

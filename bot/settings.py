@@ -1,4 +1,4 @@
-"""What differs between installations, read once from the environment or a settings file."""
+"""Settings of an installation, read from the environment or a settings file."""
 
 import os
 from difflib import get_close_matches
@@ -13,16 +13,16 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 SETTINGS_FILE = Path(".env")
 _PREFIX = "KEYTURN_"
-# Of the command line and of compose.yaml, which are no settings of the service.
-_NOT_OURS = frozenset({"URL", "TOKEN", "PASSWORD"})
-# What libraries read from the environment by themselves, and runbooks, which know of no service.
-_LENT = frozenset(
+# Variables of the command line and of compose.yaml, which are not settings of the service.
+_OTHER_VARIABLES = frozenset({"URL", "TOKEN", "PASSWORD"})
+# Variables that libraries and runbooks read from the environment themselves.
+_LIBRARY_VARIABLES = frozenset(
     {"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "KEYTURN_RUNBOOKS"}
 )
-_HERE = frozenset({"127.0.0.1", "::1", "localhost"})
-# Its default is Slack: whoever empties it means none.
-_SAID_EMPTY = frozenset({"oidc_issuer"})
-# The first one is how SQLAlchemy wants it.
+_LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
+# An empty value of this setting disables its default, which is Slack.
+_EMPTY_ALLOWED = frozenset({"oidc_issuer"})
+# SQLAlchemy needs the first one.
 _POSTGRESQL = ("postgresql+psycopg", "postgresql", "postgres")
 _OIDC_ENDPOINTS = ("oidc_authorization", "oidc_token", "oidc_keys")
 
@@ -30,28 +30,28 @@ _OIDC_ENDPOINTS = ("oidc_authorization", "oidc_token", "oidc_keys")
 class Settings(BaseSettings):
     """Every setting is an environment variable KEYTURN_…, or a line of the file .env.
 
-    An empty one counts as left out, so it takes back what .env says.
-    data: where the database and the logs live. policy: the policy directory. keys: the directory
-    of changelog.key and secrets.key, the same keys for every process; left out, *data*.
+    An empty variable counts as omitted, and overrides .env.
+
+    data: the directory of the database and the logs. policy: the policy directory. keys: the
+    directory of changelog.key and secrets.key, the same for every process; *data* if omitted.
     engine: `embedded`, one process that does everything, or `distributed`, any number of `keyturn
     serve` and `keyturn worker` on one PostgreSQL.
     database: empty for SQLite in *data*, or postgresql+psycopg://…
-    listen, port: where the web server listens. base_url: how people reach it. proxies: addresses
-    and networks of reverse proxies on other machines, with commas between.
+    listen, port: the address of the web server. base_url: its address for people. proxies:
+    addresses and networks of reverse proxies on other machines, separated by commas.
     slack_…: bot token xoxb-…, app token xapp-… for Socket Mode or signing secret for HTTP, team id
-    T…, channel C… for requests without one, and one for alarms, if that is another.
-    log: how the service's own log is written: text, or json, one object on a line.
-    runbooks: the directory of runbooks and dialects of one's own.
-    hooks: the file that says who may tell us of events, and whom we tell of runs.
-    oidc_…: sign-in by an OpenID Connect provider, as soon as there is a client id: its issuer, our
-    client id and secret there, what the button calls it, whether its tokens carry Slack's ids
-    (claims: slack, as Slack's do, or subject), and where its discovery document lies or its
-    endpoints are, where that is not as the standard says.
-    request_hours: how long a request waits for its approvals, approval_hours: then for its turn.
-    reminder_minutes: after how long its approvers are reminded, where no rule says so.
-    witness: a file elsewhere, best on another disk or machine, that checkpoints are added to.
-    syslog: a log server for the same: udp://host[:port], tcp://host[:port] or unix:///dev/log.
-    migrations: the address of the database for a role that may change the schema, where the one
+    T…, channel C… for requests without one, and another one for alarms.
+    log: the format of the service log: text, or json, one object on a line.
+    runbooks: the directory of your own runbooks and dialects.
+    hooks: the file with the sources of incoming events and the targets of outgoing ones.
+    oidc_…: sign-in with an OpenID Connect provider, enabled by a client id: its issuer, the client
+    id and secret, the label of the button, whether its tokens contain Slack ids (claims: slack,
+    or subject), and its discovery document or endpoints if they are not at the standard place.
+    request_hours: how long a request waits for approvals, approval_hours: then for its turn.
+    reminder_minutes: after how long approvers are reminded, unless a rule has @remind.
+    witness: a file for checkpoints, on another disk or machine.
+    syslog: a log server for checkpoints: udp://host[:port], tcp://host[:port] or unix:///dev/log.
+    migrations: the address of the database with a role that may change the schema, if the role
     above may not.
     """
 
@@ -95,30 +95,32 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _what_is_empty_is_left_out(cls, given: dict[str, object]) -> dict[str, object]:
-        # `KEYTURN_WITNESS: ${WITNESS:-}` of a compose file would be the directory it starts in.
-        return {name: value for name, value in given.items() if value != "" or name in _SAID_EMPTY}
+    def _drop_empty_settings(cls, given: dict[str, object]) -> dict[str, object]:
+        # `KEYTURN_WITNESS: ${WITNESS:-}` in a compose file would be the current directory.
+        return {
+            name: value for name, value in given.items() if value != "" or name in _EMPTY_ALLOWED
+        }
 
     @field_validator("database")
     @classmethod
-    def _a_database(cls, address: str) -> str:
-        return _driven(address)
+    def _validate_database(cls, address: str) -> str:
+        return _add_driver(address)
 
     @field_validator("migrations")
     @classmethod
-    def _the_same_database(cls, address: SecretStr) -> SecretStr:
-        return SecretStr(_driven(address.get_secret_value()))
+    def _validate_migrations(cls, address: SecretStr) -> SecretStr:
+        return SecretStr(_add_driver(address.get_secret_value()))
 
     @field_validator("base_url")
     @classmethod
-    def _an_address_of_pages(cls, address: str) -> str:
-        if address and not _leads_to_pages(address):
+    def _validate_base_url(cls, address: str) -> str:
+        if address and not _is_page_address(address):
             raise ValueError("must be an address such as https://keyturn.example.com")
         return address
 
     @field_validator("proxies")
     @classmethod
-    def _networks(cls, proxies: str) -> str:
+    def _validate_proxies(cls, proxies: str) -> str:
         for one in proxies.split(","):
             try:
                 ip_network(one.strip() or "::1", strict=False)
@@ -130,68 +132,68 @@ class Settings(BaseSettings):
 
     @field_validator("syslog")
     @classmethod
-    def _a_log_server(cls, address: str) -> str:
+    def _validate_syslog(cls, address: str) -> str:
         parts = urlsplit(address)
         fits = parts.path if parts.scheme == "unix" else parts.hostname
         if address and not (parts.scheme in {"udp", "tcp", "unix"} and fits):
-            raise ValueError(
-                "a log server is udp://HOST[:PORT], tcp://HOST[:PORT] or unix:///PATH"
-            )
+            raise ValueError("must be udp://HOST[:PORT], tcp://HOST[:PORT] or unix:///PATH")
         return address
 
     @field_validator("oidc_issuer", "oidc_discovery", *_OIDC_ENDPOINTS)
     @classmethod
-    def _a_safe_address(cls, address: str) -> str:
+    def _validate_oidc_address(cls, address: str) -> str:
         parts = urlsplit(address)
-        safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _HERE)
+        safe = parts.scheme == "https" or (
+            parts.scheme == "http" and parts.hostname in _LOCAL_HOSTS
+        )
         if address and not (safe and parts.hostname):
-            raise ValueError("must begin with https://: only this machine itself is asked without")
+            raise ValueError("must begin with https://, except for an address of this machine")
         return address
 
     @model_validator(mode="after")
-    def _a_whole_registration(self) -> "Settings":
+    def _check_oidc_settings(self) -> "Settings":
         if self.oidc_client_id and not self.oidc_issuer:
-            raise ValueError("KEYTURN_OIDC_CLIENT_ID needs KEYTURN_OIDC_ISSUER beside it")
+            raise ValueError("KEYTURN_OIDC_CLIENT_ID needs KEYTURN_OIDC_ISSUER: set it too")
         if self.oidc_client_secret.get_secret_value() and not self.oidc_client_id:
-            raise ValueError("KEYTURN_OIDC_CLIENT_SECRET needs KEYTURN_OIDC_CLIENT_ID beside it")
+            raise ValueError("KEYTURN_OIDC_CLIENT_SECRET needs KEYTURN_OIDC_CLIENT_ID: set it too")
         return self
 
     @model_validator(mode="after")
-    def _a_database_for_many(self) -> "Settings":
+    def _check_distributed_database(self) -> "Settings":
         if self.engine == "distributed" and not self.database.startswith("postgresql"):
             raise ValueError(
                 "KEYTURN_ENGINE=distributed needs KEYTURN_DATABASE=postgresql+psycopg://…: SQLite "
-                "is for one process"
+                "supports only one process"
             )
         return self
 
     @model_validator(mode="after")
-    def _a_whole_slack(self) -> "Settings":
+    def _check_slack_settings(self) -> "Settings":
         bot = self.slack_bot_token.get_secret_value()
         app = self.slack_app_token.get_secret_value()
         for given, prefix, name in ((bot, "xoxb-", "BOT"), (app, "xapp-", "APP")):
             if given and not given.startswith(prefix):
                 raise ValueError(f"KEYTURN_SLACK_{name}_TOKEN must begin with {prefix}")
         if app and not bot:
-            raise ValueError("KEYTURN_SLACK_APP_TOKEN needs KEYTURN_SLACK_BOT_TOKEN beside it")
+            raise ValueError("KEYTURN_SLACK_APP_TOKEN needs KEYTURN_SLACK_BOT_TOKEN: set it too")
         if bot and not (app or self.slack_signing_secret.get_secret_value()):
             raise ValueError(
                 "KEYTURN_SLACK_BOT_TOKEN needs KEYTURN_SLACK_APP_TOKEN (xapp-…, for Socket Mode) "
-                "or KEYTURN_SLACK_SIGNING_SECRET (for HTTP) beside it: both are under Basic "
-                "Information of the Slack app"
+                "or KEYTURN_SLACK_SIGNING_SECRET (for HTTP): both are under Basic Information of "
+                "the Slack app"
             )
         if bot and not self.slack_team:
-            raise ValueError("KEYTURN_SLACK_BOT_TOKEN needs KEYTURN_SLACK_TEAM (T…) beside it")
+            raise ValueError("KEYTURN_SLACK_BOT_TOKEN needs KEYTURN_SLACK_TEAM (T…): set it too")
         return self
 
     @property
     def shown(self) -> dict[str, str]:
-        """The settings as the change log keeps them: of a secret, only whether it is set."""
-        return {name: _shown(name, value) for name, value in self if name != "port"}
+        """The settings for the change log; of a secret, only whether it is set."""
+        return {name: _hide_secret(name, value) for name, value in self if name != "port"}
 
     @property
     def secrets(self) -> list[str]:
-        """What must never be recorded, shown or logged."""
+        """The secrets, which must never be recorded, shown or logged."""
         kept = [value.get_secret_value() for _, value in self if isinstance(value, SecretStr)]
         addresses = [self.database, self.migrations.get_secret_value()]
         passwords = [urlsplit(address).password or "" for address in addresses]
@@ -211,29 +213,29 @@ class Settings(BaseSettings):
 
     @property
     def address(self) -> str:
-        """How people reach the pages, without a slash at the end."""
+        """The address of the pages for people, without a slash at the end."""
         return (self.base_url or f"http://{self.listen}:{self.port}").rstrip("/")
 
     @property
     def here(self) -> str:
-        """How this machine itself reaches them: one that listens everywhere listens here."""
+        """The address of the pages for this machine."""
         everywhere = not self.base_url and self.listen in {"0.0.0.0", "::"}  # noqa: S104 - compared
         return f"http://127.0.0.1:{self.port}" if everywhere else self.address
 
 
 def lend() -> None:
-    """Put lines of the file .env where others look for them: proxy, authorities, traces, runbooks.
+    """Copy variables of libraries and runbooks from the file .env to the environment.
 
-    What the environment says already stays.
+    Variables that the environment has already are kept.
     """
     for name, value in dotenv_values(SETTINGS_FILE).items():
-        if value and (name.upper() in _LENT or name.startswith("OTEL_")):
+        if value and (name.upper() in _LIBRARY_VARIABLES or name.startswith("OTEL_")):
             os.environ.setdefault(name, value)
 
 
 def misspelt() -> dict[str, str]:
-    """Return what looks like a setting and is none, with the setting that may be meant."""
-    known = {name.upper() for name in Settings.model_fields} | _NOT_OURS
+    """Return unknown KEYTURN_ variables, each with the setting of the most similar name."""
+    known = {name.upper() for name in Settings.model_fields} | _OTHER_VARIABLES
     given = {
         name.upper().removeprefix(_PREFIX)
         for name in (*os.environ, *dotenv_values(SETTINGS_FILE))
@@ -243,20 +245,20 @@ def misspelt() -> dict[str, str]:
     return {_PREFIX + name: _PREFIX + found[0] for name, found in alike.items() if found}
 
 
-def _driven(address: str) -> str:
-    """Return the address of a database with the driver that we have, written as for `psql` or not.
+def _add_driver(address: str) -> str:
+    """Return the address of a database with the driver of SQLAlchemy.
 
-    Raises ValueError for what is no database of ours.
+    Raises ValueError if it is neither PostgreSQL nor SQLite.
     """
     scheme, found, rest = address.partition("://")
     if address and not (found and scheme in {*_POSTGRESQL, "sqlite"}):
         raise ValueError(
-            "must be postgresql://USER@HOST/NAME; left out, it is SQLite in KEYTURN_DATA"
+            "must be postgresql://USER@HOST/NAME, or empty for SQLite in KEYTURN_DATA"
         )
     return f"{_POSTGRESQL[0]}://{rest}" if scheme in _POSTGRESQL else address
 
 
-def _leads_to_pages(address: str) -> bool:
+def _is_page_address(address: str) -> bool:
     try:
         parts = urlsplit(address)
         whole = parts.port != 0 and not (parts.query or parts.fragment)
@@ -265,7 +267,7 @@ def _leads_to_pages(address: str) -> bool:
     return whole and parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
-def _shown(name: str, value: object) -> str:
+def _hide_secret(name: str, value: object) -> str:
     if isinstance(value, SecretStr):
         return "set" if value.get_secret_value() else ""
     if name == "database":

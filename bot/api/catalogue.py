@@ -55,7 +55,7 @@ class RunbookShape(schemas.Shape):
 
     name: str
     kind: str
-    effect: str = Field(description="check, change, or one-way where there is no undo.")
+    effect: str = Field(description="check, change, or irreversible for a change without an undo.")
     summary: str
     usage: str
     example: str

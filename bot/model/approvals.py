@@ -20,7 +20,7 @@ class ApprovalDemand:
     group_sets: tuple[tuple[str, ...], ...]
 
     def accepts_any_of(self, groups: Collection[str]) -> bool:
-        """Say whether somebody of these groups could help to meet it."""
+        """Return whether a person in these groups can give one of the approvals."""
         return any(group in groups for place in self.group_sets for group in place)
 
     def count_missing(self, groups_by_person: Mapping[str, Collection[str]]) -> int:
@@ -35,7 +35,7 @@ class ApprovalDemand:
         )
 
     def _count_filled_places(self, groups_by_person: Mapping[str, Collection[str]]) -> int:
-        """Return for how many places there is somebody who stands in no other place."""
+        """Return the largest number of group sets that different people can fill."""
         standing: dict[str, int] = {}
 
         def seat(place: int, tried: set[str]) -> bool:

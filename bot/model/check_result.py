@@ -1,4 +1,4 @@
-"""Results of health checks, for the doctor, readiness and the page. Pure."""
+"""Results of health checks for `keyturn doctor`, readiness and the health page. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,35 +11,33 @@ CheckLevel = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What one check found.
-
-    about: what was checked, such as `the database`.
-    mark: `ok`; `warning` for what works and could be better; `error` for what does not work.
-    said: what is so, and for a warning or an error what to do.
-    """
+    """The result of one check."""
 
     subject: str
+    """What was checked: `database`."""
     level: CheckLevel
+    """`warning` for what works and could be better, `error` for what does not work."""
     message: str
+    """The state, and for a warning or an error what to do."""
 
 
 def create_ok_result(subject: str, message: str) -> CheckResult:
-    """Return the result of a check that found nothing wrong."""
+    """Return the result of a successful check."""
     return CheckResult(subject, "ok", message)
 
 
 def create_warning_result(subject: str, message: str) -> CheckResult:
-    """Return the result of a check that found what works and could be better."""
+    """Return the result of a check of something that works and could be better."""
     return CheckResult(subject, "warning", message)
 
 
 def create_error_result(subject: str, message: str) -> CheckResult:
-    """Return the result of a check that found what does not work."""
+    """Return the result of a failed check."""
     return CheckResult(subject, "error", message)
 
 
 def describe_total(results: Sequence[CheckResult]) -> str:
-    """Return how many problems there are, such as `2 problems`; `Healthy` without one."""
+    """Return the number of errors: `2 problems`; `Healthy` without one."""
     errors = sum(each.level == "error" for each in results)
     if not errors:
         return "Healthy"
@@ -47,7 +45,7 @@ def describe_total(results: Sequence[CheckResult]) -> str:
 
 
 def format_results(results: Sequence[CheckResult]) -> str:
-    """Return one line for each, and the total below."""
+    """Return one line for each result, and the total."""
     width = max((len(each.subject) for each in results), default=0)
     lines = [
         f"{each.level.upper() if each.level == 'error' else each.level:<7}  "
@@ -58,6 +56,6 @@ def format_results(results: Sequence[CheckResult]) -> str:
 
 
 def results_to_data(results: Sequence[CheckResult]) -> dict[str, Any]:
-    """Return what `--json` prints."""
+    """Return the results for JSON."""
     healthy = all(each.level != "error" for each in results)
     return {"healthy": healthy, "findings": [vars(each) for each in results]}

@@ -1,4 +1,4 @@
-"""Key files: made at the first start, outside the database, for Keyturn alone."""
+"""Key files outside the database, created at the first start and readable by Keyturn alone."""
 
 import os
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from pathlib import Path
 
 
 class KeyFileError(Exception):
-    """A key of Keyturn's cannot be used. The message says what to do."""
+    """A key file cannot be used. The message says what to do."""
 
 
 def load_or_create_key(file: Path, create_content: Callable[[], bytes]) -> bytes:
-    """Return what *file* holds, made on the spot if there is none yet. Raises BadKey."""
+    """Return the content of *file*, created if it is missing. Raises KeyFileError."""
     if not file.exists():
         with suppress(FileExistsError):
             _write_new_file(file, create_content())
@@ -22,9 +22,9 @@ def load_or_create_key(file: Path, create_content: Callable[[], bytes]) -> bytes
 
 
 def _write_new_file(file: Path, content: bytes) -> None:
-    """Write a file that was not there, and that nobody else can read at any moment.
+    """Write a new file that other users can never read.
 
-    It has its name once all of it is on the disk: half a key would be in the way of a whole one.
+    It gets its name when its content is on the disk, so an incomplete key never blocks a new one.
     """
     part = file.with_name(f"{file.name}.{os.getpid()}")
     part.unlink(missing_ok=True)

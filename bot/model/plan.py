@@ -1,4 +1,4 @@
-"""A proposal: the plan as people are asked to approve it, resolved for its hosts. Pure."""
+"""The plan that people approve, resolved for its hosts. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,25 +13,24 @@ from connectors.command import Command, Shell, SwitchLines
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One command exactly as its host will be told it, and how it would be taken back.
-
-    fingerprint: the key that the host must show. undo: None where no_undo says why not.
-    undo_title: of the step that would take it back, "" for `Undo:` and the title.
-    """
+    """One command exactly as it is sent to its host, with its undo."""
 
     title: str
     host: str
     fingerprint: str
+    """The host key that the host must present."""
     command: Shell | SwitchLines
     undo: Shell | SwitchLines | None
+    """None if *no_undo_reason* says why there is none."""
     no_undo_reason: str = ""
     before: str = ""
     after: str = ""
     undo_title: str = ""
+    """The title of the undo step; "" for `Undo:` and the title."""
 
     @property
     def runs_command(self) -> Canonical:
-        """What a person approves of this step. The undo may hold counters, so only its kind."""
+        """What a person approves of this step. The undo can contain counters, so only its kind."""
         return {
             "host": self.host,
             "fingerprint": self.fingerprint,
@@ -44,31 +43,30 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class ResolvedPlan:
-    """Everything that an approval is an approval of.
-
-    fields: the request's values. expires: microseconds since 1970, UTC: the last moment to start.
-    undo_of: the run that this one takes back. timing: when a schedule would have it done; its
-    steps are then what they would be now. keys: of a schedule, the key that each of its hosts must
-    show, by host. lapse: microseconds for which the approval of a schedule holds.
-    """
+    """Everything that an approval covers."""
 
     runbook: str
     runbook_version: str
     values: Mapping[str, str]
     requested_by: str
     expires_at: int
+    """The last time to start, in microseconds since 1970."""
     policy_version: str
     current_state: str
     steps: Sequence[PlannedStep]
     notes: Sequence[str] = ()
     undo_of: int | None = None
+    """The run that this one undoes."""
     timing: ScheduleTiming | None = None
+    """The times of a schedule; its steps are those of a run at the time of planning."""
     host_keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    """For a schedule, the key that each host must present, by host."""
     schedule_lifetime: int = 0
+    """How long the approval of a schedule is valid, in microseconds."""
 
     @property
     def document(self) -> Canonical:
-        """All that may not change between approval and start; form: how it is laid out."""
+        """Everything that must not change between approval and start; form: its version."""
         return {
             "form": 1,
             "runbook": self.runbook,
@@ -91,15 +89,15 @@ class ResolvedPlan:
 
     @cached_property
     def steps_by_host(self) -> Mapping[str, Sequence[PlannedStep]]:
-        """The steps of each host, in their order."""
-        found: dict[str, list[PlannedStep]] = {}
+        """The steps of each host, in order."""
+        by_host: dict[str, list[PlannedStep]] = {}
         for step in self.steps:
-            found.setdefault(step.host, []).append(step)
-        return found
+            by_host.setdefault(step.host, []).append(step)
+        return by_host
 
     @property
     def log_facts(self) -> dict[str, Canonical]:
-        """What the change log keeps of it: the document, and what was shown beside it."""
+        """What the change log records: the document, and what was shown with it."""
         return {
             "document": self.document,
             "because": self.current_state,
@@ -123,8 +121,8 @@ class ResolvedPlan:
 _PLAN_ADAPTER = TypeAdapter(ResolvedPlan)
 
 
-# The plan of a request for many hosts is looked at before each of them, and is long. Another text
-# is another plan, so what somebody has altered is never taken for what stood there before.
+# The plan of a request for many hosts is long and is parsed before each host. The cache key is the
+# whole text, so a changed text is never mistaken for an earlier one.
 @lru_cache(32)
 def _parse_plan(text: str) -> ResolvedPlan:
     return _PLAN_ADAPTER.validate_json(text)

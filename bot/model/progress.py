@@ -1,32 +1,32 @@
-"""The stages of long work, each with somebody who is told how far it is."""
+"""Report the progress of long work in stages."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
 from typing import TypeVar
 
-# Rarely enough to cost nothing, and several times a second all the same.
+# Large enough to cost nothing, small enough for several reports a second.
 _BATCH_SIZE = 5_000
 
-# How many more were done.
+# Called with the number of further items that are complete.
 ReportProgress = Callable[[int], None]
-# Begins a stage by its name and how many there will be, who is asked only where it is shown.
+# Begins a stage with its name and a function that counts its items, called only if it is shown.
 BeginStage = Callable[[str, Callable[[], int]], AbstractContextManager[ReportProgress]]
 T = TypeVar("T")
 
 
 @contextmanager
 def begin_silent_stage(_name: str, _total: Callable[[], int]) -> Generator[ReportProgress]:
-    """Tell nobody how far it is."""
+    """Begin a stage that reports no progress."""
     yield ignore_progress
 
 
 def ignore_progress(_more: int) -> None:
-    """Be told, and do nothing of it."""
+    """Ignore a progress report."""
 
 
 def iterate_with_progress(items: Iterable[T], report_progress: ReportProgress) -> Iterator[T]:
-    """Return them one by one, telling of every few thousand that were done."""
+    """Return an iterator over the items that reports progress every few thousand."""
     return (
         iter(items)
         if report_progress is ignore_progress
@@ -35,6 +35,6 @@ def iterate_with_progress(items: Iterable[T], report_progress: ReportProgress) -
 
 
 def _iterate_batches(items: Iterator[T], report_progress: ReportProgress) -> Generator[list[T]]:
-    while some := [*islice(items, _BATCH_SIZE)]:
-        yield some
-        report_progress(len(some))
+    while batch := [*islice(items, _BATCH_SIZE)]:
+        yield batch
+        report_progress(len(batch))

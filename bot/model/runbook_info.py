@@ -1,4 +1,4 @@
-"""A leaflet: all that a person needs to know to ask for a runbook. Pure."""
+"""The description of a runbook for people who request it. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,47 +11,48 @@ from runbooks._catalogue import get_kind, is_own
 
 @dataclass(frozen=True)
 class RunbookInfo:
-    """One runbook as people are told of it.
-
-    usage: how it is typed. fields: each with what belongs into it. tag: hosts must carry it; ""
-    for any host. areas: where such hosts are. undo: what its undo does; "" for a check, and where
-    there is none. own: whether it is this installation's, and did not come with Keyturn.
-    """
+    """The description of one runbook."""
 
     name: str
     kind: str
     summary: str
     usage: str
+    """The command with its fields."""
     example: str
     tag: str
+    """The tag that its hosts must have; "" for any host."""
     undo: str
+    """What its undo does; "" for a check or an irreversible change."""
     fields: Sequence[tuple[str, str]]
+    """Each field with its description."""
     areas: Sequence[str] = ()
+    """The areas of its hosts."""
     is_custom: bool = False
+    """Whether it belongs to this installation and is not included in Keyturn."""
 
     @property
     def effect(self) -> str:
-        """Return check, change, or one-way for a change that cannot be undone."""
-        return "one-way" if self.kind == "change" and not self.undo else self.kind
+        """Return check, change, or irreversible for a change without an undo."""
+        return "irreversible" if self.kind == "change" and not self.undo else self.kind
 
     def format_help(self) -> str:
-        """Return it as text of several lines."""
+        """Return the description as text of several lines."""
         where = f"hosts tagged {self.tag}" if self.tag else "any host"
         areas = f", of the areas {', '.join(self.areas)}" if self.areas else ""
-        own = " Of your own." if self.is_custom else ""
+        own = " From your own runbooks." if self.is_custom else ""
         lines = [self.usage, f"  {self.summary}", f"  A {self.kind}, for {where}{areas}.{own}"]
         width = max(len(name) for name, _ in self.fields)
         lines += [f"    {name:<{width}}  {hint}" for name, hint in self.fields]
         lines.append(f"  For example: {self.example}")
         if self.kind == "change":
-            lines.append(f"  Its undo {self.undo}." if self.undo else "  It cannot be undone.")
+            lines.append(f"  Its undo {self.undo}." if self.undo else "  It is irreversible.")
         return "\n".join(lines)
 
 
 def list_runbook_info(prefix: str = "", *, hosts: Iterable[Host] = ()) -> list[RunbookInfo]:
-    """Return the leaflets of every runbook whose words begin so, in the order of their words.
+    """Return the description of every runbook whose name begins with *prefix*, sorted by name.
 
-    hosts: the inventory's, from which they tell the areas.
+    hosts: the hosts of the inventory, for the areas.
     """
     known = tuple(hosts)
     wanted = prefix.lower()

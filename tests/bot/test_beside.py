@@ -172,7 +172,7 @@ def test_db_upgrade_makes_what_several_processes_need_and_db_check_says_so(
 
 
 def test_the_distributed_mode_needs_postgresql():
-    with pytest.raises(ValueError, match="SQLite is for one process"):
+    with pytest.raises(ValueError, match="SQLite supports only one process"):
         Settings(engine="distributed", database="")
 
 

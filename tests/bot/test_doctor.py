@@ -282,7 +282,7 @@ def test_settings_that_others_can_read_are_said(clinic: Clinic):
     file.chmod(0o644)
     assert "chmod 600" in clinic.about("settings").message
     file.chmod(0o600)
-    assert "settings" not in clinic.run().output
+    assert "chmod 600" not in clinic.run().output
 
 
 def test_an_entry_altered_at_the_end_of_the_log_is_said(clinic: Clinic):

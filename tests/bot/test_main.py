@@ -59,7 +59,7 @@ def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
     }
     assert effects["abusers show"] == "check"
     assert effects["abusers clear"] == "change"
-    assert effects["service restart"] == "one-way"
+    assert effects["service restart"] == "irreversible"
     rows = json.loads(keyturn(tmp_path, "runbooks", "--json").stdout)
     assert {"name", "kind", "usage", "summary", "example", "undo", "tag"} <= set(rows[0])
 

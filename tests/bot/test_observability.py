@@ -53,7 +53,7 @@ def test_no_secret_is_on_a_line_of_either_kind() -> None:
         record.exc_info = sys.exc_info()
     with observability.trace_span("step", person=SECRET):
         lines = [form(redactor).format(record) for form in (JsonFormatter, RedactingFormatter)]
-    assert "ValueError" in json.loads(lines[0])["trouble"]
+    assert "ValueError" in json.loads(lines[0])["error"]
     for line in lines:
         assert "of-2026" not in line
 
@@ -85,7 +85,7 @@ def test_what_strangers_cause_is_logged_ten_times_a_minute() -> None:
     told = _passed("uvicorn.error", *["Invalid HTTP request received."] * 50, "another")
     assert told[:9] == ["Invalid HTTP request received."] * 9
     assert told[9:] == [
-        "Invalid HTTP request received. (further ones are left out for a minute)",
+        "Invalid HTTP request received. (further messages like this are suppressed for a minute)",
         "another",
     ]
     accepts = [f"socket.accept() out of system resource\nsocket: {n}" for n in range(50)]

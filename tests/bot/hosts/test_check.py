@@ -234,8 +234,8 @@ def test_a_login_without_root_is_asked_what_sudo_lets_it(listed: str | Answer, r
         ("sudo 1.9.13\nabsent /x/block-set-0\nend\n", "scripts are missing (block-set-0)", ""),
         ("sudo 1.9.13\naltered /x/a-0\nend\n", "scripts are changed or not executable (a-0)", ""),
         (f"sudo 1.9.13\nprogram {_SYSCTL}\nend\n", "", "not installed, so .* sysctl"),
-        ("sudo 1.9.13\n", "answered", ""),
-        ("sudo 1.9.13\nsomething else\nend\n", "answered", ""),
+        ("sudo 1.9.13\n", "rules returned", ""),
+        ("sudo 1.9.13\nsomething else\nend\n", "rules returned", ""),
     ],
 )
 def test_what_sudo_lacks_is_told_with_its_fix(answer: str, words: str, advice: str):

@@ -193,7 +193,10 @@ def test_confirm_prints_the_checked_entry_without_write_access(
     assert "Errno" not in found.stderr
     inventory = policy / "inventory.yaml"
     assert f"nas2 was not added: {inventory} cannot be written (Permission denied)" in found.stderr
-    assert f"write access to {policy} put it below `hosts:` in inventory.yaml" in found.stderr
+    assert (
+        "Add it below `hosts:` in inventory.yaml and delete nas2 from enrolling.yaml"
+        in found.stderr
+    )
     assert _files(policy) == before
     assert "requested by dana on admin7, confirmed by " in found.stdout
     made = YAML(typ="safe").load(found.stdout)
@@ -396,8 +399,8 @@ def test_what_is_no_ssh_server_is_told_and_bounded():
     [
         (("Nas2", "192.0.2.1"), "name: must be a name of lower-case letters, digits and hyphens"),
         (("nas2", "-x"), "No such option"),
-        (("nas2", "--", "-x"), "address: must be a name or an IP address, such as"),
-        (("nas2", "192.0.2.1", "--user", "A B"), "user: must be a login on the host, such as"),
+        (("nas2", "--", "-x"), "address: must be a host name or an IP address"),
+        (("nas2", "192.0.2.1", "--user", "A B"), "user: must be a user name on the host, such as"),
         (("nas2", "192.0.2.1", "--port", "0"), "not in the range"),
         (("nas2", "192.0.2.1", "--tags", "a b"), "tags"),
         (("nas2", "192.0.2.1", "--platform", "nxos"), "'nxos' is not one of 'linux', 'cisco_ios'"),

@@ -33,7 +33,7 @@ async def _held_up() -> None:
 
 
 def _told(caplog: pytest.LogCaptureFixture) -> int:
-    return sum("nobody was answered for" in record.getMessage() for record in caplog.records)
+    return sum("no request was handled for" in record.getMessage() for record in caplog.records)
 
 
 async def test_a_service_that_is_held_up_says_so_once_a_minute(
