@@ -17,8 +17,8 @@ from connectors.command import quote_text
 def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
     """List what can be asked for, or tell all about the runbooks that begin with WORDS.
 
-    A check only reads, a change can be undone, an irreversible one cannot. The areas are those of the
-    hosts: keyturn policy explain PERSON WORDS HOST says who may, and who would approve.
+    A check only reads, a change can be undone, an irreversible one cannot. The areas are those of
+    the hosts: keyturn policy explain PERSON WORDS HOST says who may, and who would approve.
 
     For example: keyturn runbooks zfs scrub
     """

@@ -77,7 +77,7 @@ def test_they_stand_among_keyturns_and_are_told_from_them(keyturn: Keyturn):
     found = _listed(keyturn("runbooks", "--json"))
     assert found["greeting show"]["is_custom"] is True
     assert found["uptime check"]["is_custom"] is False
-    assert "Of your own." in keyturn("runbooks", "greeting", "show").stdout
+    assert "From your own runbooks." in keyturn("runbooks", "greeting", "show").stdout
 
 
 def test_without_the_setting_there_are_none(keyturn: Keyturn):

@@ -249,7 +249,7 @@ def test_enroll_prints_what_is_to_wait_without_write_access(policy: Path, sshd: 
     assert found.returncode == 5, found.stderr
     assert "Errno" not in found.stderr
     assert "nas2 was not stored as pending" in found.stderr
-    assert f"add the lines above to {pending_hosts.PENDING_HOSTS_FILE}" in found.stderr
+    assert f"Add the lines above to {pending_hosts.PENDING_HOSTS_FILE}" in found.stderr
     assert "A\nsecond person must confirm it" not in found.stderr
     assert _files(policy) == before
     lines = found.stderr[found.stderr.index("\nnas2:\n") :].partition("keyturn: ")[0]
