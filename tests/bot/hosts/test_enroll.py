@@ -210,7 +210,7 @@ def test_confirm_prints_the_checked_entry_without_write_access(
     # And is not written a second time.
     again = keyturn_at(policy, "inventory", "confirm", "nas2", read)
     assert again.returncode == 1
-    assert "nas2 is in inventory.yaml already: delete its entry from enrolling" in again.stderr
+    assert "nas2 is already in inventory.yaml: delete its entry from enrolling" in again.stderr
 
 
 @pytest.mark.real
