@@ -168,7 +168,7 @@ async def _fill_in(page: Page, made: Showcase) -> None:
         channel="C0OPS", text="A form", blocks=[actions("open", click)]
     )
     await page.get_by_role("button", name="Fill in").click()
-    await page.locator("#modal").get_by_role("button", name="Ask", exact=True).click()
+    await page.locator("#modal").get_by_role("button", name="Request", exact=True).click()
     await expect(page.get_by_role("alert").first).to_be_visible()
 
 
