@@ -1,8 +1,8 @@
-"""Counting: what the approvals of a run must come to now, and which of those given count.
+"""Count the approvals of a run: which of them are valid now, and how many are missing.
 
-The rules are asked again each time, since they may look at the clock, at a freeze, or at what the
-asker has done before. Whatever they say by now, nothing of what they said before is weakened: what
-was shown to people stays in the run as its terms, and the stricter of then and now holds.
+The rules are evaluated again each time, because they may depend on the time, on a freeze or on
+earlier runs of the requester. The requirements that people were shown stay with the run, and the
+stricter of old and new requirements applies.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ from bot.workflow.second_factor import has_valid_factor
 
 @dataclass(frozen=True)
 class ApprovalCount:
-    """keys: whose approvals count. lost: who approved, and could not do so any more.
-
-    met: whether the keys are enough. missing: how many more it takes at the least.
-    no: by whom it was denied, "" if by nobody.
-    """
+    """The valid approvals of a run, and what its rules require now."""
 
     request: PolicyRequest
     ruling: Ruling
     approvers: Sequence[str]
+    """The people whose approvals count: a delegator counts instead of the delegate."""
     lost_approvers: Sequence[str]
+    """People who approved, and whose approval is not valid any more."""
     missing_approvals: int
+    """How many more approvals are needed at least."""
     denied_by: str = ""
+    """Who denied the run; empty if no one did."""
 
     @property
     def is_met(self) -> bool:
@@ -38,16 +38,14 @@ class ApprovalCount:
 
 
 def is_first_success(tx: Transaction, policy: Policy, *, person: str, runbook: str) -> bool:
-    """Say whether this person has never had this runbook succeed; looked up where a rule asks."""
-    return "first_time" not in policy.mentions or runs.is_first_time(
-        tx, person=person, words=runbook
-    )
+    """Return whether no run of this runbook by this person has succeeded, if a rule uses that."""
+    return "first_time" not in policy.mentions or runs.is_first_time(tx, person=person, words=runbook)
 
 
 def get_ruling(tx: Transaction, policy: Policy, run: Run) -> tuple[PolicyRequest, Ruling]:
-    """Return what the rules look at, and the stricter of what they say now and have said.
+    """Return the input of the rules, and the stricter of their current and earlier ruling.
 
-    Once a run is under way the clock stands still for it: no rule about hours stops it half-way.
+    A running run is judged by the time of its start, so that no rule about hours interrupts it.
     """
     at = run.started_at if run.state is State.RUNNING else None
     first = is_first_success(tx, policy, person=run.requested_by, runbook=run.runbook)
@@ -55,22 +53,22 @@ def get_ruling(tx: Transaction, policy: Policy, run: Run) -> tuple[PolicyRequest
     ruling = policy.get_request_ruling(request)
     if not ruling.allowed:
         return request, ruling
-    terms = (
+    requirements = (
         ruling.requirements.escalate_requirements()
         if request.is_escalated
         else ruling.requirements
     )
-    return request, replace(ruling, requirements=terms.merge_with(run.requirements))
+    return request, replace(ruling, requirements=requirements.merge_with(run.requirements))
 
 
 def count_approvals(
     tx: Transaction, policy: Policy, run: Run, approved_run: Run | None = None
 ) -> ApprovalCount:
-    """Count the approvals of a run. keyed: the run that was approved, if it is another."""
+    """Count the approvals of a run. approved_run: the run that was approved, if it is another."""
     request, ruling = get_ruling(tx, policy, run)
     approved = approved_run or run
     votes = runs.list_votes(tx, approved.id)
-    given = [
+    valid = [
         vote
         for vote in votes
         if vote.approves
@@ -78,14 +76,19 @@ def count_approvals(
         and (not ruling.requires_second_factor or has_valid_factor(tx, policy, vote))
     ]
     in_force = delegation_rules.list_logged_delegations(tx, now=request.now)
-    turned = {
+    counted = {
         vote.person: delegation_rules.get_counted_approver(policy, in_force, vote, request, ruling)
-        for vote in given
+        for vote in valid
     }
-    # A delegator and their delegate have one key between them.
-    keys = list(dict.fromkeys(key for key in turned.values() if key))
-    lost = [person for person, key in turned.items() if not key]
-    no = next((vote.person for vote in votes if not vote.approves), "")
+    # A delegator and their delegate count as one.
+    approvers = list(dict.fromkeys(name for name in counted.values() if name))
+    lost = [person for person, name in counted.items() if not name]
+    denied_by = next((vote.person for vote in votes if not vote.approves), "")
     return ApprovalCount(
-        request, ruling, keys, lost, policy.count_missing_approvals(ruling.requirements, keys), no
+        request,
+        ruling,
+        approvers,
+        lost,
+        policy.count_missing_approvals(ruling.requirements, approvers),
+        denied_by,
     )

@@ -1,4 +1,4 @@
-"""Deciding: approvals and denials of a digest, withdrawal, expiry, and the end of an unknown."""
+"""Approve, deny, withdraw and expire runs; record how a run with an unknown outcome ended."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from bot.workflow.pending import get_resolution_area
 from bot.workflow.requests import shorten_reason
 from bot.workflow.second_factor import get_shown_factor, has_valid_factor
 
-# What the rules look at, and what they say of it.
+# The input of the rules, and their ruling.
 _RequestAndRuling = tuple[PolicyRequest, Ruling]
 
 
@@ -30,16 +30,23 @@ def approve_run(
     reason: str = "",
     session: str = "",
 ) -> Run:
-    """Turn a key for the plan with this digest (all of it, or the first ten digits shown).
+    """Approve the plan with this digest.
 
-    session: of the web, where a second factor may have been shown just before.
+    Args:
+        digest: The whole digest, or at least its first ten digits.
+        session: The web session, in which a second factor may have been entered.
+
+    Raises:
+        NotAllowed: This person may not approve it.
+        StepUpRequired: The rules require a second factor.
+        TooLate: The run has another plan, has ended, or was approved by this person.
     """
     policy = context.policies.get_policy()
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
         _check_is_pending(context, tx, run)
         if len(digest) < 10 or not run.digest.startswith(digest):
-            raise TooLate(f"run {number} has another plan now: look at it again")
+            raise TooLate(f"run {number} has a new plan: review it, then approve it again")
         factor = get_shown_factor(tx, policy, person=person, session=session)
         weighed = get_ruling(tx, policy, run)
         no = _get_decision_refusal(tx, policy, run, person, weighed)
@@ -51,7 +58,7 @@ def approve_run(
         if no or lacking:
             _log_refusal(tx, "approval refused", run, person, no or lacking)
         elif not _record_approval(tx, policy, run, replace(vote, factor=factor)):
-            raise TooLate(f"You have approved run {number} before")
+            raise TooLate(f"You have already approved run {number}")
         else:
             _log_decision(
                 tx, "approved", run, person, reason, factor=factor, on_behalf_of=vote.on_behalf_of
@@ -66,15 +73,17 @@ def approve_run(
 
 
 def deny_run(context: WorkflowContext, number: int, *, person: str, reason: str = "") -> Run:
-    """End a run that has not been sent anything yet: one no is final."""
+    """Deny a run of which nothing was sent yet. One denial is final."""
     policy = context.policies.get_policy()
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
         if run.state not in STATES_BEFORE_INTENT:
             raise TooLate(_describe_earlier_decision(context, tx, run))
         if run.parent is not None:
-            raise InvalidRequestError(f"run {number} is a part of run {run.parent}: deny that")
-        # Who edited it may not approve it, but an owner's no is an owner's no.
+            raise InvalidRequestError(
+                f"run {number} belongs to run {run.parent}: deny that run instead"
+            )
+        # Owners who chose the values may not approve the run, but they may deny it.
         no = get_decision_refusal(tx, policy, replace(run, editors=()), person)
         if not no:
             weighed = get_ruling(tx, policy, run)
@@ -93,32 +102,36 @@ def deny_run(context: WorkflowContext, number: int, *, person: str, reason: str 
 
 
 def withdraw_run(context: WorkflowContext, number: int, *, person: str) -> Run:
-    """Take one's own request back before anything was sent."""
+    """Withdraw the person's own request before anything was sent."""
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
         if run.parent is not None:
-            raise InvalidRequestError(f"run {number} is a part of run {run.parent}: withdraw that")
+            raise InvalidRequestError(
+                f"run {number} belongs to run {run.parent}: withdraw that run instead"
+            )
         if run.requested_by != person:
             name = context.policies.get_policy().get_person_name(run.requested_by)
             raise NotAllowed(f"only {name} can withdraw run {number}; an owner can deny it")
         if run.state not in STATES_BEFORE_INTENT:
             raise TooLate(_describe_earlier_decision(context, tx, run))
-        # What is declined is what an approver proposed: the original request stays pending.
+        # Declining a counter-proposal leaves the original request pending.
         verb = "Declined" if run.state is State.COUNTER_PROPOSED else "Withdrawn"
-        return end_run(context, tx, run, State.WITHDRAWN, f"{verb} by its asker", person=person)
+        return end_run(
+            context, tx, run, State.WITHDRAWN, f"{verb} by the requester", person=person
+        )
 
 
 def expire_runs(context: WorkflowContext) -> list[Run]:
-    """End every request that nobody decided or started in time."""
+    """End every run that was not decided or started in time."""
     with context.database.reading() as tx:
         due = [run.id for run in runs.list_due_to_expire(tx)]
     expired: list[Run] = []
-    # One transaction each: who holds the log while waiting for a run can block who holds the run.
+    # One transaction each: holding the log lock while waiting for a run can deadlock.
     for number in due:
         with context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
             if run.state in {State.COUNTER_PROPOSED, State.PENDING, State.QUEUED}:
-                why = "Nobody decided or started it in time"
+                why = "No one decided or started it in time"
                 expired.append(end_run(context, tx, run, State.EXPIRED, why))
     return expired
 
@@ -126,10 +139,10 @@ def expire_runs(context: WorkflowContext) -> list[Run]:
 def resolve_run(
     context: WorkflowContext, number: int, *, person: str, succeeded: bool, reason: str
 ) -> Run:
-    """Let an owner say how an unknown run ended, after looking at the host."""
+    """Record how a run with an unknown outcome ended, as an owner found it on the host."""
     policy = context.policies.get_policy()
     if len(reason.strip()) < 10:
-        raise InvalidRequestError("say how you know, in ten characters or more")
+        raise InvalidRequestError("say how you know: enter at least ten characters")
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
         if run.state is not State.UNKNOWN:
@@ -149,7 +162,7 @@ def resolve_run(
             f"Resolved as {state} by {policy.get_person_name(person)}: {shorten_reason(reason)}"
         )
         for record in runs.list_steps(tx, number):
-            # Its end is awaited no more.
+            # Its outcome is not awaited any more.
             if record.state is StepState.INTENT:
                 runs.record_outcome(tx, replace(record, state=StepState.UNKNOWN, ended_at=tx.now))
         return end_run(context, tx, run, state, summary, person=person)
@@ -165,20 +178,27 @@ def _build_decision(
     *,
     approves: bool,
 ) -> Decision:
-    """Return the vote; whoever has a key of their own turns that one."""
+    """Return the decision: in the person's own right if they have it, otherwise on behalf."""
     request, ruling = evaluated
     on_behalf_of = ""
     if not policy.get_approval_ruling(person, request, ruling).allowed:
-        turned = {vote.on_behalf_of or vote.person for vote in runs.list_votes(tx, run.id)}
+        counted = {vote.on_behalf_of or vote.person for vote in runs.list_votes(tx, run.id)}
         on_behalf_of = find_delegator(
-            tx, policy, request, ruling, person, counted_approvers=turned
+            tx, policy, request, ruling, person, counted_approvers=counted
         )
-    said = shorten_reason(reason)
-    return Decision(run.id, person, approves, run.digest, tx.now, said, on_behalf_of=on_behalf_of)
+    return Decision(
+        run.id,
+        person,
+        approves,
+        run.digest,
+        tx.now,
+        shorten_reason(reason),
+        on_behalf_of=on_behalf_of,
+    )
 
 
 def _record_approval(tx: Transaction, policy: Policy, run: Run, decision: Decision) -> bool:
-    """Record a yes; False if this person has said it before, and nothing is to be added to it."""
+    """Record an approval; return False if this person has given a complete one before."""
     if runs.add_vote(tx, decision):
         return True
     before = next(one for one in runs.list_votes(tx, run.id) if one.person == decision.person)
@@ -189,40 +209,43 @@ def _record_approval(tx: Transaction, policy: Policy, run: Run, decision: Decisi
 
 
 def is_decision_complete(tx: Transaction, policy: Policy, run: Run, decision: Decision) -> bool:
-    """Say whether a vote is complete: a yes is not where the rules by now want a second factor
-    that it does not have, or that does not count any more."""
+    """Return whether a decision is complete.
+
+    An approval is not where the rules require a second factor that it lacks, or whose factor is
+    not valid any more.
+    """
     if not decision.approves or has_valid_factor(tx, policy, decision):
         return True
     return not get_ruling(tx, policy, run)[1].requires_second_factor
 
 
 def _queue_if_approved(context: WorkflowContext, tx: Transaction, policy: Policy, run: Run) -> Run:
-    """Let the run go on once enough people who may approve it have done so."""
+    """Queue the run once enough people who may approve it have approved it."""
     counted = count_approvals(tx, policy, run)
-    terms = counted.ruling.requirements
+    requirements = counted.ruling.requirements
     if not counted.is_met:
         return runs.amend_run(
             tx,
             run,
-            requirements=terms,
-            required_approvals=terms.required_approvals,
+            requirements=requirements,
+            required_approvals=requirements.required_approvals,
             approver_groups=counted.ruling.approver_groups,
         )
-    ready = runs.move_run(
+    queued = runs.move_run(
         tx,
         run,
         State.QUEUED,
-        requirements=terms,
+        requirements=requirements,
         expires_at=min(
             tx.now + context.start_timeout, run.plan.expires_at if run.plan else tx.now
         ),
     )
     context.dispatcher.enqueue_run(tx, run.id, policy.inventory[run.host].site)
-    return ready
+    return queued
 
 
 def get_decision_refusal(tx: Transaction, policy: Policy, run: Run, person: str) -> str:
-    """Say why this person may not decide; "" if they may."""
+    """Return why this person may not decide the run; "" if they may."""
     return _get_decision_refusal(tx, policy, run, person, get_ruling(tx, policy, run))
 
 
@@ -233,51 +256,51 @@ def _get_decision_refusal(
     answer = policy.get_approval_ruling(person, request, ruling)
     if answer.allowed or find_delegator(tx, policy, request, ruling, person):
         return ""
-    able = ", ".join(other.name for other in policy.list_approvers(request, ruling)) or "nobody"
-    why = (
-        "it is your own request" if person == run.requested_by else "; ".join(answer.policy_notes)
-    )
-    return f"You cannot decide run {run.id}{f': {why}' if why else ''}. Those who can: {able}."
+    able = ", ".join(other.name for other in policy.list_approvers(request, ruling)) or "no one"
+    why = "you requested it" if person == run.requested_by else "; ".join(answer.policy_notes)
+    return f"You cannot decide run {run.id}{f': {why}' if why else ''}. Who can: {able}."
 
 
 def check_policy_version(policy: Policy, run: Run) -> None:
-    """Raise TooLate if the plan was made under another policy: the gate would turn it away."""
+    """Raise TooLate if the plan was made under another policy: the gate would refuse it."""
     if is_plan_outdated(policy, run):
         raise TooLate(
-            f"Run {run.id} was shown under another policy than holds now, so it would not start "
-            "whatever is decided: ask again to see it anew"
+            f"Run {run.id} was planned under an earlier policy and cannot start any more: request "
+            "it again"
         )
 
 
 def _check_reason_is_given(run: Run, reason: str, evaluated: _RequestAndRuling) -> None:
     if not reason.strip() and evaluated[1].requires_reason:
         raise InvalidRequestError(
-            f"say why you approve run {run.id}: the rules want to know. On its page, or "
-            f"approve {run.id} {run.short_digest} because REASON"
+            f"the policy requires a reason for this approval: enter it on the page of run "
+            f"{run.id}, or type approve {run.id} {run.short_digest} because REASON"
         )
 
 
 def _get_missing_factor_message(run: Run, evaluated: _RequestAndRuling) -> str:
-    """Say that this approval takes a second factor; "" if it does not."""
+    """Return that this approval requires a second factor; "" if it does not."""
     if not evaluated[1].requires_second_factor:
         return ""
     return (
-        f"Run {run.id} takes your second factor, which chat does not have: approve it on its web "
-        "page. /keyturn web signs you in."
+        f"Approving run {run.id} requires your second factor, which you cannot enter in chat: "
+        "approve it on its web page. /keyturn web signs you in."
     )
 
 
 def _check_is_pending(context: WorkflowContext, tx: Transaction, run: Run) -> None:
     if run.parent is not None:
-        raise InvalidRequestError(f"run {run.id} is a part of run {run.parent}: decide that")
+        raise InvalidRequestError(
+            f"run {run.id} belongs to run {run.parent}: decide that run instead"
+        )
     if run.state is not State.PENDING:
         raise TooLate(_describe_earlier_decision(context, tx, run))
     if run.expires_at is not None and tx.now >= run.expires_at:
-        raise TooLate(f"Run {run.id} expired before this approval: ask again")
+        raise TooLate(f"Run {run.id} expired before this approval: request it again")
 
 
 def _describe_earlier_decision(context: WorkflowContext, tx: Transaction, run: Run) -> str:
-    """Say who resolved it, and when, for someone who came second."""
+    """Describe the earlier decision, for a person who decides too late."""
     votes = runs.list_votes(tx, run.id)
     last = votes[-1] if votes else None
     if last is None:

@@ -1,7 +1,8 @@
-"""Banning: somebody is shut out at once and everywhere, until it is taken back.
+"""Ban and unban people.
 
-Who is banned is nobody to the policy: no request, no key, no session, no right. The bans are rows
-in the database, so every process sees them; the gate reads them anew before every step.
+To the policy, a banned person does not exist: no requests, approvals, sessions or
+rights. Bans are rows in the database, so that every process sees them. The gate reads them before
+every step.
 """
 
 import threading
@@ -19,12 +20,12 @@ from bot.policy import Organisation, Person, Policy, PolicySource
 from bot.workflow.context import WorkflowContext
 from bot.workflow.stopping import check_order_allowed, check_stop_reason
 
-# How old a door's knowledge of the bans may be.
+# How old the list of bans may be in web, Slack and API; the gate reads the table.
 _CACHE_SECONDS = 2.0
 
 
 class PolicyWithoutBanned:
-    """The policy as it is without those who are banned. Any thread may use it."""
+    """Provides the policy without the people who are banned. Thread-safe."""
 
     def __init__(
         self,
@@ -40,21 +41,21 @@ class PolicyWithoutBanned:
         self._cached: tuple[Policy, frozenset[str], Policy] | None = None
 
     def get_policy(self) -> Policy:
-        """Return the policy. Raises NoPolicy, and StoreUnavailable before the first look."""
-        whole, banned = self._policies.get_policy(), self._read_banned_people()
+        """Return the policy. Raises NoPolicyError, and StoreUnavailable before the first read."""
+        policy, banned = self._policies.get_policy(), self._read_banned_people()
         if not banned:
-            return whole
+            return policy
         with self._lock:
-            if self._cached is None or self._cached[0] is not whole or self._cached[1] != banned:
-                self._cached = (whole, banned, whole.without_people(banned))
+            if self._cached is None or self._cached[0] is not policy or self._cached[1] != banned:
+                self._cached = (policy, banned, policy.without_people(banned))
             return self._cached[2]
 
     def get_policy_with_banned(self) -> Policy:
-        """Return the policy with those who are banned. Raises NoPolicy."""
+        """Return the policy including banned people. Raises NoPolicyError."""
         return self._policies.get_policy()
 
     def forget_banned_people(self) -> None:
-        """Look again the next time: somebody was banned, or let in again, just now."""
+        """Read the bans again at the next use: one was added or lifted just now."""
         with self._lock:
             self._read_at = float("-inf")
 
@@ -68,7 +69,7 @@ class PolicyWithoutBanned:
             with self._database.reading() as tx:
                 found = stops.list_banned_people(tx)
         except StoreUnavailable:
-            # Without a database nobody can be let through the gate; pages can still be read.
+            # Without a database the gate lets nothing through; pages can still be read.
             if known is None:
                 raise
             return known
@@ -86,15 +87,20 @@ def ban_person(
     session: str = "",
     requires_factor: bool = True,
 ) -> None:
-    """Shut somebody out. session: of the web, where a second factor may have been shown just
-    before. factor: False on the command line, where none can be shown. Raises NotYours,
-    StepUpFirst, TooLate and Unfit."""
+    """Ban a person: end their sessions and revoke their tokens.
+
+    Args:
+        session: The web session, in which a second factor may have been entered.
+        requires_factor: False on the command line, where none can be entered.
+
+    Raises NotAllowed, StepUpRequired, TooLate and InvalidRequestError.
+    """
     reason = check_stop_reason(reason)
     check_order_allowed(
         context, banned_by, "ban", session=session, requires_factor=requires_factor
     )
     if banned_by == person:
-        raise InvalidRequestError("you cannot shut yourself out: somebody else can")
+        raise InvalidRequestError("you cannot ban yourself: ask someone else to do it")
     policy = context.policies.get_policy()
     with context.database.transaction() as tx:
         if person in stops.list_banned_people(tx):
@@ -103,7 +109,7 @@ def ban_person(
             raise NoSuchPersonError(person)
         stops.add_ban(tx, person, by=banned_by, why=reason)
         sessions.end_all_sessions(tx, person)
-        # Whoever has their laptop has what lies on it: let in again, they make new ones.
+        # Tokens may be on a stolen laptop, so they stay revoked after the ban is lifted.
         tokens.revoke_all_tokens(tx, person)
         change_log.append_entry(
             tx, tokens.BANNED, person=banned_by, banned_person=person, reason=reason
@@ -116,51 +122,51 @@ def describe_ban(
     database: Database,
     find_person: Callable[[Organisation], Person | None],
 ) -> str:
-    """Return what somebody who is banned is told, and "" for anybody else.
+    """Return the message for a banned person; "" for anyone else.
 
-    find: whose account it is. Why they are banned is not told: who banned them may say so.
+    The message leaves the reason out. find_person: finds the person of the account.
     """
-    whole = (
+    policy = (
         policies.get_policy_with_banned()
         if isinstance(policies, PolicyWithoutBanned)
         else policies.get_policy()
     )
-    person = find_person(whole.organisation)
+    person = find_person(policy.organisation)
     if person is None:
         return ""
     with database.reading() as tx:
-        held = next((one for one in stops.list_bans(tx) if one.person == person.id), None)
-    if held is None:
+        ban = next((one for one in stops.list_bans(tx) if one.person == person.id), None)
+    if ban is None:
         return ""
-    by = whole.find_person(held.banned_by)
-    since = datetime.fromtimestamp(held.at / 1_000_000, UTC)
+    by = policy.find_person(ban.banned_by)
+    since = datetime.fromtimestamp(ban.at / 1_000_000, UTC)
     who, ask = (f" by {by.name}", f"{by.name} or ") if by else ("", "")
     return (
-        f"You are banned from Keyturn since {since:%Y-%m-%d %H:%M} UTC{who}: nothing was done. "
-        f"Ask {ask}an administrator of Keyturn."
+        f"You have been banned from Keyturn since {since:%Y-%m-%d %H:%M} UTC{who}. Nothing was "
+        f"done. Contact {ask}a Keyturn administrator."
     )
 
 
 def unban_person(
     context: WorkflowContext, person: str, *, unbanned_by: str, reason: str, session: str = ""
 ) -> None:
-    """Let somebody in again; who banned does not do that alone. session, raises: as of ban()."""
+    """Lift a ban. The person who imposed it cannot. session, raises: as for ban_person()."""
     reason = check_stop_reason(reason)
-    held = _get_ban(context, person)
+    ban = _get_ban(context, person)
     check_order_allowed(
-        context, unbanned_by, "resume", is_own=held.banned_by == unbanned_by, session=session
+        context, unbanned_by, "resume", is_own=ban.banned_by == unbanned_by, session=session
     )
     with context.database.transaction() as tx:
         if not stops.remove_ban(tx, person):
             name = context.policies.get_policy().get_person_name(person)
-            raise TooLate(f"somebody else has let {name} in again just now")
+            raise TooLate(f"someone else has just unbanned {name}")
         change_log.append_entry(
             tx,
             "ban lifted",
             person=unbanned_by,
             banned_person=person,
             reason=reason,
-            banned_by=held.banned_by,
+            banned_by=ban.banned_by,
         )
     _forget_banned_people(context)
 

@@ -1,7 +1,7 @@
-"""Breaking the glass: an emergency goes through a freeze and without approvals.
+"""Break-glass: start a change in an emergency, without approvals and during a freeze.
 
-It is for one run and for an hour at most, and everybody sees it. Nothing else is passed: the log,
-the plan and the lock hold.
+Break-glass applies to one run, lasts an hour at most, and notifies everyone. Change log, plan and
+host lock apply as always.
 """
 
 from bot.audit import change_log, evidence, refusals
@@ -30,11 +30,13 @@ _BREAK_GLASS_STATES = frozenset({State.PENDING, State.QUEUED})
 
 
 class BreakGlassActions:
+    """What people may do about break-glass."""
+
     def __init__(self, context: WorkflowContext) -> None:
         self._context = context
 
     def request_break_glass(self, number: int, *, person: str, reason: str) -> Run:
-        """Note that the asker means to break the glass for this run; that is done on its page."""
+        """Announce that the requester wants break-glass, which is activated on the run's page."""
         require_view(self._context, number, person=person)
         why = check_break_glass_reason(reason)
         policy = self._context.policies.get_policy()
@@ -55,16 +57,16 @@ class BreakGlassActions:
     def activate_break_glass(
         self, number: int, *, person: str, session: str, digest: str, reason: str
     ) -> Run:
-        """Break the glass: the plan with this digest starts now, whoever has not approved it."""
+        """Start the plan with this digest now, without its approvals."""
         require_view(self._context, number, person=person)
         why = check_break_glass_reason(reason)
         policy = self._context.policies.get_policy()
         with urgent_write(), self._context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
             if run.state not in _BREAK_GLASS_STATES or run.expires_at is None:
-                raise TooLate(f"run {number} is {run.state.phrase}: there is no glass to break")
+                raise TooLate(f"run {number} is {run.state.phrase}: break-glass does not apply")
             if len(digest) < 10 or not run.digest.startswith(digest):
-                raise TooLate(f"run {number} has another plan now: look at it again")
+                raise TooLate(f"run {number} has a new plan: review it, then try again")
             _check_is_needed(tx, policy, run, person)
             refusal = self._get_refusal(tx, policy, run, person)
             if not refusal:
@@ -81,7 +83,7 @@ class BreakGlassActions:
     ) -> Run:
         factor = get_shown_factor(tx, policy, person=person, session=session)
         if not factor:
-            raise StepUpRequired("Breaking the glass takes your second factor, shown just before.")
+            raise StepUpRequired("Break-glass requires your second factor: enter it first.")
         until = min(tx.now + ACTIVE_SECONDS * _SECOND, run.expires_at or tx.now)
         break_glass.request_break_glass(tx, run=run.id, person=person, reason=reason)
         break_glass.activate_break_glass(tx, run.id, until=until, factor=factor)
@@ -103,60 +105,61 @@ class BreakGlassActions:
         return run
 
     def review_break_glass(self, number: int, *, person: str, findings: str) -> BreakGlass:
-        """Say as somebody else what one thinks of it, so that its asker may do it again."""
+        """Record the review by another person, which the requester needs before the next use."""
         require_view(self._context, number, person=person)
-        said = _check_text(findings)
-        if len(said) < _MIN_REVIEW_LENGTH:
+        review = _check_text(findings)
+        if len(review) < _MIN_REVIEW_LENGTH:
             raise InvalidRequestError(
-                f"say what you found, in {_MIN_REVIEW_LENGTH} characters or more"
+                f"describe what you found: enter at least {_MIN_REVIEW_LENGTH} characters"
             )
         policy = self._context.policies.get_policy()
         with self._context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
-            broken = break_glass.get_break_glass(tx, number)
-            if broken is None or broken.activated_at is None:
-                raise InvalidRequestError(f"no glass was broken for run {number}")
-            if broken.reviewed_at is not None:
-                who = policy.get_person_name(broken.reviewer)
-                raise TooLate(f"run {number} was reviewed by {who} already")
+            usage = break_glass.get_break_glass(tx, number)
+            if usage is None or usage.activated_at is None:
+                raise InvalidRequestError(f"break-glass was not used for run {number}")
+            if usage.reviewed_at is not None:
+                who = policy.get_person_name(usage.reviewer)
+                raise TooLate(f"{who} has already reviewed run {number}")
             if not can_review(policy, run, person, now=tx.now):
                 raise NotAllowed(
-                    "somebody else who is an owner, or could have approved it, reviews this"
+                    "another person has to review this: an owner, or someone who could have "
+                    "approved it"
                 )
-            break_glass.record_review(tx, number, reviewer=person, words=said)
-            _log_break_glass(tx, "break-glass reviewed", run, person, said)
+            break_glass.record_review(tx, number, reviewer=person, words=review)
+            _log_break_glass(tx, "break-glass reviewed", run, person, review)
             outbox.announce_run(tx, number)
-        return broken
+        return usage
 
     def _get_refusal(self, tx: Transaction, policy: Policy, run: Run, person: str) -> str:
-        """Say why this person may not break the glass for this run; "" if they may."""
+        """Return why this person may not use break-glass for this run; "" if they may."""
         why = get_break_glass_refusal(policy, run, person, now=tx.now)
         if why:
             return why
-        broken = break_glass.get_break_glass(tx, run.id)
-        if broken is not None and broken.activated_at is not None:
-            return f"the glass of run {run.id} is broken already"
+        usage = break_glass.get_break_glass(tx, run.id)
+        if usage is not None and usage.activated_at is not None:
+            return f"break-glass is already active for run {run.id}"
         overdue = break_glass.get_overdue_review(tx, person)
-        # What the table says was reviewed has to be so by the signed log as well.
+        # The signed log has to confirm the reviews that the table lists.
         number = overdue.run if overdue else evidence.get_unreviewed_run(tx, person)
         if number is None:
             return ""
         return (
-            f"nobody has reviewed run {number}, for which you broke the glass more than a day "
-            f"ago: have somebody else review it first, with “review {number}” and what they found"
+            f"your break-glass run {number} is older than a day and not reviewed: first ask "
+            f"another person to review it with “review {number}” and their findings"
         )
 
 
 def _check_is_needed(tx: Transaction, policy: Policy, run: Run, person: str) -> None:
-    """Raise TooLate or Unfit where the requester's glass would let nothing through."""
-    broken = break_glass.get_break_glass(tx, run.id)
-    if run.requested_by != person or (broken and broken.activated_at is not None):
+    """Raise TooLate or InvalidRequestError where break-glass would bypass nothing."""
+    usage = break_glass.get_break_glass(tx, run.id)
+    if run.requested_by != person or (usage and usage.activated_at is not None):
         return
     if run.state not in _BREAK_GLASS_STATES | {State.PLANNING}:
-        raise TooLate(f"run {run.id} is {run.state.phrase}: there is no glass to break")
+        raise TooLate(f"run {run.id} is {run.state.phrase}: break-glass does not apply")
     if run.kind != "change":
         raise InvalidRequestError(
-            f"run {run.id} changes nothing and needs no approval: it starts by itself"
+            f"run {run.id} is read-only and needs no approval: it starts by itself"
         )
     hosts = [host for host in run.hosts or (run.host,) if host in policy.inventory.hosts]
     frozen = any(
@@ -165,13 +168,13 @@ def _check_is_needed(tx: Transaction, policy: Policy, run: Run, person: str) -> 
     counted = count_approvals(tx, policy, run)
     if counted.is_met and not frozen:
         raise InvalidRequestError(
-            f"run {run.id} lacks no approval and no freeze holds it: it starts by itself, and "
-            "there is no glass to break"
+            f"run {run.id} needs no more approvals and no freeze holds it: it starts by itself, "
+            "without break-glass"
         )
 
 
 def can_review(policy: Policy, run: Run, person: str, *, now: int) -> bool:
-    """Say whether this person may review what another did."""
+    """Return whether this person may review the break-glass run of another."""
     if person == run.requested_by or policy.find_person(person) is None:
         return False
     request = build_policy_request(run, now=now)
@@ -180,26 +183,26 @@ def can_review(policy: Policy, run: Run, person: str, *, now: int) -> bool:
 
 
 def check_break_glass_reason(text: str) -> str:
-    """Return the reason, or raise Unfit: whoever reviews it must learn something from it."""
-    said = _check_text(text)
-    if len(said) < MIN_REASON_LENGTH:
+    """Return the reason, or raise InvalidRequestError if it is too short for a reviewer."""
+    reason = _check_text(text)
+    if len(reason) < MIN_REASON_LENGTH:
         raise InvalidRequestError(
-            f"say why it cannot wait, in {MIN_REASON_LENGTH} characters or more: “because …”; "
-            f"these are {len(said)}"
+            f"explain why it cannot wait, in at least {MIN_REASON_LENGTH} characters: "
+            f"“because …”; you entered {len(reason)}"
         )
-    return said
+    return reason
 
 
 def _check_text(text: str) -> str:
     try:
-        said = join_to_one_line(text)
-    except InvisibleCharacterError as unclean:
-        raise InvalidRequestError(f"what you say {unclean}") from None
-    if len(said) > _MAX_REASON_LENGTH:
+        line = join_to_one_line(text)
+    except InvisibleCharacterError as error:
+        raise InvalidRequestError(f"your text {error}") from None
+    if len(line) > _MAX_REASON_LENGTH:
         raise InvalidRequestError(
-            f"that has {len(said)} characters: say it in {_MAX_REASON_LENGTH}"
+            f"your text has {len(line)} characters: the limit is {_MAX_REASON_LENGTH}"
         )
-    return said
+    return line
 
 
 def _log_refusal(tx: Transaction, run: Run, person: str, reason: str) -> None:

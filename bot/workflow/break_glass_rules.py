@@ -1,4 +1,4 @@
-"""Passing: whether broken glass lets a run through a freeze and without approvals now."""
+"""Whether break-glass lets a run start without approvals and during a freeze."""
 
 import logging
 
@@ -12,37 +12,37 @@ from bot.workflow.second_factor import is_factor_still_valid
 
 log = logging.getLogger(__name__)
 
-# Where a person sits. A token, a schedule or a script has no emergencies.
+# Only people use break-glass: no token, schedule or script does.
 _INTERACTIVE_SOURCES = frozenset({"slack", "web"})
 
 
 def is_break_glass_active(tx: Transaction, policy: Policy, run: Run) -> bool:
-    """Say whether broken glass lets this run through now, by all that counts at this moment."""
-    broken = break_glass.get_break_glass(tx, run.parent or run.id)
-    if broken is None or not broken.open(tx.now):
+    """Return whether break-glass is active for this run and still valid."""
+    usage = break_glass.get_break_glass(tx, run.parent or run.id)
+    if usage is None or not usage.open(tx.now):
         return False
-    whole = run if run.parent is None else runs.get_run(tx, run.parent)
-    if get_break_glass_refusal(policy, whole, broken.person, now=tx.now):
+    parent = run if run.parent is None else runs.get_run(tx, run.parent)
+    if get_break_glass_refusal(policy, parent, usage.person, now=tx.now):
         return False
-    doubt = evidence.find_doubt_of_break_glass(tx, whole, broken)
+    doubt = evidence.find_doubt_of_break_glass(tx, parent, usage)
     if doubt:
-        log.critical("run %d: the change log does not bear out %s", run.id, doubt)
+        log.critical("run %d: the change log does not confirm %s", run.id, doubt)
         return False
-    return is_factor_still_valid(tx, policy, person=broken.person, digest=broken.factor)
+    return is_factor_still_valid(tx, policy, person=usage.person, digest=usage.factor)
 
 
 def get_break_glass_refusal(policy: Policy, run: Run, person: str, *, now: int) -> str:
-    """Say why this person may not break the glass for the run by the rules; "" if they may."""
+    """Return why the rules do not let this person use break-glass for the run; "" if they do."""
     if run.requested_by != person:
         name = policy.get_person_name(run.requested_by)
-        return f"only {name}, who asked for run {run.id}, can break its glass"
+        return f"only {name}, who requested run {run.id}, can use break-glass for it"
     if run.kind != "change" or run.parent is not None:
-        return "glass is broken for a whole request that changes something"
+        return "break-glass applies to whole requests that change something"
     request = build_policy_request(run, now=now)
     if request.source not in _INTERACTIVE_SOURCES:
-        return "glass is broken by people in chat or on the web, never by a token or a schedule"
+        return "break-glass is for people in chat or on the web, not for tokens or schedules"
     ruling = policy.get_break_glass_ruling(request)
     if ruling.allowed:
         return ""
-    said = "; ".join(ruling.policy_notes)
-    return f"the policy lets you break no glass for this{f': {said}' if said else ''}"
+    notes = "; ".join(ruling.policy_notes)
+    return f"the policy does not allow you break-glass for this{f': {notes}' if notes else ''}"

@@ -1,4 +1,4 @@
-"""The diary: what fires in the coming days, and which freezes hold then."""
+"""The calendar: upcoming runs of schedules, and freezes, for each day."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,32 +15,34 @@ from bot.policy.freezes import Freeze
 DEFAULT_DAYS = 30
 _SECOND = 1_000_000
 _DAY = 86400 * _SECOND
-# What fires every minute is not looked at to its end, and less far where much fires so often; what
-# fires once a day is, whatever else does.
+# A schedule that runs every minute is cut off early, and earlier where there are many such
+# schedules. A daily schedule is always shown to the end of the calendar.
 _MOST_FIRES, _MOST_IN_ALL, _LEAST_FIRES = 1_500, 15_000, 100
 
 
 @dataclass(frozen=True)
 class UpcomingFires:
-    """The moments of one schedule within one day. moments: microseconds. left_out: how many of
-    them a freeze holds up; freeze: its name.
-    """
+    """The due times of one schedule within one day."""
 
     schedule: int
     name: str
     request: str
     owner: str
     times: Sequence[int]
+    """Microseconds since 1970."""
     skipped: int
+    """How many of the times a freeze skips."""
     freeze: str
+    """The name of that freeze."""
 
 
 @dataclass(frozen=True)
 class CalendarFreeze:
-    """A freeze within one day, from and until microseconds; areas: titles, none for all."""
+    """A freeze within one day. Times are microseconds since 1970."""
 
     name: str
     areas: Sequence[str]
+    """Titles of the areas; empty for all areas."""
     begins_at: int
     ends_at: int
     whole_day: bool
@@ -48,6 +50,8 @@ class CalendarFreeze:
 
 @dataclass(frozen=True)
 class CalendarDay:
+    """One day in UTC."""
+
     date: date
     upcoming: Sequence[UpcomingFires] = ()
     freezes: Sequence[CalendarFreeze] = ()
@@ -55,33 +59,30 @@ class CalendarDay:
 
 @dataclass(frozen=True)
 class Calendar:
-    """Days in UTC, the first is today. cut: schedules that fire too often to be followed to the
-    end of it.
-    """
+    """Days in UTC; the first is today."""
 
     days: Sequence[CalendarDay]
     truncated_schedules: Sequence[str] = field(default=())
+    """Names of schedules that run too often to be listed to the end of the calendar."""
 
 
 def build_calendar(tx: Transaction, policy: Policy, *, days: int = DEFAULT_DAYS) -> Calendar:
-    """Look ahead from now on."""
+    """Return the calendar of the given number of days from today."""
     today = tx.now // _DAY * _DAY
     horizon = today + days * _DAY
     fires: dict[int, list[UpcomingFires]] = {}
-    cut: list[str] = []
+    truncated: list[str] = []
     left = _MOST_IN_ALL
     for schedule in schedules.list_schedules(tx):
         if schedule.state is not ScheduleState.ACTIVE:
             continue
         until = min(horizon, schedule.lapses_at)
         most = min(_MOST_FIRES, max(left, _LEAST_FIRES))
-        moments = _list_fire_times(schedule, tx.now, until, most)
-        left -= len(moments)
-        if len(moments) == most:
-            cut.append(schedule.timing.name)
-        for day, coming in _group_by_day(
-            policy, schedule, runs.get_run(tx, schedule.run), moments
-        ):
+        times = _list_fire_times(schedule, tx.now, until, most)
+        left -= len(times)
+        if len(times) == most:
+            truncated.append(schedule.timing.name)
+        for day, coming in _group_by_day(policy, schedule, runs.get_run(tx, schedule.run), times):
             fires.setdefault(day, []).append(coming)
     starts = [today + n * _DAY for n in range(days)]
     return Calendar(
@@ -93,7 +94,7 @@ def build_calendar(tx: Transaction, policy: Policy, *, days: int = DEFAULT_DAYS)
             )
             for start in starts
         ],
-        cut,
+        truncated,
     )
 
 
@@ -125,7 +126,7 @@ def _group_by_day(
 
 
 def _get_blocking_freeze(policy: Policy, run: Run, due_at: int) -> str:
-    """Return the freeze by which this moment would be left out; "" if there is none."""
+    """Return the freeze that would skip this due time; "" if there is none."""
     if run.kind != "change":
         return ""
     over = policy.freezes.find_longest_active(area=run.area, runbook=run.runbook, now=due_at)
@@ -133,26 +134,26 @@ def _get_blocking_freeze(policy: Policy, run: Run, due_at: int) -> str:
 
 
 def _list_freezes_of_day(policy: Policy, start: int) -> list[CalendarFreeze]:
-    """Return the freezes that hold within a day, the first first."""
-    found: list[CalendarFreeze] = []
+    """Return the freezes that apply within a day, in order of time."""
+    freezes: list[CalendarFreeze] = []
     for freeze in policy.freezes.freezes:
         titles = [policy.organisation.areas[area].title for area in freeze.areas]
         for begin, end in _iterate_freeze_periods(freeze, start):
             first, last = max(begin, start), min(end, start + _DAY)
-            whole = last - first == _DAY
-            found.append(CalendarFreeze(freeze.name, titles, first, last, whole))
-    return sorted(found, key=lambda one: one.begins_at)
+            is_whole_day = last - first == _DAY
+            freezes.append(CalendarFreeze(freeze.name, titles, first, last, is_whole_day))
+    return sorted(freezes, key=lambda one: one.begins_at)
 
 
 def _iterate_freeze_periods(freeze: Freeze, start: int) -> Iterator[tuple[int, int]]:
-    moment = datetime.fromtimestamp(start / _SECOND, UTC)
-    beyond = moment + timedelta(days=1)
-    while moment < beyond:
-        stretch = freeze.get_current_or_next_period(moment)
-        if stretch is None or stretch[0] >= beyond:
+    time = datetime.fromtimestamp(start / _SECOND, UTC)
+    end_of_day = time + timedelta(days=1)
+    while time < end_of_day:
+        period = freeze.get_current_or_next_period(time)
+        if period is None or period[0] >= end_of_day:
             return
-        yield _to_microseconds(stretch[0]), _to_microseconds(stretch[1])
-        moment = stretch[1]
+        yield _to_microseconds(period[0]), _to_microseconds(period[1])
+        time = period[1]
 
 
 def _to_microseconds(at: datetime) -> int:

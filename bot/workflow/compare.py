@@ -1,4 +1,4 @@
-"""A comparison: two runs beside each other, line by line, from asking to their ends."""
+"""Compare two runs side by side, line by line, from request to result."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from bot.db.search import RunFilter
 from bot.model import times
 from bot.model.run import Decision, Run, StepRecord, StepState
 
-# Lines of one side that are compared; more would take long, and nobody reads them side by side.
+# The most lines of one side that are compared.
 _MAX_LINES = 600
-# So many lines that are alike stand around what differs; the others are folded.
+# So many equal lines are shown around each difference; the others are folded.
 _CONTEXT_LINES = 3
-# What was asked so often since with other values was not asked lately with these.
+# How many earlier runs are searched for one with the same values.
 _MAX_EARLIER_RUNS = 50
 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One of the two. name: what a person is called."""
+    """One of the two runs, with all that is compared. name_person: returns the name for an id."""
 
     run: Run
     decisions: Sequence[Decision]
@@ -31,16 +31,19 @@ class ComparedRun:
 
 @dataclass(frozen=True)
 class ComparedLine:
-    """kind: alike, changed, left, right or folded. left, right: None where a side has no line."""
+    """A line of both sides, or a number of equal lines that are folded."""
 
     kind: str
+    """alike, changed, left, right or folded."""
     left: str | None = None
+    """None where the left run has no such line."""
     right: str | None = None
     folded: int = 0
+    """How many lines are folded."""
 
     @property
     def label(self) -> str:
-        """What the colours tell, for those who do not see them."""
+        """The meaning of the line's colour as text."""
         return {
             "changed": "Differs",
             "left": "Only on the left",
@@ -50,6 +53,8 @@ class ComparedLine:
 
 @dataclass(frozen=True)
 class ComparedSection:
+    """One section of the comparison, such as the plan."""
+
     title: str
     lines: Sequence[ComparedLine]
 
@@ -61,7 +66,7 @@ class ComparedSection:
 def find_runs_to_compare(
     tx: Transaction, right_id: int, left_id: int | None, *, name_person: Callable[[str], str]
 ) -> tuple[ComparedRun | None, ComparedRun]:
-    """Return run a and run b; without a, the run before that is most like b, if there is one.
+    """Return the left and the right run; without *left_id*, the most similar earlier run.
 
     Raises NoSuchRun.
     """
@@ -73,7 +78,7 @@ def find_runs_to_compare(
 
 
 def _find_similar_earlier_run(tx: Transaction, run: Run) -> Run | None:
-    """Return the newest earlier run of the runbook on the host: best with the same values."""
+    """Return the newest earlier run of the runbook on the host, with the same values if any."""
     wanted = RunFilter(host=run.host, runbook=run.runbook, before=run.id)
     found = search.find_newest_runs(tx, wanted, most=_MAX_EARLIER_RUNS)
     same = [each for each in found if dict(each.values) == dict(run.values)]
@@ -84,20 +89,20 @@ def _find_similar_earlier_run(tx: Transaction, run: Run) -> Run | None:
 def _load_compared_run(
     tx: Transaction, run: Run, name_person: Callable[[str], str]
 ) -> ComparedRun:
-    told = runs.list_steps_of_children(tx, run.id) if run.hosts else runs.list_steps(tx, run.id)
+    records = runs.list_steps_of_children(tx, run.id) if run.hosts else runs.list_steps(tx, run.id)
     votes = runs.list_votes(tx, run.parent or run.id)
-    return ComparedRun(run, votes, {record.step_number: record for record in told}, name_person)
+    return ComparedRun(run, votes, {record.step_number: record for record in records}, name_person)
 
 
 def compare_runs(left_run: ComparedRun, right_run: ComparedRun) -> list[ComparedSection]:
-    """Return what there is to see, with what is the same folded."""
-    told = (
-        (title, [*tell(left_run)], [*tell(right_run)])
-        for title, tell in _SECTION_RENDERERS.items()
+    """Return the sections in which either run has text, with equal lines folded."""
+    sections = (
+        (title, [*render(left_run)], [*render(right_run)])
+        for title, render in _SECTION_RENDERERS.items()
     )
     return [
         ComparedSection(title, _align_lines(left, right))
-        for title, left, right in told
+        for title, left, right in sections
         if left or right
     ]
 
@@ -115,7 +120,7 @@ def _align_lines(left_lines: Sequence[str], right_lines: Sequence[str]) -> list[
 def _split_and_truncate(lines: Sequence[str]) -> list[str]:
     flat = [part for line in lines for part in line.split("\n")]
     more = len(flat) - _MAX_LINES
-    return [*flat[:_MAX_LINES], f"[… {more} lines are left out here …]"] if more > 0 else flat
+    return [*flat[:_MAX_LINES], f"[… {more} more lines …]"] if more > 0 else flat
 
 
 def _build_line(kind: str, left: str | None, right: str | None) -> ComparedLine:
@@ -127,12 +132,12 @@ def _build_line(kind: str, left: str | None, right: str | None) -> ComparedLine:
 
 
 def _fold_unchanged_lines(lines: Sequence[ComparedLine]) -> list[ComparedLine]:
-    """Leave out what is alike and far from everything that differs."""
+    """Replace equal lines that are far from every difference."""
     differ = [n for n, line in enumerate(lines) if line.kind != "alike"]
     near = {n + step for n in differ for step in range(-_CONTEXT_LINES, _CONTEXT_LINES + 1)}
     found: list[ComparedLine] = []
     for n, line in enumerate(lines):
-        # To say that one line is alike takes a line.
+        # Folding a single line would save nothing.
         alone = n - 1 in near | {-1} and n + 1 in near | {len(lines)}
         if n in near or alone or len(lines) <= 2 * _CONTEXT_LINES:
             found.append(line)
@@ -150,8 +155,8 @@ def _render_request(compared: ComparedRun) -> Iterator[str]:
         yield f"{name}: {value}"
     if run.hosts:
         yield f"hosts: {', '.join(run.hosts)}"
-    yield f"asked by: {compared.name_person(run.requested_by)}"
-    yield f"through: {run.origin.source}"
+    yield f"requested by: {compared.name_person(run.requested_by)}"
+    yield f"source: {run.origin.source}"
     if run.reason:
         yield f"reason: {run.reason}"
 
@@ -159,7 +164,7 @@ def _render_request(compared: ComparedRun) -> Iterator[str]:
 def _render_plan(compared: ComparedRun) -> Iterator[str]:
     if compared.run.plan is None:
         return
-    yield f"found: {compared.run.plan.current_state}"
+    yield f"current state: {compared.run.plan.current_state}"
     for note in compared.run.plan.notes:
         yield f"note: {note}"
     for n, step in enumerate(compared.run.plan.steps, start=1):
@@ -173,7 +178,9 @@ def _render_plan(compared: ComparedRun) -> Iterator[str]:
 
 def _render_decisions(compared: ComparedRun) -> Iterator[str]:
     for vote in compared.decisions:
-        whose = f" for {compared.name_person(vote.on_behalf_of)}" if vote.on_behalf_of else ""
+        whose = (
+            f" on behalf of {compared.name_person(vote.on_behalf_of)}" if vote.on_behalf_of else ""
+        )
         factor = " with a second factor" if vote.factor else ""
         why = f": {vote.reason}" if vote.reason else ""
         yield f"{compared.name_person(vote.person)}{whose} {_get_decision_verb(vote)}{factor}{why}"
@@ -218,7 +225,7 @@ def _render_outputs(compared: ComparedRun) -> Iterator[str]:
 
 def _render_times(compared: ComparedRun) -> Iterator[str]:
     run = compared.run
-    yield f"asked: {times.format_utc(run.requested_at)}"
+    yield f"requested: {times.format_utc(run.requested_at)}"
     if run.started_at:
         yield f"waited: {times.format_span(run.started_at - run.requested_at)}"
     if run.started_at and run.ended_at:
@@ -229,10 +236,10 @@ def _render_times(compared: ComparedRun) -> Iterator[str]:
 
 
 _SECTION_RENDERERS: Mapping[str, Callable[[ComparedRun], Iterator[str]]] = {
-    "How it ended": _render_result,
+    "Result": _render_result,
     "Request": _render_request,
     "Plan": _render_plan,
-    "What the hosts said": _render_outputs,
-    "Keys": _render_decisions,
+    "Output": _render_outputs,
+    "Approvals": _render_decisions,
     "Timing": _render_times,
 }

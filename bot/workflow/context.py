@@ -1,4 +1,4 @@
-"""What the workflow works with, handed to it once."""
+"""What the workflow works with: database, policy, hosts, dispatcher and limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class HostFleet(Protocol):
-    """Reaches the hosts; see connectors.fleet."""
+    """Runs queries and commands on hosts; see connectors.fleet."""
 
     def run_query(self, host: str, query: Query[T], /) -> T: ...
 
@@ -44,35 +44,36 @@ class HostFleet(Protocol):
 
 @dataclass(frozen=True)
 class WorkflowContext:
+    """Built once for each process."""
+
     database: Database
     policies: PolicySource
     fleet: HostFleet
     dispatcher: Dispatcher
     runbooks: Mapping[str, type[AnyRunbook]] = field(default_factory=load_catalogue)
-    # Takes what is known of a step while the log cannot be written.
+    # Keeps the outcome of a step while the log cannot be written.
     spool: Spool | None = None
-    # Opens the second factors of people. Left out, it is a new one that opens none of them.
+    # Decrypts second factors. The default is a new one, which can decrypt none.
     secret_box: SecretBox = field(default_factory=SecretBox.create)
-    # Microseconds that a request may wait for its approvals, and then for its turn.
+    # Microseconds that a request may wait for its approvals, and then for its start.
     approval_timeout: int = 8 * 3600 * 1_000_000
     start_timeout: int = 8 * 3600 * 1_000_000
-    # Microseconds after which approvers are reminded, where no rule says so.
+    # Microseconds after which approvers are reminded, where no rule sets another time.
     reminder_delay: int = 1800 * 1_000_000
-    # Microseconds for which the approval of a schedule holds.
+    # Microseconds for which the approval of a schedule is valid.
     schedule_lifetime: int = 90 * 86400 * 1_000_000
-    # How many hosts are read at once for one request, and how many threads there are for those
-    # that one thread does not see to.
+    # How many hosts are read at the same time for one request.
     max_parallel_hosts: int = 64
-    # Who has runs in hand here.
+    # Keeps the leases of the runs that this process works on.
     lease_keeper: LeaseKeeper = field(default_factory=LeaseKeeper)
-    # Whose hosts this process cares for; None for all.
+    # The sites whose hosts this process serves; None for all.
     sites: frozenset[str] | None = None
-    # How much may be asked for within a minute; None for as much as one likes.
+    # The rate limits of requests; None for no limit.
     rate_limits: RateLimits | None = None
 
 
 def get_site(context: WorkflowContext, host: str) -> str:
-    """Return the site whose workers reach the host; for one that nobody knows, any of them."""
+    """Return the site whose workers reach the host; any site for an unknown host."""
     try:
         hosts = context.policies.get_policy().inventory.hosts
     except NoPolicyError:
@@ -82,13 +83,13 @@ def get_site(context: WorkflowContext, host: str) -> str:
 
 
 def build_policy_request(run: Run, *, now: int) -> PolicyRequest:
-    """Return what the rules look at. now: microseconds since 1970."""
+    """Return the input of the policy's rules. now: microseconds since 1970."""
     reversible = run.plan.is_reversible if run.plan else True
     return PolicyRequest(
         runbook=run.runbook,
         kind=run.kind,
         host=run.host,
-        # Whoever asks for a schedule asks for what it will do: the rules look at that.
+        # The rules judge a request for a schedule as they will judge its runs.
         source="schedule" if run.timing else run.origin.source,
         requested_by=run.requested_by,
         reversible=reversible,

@@ -1,9 +1,9 @@
-"""Countering: an approver proposes other values, and the asker accepts them or takes it back.
+"""Counter-proposals: an approver proposes other values, which the requester accepts or declines.
 
-The proposal is a run of its own, with its own plan and digest. It asks in the name of the first
-asker, and whoever edited it approves it no more than the asker does. The original stays pending,
-with its approvals, until the proposal is accepted: then it is replaced in the same transaction.
-Once the original is decided otherwise, the proposal ends.
+The proposal is a run of its own, with its own plan and digest. Its requester is the requester of
+the original, and neither they nor the approvers who chose the values can approve it. The original
+stays pending, with its approvals, until the proposal is accepted; the same transaction supersedes
+it. The proposal ends when the original is decided in another way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ def propose_values(
     changed_values: Mapping[str, str],
     reason: str = "",
 ) -> Run:
-    """Propose other values for a request that waits; return the run that has them."""
+    """Propose other values for a pending request; return the run that has them."""
     policy = context.policies.get_policy()
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
@@ -52,7 +52,7 @@ def propose_values(
         fields = {name: value.strip() for name, value in changed_values.items()}
         runbook = _build_edited_request(context, run, fields)
         if get_field_texts(runbook) == run.values:
-            raise InvalidRequestError(f"those are the values of run {number} already: change one")
+            raise InvalidRequestError(f"these are the values of run {number}: change at least one")
         editors = _list_editors(tx, policy, run, person)
         _check_approvers_remain(tx, policy, replace(run, editors=editors))
         values = _build_proposal(run, runbook, run.hosts, editors)
@@ -85,8 +85,8 @@ def propose_values(
             reason=shorten_reason(reason),
         )
         children = [
-            _build_child_proposal(context, part, fields, editors)
-            for part in runs.list_children(tx, number)
+            _build_child_proposal(context, child, fields, editors)
+            for child in runs.list_children(tx, number)
         ]
         planned = [runs.add_run(tx, replace(child, parent=new.id)) for child in children] or [new]
         for each in planned:
@@ -95,38 +95,36 @@ def propose_values(
 
 
 def accept_proposal(context: WorkflowContext, number: int, *, person: str, digest: str) -> Run:
-    """Let the asker take over the plan that an approver proposes: then it is decided as ever.
+    """Accept the plan that an approver proposes; it is then decided like any other.
 
-    The original request, which was pending until now, is replaced in the same transaction.
+    The original request is superseded in the same transaction.
     """
     policy = context.policies.get_policy()
     with context.database.transaction() as tx:
-        counters = runs.get_run(tx, number).proposal_for
-        # The original is always locked first: no other transaction locks both.
-        original = runs.lock_run(tx, counters) if counters else None
+        original_id = runs.get_run(tx, number).proposal_for
+        # The original is always locked first; no other transaction locks both.
+        original = runs.lock_run(tx, original_id) if original_id else None
         run = runs.lock_run(tx, number)
         if run.requested_by != person:
-            asker = policy.get_person_name(run.requested_by)
-            raise NotAllowed(f"only {asker}, whose request it is, can accept run {number}")
+            requester = policy.get_person_name(run.requested_by)
+            raise NotAllowed(f"only {requester}, who requested it, can accept run {number}")
         if (
             run.state is not State.COUNTER_PROPOSED
             or run.expires_at is None
             or tx.now >= run.expires_at
         ):
-            raise TooLate(f"run {number} is {run.state.phrase}: there is nothing to accept")
+            raise TooLate(f"run {number} is {run.state.phrase}: it cannot be accepted any more")
         if len(digest) < 10 or not run.digest.startswith(digest):
-            raise TooLate(f"run {number} has another plan now: look at it again")
+            raise TooLate(f"run {number} has a new plan: review it, then accept it again")
         if original is None or not _is_pending(tx, original):
-            standing = (
-                f"run {original.id} is {original.state.phrase}" if original else "it has none"
-            )
-            raise TooLate(f"run {number} is for a request that is not pending: {standing}")
+            status = f"run {original.id} is {original.state.phrase}" if original else "none"
+            raise TooLate(f"the original request of run {number} is not pending: {status}")
         check_policy_version(policy, run)
         request, ruling = get_ruling(tx, policy, run)
-        given, _ = grant_rules.choose_grant(tx, policy, run, request, ruling)
+        grant, _ = grant_rules.choose_grant(tx, policy, run, request, ruling)
         if ruling.allowed:
-            why = f"Replaced by run {number}, which has other values"
-            # Before the log is locked: ending a request locks its parts.
+            why = f"Superseded by run {number}, which has other values"
+            # Before the log is locked: ending a request locks its child runs.
             end_run(context, tx, original, State.SUPERSEDED, why, person=person)
         change_log.append_entry(
             tx, "accepted", run=number, person=person, host=run.host, digest=run.digest
@@ -134,37 +132,37 @@ def accept_proposal(context: WorkflowContext, number: int, *, person: str, diges
         if not ruling.allowed:
             why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"
             return end_run(context, tx, run, State.REFUSED, f"The policy refuses: {why}")
-        waits = bool(ruling.required_approvals) and given is None
+        is_pending = bool(ruling.required_approvals) and grant is None
         accepted = runs.move_run(
             tx,
             run,
-            State.PENDING if waits else State.QUEUED,
-            pending_since=tx.now if waits else None,
+            State.PENDING if is_pending else State.QUEUED,
+            pending_since=tx.now if is_pending else None,
             requirements=ruling.requirements,
             required_approvals=ruling.required_approvals,
             approver_groups=ruling.approver_groups,
             policy_notes=ruling.policy_notes,
-            grant_id=given.id if given else None,
+            grant_id=grant.id if grant else None,
             summary="",
         )
-        if not waits:
+        if not is_pending:
             context.dispatcher.enqueue_run(tx, number, policy.inventory[run.host].site)
         outbox.announce_run(tx, number)
     return accepted
 
 
 def end_superseded_proposals(context: WorkflowContext) -> list[Run]:
-    """End the open proposals whose original request was decided otherwise, or has ended."""
+    """End open proposals whose original request was decided in another way, or has ended."""
     with context.database.reading() as tx:
-        overtaken = runs.overtaken_proposals(tx)
+        superseded = runs.overtaken_proposals(tx)
     ended: list[Run] = []
-    # One transaction each, as for what expires.
-    for number in overtaken:
+    # One transaction each, as in expire_runs().
+    for number in superseded:
         with context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
             if run.state is State.COUNTER_PROPOSED and run.proposal_for is not None:
                 original = runs.get_run(tx, run.proposal_for)
-                why = f"Run {original.id}, for which it was proposed, is {original.state.phrase}"
+                why = f"The original request, run {original.id}, is {original.state.phrase}"
                 ended.append(end_run(context, tx, run, State.WITHDRAWN, why))
     return ended
 
@@ -176,29 +174,36 @@ def _is_pending(tx: Transaction, run: Run) -> bool:
 def _check_can_be_edited(tx: Transaction, run: Run) -> None:
     if run.parent is not None:
         raise InvalidRequestError(
-            f"run {run.id} is a part of run {run.parent}: propose values for that"
+            f"run {run.id} belongs to run {run.parent}: propose values for that run instead"
         )
     if run.undo_of is not None:
-        raise InvalidRequestError("an undo has no values of its own: deny it and say why")
+        raise InvalidRequestError("an undo has no values of its own: deny it with a reason")
     if run.timing is not None:
         raise InvalidRequestError(
-            "the values of a schedule are its owner's: deny it and say what you would take"
+            "the values of a schedule cannot be changed here: deny it and name the values you "
+            "would approve"
         )
     if not _is_pending(tx, run):
-        raise TooLate(f"run {run.id} is {run.state.phrase}: only one that waits can be edited")
+        raise TooLate(
+            f"run {run.id} is {run.state.phrase}: only a run that needs approval can be edited"
+        )
 
 
 def _build_edited_request(
     context: WorkflowContext, run: Run, changed_values: Mapping[str, str]
 ) -> AnyRunbook:
-    """Return the request with other values. Raises Unfit with every problem at once."""
+    """Return the request with other values. Raises InvalidRequestError with every problem."""
     known = context.runbooks[run.runbook]
-    offered = [name for name in known.model_fields if name != "host"]
-    strange = [name for name in changed_values if name not in offered]
-    if strange or not changed_values:
-        have = f"{run.runbook} can be edited in {', '.join(offered)}" if offered else "nothing can"
+    editable = [name for name in known.model_fields if name != "host"]
+    unknown = [name for name in changed_values if name not in editable]
+    if unknown or not changed_values:
+        text = (
+            f"you can change these values of {run.runbook}: {', '.join(editable)}"
+            if editable
+            else f"{run.runbook} has no values that you can change"
+        )
         raise InvalidRequestError(
-            f"{strange[0]} is not among its values: {have}" if strange else have
+            f"{run.runbook} has no value {unknown[0]}: {text}" if unknown else text
         )
     values = {**run.values, "host": run.host, **changed_values}
     try:
@@ -213,9 +218,9 @@ def _build_edited_request(
 
 
 def _list_editors(tx: Transaction, policy: Policy, run: Run, person: str) -> tuple[str, ...]:
-    """Return who may not approve it: whoever edited it, and the owner whom they stood in for."""
-    stood_for = find_delegator(tx, policy, *get_ruling(tx, policy, run), person)
-    return tuple(dict.fromkeys(name for name in (*run.editors, person, stood_for) if name))
+    """Return the people who chose the values, and on whose behalf; they may not approve it."""
+    delegator = find_delegator(tx, policy, *get_ruling(tx, policy, run), person)
+    return tuple(dict.fromkeys(name for name in (*run.editors, person, delegator) if name))
 
 
 def _check_approvers_remain(tx: Transaction, policy: Policy, run: Run) -> None:
@@ -223,20 +228,20 @@ def _check_approvers_remain(tx: Transaction, policy: Policy, run: Run) -> None:
     able = [person.id for person in policy.list_approvers(request, ruling)]
     if not policy.is_met(ruling.requirements, able):
         raise InvalidRequestError(
-            "you would have edited it, so you could not approve it, and without you there are too "
-            "few who could: deny it, and say which values you would approve"
+            "if you change the values, you cannot approve them, and too few others could: deny "
+            "the run and name the values you would approve"
         )
 
 
 def _build_proposal(
     run: Run, runbook: AnyRunbook, hosts: Sequence[str], editors: Sequence[str]
 ) -> runs.NewRun:
-    spelled = {"host": run.values["host"]} if hosts else {}
+    host_values = {"host": run.values["host"]} if hosts else {}
     return runs.NewRun(
         runbook=run.runbook,
         kind=run.kind,
-        values=get_field_texts(runbook) | spelled,
-        request=format_request(runbook, **spelled),
+        values=get_field_texts(runbook) | host_values,
+        request=format_request(runbook, **host_values),
         host=run.host,
         area=run.area,
         requested_by=run.requested_by,

@@ -1,7 +1,7 @@
-"""In whose stead somebody decides: whose keys approvals are, once delegations are looked at.
+"""Delegation rules: on whose behalf a person decides, and whose approvals count.
 
-A delegate turns the delegator's key and not one of their own: together they never count as two.
-Only what the delegator could do themselves can be done in their stead, so there are no chains.
+A delegate gives the delegator's approval, not one of their own: together they count as one. A
+delegate can only do what the delegator could do in person, so delegations do not chain.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,7 +16,7 @@ from bot.policy import Policy, PolicyRequest, Ruling
 
 
 def list_logged_delegations(tx: Transaction, *, now: int) -> Sequence[Delegation]:
-    """Return the delegations that hold at that moment and that the signed log bears out."""
+    """Return the delegations that are active at that time and that the signed log confirms."""
     return grant_evidence.list_logged_delegations(
         tx, delegations.list_active_delegations(tx, now=now)
     )
@@ -31,14 +31,14 @@ def find_delegator(
     *,
     counted_approvers: Collection[str] = (),
 ) -> str:
-    """Return in whose stead this person may decide; "" if in nobody's.
+    """Return on whose behalf this person may decide; "" if on no one's.
 
-    turned: whose keys are turned already: another's is worth more.
+    counted_approvers: people whose approval counts already; others are preferred.
     """
-    found = list_delegators(
+    delegators = list_delegators(
         policy, list_logged_delegations(tx, now=request.now), request, ruling, person
     )
-    return min(found, key=lambda delegator: delegator in counted_approvers, default="")
+    return min(delegators, key=lambda delegator: delegator in counted_approvers, default="")
 
 
 def get_counted_approver(
@@ -48,7 +48,7 @@ def get_counted_approver(
     request: PolicyRequest,
     ruling: Ruling,
 ) -> str:
-    """Return whose key an approval is; "" if it does not count at this moment."""
+    """Return whose approval a decision counts as; "" if it does not count now."""
     if decision.on_behalf_of:
         able = list_delegators(policy, active_delegations, request, ruling, decision.person)
         return decision.on_behalf_of if decision.on_behalf_of in able else ""
@@ -66,22 +66,26 @@ def list_delegators(
     ruling: Ruling,
     person: str,
 ) -> list[str]:
-    """Return everybody in whose stead this person may approve the request, the oldest first."""
-    mine = [one for one in active_delegations if one.delegate == person]
-    if not mine or policy.find_person(person) is None or request.is_made_by(person):
+    """Return on whose behalf this person may approve the request, oldest delegation first."""
+    delegations_to_person = [one for one in active_delegations if one.delegate == person]
+    if (
+        not delegations_to_person
+        or policy.find_person(person) is None
+        or request.is_made_by(person)
+    ):
         return []
     if request.host not in policy.inventory.hosts or policy.is_forbidden(
         person, "approve", request
     ):
         return []
     area = policy.get_area(request.host)
-    stead = replace(request, is_delegated=True)
+    delegated = replace(request, is_delegated=True)
     able = [
         one.delegator
-        for one in mine
+        for one in delegations_to_person
         if one.holds(area=area.name, now=request.now)
         and one.delegator in area.owners
-        and policy.get_approval_ruling(one.delegator, stead, ruling).allowed
+        and policy.get_approval_ruling(one.delegator, delegated, ruling).allowed
     ]
     return list(dict.fromkeys(able))
 
@@ -89,7 +93,7 @@ def list_delegators(
 def list_active_delegates(
     tx: Transaction, policy: Policy, request: PolicyRequest, ruling: Ruling
 ) -> list[tuple[str, str]]:
-    """Return everybody who may approve only in another's stead, and in whose."""
+    """Return who may approve only on behalf of another: pairs of delegate and delegator."""
     return find_delegates(policy, list_logged_delegations(tx, now=request.now), request, ruling)
 
 
@@ -99,7 +103,7 @@ def find_delegates(
     request: PolicyRequest,
     ruling: Ruling,
 ) -> list[tuple[str, str]]:
-    """Say the same of delegations that were looked up. Pure."""
+    """Return the same as list_active_delegates(), from given delegations. Pure."""
     found: list[tuple[str, str]] = []
     for person in dict.fromkeys(one.delegate for one in active_delegations):
         able = list_delegators(policy, active_delegations, request, ruling, person)

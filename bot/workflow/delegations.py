@@ -1,4 +1,4 @@
-"""Delegating: an owner lets another person decide in their stead, until a time that is said."""
+"""Create and end delegations: an owner lets another person decide on their behalf for a time."""
 
 from dataclasses import replace
 
@@ -26,13 +26,13 @@ def create_delegation(
     reason: str = "",
     source: str,
 ) -> Delegation:
-    """Let *to* decide in *person*'s stead, in one area or in all that the person owns."""
+    """Let *delegate* decide on behalf of *delegator*, in one area or all that they own."""
     policy = context.policies.get_policy()
     _check_delegation(policy, delegator, delegate, area)
     with context.database.transaction() as tx:
         if not tx.now < ends_at <= tx.now + MAX_DAYS * _DAY:
             raise InvalidRequestError(
-                f"a delegation ends within {MAX_DAYS} days: choose another time"
+                f"a delegation lasts at most {MAX_DAYS} days: choose an earlier end"
             )
         made = delegations.add_delegation(
             tx,
@@ -49,7 +49,7 @@ def create_delegation(
 def end_delegation(
     context: WorkflowContext, number: int, *, person: str, source: str
 ) -> Delegation:
-    """End a delegation at once. person: its delegator or delegate; "" at the machine itself."""
+    """End a delegation now. person: its delegator or delegate; "" on the command line."""
     with context.database.transaction() as tx:
         found = delegations.lock_delegation(tx, number)
         if person and person not in {found.delegator, found.delegate}:
@@ -69,14 +69,14 @@ def _check_delegation(policy: Policy, delegator: str, delegate: str, area: str) 
     if policy.find_person(delegate) is None:
         raise NoSuchPersonError(delegate, policy.organisation.people)
     if delegate == delegator:
-        raise InvalidRequestError("you decide for yourself already: name somebody else")
+        raise InvalidRequestError("you cannot delegate to yourself: name another person")
     owned = [one.name for one in policy.organisation.areas.values() if delegator in one.owners]
     if not owned:
-        raise NotAllowed("you own no area, so there is nothing that anybody could decide for you")
+        raise NotAllowed("you own no area, so you have no decisions to delegate")
     if area and area not in owned:
         raise NotAllowed(
-            f"you own {policy.join_area_titles(sorted(owned))}, and not "
-            f"{policy.join_area_titles([area])}"
+            f"you do not own {policy.join_area_titles([area])}, only "
+            f"{policy.join_area_titles(sorted(owned))}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Mandates: delegations and standing grants, given and taken back."""
+"""Create and end delegations and standing grants."""
 
 from bot.db.delegations import Delegation, NoSuchDelegation
 from bot.db.grants import Grant, NewGrant, NoSuchGrant
@@ -8,7 +8,11 @@ from bot.workflow.context import WorkflowContext
 
 
 class DelegationAndGrantActions:
-    """door: slack, web or cli. Raises Unfit and NotYours."""
+    """What people may do about delegations and standing grants.
+
+    Methods take the source of the request (slack, web or cli), and raise InvalidRequestError and
+    NotAllowed.
+    """
 
     def __init__(self, context: WorkflowContext) -> None:
         self._context = context
@@ -16,7 +20,7 @@ class DelegationAndGrantActions:
     def create_delegation(
         self, *, delegator: str, delegate: str, ends_at: int, area: str, reason: str, source: str
     ) -> Delegation:
-        """Let *to* decide in *person*'s stead until *ends* (microseconds)."""
+        """Let *delegate* decide on behalf of *delegator* until *ends_at* (microseconds)."""
         return delegations.create_delegation(
             self._context,
             delegator=delegator,

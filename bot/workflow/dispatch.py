@@ -1,4 +1,4 @@
-"""The port of the dispatchers: what the workflow needs of whoever has runs advanced."""
+"""The interface of dispatchers, which have runs advanced."""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -7,18 +7,20 @@ from bot.db.database import Transaction
 
 
 class Dispatcher(Protocol):
-    """Sees to it that somebody advances a run soon after the caller's transaction commits.
+    """Has a thread or a worker advance a run soon after the caller's transaction commits.
 
-    That is a hint and no more: the state is in our own tables, and a hint for a run that has moved
-    on does nothing.
+    Jobs are hints: the state of runs is in the database, and a job for a run that has moved on
+    does nothing.
     """
 
-    def enqueue_run(self, tx: Transaction, run_id: int, site: str) -> None: ...
+    def enqueue_run(self, tx: Transaction, run_id: int, site: str) -> None:
+        """Enqueue a run for the workers of a site."""
+        ...
 
     def enqueue_check(self, tx: Transaction, run_id: int, site: str) -> None:
-        """Do the same for a run that only reads: however slow, it keeps no change waiting."""
+        """Enqueue a run that only reads; slow checks do not delay changes."""
         ...
 
     def list_dispatched_runs(self, tx: Transaction) -> Collection[int]:
-        """Return the runs that need no other hint: one waits, or somebody works on them."""
+        """Return the runs that have a job waiting or in progress, and need no other."""
         ...

@@ -1,8 +1,8 @@
-"""Enrolling: how something becomes somebody's second factor.
+"""Enrol, confirm and remove second factors.
 
-Whoever has a chat account can sign in and show us an app or a key. It counts only once somebody
-else has vouched for it: the policy directory names its digest, or another person, who is an owner
-and shows a second factor of their own that counts, has compared the digest and confirmed it.
+Anyone with a person's chat account can sign in and enrol an app or a key. A factor is therefore
+valid only once it is confirmed: the policy directory contains its digest, or an owner with a valid
+second factor has compared the digest with its person and confirmed it.
 """
 
 from bot.audit import change_log
@@ -21,11 +21,13 @@ _MAX_FACTORS = 5
 
 
 class FactorEnrolment:
+    """What people may do about their second factors."""
+
     def __init__(self, context: WorkflowContext) -> None:
         self._context = context
 
     def begin_app_enrolment(self, person: str) -> SecondFactor:
-        """Make the secret for an authenticator app. Another that was begun is forgotten."""
+        """Create the secret for an authenticator app. Replaces an unfinished enrolment."""
         secret = totp.create_secret()
         with self._context.database.transaction() as tx:
             self._make_room(tx, person)
@@ -39,42 +41,43 @@ class FactorEnrolment:
             )
 
     def get_app_secret(self, person: str, number: int) -> str:
-        """Return the secret of an app that has not yet shown a code; never afterwards."""
+        """Return the secret of an app whose first code was not entered yet; never afterwards."""
         with self._context.database.reading() as tx:
             factor = next(
                 (f for f in second_factors.list_factors(tx, person) if f.id == number), None
             )
         if factor is None or factor.verified_at is not None or factor.kind != totp.TOTP_KIND:
-            raise InvalidRequestError("this app is enrolled already, or not any more: begin anew")
+            raise InvalidRequestError("this app is already enrolled, or was removed: start again")
         try:
             return second_factors.open_factor_secret(self._context.secret_box, factor)
         except CannotOpenError:
-            raise InvalidRequestError("this app was altered in the database: begin anew") from None
+            raise InvalidRequestError(
+                "this app was altered in the database: start again"
+            ) from None
 
     def finish_app_enrolment(self, person: str, number: int, code: str) -> SecondFactor:
-        """Take the first code, which shows that the app has the secret."""
+        """Verify the first code, which proves that the app has the secret."""
         secret = self.get_app_secret(person, number)
         with self._context.database.transaction() as tx:
             factor = second_factors.find_factor(tx, number)
-            trouble = get_lockout_message(tx, person)
+            error = get_lockout_message(tx, person)
             plain = code.replace(" ", "")
-            step = None if trouble else totp.find_time_step(secret, plain, now=tx.now, last_step=0)
+            step = None if error else totp.find_time_step(secret, plain, now=tx.now, last_step=0)
             if factor is not None and step is not None:
                 second_factors.mark_verified(tx, factor, counter=step)
                 _log_factor(tx, "factor enrolled", factor, person)
                 return factor
-            if not trouble:
+            if not error:
                 change_log.append_entry(
                     tx, STEP_UP_REFUSED, person=person, source="web", method="a first code"
                 )
         raise InvalidRequestError(
-            trouble
-            or "This code is not right. Wait for the next one, and see that the clock of your "
-            "phone is right."
+            error
+            or "The code is not correct. Check the clock of your phone, then enter the next code."
         )
 
     def begin_key_enrolment(self, person: str, session: str, relying_party: RelyingParty) -> str:
-        """Return what the browser needs to make a key, as JSON."""
+        """Return the options with which the browser creates a key, as JSON."""
         known = self._context.policies.get_policy().find_person(person)
         with self._context.database.transaction() as tx:
             mine = [
@@ -97,15 +100,15 @@ class FactorEnrolment:
     def finish_key_enrolment(
         self, person: str, session: str, relying_party: RelyingParty, response: str
     ) -> SecondFactor:
-        """Take the public half of a new key."""
+        """Verify and store the public key of a new key."""
         with self._context.database.transaction() as tx:
             challenge = sessions.take_challenge(tx, session)
         if challenge is None:
-            raise InvalidRequestError("That took too long. Try it again.")
+            raise InvalidRequestError("That took too long. Try again.")
         try:
             key, count = webauthn.verify_registration(relying_party, response, challenge=challenge)
         except KeyNotVerified:
-            raise InvalidRequestError("The key could not be enrolled. Try it again.") from None
+            raise InvalidRequestError("The key could not be enrolled. Try again.") from None
         with self._context.database.transaction() as tx:
             self._make_room(tx, person)
             factor = second_factors.add_factor(
@@ -121,19 +124,17 @@ class FactorEnrolment:
         return factor
 
     def confirm_factor(self, person: str, session: str, number: int, digest: str) -> SecondFactor:
-        """Vouch for somebody else's factor, by the digest that they told you themselves."""
+        """Confirm another person's factor by the digest that they read out."""
         policy = self._context.policies.get_policy()
         with self._context.database.transaction() as tx:
             factor = second_factors.find_factor(tx, number)
             if factor is None or factor.verified_at is None:
-                raise InvalidRequestError(
-                    "this factor is not there any more: look at the page again"
-                )
+                raise InvalidRequestError("this factor does not exist any more: reload the page")
             self._check_can_confirm(tx, policy, person, session, factor)
             if not is_same_digest(digest, factor.digest):
                 raise InvalidRequestError(
-                    "these are not the first ten digits of that factor: have its owner read them "
-                    "to you, and confirm nothing that somebody else has sent you"
+                    "these are not the first ten digits of that factor: ask its person to "
+                    "read them to you, and never confirm digits that someone else has sent you"
                 )
             if not factor.confirmed_by:
                 second_factors.confirm_factor(
@@ -143,20 +144,20 @@ class FactorEnrolment:
         return factor
 
     def remove_factor(self, person: str, number: int) -> SecondFactor:
-        """Forget a factor of one's own, or, as an owner, of anybody."""
+        """Remove the person's own factor or, as an owner, anyone's."""
         policy = self._context.policies.get_policy()
         with self._context.database.transaction() as tx:
             factor = second_factors.find_factor(tx, number)
             if factor is None:
-                raise InvalidRequestError("this factor is not there any more")
+                raise InvalidRequestError("this factor does not exist any more")
             if factor.person != person and not is_area_owner(policy, person):
-                raise NotAllowed("only its owner, or an owner of an area, can remove it")
+                raise NotAllowed("only its person, or an owner of an area, can remove it")
             second_factors.remove_factor(tx, factor)
             _log_factor(tx, FACTOR_REMOVED, factor, person)
         return factor
 
     def _make_room(self, tx: Transaction, person: str) -> None:
-        """Forget what was begun and not finished; refuse more than anybody needs."""
+        """Remove unfinished enrolments; refuse to exceed the limit of factors."""
         mine = second_factors.lock_factors(tx, person)
         for factor in mine:
             if factor.verified_at is None:
@@ -168,15 +169,20 @@ class FactorEnrolment:
         self, tx: Transaction, policy: Policy, person: str, session: str, factor: SecondFactor
     ) -> None:
         if factor.person == person:
-            raise NotAllowed("nobody confirms their own: an owner does, or the policy directory")
+            raise NotAllowed(
+                "you cannot confirm your own factor: ask an owner to confirm it, or to add its "
+                "digest to the policy directory"
+            )
         if not is_area_owner(policy, person):
-            raise NotAllowed("an owner of an area can confirm it, or the policy directory")
+            raise NotAllowed(
+                "only an owner of an area can confirm it, or add its digest to the policy"
+            )
         if not get_shown_factor(tx, policy, person=person, session=session):
-            raise StepUpRequired("Show your own second factor first.")
+            raise StepUpRequired("Enter your own second factor first.")
 
 
 def is_same_digest(typed: str, digest: str) -> bool:
-    """Say whether these are the digest's first ten digits or more, however they are spaced."""
+    """Return whether the typed text is at least the first ten digits; spaces are ignored."""
     plain = "".join(typed.split()).lower()
     return len(plain) >= 10 and digest.startswith(plain)
 

@@ -1,4 +1,4 @@
-"""Erasing: what hosts answered in a run is erased for good, by two persons."""
+"""Erase the output of a run for good: one person requests it, another confirms it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,25 +22,24 @@ _MIN_REASON_LENGTH = 10
 
 @dataclass(frozen=True)
 class ErasurePreview:
-    """What would be erased. asked: the entry by which somebody asks for it, None if nobody does.
-
-    answers: of the run and of its parts, in the order of the log. declined: the entry by which the
-    last request was, if nobody has asked since.
-    """
+    """What an erasure would remove, and whether it is requested."""
 
     request: Entry | None
+    """The log entry of the open request; None if there is none."""
     outputs: Sequence[StoredOutput]
+    """Outputs of the run and its child runs, in the order of the log."""
     declined: Entry | None = None
+    """The log entry that declined the last request, unless there is a newer request."""
 
     @property
     def digest(self) -> str:
-        """What a confirmation is of: this request and these answers, and nothing else."""
+        """The digest that a confirmation names: it covers the request and these outputs."""
         seq = self.request.seq if self.request else 0
         return hash_canonical({"asked": seq, "answers": [kept.entry_seq for kept in self.outputs]})
 
 
 class ErasureActions:
-    """What doors may do about it."""
+    """What people may do about erasure. All methods raise NotAllowed, TooLate and NoSuchRun."""
 
     def __init__(self, context: WorkflowContext) -> None:
         self._context = context
@@ -48,54 +47,56 @@ class ErasureActions:
     def request_erasure(
         self, number: int, *, person: str, reason: str, source: str, login: str = ""
     ) -> None:
-        """Raises Unfit, NotYours, TooLate and NoSuchRun."""
+        """Request the erasure. Raises InvalidRequestError, too."""
         require_view(self._context, number, person=person)
         request_erasure(
             self._context, number, person=person, why=reason, source=source, login=login
         )
 
     def confirm_erasure(self, number: int, *, person: str, digest: str) -> int:
-        """Raises NotYours, TooLate and NoSuchRun."""
+        """Erase the output; return how many outputs were erased."""
         require_view(self._context, number, person=person)
         return confirm_erasure(self._context, number, person=person, digest=digest)
 
     def decline_erasure(self, number: int, *, person: str, reason: str) -> None:
-        """Raises Unfit, NotYours, TooLate and NoSuchRun."""
+        """Decline the erasure. Raises InvalidRequestError, too."""
         require_view(self._context, number, person=person)
         decline_erasure(self._context, number, person=person, why=reason)
 
 
 def preview_erasure(tx: Transaction, run: Run) -> ErasurePreview:
     """Return what would be erased of a run now."""
-    family = [run.id, *(child.id for child in runs.list_children(tx, run.id))]
-    answers = [kept for number in family for kept in output.list_stored_output(tx, number)]
-    last = _get_last_erasure_entry(tx, run.id) if answers else None
+    run_ids = [run.id, *(child.id for child in runs.list_children(tx, run.id))]
+    outputs = [kept for number in run_ids for kept in output.list_stored_output(tx, number)]
+    last = _get_last_erasure_entry(tx, run.id) if outputs else None
     return ErasurePreview(
         last if last and last.kind == ASKED else None,
-        sorted(answers, key=lambda kept: kept.entry_seq),
+        sorted(outputs, key=lambda kept: kept.entry_seq),
         last if last and last.kind == DECLINED else None,
     )
 
 
 def get_declined_erasure(tx: Transaction, number: int) -> Entry | None:
-    """Return the entry by which the last request to erase was declined; None if it was not."""
+    """Return the log entry that declined the last request; None if it was not declined."""
     last = _get_last_erasure_entry(tx, number)
     return last if last and last.kind == DECLINED else None
 
 
 def _get_last_erasure_entry(tx: Transaction, number: int) -> Entry | None:
-    told = change_log.list_entries_of_run(tx, number, [ASKED, DECLINED, output.ERASED_KIND])
-    return told[-1] if told else None
+    entries = change_log.list_entries_of_run(tx, number, [ASKED, DECLINED, output.ERASED_KIND])
+    return entries[-1] if entries else None
 
 
 def get_confirmation_refusal(policy: Policy, run: Run, request: Entry, person: str) -> str:
-    """Say why this person cannot confirm it; "" if they can."""
+    """Return why this person cannot confirm the erasure; "" if they can."""
     if person == request.person:
-        return "you asked for it: another person has to confirm it"
+        return "you requested it: another person has to confirm it"
     known = policy.organisation.areas
-    gone = [name for name in run.areas if name not in known]
-    if gone:
-        return f"the policy has no area {gone[0]} any more: nobody owns it"
+    missing = [name for name in run.areas if name not in known]
+    if missing:
+        return (
+            f"the policy has no area {missing[0]} any more, so it has no owner who could confirm"
+        )
     if any(person not in known[name].owners for name in run.areas):
         return f"only an owner of {policy.join_area_titles(run.areas)} can confirm it"
     return ""
@@ -104,7 +105,7 @@ def get_confirmation_refusal(policy: Policy, run: Run, request: Entry, person: s
 def request_erasure(
     context: WorkflowContext, number: int, *, person: str, why: str, source: str, login: str = ""
 ) -> None:
-    """Ask for it; nothing is erased yet. login: who typed it, as the machine knows them."""
+    """Request the erasure; nothing is erased yet. login: the operating-system user, if known."""
     reason = _check_reason(why)
     if context.policies.get_policy().find_person(person) is None:
         raise NotAllowed(f"{person} is not among the people of the policy")
@@ -112,13 +113,13 @@ def request_erasure(
         run = runs.lock_run(tx, number)
         if not run.is_ended:
             raise InvalidRequestError(
-                f"run {number} is {run.state.phrase}: what it is told is still needed"
+                f"run {number} is {run.state.phrase}: its output is still needed"
             )
         found = preview_erasure(tx, run)
         if not found.outputs:
-            raise TooLate(f"nothing is kept any more of what the host answered in run {number}")
+            raise TooLate(f"run {number} has no stored output any more")
         if found.request is not None and found.request.person == person:
-            raise TooLate("you have asked for it already: another person has to confirm it")
+            raise TooLate("you have already requested it: another person has to confirm it")
         change_log.append_entry(
             tx,
             ASKED,
@@ -132,24 +133,27 @@ def request_erasure(
 
 
 def confirm_erasure(context: WorkflowContext, number: int, *, person: str, digest: str) -> int:
-    """Erase what another person asked to; return how many answers are gone.
+    """Erase the output whose erasure another person requested; return how many were erased.
 
-    person: somebody signed in. digest: of the Erasure that they saw. The chain keeps the hashes.
-    Raises NotYours unless this is another person, and an owner; TooLate if it is not so any more.
+    The change log keeps their hashes. digest: of the ErasurePreview that the person saw.
+
+    Raises:
+        NotAllowed: The person requested it themselves, or is not an owner.
+        TooLate: The request or the outputs have changed.
     """
     policy = context.policies.get_policy()
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
         found = preview_erasure(tx, run)
         if found.request is None:
-            raise TooLate(f"nobody has asked to erase what the host answered in run {number}")
+            raise TooLate(f"run {number} has no open request to erase its output")
         refusal = get_confirmation_refusal(policy, run, found.request, person)
         if refusal:
             refusals.log_person_refusal(
                 tx, REFUSED, person=person, run=run, reason=refusal, source="web"
             )
         elif digest != found.digest:
-            raise TooLate("it is not what you saw any more: look at it again")
+            raise TooLate("the request or the output has changed: reload the page and review it")
         else:
             _erase_outputs(tx, run, found, person)
     if refusal:
@@ -158,18 +162,18 @@ def confirm_erasure(context: WorkflowContext, number: int, *, person: str, diges
 
 
 def decline_erasure(context: WorkflowContext, number: int, *, person: str, why: str) -> None:
-    """Say no to it, and why; who asked is told. Whoever could confirm it may; they can ask again.
+    """Decline the erasure with a reason. Requires the same rights as confirming it.
 
-    person: somebody signed in.
+    The requester is notified, and can request it again.
     """
     policy, reason = context.policies.get_policy(), _check_reason(why)
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
-        asked = preview_erasure(tx, run).request
-        if asked is None:
-            raise TooLate(f"nobody has asked to erase what the host answered in run {number}")
-        refusal = get_confirmation_refusal(policy, run, asked, person)
-        about = {"requested_by": asked.person, "source": "web"}
+        request = preview_erasure(tx, run).request
+        if request is None:
+            raise TooLate(f"run {number} has no open request to erase its output")
+        refusal = get_confirmation_refusal(policy, run, request, person)
+        about = {"requested_by": request.person, "source": "web"}
         if refusal:
             refusals.log_person_refusal(
                 tx, REFUSED, person=person, run=run, reason=refusal, **about
@@ -185,12 +189,12 @@ def decline_erasure(context: WorkflowContext, number: int, *, person: str, why: 
 
 def _check_reason(reason: str) -> str:
     if len(reason.strip()) < _MIN_REASON_LENGTH:
-        raise InvalidRequestError("say why, in ten characters or more")
+        raise InvalidRequestError("enter a reason of at least ten characters")
     return shorten_reason(reason)
 
 
 def _erase_outputs(tx: Transaction, run: Run, erasure: ErasurePreview, person: str) -> None:
-    asked = erasure.request
+    request = erasure.request
     for each in sorted({kept.run_id for kept in erasure.outputs}):
         entries = output.erase_output(tx, each)
         change_log.append_entry(
@@ -199,8 +203,8 @@ def _erase_outputs(tx: Transaction, run: Run, erasure: ErasurePreview, person: s
             run=each,
             person=person,
             host=run.host,
-            requested_by=asked.person if asked else "",
-            reason=asked.facts.get("reason", "") if asked else "",
+            requested_by=request.person if request else "",
+            reason=request.facts.get("reason", "") if request else "",
             entries=entries,
             source="web",
         )

@@ -1,4 +1,4 @@
-"""How a run ends: its state, its lock, the log and whoever waits for the host, in one go."""
+"""End a run: set its state, release its lock, log it and wake the next run for the host."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +16,15 @@ from runbooks import Report
 
 @dataclass(frozen=True)
 class RunEnd:
-    """A run, and what it comes to. person: whose doing that is. report: of a check."""
+    """How a run ends."""
 
     run: Run
     state: State
     summary: str
     person: str = ""
+    """Who ended it; empty if no person did."""
     report: Report | None = None
+    """The report of a check."""
 
 
 def end_run(
@@ -34,38 +36,38 @@ def end_run(
     *,
     person: str = "",
 ) -> Run:
-    """Bring *run* to its end. An unknown one keeps its lock: nobody knows what still runs."""
+    """End a run. With an unknown outcome it keeps its lock, because a step may still run."""
     return end_runs(context, tx, [RunEnd(run, state, summary, person)])[0]
 
 
 def end_runs(context: WorkflowContext, tx: Transaction, run_ends: Sequence[RunEnd]) -> list[Run]:
-    """Bring several to their ends, by as few statements as one takes."""
-    # Its parts are held before the log is: who ends a part holds that first, and then the log.
-    wholes = [ending.run.id for ending in run_ends if ending.run.hosts]
-    left = {number: runs.lock_children_in(tx, number, STATES_BEFORE_INTENT) for number in wholes}
+    """End several runs with as few statements as one takes."""
+    # Child runs are locked before the log, in the same order as when a child run ends.
+    parents = [ending.run.id for ending in run_ends if ending.run.hosts]
+    left = {number: runs.lock_children_in(tx, number, STATES_BEFORE_INTENT) for number in parents}
     ended = runs.move_runs(tx, [(one.run, _build_ended_run(tx, one)) for one in run_ends])
     _log_run_ends(tx, run_ends)
     for ending, run in zip(run_ends, ended, strict=True):
-        # Who only looks has never held a host.
+        # Checks hold no host lock.
         if ending.state is not State.UNKNOWN and run.kind != "check":
             release_host_lock(context, tx, run)
         announce_run_change(tx, run)
         for child in left.get(run.id, ()):
             end_run(
-                context, tx, child, State.WITHDRAWN, f"The whole request is {ending.state.phrase}"
+                context, tx, child, State.WITHDRAWN, f"The parent run is {ending.state.phrase}"
             )
     last = {run.parent: run for run in ended}
-    for whole, run in last.items():
-        if whole is not None:
-            _wake_parent(context, tx, whole, run)
+    for parent, run in last.items():
+        if parent is not None:
+            _wake_parent(context, tx, parent, run)
     return ended
 
 
 def _wake_parent(context: WorkflowContext, tx: Transaction, parent: int, child: Run) -> None:
-    """Have the whole request looked at where this was its last part that was at work.
+    """Advance the parent run if no other child run is active.
 
-    Of two that end at the same moment, the one that writes into the log later sees the other's
-    end: the log is held from an entry to the commit.
+    Of two children that end at the same time, the one that logs later sees the end of the other:
+    the log is locked from an entry to the commit.
     """
     if not runs.has_child_in(tx, parent, ACTIVE_STATES) and tx.first(("advance", parent)):
         context.dispatcher.enqueue_run(tx, parent, get_site(context, child.host))
@@ -86,33 +88,33 @@ def _build_ended_run(tx: Transaction, run_end: RunEnd) -> Run:
 
 
 def _log_run_ends(tx: Transaction, run_ends: Sequence[RunEnd]) -> None:
-    """Write down how they ended, and keep what their hosts said if that is told now."""
-    telling = {one.run.id: one.report for one in run_ends if one.report}
-    said = dict(zip(telling, output.prepare_reports(tx, [*telling.values()]), strict=True))
+    """Log how runs ended, and store the output of those with a report."""
+    reports = {one.run.id: one.report for one in run_ends if one.report}
+    outputs = dict(zip(reports, output.prepare_reports(tx, [*reports.values()]), strict=True))
     drafts: list[EntryDraft] = []
     for one in run_ends:
         facts: dict[str, Canonical] = {"summary": one.summary}
         if one.report:
             facts["healthy"] = one.report.healthy
-            facts["output_sha256"] = said[one.run.id].sha256
+            facts["output_sha256"] = outputs[one.run.id].sha256
         drafts.append(EntryDraft(one.state.value, one.run.id, one.person, one.run.host, facts))
     entries = change_log.append_entries(tx, drafts)
-    bound = [(one, said[one.run]) for one in entries if one.run in said]
-    output.store_outputs(tx, 0, bound)
+    stored = [(one, outputs[one.run]) for one in entries if one.run in outputs]
+    output.store_outputs(tx, 0, stored)
 
 
 def announce_run_change(tx: Transaction, run: Run) -> None:
-    """Say that there is news: of several hosts, the whole request is what people look at."""
-    whole = run.id if run.parent is None else run.parent
-    observability.add_context(run=whole)
-    # The card of a request names the proposals for it.
-    for number in (whole, run.proposal_for):
+    """Announce a change of a run, or of its parent, which is what people are shown."""
+    shown = run.id if run.parent is None else run.parent
+    observability.add_context(run=shown)
+    # The message of the original run lists its counter-proposals.
+    for number in (shown, run.proposal_for):
         if number is not None and tx.first(("news", number)):
             outbox.announce_run(tx, number)
 
 
 def release_host_lock(context: WorkflowContext, tx: Transaction, run: Run) -> None:
-    """Give up the run's lock and wake the next run that waits for the host."""
+    """Release the run's host lock and wake the next run for the host."""
     locks.release_locks(tx, run.id)
     waiting = locks.next_run_for(tx, run.host)
     if waiting is not None and waiting.id != run.id:

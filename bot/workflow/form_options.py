@@ -1,4 +1,4 @@
-"""Offering: what may be chosen in a form. Lists of hosts are read ahead and told from memory."""
+"""Options of form fields. Lists that hosts provide are read in advance and cached."""
 
 import logging
 import threading
@@ -19,19 +19,19 @@ from runbooks._lists import LISTS, QUICK, Lister
 log = logging.getLogger(__name__)
 
 _CACHE_SECONDS = 600.0
-# A host that did not answer is not asked again with every letter that somebody types.
+# A host that did not answer is not queried again with every letter typed.
 _RETRY_SECONDS = 20.0
 _MAX_CACHED_LISTS = 2000
 _MAX_EARLIER_RUNS = 100
 
-# A host, what it lists, and where it looks for it.
+# Host, name of the list, and the arguments of its lister.
 _CacheKey = tuple[str, ...]
 
 
 class FormOptions:
-    """Says what may be chosen; nothing that is chosen is believed for it.
+    """Lists options for form fields; requests are validated independently of them.
 
-    lists: how to read what a host lists, by the word in a field's schema.
+    listers: functions that read a list from a host, by the name in a field's schema.
     """
 
     def __init__(
@@ -57,21 +57,23 @@ class FormOptions:
         source: str,
         form_values: Mapping[str, str],
     ) -> None:
-        """Ask a host for the lists that a form about it needs, where they are not known.
+        """Read the lists that a form for this host needs, unless they are cached.
 
-        given: what is filled in already, by field.
+        form_values: the values entered so far, by field.
         """
         wanted = [
-            blank
-            for blank in request_form.list_form_fields(runbook)
-            if blank.lists in self._listers
+            form_field
+            for form_field in request_form.list_form_fields(runbook)
+            if form_field.lists in self._listers
         ]
         if not self.can_request(runbook, host=host, person=person, source=source):
             return
-        for blank in wanted:
-            where = _get_lister_arguments(runbook, blank, form_values)
-            if where is not None and self._claim_read((host, blank.lists, *where.values())):
-                self._read_list(host, blank.lists, where)
+        for form_field in wanted:
+            arguments = _get_lister_arguments(runbook, form_field, form_values)
+            if arguments is not None and self._claim_read(
+                (host, form_field.lists, *arguments.values())
+            ):
+                self._read_list(host, form_field.lists, arguments)
 
     def list_options(
         self,
@@ -83,19 +85,19 @@ class FormOptions:
         source: str,
         form_values: Mapping[str, str],
     ) -> Sequence[str]:
-        """Return what the host listed, and what was asked for there before. Asks no host.
+        """Return the cached list of the host and values of earlier runs. Queries no host.
 
-        Of both, what this person may know: lists are for those who may have the host asked, and
-        earlier values are those of runs that they may view. given: what is filled in already.
+        The list is left out unless this person may request the runbook there, and only values of
+        runs that they may view are included. form_values: the values entered so far, by field.
         """
-        where = _get_lister_arguments(runbook, form_field, form_values)
-        if where is None:
+        arguments = _get_lister_arguments(runbook, form_field, form_values)
+        if arguments is None:
             return ()
         listed: Sequence[str] = ()
         if self.can_request(runbook, host=host, person=person, source=source):
-            _, listed = self._cache.get((host, form_field.lists, *where.values()), (0.0, ()))
+            _, listed = self._cache.get((host, form_field.lists, *arguments.values()), (0.0, ()))
         if form_field.lists in QUICK:
-            # What was asked for before is not so any more.
+            # Earlier values of such a list are outdated.
             return listed
         with self._database.reading(self._policies.get_policy().get_view_rights(person)) as tx:
             found = search.find_newest_runs(
@@ -105,7 +107,7 @@ class FormOptions:
         return tuple(dict.fromkeys([*listed, *map(str, earlier)]))
 
     def list_hosts(self, runbook: type[AnyRunbook], *, person: str, source: str) -> Iterator[str]:
-        """Yield the hosts that this person may have it done on."""
+        """Yield the hosts for which this person may request the runbook."""
         policy = self._policies.get_policy()
         with self._database.reading() as tx:
             now = tx.now
@@ -114,7 +116,7 @@ class FormOptions:
     def can_request(
         self, runbook: type[AnyRunbook], *, host: str, person: str, source: str
     ) -> bool:
-        """Return whether the runbook fits the host and the rules let this person ask for it."""
+        """Return whether the runbook supports the host and this person may request it there."""
         policy = self._policies.get_policy()
         with self._database.reading() as tx:
             now = tx.now
@@ -124,7 +126,7 @@ class FormOptions:
         return next(found, None) is not None
 
     def _claim_read(self, key: _CacheKey) -> bool:
-        """Return whether it is to be read now, by the caller and by nobody else meanwhile."""
+        """Return whether the caller has to read the list now; others get False meanwhile."""
         with self._lock:
             until, listed = self._cache.get(key, (0.0, ()))
             if self._clock() < until:
@@ -137,8 +139,8 @@ class FormOptions:
     def _read_list(self, host: str, list_name: str, arguments: Mapping[str, str]) -> None:
         try:
             found = tuple(sorted(self._listers[list_name](self._fleet.run_query, host, arguments)))
-        except (HostError, Refused) as trouble:
-            log.info("%s lists no %s: %s", host, list_name, trouble)
+        except (HostError, Refused) as error:
+            log.info("host %s: cannot read the options for %s: %s", host, list_name, error)
             return
         fresh = _RETRY_SECONDS if list_name in QUICK else _CACHE_SECONDS
         with self._lock:
@@ -148,11 +150,13 @@ class FormOptions:
 def _get_lister_arguments(
     runbook: type[AnyRunbook], form_field: FormField, form_values: Mapping[str, str]
 ) -> Mapping[str, str] | None:
-    """Return where the host looks for what a field lists; None if that is not filled in well."""
+    """Return the arguments of a field's lister; None if one is missing or not valid."""
     defaults = {other.name: other.default for other in request_form.list_form_fields(runbook)}
-    where = {name: form_values.get(name) or defaults[name] for name in form_field.within}
-    well = all(request_form.is_value_valid(runbook, name, value) for name, value in where.items())
-    return where if well else None
+    arguments = {name: form_values.get(name) or defaults[name] for name in form_field.within}
+    is_valid = all(
+        request_form.is_value_valid(runbook, name, value) for name, value in arguments.items()
+    )
+    return arguments if is_valid else None
 
 
 def list_requestable_hosts(
@@ -164,9 +168,14 @@ def list_requestable_hosts(
     now: int,
     only_host: str = "",
 ) -> Iterator[str]:
-    """Yield the hosts that fit the runbook and that this person may have it done on."""
+    """Yield the hosts that the runbook supports and for which this person may request it."""
     tag = next(
-        (blank.tag for blank in request_form.list_form_fields(runbook) if blank.kind == "host"), ""
+        (
+            form_field.tag
+            for form_field in request_form.list_form_fields(runbook)
+            if form_field.kind == "host"
+        ),
+        "",
     )
     for host in policy.inventory.list_tagged(tag or None):
         if only_host and host.name != only_host:

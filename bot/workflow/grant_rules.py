@@ -1,8 +1,8 @@
-"""Granted: what a standing grant lets through, and how often, looked at like an approval.
+"""Grant rules: which runs a standing grant approves in advance, and how often.
 
-It only narrows what takes an approval: who may ask, freezes, forbids, the plan and its digest are
-looked at as ever. What cannot be undone, takes a second factor, or takes several people's keys
-cannot be granted.
+A grant replaces an approval and nothing else: the rules about requesters, freezes, plan and digest
+apply as always. Irreversible changes, and changes that require a second factor or several
+approvals, cannot be granted.
 """
 
 from dataclasses import replace
@@ -19,89 +19,89 @@ from bot.policy import Policy, PolicyRequest, Ruling
 def choose_grant(
     tx: Transaction, policy: Policy, run: Run, request: PolicyRequest, ruling: Ruling
 ) -> tuple[Grant | None, str]:
-    """Return the grant that stands in for the approval of a planned run, or why none does.
+    """Return the grant that replaces the approval of a planned run, or why none does.
 
-    Others cannot use or revoke it until this transaction ends. Call it before the log is written
-    to: whoever holds the log waits for nothing else.
+    The grant is locked until this transaction ends. Call this before writing to the log: a
+    transaction that holds the log must not wait for other locks.
     """
-    spent: list[str] = []
+    exhausted: list[str] = []
     if not ruling.allowed or not ruling.required_approvals:
         return None, ""
-    for found in grants.list_active_grants(tx, person=run.requested_by, words=run.runbook):
-        held = grants.lock_grant(tx, found.id)
-        if not held.holds(tx.now) or not held.covers(run) or not is_grant_logged(tx, held):
+    for candidate in grants.list_active_grants(tx, person=run.requested_by, words=run.runbook):
+        grant = grants.lock_grant(tx, candidate.id)
+        if not grant.holds(tx.now) or not grant.covers(run) or not is_grant_logged(tx, grant):
             continue
-        if get_grant_obstacle(policy, request, ruling, held.granted_by):
+        if get_grant_obstacle(policy, request, ruling, grant.granted_by):
             continue
-        if grants.count_taken(tx, held.id, but=run.id) < held.per_hour:
-            return held, ""
-        spent.append(f"Grant {held.id} has none of its {held.per_hour} left this hour.")
-    return None, " ".join(spent)
+        if grants.count_taken(tx, grant.id, but=run.id) < grant.per_hour:
+            return grant, ""
+        exhausted.append(f"Grant {grant.id} has reached its limit of {grant.per_hour} this hour.")
+    return None, " ".join(exhausted)
 
 
 def get_grant_refusal(
     tx: Transaction, policy: Policy, run: Run, request: PolicyRequest, ruling: Ruling
 ) -> str:
-    """Say why the run's grant does not let it through at this moment; "" if it does.
+    """Return why the run's grant does not approve it now; "" if it does.
 
-    request: what the rules look at, with the moment that counts for this run.
+    request: the input of the rules, with the time that counts for this run.
     """
-    held = grants.lock_grant(tx, run.grant_id or 0)
+    grant = grants.lock_grant(tx, run.grant_id or 0)
     why = (
         "was revoked"
-        if held.revoked_at is not None
+        if grant.revoked_at is not None
         else "has ended"
-        if not held.holds(request.now)
-        else "is not for this"
-        if not held.covers(run)
-        else "is not borne out by the change log"
-        if not is_grant_logged(tx, held)
-        else "was used more often than its rows say"
-        if not has_all_uses_counted(tx, held, except_run=run.id)
-        else "has none left this hour"
-        if grants.count_used(tx, held.id, but=run.id) >= held.per_hour
-        else get_grant_obstacle(policy, request, ruling, held.granted_by)
+        if not grant.holds(request.now)
+        else "does not cover this run"
+        if not grant.covers(run)
+        else "is not confirmed by the change log"
+        if not is_grant_logged(tx, grant)
+        else "was used more often than the database lists"
+        if not has_all_uses_counted(tx, grant, except_run=run.id)
+        else "has reached its limit this hour"
+        if grants.count_used(tx, grant.id, but=run.id) >= grant.per_hour
+        else get_grant_obstacle(policy, request, ruling, grant.granted_by)
     )
-    return f"Grant {held.id} {why}, so it takes an approval" if why else ""
+    return f"Grant {grant.id} {why}, so the run needs an approval" if why else ""
 
 
 def use_grant(tx: Transaction, run: Run) -> None:
-    """Count the run against its grant, in the transaction that lets it through."""
-    held = grants.lock_grant(tx, run.grant_id or 0)
-    grants.record_use(tx, held.id, run.id)
+    """Count the run against its grant, in the transaction that starts it."""
+    grant = grants.lock_grant(tx, run.grant_id or 0)
+    grants.record_use(tx, grant.id, run.id)
     change_log.append_entry(
         tx,
         "grant used",
         run=run.id,
         person=run.requested_by,
         host=run.host,
-        grant=held.id,
-        granted_by=held.granted_by,
-        uses=grants.count_used(tx, held.id),
-        per_hour=held.per_hour,
+        grant=grant.id,
+        granted_by=grant.granted_by,
+        uses=grants.count_used(tx, grant.id),
+        per_hour=grant.per_hour,
     )
 
 
 def count_uses_left(tx: Transaction, grant: Grant) -> int:
-    """Return how often it may still be used at this moment."""
+    """Return how often the grant may still be used this hour."""
     return max(grant.per_hour - grants.count_taken(tx, grant.id), 0)
 
 
 def get_grant_obstacle(
     policy: Policy, request: PolicyRequest, ruling: Ruling, granted_by: str
 ) -> str:
-    """Say why this person's grant cannot stand in for the approval; "" if it can. Pure."""
+    """Return why this person's grant cannot replace the approval; "" if it can. Pure."""
     granted = replace(request, has_grant=True)
     owners = policy.get_area(request.host).owners
     able = granted_by in owners and policy.get_approval_ruling(granted_by, granted, ruling).allowed
     reasons = (
-        (not request.reversible, "cannot be for what cannot be undone"),
-        (ruling.requires_second_factor, "cannot be for what takes a second factor"),
-        (not policy.get_request_ruling(granted).allowed, "is against the policy"),
+        (not request.reversible, "cannot cover irreversible changes"),
+        (ruling.requires_second_factor, "cannot cover changes that require a second factor"),
+        (not policy.get_request_ruling(granted).allowed, "is not allowed by the policy"),
         (not able, "is not from an owner who could approve it"),
         (
             not policy.is_met(ruling.requirements, {granted_by}),
-            f"cannot stand in for the {ruling.required_approvals} approvals that it takes",
+            f"cannot replace the {ruling.required_approvals} approvals that it needs",
         ),
     )
     return next((why for holds, why in reasons if holds), "")

@@ -1,4 +1,4 @@
-"""Mandates as people type them: who decides in whose stead, and what is granted. Pure."""
+"""Parse delegations and grants as people type them. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from bot.model.times import InvalidTimeError, parse_deadline
 from connectors.command import quote_text
 
 DELEGATION_SYNTAX = "delegate to PERSON until TIME [for AREA]"
-GRANT_SYNTAX = "grant PERSON WORDS HOSTS [field=pattern …] N an hour until TIME"
+GRANT_SYNTAX = "grant PERSON RUNBOOK HOSTS [field=pattern …] N an hour until TIME"
 _DELEGATION_PATTERN = re.compile(
     r"to\s+@?(?P<person>\S+)(?:\s+(?:for|in)\s+(?P<before>[a-z]\S*))?"
     r"\s+(?:until|for)\s+(?P<when>.+?)(?:\s+(?:for|in)\s+(?P<area>[a-z]\S*))?",
@@ -26,18 +26,20 @@ _GRANT_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class TypedDelegation:
-    """ends: microseconds. area: "" for every area of the delegator's."""
+    """A delegation as it was typed."""
 
     delegate: str
     ends_at: int
+    """Microseconds since 1970."""
     area: str = ""
+    """Empty for every area that the delegator owns."""
 
 
 def parse_delegation(text: str, *, now: int, zone: str = "UTC") -> TypedDelegation:
-    """Understand what follows "delegate". Raises NotUnderstood."""
+    """Parse the text after "delegate". Raises RequestSyntaxError."""
     typed = _DELEGATION_PATTERN.fullmatch(text.strip())
     if typed is None:
-        raise RequestSyntaxError(f"It is typed: {DELEGATION_SYNTAX}")
+        raise RequestSyntaxError(f"Type it like this: {DELEGATION_SYNTAX}")
     area = typed["area"] or typed["before"] or ""
     return TypedDelegation(
         typed["person"].lower(), _parse_deadline(typed["when"], now, zone), area.lower()
@@ -45,13 +47,13 @@ def parse_delegation(text: str, *, now: int, zone: str = "UTC") -> TypedDelegati
 
 
 def parse_grant(text: str, *, now: int, zone: str = "UTC") -> NewGrant:
-    """Understand what follows "grant". Raises NotUnderstood."""
+    """Parse the text after "grant". Raises RequestSyntaxError."""
     typed = _GRANT_PATTERN.fullmatch(text.strip())
     if typed is None:
-        raise RequestSyntaxError(f"It is typed: {GRANT_SYNTAX}")
+        raise RequestSyntaxError(f"Type it like this: {GRANT_SYNTAX}")
     runbook, rest = request_form.find_runbook(request_form.split_words(typed["what"]))
     if not rest:
-        raise RequestSyntaxError(f"on which hosts? It is typed: {GRANT_SYNTAX}")
+        raise RequestSyntaxError(f"The hosts are missing. Type it like this: {GRANT_SYNTAX}")
     return NewGrant(
         person=typed["person"].lower(),
         runbook=runbook.words,
@@ -63,23 +65,23 @@ def parse_grant(text: str, *, now: int, zone: str = "UTC") -> NewGrant:
 
 
 def parse_field_values(words: Sequence[str]) -> dict[str, str]:
-    """Read `field=value` words. Raises NotUnderstood."""
-    found: dict[str, str] = {}
+    """Parse `field=value` words. Raises RequestSyntaxError."""
+    values: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
         name = name.removeprefix("--").lower()
         if not equals or not name:
             raise RequestSyntaxError(
-                f"{quote_text(word)} names no field: say which, as in field=value"
+                f"{quote_text(word)} is not a value for a field: type field=value"
             )
-        if name in found:
+        if name in values:
             raise RequestSyntaxError(f"{name} is given twice")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _parse_deadline(text: str, now: int, zone: str) -> int:
     try:
         return parse_deadline(text, now=now, zone=zone)
-    except InvalidTimeError as trouble:
-        raise RequestSyntaxError(str(trouble)) from None
+    except InvalidTimeError as error:
+        raise RequestSyntaxError(str(error)) from None

@@ -1,4 +1,4 @@
-"""Outdated: what was planned under another policy than holds now ends before its approval."""
+"""End runs that were planned under an earlier policy, before people approve them."""
 
 from bot.audit import change_log
 from bot.db import runs
@@ -10,35 +10,39 @@ from bot.workflow.policy_changes import CHANGED
 
 
 def is_plan_outdated(policy: Policy, run: Run) -> bool:
-    """Say whether the gate would turn its plan away for the policy. That of a schedule it does
-    not: what was approved for one outlasts policies."""
-    known = run.plan
-    return known is not None and run.timing is None and known.policy_version != policy.version
+    """Return whether the gate would refuse the plan because the policy has changed.
+
+    The approval of a schedule stays valid when the policy changes.
+    """
+    plan = run.plan
+    return plan is not None and run.timing is None and plan.policy_version != policy.version
 
 
 def describe_stale_plan(change: str) -> str:
-    """Say how a plan ends that is not, by now, what it was when it was shown."""
-    return f"After this was shown, {change}. Nothing was sent: ask again to see it anew."
+    """Return the summary of a run whose plan is not current any more."""
+    return (
+        f"After the plan was made, {change}. Nothing was sent. Request it again to get a new plan."
+    )
 
 
 def end_outdated_plans(context: WorkflowContext) -> list[Run]:
-    """End what waits with the plan of an earlier policy, so that its asker hears of it at once.
+    """End pending and queued runs that were planned under an earlier policy.
 
-    Versions have no order, and of several processes one may still have the older policy: so only
-    where the log has noted ours last does it say what is earlier.
+    Policy versions have no order, and another process may still use the older one. So this does
+    nothing unless the policy of this process is the newest in the log.
     """
     try:
         policy = context.policies.get_policy()
     except NoPolicyError:
-        # Then nobody could approve, which is told elsewhere.
+        # No one could approve anything; the missing policy is reported elsewhere.
         return []
     with context.database.reading() as tx:
-        noted = change_log.get_last_entry_of_kind(tx, CHANGED)
-        if noted is None or noted.facts["new"] != policy.version:
+        logged = change_log.get_last_entry_of_kind(tx, CHANGED)
+        if logged is None or logged.facts["new"] != policy.version:
             return []
-        earlier = runs.list_planned_under_other_policies(tx, policy.version, before=noted.at)
+        earlier = runs.list_planned_under_other_policies(tx, policy.version, before=logged.at)
     ended: list[Run] = []
-    # One transaction each: who holds the log while waiting for a run can block who holds the run.
+    # One transaction each: holding the log lock while waiting for a run can deadlock.
     for number in earlier:
         with context.database.transaction() as tx:
             run = runs.lock_run(tx, number)

@@ -1,4 +1,4 @@
-"""Awaited: what of all that is not over waits for one person."""
+"""List the runs that wait for one person, and decide who can resolve or decide a run."""
 
 from bot.db import runs, search
 from bot.db.database import Transaction
@@ -14,30 +14,30 @@ _MAX_RUNS = 100
 def list_runs_awaiting_person(tx: Transaction, policy: Policy, person: str) -> list[Run]:
     """Return the runs that this person can resolve, then those that they can still decide.
 
-    Of each the newest hundred are looked at.
+    Only the newest hundred of each kind are considered.
     """
     unknown = search.find_newest_runs(
         tx, search.RunFilter(states=frozenset({State.UNKNOWN})), most=_MAX_RUNS
     )
-    waiting = search.find_newest_runs(
+    pending = search.find_newest_runs(
         tx, search.RunFilter(states=frozenset({State.PENDING})), most=_MAX_RUNS
     )
-    votes = runs.list_votes_on(tx, [run.id for run in waiting])
+    votes = runs.list_votes_on(tx, [run.id for run in pending])
     voted = {run for run, cast in votes.items() if any(vote.person == person for vote in cast)}
     return [run for run in unknown if can_resolve(policy, run, person)] + [
-        run for run in waiting if run.id not in voted and can_decide(tx, policy, run, person)
+        run for run in pending if run.id not in voted and can_decide(tx, policy, run, person)
     ]
 
 
 def can_decide(tx: Transaction, policy: Policy, run: Run, person: str) -> bool:
-    """Say whether this person's yes or no would count for the run."""
+    """Return whether this person may approve or deny the run."""
     request, ruling = get_ruling(tx, policy, run)
-    mine = policy.get_approval_ruling(person, request, ruling).allowed
-    return mine or bool(find_delegator(tx, policy, request, ruling, person))
+    can_in_person = policy.get_approval_ruling(person, request, ruling).allowed
+    return can_in_person or bool(find_delegator(tx, policy, request, ruling, person))
 
 
 def can_resolve(policy: Policy, run: Run, person: str) -> bool:
-    """Say whether this person may tell how an unknown run ended."""
+    """Return whether this person may record how a run with an unknown outcome ended."""
     if run.state is not State.UNKNOWN or run.hosts:
         return False
     area = get_resolution_area(policy, run)
@@ -45,14 +45,14 @@ def can_resolve(policy: Policy, run: Run, person: str) -> bool:
 
 
 def get_freeze_after_approval(policy: Policy, run: Run, *, now: int) -> str:
-    """Say why a run will still wait once it is approved; "" if no freeze holds it now."""
+    """Return the freeze for which a run will wait once approved; "" if there is none."""
     if run.state is not State.PENDING or run.host not in policy.inventory.hosts:
         return ""
     return policy.describe_freeze(host=run.host, runbook=run.runbook, now=now)
 
 
 def get_resolution_area(policy: Policy, run: Run) -> Area | None:
-    """Return the area whose owners resolve a run, also once its host has left the inventory."""
+    """Return the area whose owners can resolve a run, even if its host was removed."""
     if run.host in policy.inventory.hosts:
         return policy.get_area(run.host)
     return policy.organisation.areas.get(run.area)

@@ -1,4 +1,4 @@
-"""Noting: a change of the policy, or that there is none now, goes into the change log."""
+"""Log changes of the policy, and that the policy is not valid."""
 
 import logging
 
@@ -14,39 +14,41 @@ CHANGED, BROKEN = "policy changed", "policy invalid"
 
 
 class PolicyRecorder:
-    """Notes what this process sees of the policy, whenever it sees something new.
+    """Logs the policy that this process has loaded, whenever it changes.
 
-    Others may have read a new one a moment earlier, or have yet to: each says what it sees once,
-    and only if the log does not say so already.
+    Several processes may load a new policy at different times: each logs it once, and only if the
+    log does not contain it yet.
     """
 
     def __init__(self, context: WorkflowContext) -> None:
         self._context = context
-        # What the log says, as far as this process has seen to it.
+        # Version and error that this process has recorded last.
         self._last_recorded: tuple[str, str] | None = None
 
     def record_policy_change(self) -> Entry | None:
-        """Write down once which policy holds now, and raise the alarm once if none does."""
+        """Log the current policy once, and raise the alarm once if there is none."""
         try:
             policy: Policy | None = self._context.policies.get_policy()
-            seen = policy.version, ""
-        except NoPolicyError as trouble:
-            policy, seen = None, ("", str(trouble))
-        if seen == self._last_recorded:
+            current = policy.version, ""
+        except NoPolicyError as error:
+            policy, current = None, ("", str(error))
+        if current == self._last_recorded:
             return None
         with self._context.database.transaction() as tx:
-            # Of several processes that see it at the same moment, one notes it.
+            # Only one of several processes logs it.
             change_log.lock_log(tx)
             entry = (
-                None if _get_last_logged_policy(tx) == seen else _log_policy(tx, policy, seen[1])
+                None
+                if _get_last_logged_policy(tx) == current
+                else _log_policy(tx, policy, current[1])
             )
-        self._last_recorded = seen
+        self._last_recorded = current
         return entry
 
 
 def _log_policy(tx: Transaction, policy: Policy | None, error: str) -> Entry:
     if policy is None:
-        log.critical("nobody may do anything, since there is no valid policy: %s", error)
+        log.critical("there is no valid policy, so nothing can be requested or run: %s", error)
         return change_log.append_entry(tx, BROKEN, error=error)
     changed = change_log.get_last_entry_of_kind(tx, CHANGED)
     before = changed.facts if changed else {}
@@ -62,7 +64,7 @@ def _log_policy(tx: Transaction, policy: Policy | None, error: str) -> Entry:
 
 
 def _get_last_logged_policy(tx: Transaction) -> tuple[str, str]:
-    """Return the version that was noted last, or "" and what was wrong."""
+    """Return the policy version that was logged last, or "" and the error."""
     changed = change_log.get_last_entry_of_kind(tx, CHANGED)
     broken = change_log.get_last_entry_of_kind(tx, BROKEN)
     if broken is not None and (changed is None or broken.seq > changed.seq):

@@ -1,4 +1,4 @@
-"""A replay: the past, run through another policy. Pure."""
+"""Replay earlier requests against another policy. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ _QUARTER_OF_AN_HOUR = 900 * 1_000_000
 
 
 class ReplayOutcome(StrEnum):
-    """What another policy would have made of a request. The value is how it is told."""
+    """How another policy would have treated a request. The value is the text for people."""
 
     MORE = "more approvals"
     REFUSED = "refused"
@@ -34,24 +34,24 @@ _REFUSAL_OUTCOMES = {
 
 @dataclass(frozen=True)
 class ReplayedRequest:
-    """One request, and what would have become of it. approvals: how many, of whom in words.
-
-    lost: who approved it and could not now. step_up: these would take a second factor, and did
-    not. frozen: it was asked for in a freeze of the new policy.
-    """
+    """One request, and how the other policy would have treated it."""
 
     request: PastRequest
     outcome: ReplayOutcome
     required_approvals: int = 0
     approvals_from: str = ""
+    """Whose approvals, in words."""
     reason: str = ""
     lost_approvers: Sequence[str] = ()
+    """Who approved it and could not under the other policy."""
     lacks_second_factor: bool = False
+    """The other policy requires a second factor, which the approvals did not have."""
     was_frozen: bool = False
+    """It was requested during a freeze of the other policy."""
 
     @property
     def extra_approvals(self) -> int:
-        """How many more approvals it would have taken."""
+        """How many more approvals it would have needed."""
         return (
             self.required_approvals - self.request.needed
             if self.outcome is ReplayOutcome.MORE
@@ -60,14 +60,14 @@ class ReplayedRequest:
 
     @property
     def description(self) -> str:
-        """What would be different, and why."""
+        """The difference, and the reason for it."""
         taken = (
             f"{self.required_approvals} instead of {self.request.needed}, from "
             f"{self.approvals_from}"
         )
         if self.outcome is ReplayOutcome.LOST_APPROVALS:
             return (
-                f"approved by {', '.join(self.lost_approvers)}, and it is up to "
+                f"approved by {', '.join(self.lost_approvers)}, but needs approval from "
                 f"{self.approvals_from}"
             )
         if self.outcome in {ReplayOutcome.MORE, ReplayOutcome.FEWER}:
@@ -79,11 +79,13 @@ class ReplayedRequest:
 
 @dataclass(frozen=True)
 class Replay:
-    """Every verdict, the oldest request first. version: of the policy. people: those it has."""
+    """All replayed requests, oldest first."""
 
     version: str
+    """The version of the policy."""
     requests: Sequence[ReplayedRequest]
     known_people: frozenset[str]
+    """The people of the policy."""
 
     def list_with_outcome(self, outcome: ReplayOutcome) -> list[ReplayedRequest]:
         return [one for one in self.requests if one.outcome is outcome]
@@ -94,24 +96,25 @@ class Replay:
 
     @property
     def extra_approvals(self) -> int:
-        """How many more approvals it would have taken in all."""
+        """How many more approvals all requests would have needed."""
         return sum(one.extra_approvals for one in self.requests)
 
     def count_outcomes_by(
         self, get_key: Callable[[PastRequest], str]
     ) -> dict[str, Mapping[ReplayOutcome, int]]:
-        """Count the fates for each runbook, or each asker, with the most changed first."""
+        """Count outcomes for each key, such as the runbook, with the most differences first."""
         found: dict[str, Counter[ReplayOutcome]] = {}
         for one in self.requests:
             found.setdefault(get_key(one.request), Counter())[one.outcome] += 1
         changed = {
-            name: sum(fates.values()) - fates[ReplayOutcome.SAME] for name, fates in found.items()
+            name: sum(counts.values()) - counts[ReplayOutcome.SAME]
+            for name, counts in found.items()
         }
         return {name: found[name] for name in sorted(found, key=lambda x: (-changed[x], x))}
 
     @property
     def unknown_requesters(self) -> Mapping[str, int]:
-        """Who asked and is not among the people any more, and how often."""
+        """Requesters who are not in the policy, and how many requests they made."""
         return Counter(
             one.request.requested_by
             for one in self.requests
@@ -120,20 +123,20 @@ class Replay:
 
     @property
     def unknown_approvers(self) -> Mapping[str, int]:
-        """Who approved and is not among the people any more, and how often."""
+        """Approvers who are not in the policy, and how often they approved."""
         keys = (key for one in self.requests for key in one.request.keys)
         return Counter(key for key in keys if key not in self.known_people)
 
 
 def replay_requests(policy: Policy, requests: Iterable[PastRequest]) -> Replay:
-    """Ask the policy about each request at the time when it was made."""
-    judge = _CachedPolicy(policy)
-    verdicts = [judge.replay_request(past) for past in requests]
-    return Replay(policy.version, verdicts, frozenset(policy.organisation.people))
+    """Evaluate the policy for each request at the time when it was made."""
+    cached_policy = _CachedPolicy(policy)
+    replayed = [cached_policy.replay_request(past) for past in requests]
+    return Replay(policy.version, replayed, frozenset(policy.organisation.people))
 
 
 class _CachedPolicy:
-    """Asks a policy, once where its rules see no difference."""
+    """Evaluates a policy once for all requests that its rules cannot tell apart."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -141,35 +144,37 @@ class _CachedPolicy:
         self._can_approve: dict[object, bool] = {}
 
     def replay_request(self, request: PastRequest) -> ReplayedRequest:
-        gone = self._describe_missing_names(request)
-        if gone:
-            return ReplayedRequest(request, ReplayOutcome.GONE, reason=gone)
+        missing = self._describe_missing_names(request)
+        if missing:
+            return ReplayedRequest(request, ReplayOutcome.GONE, reason=missing)
         frozen = bool(
             self._policy.describe_freeze(
                 host=request.host, runbook=request.runbook, now=request.requested_at
             )
         )
-        sight = self._build_cache_key(request, frozen=frozen)
-        ruling = self._rulings.get(sight)
+        cache_key = self._build_cache_key(request, frozen=frozen)
+        ruling = self._rulings.get(cache_key)
         if ruling is None:
-            ruling = self._rulings[sight] = self._policy.get_request_ruling(
+            ruling = self._rulings[cache_key] = self._policy.get_request_ruling(
                 _build_policy_request(request)
             )
         keys = [
-            key for key in request.keys if self._may_approve_cached(key, sight, request, ruling)
+            key
+            for key in request.keys
+            if self._may_approve_cached(key, cache_key, request, ruling)
         ]
-        fate = self._compare_outcome(request, ruling, keys)
+        outcome = self._compare_outcome(request, ruling, keys)
         approvals = ruling.required_approvals if ruling.allowed else 0
         return ReplayedRequest(
             request,
-            fate,
+            outcome,
             required_approvals=approvals,
             approvals_from=self._policy.describe_approver_groups(ruling.requirements)
             if approvals
             else "",
             reason="; ".join(ruling.policy_notes) or "no rule of the policy permits it",
             lost_approvers=[key for key in request.keys if key not in keys]
-            if fate is ReplayOutcome.LOST_APPROVALS
+            if outcome is ReplayOutcome.LOST_APPROVALS
             else (),
             lacks_second_factor=request.planned
             and bool(approvals)
@@ -179,10 +184,10 @@ class _CachedPolicy:
         )
 
     def _build_cache_key(self, request: PastRequest, *, frozen: bool) -> object:
-        """Return all of a request that the rules can see: what is the same, is answered the same.
+        """Return everything about a request that the rules can depend on.
 
-        Of the time, that is the hour and the day where the hosts stand. No zone is off by less
-        than a quarter of an hour.
+        Of the time, that is the hour and weekday at the hosts. All time zones differ by multiples
+        of a quarter of an hour.
         """
         mentioned = self._policy.mentions
         return (
@@ -198,7 +203,7 @@ class _CachedPolicy:
 
     def _describe_missing_names(self, request: PastRequest) -> str:
         if request.requested_by not in self._policy.organisation.people:
-            return f"{request.requested_by} is not among the people any more"
+            return f"{request.requested_by} is not in the policy any more"
         hosts = request.hosts or (request.host,)
         missing = [host for host in hosts if host not in self._policy.inventory.hosts]
         return f"{', '.join(missing)}: not in the inventory any more" if missing else ""
@@ -206,10 +211,10 @@ class _CachedPolicy:
     def _compare_outcome(
         self, request: PastRequest, ruling: Ruling, counted_approvers: Sequence[str]
     ) -> ReplayOutcome:
-        """Compare the ruling with what was. keys: whose approvals would count."""
+        """Compare the ruling with the actual outcome."""
         if request.refused or not ruling.allowed:
             return _REFUSAL_OUTCOMES[request.refused, ruling.allowed]
-        # How many approvals it took then is known only of what got as far as a plan.
+        # How many approvals were needed then is known only of planned requests.
         if not request.planned or request.alone:
             return ReplayOutcome.SAME
         approved = len(request.keys) >= request.needed > 0
@@ -224,13 +229,13 @@ class _CachedPolicy:
     def _may_approve_cached(
         self, person: str, cache_key: object, request: PastRequest, ruling: Ruling
     ) -> bool:
-        question = (person, cache_key)
-        if question not in self._can_approve:
+        key = (person, cache_key)
+        if key not in self._can_approve:
             answer = self._policy.get_approval_ruling(
                 person, _build_policy_request(request), ruling
             )
-            self._can_approve[question] = ruling.allowed and answer.allowed
-        return self._can_approve[question]
+            self._can_approve[key] = ruling.allowed and answer.allowed
+        return self._can_approve[key]
 
 
 def _build_policy_request(request: PastRequest) -> PolicyRequest:
@@ -249,14 +254,14 @@ def _build_policy_request(request: PastRequest) -> PolicyRequest:
 
 
 def summarise_replay(replay: Replay) -> str:
-    """Say it in a line: `14 more approvals, 2 refused, 61 without waiting`."""
-    said = [
-        f"{replay.extra_approvals if fate is ReplayOutcome.MORE else count} "
-        f"{_OUTCOME_LABELS.get(fate, fate.value)}"
-        for fate in ReplayOutcome
-        if fate is not ReplayOutcome.SAME and (count := replay.outcome_counts.get(fate, 0))
+    """Summarise a replay: `14 more approvals, 2 refused, 61 without waiting`."""
+    counts = [
+        f"{replay.extra_approvals if outcome is ReplayOutcome.MORE else count} "
+        f"{_OUTCOME_LABELS.get(outcome, outcome.value)}"
+        for outcome in ReplayOutcome
+        if outcome is not ReplayOutcome.SAME and (count := replay.outcome_counts.get(outcome, 0))
     ]
-    return ", ".join(said) or "nothing would be different"
+    return ", ".join(counts) or "no differences"
 
 
 _OUTCOME_LABELS = {

@@ -1,4 +1,4 @@
-"""Foresight: an outlook by what the database knows of the person and of the runbook."""
+"""Preview a request: what it would need, without making it."""
 
 from bot.db import stats
 from bot.db.database import Transaction
@@ -11,7 +11,7 @@ from runbooks._catalogue import get_kind
 def preview_request(
     tx: Transaction, policy: Policy, question: PreviewQuestion, *, person: str, source: str
 ) -> Preview:
-    """Return what would come of a request that this person has not made."""
+    """Return what a request by this person would need."""
     words = question.runbook.words
     return evaluate_preview(
         policy,
@@ -27,11 +27,11 @@ def preview_request(
 def preview_without_database(
     policy: Policy, question: PreviewQuestion, *, person: str, source: str, now: int
 ) -> Preview | None:
-    """Return it where nothing that the database knows matters: of what is done at once; or None.
+    """Return the preview of a check that runs immediately, without a query; None for others.
 
     now: microseconds since 1970, by the database's clock.
     """
     if get_kind(question.runbook) != "check" or "first_time" in policy.mentions:
         return None
-    seen = evaluate_preview(policy, question, person=person, source=source, now=now)
-    return seen if seen.needs_no_approval else None
+    preview = evaluate_preview(policy, question, person=person, source=source, now=now)
+    return preview if preview.needs_no_approval else None

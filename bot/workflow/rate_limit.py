@@ -1,4 +1,4 @@
-"""Pacing: how much may be asked for within a minute; approvals and denials are never held up."""
+"""Limit requests for each minute. Approvals and denials are never limited."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ _MINUTE = 60 * 1_000_000
 
 @dataclass(frozen=True)
 class RateLimits:
-    """The most requests within a minute: by one person, for one runbook, and altogether."""
+    """The most requests within a minute: by one person, for one runbook, and in total."""
 
     per_person: int
     per_runbook: int
@@ -20,24 +20,24 @@ class RateLimits:
 
     @staticmethod
     def from_person_limit(per_person: int) -> "RateLimits":
-        """Return the pace that leaves room for others, however much one person asks for."""
+        """Return limits that leave room for others when one person reaches theirs."""
         return RateLimits(per_person, 3 * per_person, 10 * per_person)
 
 
 def get_rate_limit_refusal(tx: Transaction, limits: RateLimits | None, new_run: NewRun) -> str:
-    """Say why this request comes too fast, and note it once a minute; "" if it does not."""
+    """Return which limit the request exceeds, and log that once a minute; "" if none."""
     if limits is None:
         return ""
     since = tx.now - _MINUTE
-    lately = request_rate.count_requests(
+    recent = request_rate.count_requests(
         tx, person=new_run.requested_by, words=new_run.runbook, since=since
     )
-    if lately.by_person >= limits.per_person:
-        why = f"you have asked for {lately.by_person} things within a minute"
-    elif lately.for_runbook >= limits.per_runbook:
-        why = f"{new_run.runbook} was asked for {lately.for_runbook} times within a minute"
-    elif lately.in_all >= limits.in_total:
-        why = f"{lately.in_all} things were asked for within a minute"
+    if recent.by_person >= limits.per_person:
+        why = f"you made {recent.by_person} requests within a minute"
+    elif recent.for_runbook >= limits.per_runbook:
+        why = f"{new_run.runbook} was requested {recent.for_runbook} times within a minute"
+    elif recent.in_all >= limits.in_total:
+        why = f"{recent.in_all} requests were made within a minute"
     else:
         return ""
     if not any(entry.at > since for entry in _list_logged_refusals(tx, new_run.requested_by)):
@@ -49,7 +49,7 @@ def get_rate_limit_refusal(tx: Transaction, limits: RateLimits | None, new_run: 
             runbook=new_run.runbook,
             reason=why,
         )
-    return f"{why}: wait a little. Approvals and denials go through as ever"
+    return f"{why}: wait a minute, then try again. Approvals and denials are not limited"
 
 
 def _list_logged_refusals(tx: Transaction, person: str) -> list[change_log.Entry]:

@@ -1,4 +1,4 @@
-"""Reminding: whose approval is waited for hears of it once more, and then the next group too."""
+"""Remind approvers of pending runs, and escalate to the next group."""
 
 from bot.audit import change_log
 from bot.db import outbox, runs
@@ -10,47 +10,49 @@ from bot.workflow.context import WorkflowContext
 
 
 def remind_approvers(context: WorkflowContext) -> list[Run]:
-    """Remind of every request that has waited for so long, and escalate it after twice as long."""
+    """Remind the approvers of runs that have waited too long; escalate after twice the time."""
     try:
         policy = context.policies.get_policy()
     except NoPolicyError:
-        # Then nobody could approve, which is told elsewhere.
+        # No one could approve anything; the missing policy is reported elsewhere.
         return []
     with context.database.reading() as tx:
         due = [run.id for run in runs.list_pending(tx) if _needs_reminder(context, tx, run)]
-    told: list[Run] = []
-    # One transaction each: who holds the log while waiting for a run can block who holds the run.
+    reminded: list[Run] = []
+    # One transaction each: holding the log lock while waiting for a run can deadlock.
     for number in due:
         with context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
             if run.state is State.PENDING and _needs_reminder(context, tx, run):
-                told.append(_record_reminder(tx, policy, run))
-    return told
+                reminded.append(_record_reminder(tx, policy, run))
+    return reminded
 
 
 def _needs_reminder(context: WorkflowContext, tx: Transaction, run: Run) -> bool:
     if run.pending_since is None or run.parent is not None:
         return False
-    waited, patience = (
+    waited, limit = (
         tx.now - run.pending_since,
         run.requirements.remind_after or context.reminder_delay,
     )
     if run.reminded_at is None:
-        return waited >= patience
-    return (
-        bool(run.requirements.escalate_to) and run.escalated_at is None and waited >= 2 * patience
-    )
+        return waited >= limit
+    return bool(run.requirements.escalate_to) and run.escalated_at is None and waited >= 2 * limit
 
 
 def _record_reminder(tx: Transaction, policy: Policy, run: Run) -> Run:
     if run.reminded_at is None:
-        known = runs.amend_run(tx, run, reminded_at=tx.now)
+        updated = runs.amend_run(tx, run, reminded_at=tx.now)
     else:
-        terms = run.requirements.escalate_requirements()
-        known = runs.amend_run(
-            tx, run, escalated_at=tx.now, requirements=terms, approver_groups=terms.approver_groups
+        requirements = run.requirements.escalate_requirements()
+        updated = runs.amend_run(
+            tx,
+            run,
+            escalated_at=tx.now,
+            requirements=requirements,
+            approver_groups=requirements.approver_groups,
         )
-    counted = count_approvals(tx, policy, known)
+    counted = count_approvals(tx, policy, updated)
     able = policy.list_approvers(counted.request, counted.ruling)
     people = [person.id for person in able if person.id not in counted.approvers]
     change_log.append_entry(
@@ -62,4 +64,4 @@ def _record_reminder(tx: Transaction, policy: Policy, run: Run) -> Run:
         approvers=policy.describe_approver_groups(counted.ruling.requirements),
     )
     outbox.announce_run(tx, run.id)
-    return known
+    return updated

@@ -1,4 +1,4 @@
-"""Asking: a request is recorded before anything is done about it."""
+"""Create requests: each is validated and recorded before anything is done about it."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ from runbooks import AnyRunbook
 from runbooks._catalogue import get_kind
 
 SENSITIVE_REQUEST_MESSAGE = (
-    "what you typed holds a password or a key: change it now, and leave it out"
+    "your text contains a password or a key: change that secret now, then send the text without it"
 )
 _MAX_REASON_LENGTH = 1000
 _MAX_HOST_PATTERN_LENGTH = 100
-# So many areas are told what to type for.
+# For so many areas the message suggests what to type.
 _MAX_LISTED_AREAS = 8
 
 
@@ -44,7 +44,7 @@ def create_request(
 ) -> Run:
     """Record the request and have it planned, or record that it was refused.
 
-    timing: ask for a schedule instead of for a run now.
+    timing: request a schedule instead of a run now.
     """
     policy = context.policies.get_policy()
     _check_host(policy, runbook)
@@ -76,9 +76,9 @@ def create_fanout_request(
     reason: str = "",
     timing: ScheduleTiming | None = None,
 ) -> Run:
-    """Record one request for several hosts. spelled: the hosts as they were typed, such as lb*.
+    """Record one request for several hosts. host_pattern: as it was typed, such as lb*.
 
-    Only a check may be for hosts of several areas: it takes no owner's approval.
+    Only checks may cover hosts of several areas, because they need no owner's approval.
     """
     policy = context.policies.get_policy()
     _check_host_pattern(host_pattern)
@@ -86,17 +86,17 @@ def create_fanout_request(
         _check_host(policy, runbook)
     first = runbooks[0]
     areas = {runbook.target: policy.get_area(runbook.target).name for runbook in runbooks}
-    several = join_areas(areas.values())
-    # What was typed is said again there.
+    area = join_areas(areas.values())
+    # Checked first, because the messages of the next check quote the request.
     _check_secrets(context, format_request(first, host=host_pattern))
     _check_areas(policy, first, areas, host_pattern, timing)
-    whole = runs.NewRun(
+    parent = runs.NewRun(
         runbook=first.words,
         kind=get_kind(type(first)),
         values=get_field_texts(first) | {"host": host_pattern},
         request=format_request(first, host=host_pattern),
         host=first.target,
-        area=several,
+        area=area,
         requested_by=person,
         origin=origin,
         reason=_check_reason(reason),
@@ -105,7 +105,7 @@ def create_fanout_request(
     )
     children = [
         replace(
-            whole,
+            parent,
             values=get_field_texts(runbook),
             request=format_request(runbook),
             host=runbook.target,
@@ -114,13 +114,13 @@ def create_fanout_request(
         )
         for runbook in runbooks
     ]
-    return _record_in_transaction(context, policy, whole, children)
+    return _record_in_transaction(context, policy, parent, children)
 
 
 def request_undo(
     context: WorkflowContext, number: int, *, person: str, origin: RequestOrigin, reason: str = ""
 ) -> Run:
-    """Ask to take a run back: a new run, planned and approved like any other."""
+    """Request the undo of a run: a new run, planned and approved like any other."""
     policy = context.policies.get_policy()
     with context.database.reading() as tx:
         original = runs.get_run(tx, number)
@@ -133,11 +133,11 @@ def request_undo(
         raise InvalidRequestError(f"run {number} changed nothing, so there is nothing to undo")
     if original.undo_of is not None:
         raise InvalidRequestError(
-            f"run {number} is itself an undo: ask for {original.runbook} again instead"
+            f"run {number} is an undo: request {original.runbook} again instead"
         )
-    gone = [run.host for run in done if run.host not in policy.inventory.hosts]
-    if gone:
-        raise InvalidRequestError(f"no longer in the inventory: {', '.join(gone)}")
+    missing = [run.host for run in done if run.host not in policy.inventory.hosts]
+    if missing:
+        raise InvalidRequestError(f"no longer in the inventory: {', '.join(missing)}")
     new = runs.NewRun(
         runbook=original.runbook,
         kind=original.kind,
@@ -189,7 +189,7 @@ def record_request(
     new_run: runs.NewRun,
     children: Sequence[runs.NewRun] = (),
 ) -> Run:
-    """Record a request and see to it that it is planned, or that it ends refused."""
+    """Record a request and have it planned, or end it as stopped or refused."""
     _check_secrets(context, new_run.request)
     if new_run.timing is not None:
         _check_timing(context, new_run.runbook, new_run.timing, tx.now)
@@ -221,58 +221,62 @@ def record_request(
         return end_run(context, tx, run, State.REFUSED, f"The policy refuses: {why}")
     if ruling.requires_reason and not run.reason:
         raise InvalidRequestError(
-            "the rules want to know why this is done: add because REASON, or fill in the reason"
+            "the policy requires a reason: add because REASON, or fill in the reason"
         )
     outbox.announce_run(tx, run.id)
     planned = [(run.id, run.host)]
     if children:
         numbers = runs.add_runs(tx, [replace(child, parent=run.id) for child in children])
         planned = [*zip(numbers, (child.host for child in children), strict=True)]
-    # Those at one site are read together: one hint does for all of them.
+    # Runs at one site are planned together: one job wakes all of them.
     firsts = {policy.inventory[host].site: number for number, host in reversed(planned)}
-    lane = (
+    enqueue = (
         context.dispatcher.enqueue_check
         if _changes_nothing(run)
         else context.dispatcher.enqueue_run
     )
     for site, number in firsts.items():
-        lane(tx, number, site)
+        enqueue(tx, number, site)
     return run
 
 
 def list_sibling_runs_at_site(tx: Transaction, policy: Policy, run: Run) -> list[Run]:
-    """Return the other parts of a request that are still to be read at the site of this one."""
+    """Return the other child runs at the same site that are still to be planned."""
     hosts = policy.inventory.hosts
     site = hosts[run.host].site if run.host in hosts else ""
-    asked = runs.list_children_in(tx, run.parent or 0, [State.PLANNING])
+    siblings = runs.list_children_in(tx, run.parent or 0, [State.PLANNING])
     return [
         one
-        for one in asked
+        for one in siblings
         if one.id != run.id and (one.host not in hosts or hosts[one.host].site == site)
     ]
 
 
 def is_read_only(run: Run) -> bool:
-    """Say whether all that is to be done for a run is to read its host."""
+    """Return whether a run only reads one host."""
     return _changes_nothing(run) and not run.hosts
 
 
 def _changes_nothing(run: Run) -> bool:
-    """Say whether a run, or each of its parts, changes nothing."""
+    """Return whether a run and its child runs change nothing."""
     return run.kind == "check" and run.timing is None
 
 
 def _check_host(policy: Policy, runbook: AnyRunbook) -> None:
     try:
         host = policy.inventory[runbook.target]
-    except UnknownHostError as unknown:
-        raise InvalidRequestError(str(unknown)) from None
+    except UnknownHostError as error:
+        raise InvalidRequestError(str(error)) from None
     tag = get_required_tag(type(runbook))
     if tag is not None and tag not in host.tags:
-        fit = ", ".join(sorted(other.name for other in policy.inventory.list_tagged(tag)))
+        supported = ", ".join(sorted(other.name for other in policy.inventory.list_tagged(tag)))
         raise InvalidRequestError(
             f"{host.name} is not tagged {tag}; "
-            + (f"{runbook.words} works on {fit}" if fit else f"no host is tagged {tag} yet")
+            + (
+                f"{runbook.words} works on {supported}"
+                if supported
+                else f"no host is tagged {tag} yet"
+            )
         )
 
 
@@ -288,24 +292,24 @@ def _check_areas(
     host_pattern: str,
     timing: ScheduleTiming | None,
 ) -> None:
-    """areas: of each host that is meant, by its name."""
-    several = set(area_by_host.values())
-    looks = get_kind(type(runbook)) == "check" and timing is None
-    if len(several) > 1 and not looks:
+    """Raise InvalidRequestError if the hosts are in too many areas."""
+    areas = set(area_by_host.values())
+    is_check = get_kind(type(runbook)) == "check" and timing is None
+    if len(areas) > 1 and not is_check:
         raise InvalidRequestError(
-            f"{host_pattern} is in several areas, and each has its own owners: ask for each by "
-            "itself. " + "; ".join(_suggest_request_per_area(policy, runbook, area_by_host))
+            f"{host_pattern} is in several areas with different owners: request each area "
+            "separately. " + "; ".join(_suggest_request_per_area(policy, runbook, area_by_host))
         )
-    if len(join_areas(several)) > MAX_AREAS_LENGTH:
+    if len(join_areas(areas)) > MAX_AREAS_LENGTH:
         raise InvalidRequestError(
-            f"{host_pattern} is in {len(several)} areas: ask for fewer at a time"
+            f"{host_pattern} is in {len(areas)} areas: request fewer hosts at a time"
         )
 
 
 def _suggest_request_per_area(
     policy: Policy, runbook: AnyRunbook, area_by_host: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield what to type for the hosts of each area, as all doors understand it."""
+    """Yield what to type for the hosts of each area."""
     known = [host.name for host in policy.inventory.list_tagged(get_required_tag(type(runbook)))]
     hosts: dict[str, list[str]] = {}
     for host, area in area_by_host.items():
@@ -323,13 +327,13 @@ def _suggest_request_per_area(
 def _check_timing(
     context: WorkflowContext, runbook: str, timing: ScheduleTiming, now: int
 ) -> None:
-    # One that is not known any more is refused when it is planned.
+    # An unknown runbook is refused when the run is planned.
     known = context.runbooks.get(runbook)
     minutes = known.minutes if known else 0
     if timing.cron_expression.compute_shortest_gap(now) < timedelta(minutes=minutes):
         raise InvalidRequestError(
-            f"{runbook} may fire every {minutes} minutes at most, and "
-            f"“{timing.cron_expression.cron}” is closer than that"
+            f"{runbook} may run every {minutes} minutes at most: "
+            f"“{timing.cron_expression.cron}” is more frequent"
         )
 
 
@@ -341,13 +345,13 @@ def get_required_tag(runbook: type[AnyRunbook]) -> str | None:
 
 
 def get_field_texts(runbook: AnyRunbook) -> dict[str, str]:
-    """Return the fields as text, in which form they are stored, shown and typed."""
+    """Return the fields as text, as they are stored, shown and typed."""
     values = runbook.model_dump(mode="json", exclude_none=True)
     return {name: _format_value(value) for name, value in values.items()}
 
 
 def format_request(runbook: AnyRunbook, **overrides: str) -> str:
-    """Return the request as one would type it: what was left at its default is left out."""
+    """Return the request as it would be typed, without fields at their defaults."""
     return " ".join(_list_request_words(runbook, **overrides))
 
 
@@ -369,33 +373,34 @@ def _format_value(value: object) -> str:
 def _check_host_pattern(host_pattern: str) -> None:
     try:
         refuse_invisible(host_pattern)
-    except InvisibleCharacterError as unclean:
-        raise InvalidRequestError(f"what you typed for the hosts {unclean}") from None
+    except InvisibleCharacterError as error:
+        raise InvalidRequestError(f"your host pattern {error}") from None
     if len(host_pattern) > _MAX_HOST_PATTERN_LENGTH:
         raise InvalidRequestError(
-            f"say the hosts in {_MAX_HOST_PATTERN_LENGTH} characters, such as lb*, @tag or lb1,lb2"
+            f"the host pattern is longer than {_MAX_HOST_PATTERN_LENGTH} characters: shorten it, "
+            "for example to lb*, @tag or lb1,lb2"
         )
 
 
 def shorten_reason(text: str) -> str:
-    """Return a reason on one line, cut at its longest.
+    """Return a reason on one line, cut to its maximum length.
 
     Raises:
-        Unfit: it holds a character that people cannot see.
+        InvalidRequestError: It contains an invisible character.
     """
     try:
         return join_to_one_line(text)[:_MAX_REASON_LENGTH]
-    except InvisibleCharacterError as unclean:
-        raise InvalidRequestError(f"the reason {unclean}") from None
+    except InvisibleCharacterError as error:
+        raise InvalidRequestError(f"the reason {error}") from None
 
 
 def _check_reason(text: str) -> str:
     try:
-        folded = join_to_one_line(text)
-    except InvisibleCharacterError as unclean:
-        raise InvalidRequestError(f"the reason {unclean}") from None
-    if len(folded) > _MAX_REASON_LENGTH:
+        line = join_to_one_line(text)
+    except InvisibleCharacterError as error:
+        raise InvalidRequestError(f"the reason {error}") from None
+    if len(line) > _MAX_REASON_LENGTH:
         raise InvalidRequestError(
-            f"the reason has {len(folded)} characters: say it in {_MAX_REASON_LENGTH}"
+            f"the reason has {len(line)} characters: the limit is {_MAX_REASON_LENGTH}"
         )
-    return folded
+    return line

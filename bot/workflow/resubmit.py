@@ -1,4 +1,4 @@
-"""Again: what of a run that is over is asked for once more. Pure."""
+"""Request a run again with the same values. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,30 +10,30 @@ from runbooks import AnyRunbook, load_catalogue
 
 
 def get_resubmit_refusal(run: Run) -> str:
-    """Return why it cannot be asked for again by its values, and what to do; "" if it can."""
+    """Return why a run cannot be requested again, and what to do instead; "" if it can."""
     if not run.is_ended:
-        return f"run {run.id} is not over: it is {run.state.phrase}"
+        return f"run {run.id} has not ended: it is {run.state.phrase}"
     if run.undo_of is not None:
-        return f"run {run.id} is an undo: ask for the undo of run {run.undo_of} once more"
+        return f"run {run.id} is an undo: request the undo of run {run.undo_of} again instead"
     if run.timing is not None:
-        return f"run {run.id} was for a schedule: ask for a schedule"
+        return f"run {run.id} requested a schedule: request a new schedule instead"
     if run.runbook not in load_catalogue():
-        return f"there is no runbook {quote_text(run.runbook)} any more"
+        return f"the runbook {quote_text(run.runbook)} does not exist any more"
     return ""
 
 
 def check_resubmit(run: Run) -> None:
-    """Raise Unfit where it cannot be."""
-    no = get_resubmit_refusal(run)
-    if no:
-        raise InvalidRequestError(no)
+    """Raise InvalidRequestError if the run cannot be requested again."""
+    refusal = get_resubmit_refusal(run)
+    if refusal:
+        raise InvalidRequestError(refusal)
 
 
 def get_resubmit_values(run: Run) -> Mapping[str, str]:
-    """Return its values by field, for a run that can be asked for again.
+    """Return the values by field, for a run that can be requested again.
 
-    What a field makes anew for each request, such as the moment of asking, is not kept. The host
-    of a request for several is as it was typed, such as lb* or @haproxy.
+    Values that are generated for each request, such as its time, are left out. The host of a
+    request for several hosts is the pattern as typed, such as lb* or @haproxy.
     """
     fields = load_catalogue()[run.runbook].model_fields
     return {
@@ -46,10 +46,13 @@ def get_resubmit_values(run: Run) -> Mapping[str, str]:
 def build_resubmit_requests(
     run: Run, hosts: Mapping[str, frozenset[str]]
 ) -> tuple[str, Sequence[AnyRunbook]]:
-    """Return how several hosts were spelled, and a request for each that is meant by now.
+    """Return the host pattern, and a request for each host that it matches now.
 
-    hosts: as for forms.spread. Raises Unfit where it cannot be, and NotUnderstood where its values
-    do not fit any more.
+    hosts: tags by host name, as for request_form.parse_request_for_hosts().
+
+    Raises:
+        InvalidRequestError: The run cannot be requested again.
+        RequestSyntaxError: Its values are not valid any more.
     """
     check_resubmit(run)
     typed = [f"{name}={value}" for name, value in get_resubmit_values(run).items()]

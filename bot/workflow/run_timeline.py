@@ -1,4 +1,4 @@
-"""The timeline of a run: its log entries in words for people. Pure."""
+"""The timeline of a run: its log entries described for people. Pure."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -11,14 +11,14 @@ from bot.model.run_states import RUN_STATUS_DISPLAYS, Tone
 from bot.model.times import format_utc
 
 NamePerson = Callable[[str], str]
-# The host that an entry is about, among what it says.
+# The host of an entry, among its facts.
 _HOST_FACT = "host"
 _HIDDEN_FACTS = frozenset({"mark", _HOST_FACT})
 
 
 @dataclass(frozen=True)
 class RunEvent:
-    """One line of the timeline. tone, icon: as in run_states. seq: the entry's number."""
+    """One line of the timeline. Tone and icon are those of run_states."""
 
     at: int
     title: str
@@ -26,6 +26,7 @@ class RunEvent:
     tone: str
     icon: str
     seq: int
+    """The number of the log entry."""
 
 
 _SOURCE_LABELS = {
@@ -38,24 +39,24 @@ _SOURCE_LABELS = {
 
 
 def build_run_events(entries: Sequence[Entry], name_person: NamePerson) -> list[RunEvent]:
-    """Describe the entries of one run, oldest first. name: returns a person's name."""
+    """Describe the entries of one run, oldest first. name_person: returns the name for an id."""
     return [_build_event(entry, name_person) for entry in entries]
 
 
 def get_entry_facts(entry: Entry) -> Mapping[str, Any]:
-    """Return what the entry says; the text as it is where somebody has garbled it."""
+    """Return the facts of an entry; its raw text where it was altered and is not valid JSON."""
     try:
-        told: Any = entry.facts
+        facts: Any = entry.facts
     except ValueError:
-        told = None
-    return cast("Mapping[str, Any]", told) if isinstance(told, dict) else {"body": entry.body}
+        facts = None
+    return cast("Mapping[str, Any]", facts) if isinstance(facts, dict) else {"body": entry.body}
 
 
 def format_fact(fact: object) -> str:
-    """Write one fact for people: short ones on a line, others as JSON to unfold."""
+    """Format one fact for people: short ones on one line, others as indented JSON."""
     if isinstance(fact, str):
         return fact
-    # Microseconds since 1970, of this century; nothing else that is told of is so large.
+    # Microseconds since 1970, of this century; no other number in the log is as large.
     if isinstance(fact, int) and 10**15 < fact < 4 * 10**15:
         return format_utc(fact)
     if isinstance(fact, Mapping):
@@ -70,17 +71,17 @@ def format_fact(fact: object) -> str:
 
 
 def _build_event(entry: Entry, name_person: NamePerson) -> RunEvent:
-    told = {_HOST_FACT: entry.host or "the host", **get_entry_facts(entry)}
-    teller = _EVENT_DESCRIBERS.get(entry.kind)
-    if teller is not None:
-        title, detail, tone, icon = teller(told, name_person(entry.person))
+    facts = {_HOST_FACT: entry.host or "the host", **get_entry_facts(entry)}
+    describe = _EVENT_DESCRIBERS.get(entry.kind)
+    if describe is not None:
+        title, detail, tone, icon = describe(facts, name_person(entry.person))
     else:
-        title, detail, tone, icon = _describe_end(entry.kind, told)
+        title, detail, tone, icon = _describe_end(entry.kind, facts)
     return RunEvent(entry.at, title, detail, tone, icon, entry.seq)
 
 
 def _describe_end(kind: str, facts: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Tell of a state that a run came to; or of an event that only a newer version knows."""
+    """Describe a state of the run, or an event that only a newer version knows."""
     detail = str(facts.get("summary", ""))
     try:
         shown = RUN_STATUS_DISPLAYS[
@@ -100,7 +101,7 @@ def _describe_request(facts: Mapping[str, Any], person_name: str) -> tuple[str, 
     where = _SOURCE_LABELS.get(_get_text(facts, "source"), "")
     reason = _get_text(facts, "reason")
     return (
-        f"Asked by {person_name} {where}".strip(),
+        f"Requested by {person_name} {where}".strip(),
         f"“{reason}”" if reason else "",
         Tone.INFO,
         "person",
@@ -109,17 +110,17 @@ def _describe_request(facts: Mapping[str, Any], person_name: str) -> tuple[str, 
 
 def _describe_plan(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
     wanted = facts.get("required_approvals") or 0
-    keys = "no approval needed" if not wanted else f"{wanted} approval{'s'[: wanted != 1]} needed"
+    text = "no approval needed" if not wanted else f"{wanted} approval{'s'[: wanted != 1]} needed"
     if wanted and facts.get("approvers"):
-        keys += f" from {_get_text(facts, 'approvers')}"
-    return "Planned", f"{keys}; digest {_get_text(facts, 'digest')[:10]}", Tone.INFO, "list"
+        text += f" from {_get_text(facts, 'approvers')}"
+    return "Planned", f"{text}; digest {_get_text(facts, 'digest')[:10]}", Tone.INFO, "list"
 
 
 def _create_reason_describer(title: str, tone: str, icon: str):
-    def tell(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
+    def describe(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
         return title.format(who=who), _get_text(facts, "reason"), tone, icon
 
-    return tell
+    return describe
 
 
 def _describe_sent_step(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
@@ -127,20 +128,20 @@ def _describe_sent_step(facts: Mapping[str, Any], _who: str) -> tuple[str, str, 
 
 
 def _create_step_describer(outcome: str, tone: str, icon: str):
-    def tell(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
+    def describe(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
         return f"Step {_get_text(facts, 'step')} {outcome}", _get_text(facts, "error"), tone, icon
 
-    return tell
+    return describe
 
 
 def _create_schedule_describer(title: str, tone: str, icon: str):
-    def tell(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
-        told = title.format(
+    def describe(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
+        text = title.format(
             who=who, n=_get_text(facts, "schedule"), run=_get_text(facts, "fired_run")
         )
-        return told, _get_text(facts, "reason"), tone, icon
+        return text, _get_text(facts, "reason"), tone, icon
 
-    return tell
+    return describe
 
 
 _EventDescriber = Callable[[Mapping[str, Any], str], tuple[str, str, str, str]]
@@ -148,8 +149,10 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
     "requested": _describe_request,
     "planned": _describe_plan,
     "approved": _create_reason_describer("Approved by {who}", Tone.SUCCESS, "key"),
-    "approval refused": _create_reason_describer("{who} could not approve", Tone.WARNING, "ban"),
-    "denial refused": _create_reason_describer("{who} could not deny", Tone.WARNING, "ban"),
+    "approval refused": _create_reason_describer(
+        "Approval refused for {who}", Tone.WARNING, "ban"
+    ),
+    "denial refused": _create_reason_describer("Denial refused for {who}", Tone.WARNING, "ban"),
     "denied": lambda facts, who: (
         f"Denied by {who}",
         _get_text(facts, "summary").partition(": ")[2],
@@ -157,27 +160,27 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
         "ban",
     ),
     "break-glass requested": _create_reason_describer(
-        "{who} means to break the glass", Tone.WARNING, "alert"
+        "Break-glass requested by {who}", Tone.WARNING, "alert"
     ),
     "break-glass refused": _create_reason_describer(
-        "{who} could not break the glass", Tone.WARNING, "ban"
+        "Break-glass refused for {who}", Tone.WARNING, "ban"
     ),
     "break-glass activated": _create_reason_describer(
-        "{who} broke the glass", Tone.DANGER, "alert"
+        "Break-glass activated by {who}", Tone.DANGER, "alert"
     ),
     "break-glass reviewed": _create_reason_describer("Reviewed by {who}", Tone.SUCCESS, "eye"),
     "more approvals needed": _create_reason_describer(
-        "One more approval is wanted", Tone.WARNING, "key"
+        "One more approval is needed", Tone.WARNING, "key"
     ),
     "reminded": lambda facts, _who: (
         "Approvers reminded",
-        f"It waits for {_get_text(facts, 'approvers')}",
+        f"Needs approval from {_get_text(facts, 'approvers')}",
         Tone.INFO,
         "clock",
     ),
     "escalated": lambda facts, _who: (
         "Escalated",
-        f"By now it may be approved by {_get_text(facts, 'approvers')}",
+        f"Can now be approved by {_get_text(facts, 'approvers')}",
         Tone.WARNING,
         "clock",
     ),
@@ -189,28 +192,28 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
     ),
     "proposed": lambda facts, who: (
         f"Proposed by {who}",
-        f"In place of run {_get_text(facts, 'original_run')}",
+        f"Instead of run {_get_text(facts, 'original_run')}",
         Tone.INFO,
         "swap",
     ),
     "accepted": _create_reason_describer("Accepted by {who}", Tone.SUCCESS, "check"),
     "grant used": lambda facts, _who: (
-        f"Let through by grant {_get_text(facts, 'grant')}",
+        f"Approved by standing grant {_get_text(facts, 'grant')}",
         f"{_get_text(facts, 'uses')} of {_get_text(facts, 'per_hour')} this hour",
         Tone.SUCCESS,
         "key",
     ),
     "token used": lambda facts, who: (
-        f"{who} came by the API",
+        f"{who} used the API",
         f"To {_get_text(facts, 'action')}, with the token {_get_text(facts, 'token')}…",
         Tone.INFO,
         "key",
     ),
-    "stop requested": _create_reason_describer("{who} stops it", Tone.DANGER, "ban"),
-    "stop refused": _create_reason_describer("{who} could not stop it", Tone.WARNING, "ban"),
+    "stop requested": _create_reason_describer("Stop requested by {who}", Tone.DANGER, "ban"),
+    "stop refused": _create_reason_describer("Stop refused for {who}", Tone.WARNING, "ban"),
     "withdrawn": lambda _facts, who: (f"Withdrawn by {who}", "", Tone.NEUTRAL, "back"),
     "followed up": lambda facts, _who: (
-        "It is over" if facts.get("healthy") else "It is over, and needs attention",
+        "Follow-up finished" if facts.get("healthy") else "Follow-up finished: needs attention",
         _get_text(facts, "summary"),
         Tone.SUCCESS if facts.get("healthy") else Tone.WARNING,
         "eye",
@@ -224,7 +227,7 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
         "clock",
     ),
     "fire skipped": _create_schedule_describer(
-        "Schedule {n} left a moment out", Tone.NEUTRAL, "clock"
+        "Schedule {n} skipped a run", Tone.NEUTRAL, "clock"
     ),
     "schedule suspended": _create_schedule_describer(
         "Schedule {n} was suspended", Tone.WARNING, "ban"
@@ -232,63 +235,66 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
     "schedule resumed": _create_schedule_describer(
         "Schedule {n} was resumed by {who}", Tone.INFO, "play"
     ),
-    "schedule lapsed": _create_schedule_describer("Schedule {n} lapsed", Tone.WARNING, "clock"),
+    "schedule lapsed": _create_schedule_describer(
+        "The approval of schedule {n} lapsed", Tone.WARNING, "clock"
+    ),
     "schedule ended": _create_schedule_describer("Schedule {n} ended", Tone.NEUTRAL, "back"),
     "resumed": lambda facts, _who: (
-        "Another worker goes on",
-        f"{_get_text(facts, 'worker')} does the steps that are left",
+        "Resumed by another worker",
+        f"{_get_text(facts, 'worker')} executes the remaining steps",
         Tone.INFO,
         "lock",
     ),
     "lease taken over": lambda facts, _who: (
         "Taken over",
-        f"{_get_text(facts, 'worker')} was not heard of any more",
+        f"No heartbeat from {_get_text(facts, 'worker')}",
         Tone.WARNING,
         "lock",
     ),
     "claimed": lambda facts, _who: (
-        f"Its turn on {_get_text(facts, _HOST_FACT)}",
-        "Read once more",
+        f"Starting on {_get_text(facts, _HOST_FACT)}",
+        "Plans again before the first step",
         Tone.INFO,
         "lock",
     ),
-    "started": lambda _facts, _who: ("Started", "Nothing had moved since", Tone.INFO, "play"),
+    "started": lambda _facts, _who: ("Started", "The plan is still current", Tone.INFO, "play"),
     "step sending": _describe_sent_step,
-    "step succeeded": _create_step_describer("done", Tone.SUCCESS, "check"),
+    "step succeeded": _create_step_describer("succeeded", Tone.SUCCESS, "check"),
     "step failed": _create_step_describer("failed", Tone.DANGER, "cross"),
-    "step unknown": _create_step_describer("has an unknown end", Tone.WARNING, "question"),
+    "step unknown": _create_step_describer("has an unknown outcome", Tone.WARNING, "question"),
     "host queried": lambda facts, _who: (
-        f"{_get_text(facts, _HOST_FACT)} was asked what became of step {_get_text(facts, 'step')}",
-        f"It {said}" if (said := _get_text(facts, "result")) else "",
-        Tone.WARNING if said else Tone.INFO,
+        f"Queried {_get_text(facts, _HOST_FACT)} for the outcome of step {_get_text(facts, 'step')}",
+        f"The host {text}" if (text := _get_text(facts, "result")) else "",
+        Tone.WARNING if text else Tone.INFO,
         "question",
     ),
     "host answered": lambda facts, _who: (
-        f"{_get_text(facts, _HOST_FACT)} answered",
-        f"It {_get_text(facts, 'result')}",
+        f"{_get_text(facts, _HOST_FACT)} returned the outcome",
+        f"The host {_get_text(facts, 'result')}",
         Tone.SUCCESS if _get_text(facts, "exit_status") == "0" else Tone.WARNING,
         "eye",
     ),
     "logging failed": lambda facts, _who: (
-        "The log could not be written",
+        "The change log could not be written",
         "; ".join(f"{name} {value}" for name, value in facts.items() if name not in _HIDDEN_FACTS),
         Tone.WARNING,
         "question",
     ),
     "output erased": _create_reason_describer(
-        "What the host answered was erased by {who}", Tone.NEUTRAL, "ban"
+        "Output erased by {who}", Tone.NEUTRAL, "ban"
     ),
     "erasure requested": _create_reason_describer(
-        "{who} asks to erase what the host answered", Tone.NEUTRAL, "person"
+        "{who} requested to erase the output", Tone.NEUTRAL, "person"
     ),
     "erasure refused": _create_reason_describer(
-        "{who} could not decide what is erased", Tone.WARNING, "ban"
+        "Erasure refused for {who}", Tone.WARNING, "ban"
     ),
+    "erasure refused": _create_reason_describer("Erasure refused for {who}", Tone.WARNING, "ban"),
     "erasure declined": _create_reason_describer(
-        "{who} declined to have it erased", Tone.NEUTRAL, "back"
+        "{who} declined to erase the output", Tone.NEUTRAL, "back"
     ),
     "verified": lambda facts, _who: (
-        "Proven by reading again",
+        "Verified",
         _get_text(facts, "current_state"),
         Tone.SUCCESS,
         "eye",

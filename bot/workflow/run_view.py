@@ -1,6 +1,6 @@
-"""The one view model of a run: what every source shows of it, and what a viewer may do.
+"""The view model of a run: what pages, chat, API and CLI show, and what a viewer may do.
 
-It is built once, in one transaction. Pages, chat and API draw it and decide nothing themselves.
+It is built once, in one transaction. Pages, chat, API and CLI render it and decide nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -117,7 +117,7 @@ class RunView:
 
 @dataclass(frozen=True)
 class Viewer:
-    """Who views a run, and in which web session; powers are worked out for a person only."""
+    """Who views a run, and in which web session. Without a person, no actions are allowed."""
 
     person: str = ""
     session: str = ""
@@ -176,7 +176,7 @@ def _add_policy(tx: Transaction, view: RunView, policy: Policy, viewer: Viewer) 
         approvals_from=policy.describe_approver_groups(ruling.requirements)
         if known and ruling.approver_groups
         else "",
-        # While a run needs approval, at least one is missing, whatever the rules say by now.
+        # While a run is pending, at least one approval is missing, even if the rules have changed.
         missing_approvals=max(missing, 1) if run.state is State.PENDING else missing,
         approvers=policy.list_approvers(request, ruling) if is_open else (),
         delegates=list_active_delegates(tx, policy, request, ruling) if is_open else (),
@@ -185,9 +185,9 @@ def _add_policy(tx: Transaction, view: RunView, policy: Policy, viewer: Viewer) 
     )
     if not viewer.person:
         return view
-    shown = get_shown_factor(tx, policy, person=viewer.person, session=viewer.session)
-    powers = _list_allowed_actions(tx, view, policy, viewer.person)
-    return replace(view, allowed_actions=powers, is_stepped_up=bool(shown))
+    factor = get_shown_factor(tx, policy, person=viewer.person, session=viewer.session)
+    actions = _list_allowed_actions(tx, view, policy, viewer.person)
+    return replace(view, allowed_actions=actions, is_stepped_up=bool(factor))
 
 
 def _get_grant(tx: Transaction, run: Run) -> tuple[Grant, int] | None:
@@ -209,7 +209,7 @@ def _list_allowed_actions(
         for vote in view.decisions
     )
     is_pending = run.state is State.PENDING
-    why_no_undo = _get_undo_refusal(view, policy, person)
+    undo_refusal = _get_undo_refusal(view, policy, person)
     return AllowedActions(
         approve=decides and not voted and is_pending,
         deny=decides or (bool(run.editors) and _can_deny_own_values(tx, run, policy, person)),
@@ -217,8 +217,8 @@ def _list_allowed_actions(
         propose_values=decides and is_pending and run.undo_of is None and run.timing is None,
         withdraw=not begun and run.requested_by == person and run.parent is None,
         resolve=can_resolve(policy, run, person),
-        undo=_has_executed_steps(view) and not why_no_undo,
-        undo_refusal=why_no_undo,
+        undo=_has_executed_steps(view) and not undo_refusal,
+        undo_refusal=undo_refusal,
         break_glass=_can_use_break_glass(view, policy, person),
         review=_can_review(view, policy, person),
         stop=_can_stop(tx, run, policy, person),
@@ -246,10 +246,10 @@ def _can_use_break_glass(view: RunView, policy: Policy, person: str) -> bool:
         return False
     frozen = policy.describe_freeze(host=run.host, runbook=run.runbook, now=view.now)
     is_held = run.state is State.PENDING or bool(frozen)
-    is_broken = view.break_glass is not None and view.break_glass.activated_at is not None
+    is_active = view.break_glass is not None and view.break_glass.activated_at is not None
     return (
         is_held
-        and not is_broken
+        and not is_active
         and not get_break_glass_refusal(policy, run, person, now=view.now)
     )
 
@@ -273,9 +273,9 @@ def _get_undo_refusal(view: RunView, policy: Policy, person: str) -> str:
         return ""
     if run.undo_of is not None:
         return "This run is an undo. Request the original again instead."
-    lasting = [step for step in run.plan.steps if step.undo is None]
-    if lasting:
-        return f"“{lasting[0].title}” cannot be undone: {lasting[0].no_undo_reason}."
+    irreversible = [step for step in run.plan.steps if step.undo is None]
+    if irreversible:
+        return f"“{irreversible[0].title}” cannot be undone: {irreversible[0].no_undo_reason}."
     request = PolicyRequest(
         runbook=run.runbook,
         kind=run.kind,

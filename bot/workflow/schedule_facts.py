@@ -1,4 +1,4 @@
-"""What people approve when they approve a schedule, in the same words at every door."""
+"""Describe a schedule to its approvers, in the same words in web, chat, API and CLI."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ class ScheduleDetails:
     when: str
     """The cron expression in words, its time zone, and what happens to missed runs."""
     upcoming: Sequence[str]
-    """The next times, in the schedule's time zone; none of a schedule that does not fire."""
+    """The next due times, in the schedule's time zone; empty if it is not active."""
     approval: str
     """Whether later runs need an approval, and until when."""
     current: str
-    """What it would do now, beside the steps of the plan."""
+    """How the steps of the plan relate to later runs."""
 
     @property
     def labelled_rows(self) -> Sequence[tuple[str, str]]:
-        """Everything, each under its label; what is empty is left out."""
+        """Label and text of each detail that is not empty."""
         found = (
             ("Runs", self.request),
             ("Hosts", ", ".join(self.hosts)),
@@ -43,38 +43,38 @@ class ScheduleDetails:
 
 
 def get_schedule_details(tx: Transaction, run: Run) -> ScheduleDetails | None:
-    """Return what a request for a schedule is about; None for any other request."""
-    begun = schedules.get_by_run(tx, run.id) if run.timing else None
-    return describe_schedule(run, now=tx.now, lapses_at=begun.lapses_at if begun else None)
+    """Return the details of a request for a schedule; None for any other request."""
+    schedule = schedules.get_by_run(tx, run.id) if run.timing else None
+    return describe_schedule(run, now=tx.now, lapses_at=schedule.lapses_at if schedule else None)
 
 
 def describe_schedule(run: Run, *, now: int, lapses_at: int | None) -> ScheduleDetails | None:
     """Describe a request for a schedule.
 
-    now: microseconds since 1970. lapses: when the approval ends, None while it has not begun.
+    now: microseconds since 1970. lapses_at: when the approval ends; None before it begins.
     """
     timing, proposal = run.timing, run.plan
     if timing is None:
         return None
-    open_still = not run.is_ended
+    is_open = not run.is_ended
     return ScheduleDetails(
         request=run.request or run.runbook,
         hosts=run.hosts or (run.host,),
         when=timing.description,
         upcoming=timing.cron_expression.format_due_times(now)
-        if open_still or lapses_at is not None
+        if is_open or lapses_at is not None
         else (),
         approval=_describe_approval(run, timing, proposal, now=now, lapses_at=lapses_at)
         if proposal
         else "",
-        current=_describe_current_plan(run, proposal) if proposal and open_still else "",
+        current=_describe_current_plan(run, proposal) if proposal and is_open else "",
     )
 
 
 def _describe_approval(
     run: Run, timing: ScheduleTiming, plan: ResolvedPlan, *, now: int, lapses_at: int | None
 ) -> str:
-    """Say whether later runs need an approval, and until when."""
+    """Describe whether later runs need an approval, and until when."""
     if run.is_ended and lapses_at is None:
         return ""
     if not run.required_approvals:
@@ -89,14 +89,14 @@ def _describe_approval(
         )
     return (
         f"Approved once. Later runs need no approval {until}. After that, or when the runbook or "
-        "a host key changes, it fires no more until it is approved again."
+        "a host key changes, it does not run until it is approved again."
     )
 
 
 def _describe_current_plan(run: Run, plan: ResolvedPlan) -> str:
     if run.kind == "check":
         return ""
-    now = "The steps are what it would do now."
+    text = "The steps are what it would do now."
     if not plan.steps:
-        now = "There is nothing to do now."
-    return f"{now} Each run reads its hosts again and does what is left then."
+        text = "There is nothing to do now."
+    return f"{text} Each run reads its hosts and plans its steps again."

@@ -1,4 +1,4 @@
-"""Keeping schedules: who owns one, or its area, stops it, starts it again or takes it over."""
+"""Request, suspend, resume, end and take over schedules."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +20,10 @@ from runbooks import AnyRunbook
 
 
 class ScheduleActions:
-    """What doors may do about schedules. Raises Unfit, NotYours, TooLate and NoSuchSchedule."""
+    """What people may do about schedules.
+
+    Methods raise InvalidRequestError, NotAllowed, TooLate and NoSuchSchedule.
+    """
 
     def __init__(self, context: WorkflowContext) -> None:
         self._context = context
@@ -35,8 +38,8 @@ class ScheduleActions:
         timing: ScheduleTiming,
         reason: str = "",
     ) -> Run:
-        """Ask for a schedule. spelled: several hosts as they were typed; "" for one host."""
-        about: _RequestArguments = {
+        """Request a schedule. host_pattern: several hosts as typed; "" for one host."""
+        arguments: _RequestArguments = {
             "person": person,
             "origin": origin,
             "reason": reason,
@@ -44,41 +47,41 @@ class ScheduleActions:
         }
         if host_pattern:
             return requests.create_fanout_request(
-                self._context, runbooks, host_pattern=host_pattern, **about
+                self._context, runbooks, host_pattern=host_pattern, **arguments
             )
-        return requests.create_request(self._context, runbooks[0], **about)
+        return requests.create_request(self._context, runbooks[0], **arguments)
 
     def list_timetables(self) -> Mapping[int, CronExpression]:
-        """Return when each schedule fires that fires now, by its number."""
+        """Return the cron expression of each active schedule, by its number."""
         with self._context.database.reading() as tx:
             return {n: timing.cron_expression for n, timing in schedules.list_timings(tx).items()}
 
     def suspend_schedule(self, number: int, *, person: str, reason: str = "") -> Schedule:
-        """Let it fire no more until somebody resumes it."""
+        """Suspend a schedule until it is resumed."""
         require_view_of_schedule(self._context, number, person=person)
         return _set_state(
             self._context, number, ScheduleState.SUSPENDED, person=person, reason=reason
         )
 
     def end_schedule(self, number: int, *, person: str, reason: str = "") -> Schedule:
-        """Let it fire no more, for good."""
+        """End a schedule for good."""
         require_view_of_schedule(self._context, number, person=person)
         return _set_state(self._context, number, ScheduleState.ENDED, person=person, reason=reason)
 
     def resume_schedule(self, number: int, *, person: str) -> Schedule:
-        """Let it fire again, from the next moment on; what was missed meanwhile stays missed."""
+        """Resume a schedule from its next due time; runs missed meanwhile stay missed."""
         require_view_of_schedule(self._context, number, person=person)
         policy = self._context.policies.get_policy()
         with self._context.database.transaction() as tx:
             schedule = schedules.lock_schedule(tx, number)
-            founded = runs.get_run(tx, schedule.run)
-            _check_can_manage(policy, founded, schedule, person)
+            founding = runs.get_run(tx, schedule.run)
+            _check_can_manage(policy, founding, schedule, person)
             if schedule.state is not ScheduleState.SUSPENDED:
                 raise TooLate(f"schedule {number} is {schedule.state}")
             try:
-                schedule_approval.check_schedule_approval(self._context, tx, schedule, founded)
-            except schedule_approval.ScheduleNotApproved as shut:
-                raise TooLate(str(shut)) from None
+                schedule_approval.check_schedule_approval(self._context, tx, schedule, founding)
+            except schedule_approval.ScheduleNotApproved as error:
+                raise TooLate(str(error)) from None
             schedules.set_schedule_state(tx, schedule, ScheduleState.ACTIVE, "")
             _log_schedule(tx, "schedule resumed", schedule, person, "")
             return schedules.get_schedule(tx, number)
@@ -86,20 +89,20 @@ class ScheduleActions:
     def take_over_schedule(
         self, number: int, *, person: str, origin: RequestOrigin, reason: str = ""
     ) -> Run:
-        """Ask for the same schedule as one's own; once that is approved the old one ends."""
+        """Request the same schedule with a new owner; once it is approved, the old one ends."""
         require_view_of_schedule(self._context, number, person=person)
         policy = self._context.policies.get_policy()
         with self._context.database.transaction() as tx:
             schedule = schedules.get_schedule(tx, number)
             if schedule.state is ScheduleState.ENDED:
                 raise TooLate(f"schedule {number} has ended: {schedule.reason}")
-            founded = runs.get_run(tx, schedule.run)
-            hosts = founded.hosts or (founded.host,)
-            gone = [host for host in hosts if host not in policy.inventory.hosts]
-            if gone:
-                raise InvalidRequestError(f"not in the inventory any more: {', '.join(gone)}")
+            founding = runs.get_run(tx, schedule.run)
+            hosts = founding.hosts or (founding.host,)
+            missing = [host for host in hosts if host not in policy.inventory.hosts]
+            if missing:
+                raise InvalidRequestError(f"not in the inventory any more: {', '.join(missing)}")
             timing = replace(schedule.timing, replaces_schedule=number)
-            asked = [founded, *runs.list_children(tx, founded.id)]
+            originals = [founding, *runs.list_children(tx, founding.id)]
             new, *children = [
                 runs.NewRun(
                     runbook=each.runbook,
@@ -110,11 +113,11 @@ class ScheduleActions:
                     area=policy.get_area(each.host).name,
                     requested_by=person,
                     origin=origin,
-                    reason=shorten_reason(reason) or f"takes schedule {number} over",
+                    reason=shorten_reason(reason) or f"takes over schedule {number}",
                     hosts=each.hosts,
                     timing=timing,
                 )
-                for each in asked
+                for each in originals
             ]
             return record_request(self._context, tx, policy, new, children)
 
@@ -135,8 +138,8 @@ def _set_state(
         _check_can_manage(policy, runs.get_run(tx, schedule.run), schedule, person)
         if schedule.state in {state, ScheduleState.ENDED}:
             raise TooLate(f"schedule {number} is {schedule.state} already")
-        said = f"by {policy.get_person_name(person)}" + (f": {reason}" if reason else "")
-        schedules.set_schedule_state(tx, schedule, state, said)
+        text = f"by {policy.get_person_name(person)}" + (f": {reason}" if reason else "")
+        schedules.set_schedule_state(tx, schedule, state, text)
         _log_schedule(tx, f"schedule {state}", schedule, person, reason)
         return schedules.get_schedule(tx, number)
 
@@ -146,7 +149,9 @@ def _check_can_manage(policy: Policy, founding_run: Run, schedule: Schedule, per
     owners = area.owners if area else ()
     if person != schedule.owner and person not in owners:
         names = ", ".join(sorted(map(policy.get_person_name, {schedule.owner, *owners})))
-        raise NotAllowed(f"schedule {schedule.id} is kept by its owner and its area's: {names}")
+        raise NotAllowed(
+            f"only the owners of schedule {schedule.id} and of its area can do that: {names}"
+        )
 
 
 def _log_schedule(

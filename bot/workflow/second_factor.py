@@ -1,4 +1,4 @@
-"""The second factor: whether it is its person's, was shown just now, and still counts later on."""
+"""Check second factors: whether one is valid, and was entered recently in a session."""
 
 import logging
 
@@ -9,13 +9,13 @@ from bot.db.database import Transaction
 from bot.model.run import Decision
 from bot.policy import Policy
 
-# The kind of the entries that tell of it.
+# The kind of the log entries about a removed factor.
 FACTOR_REMOVED = "factor removed"
 log = logging.getLogger(__name__)
 
 
 def is_factor_valid(policy: Policy, factor: SecondFactor) -> bool:
-    """Say whether this factor is its person's: proven, and vouched for by more than a sign-in."""
+    """Return whether a factor is verified, and confirmed by the policy or an owner."""
     known = policy.find_person(factor.person)
     if known is None or factor.verified_at is None:
         return False
@@ -23,22 +23,22 @@ def is_factor_valid(policy: Policy, factor: SecondFactor) -> bool:
 
 
 def get_shown_factor(tx: Transaction, policy: Policy, *, person: str, session: str) -> str:
-    """Return the digest of the factor that this person has just shown in this session, or ""."""
-    found = sessions.find_session(tx, session) if session else None
-    if found is None or found.person != person or not found.is_step_up_recent(tx.now):
+    """Return the digest of the factor that was recently entered in this session, or ""."""
+    current = sessions.find_session(tx, session) if session else None
+    if current is None or current.person != person or not current.is_step_up_recent(tx.now):
         return ""
-    if not evidence.is_stepped_up(tx, found):
-        log.critical("the change log does not bear out that %s showed a second factor", person)
+    if not evidence.is_stepped_up(tx, current):
+        log.critical("the change log does not confirm that %s entered a second factor", person)
         return ""
     return (
-        found.factor_digest
-        if is_factor_still_valid(tx, policy, person=person, digest=found.factor_digest)
+        current.factor_digest
+        if is_factor_still_valid(tx, policy, person=person, digest=current.factor_digest)
         else ""
     )
 
 
 def is_factor_still_valid(tx: Transaction, policy: Policy, *, person: str, digest: str) -> bool:
-    """Say whether a factor that was shown earlier is still its person's."""
+    """Return whether a factor that was entered earlier is still valid."""
     return any(
         factor.digest == digest and is_factor_valid(policy, factor)
         for factor in second_factors.list_factors(tx, person)
@@ -46,23 +46,24 @@ def is_factor_still_valid(tx: Transaction, policy: Policy, *, person: str, diges
 
 
 def is_factor_removed(tx: Transaction, digest: str) -> bool:
-    """Say whether the log tells that a factor was removed: its row, put back, counts no more.
+    """Return whether the log records that a factor was removed, even if its row was restored.
 
-    Raises LogAltered where the entry that tells so was taken out.
+    Raises LogAltered if the entry was deleted from the log.
     """
     known = followed_log.follow_log(tx)
     removed = change_log.list_entries_since(tx, FACTOR_REMOVED, 0)
-    told = [entry for entry in removed if entry.facts.get("factor") == digest]
-    followed_log.check_revocations(known, {FACTOR_REMOVED}, told, subject=digest)
-    return bool(told)
+    entries = [entry for entry in removed if entry.facts.get("factor") == digest]
+    followed_log.check_revocations(known, {FACTOR_REMOVED}, entries, subject=digest)
+    return bool(entries)
 
 
 def has_valid_factor(tx: Transaction, policy: Policy, decision: Decision) -> bool:
-    """Say whether a vote counts where the rules want a second factor."""
+    """Return whether a decision was made with a second factor that is still valid."""
     return bool(decision.factor) and is_factor_still_valid(
         tx, policy, person=decision.person, digest=decision.factor
     )
 
 
 def is_area_owner(policy: Policy, person: str) -> bool:
+    """Return whether the person owns any area."""
     return any(person in area.owners for area in policy.organisation.areas.values())

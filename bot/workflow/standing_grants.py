@@ -1,4 +1,4 @@
-"""Granting: an owner's standing approval of somebody's requests: so many an hour, for a while."""
+"""Create and revoke standing grants: approvals in advance, for a number of runs an hour."""
 
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -32,12 +32,14 @@ def create_grant(
     source: str,
     reason: str = "",
 ) -> Grant:
-    """Let somebody have something done without an approval each time. The giver is an owner."""
+    """Create a grant, with which a person's runs need no approval. *granted_by* is an owner."""
     policy = context.policies.get_policy()
     _check_grant(context, policy, new_grant, granted_by)
     with context.database.transaction() as tx:
         if not tx.now < new_grant.ends_at <= tx.now + MAX_DAYS * _DAY:
-            raise InvalidRequestError(f"a grant ends within {MAX_DAYS} days: choose another time")
+            raise InvalidRequestError(
+                f"a grant lasts at most {MAX_DAYS} days: choose an earlier end"
+            )
         _check_hosts(policy, new_grant, granted_by, tx.now)
         made = grants.add_grant(tx, new_grant, giver=granted_by, reason=shorten_reason(reason))
         _log_grant(tx, "grant created", made, granted_by, source)
@@ -45,13 +47,16 @@ def create_grant(
 
 
 def revoke_grant(context: WorkflowContext, number: int, *, person: str, source: str) -> Grant:
-    """End a grant at once. person: its giver, another owner, or who has it; "" at the machine."""
+    """Revoke a grant.
+
+    person: who granted it, another owner or its holder; "" on the command line.
+    """
     policy = context.policies.get_policy()
     with context.database.transaction() as tx:
         found = grants.lock_grant(tx, number)
         if person and person not in {found.granted_by, found.person} | _list_owners(policy, found):
             giver, holder = map(policy.get_person_name, (found.granted_by, found.person))
-            raise NotAllowed(f"only {giver}, other owners and {holder} can end it")
+            raise NotAllowed(f"only {giver}, other owners and {holder} can revoke it")
         if not found.holds(tx.now):
             raise InvalidRequestError(f"grant {number} has ended already")
         grants.revoke_grant(tx, number)
@@ -65,15 +70,15 @@ def _check_grant(
     if policy.find_person(new_grant.person) is None:
         raise NoSuchPersonError(new_grant.person, policy.organisation.people)
     if new_grant.person == granted_by:
-        raise NotAllowed("nobody grants themselves anything: another owner can")
+        raise NotAllowed("you cannot grant yourself anything: ask another owner")
     if not 1 <= new_grant.per_hour <= MAX_PER_HOUR:
-        raise InvalidRequestError(f"say how many an hour: from 1 to {MAX_PER_HOUR}")
+        raise InvalidRequestError(f"enter how many runs an hour: from 1 to {MAX_PER_HOUR}")
     runbook = context.runbooks.get(new_grant.runbook)
     if runbook is None or get_kind(runbook) != "change":
-        raise InvalidRequestError(f"{new_grant.runbook} is not a change: it needs no grant")
+        raise InvalidRequestError(f"{new_grant.runbook} is not a change and needs no grant")
     if not runbook.undo:
         raise InvalidRequestError(
-            f"{new_grant.runbook} cannot be undone, so each time takes an approval"
+            f"{new_grant.runbook} cannot be undone, so each run needs an approval"
         )
     _check_patterns(runbook, new_grant)
 
@@ -82,22 +87,22 @@ def _check_patterns(runbook: type[AnyRunbook], new_grant: NewGrant) -> None:
     for text in (new_grant.hosts, *new_grant.values.values()):
         try:
             refuse_invisible(text)
-        except InvisibleCharacterError as unclean:
-            raise InvalidRequestError(f"{quote_text(text)} {unclean}") from None
+        except InvisibleCharacterError as error:
+            raise InvalidRequestError(f"{quote_text(text)} {error}") from None
         if not 1 <= len(text) <= _MAX_PATTERN_LENGTH:
             raise InvalidRequestError(
-                f"write each pattern in 1 to {_MAX_PATTERN_LENGTH} characters"
+                f"each pattern has 1 to {_MAX_PATTERN_LENGTH} characters: change its length"
             )
     fields = [name for name in runbook.model_fields if name != "host"]
     for name, pattern in new_grant.values.items():
         if name not in fields:
             raise InvalidRequestError(
-                f"{new_grant.runbook} has no {name}: it has {', '.join(fields)}"
+                f"{new_grant.runbook} has no field {name}: use {', '.join(fields)}"
             )
         choices = _list_choices(runbook.model_fields[name].annotation)
         if choices and not any(fnmatchcase(choice, pattern) for choice in choices):
             raise InvalidRequestError(
-                f"{name}={pattern} never fits: it is one of {', '.join(choices)}"
+                f"{name}={pattern} matches no value: use one of {', '.join(choices)}"
             )
 
 
@@ -106,14 +111,15 @@ def _list_choices(annotation: object) -> list[str]:
 
 
 def _check_hosts(policy: Policy, new_grant: NewGrant, granted_by: str, now: int) -> None:
-    """Refuse what the giver could not approve on every host that is meant now."""
-    meant = [host.name for host in policy.inventory if fnmatchcase(host.name, new_grant.hosts)]
-    if not meant:
+    """Refuse a grant that *granted_by* could not approve on every matching host."""
+    matching = [host.name for host in policy.inventory if fnmatchcase(host.name, new_grant.hosts)]
+    if not matching:
         raise InvalidRequestError(
-            f"no host is meant by {quote_text(new_grant.hosts)}: name one, or several as in lb*"
+            f"no host matches {quote_text(new_grant.hosts)}: name a host, or use a pattern such as "
+            "lb*"
         )
-    needless, who = True, policy.get_person_name(new_grant.person)
-    for host in sorted(meant):
+    is_needless, who = True, policy.get_person_name(new_grant.person)
+    for host in sorted(matching):
         request = PolicyRequest(
             runbook=new_grant.runbook,
             kind="change",
@@ -126,23 +132,23 @@ def _check_hosts(policy: Policy, new_grant: NewGrant, granted_by: str, now: int)
         if not ruling.allowed:
             why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"
             raise InvalidRequestError(
-                f"{who} may not ask for {new_grant.runbook} on {host}: {why}"
+                f"{who} may not request {new_grant.runbook} on {host}: {why}"
             )
-        needless = needless and not ruling.required_approvals
+        is_needless = is_needless and not ruling.required_approvals
         why = (
             get_grant_obstacle(policy, request, ruling, granted_by)
             if ruling.required_approvals
             else ""
         )
         if why:
-            raise NotAllowed(f"on {host} a grant of yours {why}")
-    if needless:
-        raise InvalidRequestError(f"{who} needs no approval for that: there is nothing to grant")
+            raise NotAllowed(f"your grant for {host} {why}")
+    if is_needless:
+        raise InvalidRequestError(f"{who} needs no approval for that, so no grant is needed")
 
 
 def _list_owners(policy: Policy, grant: Grant) -> set[str]:
-    meant = [host.name for host in policy.inventory if fnmatchcase(host.name, grant.hosts)]
-    return {owner for host in meant for owner in policy.get_area(host).owners}
+    matching = [host.name for host in policy.inventory if fnmatchcase(host.name, grant.hosts)]
+    return {owner for host in matching for owner in policy.get_area(host).owners}
 
 
 def _log_grant(tx: Transaction, kind: str, grant: Grant, person: str, source: str) -> None:

@@ -1,7 +1,7 @@
-"""Stepping up: a second factor shown on the web, which counts for a few minutes in one session.
+"""Step-up: a second factor entered on the web, which counts for a few minutes in one session.
 
-A chat account can be taken over by whoever runs the chat. So what the rules mark with @stepup, and
-breaking the glass, takes something that no chat account has.
+An administrator of the chat service can take over chat accounts. Break-glass, and what the rules
+mark with @stepup, therefore require a factor that no chat account has.
 """
 
 import logging
@@ -21,72 +21,76 @@ from bot.workflow.second_factor import is_factor_removed, is_factor_valid
 log = logging.getLogger(__name__)
 
 STEP_UP_REFUSED = "step-up refused"
-# How often somebody may be wrong: with three codes good at a time, a guesser needs centuries.
-_ATTEMPT_LIMITS = ((5, 15 * 60, "a quarter of an hour"), (20, 86400, "a day"))
-# A code is good for two minutes at the most: nobody steps up more often meanwhile.
+# The most failures for each period: with three valid codes at a time, guessing takes centuries.
+_ATTEMPT_LIMITS = ((5, 15 * 60, "15 minutes"), (20, 86400, "a day"))
+# A code is valid for two minutes at most; no one steps up more often within them.
 _MAX_STEP_UPS = 50
 _SECOND = 1_000_000
 
 
 class StepUpActions:
-    """Raises Unfit if what was shown is not right, and NotYours if nothing would count."""
+    """Verifies second factors.
+
+    Methods raise InvalidRequestError if the factor is wrong, and NotAllowed if the person has no
+    valid factor of the kind.
+    """
 
     def __init__(self, context: WorkflowContext) -> None:
         self._context = context
 
     def step_up_by_code(self, person: str, session: str, code: str) -> None:
-        """Take the code that the person's authenticator app shows now."""
+        """Verify the current code of the person's authenticator app."""
         policy = self._context.policies.get_policy()
         with self._context.database.transaction() as tx:
-            trouble = get_lockout_message(tx, person)
-            mine = self._lock_valid_factors(tx, policy, person, totp.TOTP_KIND)
-            found = None if trouble else self._find_factor_of_code(tx, mine, code)
-            if not trouble and found is None:
-                trouble = (
-                    "This code is not right, or was used before. Wait for the next one, and see "
-                    "that the clock of your phone is right."
+            error = get_lockout_message(tx, person)
+            factors = self._lock_valid_factors(tx, policy, person, totp.TOTP_KIND)
+            found = None if error else self._find_factor_of_code(tx, factors, code)
+            if not error and found is None:
+                error = (
+                    "The code is not correct, or was used before. Check the clock of your phone, "
+                    "then enter the next code."
                 )
                 _log_refusal(tx, person, "a code")
             if found is not None:
                 factor, step = found
                 _record_step_up(tx, session, factor, counter=step)
-        if trouble:
-            raise InvalidRequestError(trouble)
+        if error:
+            raise InvalidRequestError(error)
 
     def create_key_challenge(self, person: str, session: str, relying_party: RelyingParty) -> str:
-        """Return what one of the person's keys is to sign, as JSON for the browser."""
+        """Return the challenge for one of the person's keys, as JSON for the browser."""
         policy = self._context.policies.get_policy()
         with self._context.database.transaction() as tx:
-            mine = self._lock_valid_factors(tx, policy, person, webauthn.PASSKEY_KIND)
+            factors = self._lock_valid_factors(tx, policy, person, webauthn.PASSKEY_KIND)
             challenge = sessions.create_challenge(tx, session)
-            keys = [self._load_public_key(factor) for factor in mine]
+            keys = [self._load_public_key(factor) for factor in factors]
         return webauthn.build_authentication_options(relying_party, challenge=challenge, keys=keys)
 
     def step_up_by_key(
         self, person: str, session: str, relying_party: RelyingParty, response: str
     ) -> None:
-        """Take what a key has signed."""
+        """Verify the signature of a key."""
         policy = self._context.policies.get_policy()
         with self._context.database.transaction() as tx:
-            trouble = get_lockout_message(tx, person)
+            error = get_lockout_message(tx, person)
             challenge = sessions.take_challenge(tx, session)
-            mine = self._lock_valid_factors(tx, policy, person, webauthn.PASSKEY_KIND)
+            factors = self._lock_valid_factors(tx, policy, person, webauthn.PASSKEY_KIND)
             found = next(
                 (
                     f
-                    for f in mine
+                    for f in factors
                     if self._load_public_key(f).id == webauthn.parse_chosen_key_id(response)
                 ),
                 None,
             )
-            if not trouble:
-                trouble = self._step_up_if_signed(
+            if not error:
+                error = self._step_up_if_signed(
                     tx, session, relying_party, response, challenge, found
                 )
-                if trouble:
+                if error:
                     _log_refusal(tx, person, "a key")
-        if trouble:
-            raise InvalidRequestError(trouble)
+        if error:
+            raise InvalidRequestError(error)
 
     def _step_up_if_signed(
         self,
@@ -97,11 +101,11 @@ class StepUpActions:
         challenge: bytes | None,
         factor: SecondFactor | None,
     ) -> str:
-        """Step up, or say why not."""
+        """Step up, or return why not."""
         if challenge is None:
-            return "That took too long. Try it again."
+            return "That took too long. Try again."
         if factor is None:
-            return "This key is not among those of yours that count."
+            return "This key is not one of your valid second factors."
         try:
             count = webauthn.verify_authentication(
                 relying_party,
@@ -110,26 +114,28 @@ class StepUpActions:
                 key=self._load_public_key(factor),
                 last_count=get_last_used_counter(tx, factor),
             )
-        except KeyNotVerified as why:
-            log.warning("a key of %s proved nothing: %s", factor.person, why)
-            return "The key did not prove itself. Try it again."
+        except KeyNotVerified as error:
+            log.warning("a key of %s failed verification: %s", factor.person, error)
+            return "The key could not be verified. Try again."
         _record_step_up(tx, session, factor, counter=count)
         return ""
 
     def _lock_valid_factors(
         self, tx: Transaction, policy: Policy, person: str, kind: str
     ) -> list[SecondFactor]:
-        """Return the person's factors of this kind that count, kept from being used meanwhile."""
-        mine = [
+        """Lock and return the person's valid factors of this kind."""
+        factors = [
             f
             for f in second_factors.lock_factors(tx, person)
             if f.kind == kind
             and is_factor_valid(policy, f)
             and not is_factor_removed(tx, f.digest)
         ]
-        if not mine:
-            raise NotAllowed("You have no second factor of this kind that counts yet.")
-        return mine
+        if not factors:
+            raise NotAllowed(
+                "You have no valid second factor of this kind: enrol one, and have it confirmed."
+            )
+        return factors
 
     def _find_factor_of_code(
         self, tx: Transaction, factors: list[SecondFactor], code: str
@@ -153,20 +159,20 @@ class StepUpActions:
         except CannotOpenError:
             log.critical("factor %s of %s was altered in the database", factor.id, factor.person)
             raise NotAllowed(
-                "Your second factor was altered in the database, so it counts no more. Tell "
-                "whoever looks after Keyturn."
+                "Your second factor was altered in the database, so it is not valid any more. "
+                "Contact your Keyturn administrator."
             ) from None
 
 
 def get_lockout_message(tx: Transaction, person: str) -> str:
-    """Say how long somebody who was wrong too often has to wait; "" if they need not."""
+    """Return how long a person with too many failures has to wait; "" if they need not."""
     for most, seconds, span in _ATTEMPT_LIMITS:
         since = tx.now - seconds * _SECOND
-        wrong = change_log.list_newest_entries_of_kind(
+        failures = change_log.list_newest_entries_of_kind(
             tx, STEP_UP_REFUSED, person=person, limit=most
         )
-        if sum(entry.at > since for entry in wrong) >= most:
-            return f"That was wrong {most} times within {span}: wait until that time is over."
+        if sum(entry.at > since for entry in failures) >= most:
+            return f"Too many wrong attempts ({most} within {span}): try again later."
     return ""
 
 
@@ -175,12 +181,14 @@ def _log_refusal(tx: Transaction, person: str, shown: str) -> None:
 
 
 def get_last_used_counter(tx: Transaction, factor: SecondFactor) -> int:
-    """Return up to which code or count it is used up, by its row or by the log: whoever puts its
-    row back as it was makes no code good again."""
-    told = change_log.list_newest_entries_of_kind(
+    """Return the highest counter used, by the factor's row and by the log.
+
+    The log prevents a used code from being valid again after the row was restored.
+    """
+    entries = change_log.list_newest_entries_of_kind(
         tx, STEPPED_UP_KIND, person=factor.person, limit=_MAX_STEP_UPS
     )
-    counts = [e.facts.get("counter") for e in told if e.facts.get("factor") == factor.digest]
+    counts = [e.facts.get("counter") for e in entries if e.facts.get("factor") == factor.digest]
     return max([factor.last_counter, *(count for count in counts if isinstance(count, int))])
 
 

@@ -1,4 +1,4 @@
-"""What a stop comes to for one run, in words."""
+"""Describe stops: who stopped a run or everything, and what was done until then."""
 
 from bot.db import runs, stops
 from bot.db.database import Transaction
@@ -8,13 +8,13 @@ from bot.policy import Policy
 
 
 def describe_stop(tx: Transaction, run: Run, policy: Policy | None) -> str:
-    """Say who has stopped this run, and why; "" if nobody has."""
+    """Return who stopped this run, and why; "" if it is not stopped."""
     found = stops.get_stop_of_run(tx, run)
     return _format_stop(found, policy) if found else ""
 
 
 def describe_stopped_run(tx: Transaction, run: Run, stopped_by: str) -> str:
-    """Say of a stopped run what was done until then, and how to take it back."""
+    """Describe what a stopped run had done, and how to undo it."""
     steps = run.plan.steps if run.plan else ()
     done = [
         steps[each.step_number - 1]
@@ -29,16 +29,16 @@ def describe_stopped_run(tx: Transaction, run: Run, stopped_by: str) -> str:
         else stopped_by
     )
     titles = ", ".join(f"“{step.title}”" for step in done)
-    lasting = [step for step in done if step.undo is None]
-    if lasting:
-        how = f"“{lasting[0].title}” cannot be undone: {lasting[0].no_undo_reason}."
+    irreversible = [step for step in done if step.undo is None]
+    if irreversible:
+        how = f"“{irreversible[0].title}” cannot be undone: {irreversible[0].no_undo_reason}."
     else:
-        how = f"Ask for the undo of run {run.id} to take it back."
+        how = f"To revert it, request the undo of run {run.id}."
     return f"{before}. Done: {titles}. {how}"
 
 
 def describe_stop_of_everything(stop: Stop, policy: Policy | None) -> str:
-    """Say that everything is stopped, by whom and why."""
+    """Return that everything is stopped, by whom and why."""
     why = f": {stop.reason}" if stop.reason else ""
     return f"Everything is stopped by {_format_person(stop.person, policy)}{why}"
 
@@ -51,5 +51,5 @@ def _format_stop(stop: Stop, policy: Policy | None) -> str:
 
 def _format_person(person: str, policy: Policy | None) -> str:
     if not person:
-        return "whoever runs Keyturn"
+        return "an administrator on the command line"
     return policy.get_person_name(person) if policy else person

@@ -1,7 +1,7 @@
-"""Stopping: what a person stops is sent nothing more, whichever process works on it.
+"""Stop runs, or everything: nothing more is sent, whichever process works on it.
 
-A stop is a row in the database that the gate looks for before every step. What is on its way to a
-host when the row is written is finished as a step; its outcome is recorded as ever.
+A stop is a row in the database that the gate checks before every step. A step that is under way
+when the row is written is finished, and its outcome is recorded.
 """
 
 from bot.audit import change_log, refusals
@@ -22,51 +22,56 @@ _MIN_REASON_LENGTH = 3
 
 
 def stop_run(context: WorkflowContext, number: int, *, person: str, reason: str = "") -> Run:
-    """Stop one run. person: "" on the command line. Raises NotYours, TooLate and NoSuchRun."""
+    """Stop one run. person: "" on the command line. Raises NotAllowed, TooLate and NoSuchRun."""
     policy, reason = _get_policy(context, person), shorten_reason(reason)
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
         if run.parent is not None:
-            raise InvalidRequestError(f"run {number} is a part of run {run.parent}: stop that")
+            raise InvalidRequestError(
+                f"run {number} belongs to run {run.parent}: stop that run instead"
+            )
         if run.hosts:
-            # Held before the log is: who works on a part holds that first, and then the log.
+            # Child runs are locked before the log, in the same order as by their workers.
             runs.lock_children(tx, number)
         if run.is_ended or run.state is State.UNKNOWN:
-            raise TooLate(f"Run {number} is {run.state.phrase} already. {run.summary}".strip())
+            raise TooLate(f"Run {number} is already {run.state.phrase}. {run.summary}".strip())
         allowed = can_stop(policy, run, person)
         if not allowed:
             refusals.log_person_refusal(tx, "stop refused", person=person, run=run, reason=reason)
         else:
             if not stops.add_stop(tx, str(number), person=person, why=reason):
                 raise TooLate(
-                    f"Run {number} is being stopped already: it ends before its next step"
+                    f"Run {number} is already being stopped: it ends before its next step"
                 )
             _log_stop(tx, "stop requested", run, person, reason)
             run = _apply_stop(context, tx, policy, run)
     if not allowed:
         owners = _describe_owners(policy, run)
-        raise NotAllowed(f"You cannot stop run {number}. Its asker can, and {owners}.")
+        raise NotAllowed(f"You cannot stop run {number}. Its requester and {owners} can.")
     return run
 
 
 def stop_everything(
     context: WorkflowContext, *, person: str, reason: str, session: str = ""
 ) -> int:
-    """Stop everything until somebody resumes it; return how many runs that ended or will end.
+    """Stop everything until it is resumed; return how many runs that ends.
 
-    person: "" on the command line. session: of the web, where a second factor may have been shown
-    just before. Raises NotYours, StepUpFirst, TooLate and Unfit.
+    Args:
+        person: "" on the command line.
+        session: The web session, in which a second factor may have been entered.
+
+    Raises NotAllowed, StepUpRequired, TooLate and InvalidRequestError.
     """
     reason = check_stop_reason(reason)
     if person:
         check_order_allowed(context, person, "stop", session=session)
     with context.database.transaction() as tx:
         if not stops.add_stop(tx, EVERYTHING, person=person, why=reason):
-            held = stops.get_stop_of_everything(tx)
+            stop = stops.get_stop_of_everything(tx)
             raise TooLate(
-                stop_reasons.describe_stop_of_everything(held, _get_policy(context))
-                if held
-                else "Try that again"
+                stop_reasons.describe_stop_of_everything(stop, _get_policy(context))
+                if stop
+                else "The stop could not be recorded. Try again."
             )
         change_log.append_entry(tx, "everything stopped", person=person, reason=reason)
     return end_stopped_runs(context)
@@ -75,34 +80,34 @@ def stop_everything(
 def resume_everything(
     context: WorkflowContext, *, person: str, reason: str, session: str = ""
 ) -> None:
-    """Let everything go on. Raises NotYours, StepUpFirst, TooLate and Unfit."""
+    """End the stop of everything. Raises as stop_everything()."""
     reason = check_stop_reason(reason)
     with context.database.reading() as tx:
-        held = stops.get_stop_of_everything(tx)
-    if held is None:
-        raise TooLate("Nothing is stopped: everything may go on")
-    check_order_allowed(context, person, "resume", is_own=held.person == person, session=session)
+        stop = stops.get_stop_of_everything(tx)
+    if stop is None:
+        raise TooLate("Nothing is stopped")
+    check_order_allowed(context, person, "resume", is_own=stop.person == person, session=session)
     with context.database.transaction() as tx:
         if not stops.remove_stop(tx, EVERYTHING):
-            raise TooLate("Somebody else has resumed it just now")
+            raise TooLate("Someone else has just resumed it")
         change_log.append_entry(
             tx,
             "everything resumed",
             person=person,
             reason=reason,
-            stopped_by=held.person,
-            stopped_at=held.at,
+            stopped_by=stop.person,
+            stopped_at=stop.at,
         )
 
 
 def end_stopped_runs(context: WorkflowContext) -> int:
-    """End what is to start while everything is stopped; return how many runs are concerned."""
+    """End runs that have not started while everything is stopped; return how many are affected."""
     with context.database.reading() as tx:
         if stops.get_stop_of_everything(tx) is None:
             return 0
         numbers = [run.id for run in runs.list_unfinished_briefly(tx) if run.parent is None]
     policy = _get_policy(context)
-    # One transaction each: a run that somebody holds keeps no other from being stopped.
+    # One transaction each: a locked run does not delay the stop of others.
     for number in numbers:
         with context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
@@ -116,7 +121,7 @@ def end_stopped_runs(context: WorkflowContext) -> int:
 
 
 def can_stop(policy: Policy | None, run: Run, person: str) -> bool:
-    """Say whether this person may stop the run. The command line may: it could do anything."""
+    """Return whether this person may stop the run. The command line always may."""
     if not person:
         return True
     if policy is None or policy.find_person(person) is None:
@@ -127,7 +132,7 @@ def can_stop(policy: Policy | None, run: Run, person: str) -> bool:
 
 
 def _apply_stop(context: WorkflowContext, tx: Transaction, policy: Policy | None, run: Run) -> Run:
-    """End the run if nothing is on its way; otherwise it ends by itself before its next step."""
+    """End the run if no step is under way; otherwise it ends before its next step."""
     by = stop_reasons.describe_stop(tx, run, policy)
     if run.state in STATES_BEFORE_INTENT:
         return end_run(context, tx, run, State.STOPPED, f"{by}. Nothing was sent.")
@@ -154,10 +159,16 @@ def check_order_allowed(
     session: str = "",
     requires_factor: bool = True,
 ) -> None:
-    """Raise NotYours unless the policy lets this person do that, and StepUpFirst if it wants a
-    second factor for it that was not shown just before in this session.
+    """Check that the policy allows this person an order such as stop or ban.
 
-    factor: False where nobody can show one and it must be possible all the same.
+    Args:
+        is_own: Whether the person would revert their own order.
+        session: The web session, in which a second factor may have been entered.
+        requires_factor: False where none can be entered, as on the command line.
+
+    Raises:
+        NotAllowed: The policy does not allow it.
+        StepUpRequired: The policy requires a second factor that was not entered recently.
     """
     policy = context.policies.get_policy()
     ruling = policy.get_order_ruling(person, order, is_own=is_own)
@@ -168,8 +179,8 @@ def check_order_allowed(
     able = sorted(policy.list_people_allowed(order, except_person=person))
     with context.database.transaction() as tx:
         refusals.log_person_refusal(tx, f"{order} refused", person=person)
-    why = "What somebody began, somebody else takes back. " if is_own else ""
-    who = f"Those who can: {', '.join(able)}." if able else "The policy lets nobody."
+    why = "Another person has to revert what you ordered. " if is_own else ""
+    who = f"Who can: {', '.join(able)}." if able else "The policy allows no one."
     raise NotAllowed(f"You cannot do that. {why}{who}")
 
 
@@ -180,14 +191,13 @@ def _check_shown_factor(
         factor = get_shown_factor(tx, policy, person=person, session=session)
     if not factor:
         raise StepUpRequired(
-            "This takes your second factor, which chat does not have: do it on the web page "
-            "“Stop everything”, which leads to “Shut out” for one person. /keyturn web signs you "
-            "in."
+            "This requires your second factor, which you cannot enter in chat: use the web page "
+            "“Stop everything”, which also links to banning a person. /keyturn web signs you in."
         )
 
 
 def _get_policy(context: WorkflowContext, person: str = "") -> Policy | None:
-    """Return the policy. The command line stops without one too: then there are but no names."""
+    """Return the policy; None on the command line, which can stop runs without one."""
     try:
         return context.policies.get_policy()
     except NoPolicyError:
@@ -201,10 +211,9 @@ def _log_stop(tx: Transaction, kind: str, run: Run, person: str, reason: str) ->
 
 
 def check_stop_reason(text: str) -> str:
+    """Return the reason on one line, or raise InvalidRequestError if it is too short."""
     if len(text.strip()) < _MIN_REASON_LENGTH:
         raise InvalidRequestError(
-            f"say why, in {_MIN_REASON_LENGTH} characters or more, so that everybody knows what "
-            "has "
-            "happened"
+            f"enter a reason of at least {_MIN_REASON_LENGTH} characters: everyone is shown it"
         )
     return shorten_reason(text)

@@ -1,4 +1,4 @@
-"""Showing: a plan goes to the people whose approval the rules want, or straight on."""
+"""Submit a plan: to its approvers, or to the queue if it needs no approval."""
 
 from dataclasses import replace
 
@@ -13,23 +13,23 @@ from bot.workflow.approval_count import get_ruling
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
 
-NEEDS_REASON = "The rules want to know why this is done"
+NEEDS_REASON = "The policy requires a reason"
 
 
 def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: ResolvedPlan) -> Run:
-    """Record the plan with its digest; the run then waits, is ready, or is refused."""
-    known = runs.amend_run(
+    """Record the plan with its digest; the run is then pending, queued or refused."""
+    updated = runs.amend_run(
         tx,
         run,
         plan=plan,
         digest=plan.digest,
         expires_at=plan.expires_at,
-        # What it may have waited for until now.
+        # Clears what the run was waiting for.
         summary="",
     )
     policy = context.policies.get_policy()
     request, ruling = get_ruling(tx, policy, replace(run, plan=plan))
-    given, spent = grant_rules.choose_grant(tx, policy, run, request, ruling)
+    grant, exhausted = grant_rules.choose_grant(tx, policy, run, request, ruling)
     change_log.append_entry(
         tx,
         "planned",
@@ -43,30 +43,32 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
     )
     if not ruling.allowed:
         why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"
-        return end_run(context, tx, known, State.REFUSED, f"The policy refuses: {why}")
+        return end_run(context, tx, updated, State.REFUSED, f"The policy refuses: {why}")
     if ruling.requires_reason and not run.reason:
-        return end_run(context, tx, known, State.REFUSED, f"{NEEDS_REASON}: ask again with one")
+        return end_run(
+            context, tx, updated, State.REFUSED, f"{NEEDS_REASON}: request it again with a reason"
+        )
     outbox.announce_run(tx, run.id)
     if run.proposal_for is not None:
         return _offer_counter_proposal(
-            context, tx, known, runs.get_run(tx, run.proposal_for), ruling
+            context, tx, updated, runs.get_run(tx, run.proposal_for), ruling
         )
-    # What a schedule asks for was approved with the schedule: the gate counts those keys.
-    waits = ruling.required_approvals and not run.origin.schedule_id and given is None
+    # Runs of a schedule were approved with the schedule: the gate counts those approvals.
+    is_pending = ruling.required_approvals and not run.origin.schedule_id and grant is None
     return runs.move_run(
         tx,
-        known,
-        State.PENDING if waits else State.QUEUED,
+        updated,
+        State.PENDING if is_pending else State.QUEUED,
         expires_at=min(
             plan.expires_at,
-            tx.now + (context.approval_timeout if waits else context.start_timeout),
+            tx.now + (context.approval_timeout if is_pending else context.start_timeout),
         ),
-        pending_since=tx.now if waits else None,
+        pending_since=tx.now if is_pending else None,
         requirements=ruling.requirements,
         required_approvals=ruling.required_approvals,
         approver_groups=ruling.approver_groups,
-        policy_notes=(*ruling.policy_notes, *filter(None, [spent])),
-        grant_id=given.id if given else None,
+        policy_notes=(*ruling.policy_notes, *filter(None, [exhausted])),
+        grant_id=grant.id if grant else None,
     )
 
 
@@ -75,7 +77,7 @@ def _offer_counter_proposal(
 ) -> Run:
     """Offer the requester the plan with an approver's values; the original stays pending.
 
-    The original is not locked: accepting locks both, and then looks at it again.
+    The original is not locked: accepting locks both, and then checks it again.
     """
     if original.state is not State.PENDING:
         why = f"Run {original.id} is {original.state.phrase} already"

@@ -1,4 +1,4 @@
-"""Tokens: made by their people for programs of theirs, and revoked."""
+"""Create and revoke API tokens, with which a person's programs sign in."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ from bot.model.plain_text import join_to_one_line
 from bot.workflow.context import WorkflowContext
 from connectors.command import InvisibleCharacterError, quote_text
 
-# Each further one of the first three lets its holder read as well.
+# "ask" and "approve" include "read".
 SCOPES = {
-    "read": "look at everything that the pages show",
-    "ask": "ask for runs and schedules, take them back and stop them",
-    "approve": "approve and deny, where no rule wants a second factor",
-    "metrics": "read the metrics, and nothing else",
+    "read": "read everything that the pages show",
+    "ask": "request, withdraw and stop runs and schedules",
+    "approve": "approve and deny runs, where no rule requires a second factor",
+    "metrics": "read the metrics only",
 }
 MAX_DAYS = 366
 _DAY = 86400 * 1_000_000
@@ -25,7 +25,11 @@ _MAX_TOKENS = 50
 
 
 class TokenActions:
-    """source: web or cli. Raises Unfit, NotYours and TooLate."""
+    """What people may do about API tokens.
+
+    Methods take the source of the request (web or cli), and raise InvalidRequestError, NotAllowed
+    and TooLate.
+    """
 
     def __init__(self, context: WorkflowContext) -> None:
         self._context = context
@@ -33,63 +37,63 @@ class TokenActions:
     def create_token(
         self, *, person: str, scopes: Sequence[str], days: int, name: str = "", source: str
     ) -> tuple[ApiToken, str]:
-        """Return what is known of a new token, and the token itself: nobody can tell it again."""
+        """Create a token; return its record and the token itself, which is not stored."""
         policy, name = self._context.policies.get_policy(), _check_name(name)
         if policy.find_person(person) is None:
             raise NoSuchPersonError(person)
         wanted = _check_scopes(scopes)
         if not 1 <= days <= MAX_DAYS:
-            raise InvalidRequestError(f"a token is good for 1 to {MAX_DAYS} days, not {days}")
+            raise InvalidRequestError(f"a token is valid for 1 to {MAX_DAYS} days, not {days}")
         with self._context.database.transaction() as tx:
             if sum(one.is_active(tx.now) for one in tokens.list_tokens(tx, person)) >= _MAX_TOKENS:
                 raise InvalidRequestError(
-                    f"{person} has {_MAX_TOKENS} tokens already: revoke those that nobody uses"
+                    f"{person} has {_MAX_TOKENS} tokens: revoke unused ones first"
                 )
             expires = tx.now + days * _DAY
-            made, whole = tokens.add_token(
+            made, secret = tokens.add_token(
                 tx, person=person, scopes=wanted, name=name, expires_at=expires
             )
             _log_token(tx, tokens.MADE, made, person, source, days)
-        return made, whole
+        return made, secret
 
     def revoke_token(self, number: int, *, person: str, source: str) -> ApiToken:
-        """Let a token open nothing any more. person: whose it is; "" on the command line."""
+        """Revoke a token. person: its owner; "" on the command line."""
         with self._context.database.transaction() as tx:
             try:
                 found = tokens.lock_token(tx, number)
-            except NoSuchTokenError as unknown:
-                raise InvalidRequestError(str(unknown)) from None
+            except NoSuchTokenError as error:
+                raise InvalidRequestError(str(error)) from None
             if person and found.person != person:
-                raise NotAllowed(f"token {number} is somebody else's")
+                raise NotAllowed(f"token {number} belongs to another person")
             if not found.is_active(tx.now):
-                raise TooLate(f"token {number} opens nothing already")
+                raise TooLate(
+                    f"token {number} is not valid any more: it was revoked or has expired"
+                )
             tokens.revoke_token(tx, number)
             _log_token(tx, tokens.REVOKED, found, person, source)
-            # Known from now on, so that it holds where the entry is taken out.
+            # Read the entry now, so that deleting it later is noticed.
             followed_log.follow_log(tx)
         return found
 
 
 def _check_scopes(scopes: Sequence[str]) -> list[str]:
-    strange = [scope for scope in scopes if scope not in SCOPES]
-    if strange or not scopes:
-        asked = (
-            f"there is no scope {quote_text(strange[0])}"
-            if strange
-            else "a token is for something"
+    unknown = [scope for scope in scopes if scope not in SCOPES]
+    if unknown or not scopes:
+        text = (
+            f"there is no scope {quote_text(unknown[0])}" if unknown else "a token needs a scope"
         )
-        raise InvalidRequestError(f"{asked}: choose of {', '.join(SCOPES)}")
+        raise InvalidRequestError(f"{text}: choose from {', '.join(SCOPES)}")
     return [scope for scope in SCOPES if scope in scopes]
 
 
 def _check_name(name: str) -> str:
     try:
         plain = join_to_one_line(name)
-    except InvisibleCharacterError as unclean:
-        raise InvalidRequestError(f"the name {unclean}") from None
+    except InvisibleCharacterError as error:
+        raise InvalidRequestError(f"the name {error}") from None
     if len(plain) > _MAX_NAME_LENGTH:
         raise InvalidRequestError(
-            f"the name has {len(plain)} characters: say it in {_MAX_NAME_LENGTH}"
+            f"the name has {len(plain)} characters: the limit is {_MAX_NAME_LENGTH}"
         )
     return plain
 

@@ -1,4 +1,4 @@
-"""Strangers: what a filter names that never was, lest it reads as "nobody did"."""
+"""Report filter values that do not exist, so that an empty list is not misread."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
@@ -15,22 +15,22 @@ from runbooks import load_catalogue
 
 @dataclass(frozen=True)
 class _SearchedRecords:
-    """What is looked through. person, host: what is said of one that it does not have either.
-
-    never: whether nothing in it fits a filter.
-    """
+    """The runs, or the log, that a filter searches."""
 
     has_no_match: Callable[[Transaction, RunFilter], bool]
+    """Whether no record matches a filter."""
     unknown_person: str
+    """The end of the message about an unknown person."""
     unknown_host: str
+    """The end of the message about an unknown host."""
 
 
 def describe_unknown_names(
     tx: Transaction, run_filter: RunFilter, policy: Policy
 ) -> dict[str, str]:
-    """Return by filter what to say of each name that neither the policy nor any run has.
+    """Return a message by filter for each name that is in neither the policy nor any run.
 
-    It is asked for where nothing was found: what is found is nobody's mistake.
+    Call it only when a search returned nothing.
     """
     return dict(_describe_unknown_values(tx, run_filter, policy, _SEARCHED_RUNS))
 
@@ -38,7 +38,7 @@ def describe_unknown_names(
 def describe_unknown_log_names(
     tx: Transaction, entry_filter: query.EntryFilter, policy: Policy
 ) -> dict[str, str]:
-    """Return the same of a filter of the log, which also has people who never asked."""
+    """Return the same for a filter of the log, which also has people without requests."""
     of_runs = entry_filter.run_filter or RunFilter()
     named = replace(of_runs, person=entry_filter.person or None, host=entry_filter.host or None)
     return dict(_describe_unknown_values(tx, named, policy, _SEARCHED_LOG))
@@ -47,7 +47,7 @@ def describe_unknown_log_names(
 def _describe_unknown_values(
     tx: Transaction, run_filter: RunFilter, policy: Policy, searched: _SearchedRecords
 ) -> Iterator[tuple[str, str]]:
-    # Whoever is banned is left out of the policy that holds.
+    # Banned people are left out of the policy that is in force.
     people = {*policy.organisation.people, *stops.list_banned_people(tx)}
     hosts = {host.name for host in policy.inventory}
     person, host, words, area = (
@@ -73,34 +73,34 @@ def _describe_unknown_values(
             + _suggest_known_name(host, hosts),
         )
     if words and words not in load_catalogue() and _has_no_run(tx, RunFilter(runbook=words)):
-        said = f"there is no runbook “{words}”, and none was ever asked for"
-        yield "runbook", said + _suggest_known_name(words, load_catalogue())
+        text = f"there is no runbook “{words}”, and it was never requested"
+        yield "runbook", text + _suggest_known_name(words, load_catalogue())
     areas = policy.organisation.areas
     if area and area not in areas and _has_no_run(tx, RunFilter(area=area)):
-        said = f"there is no area “{area}”, and nothing was ever asked for in one"
-        yield "area", said + _suggest_known_name(area, areas)
+        text = f"there is no area “{area}”, and nothing was ever requested in it"
+        yield "area", text + _suggest_known_name(area, areas)
 
 
 def _has_no_run(tx: Transaction, run_filter: RunFilter) -> bool:
-    """Say whether no run has ever fitted this filter alone."""
+    """Return whether no run matches the filter."""
     return search.find_page_numbers(tx, run_filter, 1) == ([], None)
 
 
 def _has_no_run_or_entry(tx: Transaction, run_filter: RunFilter) -> bool:
-    """Say the same of the runs and of the entries."""
+    """Return whether no run and no log entry matches the filter."""
     named = query.EntryFilter(host=run_filter.host or "", person=run_filter.person or "")
     return _has_no_run(tx, run_filter) and not query.find_newest_entries(tx, named, limit=1)
 
 
 _SEARCHED_RUNS = _SearchedRecords(
     _has_no_run,
-    unknown_person="and has never asked for anything",
-    unknown_host="and nothing was ever asked of one",
+    unknown_person="and has never requested anything",
+    unknown_host="and no run was ever requested for it",
 )
 _SEARCHED_LOG = _SearchedRecords(
     _has_no_run_or_entry,
-    unknown_person="and the log knows nobody of that name",
-    unknown_host="and the log knows of none",
+    unknown_person="and not in the log",
+    unknown_host="and it is not in the log",
 )
 
 
@@ -110,4 +110,4 @@ def _matches_any_host(pattern: str, hosts: Collection[str]) -> bool:
 
 def _suggest_known_name(word: str, known_names: Collection[str]) -> str:
     like = get_close_matches(word, known_names, n=1)
-    return f": is “{like[0]}” meant?" if like else ""
+    return f": did you mean “{like[0]}”?" if like else ""

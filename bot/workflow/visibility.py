@@ -1,13 +1,13 @@
-"""The right to view, before a person acts on a run: what they may not see does not exist."""
+"""Check the right to view a run or schedule before a person acts on it."""
 
 from bot.db import runs, schedules
 from bot.workflow.context import WorkflowContext
 
 
 def require_view(context: WorkflowContext, number: int, *, person: str) -> None:
-    """Raise NoSuchRun where there is no such run, or the person may not view it.
+    """Raise NoSuchRun if the run does not exist, or the person may not view it.
 
-    Who is not among the people of the policy is refused by what they try, and told so.
+    A person who is not in the policy passes: the action itself refuses them.
     """
     policy = context.policies.get_policy()
     if policy.find_person(person) is None:
@@ -17,7 +17,7 @@ def require_view(context: WorkflowContext, number: int, *, person: str) -> None:
 
 
 def require_view_of_schedule(context: WorkflowContext, number: int, *, person: str) -> None:
-    """Do the same for a schedule. Raises NoSuchSchedule."""
+    """Raise NoSuchSchedule if it does not exist, or the person may not view it."""
     policy = context.policies.get_policy()
     if policy.find_person(person) is None:
         return

@@ -1,4 +1,4 @@
-"""The tally: how long people wait for approvals, and what could be lifted to self-service."""
+"""Report how long people wait for approvals, and what could become self-service."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,19 +15,17 @@ from bot.workflow.policy_replay import ReplayOutcome, replay_requests, summarise
 DEFAULT_DAYS = 91
 _DAY = 86_400_000_000
 _HOUR = 3_600_000_000
-# So often everybody said yes before nobody needs to be asked.
+# So many approved runs are needed before self-service is suggested.
 _MIN_DECIDED_RUNS = 5
 _MAX_SUGGESTIONS = 5
-# So many runs are looked at, the newest: a page must not walk years of a busy place.
+# Only so many runs are evaluated, the newest, to bound the time of a page.
 MAX_RUNS = 20_000
 _SUCCESSFUL_STATES = frozenset({State.SUCCEEDED, State.NO_CHANGES})
 
 
 @dataclass(frozen=True)
 class WaitRow:
-    """One row: of a runbook, an area or an hour. Lengths are microseconds; None where nothing was
-    decided. ninth: of ten, nine waited no longer.
-    """
+    """Waits of one runbook, area or hour, in microseconds; None if nothing was decided."""
 
     name: str
     requested: int
@@ -37,53 +35,59 @@ class WaitRow:
     pending: int
     median: int | None
     ninth_decile: int | None
+    """Nine of ten waits were not longer."""
     longest: int | None
 
     @property
     def approval_rate(self) -> float | None:
-        """How many of those decided, or left to expire, were approved: between 0 and 1."""
+        """The share of decided and expired runs that were approved, from 0 to 1."""
         decided = self.approved + self.denied + self.expired
         return self.approved / decided if decided else None
 
 
 @dataclass(frozen=True)
 class SelfServiceSuggestion:
-    """What could go without approvals. rule: the text to add to policy.cedar. asked: how often it
-    was. waited: how long in all, microseconds. at_once: how many of them would not have waited;
-    replayed: what the replay says in a line.
-    """
+    """A runbook in an area that could run without approvals."""
 
     runbook: str
     area: str
     area_title: str
     requested: int
+    """How often it was requested."""
     total_wait: int
+    """Microseconds."""
     median: int
+    """Microseconds."""
     rule: str
+    """The rule to add to policy.cedar."""
     without_waiting: int
+    """How many of the requests would not have waited with the rule."""
     replay_summary: str
+    """The summary of a replay with the rule."""
 
 
 @dataclass(frozen=True)
 class WaitReport:
-    """days: how far it was to go back; since: how far it does, as only so many runs are looked at;
-    cut: whether that is less. hours: 24 lines by the hour of asking, UTC.
-    """
+    """Waits for approvals, in total and by runbook, area and hour."""
 
     days: int
+    """How many days back the report was requested for."""
     since: int
+    """How far back it reaches, microseconds since 1970."""
     is_truncated: bool
+    """Whether it reaches less far, because there were too many runs."""
     total: WaitRow
     runbooks: Sequence[WaitRow]
     areas: Sequence[WaitRow]
     hours: Sequence[WaitRow]
+    """24 rows, by the hour of the request in UTC."""
     suggestions: Sequence[SelfServiceSuggestion]
 
 
 def build_wait_report(
     tx: Transaction, policy: Policy, *, days: int = DEFAULT_DAYS, limit: int = MAX_RUNS
 ) -> WaitReport:
-    """Look back so many days, and at so many runs at most."""
+    """Build the report of the last *days* days, from at most *limit* runs."""
     wanted = tx.now - days * _DAY
     since = stats.get_horizon(tx, wanted, most=limit)
     found = list(stats.list_waits_since(tx, since))
@@ -109,7 +113,7 @@ def _group_waits(waits: Iterable[Wait], get_key: Callable[[Wait], str]) -> dict[
 
 
 def _build_rows(groups: Mapping[str, Sequence[Wait]]) -> list[WaitRow]:
-    """Return a line of each, those that were waited for longest in all first."""
+    """Return a row for each group, the longest total wait first."""
     most = sorted(groups, key=lambda name: (-sum(one.length or 0 for one in groups[name]), name))
     return [_build_row(name, groups[name]) for name in most]
 
@@ -135,23 +139,25 @@ def _build_suggestions(
     groups: dict[tuple[str, str], list[Wait]] = {}
     for one in waits:
         groups.setdefault((one.runbook, one.area), []).append(one)
-    likely = [
+    candidates = [
         (*key, group) for key, group in groups.items() if _is_always_successful(policy, group)
     ]
-    likely.sort(key=lambda each: -sum(one.length or 0 for one in each[2]))
-    lifts = [
+    candidates.sort(key=lambda each: -sum(one.length or 0 for one in each[2]))
+    suggestions = [
         _build_suggestion(tx, policy, words, area, group, since)
-        for words, area, group in likely[:_MAX_SUGGESTIONS]
+        for words, area, group in candidates[:_MAX_SUGGESTIONS]
     ]
-    return [lift for lift in lifts if lift is not None]
+    return [each for each in suggestions if each is not None]
 
 
 def _is_always_successful(policy: Policy, waits: Sequence[Wait]) -> bool:
-    """Say whether it was always approved and always went well, and its area is still there."""
+    """Return whether all runs were approved and succeeded, and their area still exists."""
     decided = [one for one in waits if one.length is not None]
-    well = all(one.approved and one.state in _SUCCESSFUL_STATES for one in decided)
+    is_successful = all(one.approved and one.state in _SUCCESSFUL_STATES for one in decided)
     return (
-        well and len(decided) >= _MIN_DECIDED_RUNS and waits[0].area in policy.organisation.areas
+        is_successful
+        and len(decided) >= _MIN_DECIDED_RUNS
+        and waits[0].area in policy.organisation.areas
     )
 
 
@@ -169,14 +175,14 @@ def _build_suggestion(
     at_once = replayed.outcome_counts.get(ReplayOutcome.AT_ONCE, 0) if replayed else 0
     if replayed is None or not at_once:
         return None
-    whole = _build_row("", waits)
+    row = _build_row("", waits)
     return SelfServiceSuggestion(
         runbook=runbook,
         area=area,
         area_title=policy.organisation.areas[area].title,
         requested=len(waits),
         total_wait=sum(one.length or 0 for one in waits),
-        median=whole.median or 0,
+        median=row.median or 0,
         rule=rule,
         without_waiting=at_once,
         replay_summary=summarise_replay(replayed),
@@ -184,8 +190,8 @@ def _build_suggestion(
 
 
 def _render_rule(policy: Policy, runbook: str, area: str, requesters: Iterable[str]) -> str:
-    """Write the rule that lets those who asked have it done at once; "" if none have a role."""
-    people = [person for asker in requesters if (person := policy.find_person(asker))]
+    """Return a rule that lets the requesters run it without approval; "" if they have no role."""
+    people = [person for name in requesters if (person := policy.find_person(name))]
     roles = sorted({role for person in people for role in person.roles})
     shared = [role for role in roles if all(role in person.roles for person in people)]
     if not roles:
@@ -208,5 +214,5 @@ when {{
 
 
 def _quote_cedar_string(text: str) -> str:
-    """Quote it as Cedar does: what JSON makes of other letters than English ones it knows not."""
+    """Return a Cedar string: like JSON, but without escapes for non-ASCII letters."""
     return json.dumps(text, ensure_ascii=False)

@@ -212,7 +212,7 @@ class TestReasons:
 
     def test_are_asked_of_the_asker(self, tmp_path: Path):
         with _office(tmp_path, self.RULES) as (office, _):
-            with pytest.raises(InvalidRequestError, match="why this is done"):
+            with pytest.raises(InvalidRequestError, match="requires a reason"):
                 office.ask(LAMP_ON)
             assert office.entries() == []
             assert office.ask(LAMP_ON, reason="it is dark").state is State.PENDING
@@ -220,7 +220,9 @@ class TestReasons:
     def test_are_asked_of_the_approver(self, tmp_path: Path):
         with _office(tmp_path, self.RULES) as (office, _):
             run = office.ask(LAMP_ON, reason="it is dark")
-            with pytest.raises(InvalidRequestError, match="say why you approve"):
+            with pytest.raises(
+                InvalidRequestError, match="the policy requires a reason for this approval"
+            ):
                 _yes(office, run, "olga")
             with pytest.raises(NotAllowed):
                 _yes(office, run, "stan")

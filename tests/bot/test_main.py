@@ -313,7 +313,7 @@ def test_whom_neither_the_policy_nor_the_log_knows_is_said_to_be_nobody(logged: 
     a_policy(logged / "policy")
     nobody = keyturn(logged, *words)
     assert nobody.returncode == 3
-    assert "the log knows nobody of that name: is “dora” meant?" in nobody.stderr
+    assert "not in the log: did you mean “dora”?" in nobody.stderr
 
 
 def test_the_log_is_searched_and_looked_at_around_a_moment(logged: Path):

@@ -100,7 +100,7 @@ def test_a_schedule_shows_what_it_does_when_and_until_when_while_there_is_nothin
         HOURLY.description,
         *coming,
         f"Approved once. Later runs need no approval for 90 days: until {until}",
-        "There is nothing to do now. Each run reads its hosts again",
+        "There is nothing to do now. Each run reads its hosts and plans its steps again",
     ):
         assert part in seen
 

@@ -760,7 +760,7 @@ class TestTheEndOfTheService:
         assert ended.state is State.STOPPED
         assert ended.summary == (
             "Stopped, since Keyturn itself was, before step 2 of 2. Done: “Set fan”. "
-            "Ask for the undo of run 1 to take it back."
+            "To revert it, request the undo of run 1."
         )
         assert office.fleet.told == [("lb1", "set fan on")]
         with office.database.reading() as tx:

@@ -52,7 +52,7 @@ def test_one_run_is_stopped_and_says_how_it_ended(served: Office):
     run = served.ask(SetAll(host="lb1", value="on"))
     said = _keyturn(served, "stop", str(run.id), "--why", "the wrong lamps")
     assert said.output == (
-        f"run {run.id}: Stopped by whoever runs Keyturn (the wrong lamps). Nothing was sent.\n"
+        f"run {run.id}: Stopped by an administrator on the command line (the wrong lamps). Nothing was sent.\n"
     )
     assert served.run(run.id).state is State.STOPPED
 
@@ -66,7 +66,10 @@ def test_a_ban_holds_until_another_lifts_it(served: Office):
     assert refused.exit_code == 4
     assert "Those who can: Adam Admin" in refused.output
     alone = _keyturn(served, "unban", "dora", "--as", "olga", "--why", "it is found")
-    assert (alone.exit_code, "somebody else takes back" in alone.output) == (4, True)
+    assert (alone.exit_code, "nother person has to revert what you ordered" in alone.output) == (
+        4,
+        True,
+    )
     back = _keyturn(served, "unban", "dora", "--as", "adam", "--why", "it is found")
     assert (back.exit_code, "a new one: keyturn token new dora" in back.output) == (0, True)
     with served.database.reading() as tx:

@@ -165,7 +165,9 @@ class TestGlass:
                 )
 
     def test_a_forged_review_is_none(self, timed: Office, clock: Clock):
-        with pytest.raises(NotAllowed, match="nobody has reviewed run 1"):
+        with pytest.raises(
+            NotAllowed, match="your break-glass run 1 is older than a day and not reviewed"
+        ):
             self._again_after_a_day(timed, clock)
 
     def test_without_the_log_the_table_would_be_believed(

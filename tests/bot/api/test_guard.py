@@ -111,7 +111,7 @@ def test_one_person_asks_at_a_pace_whatever_they_ask_with(office: Office):
         assert [dora.post("/runs", json=look).status_code for _ in range(2)] == [202, 202]
         late = dora.post("/runs", json=look)
         assert (late.status_code, late.headers["retry-after"]) == (429, "60")
-        assert "you have asked for 2 things" in late.json()["detail"].lower()
+        assert "you made 2 requests" in late.json()["detail"].lower()
         assert olga.post("/runs", json=look).status_code == 202
 
 

@@ -190,7 +190,7 @@ def test_what_is_over_is_asked_for_again_in_ones_own_name(desk: Desk):
     no = adam.post(f"/runs/{number}/again", json={})
     assert (no.status_code, no.json()["detail"]) == (
         422,
-        f"Run {number} is not over: it is pending",
+        f"Run {number} has not ended: it is pending",
     )
     dora.post(f"/runs/{number}/withdraw")
     answer = adam.post(f"/runs/{number}/again", json={"reason": "still dark"})
@@ -308,14 +308,14 @@ def test_what_is_within_a_field_of_the_body_is_told_by_its_pointer(
 @pytest.mark.parametrize(
     ("filters", "said"),
     [
-        ({"person": "dorra"}, "has never asked for anything: is “dora” meant?"),
-        ({"person": "bob"}, "“bob” is not in the policy, and has never asked for anything"),
+        ({"person": "dorra"}, "has never requested anything: did you mean “dora”?"),
+        ({"person": "bob"}, "“bob” is not in the policy, and has never requested anything"),
         (
             {"host": "lb11"},
-            "no host “lb11” is in the inventory, and nothing was ever asked of one",
+            "no host “lb11” is in the inventory, and no run was ever requested for it",
         ),
         ({"host": "mail*"}, "no host “mail*” is in the inventory"),
-        ({"runbook": "abuser clear"}, "none was ever asked for: is “abusers clear” meant?"),
+        ({"runbook": "abuser clear"}, "it was never requested: did you mean “abusers clear”?"),
         ({"area": "egde"}, "there is no area “egde”"),
     ],
 )
@@ -349,10 +349,10 @@ def test_a_name_that_the_policy_or_a_run_has_is_no_stranger(desk: Desk):
 @pytest.mark.parametrize(
     ("filters", "said"),
     [
-        ({"person": "dorra"}, "the log knows nobody of that name: is “dora” meant?"),
-        ({"host": "lb11"}, "no host “lb11” is in the inventory, and the log knows of none"),
+        ({"person": "dorra"}, "not in the log: did you mean “dora”?"),
+        ({"host": "lb11"}, "no host “lb11” is in the inventory, and it is not in the log"),
         ({"host": "mail*"}, "no host “mail*” is in the inventory"),
-        ({"runbook": "abuser clear"}, "none was ever asked for: is “abusers clear” meant?"),
+        ({"runbook": "abuser clear"}, "it was never requested: did you mean “abusers clear”?"),
         ({"area": "egde"}, "there is no area “egde”"),
     ],
 )

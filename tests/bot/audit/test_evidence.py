@@ -160,7 +160,7 @@ class TestWhatTheRulesLookAt:
     def test_a_change_that_is_called_a_check_is_not_let_through(self, office: Office):
         ended = self._called_a_check(office)
         assert (ended.state, office.fleet.told) == (State.REFUSED, [])
-        assert "does not bear out that toy set is a check" in ended.summary
+        assert "does not confirm that toy set is a check" in ended.summary
 
     def test_without_the_guard_it_would_be(self, office: Office, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(gate, "get_kind", lambda _runbook: "check")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
@@ -244,7 +244,7 @@ class TestEditors:
     def test_an_editor_cannot_be_removed_from_the_editors(self, office: Office, editors: str):
         ended = self._approved(office, editors)
         assert (ended.state, office.fleet.told) == (State.REFUSED, [])
-        assert "does not bear out that dora asked for this" in ended.summary
+        assert "does not confirm that dora asked for this" in ended.summary
 
     @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
     def test_without_the_comparison_they_would_approve_their_own_values(

@@ -142,7 +142,7 @@ def test_runs_are_listed_for_people_and_for_programs(shop: Shop):
 def test_a_filter_for_a_person_who_never_was_is_no_proof_that_nobody_did(shop: Shop):
     said = shop.type("olga", "runs", "--person", "dorra")
     assert (said.exit_code, said.stdout) == (3, "")
-    assert "“dorra” is not in the policy, and has never asked for anything" in said.stderr
+    assert "“dorra” is not in the policy, and has never requested anything" in said.stderr
     assert "is “dora” meant?" in said.stderr
     program = shop.type("olga", "runs", "--host", "web99", "--json")
     assert (program.exit_code, program.stdout) == (3, "[]\n")
@@ -269,7 +269,7 @@ def test_what_is_not_over_is_not_asked_for_again(shop: Shop):
         run = exhibits.waiting(tx, exhibits.asked(tx))
     said = shop.type("dora", "again", str(run.id))
     assert said.exit_code == 2
-    assert said.stderr == f"keyturn: Run {run.id} is not over: it is pending\n"
+    assert said.stderr == f"keyturn: Run {run.id} has not ended: it is pending\n"
     assert shop.type("dora", "again", "999").exit_code == 3
 
 

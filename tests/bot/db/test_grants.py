@@ -121,7 +121,7 @@ class TestUsesThatWereDeleted:
                 for one in change_log.list_entries_of_run(tx, again.id)
                 if one.kind == "more approvals needed"
             )
-        assert "was used more often than its rows say" in wanting.facts["reason"]
+        assert "was used more often than the database lists" in wanting.facts["reason"]
 
     def test_without_the_guard_would_have_been_used_again(
         self, robbed: Office, monkeypatch: pytest.MonkeyPatch
@@ -335,13 +335,13 @@ def test_a_grant_gives_no_right_to_ask(office: Office):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"person": "olga"}, "nobody grants themselves"),
+        ({"person": "olga"}, "nou cannot grant yourself"),
         ({"person": "nobody"}, "not among the people"),
         ({"giver": "stan"}, "not from an owner"),
         ({"giver": "dora", "person": "stan"}, "not from an owner|may not ask"),
         ({"words": "toy break"}, "cannot be undone"),
         ({"words": "toy show"}, "is not a change"),
-        ({"hosts": "xy*"}, "no host is meant"),
+        ({"hosts": "xy*"}, "no host matches"),
         ({"hosts": "*"}, "may not ask|not from an owner"),
         ({"per_hour": 0}, "from 1 to 100"),
         ({"per_hour": 101}, "from 1 to 100"),

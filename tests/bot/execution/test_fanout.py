@@ -423,7 +423,7 @@ def test_what_would_come_of_a_check_of_several_areas_is_one_answer(crowd: Office
 
 def test_a_schedule_of_a_check_is_for_one_area(crowd: Office):
     requests = [ShowSwitches(host=name) for name in ("lb1", "web1")]
-    with pytest.raises(InvalidRequestError, match="ask for each by itself"):
+    with pytest.raises(InvalidRequestError, match="request each area"):
         crowd.workflow.schedules.request_schedule(
             requests, host_pattern="*", person="dora", origin=WEB, timing=HOURLY
         )

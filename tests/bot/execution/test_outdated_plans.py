@@ -48,7 +48,7 @@ class TestTheKey:
         office = any_office
         run = office.ask(LAMP_ON)
         _edit(office.policies)
-        with pytest.raises(TooLate, match=r"another policy than holds now.*ask again"):
+        with pytest.raises(TooLate, match=r"under an earlier policy.*request it again"):
             office.approve(run)
         with office.database.reading() as tx:
             assert runs.list_votes(tx, run.id) == []

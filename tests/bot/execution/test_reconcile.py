@@ -430,7 +430,7 @@ def test_people_read_what_the_host_was_asked_and_what_it_said(office: Office):
     with office.database.reading() as tx:
         told = build_run_events(change_log.list_entries_of_run(tx, run.id), str)
     said = {event.title: event.detail for event in told}
-    assert said["lb1 was asked what became of step 1"] == ""
+    assert said["Queried lb1 for the outcome of step 1"] == ""
     assert said["lb1 answered"] == "It says that it was done"
 
 

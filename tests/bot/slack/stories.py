@@ -143,7 +143,7 @@ def every_story() -> dict[str, SlackRunView]:
             replace(a_run(S.COUNTER_PROPOSED), editors=("olga",), proposal_for=11),
             {},
         ),
-        S.SUPERSEDED: (a_run(S.SUPERSEDED, summary="Replaced by run 13", **ended), {}),
+        S.SUPERSEDED: (a_run(S.SUPERSEDED, summary="Superseded by run 13", **ended), {}),
         S.WITHDRAWN: (a_run(S.WITHDRAWN, summary="Withdrawn by its asker", **ended), {}),
         S.STALE: (a_run(S.STALE, summary="lb1 is not as it was", **ended), {"decisions": [yes()]}),
         S.STOPPED: (a_run(S.STOPPED, summary="Stopped by Olga Owner (smoke)", **ended), {}),

@@ -85,7 +85,7 @@ async def test_another_host_leaves_the_other_values_as_they_are(chat: Chat):
 
 async def test_the_words_say_why_a_form_is_not_opened(chat: Chat):
     await chat.type(DIM)
-    assert (await chat.type("again 1")).text == "Run 1 is not over: it is pending."
+    assert (await chat.type("again 1")).text == "Run 1 has not ended: it is pending."
     assert "The run number is missing: type /keyturn again N" in (await chat.type("again it")).text
     assert "no run 9" in (await chat.type("again 9")).text
     assert chat.slack.views == {}

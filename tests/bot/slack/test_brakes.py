@@ -35,7 +35,7 @@ async def test_stop_all_and_resume(chat: Chat):
     listed = " ".join(texts((await chat.type("runs", "U0DORA")).json["blocks"]))
     assert "Everything is stopped by Adam Admin: the cellar is on fire." in listed
     own = await chat.type("resume because it is out", "U0ADAM")
-    assert "somebody else takes back" in own.text
+    assert "nother person has to revert what you ordered" in own.text
     assert "Runs can start again" in (await chat.type("resume because it is out", "U0OLGA")).text
     with chat.office.database.reading() as tx:
         assert stops.get_stop_of_everything(tx) is None
@@ -68,8 +68,8 @@ async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(office:
     async with a_chat(office) as chat:
         told = (await chat.type("toy set lb1 lamp on", "U0DORA")).text
         assert re.fullmatch(
-            r"You are banned from Keyturn since \d{4}-\d\d-\d\d \d\d:\d\d UTC by Adam Admin: "
-            r"nothing was done\. Ask Adam Admin or an administrator of Keyturn\.",
+            r"You have been banned from Keyturn since \d{4}-\d\d-\d\d \d\d:\d\d UTC by Adam Admin\. "
+            r"Nothing was done\. Contact Adam Admin or a Keyturn administrator\.",
             told,
         )
         assert "Keyturn does not know" in (await chat.type("help", "U0NOBODY")).text
@@ -88,4 +88,4 @@ async def test_who_was_banned_from_the_command_line_asks_an_administrator(office
         stops.add_ban(tx, "dora", by="", why="")
     async with a_chat(office) as chat:
         told = (await chat.type("help", "U0DORA")).text
-        assert told.endswith(" UTC: nothing was done. Ask an administrator of Keyturn.")
+        assert told.endswith(" UTC. Nothing was done. Contact a Keyturn administrator.")

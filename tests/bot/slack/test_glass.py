@@ -110,7 +110,7 @@ async def test_a_reason_that_tells_nothing_is_asked_for_again_before_anything_is
 
 async def test_who_may_not_break_glass_has_asked_as_usual(loud: Chat) -> None:
     answer = await loud.type(BREAK, "U0DORA")
-    assert "The policy lets you break no glass" in answer.text
+    assert "The policy does not allow you break-glass" in answer.text
     assert "Run 1 waits for approvals as usual" in answer.text
     assert loud.run().state is State.PENDING
 
@@ -139,7 +139,11 @@ async def test_who_asked_to_erase_is_told_once_why_an_owner_declined(chat: Chat)
 @pytest.mark.parametrize(
     ("text", "user", "said"),
     [
-        ("toy set lb1 lamp on", "U0OLGA", "Run 1 lacks no approval and no freeze holds it: it"),
+        (
+            "toy set lb1 lamp on",
+            "U0OLGA",
+            "Run 1 needs no more approvals and no freeze holds it: it",
+        ),
         ("toy show lb1", "U0DORA", "Run 1 changes nothing and needs no approval: it starts by"),
     ],
 )
@@ -148,5 +152,5 @@ async def test_what_needs_no_approval_has_no_glass(chat: Chat, text: str, user: 
     assert said in (await chat.type(f"break-glass {text} {because}", user)).text
     assert chat.run().state is State.SUCCEEDED
     again = (await chat.type(f"break-glass 1 {because}", user)).text
-    assert "Run 1 is succeeded: there is no glass to break." in again
+    assert "Run 1 is succeeded: break-glass does not apply." in again
     assert "break-glass requested" not in chat.office.entries()

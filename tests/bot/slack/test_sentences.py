@@ -13,14 +13,14 @@ SAID = {
     "lb1 is not tagged zfs": "lb1 is not tagged zfs.",
     "dora is banned already": "dora is banned already.",
     "run-1 is banned": "run-1 is banned.",
-    "'plan' names no field: say which, as in field=value": (
-        "'plan' names no field: say which, as in field=value"
+    "'plan' is not a value for a field: type field=value": (
+        "'plan' is not a value for a field: type field=value"
     ),
     "There is no 'x'. Type help.": "There is no 'x'. Type help.",
     "no host, area or person is called 'x'": "No host, area or person is called 'x'.",
     "“soon” is no time: type 18:00": "“soon” is no time: type 18:00",
-    "run 12 has another plan now: look at it again": (
-        "Run 12 has another plan now: look at it again."
+    "run 12 has a new plan: review it, then approve it again": (
+        "Run 12 has a new plan: review it, then approve it again."
     ),
 }
 

@@ -47,7 +47,7 @@ def test_one_person_requests_erasure_and_an_owner_confirms_what_the_page_shows(s
     assert "It is erased for good." in olga.get(answer.headers["location"]).text
     assert _kept(site, run) == []
     assert site.office.entries(run)[-2:] == ["erasure requested", "output erased"]
-    assert "was erased by Olga Owner" in Page(olga.get(f"/runs/{run.id}").text).text
+    assert "Output erased by Olga Owner" in Page(olga.get(f"/runs/{run.id}").text).text
 
 
 def test_erasure_is_refused_when_its_requester_or_a_stranger_confirms(site: Site):
@@ -56,7 +56,7 @@ def test_erasure_is_refused_when_its_requester_or_a_stranger_confirms(site: Site
     site.browser("adam").post(address, data={"reason": WHY})
     digest = _digest(site.browser("olga").get(address).text)
     assert digest
-    for person, why in (("adam", "You asked for it"), ("stan", "Only an owner of the edge")):
+    for person, why in (("adam", "You requested it"), ("stan", "Only an owner of the edge")):
         browser = site.browser(person)
         assert f"{address}/confirm" not in Page(browser.get(address).text).forms
         refused = browser.post(f"{address}/confirm", data={"digest": digest})

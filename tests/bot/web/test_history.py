@@ -215,7 +215,7 @@ def test_whom_the_policy_and_the_runs_do_not_know_is_said_to_be_nobody(site: Sit
     gallery(site.database)
     browser = site.browser("olga")
     html = browser.get("/runs?person=dorra").text
-    assert "“dorra” is not in the policy, and has never asked for anything" in html
+    assert "“dorra” is not in the policy, and has never requested anything" in html
     assert "is “dora” meant?" in html
     assert "It says nothing of whom you look for" in html
     assert list(browser.get("/runs.json?person=dorra").json()["unknown_filters"]) == ["person"]

@@ -69,7 +69,7 @@ def test_a_grant_is_made_used_shown_and_ended(site: Site):
     assert run.state is State.SUCCEEDED
     page = Page(site.browser("dora").get(f"/runs/{run.id}").text)
     assert "By grant 1 of Olga Owner 4 of 5 left this hour" in page.text
-    assert "Let through by grant 1" in page.text
+    assert "Approved by standing grant 1" in page.text
     mine = Page(site.browser("dora").get("/mandates").text)
     assert "toy set lb*" in mine.text
     assert "4 of 5 left this hour" in mine.text
@@ -108,7 +108,7 @@ def test_other_values_are_proposed_and_accepted_on_the_page(site: Site):
     assert "/runs/2/accept" in Page(site.browser("dora").get("/runs/2").text).forms
     assert "/runs/2/accept" not in Page(site.browser("adam").get("/runs/2").text).forms
     site.browser("dora").post("/runs/2/accept", data={"digest": offered.digest})
-    assert "Replaced by run 2" in site.browser("dora").get(f"/runs/{run.id}").text
+    assert "Superseded by run 2" in site.browser("dora").get(f"/runs/{run.id}").text
     assert "/runs/2/approve" not in Page(site.browser("olga").get("/runs/2").text).forms
     assert "/runs/2/deny" in Page(site.browser("olga").get("/runs/2").text).forms
     assert "/runs/2/approve" in Page(site.browser("adam").get("/runs/2").text).forms

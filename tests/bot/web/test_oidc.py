@@ -221,8 +221,8 @@ def test_somebody_who_is_banned_is_told_so_and_not_why(
     office.workflow.ban_person("olga", banned_by="adam", reason="the laptop is stolen")
     answer = Way(site, provider, site.browser()).arrive("s-olga")
     _nobody(answer, site)
-    assert "You are banned from Keyturn since" in answer.text
-    assert "Ask Adam Admin or an administrator of Keyturn." in answer.text
+    assert "You have been banned from Keyturn since" in answer.text
+    assert "Contact Adam Admin or a Keyturn administrator." in answer.text
     assert "stolen" not in answer.text
     for browser in site.browsers:
         browser.close()

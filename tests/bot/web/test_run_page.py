@@ -202,7 +202,7 @@ def test_an_approval_of_another_plan_is_refused(site: Site, digest: str) -> None
     run = site.office.ask(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/approve", data={"digest": digest})
     assert answer.status_code == 409
-    assert "has another plan now" in Page(answer.text).text
+    assert "has a new plan" in Page(answer.text).text
     assert site.office.run(run.id).state is State.PENDING
 
 

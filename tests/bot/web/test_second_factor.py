@@ -31,7 +31,7 @@ def enrol(site: Site, browser: TestClient) -> str:
     assert "data:image/svg+xml" in shown
     secret = found[1].replace(" ", "")
     wrong = browser.post(address, data={"code": "000000"})
-    assert (wrong.status_code, "This code is not right" in wrong.text) == (422, True)
+    assert (wrong.status_code, "The code is not correct" in wrong.text) == (422, True)
     answer = browser.post(address, data={"code": code(site, secret)})
     assert answer.headers["location"] == "/second-factor?done=enrolled"
     assert browser.get(address).status_code == 404

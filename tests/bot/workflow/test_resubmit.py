@@ -24,7 +24,7 @@ def test_only_what_is_over_is_asked_for_again(state: State):
 @pytest.mark.parametrize(
     ("run", "said"),
     [
-        (a_run(State.RUNNING), "is not over: it is running"),
+        (a_run(State.RUNNING), "has not ended: it is running"),
         (replace(OVER, undo_of=7), "ask for the undo of run 7"),
         (
             replace(OVER, timing=ScheduleTiming("n", CronExpression("@daily", "UTC"))),

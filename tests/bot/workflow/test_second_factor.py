@@ -176,7 +176,7 @@ class TestAgain:
         with strict.database.transaction() as tx:
             factor = app.factor.digest
             runs.add_vote(tx, Decision(run.id, "olga", True, run.digest, tx.now, factor=factor))
-        with pytest.raises(TooLate, match="You have approved run 1 before"):
+        with pytest.raises(TooLate, match="You have already approved run 1"):
             approve(strict, run.id, run.digest, "olga", app.session)
 
 

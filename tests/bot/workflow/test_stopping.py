@@ -66,7 +66,7 @@ class TestOneRun:
         assert ended.state is State.STOPPED
         assert ended.summary == (
             "Stopped by Dora Developer (smoke), before step 2 of 2. Done: “Set fan”. "
-            "Ask for the undo of run 1 to take it back."
+            "To revert it, request the undo of run 1."
         )
         assert office.fleet.told == [("lb1", "set fan on")]
         with office.database.reading() as tx:
@@ -100,7 +100,7 @@ class TestOneRun:
         people = office.policies.path / "people.yaml"
         people.write_text(people.read_text() + "  gus: {name: Gus Guest, roles: [developer]}\n")
         run = office.ask(LAMP_ON)
-        with pytest.raises(NotAllowed, match="Its asker can, and the owners of the edge"):
+        with pytest.raises(NotAllowed, match="Its requester and the owners of the edge can"):
             office.workflow.stop_run(run.id, person="gus")
         assert office.entries(run)[-1] == "stop refused"
         assert office.run(run.id).state is State.PENDING
@@ -157,7 +157,7 @@ class TestManyHosts:
 
     def test_a_part_is_stopped_with_the_whole(self, office: Office):
         whole = self._ask(office)
-        with pytest.raises(InvalidRequestError, match=f"part of run {whole}: stop that"):
+        with pytest.raises(InvalidRequestError, match=f"belongs to run {whole}: stop that run"):
             office.workflow.stop_run(whole + 1, person="dora")
 
     def test_before_it_begins(self, office: Office):
@@ -179,7 +179,7 @@ class TestEverything:
         ended = office.approve(office.ask(ALL_ON))
         assert ended.state is State.STOPPED
         assert ended.summary.startswith(
-            "Stopped with everything else by whoever runs Keyturn (something is wrong), before"
+            "Stopped with everything else by an administrator on the command line (something is wrong), before"
         )
         assert office.fleet.told == [("lb1", "set fan on")]
 
@@ -225,7 +225,8 @@ class TestEverything:
     def test_who_stopped_it_does_not_resume_it_alone(self, office: Office):
         office.workflow.stop_everything(person="adam", reason="fire in the cellar")
         with pytest.raises(
-            NotAllowed, match=r"somebody else takes back.*Olga Owner, Stan Storage"
+            NotAllowed,
+            match=r"nother person has to revert what you ordered.*Olga Owner, Stan Storage",
         ):
             office.workflow.resume_everything(person="adam", reason="it was a drill")
         assert office.ask(LAMP_ON).state is State.STOPPED
@@ -249,7 +250,7 @@ class TestEverything:
 
     @pytest.mark.parametrize("why", ["", " no "])
     def test_it_wants_a_reason_and_says_how_long_that_must_be(self, office: Office, why: str):
-        with pytest.raises(InvalidRequestError, match="say why, in 3 characters or more"):
+        with pytest.raises(InvalidRequestError, match="enter a reason of at least 3 characters"):
             office.workflow.stop_everything(person="adam", reason=why)
 
     def test_without_a_policy_the_command_line_stops_all_the_same(self, office: Office):
@@ -333,7 +334,7 @@ class TestBans:
 
     def test_who_bans_does_not_lift_it_alone(self, office: Office):
         office.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
-        with pytest.raises(NotAllowed, match="somebody else takes back"):
+        with pytest.raises(NotAllowed, match="nother person has to revert what you ordered"):
             office.workflow.unban_person("dora", unbanned_by="adam", reason="it was found")
         office.workflow.unban_person("dora", unbanned_by="olga", reason="it was found")
         assert _entries(office, "ban lifted")[0].facts["banned_by"] == "adam"
