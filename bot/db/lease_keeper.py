@@ -1,8 +1,8 @@
-"""A worker: which runs it has in hand, and until when it may send anything for them.
+"""Keep the leases of the runs that this worker executes, by a heartbeat.
 
-Whoever has a run in hand says so every few seconds. By the database's clock its time ends unless
-it does; by its own clock, which also counts while the machine sleeps or the process is stopped, it
-ends a little earlier. So whoever was away for too long sends nothing when it comes back.
+A lease expires by the database's clock unless the heartbeat renews it. By the worker's own clock,
+which also counts while the machine sleeps or the process is paused, it expires a little earlier.
+So a worker that was paused for too long sends nothing when it continues.
 """
 
 import logging
@@ -19,25 +19,26 @@ from connectors.errors import HostError
 
 log = logging.getLogger(__name__)
 
-# Whoever is not heard of for so long may be taken from; told so often before that.
+# A lease expires after so long without a heartbeat.
 _LEASE_SECONDS = 15.0
 _HEARTBEAT_SECONDS = 4.0
 _RETRY_SECONDS = 0.5
-# So much earlier ends the time to send: clocks do not run alike, and a packet takes its way.
+# The worker stops sending so much earlier, because clocks differ and packets take time.
 _MARGIN_SECONDS = 2.0
 
 
 class LeaseExpiredError(HostError):
-    """This worker was away for so long that others may have the run by now: nothing was sent."""
+    """The lease of a run has expired, and another worker may have the run: nothing was sent."""
 
 
 @dataclass
 class HeldLease:
-    """A run in our hands. ends: by our own clock, when we may no longer send."""
+    """A run that this worker has leased."""
 
     run_id: int
     fence: int
     ends_at: float
+    """When the worker has to stop sending, by its own clock (boot_time())."""
 
 
 def _create_worker_name() -> str:
@@ -46,7 +47,7 @@ def _create_worker_name() -> str:
 
 @dataclass
 class LeaseKeeper:
-    """name: nobody else has it, not even this process after a restart."""
+    """Takes, renews and releases leases. name: unique for each process and start."""
 
     name: str = field(default_factory=_create_worker_name)
     seconds: float = _LEASE_SECONDS
@@ -58,37 +59,36 @@ class LeaseKeeper:
         self._heartbeat_thread: threading.Thread | None = None
 
     def take_lease(self, tx: Transaction, run: Run) -> HeldLease:
-        """Take a run in hand that the transaction holds; it counts once that is committed."""
+        """Lease a run that the transaction has locked; valid once committed."""
         taken = leases.take_lease(tx, run.id, self.name, seconds=self.seconds)
         hold = HeldLease(run.id, taken.fence, self._compute_end(tx.began))
         tx.after_commit(lambda: self._add_lease(hold))
         return hold
 
     def has_lease(self, tx: Transaction, lease: HeldLease) -> bool:
-        """Say whether the run is still ours, and in time. The transaction holds the run."""
+        """Return whether the lease is still ours and has not expired. The run has to be locked."""
         now = leases.get_lease(tx, lease.run_id)
         return self._is_ours(now, lease) and now is not None and tx.now < now.expires_at
 
     def regain_lease(self, tx: Transaction, lease: HeldLease) -> bool:
-        """Take up again what nobody has taken meanwhile, however late; False if somebody has."""
+        """Renew a lease, even if expired; return False if another worker has the run."""
         if not leases.renew_lease(tx, self.name, lease.run_id, lease.fence, seconds=self.seconds):
             return False
         tx.after_commit(lambda: self._prolong_lease(lease, tx.began))
         return True
 
     def is_leased_by_another(self, tx: Transaction, run_id: int) -> bool:
-        """Say whether another worker has the run in hand. The transaction holds the run."""
+        """Return whether another worker has leased the run. The run has to be locked."""
         now = leases.get_lease(tx, run_id)
         return now is not None and now.worker not in {"", self.name} and tx.now < now.expires_at
 
     def check_lease(self, lease: HeldLease) -> None:
-        """Raise TooLateToSend if we have not been heard of in time. Asked before each packet."""
+        """Raise LeaseExpiredError if the lease was not renewed in time; call before each send."""
         late = boot_time() - lease.ends_at
         if late > 0:
             raise LeaseExpiredError(
-                f"this worker was not heard of for {late + self.seconds - _MARGIN_SECONDS:.0f} "
-                "s, so that "
-                "others may have taken the run over. Nothing was sent"
+                f"this worker sent no heartbeat for {late + self.seconds - _MARGIN_SECONDS:.0f} "
+                "s, so another may have taken over the run. Nothing was sent"
             )
 
     def _add_lease(self, lease: HeldLease) -> None:
@@ -96,7 +96,7 @@ class LeaseKeeper:
             self._leases[lease.run_id] = lease
 
     def drop_lease(self, lease: HeldLease) -> None:
-        """Care for the run no more."""
+        """Forget the lease: the run has ended or belongs to another worker."""
         with self._lock:
             if self._leases.get(lease.run_id) is lease:
                 del self._leases[lease.run_id]
@@ -107,14 +107,14 @@ class LeaseKeeper:
             return frozenset(self._leases)
 
     def start_heartbeat(self, database: Database) -> None:
-        """Say from now on, every few seconds, that we are there."""
+        """Start the thread that renews the leases every few seconds."""
         self._heartbeat_thread = threading.Thread(
-            target=self._run_heartbeat, args=(database,), name="pulse", daemon=True
+            target=self._run_heartbeat, args=(database,), name="heartbeat", daemon=True
         )
         self._heartbeat_thread.start()
 
     def end_leases(self, database: Database) -> None:
-        """Give up what we have, so that others may take it at once."""
+        """Release all leases, so that other workers can take the runs immediately."""
         self._closed.set()
         if self._heartbeat_thread is not None:
             self._heartbeat_thread.join(_HEARTBEAT_SECONDS)
@@ -124,11 +124,13 @@ class LeaseKeeper:
         try:
             with database.transaction() as tx:
                 leases.end_leases(tx, self.name, mine)
-        except StoreUnavailable as trouble:
-            log.warning("what this worker had is found in %.0f s: %s", self.seconds, trouble)
+        except StoreUnavailable as error:
+            log.warning(
+                "leases could not be released and expire in %.0f s: %s", self.seconds, error
+            )
 
     def renew_leases(self, database: Database) -> None:
-        """Say once that we are there. Raises StoreUnavailable."""
+        """Renew all leases once. Raises StoreUnavailable."""
         held = self._list_leases()
         if not held:
             return
@@ -139,7 +141,10 @@ class LeaseKeeper:
             if (hold.run_id, hold.fence) in still:
                 self._prolong_lease(hold, tx.began)
             else:
-                log.warning("run %d was taken over: it was too long without news", hold.run_id)
+                log.warning(
+                    "run %d was taken over by another worker, because its lease had expired",
+                    hold.run_id,
+                )
                 self.drop_lease(hold)
 
     def _run_heartbeat(self, database: Database) -> None:
@@ -148,12 +153,12 @@ class LeaseKeeper:
             wait = _HEARTBEAT_SECONDS
             try:
                 self.renew_leases(database)
-            except StoreUnavailable as trouble:
-                log.critical("nobody hears that this worker is there: %s", trouble)
+            except StoreUnavailable as error:
+                log.critical("the heartbeat of this worker failed: %s", error)
                 wait = _RETRY_SECONDS
             except Exception:
-                # Without a pulse nothing could be sent any more, and nobody would say why.
-                log.exception("nobody hears that this worker is there")
+                # Without a heartbeat nothing could be sent any more, without a reason in the log.
+                log.exception("the heartbeat of this worker failed")
                 wait = _RETRY_SECONDS
 
     def _list_leases(self) -> list[HeldLease]:

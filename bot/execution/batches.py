@@ -1,6 +1,6 @@
-"""A harvest: what many threads bring and one takes, who is woken for the first and the last of it.
+"""A queue from which one thread takes the results of many threads in batches.
 
-A queue would wake whoever takes for each of them, and most of what that takes is waking.
+The taker is woken for the first and for the last item of a batch, and not for each item.
 """
 
 import threading
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class BatchQueue(Generic[T]):
-    """left: how many are yet to be taken; each is brought once. Any thread may bring."""
+    """Collects a known number of items. Any thread may put; *remaining* are still to be taken."""
 
     def __init__(self, remaining: int) -> None:
         self.remaining = remaining
@@ -20,6 +20,7 @@ class BatchQueue(Generic[T]):
         self._has_items, self._is_complete = threading.Event(), threading.Event()
 
     def put_item(self, item: T) -> None:
+        """Add one item."""
         with self._lock:
             self._items.append(item)
             if len(self._items) == 1:
@@ -28,7 +29,7 @@ class BatchQueue(Generic[T]):
                 self._is_complete.set()
 
     def take_batch(self, *, seconds: float) -> Sequence[T]:
-        """Wait for one; return it and what comes within so many seconds of it, or all at once."""
+        """Wait for an item; return it and those that follow within *seconds*."""
         self._has_items.wait()
         self._is_complete.wait(seconds)
         with self._lock:

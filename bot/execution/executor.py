@@ -1,4 +1,4 @@
-"""Applying: step by step, each intent committed before its command, each outcome after it."""
+"""Execute approved runs: each intent is committed before its command, each outcome after it."""
 
 import logging
 import threading
@@ -26,12 +26,14 @@ from runbooks import Refused
 
 log = logging.getLogger(__name__)
 
-# So often something is written that the database refuses and does not merely miss.
+# How often a write is tried that the database refuses (not: that it is unavailable for).
 _MAX_REFUSED_WRITES = 4
 
 
 @dataclass(frozen=True)
 class _StepOutcome:
+    """How one step ended."""
+
     state: StepState
     status: int | None = None
     output: str = ""
@@ -39,14 +41,14 @@ class _StepOutcome:
 
 
 class Executor:
-    """Carries approved runs out. closing: set when the process is about to end."""
+    """Executes approved runs. closing: set when the process is about to end."""
 
     def __init__(self, context: WorkflowContext, closing: threading.Event) -> None:
         self._context, self._closing = context, closing
         self._live_output = LiveOutputWriter(context.database)
 
     def start_run(self, number: int) -> None:
-        """Claim the run, look again, pass the gate, do every step, and prove it."""
+        """Claim the run, plan again, pass the gate, execute every step, and verify."""
         claimed = gate.claim_run(self._context, number)
         if claimed is None:
             return
@@ -56,7 +58,7 @@ class Executor:
             self._context.lease_keeper.drop_lease(claimed.held_lease)
 
     def resume_run(self, number: int) -> None:
-        """Do what is left of a run that another worker began."""
+        """Execute the remaining steps of a run that another worker began."""
         claimed = gate.resume_run(self._context, number)
         if claimed is None:
             return
@@ -72,15 +74,15 @@ class Executor:
             )
         except Refused as refused:
             self._end_before_first_step(
-                claimed_run, State.STALE, f"After this was shown, this came up: {refused}"
+                claimed_run, State.STALE, f"After the plan was made, {refused}"
             )
             return
-        except HostError as trouble:
+        except HostError as error:
             if self._closing.is_set():
                 self._hand_over_run(claimed_run.held_lease)
                 return
-            said = prefix_host(claimed_run.run.host, str(trouble))
-            self._end_before_first_step(claimed_run, State.FAILED, f"{said}. Nothing was sent.")
+            reason = prefix_host(claimed_run.run.host, str(error))
+            self._end_before_first_step(claimed_run, State.FAILED, f"{reason}. Nothing was sent.")
             return
         if self._closing.is_set():
             self._hand_over_run(claimed_run.held_lease)
@@ -91,11 +93,11 @@ class Executor:
             self._execute_steps(first.run, claimed_run.held_lease, first)
 
     def _hand_over_run(self, held_lease: HeldLease) -> None:
-        """Let others have the run at once, and not only when nobody has heard of us for long."""
+        """Hand the run to other workers now, without waiting for the lease to expire."""
         with self._context.database.transaction() as tx:
             run = runs.lock_run(tx, held_lease.run_id)
-            under_way = run.state in {State.STARTING, State.RUNNING}
-            if under_way and self._context.lease_keeper.regain_lease(tx, held_lease):
+            is_active = run.state in {State.STARTING, State.RUNNING}
+            if is_active and self._context.lease_keeper.regain_lease(tx, held_lease):
                 recovery.hand_over_run(self._context, tx, run)
 
     def _end_before_first_step(
@@ -116,14 +118,16 @@ class Executor:
         *,
         steps_done: int = 0,
     ) -> None:
-        """Do every step that is left. intent: of the first of them, if that has passed the gate.
+        """Execute the remaining steps.
 
-        done: how many steps were done before.
+        Args:
+            intent: The intent of the first of them, if it has passed the gate.
+            steps_done: How many steps were executed before.
         """
         count = len(run.plan.steps) if run.plan else 0
         for n in range(steps_done + 1, count + 1):
             if intent is None and self._closing.is_set():
-                # No step is under way: whoever takes it goes on, or ends it with what was done.
+                # No step is under way: the next worker continues, or ends the run.
                 self._hand_over_run(held_lease)
                 return
             intent = intent or gate.authorise_next_step(self._context, run, held_lease, n)
@@ -131,9 +135,9 @@ class Executor:
                 return
             with observability.trace_span(
                 "step", run=run.id, host=intent.step.host, step=n
-            ) as more:
+            ) as add_attributes:
                 outcome = self._execute_step(intent, held_lease)
-                more({"outcome": outcome.state.value})
+                add_attributes({"outcome": outcome.state.value})
             intent = None
             ours = self._write_until_stored(
                 lambda tx, n=n, outcome=outcome: self._record_own_step(
@@ -147,11 +151,11 @@ class Executor:
             if outcome.state is not StepState.SUCCEEDED:
                 self._end_after_failed_step(run, held_lease, n, outcome)
                 return
-        with observability.trace_span("proof", run=run.id, host=run.host):
+        with observability.trace_span("verify", run=run.id, host=run.host):
             self._verify_run(run, held_lease)
 
     def _execute_step(self, intent: StepIntent, held_lease: HeldLease) -> _StepOutcome:
-        """Send one command. What goes wrong after it may have begun is unknown, never failed."""
+        """Send one command. An error after it may have started means unknown, never failed."""
         step, command = intent.step, _add_checkpoint_note(intent)
         with self._live_output.capture_step(intent.run.id, intent.step_number) as (
             tail,
@@ -163,14 +167,14 @@ class Executor:
                 answer = self._context.fleet.run_command(
                     step.host, command, fingerprint=step.fingerprint, hooks=hooks
                 )
-            except HostError as trouble:
-                state = StepState.UNKNOWN if trouble.started is None else StepState.FAILED
-                return _StepOutcome(state, output=tail.text, error=str(trouble))
+            except HostError as error:
+                state = StepState.UNKNOWN if error.started is None else StepState.FAILED
+                return _StepOutcome(state, output=tail.text, error=str(error))
             except Exception:
-                log.exception("run %d step %d", intent.run.id, intent.step_number)
-                return _StepOutcome(
-                    StepState.UNKNOWN, error="a fault in Keyturn itself; see its log"
+                log.exception(
+                    "internal error in run %d, step %d", intent.run.id, intent.step_number
                 )
+                return _StepOutcome(StepState.UNKNOWN, error="an internal error; see the log")
         return _StepOutcome(StepState.SUCCEEDED, answer.status, answer.text)
 
     def record_reconciled_step(
@@ -184,15 +188,15 @@ class Executor:
         output: str,
         error: str,
     ) -> None:
-        """Write down what has become of a step that was asked after."""
+        """Record the outcome of a step that the host returned later."""
         self._record_step_outcome(tx, run, n, _StepOutcome(state, status, output, error))
 
     def _record_own_step(
         self, tx: Transaction, run: Run, held_lease: HeldLease, n: int, outcome: _StepOutcome
     ) -> bool:
-        """Write down what became of a step; False if others have taken the run over meanwhile."""
+        """Record the outcome of a step; return False if another worker has taken over the run."""
         if self._lock_own_run(tx, run, held_lease) is None:
-            why = "It came when somebody else had taken the run over, who could not know it"
+            why = "The outcome arrived after another worker had taken over the run"
             change_log.append_entry(
                 tx,
                 LOGGING_FAILED_KIND,
@@ -209,11 +213,11 @@ class Executor:
     def _record_step_outcome(
         self, tx: Transaction, run: Run, n: int, outcome: _StepOutcome
     ) -> None:
-        said = output.prepare_output(tx, outcome.output)
+        stored = output.prepare_output(tx, outcome.output)
         runs.record_outcome(
             tx,
             StepRecord(
-                run.id, n, outcome.state, 0, tx.now, outcome.status, said.text, outcome.error
+                run.id, n, outcome.state, 0, tx.now, outcome.status, stored.text, outcome.error
             ),
         )
         entry = change_log.append_entry(
@@ -223,98 +227,98 @@ class Executor:
             host=run.host,
             step=n,
             exit_status=outcome.status,
-            output_sha256=said.sha256,
+            output_sha256=stored.sha256,
             error=outcome.error,
         )
-        output.store_output(tx, entry, n, said)
+        output.store_output(tx, entry, n, stored)
         live_output.delete_lines(tx, run.id, n)
         announce_run_change(tx, run)
 
     def _lock_own_run(self, tx: Transaction, run: Run, held_lease: HeldLease) -> Run | None:
-        """Return the run as it is, held; None if others have taken it over meanwhile."""
-        held = runs.lock_run(tx, run.id)
-        ours = held.state is State.RUNNING and self._context.lease_keeper.regain_lease(
+        """Lock and return the run; None if another worker has taken it over."""
+        current = runs.lock_run(tx, run.id)
+        is_ours = current.state is State.RUNNING and self._context.lease_keeper.regain_lease(
             tx, held_lease
         )
-        return held if ours else None
+        return current if is_ours else None
 
     def _end_after_failed_step(
         self, run: Run, held_lease: HeldLease, n: int, outcome: _StepOutcome
     ) -> None:
-        of = len(run.plan.steps) if run.plan else n
-        found = self._describe_current_state(run)
+        count = len(run.plan.steps) if run.plan else n
+        current_state = self._describe_current_state(run)
         if outcome.state is StepState.UNKNOWN:
             summary = (
-                f"Nobody knows whether step {n} of {of} was done: {outcome.error}. {found} "
+                f"The outcome of step {n} of {count} is unknown: {outcome.error}. {current_state} "
                 f"{run.host} stays locked until an owner resolves this run."
             )
             state = State.UNKNOWN
         else:
-            summary = f"Step {n} of {of} failed: {outcome.error}. {found}"
+            summary = f"Step {n} of {count} failed: {outcome.error}. {current_state}"
             state = State.FAILED
         self._end_until_stored(run, held_lease, state, summary)
 
     def _verify_run(self, run: Run, held_lease: HeldLease) -> None:
-        """Plan once more: what is empty now is proven."""
+        """Plan once more: the run is verified if the plan is empty."""
         try:
             left = compute_remaining(self._context, run, self._context.policies.get_policy())
-        except (HostError, Refused, NoPolicyError) as trouble:
-            if self._closing.is_set() and isinstance(trouble, HostError):
+        except (HostError, Refused, NoPolicyError) as error:
+            if self._closing.is_set() and isinstance(error, HostError):
                 self._hand_over_run(held_lease)
                 return
-            summary = f"Every step was done, but the proof could not be read: {trouble}"
+            summary = f"Every step succeeded, but the result could not be verified: {error}"
             self._end_until_stored(run, held_lease, State.FAILED, summary)
             return
-        proof: dict[str, Canonical] = {
+        facts: dict[str, Canonical] = {
             "current_state": left.current_state,
             "steps_left": len(left.steps),
         }
         self._write_until_stored(
             lambda tx: self._record_own_verification(tx, run, held_lease, left),
             run_id=run.id,
-            facts=proof,
+            facts=facts,
         )
 
     def _record_own_verification(
         self, tx: Transaction, run: Run, held_lease: HeldLease, remaining: RemainingWork
     ) -> bool:
-        ours = self._lock_own_run(tx, run, held_lease)
-        if ours is not None:
-            self.record_verification(tx, ours, remaining)
-        return ours is not None
+        own_run = self._lock_own_run(tx, run, held_lease)
+        if own_run is not None:
+            self.record_verification(tx, own_run, remaining)
+        return own_run is not None
 
     def record_verification(self, tx: Transaction, run: Run, remaining: RemainingWork) -> None:
-        """End a run by what reading again has shown."""
+        """End a run by the plan that was made after its last step."""
         if remaining.steps:
             todo = "; ".join(step.title for step in remaining.steps)
             summary = (
-                f"Every step was done, yet it did not hold: {remaining.current_state}. Left: "
-                f"{todo}"
+                f"Every step succeeded, but verification failed: {remaining.current_state}. "
+                f"Remaining: {todo}"
             )
             end_run(self._context, tx, run, State.FAILED, summary)
             return
         change_log.append_entry(
             tx, "verified", run=run.id, host=run.host, current_state=remaining.current_state
         )
-        done = f"Proven by reading again: {remaining.current_state}"
-        end_run(self._context, tx, run, State.SUCCEEDED, done)
+        summary = f"Verified: {remaining.current_state}"
+        end_run(self._context, tx, run, State.SUCCEEDED, summary)
         follow_up.begin_follow_up(self._context, tx, run)
 
     def _end_own_run(
         self, tx: Transaction, run: Run, held_lease: HeldLease, state: State, summary: str
     ) -> bool:
-        ours = self._lock_own_run(tx, run, held_lease)
-        if ours is not None:
-            end_run(self._context, tx, ours, state, summary)
-        return ours is not None
+        own_run = self._lock_own_run(tx, run, held_lease)
+        if own_run is not None:
+            end_run(self._context, tx, own_run, state, summary)
+        return own_run is not None
 
     def _describe_current_state(self, run: Run) -> str:
-        """Say in a sentence how the host looks after a step that did not succeed."""
+        """Return a sentence about the current state of the host after a step did not succeed."""
         try:
             left = compute_remaining(self._context, run, self._context.policies.get_policy())
-        except (HostError, Refused, NoPolicyError) as trouble:
-            return f"Reading again did not help: {trouble}."
-        return f"Reading again: {left.current_state}."
+        except (HostError, Refused, NoPolicyError) as error:
+            return f"The current state cannot be read: {error}."
+        return f"Current state: {left.current_state}."
 
     def _end_until_stored(
         self, run: Run, held_lease: HeldLease, state: State, summary: str
@@ -332,12 +336,12 @@ class Executor:
         run_id: int,
         facts: Mapping[str, Canonical],
     ) -> bool:
-        """Write what has happened on a host, however long the database needs to come back.
+        """Store what has happened on a host, and retry while the database is unavailable.
 
-        The thread waits with its lock and its run, and sends nothing more. If the process ends
-        first, recovery finds an intent without an outcome and calls it unknown; what is known is
-        in the spool then, for whoever settles the run. What the database refuses for good is given
-        up after a few tries: the clock then calls the run unknown. Returns what *write* did.
+        The thread keeps lock and run meanwhile, and sends nothing more. If the process ends first,
+        recovery finds an intent without an outcome, and the facts are in the spool. A write that
+        the database refuses is given up after a few tries; the outcome is then unknown. Returns
+        the result of *write*.
         """
         spooled = False
         wait, tries = 0.1, 0
@@ -345,10 +349,10 @@ class Executor:
             try:
                 with self._context.database.together() as tx:
                     done = write(tx)
-            except StoreUnavailable as trouble:
-                log.critical("the change log cannot be written, retrying: %s", trouble)
-                spooled = spooled or self._write_to_spool(run_id, facts, str(trouble))
-                tries += isinstance(trouble, StoreRefused)
+            except StoreUnavailable as error:
+                log.critical("the change log cannot be written, retrying: %s", error)
+                spooled = spooled or self._write_to_spool(run_id, facts, str(error))
+                tries += isinstance(error, StoreRefused)
                 if tries >= _MAX_REFUSED_WRITES or self._closing.wait(wait):
                     raise
                 wait = min(wait * 2, 2.0)
@@ -358,21 +362,21 @@ class Executor:
     def _write_to_spool(
         self, run_id: int, facts_to_keep: Mapping[str, Canonical], reason: str
     ) -> bool:
-        """Note beside the database what is known; False if that is not possible either."""
+        """Write facts to the spool; return False if that fails, too."""
         if self._context.spool is None:
             return True
         redactor = self._context.database.redactor
         facts = {name: redactor.redact_value(value) for name, value in facts_to_keep.items()}
         try:
             self._context.spool.add_facts(run_id, facts | {"reason": reason})
-        except OSError as trouble:
-            log.critical("run %d: nor can the spool: %s; known is: %s", run_id, trouble, facts)
+        except OSError as error:
+            log.critical("run %d: the spool cannot be written either: %s: %s", run_id, error, facts)
             return False
         return True
 
 
 def _add_checkpoint_note(intent: StepIntent) -> Command:
-    """Let the host's own log see how far ours is: who rewrites ours cannot rewrite that."""
+    """Add a checkpoint of the change log to the host's own log, which protects it there."""
     command = intent.step.command
     if not isinstance(command, Shell):
         return command

@@ -1,8 +1,8 @@
-"""Fan-out: one request for several hosts, seen through as one run with a child run for each.
+"""Fan-out: a request for several hosts is one parent run with a child run for each host.
 
-The children are planned at once and shown as one plan with one digest, which is what people
-approve. Then they start in waves: one host first, a tenth of them next, the rest last; after the
-first that does not succeed no other is started. Each child passes the gate by itself.
+The children are planned together, and people approve one plan with one digest. Then the children
+start in waves: one host first, a tenth of them next, then the rest. After the first that does not
+succeed, no other starts. Each child passes the gate by itself.
 """
 
 import math
@@ -26,41 +26,40 @@ _ACTIVE_STATES = frozenset({State.QUEUED, State.STARTING, State.RUNNING})
 
 
 def advance_fanout(context: WorkflowContext, number: int) -> None:
-    """Bring the whole request as far as its children let it go."""
+    """Advance a parent run as far as its children permit."""
     with context.database.reading() as tx:
         if _can_only_wait(tx, number):
             return
     with context.database.transaction() as tx:
-        whole = runs.lock_run(tx, number)
-        if whole.state is State.PLANNING:
-            whole = _combine_plans(context, tx, whole, runs.list_children(tx, number))
-        if whole.state is State.QUEUED:
-            whole = (start_schedule.start_schedule if whole.timing else _start_parent)(
-                context, tx, whole
+        parent = runs.lock_run(tx, number)
+        if parent.state is State.PLANNING:
+            parent = _combine_plans(context, tx, parent, runs.list_children(tx, number))
+        if parent.state is State.QUEUED:
+            parent = (start_schedule.start_schedule if parent.timing else _start_parent)(
+                context, tx, parent
             )
-        if whole.state in {State.RUNNING, State.UNKNOWN}:
-            _advance_waves(context, tx, whole)
+        if parent.state in {State.RUNNING, State.UNKNOWN}:
+            _advance_waves(context, tx, parent)
 
 
 def _can_only_wait(tx: Transaction, number: int) -> bool:
-    """Say whether it can only wait: each of its hosts says so when it is done.
+    """Return whether the run has to wait for its children, each of which wakes it at its end.
 
-    Whichever of them comes last finds none at work before it, so that not all are looked at anew
-    for each.
+    This avoids reading all children for each that ends.
     """
     state = runs.get_run(tx, number).state
     if state is State.PLANNING:
         return runs.has_child_in(tx, number, [State.PLANNING])
     if state in {State.RUNNING, State.UNKNOWN}:
         return runs.has_child_in(tx, number, _ACTIVE_STATES)
-    # Of one that has come to its end, its last hosts may say so late.
+    # The last children of a parent that has ended may wake it late.
     return state is not State.QUEUED
 
 
 def _combine_plans(
     context: WorkflowContext, tx: Transaction, parent: Run, children: Sequence[Run]
 ) -> Run:
-    """Make one plan, or one report, of what every host said; as long as one is silent, wait."""
+    """Combine the plans, or reports, of all children; wait while one is still planning."""
     if any(child.state is State.PLANNING for child in children):
         return parent
     bad = [child for child in children if child.state not in _SUCCESSFUL_STATES | {State.PENDING}]
@@ -79,38 +78,36 @@ def _combine_plans(
 def _submit_combined_plan(
     context: WorkflowContext, tx: Transaction, parent: Run, pending: Sequence[Run]
 ) -> Run:
-    """Show the plan of all hosts as one, for one approval of one digest."""
-    proposals = [child.plan for child in pending if child.plan]
-    first = proposals[0]
-    proposal = ResolvedPlan(
+    """Submit the plans of all hosts as one plan with one digest."""
+    plans = [child.plan for child in pending if child.plan]
+    first = plans[0]
+    combined = ResolvedPlan(
         runbook=first.runbook,
         runbook_version=first.runbook_version,
         values=parent.values,
         requested_by=parent.requested_by,
-        expires_at=min(proposal.expires_at for proposal in proposals),
+        expires_at=min(plan.expires_at for plan in plans),
         policy_version=first.policy_version,
         current_state="; ".join(
             f"{child.host}: {child.plan.current_state}" for child in pending if child.plan
         ),
-        steps=tuple(step for proposal in proposals for step in proposal.steps),
+        steps=tuple(step for plan in plans for step in plan.steps),
         notes=_combine_notes(pending),
         undo_of=parent.undo_of,
         timing=parent.timing,
-        host_keys={
-            host: key for proposal in proposals for host, key in proposal.host_keys.items()
-        },
+        host_keys={host: key for plan in plans for host, key in plan.host_keys.items()},
         schedule_lifetime=first.schedule_lifetime,
     )
-    return submit_plan(context, tx, parent, proposal)
+    return submit_plan(context, tx, parent, combined)
 
 
 def _start_parent(context: WorkflowContext, tx: Transaction, parent: Run) -> Run:
-    """Start the request as a whole; each of its hosts is still to pass the gate by itself."""
+    """Start the parent run. Each child still passes the gate by itself."""
     policy: Policy = context.policies.get_policy()
     try:
         gate.authorise_run(context, tx, parent, policy)
-    except gate.GateRefused as shut:
-        return gate.end_refused_run(context, tx, parent, shut)
+    except gate.GateRefused as refusal:
+        return gate.end_refused_run(context, tx, parent, refusal)
     starting = runs.move_run(tx, parent, State.STARTING)
     change_log.append_entry(tx, "started", run=parent.id, host=parent.host, digest=parent.digest)
     return runs.move_run(tx, starting, State.RUNNING, started_at=tx.now)
@@ -126,7 +123,7 @@ def _advance_waves(context: WorkflowContext, tx: Transaction, parent: Run) -> No
         _start_wave(context, tx, parent, waiting[: _count_next_wave(children)])
         return
     for child in waiting:
-        why = f"Not started, since {bad[0].host} ended {bad[0].state}"
+        why = f"Not started, because {bad[0].host} ended {bad[0].state}"
         end_run(context, tx, child, State.WITHDRAWN, why)
     _end_parent(
         context,
@@ -138,25 +135,25 @@ def _advance_waves(context: WorkflowContext, tx: Transaction, parent: Run) -> No
 
 
 def _count_next_wave(children: Sequence[Run]) -> int:
-    """Return how many hosts come next: one, then a tenth of all, then the rest.
+    """Return how many hosts start next: one, then a tenth of all, then the rest.
 
-    Only a host that was changed shows anything: one that was as asked already is no canary.
+    Only a host that was changed counts as a canary, not one that needed no changes.
     """
     to_change = sum(bool(child.digest) for child in children)
-    proven = sum(child.state is State.SUCCEEDED for child in children)
-    if proven == 0:
+    verified = sum(child.state is State.SUCCEEDED for child in children)
+    if verified == 0:
         return 1
-    return math.ceil(to_change / 10) if proven == 1 else to_change
+    return math.ceil(to_change / 10) if verified == 1 else to_change
 
 
 def _start_wave(
     context: WorkflowContext, tx: Transaction, parent: Run, wave: Sequence[Run]
 ) -> None:
-    # Raises NoPolicy: then none of them is started.
+    # Raises NoPolicyError: then none of them starts.
     context.policies.get_policy()
     runs.move_runs(tx, [(child, runs.changed_copy(child, state=State.QUEUED)) for child in wave])
     for child in wave:
-        # Whether its host is still there, the gate says.
+        # The gate checks whether the host still exists.
         context.dispatcher.enqueue_run(tx, child.id, get_site(context, child.host))
     outbox.announce_run(tx, parent.id)
 
@@ -171,7 +168,7 @@ def _end_parent(
     good = sum(child.state in _SUCCESSFUL_STATES for child in children)
     counted = f"{good} of {len(children)} hosts"
     if not unsuccessful:
-        end_run(context, tx, parent, State.SUCCEEDED, f"Proven on {counted}")
+        end_run(context, tx, parent, State.SUCCEEDED, f"Verified on {counted}")
         return
     why = "; ".join(
         prefix_host(", ".join(hosts), why) for why, hosts in _group_by_reason(unsuccessful).items()
@@ -181,7 +178,7 @@ def _end_parent(
     if State.STOPPED in states and state is State.FAILED and parent.state is State.RUNNING:
         state = State.STOPPED
     if parent.state is not state:
-        end_run(context, tx, parent, state, f"Done on {counted}. {why}")
+        end_run(context, tx, parent, state, f"Succeeded on {counted}. {why}")
 
 
 def _combine_reports(
@@ -191,41 +188,41 @@ def _combine_reports(
     children: Sequence[Run],
     unsuccessful: Sequence[Run],
 ) -> Run:
-    told = [(child.host, child.report) for child in children if child.report]
-    unwell = [host for host, report in told if not report.healthy]
-    summary = f"{len(told) - len(unwell)} of {len(children)} hosts are well"
+    reports = [(child.host, child.report) for child in children if child.report]
+    unhealthy = [host for host, report in reports if not report.healthy]
+    summary = f"{len(reports) - len(unhealthy)} of {len(children)} hosts are healthy"
     findings = [prefix_host(child.host, _get_end_reason(child)) for child in unsuccessful]
-    findings += [f"{host}: {finding}" for host, report in told for finding in report.findings]
-    tables = [(host, report.table) for host, report in told if report.table]
+    findings += [f"{host}: {finding}" for host, report in reports for finding in report.findings]
+    tables = [(host, report.table) for host, report in reports if report.table]
     table = None
     if tables:
         rows = [(host, *row) for host, table in tables for row in table.rows]
         table = Table(("Host", *tables[0][1].columns), rows)
     report = Report(
-        summary, healthy=not unwell and not unsuccessful, findings=findings, table=table
+        summary, healthy=not unhealthy and not unsuccessful, findings=findings, table=table
     )
-    state = State.FAILED if unsuccessful and not told else State.SUCCEEDED
+    state = State.FAILED if unsuccessful and not reports else State.SUCCEEDED
     return end_runs(context, tx, [RunEnd(parent, state, summary, report=report)])[0]
 
 
 def _combine_notes(children: Sequence[Run]) -> tuple[str, ...]:
-    """Return every note once, with the hosts that it is about unless it is about all."""
-    about: dict[str, list[str]] = {}
+    """Return every note once, with its hosts unless it applies to all."""
+    hosts_by_note: dict[str, list[str]] = {}
     for child in children:
         for note in child.plan.notes if child.plan else ():
-            about.setdefault(note, []).append(child.host)
+            hosts_by_note.setdefault(note, []).append(child.host)
     return tuple(
         note if len(hosts) == len(children) else f"{', '.join(hosts)}: {note}"
-        for note, hosts in about.items()
+        for note, hosts in hosts_by_note.items()
     )
 
 
 def _group_by_reason(unsuccessful: Sequence[Run]) -> dict[str, list[str]]:
-    """Return why hosts did not come to a good end, each reason once with its hosts."""
-    found: dict[str, list[str]] = {}
+    """Return the hosts for each reason why runs did not succeed."""
+    groups: dict[str, list[str]] = {}
     for child in unsuccessful:
-        found.setdefault(_get_end_reason(child), []).append(child.host)
-    return found
+        groups.setdefault(_get_end_reason(child), []).append(child.host)
+    return groups
 
 
 def _get_end_reason(child: Run) -> str:

@@ -1,4 +1,4 @@
-"""Following: what a run has started and goes on after it is looked at until it is over."""
+"""Follow up long-running work that a run has started, until it ends."""
 
 import logging
 
@@ -19,12 +19,12 @@ log = logging.getLogger(__name__)
 _SECOND = 1_000_000
 _FIRST_DELAY = 20 * _SECOND
 _MAX_DELAY = 600 * _SECOND
-# Longer than any scrub; whoever wants to know more asks then.
+# Longer than any scrub takes.
 _MAX_FOLLOW_UP_TIME = 21 * 86400 * _SECOND
 
 
 def begin_follow_up(context: WorkflowContext, tx: Transaction, run: Run) -> None:
-    """Keep watch over a run that has just succeeded, if its work goes on."""
+    """Follow up a run that has just succeeded, if its work continues on the host."""
     runbook = context.runbooks.get(run.runbook)
     if runbook is None or run.undo_of is not None or not issubclass(runbook, Change):
         return
@@ -33,19 +33,19 @@ def begin_follow_up(context: WorkflowContext, tx: Transaction, run: Run) -> None
 
 
 def run_due_follow_ups(context: WorkflowContext) -> None:
-    """Look at everything that is due."""
+    """Check the progress of every follow-up that is due."""
     with context.database.reading() as tx:
         due = follow_ups.list_due_follow_ups(tx)
-    for vigil in due:
-        if not _is_at_own_site(context, vigil):
+    for item in due:
+        if not _is_at_own_site(context, item):
             continue
         with context.database.transaction() as tx:
-            # A look that never comes back must not be the last one.
-            wait = min((tx.now - vigil.since) // 4 + _FIRST_DELAY, _MAX_DELAY)
-            mine = follow_ups.claim_follow_up(tx, vigil, next_at=tx.now + wait)
-            run = runs.get_run(tx, vigil.run)
-        if mine:
-            _follow_up_run(context, run, vigil)
+            # A check that never returns must not be the last one.
+            delay = min((tx.now - item.since) // 4 + _FIRST_DELAY, _MAX_DELAY)
+            is_claimed = follow_ups.claim_follow_up(tx, item, next_at=tx.now + delay)
+            run = runs.get_run(tx, item.run)
+        if is_claimed:
+            _follow_up_run(context, run, item)
 
 
 def _is_at_own_site(context: WorkflowContext, follow_up: FollowUp) -> bool:
@@ -57,20 +57,20 @@ def _is_at_own_site(context: WorkflowContext, follow_up: FollowUp) -> bool:
 
 def _follow_up_run(context: WorkflowContext, run: Run, follow_up: FollowUp) -> None:
     try:
-        found = _read_progress(context, run)
-    except (HostError, NoPolicyError) as trouble:
-        log.warning("run %d: how it goes on cannot be read: %s", run.id, trouble)
-        found = Report(f"{run.host} cannot be read: {trouble}", healthy=False, running=True)
+        report = _read_progress(context, run)
+    except (HostError, NoPolicyError) as error:
+        log.warning("run %d: its progress cannot be read: %s", run.id, error)
+        report = Report(f"{run.host} cannot be read: {error}", healthy=False, running=True)
     except Refused as refused:
-        found = Report(str(refused), healthy=False)
+        report = Report(str(refused), healthy=False)
     with context.database.transaction() as tx:
         too_long = tx.now - follow_up.since > _MAX_FOLLOW_UP_TIME
-        if found.running and not too_long:
+        if report.running and not too_long:
             return
-        held = runs.lock_run(tx, run.id)
-        if follow_ups.has_follow_up(tx, run.id) and held.state is State.SUCCEEDED:
+        current = runs.lock_run(tx, run.id)
+        if follow_ups.has_follow_up(tx, run.id) and current.state is State.SUCCEEDED:
             follow_ups.end_follow_up(tx, run.id)
-            _record_result(tx, held, found)
+            _record_result(tx, current, report)
 
 
 def _read_progress(context: WorkflowContext, run: Run) -> Report:
@@ -79,12 +79,12 @@ def _read_progress(context: WorkflowContext, run: Run) -> Report:
     runbook = load_runbook(context, run)
     if not isinstance(runbook, Change):
         raise Refused(f"{run.runbook} is not a change")
-    found = runbook.report_progress(runbook.read(context.fleet.run_query))
-    return found or Report("it is over")
+    report = runbook.report_progress(runbook.read(context.fleet.run_query))
+    return report or Report("it has ended")
 
 
 def _record_result(tx: Transaction, run: Run, report: Report) -> None:
-    said = output.prepare_report(tx, report)
+    stored = output.prepare_report(tx, report)
     entry = change_log.append_entry(
         tx,
         "followed up",
@@ -92,9 +92,9 @@ def _record_result(tx: Transaction, run: Run, report: Report) -> None:
         host=run.host,
         summary=tx.redactor.redact_text(report.summary),
         healthy=report.healthy,
-        output_sha256=said.sha256,
+        output_sha256=stored.sha256,
     )
-    output.store_output(tx, entry, 0, said)
+    output.store_output(tx, entry, 0, stored)
     if not report.healthy:
         runs.amend_run(tx, run, needs_attention=True)
     announce_run_change(tx, run)

@@ -1,7 +1,7 @@
-"""The gate: the last look before the first packet, in one transaction with the intent.
+"""The gate: authorise a run before anything is sent, in one transaction with the intent.
 
-Every door ends here. Nothing that a door has checked is believed: who may ask, whose approvals
-count, how long they last, what was approved and who holds the host are looked up again now.
+Requests from all sources pass it. The gate trusts no earlier check: it reads again who may
+request the run, whose approvals are valid and for how long, what was approved, and the host lock.
 """
 
 import logging
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class GateRefused(Exception):
-    """The gate stays shut. state: how the run ends for it."""
+    """The gate refuses a run. state: how the run ends."""
 
     def __init__(self, state: State, reason: str) -> None:
         super().__init__(reason)
@@ -37,7 +37,7 @@ class GateRefused(Exception):
 
 
 class ApprovalsMissing(GateRefused):
-    """By now the rules want more approvals than when it was approved; what was given counts."""
+    """The rules require more approvals by now; those already given still count."""
 
     def __init__(self, approval_count: ApprovalCount, reason: str) -> None:
         super().__init__(State.REFUSED, reason)
@@ -46,16 +46,16 @@ class ApprovalsMissing(GateRefused):
 
 @dataclass(frozen=True)
 class ClaimedRun:
-    """A run that has its host, in our hands."""
+    """A run that this process has claimed, with its host lock and lease."""
 
     run: Run
     held_lease: HeldLease
-    # How many of its steps were done by whoever had it before.
     steps_done: int = 0
+    """How many steps an earlier worker has executed."""
 
 
 def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
-    """Take the host for this run, or return None: it is not its turn, or it has ended."""
+    """Lock the host for this run; return None if it is not its turn, or it has ended."""
     with context.database.together() as tx:
         run = runs.lock_run(tx, number)
         if run.state is not State.QUEUED:
@@ -63,8 +63,8 @@ def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
         try:
             policy = _get_policy(context)
             authorise_run(context, tx, run, policy)
-        except GateRefused as shut:
-            end_refused_run(context, tx, run, shut)
+        except GateRefused as refusal:
+            end_refused_run(context, tx, run, refusal)
             return None
         frozen = _get_blocking_freeze(tx, run, policy)
         if frozen:
@@ -72,11 +72,13 @@ def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
             return None
         first = priority.urgent_run_at(tx, run.host)
         if first not in {None, run.id} and priority.get_turn(tx, run.id).rank < priority.URGENT:
-            record_waiting_reason(tx, run, f"waits for run {first}, for which glass was broken")
+            record_waiting_reason(tx, run, f"waits for break-glass run {first}")
             return None
         holder = locks.take_lock(tx, run.host, run.id)
         if holder is not None:
-            record_waiting_reason(tx, run, f"waits for run {holder.run}, which holds {run.host}")
+            record_waiting_reason(
+                tx, run, f"waits for run {holder.run}, which has locked {run.host}"
+            )
             return None
         claimed = runs.move_run(tx, run, State.STARTING, summary="")
         hold = context.lease_keeper.take_lease(tx, run)
@@ -92,12 +94,12 @@ def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
 
 
 def resume_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
-    """Take a run that was taken from a worker between two steps; None if this is none."""
+    """Claim a run that lost its worker between two steps; return None for any other run."""
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
         lease = leases.get_lease(tx, number)
-        # Its first step is sent by whoever has passed the gate with it, and by nobody else; and
-        # what was left too long ago is ended by whoever looks for what was left.
+        # Only the worker that passed the gate sends the first step. A run that was abandoned too
+        # long ago is ended by recovery.
         if lease is None or lease.worker or not can_resume(tx, run):
             return None
         records = runs.list_steps(tx, number)
@@ -116,7 +118,7 @@ def resume_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
 def pass_gate(
     context: WorkflowContext, claimed_run: ClaimedRun, remaining: RemainingWork
 ) -> StepIntent | None:
-    """Let the run through and write its first intent; None if it ended here instead."""
+    """Authorise the run and record the intent of its first step; None if it ended instead."""
     with context.database.together() as tx:
         run = runs.lock_run(tx, claimed_run.run.id)
         if run.state is not State.STARTING or not context.lease_keeper.has_lease(
@@ -127,8 +129,8 @@ def pass_gate(
             policy = _get_policy(context)
             authorise_run(context, tx, run, policy)
             _check_plan_unchanged(context, run, policy, remaining)
-        except GateRefused as shut:
-            end_refused_run(context, tx, run, shut)
+        except GateRefused as refusal:
+            end_refused_run(context, tx, run, refusal)
             return None
         frozen = _get_blocking_freeze(tx, run, policy)
         if frozen:
@@ -149,13 +151,13 @@ def pass_gate(
 
 
 def _get_blocking_freeze(tx: Transaction, run: Run, policy: Policy) -> str:
-    """Say in words why the run waits now; only broken glass goes through a freeze."""
+    """Return the freeze that holds the run; "" if none does, or break-glass is active."""
     frozen = policy.describe_freeze(host=run.host, runbook=run.runbook, now=tx.now)
     return "" if frozen and break_glass_rules.is_break_glass_active(tx, policy, run) else frozen
 
 
 def record_waiting_reason(tx: Transaction, run: Run, reason: str) -> None:
-    """Say once what an approved run waits for."""
+    """Record and log what an approved run waits for, once for each reason."""
     if run.summary != reason:
         runs.amend_run(tx, run, summary=reason)
         change_log.append_entry(tx, "on hold", run=run.id, host=run.host, reason=reason)
@@ -165,7 +167,7 @@ def record_waiting_reason(tx: Transaction, run: Run, reason: str) -> None:
 def authorise_next_step(
     context: WorkflowContext, run_before: Run, held_lease: HeldLease, step_number: int
 ) -> StepIntent | None:
-    """Write the intent of a further step; None if the run may not go on."""
+    """Authorise a later step and record its intent; return None if the run ended instead."""
     with context.database.together() as tx:
         run = runs.lock_run(tx, run_before.id)
         if run.state is not State.RUNNING or not context.lease_keeper.has_lease(tx, held_lease):
@@ -174,12 +176,12 @@ def authorise_next_step(
             policy = _get_policy(context)
             authorise_run(context, tx, run, policy)
             _check_host_key_unchanged(run_before, policy, step_number)
-        except GateRefused as shut:
-            if shut.state is State.STOPPED:
-                end_run(context, tx, run, State.STOPPED, str(shut))
+        except GateRefused as refusal:
+            if refusal.state is State.STOPPED:
+                end_run(context, tx, run, State.STOPPED, str(refusal))
             else:
                 end_run(
-                    context, tx, run, State.FAILED, f"Stopped before step {step_number}: {shut}"
+                    context, tx, run, State.FAILED, f"Stopped before step {step_number}: {refusal}"
                 )
             return None
         intent = record_step_intent(tx, run_before, held_lease, step_number)
@@ -188,49 +190,51 @@ def authorise_next_step(
 
 
 def authorise_run(context: WorkflowContext, tx: Transaction, run: Run, policy: Policy) -> None:
-    """Raise Shut unless asker, approvers and time allow this run at this moment.
+    """Raise GateRefused unless requester, approvals and time allow this run now.
 
-    What was approved for several hosts was approved as a whole: its keys open each of them.
+    The approvals of a parent run count for each of its child runs.
     """
     _check_is_in_time(tx, run)
     stop = stop_reasons.describe_stop(tx, run, policy)
     if stop:
         raise GateRefused(State.STOPPED, stop_reasons.describe_stopped_run(tx, run, stop))
-    admitted = _exclude_banned(tx, run, policy)
-    whole = run
+    unbanned_policy = _exclude_banned(tx, run, policy)
+    parent = run
     if run.parent is not None:
-        whole = runs.get_run(tx, run.parent)
-        _check_is_child_of(run, whole)
-        # Until it is about to be sent, it only takes the host.
-        doubt = "" if run.state is State.QUEUED else evidence.find_doubt_of_child(tx, run, whole)
+        parent = runs.get_run(tx, run.parent)
+        _check_is_child_of(run, parent)
+        # A queued run only locks its host; the evidence is checked before its first step.
+        doubt = "" if run.state is State.QUEUED else evidence.find_doubt_of_child(tx, run, parent)
         if doubt:
             raise _build_evidence_refusal(run, doubt)
-    counted = _count_approvals(context, tx, whole, admitted)
-    if not counted.is_met and not break_glass_rules.is_break_glass_active(tx, admitted, whole):
-        _check_grant(tx, admitted, whole, counted)
+    counted = _count_approvals(context, tx, parent, unbanned_policy)
+    if not counted.is_met and not break_glass_rules.is_break_glass_active(
+        tx, unbanned_policy, parent
+    ):
+        _check_grant(tx, unbanned_policy, parent, counted)
 
 
 def _exclude_banned(tx: Transaction, run: Run, policy: Policy) -> Policy:
-    """Return the policy without those who are shut out; raise Shut if everybody is."""
-    shut_out = evidence.list_banned(tx)
-    if evidence.EVERYBODY in shut_out:
-        raise _build_evidence_refusal(run, "that everything may go on")
-    return policy.without_people(stops.list_banned_people(tx) | shut_out)
+    """Return the policy without banned people; raise GateRefused if everything is stopped."""
+    banned = evidence.list_banned(tx)
+    if evidence.EVERYBODY in banned:
+        raise _build_evidence_refusal(run, "that everything was resumed")
+    return policy.without_people(stops.list_banned_people(tx) | banned)
 
 
 def _count_approvals(
     context: WorkflowContext, tx: Transaction, run: Run, policy: Policy
 ) -> ApprovalCount:
-    """Count the approvals of a request; raise Shut if it may not be done, or is not borne out."""
-    keyed = _get_approved_run(context, tx, run)
-    _check_evidence(context, tx, run, keyed)
-    counted = count_approvals(tx, policy, run, keyed)
+    """Count the approvals; raise GateRefused if policy, evidence or a denial forbid the run."""
+    approved = _get_approved_run(context, tx, run)
+    _check_evidence(context, tx, run, approved)
+    counted = count_approvals(tx, policy, run, approved)
     if not counted.ruling.allowed:
         why = "; ".join(counted.ruling.policy_notes) or "no rule allows it any more"
         raise GateRefused(
             State.REFUSED,
-            f"{_get_policy(context).get_person_name(run.requested_by)} may no longer have this "
-            f"done: {why}",
+            f"{_get_policy(context).get_person_name(run.requested_by)} may not request this any "
+            f"more: {why}",
         )
     if counted.denied_by:
         raise GateRefused(
@@ -240,22 +244,22 @@ def _count_approvals(
 
 
 def _check_is_in_time(tx: Transaction, run: Run) -> None:
-    """Raise Shut if an approval was not used in time: what has begun goes on."""
+    """Raise GateRefused if the run has expired. A running run does not expire."""
     begun = run.state is State.RUNNING
-    # The plan says so too, and it is the plan that was approved.
+    # The expiry in the plan is the one that was approved.
     ends = [run.expires_at, run.plan.expires_at if run.plan else None]
     if any(end is not None and tx.now >= end for end in ends) and not begun:
         raise GateRefused(
-            State.EXPIRED, "Nobody started it in time. Ask again if it is still needed."
+            State.EXPIRED, "No one started it in time. Request it again if it is still needed."
         )
 
 
 def _check_evidence(
     context: WorkflowContext, tx: Transaction, run: Run, approved_run: Run
 ) -> None:
-    """Raise Shut if tables say what the signed log does not: somebody wrote behind our back."""
+    """Raise GateRefused if the database does not match the signed log."""
     known = context.runbooks.get(run.runbook)
-    # What is asked of the rules depends on it, and no entry of the log says it.
+    # The rules depend on the kind, which no log entry contains.
     changed = known is not None and get_kind(known) != run.kind
     doubt = (
         f"that {run.runbook} is a {run.kind}" if changed else evidence.find_doubt_of_run(tx, run)
@@ -268,12 +272,12 @@ def _check_evidence(
 
 
 def _build_evidence_refusal(run: Run, doubt: str) -> GateRefused:
-    log.critical("run %d: the change log does not bear out %s", run.id, doubt)
+    log.critical("run %d: the change log does not confirm %s", run.id, doubt)
     return GateRefused(
         State.REFUSED,
-        f"The change log does not bear out {doubt}: somebody may have altered the database. "
-        "Nothing more is sent for it. `keyturn changelog verify` tells whether that is so; if all "
-        "is well, ask again.",
+        f"The change log does not confirm {doubt}: the database may have been altered. Nothing "
+        "more is sent for this run. Run `keyturn changelog verify`; if it reports no problem, "
+        "request the run again.",
     )
 
 
@@ -285,7 +289,7 @@ def _find_doubt_of_schedule(tx: Transaction, run: Run, approved_run: Run) -> str
 
 
 def _check_grant(tx: Transaction, policy: Policy, run: Run, approval_count: ApprovalCount) -> None:
-    """Raise Shut unless a standing grant stands in for the approvals."""
+    """Raise GateRefused unless a standing grant replaces the approvals."""
     if run.grant_id is None:
         raise _build_approvals_refusal(policy, approval_count)
     lost = grant_rules.get_grant_refusal(
@@ -296,22 +300,21 @@ def _check_grant(tx: Transaction, policy: Policy, run: Run, approval_count: Appr
 
 
 def _build_approvals_refusal(policy: Policy, approval_count: ApprovalCount) -> GateRefused:
-    """Say what is missing: a lost approval ends it, one that is wanted anew is asked for."""
-    terms = approval_count.ruling.requirements
+    """Return the refusal: a run ends by a lost approval, and waits for a newly required one."""
+    requirements = approval_count.ruling.requirements
     why = (
-        f"It takes {terms.required_approvals} approval(s) by "
-        f"{policy.describe_approver_groups(terms)}, and "
-        f"{len(approval_count.approvers)} of those given still count(s)."
+        f"{len(approval_count.approvers)} of {requirements.required_approvals} required approvals "
+        f"by {policy.describe_approver_groups(requirements)} are valid."
     )
     if approval_count.lost_approvers:
-        return GateRefused(State.REFUSED, f"{why} Ask again.")
+        return GateRefused(State.REFUSED, f"{why} Request it again.")
     return ApprovalsMissing(approval_count, why)
 
 
 def end_refused_run(
     context: WorkflowContext, tx: Transaction, run: Run, refusal: GateRefused
 ) -> Run:
-    """End the run, or have it approved further where all that it lacks is an approval more."""
+    """End the run, or make it pending again if it only lacks approvals."""
     if (
         not isinstance(refusal, ApprovalsMissing)
         or run.parent is not None
@@ -335,7 +338,7 @@ def end_refused_run(
             tx.now + context.approval_timeout, run.plan.expires_at if run.plan else tx.now
         ),
     )
-    # Also of a run that held nothing: whoever is next in line waits to be woken.
+    # Also for a run without a lock, because the next run for the host has to be woken.
     release_host_lock(context, tx, run)
     change_log.append_entry(
         tx, "more approvals needed", run=run.id, host=run.host, reason=str(refusal)
@@ -345,19 +348,19 @@ def end_refused_run(
 
 
 def _get_approved_run(context: WorkflowContext, tx: Transaction, run: Run) -> Run:
-    """Return the run whose approvals count: for what a schedule asks, that of the schedule."""
+    """Return the run whose approvals count: for a run of a schedule, that of the schedule."""
     if not run.origin.schedule_id:
         return run
     try:
         return schedule_approval.get_founding_run(context, tx, run)
-    except schedule_approval.ScheduleNotApproved as shut:
-        raise GateRefused(State.REFUSED, str(shut)) from None
+    except schedule_approval.ScheduleNotApproved as refusal:
+        raise GateRefused(State.REFUSED, str(refusal)) from None
 
 
 def _check_is_child_of(run: Run, parent: Run) -> None:
-    """Raise Shut unless the steps of this host are among those of the plan that was approved."""
+    """Raise GateRefused unless the approved plan of the parent contains the steps of this run."""
     if parent.state not in {State.STARTING, State.RUNNING}:
-        raise GateRefused(State.WITHDRAWN, f"The whole request is {parent.state.phrase}")
+        raise GateRefused(State.WITHDRAWN, f"The parent run is {parent.state.phrase}")
     mine = [step.runs_command for step in run.plan.steps] if run.plan else []
     steps = parent.plan.steps_by_host.get(run.host, ()) if parent.plan else ()
     approved = [step.runs_command for step in steps]
@@ -381,9 +384,9 @@ def _check_plan_unchanged(
     fresh = resolve_plan(context, run, policy, remaining, expires_at=run.plan.expires_at)
     if fresh.digest == run.digest:
         return
-    rekeyed = _list_hosts_with_changed_key(run.plan, policy)
-    if rekeyed:
-        what = f"the host key of {' and '.join(rekeyed)} in the inventory changed"
+    reapproved = _list_hosts_with_changed_key(run.plan, policy)
+    if reapproved:
+        what = f"the host key of {' and '.join(reapproved)} in the inventory changed"
     elif fresh.policy_version != run.plan.policy_version:
         what = "the policy was changed"
     elif fresh.runbook_version != run.plan.runbook_version:
@@ -394,25 +397,22 @@ def _check_plan_unchanged(
 
 
 def _list_hosts_with_changed_key(plan: ResolvedPlan, policy: Policy) -> list[str]:
-    """Return the hosts whose key in the inventory is not the one of the approved plan.
-
-    Steps are not compared one by one: a plan with fewer of them left says nothing about keys.
-    """
+    """Return the hosts whose key in the inventory differs from the approved plan."""
     known = policy.inventory.hosts
     keys = {step.host: step.fingerprint for step in plan.steps}
     return [host for host, key in keys.items() if host in known and known[host].fingerprint != key]
 
 
 def _check_host_key_unchanged(run: Run, policy: Policy, step_number: int) -> None:
-    """Raise Shut if the inventory points at another machine since the run began."""
+    """Raise GateRefused if the host key in the inventory has changed since the run started."""
     step = run.plan.steps[step_number - 1] if run.plan else None
     known = policy.inventory.hosts.get(step.host) if step else None
     if step is None or known is None or known.fingerprint != step.fingerprint:
-        raise GateRefused(State.STALE, f"{run.host} has another key in the inventory now")
+        raise GateRefused(State.STALE, f"the host key of {run.host} in the inventory has changed")
 
 
 def _get_policy(context: WorkflowContext) -> Policy:
     try:
         return context.policies.get_policy()
-    except NoPolicyError as trouble:
-        raise GateRefused(State.REFUSED, f"There is no valid policy: {trouble}") from None
+    except NoPolicyError as error:
+        raise GateRefused(State.REFUSED, f"There is no valid policy: {error}") from None

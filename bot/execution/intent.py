@@ -1,4 +1,4 @@
-"""An intent: a step that is written down, so that it may be sent."""
+"""Step intents: each step is recorded before it is sent."""
 
 from dataclasses import dataclass
 
@@ -17,12 +17,12 @@ _SECOND = 1_000_000
 def build_step_marker(
     tx: Transaction, run: Run, step_number: int, *, fence: int = 0
 ) -> StepMarker:
-    """Return the mark of one step: no other step of any Keyturn has it.
+    """Return the marker of a step, which is unique across installations.
 
-    fence: of whoever sends it; left out, the newest, as who takes the run over has it.
+    After a restore, a run number may be used again. Therefore the marker contains the time of the
+    request, too.
 
-    What an older backup brings back may give a run's number out a second time, so the moment that
-    it was asked for is a part of its name.
+    fence: the fencing token of the worker that sends the step; by default the newest one.
     """
     first = change_log.get_first_entry(tx)
     installation = first.hash[:12] if first else "new"
@@ -35,19 +35,20 @@ def build_step_marker(
 
 @dataclass(frozen=True)
 class StepIntent:
-    """Step n of a run. point: how far the log is with it. mark: what it is called on its host."""
+    """A step that may be sent."""
 
     run: Run
     step_number: int
     step: PlannedStep
     checkpoint: Checkpoint
+    """The checkpoint of the change log at the intent."""
     marker: StepMarker
 
 
 def record_step_intent(
     tx: Transaction, run: Run, held_lease: HeldLease, step_number: int
 ) -> StepIntent:
-    """Write down what is about to be sent: committed before it is."""
+    """Record the step that is about to be sent; commit before sending it."""
     if run.plan is None:
         raise ValueError(f"run {run.id} has no plan")
     step = run.plan.steps[step_number - 1]
@@ -61,11 +62,11 @@ def record_step_intent(
         title=step.title,
         command=str(step.command),
     )
-    point = verification.create_checkpoint_at(tx, entry)
+    checkpoint = verification.create_checkpoint_at(tx, entry)
     return StepIntent(
         run,
         step_number,
         step,
-        point,
+        checkpoint,
         build_step_marker(tx, run, step_number, fence=held_lease.fence),
     )

@@ -1,7 +1,6 @@
-"""Listening: what hosts say while a step runs there is kept for whoever watches, and only so long.
+"""Live output: store what a step prints for its viewers while it runs.
 
-A host is never waited for by those who watch it, nor they by it: what comes faster than it can be
-written is left out, and what cannot be written at all is not written.
+Storing never delays the step: output that arrives faster than it can be stored is dropped.
 """
 
 import logging
@@ -17,12 +16,12 @@ from connectors.command import OutputListener
 
 log = logging.getLogger(__name__)
 
-# Seconds between two writings, and how much longer than the last one took the pause is at least.
+# Seconds between two writes, and the least pause as a multiple of the time of the last write.
 _PAUSE, _REST = 0.4, 5
 
 
 class OutputTail:
-    """The newest lines that were heard of one step, and how many there were in all."""
+    """The newest output lines of one step, and how many there were in total."""
 
     def __init__(self) -> None:
         self.total_lines = 0
@@ -30,6 +29,7 @@ class OutputTail:
         self._characters = 0
 
     def add_lines(self, lines: Sequence[str]) -> None:
+        """Add lines and drop the oldest beyond the limit."""
         self.total_lines += len(lines)
         for line in lines[-2 * live_output.MOST_LINES :]:
             if len(self.newest_lines) == self.newest_lines.maxlen:
@@ -41,14 +41,14 @@ class OutputTail:
 
     @property
     def text(self) -> str:
-        """What was heard, in the place of an answer that never came to its end."""
-        left_out = self.total_lines - len(self.newest_lines)
-        gap = [f"[… {left_out} lines are left out here …]"] if left_out else []
+        """The output so far, for a step that never returned its result."""
+        omitted = self.total_lines - len(self.newest_lines)
+        gap = [f"[… {omitted} lines omitted …]"] if omitted else []
         return "\n".join([*gap, *self.newest_lines])
 
 
 class LiveOutputWriter:
-    """Writes what all steps of this process say, in one transaction at a time."""
+    """Stores the output of all steps of this process, in one transaction at a time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -64,22 +64,22 @@ class LiveOutputWriter:
     ) -> Generator[tuple[OutputTail, OutputListener]]:
         """Yield the tail of a step's output, and the listener that fills it.
 
-        After the block nothing is written of the step any more.
+        After the block, nothing more is stored for the step.
         """
         tail = OutputTail()
 
-        def hear(lines: Sequence[str]) -> None:
+        def on_output(lines: Sequence[str]) -> None:
             with self._lock:
                 tail.add_lines(lines)
                 self._unwritten[run_id, step_number] = tail
                 self._schedule_write()
 
         try:
-            yield tail, hear
+            yield tail, on_output
         finally:
             with self._lock:
                 self._unwritten.pop((run_id, step_number), None)
-            with self._writing:  # what is being written just now is there to be forgotten
+            with self._writing:  # wait for a write in progress
                 pass
 
     def _schedule_write(self) -> None:
@@ -92,20 +92,20 @@ class LiveOutputWriter:
         with self._writing:
             with self._lock:
                 self._timer = None
-                said = [
+                pending = [
                     (*key, tail.total_lines, [*tail.newest_lines])
                     for key, tail in self._unwritten.items()
                 ]
                 self._unwritten.clear()
             begun, redactor = time.monotonic(), self._database.redactor
-            # Secrets are taken out before, since nobody else can write meanwhile.
-            kept = [
+            # Secrets are removed before the transaction, to keep it short.
+            redacted = [
                 live_output.newest_lines(redactor, r, n, total=t, lines=lines)
-                for r, n, t, lines in said
+                for r, n, t, lines in pending
             ]
             try:
                 with self._database.transaction() as tx:
-                    live_output.store_lines(tx, kept)
-            except StoreUnavailable as trouble:
-                log.debug("what hosts say is not written: %s", trouble)
+                    live_output.store_lines(tx, redacted)
+            except StoreUnavailable as error:
+                log.debug("live output was not stored: %s", error)
             self._pause = max(_PAUSE, _REST * (time.monotonic() - begun))

@@ -1,4 +1,4 @@
-"""The embedded dispatcher: a few threads of this process."""
+"""The embedded dispatcher: runs are advanced by threads of this process."""
 
 import heapq
 import itertools
@@ -14,7 +14,7 @@ from bot.db.write_lock import urgent_write
 
 
 class FairQueue:
-    """Any number of runs, each once. Threads may share it."""
+    """A queue of runs, each at most once, in fair order by requester. Thread-safe."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, int, int]] = []
@@ -25,7 +25,7 @@ class FairQueue:
         self._lock = threading.Lock()
 
     def add_run(self, run_id: int, turn: Turn) -> bool:
-        """Put a run into the line; False if it is there: who waits will see all that happens."""
+        """Add a run; return False if it is queued already."""
         with self._lock:
             if run_id in self._queued:
                 return False
@@ -37,7 +37,7 @@ class FairQueue:
             return True
 
     def take_next_run(self) -> int | None:
-        """Return whose turn it is, and take it out; None if nobody waits."""
+        """Remove and return the next run; None if the queue is empty."""
         with self._lock:
             if not self._heap:
                 return None
@@ -45,7 +45,7 @@ class FairQueue:
             self._current_place[-behind] = place
             self._queued.remove(run)
             if not self._heap:
-                # Who comes now has nobody to take turns with.
+                # An empty queue starts with no earlier requesters.
                 self._last_places.clear()
             return run
 
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 
 class _ThreadLane:
-    """Threads, and the line before them."""
+    """A thread pool and its queue."""
 
     def __init__(self, threads: int, name: str) -> None:
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -67,11 +67,13 @@ class _ThreadLane:
 
 
 class LocalDispatcher:
-    """The embedded default: a few threads of this process, and others for what only reads.
+    """Advances runs in threads of this process, for the embedded engine.
 
-    threads: as many as share a commit, since those of a wave mostly wait for their hosts.
-    looks: fewer than the commands that one host takes at once, so that a change finds a place.
-    urgent: besides them, for broken glass alone: it waits for no other run's thread.
+    Args:
+        threads: Threads for changes.
+        check_threads: Threads for checks. Fewer than the parallel commands for each host, so that
+            changes are not delayed.
+        urgent_threads: Threads for break-glass runs alone, which wait for no other run.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class LocalDispatcher:
         return self._change_lane, self._check_lane, self._urgent_lane
 
     def start(self, advance_run: Callable[[int], None]) -> None:
-        """Begin to work: *advance* brings one run as far as it can go."""
+        """Start advancing runs with *advance_run*."""
         self._advance_run = advance_run
 
     def enqueue_run(self, tx: Transaction, run_id: int, site: str) -> None:  # noqa: ARG002 - one process serves every site
@@ -104,13 +106,13 @@ class LocalDispatcher:
         turn = priority.get_turn(tx, run_id)
         tx.after_commit(lambda: self._submit(self._check_lane, run_id, turn))
 
-    def list_dispatched_runs(self, tx: Transaction) -> Collection[int]:  # noqa: ARG002 - it is all in this process
+    def list_dispatched_runs(self, tx: Transaction) -> Collection[int]:  # noqa: ARG002 - all jobs are in this process
         return frozenset[int]().union(*(lane.queue.queued_runs for lane in self._all_lanes))
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Take nothing new and let what is under way come to its end; False if it did not.
+        """Take nothing new and wait for work under way; return False if it did not end in time.
 
-        patience: seconds to wait for that; None for as long as it takes.
+        timeout: Seconds to wait; None for no limit.
         """
         with self._lock:
             self._closed.set()
@@ -119,11 +121,11 @@ class LocalDispatcher:
         return not wait(self._running, timeout=timeout).not_done
 
     def _submit(self, lane: _ThreadLane, run_id: int, turn: Turn) -> None:
-        # What is not taken now is found again at the next start: the state is in the database.
+        # A run that is not queued now is found at the next start: its state is in the database.
         with self._lock:
             if self._closed.is_set() or not lane.queue.add_run(run_id, turn):
                 return
-            # Whichever thread is free next takes whose turn it is by then.
+            # The next free thread takes the run that is first in the queue by then.
             work = self._work_urgently if lane is self._urgent_lane else self._advance_next_run
             future = lane.pool.submit(work, lane.queue)
             self._running.add(future)
@@ -136,7 +138,7 @@ class LocalDispatcher:
     def _advance_next_run(self, queue: FairQueue) -> None:
         run = queue.take_next_run()
         if self._advance_run is None or run is None:
-            raise RuntimeError("started work before start(), or with nobody in the line")
+            raise RuntimeError("a worker thread started before start(), or with an empty queue")
         try:
             self._advance_run(run)
         except Exception:

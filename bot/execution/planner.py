@@ -1,8 +1,8 @@
-"""Planning: what is still to be done for a run, from what its host says now.
+"""Plan a run: compute its remaining steps from the current state of its host.
 
-This is the one question that is put three times: to show the plan, to see whether anything moved,
-and to prove that nothing is left. For an undo the answer is the other way round: what the original
-run did and what is still in effect, backwards.
+A run is planned three times: for its approval, before its first step to see whether anything
+changed, and after its last step to verify it. The plan of an undo reverts the steps of the
+original run that are still in effect, in reverse order.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from runbooks._catalogue import compute_version
 
 @dataclass(frozen=True)
 class RemainingWork:
-    """What is left to do. No steps: all is as asked."""
+    """The remaining steps. Without steps, the host is as requested."""
 
     current_state: str
     steps: Sequence[PlannedStep]
@@ -31,18 +31,18 @@ class RemainingWork:
 
 
 def load_runbook(context: WorkflowContext, run: Run) -> AnyRunbook:
-    """Return the request itself. Raises Refused if this version of Keyturn does not know it."""
+    """Return the request of a run. Raises Refused if its runbook or values are not known."""
     known = context.runbooks.get(run.runbook)
     if known is None:
-        raise Refused(f"there is no runbook {quote_text(run.runbook)} any more")
+        raise Refused(f"the runbook {quote_text(run.runbook)} does not exist any more")
     try:
         return known.model_validate(run.values)
     except ValidationError:
-        raise Refused(f"{run.runbook} takes other values now: ask for it anew") from None
+        raise Refused(f"the fields of {run.runbook} have changed: request it again") from None
 
 
 def run_check(context: WorkflowContext, run: Run) -> Report:
-    """Carry out a check. Raises Refused and HostError."""
+    """Run a check. Raises Refused and HostError."""
     runbook = load_runbook(context, run)
     if not isinstance(runbook, Check):
         raise Refused(f"{run.runbook} is not a check")
@@ -50,7 +50,7 @@ def run_check(context: WorkflowContext, run: Run) -> Report:
 
 
 def compute_remaining(context: WorkflowContext, run: Run, policy: Policy) -> RemainingWork:
-    """Read the host and say what is left to do. Raises Refused and HostError."""
+    """Read the host and return the remaining steps. Raises Refused and HostError."""
     runbook = load_runbook(context, run)
     if run.timing is not None and isinstance(runbook, Check):
         return RemainingWork("Each run only reads its host.", ())
@@ -70,7 +70,7 @@ def compute_remaining(context: WorkflowContext, run: Run, policy: Policy) -> Rem
 
 
 def _check_no_secrets(context: WorkflowContext, remaining: RemainingWork) -> None:
-    """Raise Refused if a plan would show a secret: a plan is shown, and kept for good."""
+    """Raise Refused if a plan contains a secret, because plans are shown and kept for ever."""
     shown = [remaining.current_state, *remaining.notes]
     for step in remaining.steps:
         shown += [
@@ -81,12 +81,11 @@ def _check_no_secrets(context: WorkflowContext, remaining: RemainingWork) -> Non
             str(step.command),
             str(step.undo or ""),
         ]
-    # What holds none as a whole holds none in its parts.
+    # One search of the whole text first, because it rarely contains a secret.
     redactor = context.database.redactor
     if redactor.has_secret("\n".join(shown)) and any(map(redactor.has_secret, shown)):
         raise Refused(
-            "the plan would show a password or a key, to everybody and for good: it cannot be "
-            "done with Keyturn"
+            "the plan would show a password or a key to everyone, for ever: Keyturn cannot do this"
         )
 
 
@@ -98,7 +97,7 @@ def resolve_plan(
     *,
     expires_at: int,
 ) -> ResolvedPlan:
-    """Return what people will be asked to approve."""
+    """Return the plan that people are shown and approve."""
     return ResolvedPlan(
         runbook=run.runbook,
         runbook_version=compute_version(context.runbooks[run.runbook]),
@@ -134,33 +133,33 @@ def _resolve_step(context: WorkflowContext, policy: Policy, step: Step) -> Plann
 def _compute_remaining_undo(
     context: WorkflowContext, policy: Policy, original_id: int, remaining: RemainingWork
 ) -> RemainingWork:
-    """Turn the original run's steps round, as far as they are still in effect.
+    """Return steps that revert the original run, as far as it is still in effect.
 
-    A step that its own runbook would do again is not in effect any more: it was undone, or
-    something else changed the same thing since, and then undoing would overwrite that. Neither is
-    one from which the runbook would come back to the very same: what it would do may be something
-    else by now, such as the newer list of a feed, but the host is as it was before the step.
+    A step that the runbook would execute again is not in effect any more: it was undone, or
+    something else has changed the same setting, which an undo would overwrite. Neither is a step
+    whose undo the runbook plans now: its command may differ by now, such as for a newer list of a
+    feed, but the host is as it was before the step.
     """
     with context.database.reading() as tx:
-        proposal = runs.get_run(tx, original_id).plan
+        plan = runs.get_run(tx, original_id).plan
         records = runs.list_steps(tx, original_id)
-    if proposal is None:
+    if plan is None:
         raise Refused(f"run {original_id} had no plan")
     sent = [record.step_number for record in records if record.state is not StepState.FAILED]
     wanted_again = {_get_command_key(step) for step in remaining.steps}
     as_before = {_get_undo_key(step) for step in remaining.steps if step.undo is not None}
-    done = [proposal.steps[n - 1] for n in sent]
+    done = [plan.steps[n - 1] for n in sent]
     in_effect = [
         step
         for step in done
         if _get_command_key(step) not in wanted_again and _get_undo_key(step) not in as_before
     ]
     if not in_effect:
-        return RemainingWork(f"what run {original_id} did is not in effect any more", ())
+        return RemainingWork(f"the changes of run {original_id} are not in effect any more", ())
     return RemainingWork(
         f"run {original_id} is still in effect: {remaining.current_state}",
         tuple(_build_undo_step(policy, step) for step in reversed(in_effect)),
-        (f"Takes back run {original_id}.",),
+        (f"Undoes run {original_id}.",),
     )
 
 

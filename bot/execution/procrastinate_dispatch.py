@@ -1,4 +1,4 @@
-"""The distributed dispatcher: hints to workers, enqueued in the caller's transaction."""
+"""The distributed dispatcher: jobs for workers, enqueued in the caller's transaction."""
 
 from collections.abc import Collection
 from functools import cached_property
@@ -20,17 +20,17 @@ def get_change_queue(site: str) -> str:
 
 
 def get_check_queue(site: str) -> str:
-    """Return that of what only reads there: it has workers of its own, so no change waits."""
+    """Return the name of the queue of a site's checks, which do not delay changes."""
     return f"look-{site}"
 
 
 def get_urgent_queue(site: str) -> str:
-    """Return that of broken glass there, which waits for no other run's thread."""
+    """Return the name of the queue of a site's break-glass runs, which wait for no others."""
     return f"fast-{site}"
 
 
 class ProcrastinateDispatcher:
-    """Has the workers of a run's site advance it. For PostgreSQL only."""
+    """Has workers of the run's site advance it. PostgreSQL only."""
 
     def enqueue_run(self, tx: Transaction, run_id: int, site: str) -> None:
         turn = priority.get_turn(tx, run_id)
@@ -41,7 +41,7 @@ class ProcrastinateDispatcher:
         self._defer_job(tx, run_id, get_check_queue(site), priority.get_turn(tx, run_id))
 
     def list_dispatched_runs(self, tx: Transaction) -> Collection[int]:
-        # A hint that a dead worker took is one no more.
+        # Jobs of dead workers do not count.
         procrastinate_queue.delete_dead_hints(tx)
         return procrastinate_queue.list_busy_runs(tx)
 
@@ -65,5 +65,5 @@ class ProcrastinateDispatcher:
         )
         try:
             job.defer(run=run_id, who=turn.who)
-        except ConnectorException as trouble:
-            raise StoreUnavailable(f"the database says: {trouble.__cause__}") from trouble
+        except ConnectorException as error:
+            raise StoreUnavailable(f"the database returned an error: {error.__cause__}") from error

@@ -1,4 +1,4 @@
-"""The crew: the threads of a worker process, which takes hints for the sites that it serves."""
+"""The threads of a worker process, which take the jobs of the sites that it serves."""
 
 import asyncio
 import logging
@@ -22,25 +22,29 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A lock that is freed sends no notice: whoever waits for one is found by looking.
+# PostgreSQL sends no notice when a lock is released, so jobs are polled.
 _POLL_SECONDS = 1.0
-# An outage of the database that is shorter leaves the worker alive and its jobs acknowledged.
+# The worker survives outages of the database that are shorter than this.
 _OUTAGE_SECONDS = 600.0
 _RETRY_SECONDS = 1.0
-# What was followed is away by then, unless the engine failed to say so.
+# How long finished jobs may take to disappear by themselves.
 _CLEANUP_SECONDS = 5.0
 _DELETE_FINISHED_JOBS = (
     "DELETE FROM procrastinate_jobs WHERE id = ANY(%(ids)s) AND status = 'doing'"
 )
-# The engine's own work needs threads besides those of the jobs.
+# Threads for procrastinate itself.
 _SPARE_THREADS = 4
 
 
 class ProcrastinateWorker:
-    """Takes hints from a PostgreSQL database. url: as SQLAlchemy writes it.
+    """Takes jobs from a PostgreSQL database and advances their runs.
 
-    sites: whose hints it takes. threads: runs at once; look_threads: besides them, those that only
-    read; urgent_threads: besides both, those with broken glass.
+    Args:
+        url: The database URL in SQLAlchemy's form.
+        sites: The sites whose jobs it takes.
+        threads: Threads for changes.
+        check_threads: Threads for checks.
+        urgent_threads: Threads for break-glass runs.
     """
 
     def __init__(
@@ -59,32 +63,32 @@ class ProcrastinateWorker:
             ([get_urgent_queue(site) for site in sites], urgent_threads),
         )
         self._pool = ThreadPoolExecutor(
-            threads + check_threads + urgent_threads + _SPARE_THREADS, thread_name_prefix="crew"
+            threads + check_threads + urgent_threads + _SPARE_THREADS, thread_name_prefix="worker"
         )
         self._advance_run: Callable[[int], None] | None = None
         self._finished_jobs: deque[int] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = asyncio.Event()
         self._started = threading.Event()
-        self._thread = threading.Thread(target=self._run_loop, name="crew", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name="worker", daemon=True)
 
     def start(self, advance_run: Callable[[int], None]) -> None:
-        """Begin to take hints: *advance* brings one run as far as it can go."""
+        """Start taking jobs; advance their runs with *advance_run*."""
         self._advance_run = advance_run
         self._thread.start()
         self._started.wait()
 
     def close(self) -> None:
-        """Take nothing more, from this moment on; what is under way goes on."""
+        """Take no more jobs; those under way continue."""
         if self._loop is not None:
             # The loop may have ended by itself.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._closing.set)
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Take nothing new and let what is under way come to its end; False if it did not.
+        """Take no more jobs and wait for those under way; return False if they did not end.
 
-        patience: seconds to wait for that; None for as long as it takes.
+        timeout: Seconds to wait; None for no limit.
         """
         self.close()
         self._thread.join(timeout)
@@ -92,7 +96,7 @@ class ProcrastinateWorker:
 
     def _run_loop(self) -> None:
         loop = asyncio.new_event_loop()
-        # Jobs that are not coroutines run in the default executor, of few threads by itself.
+        # Jobs run in the default executor, which has few threads unless it is replaced.
         loop.set_default_executor(self._pool)
         self._loop = loop
         self._started.set()
@@ -103,12 +107,12 @@ class ProcrastinateWorker:
             loop.close()
 
     async def _work_until_closed(self) -> None:
-        """Work until closed, whatever befalls the connections: who is gone takes nothing."""
+        """Work until closed; reconnect after errors."""
         while not self._closing.is_set():
             try:
                 await self._run_workers()
             except Exception:
-                log.exception("the worker begins anew")
+                log.exception("the worker restarts after an error")
                 await self._wait_before_retry()
 
     async def _wait_before_retry(self) -> None:
@@ -136,32 +140,32 @@ class ProcrastinateWorker:
             ]
             lanes.append(asyncio.create_task(self._delete_finished_jobs(app)))
             await self._closing.wait()
-            # A worker that is cancelled fetches nothing more and waits for its jobs.
+            # A cancelled worker fetches no more jobs and waits for those under way.
             for lane in lanes:
                 lane.cancel()
             await asyncio.gather(*lanes, return_exceptions=True)
 
     async def _run_lane(self, app: "App", queues: Sequence[str], concurrency: int) -> None:
-        """Work until cancelled; what ends a worker besides that is told, and it begins anew."""
+        """Work until cancelled; log other errors and restart."""
         while not self._closing.is_set():
             try:
                 await app.run_worker_async(
                     queues=queues,
                     concurrency=concurrency,
                     fetch_job_polling_interval=_POLL_SECONDS,
-                    # What is done needs no row: the runs are in our own tables.
+                    # Finished jobs need no row, because the state of runs is in our own tables.
                     delete_jobs="always",
                     install_signal_handlers=False,
                 )
             except Exception:
-                log.exception("the worker of %s begins anew", ", ".join(queues))
+                log.exception("the worker of %s restarts after an error", ", ".join(queues))
             await self._wait_before_retry()
 
     async def _delete_finished_jobs(self, app: "App") -> None:
-        """Take away, until cancelled, hints that were followed and are still there.
+        """Delete finished jobs that procrastinate could not delete, until cancelled.
 
-        The engine could not say that it was done, since the database was away at that moment. As
-        long as they are there and we live, their runs count as taken care of.
+        This happens when the database is unavailable at the end of a job. While such a job exists
+        and its worker lives, its run counts as in progress.
         """
         from procrastinate.exceptions import ConnectorException
 
@@ -172,14 +176,16 @@ class ProcrastinateWorker:
                 if due:
                     await app.connector.execute_query_async(_DELETE_FINISHED_JOBS, ids=due)
             except ConnectorException:
-                log.warning("%d hints that were followed are taken away later", len(due))
+                log.warning(
+                    "%d finished jobs could not be deleted and are deleted later", len(due)
+                )
                 continue
             due = [self._finished_jobs.popleft() for _ in range(len(self._finished_jobs))]
 
     def _run_job(self, context: "JobContext", run: int, **_: str) -> None:
         if self._advance_run is None:
             raise RuntimeError("started work before start()")
-        # What has come here while we close is found again: its run is in the database.
+        # A job that arrives during shutdown is found again: its run is in the database.
         if self._closing.is_set():
             return
         try:
@@ -191,6 +197,6 @@ class ProcrastinateWorker:
 
 
 async def _configure_connection(connection: "AsyncConnection") -> None:
-    """Let taking a hint and giving it back wait for no disk: one that comes back does nothing."""
+    """Do not wait for the disk when jobs are taken or deleted: a repeated job does nothing."""
     await connection.set_autocommit(True)
     await connection.execute("SET synchronous_commit = off")

@@ -1,4 +1,4 @@
-"""Looking: what is asked for, from the hosts, and from the change log where that knows it."""
+"""Answer the queries of checks: from hosts, and from Keyturn's own records."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,30 +20,30 @@ _STATES_WITH_EFFECT = frozenset(
     {State.RUNNING, State.SUCCEEDED, State.FAILED, State.UNKNOWN, State.STOPPED}
 )
 _MAX_RUNS = 500
-# A check that was asked so often since with other values was not asked lately with these.
+# How many earlier checks are searched for one with the same values.
 _MAX_EARLIER_RUNS = 50
 _SECOND = 1_000_000
 # Runs that began so long before the window may reach into it.
 _MAX_RUN_TIME = 24 * 60 * 60 * _SECOND
-# How far a host's log and the database may be apart about one moment.
+# How far the clocks of host and database may differ.
 _CLOCK_TOLERANCE = 5 * _SECOND
 
 
 def create_query_function(context: WorkflowContext, *, person: str = "") -> QueryRunner:
-    """Return what puts a check's questions to whoever knows the answer.
+    """Return the function that answers the queries of a check.
 
-    person: who requested the check, and is answered from runs that they may view; "" for the
-    service itself.
+    person: the requester; earlier runs are limited to those that they may view. "" for the service
+    itself, which may view all.
     """
 
-    def ask(host: str, query: Query[T], /) -> T:
+    def run_query(host: str, query: Query[T], /) -> T:
         if isinstance(query, KeyturnHistoryQuery):
             return cast("T", _query_own_runs(context, host, query, person))
         if isinstance(query, EarlierReportQuery):
             return cast("T", _query_earlier_check(context, host, query, person))
         return context.fleet.run_query(host, query)
 
-    return ask
+    return run_query
 
 
 def _get_view_rights(context: WorkflowContext, person: str) -> ViewRights | None:
@@ -61,7 +61,7 @@ def _query_own_runs(
         found = search.find_newest_runs(
             tx, RunFilter(host=host, since=since - _MAX_RUN_TIME), most=_MAX_RUNS
         )
-        # Of a schedule nothing is sent, and of a request for several hosts its parts are.
+        # Schedules and parent runs send nothing themselves.
         alone = [run for run in found if not run.hosts and run.timing is None]
         events = [
             _build_event(run, runs.list_votes(tx, run.parent or run.id))
@@ -70,12 +70,12 @@ def _query_own_runs(
         ]
         spans = [span for run in alone for span in _iterate_run_spans(run, tx.now)]
         now = _to_datetime(tx.now)
-    # What root does with sudo is done by people.
+    # Uses of sudo by root are those of people.
     return KeyturnHistory(tuple(events), frozenset(logins - {"root"}), tuple(spans), now)
 
 
 def _iterate_run_spans(run: Run, now: int) -> Iterator[RunSpan]:
-    """Yield when a run was planned, and when it was carried out."""
+    """Yield when a run was planned, and when it was executed."""
     ended = run.ended_at if run.ended_at is not None else now
     if run.kind == "change":
         yield _build_span(run, run.requested_at, run.pending_since or run.started_at or ended)
@@ -113,8 +113,8 @@ def _has_sent_commands(run: Run) -> bool:
 
 def _build_event(run: Run, decisions: list[runs.Decision]) -> HostEvent:
     at = _to_datetime(run.started_at or run.requested_at)
-    keys = ", ".join(vote.person for vote in decisions if vote.approves)
-    approved = f", approved by {keys}" if keys else ""
+    approvers = ", ".join(vote.person for vote in decisions if vote.approves)
+    approved = f", approved by {approvers}" if approvers else ""
     return HostEvent(
         at,
         "keyturn",

@@ -1,8 +1,8 @@
-"""Reconciling: a step whose end nobody saw is asked after where it ran.
+"""Reconcile steps with an unknown outcome by querying the host.
 
-The host keeps a marker of each step (connectors.step_marker). What it says becomes the outcome,
-and is proven by reading again as any other. Where it cannot say, reading again may still show that
-nothing is left to do. Only what neither can tell waits for a person.
+The host keeps a marker of each step (connectors.step_marker), which provides the outcome; the run
+is then verified like any other. Without a marker, planning again may show that nothing is left to
+do. Only where neither helps does the run wait for an owner.
 """
 
 import threading
@@ -27,11 +27,11 @@ from runbooks import Refused
 
 _SECOND = 1_000_000
 _FIRST_WAIT, _LONGEST_WAIT = 2 * _SECOND, 600 * _SECOND
-# A marker that is missing says something for as long as markers are kept, and a day less.
+# A missing marker is meaningful only within the time that hosts keep markers, less a day.
 _MARKER_SECONDS = 6 * 86400
-# A host that was started so soon after the step was sent may have lost its marker.
+# A host that booted so soon after the step was sent may have lost its marker.
 _BOOT_TOLERANCE_SECONDS = 10
-# Longer than a shell needs from taking its place to writing down that it begins.
+# Longer than a shell needs from creating the marker to recording its start.
 _STARTING_SECONDS = 60
 
 ASKED, ANSWERED = "host queried", "host answered"
@@ -40,16 +40,16 @@ _OPEN_STEP_STATES = frozenset({StepState.INTENT, StepState.UNKNOWN})
 
 @dataclass(frozen=True)
 class ReconcileResult:
-    """What asking came to. state: of the step; UNKNOWN where the host could not tell.
-
-    words: for people, after the host's name. again: whether it may say more later. facts: for the
-    log, None if it did not answer. status, output, trouble: of the step, as it is kept.
-    """
+    """What a host returned about a step."""
 
     description: str
+    """For people, after the name of the host."""
     state: StepState = StepState.UNKNOWN
+    """The state of the step; UNKNOWN if the host does not know it."""
     can_retry: bool = False
+    """Whether the host may return more later."""
     facts: dict[str, Canonical] | None = None
+    """Facts for the log; None if the host did not answer."""
     status: int | None = None
     output: str = ""
     error: str = ""
@@ -57,7 +57,7 @@ class ReconcileResult:
 
 @dataclass
 class _Retry:
-    """When to ask again, by the database's clock; None for never."""
+    """When to query the host again, by the database's clock; None for never."""
 
     next_at: int | None = 0
     delay: int = _FIRST_WAIT
@@ -65,7 +65,7 @@ class _Retry:
 
 @dataclass(frozen=True)
 class _UnknownStep:
-    """A run whose end nobody saw, the step that it is about, and how that is called there."""
+    """A run with an unknown outcome, its open step, and the marker of the step."""
 
     run: Run
     step: PlannedStep
@@ -81,7 +81,7 @@ class _UnknownStep:
 
 @dataclass
 class Reconciler:
-    """Asks hosts about steps; asks again, ever more seldom, what may say more later."""
+    """Queries hosts about steps, and repeats the query after growing delays."""
 
     context: WorkflowContext
     executor: Executor
@@ -89,9 +89,9 @@ class Reconciler:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def list_due_runs(self, tx: Transaction) -> list[Run]:
-        """Return the runs whose hosts are to be asked now; each again after a longer while.
+        """Return the runs whose hosts to query now; each again after a longer delay.
 
-        Whoever asks may be a worker elsewhere, of whom we hear nothing here.
+        The query may be made by a worker in another process.
         """
         unknown = runs.list_unknown_outcomes(tx)
         with self._lock:
@@ -109,32 +109,32 @@ class Reconciler:
         return True
 
     def reconcile_run(self, number: int) -> None:
-        """Ask about one run. Raises NoPolicy and StoreUnavailable: then nothing was concluded."""
-        case = self._load_unknown_step(number)
-        if case is None:
+        """Query the host of a run. Raises NoPolicyError and StoreUnavailable."""
+        step = self._load_unknown_step(number)
+        if step is None:
             self._verify_finished_run(number)
             return
-        finding = case.spooled_result or self._query_host(case)
+        result = step.spooled_result or self._query_host(step)
         left: RemainingWork | None = None
         try:
-            # What may still be under way is not read: it says nothing yet.
-            if not finding.can_retry or (finding.facts is not None and _is_unmarked(finding)):
+            # A step that may still be running is not read: the state of the host is not final.
+            if not result.can_retry or (result.facts is not None and _is_unmarked(result)):
                 left = compute_remaining(
-                    self.context, case.run, self.context.policies.get_policy()
+                    self.context, step.run, self.context.policies.get_policy()
                 )
-        except HostError as trouble:
-            finding = ReconcileResult(f"cannot be read: {trouble}", can_retry=True)
+        except HostError as error:
+            result = ReconcileResult(f"cannot be read: {error}", can_retry=True)
         except Refused as refused:
-            finding = _add_refusal(finding, refused)
+            result = _add_refusal(result, refused)
         with self.context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
             if run.state is State.UNKNOWN:
-                self._record_result(tx, run, case, finding, left)
-            if not finding.can_retry or run.state is not State.UNKNOWN:
+                self._record_result(tx, run, step, result, left)
+            if not result.can_retry or run.state is not State.UNKNOWN:
                 self._stop_retrying(number)
 
     def _verify_finished_run(self, number: int) -> None:
-        """Read the proof of a run whose every step was done, if that is all it lacks."""
+        """Verify a run whose every step succeeded, if that is all that is missing."""
         with self.context.database.reading() as tx:
             run, records = runs.get_run(tx, number), runs.list_steps(tx, number)
         wanted = len(run.plan.steps) if run.plan else 0
@@ -166,13 +166,13 @@ class Reconciler:
             if record is None or _may_have_later_steps(tx, run, record):
                 return None
             lease = leases.get_lease(tx, number)
-            # The host then turns away whoever had the run before it was taken from them.
-            mark = build_step_marker(
+            # With this fencing token, the host refuses the worker that had the run before.
+            marker = build_step_marker(
                 tx, run, record.step_number, fence=lease.fence if lease else 1
             )
             spooled = _find_spooled_result(tx, run, record.step_number)
             step = run.plan.steps[record.step_number - 1]
-            return _UnknownStep(run, step, record, mark, spooled, tx.now)
+            return _UnknownStep(run, step, record, marker, spooled, tx.now)
 
     def _query_host(self, unknown_step: _UnknownStep) -> ReconcileResult:
         step = unknown_step.step
@@ -180,16 +180,16 @@ class Reconciler:
             found = self.context.fleet.query_step(
                 step.host, unknown_step.marker, fingerprint=step.fingerprint
             )
-        except HostError as trouble:
-            return ReconcileResult(f"could not be asked: {trouble}", can_retry=True)
-        finding = interpret_marker(found, step, unknown_step.record, unknown_step.now)
+        except HostError as error:
+            return ReconcileResult(f"could not be asked: {error}", can_retry=True)
+        result = interpret_marker(found, step, unknown_step.record, unknown_step.now)
         # Another login has another home, and another setting another place: neither knows of it.
         if found.state is MarkerState.CLOSED and self._is_policy_changed(unknown_step.run):
             words = (
-                "does not know of it, and may have been asked in another place than was told it"
+                "has no record of it, and the query may have gone to another address than the step"
             )
-            return ReconcileResult(f"{words}: the policy was changed since", facts=finding.facts)
-        return finding
+            return ReconcileResult(f"{words}: the policy was changed since", facts=result.facts)
+        return result
 
     def _is_policy_changed(self, run: Run) -> bool:
         approved = run.plan.policy_version if run.plan else ""
@@ -220,7 +220,7 @@ class Reconciler:
                 output=result.output,
                 error=result.error,
             )
-        sure = result.state is not StepState.UNKNOWN
+        is_known = result.state is not StepState.UNKNOWN
         if (
             remaining is not None and not remaining.steps and result.state is not StepState.FAILED
         ) or (
@@ -229,29 +229,33 @@ class Reconciler:
             and remaining is not None
         ):
             self.executor.record_verification(tx, run, remaining)
-        elif sure:
-            again = f" Reading again: {remaining.current_state}." if remaining is not None else ""
-            rest = n < unknown_step.step_count and result.state is StepState.SUCCEEDED
-            unsent = " The steps after it were not sent: ask again to have them done." * rest
-            said = (
-                f"Step {n} of {unknown_step.step_count}: {host} "
-                f"{result.description}.{again}{unsent}"
+        elif is_known:
+            current = (
+                f" Current state: {remaining.current_state}." if remaining is not None else ""
             )
-            end_run(self.context, tx, run, State.FAILED, said)
+            has_later_steps = n < unknown_step.step_count and result.state is StepState.SUCCEEDED
+            unsent = (
+                " Later steps were not sent: request it again to execute them." * has_later_steps
+            )
+            summary = (
+                f"Step {n} of {unknown_step.step_count}: {host} "
+                f"{result.description}.{current}{unsent}"
+            )
+            end_run(self.context, tx, run, State.FAILED, summary)
         else:
             self._record_unknown_outcome(tx, run, unknown_step, result, remaining)
 
     def _log_query(
         self, tx: Transaction, run: Run, unknown_step: _UnknownStep, result: ReconcileResult
     ) -> None:
-        """Write down that the host was asked, unless it is as it was the last time."""
+        """Log the query and its result, unless the result is the same as the last time."""
         n, host = unknown_step.record.step_number, unknown_step.step.host
-        told = [
+        entries = [
             each
             for each in change_log.list_entries_of_run(tx, run.id)
             if each.kind in {ASKED, ANSWERED}
         ]
-        if told and told[-1].facts.get("result") == result.description:
+        if entries and entries[-1].facts.get("result") == result.description:
             return
         missed = None if result.facts is not None else result.description
         change_log.append_entry(tx, ASKED, run=run.id, host=host, step=n, result=missed)
@@ -275,15 +279,18 @@ class Reconciler:
         result: ReconcileResult,
         remaining: RemainingWork | None,
     ) -> None:
-        """Say to people how far it is known."""
+        """Record for people what is known of the step."""
         host = unknown_step.step.host
-        told = "it says how that ended, or an owner resolves"
-        until = told if result.can_retry else "an owner resolves"
-        again = f" Reading again: {remaining.current_state}." if remaining is not None else ""
+        until = (
+            "the host returns the outcome, or an owner resolves"
+            if result.can_retry
+            else "an owner resolves"
+        )
+        current = f" Current state: {remaining.current_state}." if remaining is not None else ""
         summary = (
-            f"Nobody knows whether step {unknown_step.record.step_number} of "
-            f"{unknown_step.step_count} was done: {host} "
-            f"{result.description}.{again} {host} stays locked until {until} this run."
+            f"The outcome of step {unknown_step.record.step_number} of "
+            f"{unknown_step.step_count} is unknown: {host} "
+            f"{result.description}.{current} {host} stays locked until {until} this run."
         )
         if summary != run.summary:
             announce_run_change(tx, runs.amend_run(tx, run, summary=summary))
@@ -292,7 +299,7 @@ class Reconciler:
 def interpret_marker(
     marker: StepStatus, step: PlannedStep, record: StepRecord, now: int
 ) -> ReconcileResult:
-    """Say what a host's answer means for a step. now: microseconds since 1970. Pure."""
+    """Return what the marker means for a step. now: microseconds since 1970. Pure."""
     seconds = (now - record.sent_at) / _SECOND
     facts: dict[str, Canonical] = {
         "marker": marker.state.value,
@@ -306,22 +313,22 @@ def interpret_marker(
         return _interpret_ended_step(marker, step, facts)
     if marker.state is MarkerState.CLOSED:
         return _interpret_missing_marker(marker, seconds, facts)
-    # One that was about to begin says more within moments, or never.
-    again = marker.state is not MarkerState.STARTING or seconds < _STARTING_SECONDS
+    # A step that was about to start is recorded within seconds, or never.
+    may_change = marker.state is not MarkerState.STARTING or seconds < _STARTING_SECONDS
     return ReconcileResult(
         _FATE_DESCRIPTIONS[marker.state],
-        can_retry=again and marker.state in _RETRYABLE_FATES,
+        can_retry=may_change and marker.state in _RETRYABLE_FATES,
         facts=facts,
     )
 
 
 _FATE_DESCRIPTIONS = {
-    MarkerState.STARTING: "says that it was about to begin, and nothing more",
-    MarkerState.RUNNING: "says that the command is still running there",
-    MarkerState.GONE: "says that it began, and was ended from outside before it had come to its "
-    "end",
-    MarkerState.REBOOTED: "says that it began, and was restarted before it had come to its end",
-    MarkerState.UNMARKED: "keeps no marker, and cannot say",
+    MarkerState.STARTING: "recorded that the step was about to start, and nothing more",
+    MarkerState.RUNNING: "returned that the command is still running",
+    MarkerState.GONE: "returned that the step started, and was killed before it finished",
+    MarkerState.REBOOTED: "returned that the step started, and the host restarted before "
+    "it finished",
+    MarkerState.UNMARKED: "keeps no marker of the step",
 }
 _RETRYABLE_FATES = frozenset({MarkerState.STARTING, MarkerState.RUNNING, MarkerState.UNMARKED})
 
@@ -329,29 +336,33 @@ _RETRYABLE_FATES = frozenset({MarkerState.STARTING, MarkerState.RUNNING, MarkerS
 def _interpret_missing_marker(
     marker: StepStatus, seconds: float, facts: dict[str, Canonical]
 ) -> ReconcileResult:
-    """Take a missing marker for what it is: seconds have gone by since the step was sent."""
+    """Interpret a missing marker. seconds: time since the step was sent."""
     if marker.uptime < seconds + _BOOT_TOLERANCE_SECONDS:
         return ReconcileResult(
-            "was restarted since it was sent, and does not know of it", facts=facts
+            "has restarted since the step was sent, and has no record of it", facts=facts
         )
     if seconds > _MARKER_SECONDS:
-        return ReconcileResult("does not know of it, and keeps no marker for so long", facts=facts)
-    words = "says that it never began, and never will. Nothing was done by it"
-    return ReconcileResult(words, StepState.FAILED, facts=facts, error="it never began")
+        return ReconcileResult(
+            "has no record of it any more, because hosts delete old markers", facts=facts
+        )
+    words = "returned that the step never started, and never will. It changed nothing"
+    return ReconcileResult(words, StepState.FAILED, facts=facts, error="the step never started")
 
 
 def _interpret_ended_step(
     marker: StepStatus, step: PlannedStep, facts: dict[str, Canonical]
 ) -> ReconcileResult:
     if not isinstance(step.command, Shell):
-        raise TypeError(f"{step.host} remembers what is no command of a shell: {step.command}")
+        raise TypeError(
+            f"{step.host} has a marker of a step that is not a shell command: {step.command}"
+        )
     try:
         answer = marker.to_answer(step.command)
-    except HostError as trouble:
-        words = f"says that it ended with status {marker.status}: {trouble}"
-        state = StepState.FAILED if trouble.started else StepState.UNKNOWN
-        return ReconcileResult(words, state, facts=facts, status=marker.status, error=str(trouble))
-    words = "says that it was done"
+    except HostError as error:
+        words = f"returned that it exited with status {marker.status}: {error}"
+        state = StepState.FAILED if error.started else StepState.UNKNOWN
+        return ReconcileResult(words, state, facts=facts, status=marker.status, error=str(error))
+    words = "returned that the step succeeded"
     return ReconcileResult(words, StepState.SUCCEEDED, facts=facts, status=0, output=answer.text)
 
 
@@ -360,8 +371,8 @@ def _is_unmarked(result: ReconcileResult) -> bool:
 
 
 def _add_refusal(result: ReconcileResult, refusal: Refused) -> ReconcileResult:
-    """Keep what the host said; that its runbook refuses by now proves nothing either way."""
-    words = f"{result.description}; reading again: {refusal}"
+    """Keep the result of the host: a refusal of the runbook proves neither outcome."""
+    words = f"{result.description}; planning again: {refusal}"
     return ReconcileResult(
         words,
         result.state,
@@ -374,21 +385,21 @@ def _add_refusal(result: ReconcileResult, refusal: Refused) -> ReconcileResult:
 
 
 def _may_have_later_steps(tx: Transaction, run: Run, record: StepRecord) -> bool:
-    """Say whether steps after this one may have been sent that a restored backup cannot know."""
+    """Return whether later steps may have been sent that a restored backup does not contain."""
     last = run.plan is None or record.step_number == len(run.plan.steps)
     restored = None if last else change_log.get_last_entry_of_kind(tx, verification.RESTORED_KIND)
     return restored is not None and restored.at > record.sent_at
 
 
 def _find_spooled_result(tx: Transaction, run: Run, step_number: int) -> ReconcileResult | None:
-    """Return what we ourselves wrote down beside the database while it could not be written."""
+    """Return the outcome that was spooled while the database could not be written."""
     for entry in reversed(change_log.list_entries_of_run(tx, run.id)):
         if entry.kind != spool.LOGGING_FAILED_KIND or entry.facts.get("step") != step_number:
             continue
         outcome, status = entry.facts.get("outcome"), entry.facts.get("exit_status")
         if outcome in {StepState.SUCCEEDED, StepState.FAILED}:
             return ReconcileResult(
-                f"said that it ended with status {status}, as was noted beside the database",
+                f"returned exit status {status}, as recorded in the spool",
                 StepState(outcome),
                 facts={"exit_status": status, "noted": True},
                 status=status,

@@ -1,8 +1,8 @@
-"""Recovering: what a worker has left is taken up, or ended, by whoever finds it.
+"""Recover the runs of workers that have ended.
 
-A run that nothing was sent for yet is ready again. One between two steps goes on where another
-worker has it within minutes, and ends with what was done where a new process finds it. One with a
-step under way is unknown: nobody saw its end.
+A run of which nothing was sent is queued again. A run between two steps continues if another
+worker takes it within minutes, and otherwise ends as stopped. A run with a step under way has an
+unknown outcome.
 """
 
 import logging
@@ -19,33 +19,34 @@ log = logging.getLogger(__name__)
 
 
 _UNKNOWN_OUTCOME = (
-    "Keyturn stopped, or lost its database, while a step was under way, so nobody saw its end"
+    "Keyturn stopped, or lost its database, while a step was under way: its outcome is unknown"
 )
 _EVIDENCE_MISSING = (
-    "The change log does not bear out {}: somebody may have altered the database. `keyturn "
-    "changelog verify` tells whether that is so"
+    "The change log does not confirm {}: the database may have been altered. Run `keyturn "
+    "changelog verify`"
 )
-# Longer ago, and what was approved is too old to go on with unseen.
+# A run that was interrupted longer ago is not continued without people seeing it.
 _MAX_RESUME_AGE = 600 * 1_000_000
 
 
 class RecoveryService:
-    """Looks for what was left."""
+    """Finds and recovers abandoned runs."""
 
     def __init__(self, context: WorkflowContext) -> None:
         self._context = context
         self._expired_leases: set[tuple[int, int]] = set()
 
     def recover_unfinished_runs(self) -> None:
-        """Take up all that is not over: whoever had it is gone for good."""
+        """Recover all unfinished runs: no other process works on them."""
         with self._context.database.transaction() as tx:
             for run in runs.list_unfinished(tx):
                 self.recover_run(tx, run)
 
     def recover_expired_leases(self) -> None:
-        """Take over what workers have in hand that are not heard of any more.
+        """Take over runs whose leases have expired.
 
-        Only what was so at the last look too: when the database comes back, those who live say so.
+        Only leases that had expired at the previous check, too: after an outage of the database,
+        workers first need time to renew theirs.
         """
         with self._context.database.reading() as tx:
             found = leases.list_lapsed(tx)
@@ -55,7 +56,7 @@ class RecoveryService:
                 self._take_over_run(number, fence)
 
     def recover_run(self, tx: Transaction, run: Run) -> None:
-        """Take up one run, which the transaction holds, or end it."""
+        """Queue or end one run, which the transaction has locked."""
         if run.state is State.RUNNING and not run.hosts:
             leases.revoke_lease(tx, run.id)
             why = self._end_between_steps(tx, run)
@@ -70,7 +71,7 @@ class RecoveryService:
         with self._context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
             lease = leases.get_lease(tx, number)
-            # Looked at while the run is held: nobody passes the gate with it meanwhile.
+            # Checked while the run is locked, so that it cannot pass the gate meanwhile.
             if lease is None or lease.fence != fence or lease.expires_at > tx.now:
                 return
             if run.state not in {State.STARTING, State.RUNNING}:
@@ -92,26 +93,28 @@ class RecoveryService:
                 self.recover_run(tx, run)
 
     def _end_between_steps(self, tx: Transaction, run: Run) -> str:
-        """End a run of whose every step that was sent the end is known; say why it is none."""
+        """End a run if the outcome of each sent step is known; return why not otherwise."""
         records = runs.list_steps(tx, run.id)
         if not records or any(each.state is not StepState.SUCCEEDED for each in records):
             return _UNKNOWN_OUTCOME
         if doubt := evidence.find_doubt_of_steps(tx, run):
             return _EVIDENCE_MISSING.format(doubt)
         if run.plan is not None and len(records) < len(run.plan.steps):
-            said = stop_reasons.describe_stopped_run(tx, run, "Stopped, since Keyturn itself was")
-            end_run(self._context, tx, run, State.STOPPED, said)
+            summary = stop_reasons.describe_stopped_run(
+                tx, run, "Stopped, because Keyturn itself stopped"
+            )
+            end_run(self._context, tx, run, State.STOPPED, summary)
         else:
             why = (
-                "Every step was done, but Keyturn stopped before it read the proof: it reads that "
-                f"now. {run.host} stays locked until then."
+                "Every step succeeded, but Keyturn stopped before it verified the result: it does "
+                f"so now. {run.host} stays locked until then."
             )
             end_run(self._context, tx, run, State.UNKNOWN, why)
         return ""
 
 
 def hand_over_run(context: WorkflowContext, tx: Transaction, run: Run) -> None:
-    """Give up one run, which the transaction holds and nothing is under way for: we end."""
+    """Hand over one run at shutdown. It is locked by the transaction, and no step is active."""
     leases.revoke_lease(tx, run.id)
     if run.state is State.STARTING and not run.hosts:
         locks.release_locks(tx, run.id)
@@ -120,7 +123,7 @@ def hand_over_run(context: WorkflowContext, tx: Transaction, run: Run) -> None:
 
 
 def can_resume(tx: Transaction, run: Run) -> bool:
-    """Say whether another worker may do the rest: it was between two steps a moment ago."""
+    """Return whether another worker may continue: the last step ended a short time ago."""
     records = runs.list_steps(tx, run.id)
     return (
         run.state is State.RUNNING
@@ -132,10 +135,10 @@ def can_resume(tx: Transaction, run: Run) -> bool:
 
 
 def wake_run(context: WorkflowContext, tx: Transaction, run: Run) -> None:
-    """Have the run advanced by whoever reaches its host."""
-    lane = (
+    """Have the run advanced by a worker of its site."""
+    enqueue = (
         context.dispatcher.enqueue_check
         if requests.is_read_only(run)
         else context.dispatcher.enqueue_run
     )
-    lane(tx, run.id, get_site(context, run.host))
+    enqueue(tx, run.id, get_site(context, run.host))

@@ -1,7 +1,7 @@
-"""Firing: what is due by the clock becomes a run, once, whoever looks first.
+"""Fire schedules: request a run for each due time, exactly once.
 
-Every moment that a schedule is due at gets a row that says what became of it: a run was asked for,
-or why none was. The row's key settles who fires; the database's clock says what is due.
+Each due time of a schedule gets a row with its outcome: the run, or why there is none. The key of
+the row decides which process fires, and the database's clock decides what is due.
 """
 
 import hashlib
@@ -21,18 +21,18 @@ from bot.workflow.finish import end_run
 from bot.workflow.requests import record_request
 
 _SECOND = 1_000_000
-# A fire that is later than this was missed: nobody was there.
+# A due time that is handled later than this counts as missed.
 _MAX_DELAY = 120 * _SECOND
 _MAX_FIRES = 1_000
 _CATCH_UP = "made up for"
 
 
 def fire_due_schedules(context: WorkflowContext) -> None:
-    """Decide every moment that has come, and ask for what is to start now."""
+    """Record every due time that has come, and request the runs that start now."""
     with context.database.reading() as tx:
         due = schedules.list_due_schedules(tx)
     for number in due:
-        # One transaction each: what is wrong with one schedule holds no other up.
+        # One transaction each, so that an error in one schedule does not delay the others.
         with context.database.transaction() as tx:
             _record_due_fires(tx, schedules.lock_schedule(tx, number))
     with context.database.reading() as tx:
@@ -46,41 +46,41 @@ def fire_due_schedules(context: WorkflowContext) -> None:
 
 
 def _record_due_fires(tx: Transaction, schedule: Schedule) -> None:
-    """Give every moment up to now its row."""
-    moments: list[int] = []
-    for moment in islice(
+    """Record a row for every due time up to now."""
+    due_times: list[int] = []
+    for due_time in islice(
         schedule.timing.cron_expression.iterate_due_times(schedule.decided_until), _MAX_FIRES
     ):
-        if moment > tx.now:
+        if due_time > tx.now:
             break
-        moments.append(moment)
-    if schedule.state is not ScheduleState.ACTIVE or not moments:
+        due_times.append(due_time)
+    if schedule.state is not ScheduleState.ACTIVE or not due_times:
         return
-    punctual = [moment for moment in moments[-1:] if tx.now - moment <= _MAX_DELAY]
-    late = moments[: len(moments) - len(punctual)]
+    punctual = [due_time for due_time in due_times[-1:] if tx.now - due_time <= _MAX_DELAY]
+    late = due_times[: len(due_times) - len(punctual)]
     wanted = schedule.timing.catch_up - (1 if punctual and schedule.timing.catch_up == 1 else 0)
     made_up = late[len(late) - min(wanted, len(late)) :]
     missed = late[: len(late) - len(made_up)]
-    for moment in missed:
+    for due_time in missed:
         why = "Keyturn was not running then"
         schedules.record_fire(
-            tx, _build_fire(schedule, moment, "", FireOutcome.MISSED, tx.now, why)
+            tx, _build_fire(schedule, due_time, "", FireOutcome.MISSED, tx.now, why)
         )
     if missed:
         _log_schedule(
             tx, "fires missed", schedule, count=len(missed), first=missed[0], last=missed[-1]
         )
-    for moment in made_up:
-        _record_fires(tx, schedule, moment, starts_at=tx.now, reason=_CATCH_UP)
-    for moment in punctual:
-        _record_fires(tx, schedule, moment, starts_at=moment, reason="")
-    schedules.mark_decided(tx, schedule, moments[-1])
+    for due_time in made_up:
+        _record_fires(tx, schedule, due_time, starts_at=tx.now, reason=_CATCH_UP)
+    for due_time in punctual:
+        _record_fires(tx, schedule, due_time, starts_at=due_time, reason="")
+    schedules.mark_decided(tx, schedule, due_times[-1])
 
 
 def _record_fires(
     tx: Transaction, schedule: Schedule, due_at: int, *, starts_at: int, reason: str
 ) -> None:
-    """Let a fire start now, or each host at its own moment."""
+    """Record a fire that starts now, or one for each host at its own time."""
     spread = schedule.timing.spread_minutes * 60 * _SECOND
     hosts = runs.get_run(tx, schedule.run).hosts if spread else ()
     for host in hosts or ("",):
@@ -91,31 +91,31 @@ def _record_fires(
 
 
 def _hash_fire(schedule: int, due_at: int, host: str) -> int:
-    """Return a number that looks like chance and is the same wherever it is thrown."""
-    thrown = hashlib.sha256(f"{schedule}/{due_at}/{host}".encode()).digest()
-    return int.from_bytes(thrown[:8], "big")
+    """Return a pseudo-random number that is the same in every process."""
+    digest = hashlib.sha256(f"{schedule}/{due_at}/{host}".encode()).digest()
+    return int.from_bytes(digest[:8], "big")
 
 
 def _start_fire(
     context: WorkflowContext, tx: Transaction, policy: Policy, schedule: Schedule, fire: Fire
 ) -> None:
-    """Ask for the run, or write down why not. What it waits for is looked at again later."""
+    """Request the run, or record why not. A fire that has to wait is checked again later."""
     if schedule.state is not ScheduleState.ACTIVE:
         _skip_fire(tx, schedule, fire, f"the schedule is {schedule.state}")
         return
-    founded = runs.get_run(tx, schedule.run)
+    founding = runs.get_run(tx, schedule.run)
     last = _find_unfinished_run(tx, schedule, fire.host)
     overlap = Overlap.QUEUE if fire.reason == _CATCH_UP else schedule.timing.overlap
     if last is not None and overlap is Overlap.CANCEL and last.state in STATES_BEFORE_INTENT:
         why = f"Schedule {schedule.id} fires again"
         end_run(context, tx, last, State.WITHDRAWN, why)
     elif last is not None and overlap is Overlap.SKIP:
-        _skip_fire(tx, schedule, fire, f"run {last.id} was not over")
+        _skip_fire(tx, schedule, fire, f"run {last.id} had not ended")
         return
     elif last is not None:
         return
-    frozen = policy.describe_freeze(host=founded.host, runbook=founded.runbook, now=tx.now)
-    if frozen and founded.kind == "change":
+    frozen = policy.describe_freeze(host=founding.host, runbook=founding.runbook, now=tx.now)
+    if frozen and founding.kind == "change":
         _skip_fire(tx, schedule, fire, frozen)
         return
     _request_run(context, tx, policy, schedule, fire)
@@ -124,16 +124,18 @@ def _start_fire(
 def _request_run(
     context: WorkflowContext, tx: Transaction, policy: Policy, schedule: Schedule, fire: Fire
 ) -> None:
-    founded = runs.get_run(tx, schedule.run)
-    meant = schedule_approval.get_request_for_host(tx, founded, fire.host)
-    new = _build_request(schedule, founded, meant)
-    gone = [host for host in meant.hosts or (meant.host,) if host not in policy.inventory.hosts]
-    if gone:
-        why = f"not in the inventory any more: {', '.join(gone)}"
+    founding = runs.get_run(tx, schedule.run)
+    approved = schedule_approval.get_request_for_host(tx, founding, fire.host)
+    new = _build_request(schedule, founding, approved)
+    missing = [
+        host for host in approved.hosts or (approved.host,) if host not in policy.inventory.hosts
+    ]
+    if missing:
+        why = f"not in the inventory any more: {', '.join(missing)}"
         _suspend_schedule(tx, schedule, fire, why, run=None)
         return
-    parts_of_it = runs.list_children(tx, founded.id) if meant.hosts else []
-    children = [_build_request(schedule, founded, part) for part in parts_of_it]
+    child_requests = runs.list_children(tx, founding.id) if approved.hosts else []
+    children = [_build_request(schedule, founding, child) for child in child_requests]
     run = record_request(context, tx, policy, new, children)
     schedules.mark_started(tx, fire, FireOutcome.FIRED, run=run.id, why=fire.reason)
     _log_schedule(tx, "fired", schedule, due_at=fire.due_at, fired_run=run.id, host=fire.host)
@@ -141,20 +143,20 @@ def _request_run(
         _suspend_schedule(tx, schedule, fire, run.summary, run=run.id)
         return
     try:
-        schedule_approval.check_schedule_approval(context, tx, schedule, founded)
-    except schedule_approval.ScheduleNotApproved as shut:
-        end_run(context, tx, run, State.REFUSED, str(shut))
-        _suspend_schedule(tx, schedule, fire, str(shut), run=run.id, state=ScheduleState.LAPSED)
+        schedule_approval.check_schedule_approval(context, tx, schedule, founding)
+    except schedule_approval.ScheduleNotApproved as error:
+        end_run(context, tx, run, State.REFUSED, str(error))
+        _suspend_schedule(tx, schedule, fire, str(error), run=run.id, state=ScheduleState.LAPSED)
 
 
 def _build_request(schedule: Schedule, founding_run: Run, approved_run: Run) -> runs.NewRun:
-    """Return the request for *meant*, with the values that were approved."""
-    alone = approved_run.id != founding_run.id
+    """Return the request for *approved_run*, with the values that were approved."""
+    is_child = approved_run.id != founding_run.id
     return runs.NewRun(
         runbook=approved_run.runbook,
         kind=approved_run.kind,
         values={**founding_run.values, "host": approved_run.host}
-        if alone
+        if is_child
         else founding_run.values,
         request=approved_run.request,
         host=approved_run.host,
@@ -186,7 +188,7 @@ def _suspend_schedule(
     run: int | None,
     state: ScheduleState = ScheduleState.SUSPENDED,
 ) -> None:
-    """Fire no more: its owner may not have this done now, or it is not what was approved."""
+    """Suspend the schedule: its owner may not request this now, or its approval is not valid."""
     schedules.mark_started(tx, fire, FireOutcome.REFUSED, run=run, why=reason)
     schedules.set_schedule_state(tx, schedule, state, reason)
     _log_schedule(tx, f"schedule {state}", schedule, reason=reason)

@@ -1,7 +1,7 @@
-"""The clock: does what is due by time alone, in every process that serves.
+"""The scheduler of a process: runs periodic duties, and wakes at the due times of schedules.
 
-APScheduler wakes it; what fires is settled in the database, so any number of clocks fire once.
-Its jobs are kept in memory only and are made anew from the database.
+The database decides what fires, so any number of processes fire each due time once. The jobs of
+APScheduler are kept in memory only, and created again from the database.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from bot.model.schedule import CronExpression
 log = logging.getLogger(__name__)
 
 _INTERVAL_SECONDS = 5
-# A wake-up is never dropped for being late: what it finds due is due.
+# A late wake-up is never dropped: what is due then is still fired.
 _JOB_OPTIONS: Mapping[str, Any] = {
     "misfire_grace_time": None,
     "coalesce": True,
@@ -29,25 +29,30 @@ _SECOND = 1_000_000
 
 
 class CronTrigger(BaseTrigger):
-    """Wakes at the moments of a timetable."""
+    """Wakes at the due times of a cron expression."""
 
     def __init__(self, cron_expression: CronExpression) -> None:
-        self._timetable = cron_expression
+        self._cron_expression = cron_expression
 
     def get_next_fire_time(  # pyright: ignore[reportIncompatibleMethodOverride] - the library has no types
         self, previous_fire_time: datetime | None, now: datetime
     ) -> datetime | None:
-        """Return the moment after the last one; None if there is no other."""
+        """Return the due time after the last one; None if there is no other."""
         after = previous_fire_time or now
-        due = next(self._timetable.iterate_due_times(round(after.timestamp() * _SECOND)), None)
+        due = next(
+            self._cron_expression.iterate_due_times(round(after.timestamp() * _SECOND)), None
+        )
         return None if due is None else datetime.fromtimestamp(due / _SECOND, UTC)
 
 
 class Scheduler:
-    """duties: done every few seconds, one after the other; aside: those that may take long, so
-    that none waits for another. fire: done at each schedule's moments.
+    """Calls functions periodically and at the due times of schedules, in threads.
 
-    timetables: of the schedules that fire now, by their numbers. All are called in threads.
+    Args:
+        duties: Called every few seconds, one after the other.
+        fire_due_schedules: Called at each due time, too.
+        list_timetables: Returns the cron expressions of the active schedules, by their numbers.
+        slow_duties: Called every few seconds, each independently of the others.
     """
 
     def __init__(
@@ -68,7 +73,7 @@ class Scheduler:
         self._scheduler = AsyncIOScheduler(timezone=UTC)
 
     def start(self) -> None:
-        """Begin to tick in the running event loop."""
+        """Start in the running event loop."""
         often: Mapping[str, Any] = {"seconds": _INTERVAL_SECONDS, **_JOB_OPTIONS}
         now = datetime.now(UTC)
         self._scheduler.add_job(self._run_duties, "interval", next_run_time=now, **often)
@@ -79,7 +84,7 @@ class Scheduler:
         self._scheduler.start()
 
     def stop(self) -> None:
-        """Tick no more; a duty under way comes to its end."""
+        """Stop. A duty under way finishes."""
         self._scheduler.shutdown(wait=False)
 
     async def _run_duties(self) -> None:
@@ -90,10 +95,10 @@ class Scheduler:
         await _run_duty(self._fire_due_schedules)
 
     def _update_jobs(self) -> None:
-        """Wake at the moments of the schedules as they are now."""
+        """Create and remove jobs to match the active schedules."""
         wanted = dict(self._list_timetables())
         for number in [n for n, known in self._scheduled.items() if wanted.get(n) != known]:
-            # One that never fires again is gone already.
+            # The job of a schedule without another due time is already gone.
             if self._scheduler.get_job(str(number)) is not None:
                 self._scheduler.remove_job(str(number))
             del self._scheduled[number]
@@ -106,10 +111,10 @@ class Scheduler:
 
 
 async def _run_duty(duty: Callable[[], object]) -> None:
-    """Do one duty; what becomes of it never stops the clock."""
+    """Call one duty and log its errors, which never stop the scheduler."""
     try:
         await asyncio.to_thread(duty)
-    except (StoreUnavailable, OSError) as trouble:
-        log.critical("the clock could not do its work: %s", trouble)
+    except (StoreUnavailable, OSError) as error:
+        log.critical("a periodic duty failed: %s", error)
     except Exception:
-        log.exception("the clock could not do its work")
+        log.exception("a periodic duty failed")

@@ -1,4 +1,4 @@
-"""Unattended: whoever waits at a site for which no worker takes anything is told so."""
+"""Find runs that no one is working on, and report sites without a worker."""
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
@@ -20,10 +20,10 @@ def list_stalled_runs(
     active_runs: Sequence[Run],
     being_read: Collection[int],
 ) -> list[Run]:
-    """Return those of *moving* that are to be put to work. taken: those that somebody is at.
+    """Return the runs of *active_runs* to wake. being_read: runs that a thread works on.
 
-    Who waits for a host is woken by whoever gives it up, and the first of them where nobody has
-    it. Who waits for the end of a freeze, and has said so, is left alone until then.
+    For each host without a lock, the first waiting run is woken. Runs that wait for the end of a
+    freeze are left alone until then.
     """
     busy = {*context.dispatcher.list_dispatched_runs(tx), *being_read}
     found = [run for run in active_runs if run.id not in busy and _needs_no_host(run)]
@@ -45,7 +45,7 @@ def _needs_no_host(run: Run) -> bool:
 
 
 def _group_by_free_host(tx: Transaction, active_runs: Sequence[Run]) -> list[list[Run]]:
-    """Return who waits for each host that nobody has."""
+    """Return the waiting runs of each host that is not locked."""
     locked = {lock.target for lock in locks.list_locks(tx)}
     lines: dict[str, list[Run]] = {}
     for run in active_runs:
@@ -55,7 +55,7 @@ def _group_by_free_host(tx: Transaction, active_runs: Sequence[Run]) -> list[lis
 
 
 class _FreezeCheck:
-    """Who waits for the end of a freeze. Thousands may, so each freeze is looked up once."""
+    """Whether runs wait for a freeze. There may be thousands, so each freeze is read once."""
 
     def __init__(self, context: WorkflowContext, tx: Transaction) -> None:
         self._policy, self._now = _get_policy(context), tx.now
@@ -63,11 +63,11 @@ class _FreezeCheck:
         self._freezes: dict[tuple[str, str], str] = {}
 
     def was_held_by_freeze(self, run: Run) -> bool:
-        """Say whether it was told of as waiting for that."""
+        """Return whether the run was last reported as held by a freeze."""
         return run.summary.startswith(_FREEZE_PREFIX)
 
     def is_held_by_freeze(self, run: Run) -> bool:
-        """Say whether it waits for nothing else, and was told of as just that."""
+        """Return whether the run is still held by the freeze that was reported."""
         if (
             self._policy is None
             or run.id in self._break_glass_runs
@@ -88,37 +88,36 @@ def _get_policy(context: WorkflowContext) -> Policy | None:
         return None
 
 
-# Workers that are free look every second: what has waited so long is seen by none.
+# Free workers poll every second: a run that has waited so long has no worker.
 _UNATTENDED_SECONDS = 15.0
-_UNATTENDED_PREFIX = "waits: no worker of "
+_UNATTENDED_PREFIX = "waits for a worker: no heartbeat from "
 
 
 def record_unattended_sites(
     context: WorkflowContext, tx: Transaction, active_runs: Sequence[Run]
 ) -> None:
-    """Say once of each of these runs that no worker of its site has been heard of, if that is so.
+    """Record once for each run that its site has no worker, if that is so. PostgreSQL only.
 
-    On PostgreSQL only: elsewhere there are no workers. A part of a request is told of with the
-    whole, until its own turn has come.
+    Child runs are reported with their parent until they start.
     """
-    alone = {
+    unattended = {
         one.site: one.seconds
         for one in procrastinate_queue.list_unattended_sites(tx, seconds=_UNATTENDED_SECONDS)
     }
-    if not alone:
+    if not unattended:
         return
     for run in active_runs:
-        found = sorted(alone.keys() & _list_next_sites(context, run))
+        found = sorted(unattended.keys() & _list_next_sites(context, run))
         if not found or run.summary.startswith(_UNATTENDED_PREFIX):
             continue
-        since = datetime.fromtimestamp(tx.now / 1_000_000 - alone[found[0]], UTC)
+        since = datetime.fromtimestamp(tx.now / 1_000_000 - unattended[found[0]], UTC)
         sites = f"site{'s' * (len(found) > 1)} {', '.join(found)}"
-        why = f"{_UNATTENDED_PREFIX}{sites} has been heard of since {since:%H:%M} UTC"
+        why = f"{_UNATTENDED_PREFIX}{sites} since {since:%H:%M} UTC"
         gate.record_waiting_reason(tx, runs.lock_run(tx, run.id), why)
 
 
 def _list_next_sites(context: WorkflowContext, run: Run) -> set[str]:
-    """Return the sites whose workers are to take this up next."""
+    """Return the sites whose workers have to advance the run next."""
     waits = run.state is State.QUEUED or (run.state is State.PLANNING and run.parent is None)
     if not waits or (run.hosts and run.state is State.QUEUED):
         return set()

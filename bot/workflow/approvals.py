@@ -258,7 +258,7 @@ def _get_decision_refusal(
         return ""
     able = ", ".join(other.name for other in policy.list_approvers(request, ruling)) or "no one"
     why = "you requested it" if person == run.requested_by else "; ".join(answer.policy_notes)
-    return f"You cannot decide run {run.id}{f': {why}' if why else ''}. Who can: {able}."
+    return f"You cannot decide run {run.id}{f': {why}' if why else ''}. Those who can: {able}."
 
 
 def check_policy_version(policy: Policy, run: Run) -> None:

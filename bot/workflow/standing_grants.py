@@ -115,8 +115,8 @@ def _check_hosts(policy: Policy, new_grant: NewGrant, granted_by: str, now: int)
     matching = [host.name for host in policy.inventory if fnmatchcase(host.name, new_grant.hosts)]
     if not matching:
         raise InvalidRequestError(
-            f"no host matches {quote_text(new_grant.hosts)}: name a host, or use a pattern such as "
-            "lb*"
+            f"no host matches {quote_text(new_grant.hosts)}: name a host, or use a pattern "
+            "such as lb*"
         )
     is_needless, who = True, policy.get_person_name(new_grant.person)
     for host in sorted(matching):

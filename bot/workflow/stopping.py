@@ -180,7 +180,7 @@ def check_order_allowed(
     with context.database.transaction() as tx:
         refusals.log_person_refusal(tx, f"{order} refused", person=person)
     why = "Another person has to revert what you ordered. " if is_own else ""
-    who = f"Who can: {', '.join(able)}." if able else "The policy allows no one."
+    who = f"Those who can: {', '.join(able)}." if able else "The policy allows no one."
     raise NotAllowed(f"You cannot do that. {why}{who}")
 
 

@@ -103,7 +103,7 @@ def test_an_abuser_is_let_in_by_two_people(stage: Stage):
 
     assert run.state is State.SUCCEEDED
     assert not stage.fleet.haproxy.marked(ABUSER)
-    stage.sees(DORA, "Proven by reading again")
+    stage.sees(DORA, "Verified")
     assert stage.entries()[-1] == "succeeded"
     with stage.service.keyturn.database.reading() as tx:
         assert verification.verify_log(tx).broken is None
@@ -113,7 +113,7 @@ def test_it_is_undone_by_two_people(stage: Stage):
     stage.chat.say(DORA, CLEAR)
     stage.chat.press(OLGA, *stage.approval())
     stage.ended()
-    stage.sees(DORA, "Proven by reading again")
+    stage.sees(DORA, "Verified")
     stage.chat.say(DORA, "/keyturn undo 1")
     stage.chat.press(OLGA, *stage.approval())
     until(lambda: stage.runs()[0].id == 2 and stage.runs()[0].is_ended)
@@ -264,7 +264,7 @@ def test_a_stranger_to_the_area_cannot_approve(stage: Stage):
 def test_nobody_approves_their_own(stage: Stage):
     stage.chat.say(DORA, CLEAR)
     stage.chat.press(DORA, *stage.approval())
-    stage.sees(DORA, "your own request")
+    stage.sees(DORA, "you requested it")
     assert stage.fleet.haproxy.marked(ABUSER)
 
 

@@ -76,7 +76,7 @@ def test_lines_come_as_hosts_say_them_and_are_only_text(visit: Visit) -> None:
 
     with visit.server.office.database.transaction() as tx:
         live_output.delete_lines(tx, run.id)
-        ended(tx, runs.get_run(tx, run.id), State.SUCCEEDED, "Proven by reading again")
+        ended(tx, runs.get_run(tx, run.id), State.SUCCEEDED, "Verified")
     expect(page.locator(".kt-headline")).to_contain_text("Succeeded")
     expect(page.locator("#said")).to_be_hidden()
     expect(page.locator("#standing")).to_be_hidden()
@@ -179,9 +179,9 @@ def test_a_fan_is_drawn_and_told(
 ) -> None:
     with server.office.database.transaction() as tx:
         whole, parts = a_fan(tx, 60)
-        ended(tx, parts[0], State.SUCCEEDED, "Proven by reading again")
+        ended(tx, parts[0], State.SUCCEEDED, "Verified")
         ended(tx, parts[1], State.FAILED, "Step 1 of 1 failed: the disk is full.")
-        ended(tx, parts[2], State.UNKNOWN, "Nobody knows whether step 1 of 1 was done.")
+        ended(tx, parts[2], State.UNKNOWN, "The outcome of step 1 of 1 is unknown")
         live_output.store_lines(tx, [NewestLines(parts[3].id, 1, 2, "one\ntwo")])
     visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
     visit.sign_in("dora")
@@ -194,9 +194,9 @@ def test_a_fan_is_drawn_and_told(
     assert page.evaluate(CONTRAST) == []
     visit.keep(f"fan-{scheme}-{width}")
     with server.office.database.transaction() as tx:
-        ended(tx, parts[4], State.SUCCEEDED, "Proven by reading again, too")
+        ended(tx, parts[4], State.SUCCEEDED, "Verified, too")
     expect(page.locator("#fan strong")).to_contain_text("2 done")
-    expect(page.locator(f"#part-{parts[4].id}")).to_contain_text("Proven by reading again, too")
+    expect(page.locator(f"#part-{parts[4].id}")).to_contain_text("Verified, too")
     expect(page.locator("#announce")).to_contain_text("2 done")
     assert visit.complaints == []
     page.context.close()
@@ -233,7 +233,7 @@ def test_two_runs_are_compared(browser: Browser, server: Server, scheme: Any, wi
         for said in ("table http1: 3 keys\nno such key\n", "table http1: 2 keys\nremoved\ndone\n"):
             run = running(tx, approved(tx, waiting(tx, asked(tx)), reason="known customer"))
             concluded(tx, run, StepState.SUCCEEDED, output=said)
-            ended(tx, run, State.SUCCEEDED, "Proven by reading again: 203.0.113.9 is not marked")
+            ended(tx, run, State.SUCCEEDED, "Verified: 203.0.113.9 is not marked")
     visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
     visit.sign_in("dora")
     visit.open(f"/runs/{run.id}")

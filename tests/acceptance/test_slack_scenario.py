@@ -345,7 +345,7 @@ def test_a_request_is_decided_by_two_at_once_and_done_once(stage: Stage):
     assert stage.entries().count("started") == 1
     assert stage.entries().count("step sending") == 1
     until(lambda: not _buttons(stage.card(f"run {run.id}")), "the buttons to go")
-    stage.card("Succeeded", "Proven by reading again")
+    stage.card("Succeeded", "Verified")
 
 
 def test_a_no_has_a_reason_that_the_asker_reads(stage: Stage):
@@ -396,4 +396,4 @@ def test_slacks_limits_delay_and_lose_nothing(stage: Stage, caplog: pytest.LogCa
     stage.slack.limit(3)
     stage.reaches(run, State.SUCCEEDED)
     until(lambda: "ratelimited" in caplog.text, "a refusal of Slack's")
-    stage.card("Succeeded", "Proven by reading again")
+    stage.card("Succeeded", "Verified")

@@ -165,7 +165,7 @@ class TestHowMany:
     @pytest.mark.parametrize(
         ("roles", "state", "why"),
         [
-            ("[]", State.REFUSED, "Dora Developer may no longer have this done"),
+            ("[]", State.REFUSED, "Dora Developer may not request this any more"),
             # The twin: the same files are written anew, and she keeps her role.
             ("[developer]", State.STALE, "the policy was changed"),
         ],

@@ -176,7 +176,7 @@ class TestAuthority:
         run = approved(office)
         lose_the_role(office)
         assert (goes_on(office, run), office.fleet.told) == (State.REFUSED, [])
-        assert "may no longer have this done" in office.run(run.id).summary
+        assert "may not request this any more" in office.run(run.id).summary
 
     def test_without_the_guard_it_would_have_been_done(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
@@ -223,7 +223,7 @@ class TestMidway:
         assert [part.state for part in parts[:3]] == [State.SUCCEEDED] * 3
         # It is for the role, and not only since a file is another one.
         for part in parts[3:]:
-            told = "may no longer have this done" in part.summary
+            told = "may not request this any more" in part.summary
             assert (part.state, told) == (State.REFUSED, True), part.summary
 
     def test_every_host_would_be_reached_without_the_guard(

@@ -38,7 +38,7 @@ def test_the_main_job(office: Office):
     done = office.approve(asked, person="olga")
 
     assert office.fleet.told == [("lb1", "set lamp on")]
-    assert (done.state, done.summary) == (State.SUCCEEDED, "Proven by reading again: lamp is on")
+    assert (done.state, done.summary) == (State.SUCCEEDED, "Verified: lamp is on")
     assert office.entries(done) == [
         "requested",
         "planned",
@@ -102,7 +102,7 @@ def test_a_change_that_did_not_hold_is_not_called_a_success(office: Office):
     office.fleet.after_tell = fall_back
     ended = office.approve(office.ask(LAMP_ON))
     assert ended.state is State.FAILED
-    assert "it did not hold" in ended.summary
+    assert "verification failed" in ended.summary
 
 
 def test_a_step_that_failed_stops_the_rest(office: Office):
@@ -269,7 +269,7 @@ class TestAsking:
     def test_an_owner_waits_for_another_when_it_cannot_be_undone(self, office: Office):
         run = office.ask(BreakSwitch(host="lb1", name="lamp"), person="olga")
         assert run.state is State.PENDING
-        with pytest.raises(NotAllowed, match=r"your own request.*Adam Admin"):
+        with pytest.raises(NotAllowed, match=r"you requested it.*Adam Admin"):
             office.approve(run, person="olga")
         assert office.approve(run, person="adam").state is State.SUCCEEDED
 
@@ -284,7 +284,7 @@ class TestAsking:
 class TestDeciding:
     def test_nobody_approves_what_they_asked_for(self, office: Office):
         run = office.ask(LAMP_ON, person="dora")
-        with pytest.raises(NotAllowed, match="your own request"):
+        with pytest.raises(NotAllowed, match="you requested it"):
             office.approve(run, person="dora")
         assert office.entries(run)[-1] == "approval refused"
 
@@ -359,7 +359,7 @@ class TestTheGate:
         office.work()
         ended = office.run(run.id)
         assert ended.state is State.REFUSED
-        assert "0 of those given still count" in ended.summary
+        assert "0 of 1 required approvals" in ended.summary
         assert office.fleet.told == []
 
     def test_an_asker_who_left_meanwhile_gets_nothing_done(self, office: Office):
@@ -600,7 +600,9 @@ def test_a_host_gets_no_further_step_when_it_became_another_machine(
     office.fleet.after_tell = lambda _host, _words: _another_key(office)
     ended = office.approve(office.ask(SetAll(host="lb1", value="on")))
     assert ended.state is State.FAILED
-    assert "Stopped before step 2: lb1 has another key in the inventory now" in ended.summary
+    assert (
+        "Stopped before step 2: the host key of lb1 in the inventory has changed" in ended.summary
+    )
     assert office.fleet.told == [("lb1", "set fan on")]
 
 
@@ -622,7 +624,7 @@ def test_without_a_policy_what_was_done_is_unproven_and_not_unknown(office: Offi
     office.fleet.after_tell = spoil
     ended = office.approve(office.ask(LAMP_ON))
     assert ended.state is State.FAILED
-    assert "Every step was done, but the proof could not be read" in ended.summary
+    assert "Every step succeeded, but the result could not be verified" in ended.summary
 
 
 def test_a_request_that_is_not_planned_yet_can_be_denied(office: Office):
@@ -759,7 +761,7 @@ class TestTheEndOfTheService:
         ended = office.run(run.id)
         assert ended.state is State.STOPPED
         assert ended.summary == (
-            "Stopped, since Keyturn itself was, before step 2 of 2. Done: “Set fan”. "
+            "Stopped, because Keyturn itself stopped, before step 2 of 2. Done: “Set fan”. "
             "To revert it, request the undo of run 1."
         )
         assert office.fleet.told == [("lb1", "set fan on")]

@@ -52,7 +52,8 @@ def test_one_run_is_stopped_and_says_how_it_ended(served: Office):
     run = served.ask(SetAll(host="lb1", value="on"))
     said = _keyturn(served, "stop", str(run.id), "--why", "the wrong lamps")
     assert said.output == (
-        f"run {run.id}: Stopped by an administrator on the command line (the wrong lamps). Nothing was sent.\n"
+        f"run {run.id}: Stopped by an administrator on the command line (the wrong lamps). "
+        "Nothing was sent.\n"
     )
     assert served.run(run.id).state is State.STOPPED
 
@@ -85,7 +86,7 @@ def test_a_ban_holds_until_another_lifts_it(served: Office):
         (("stop", "everything", "--why", "smoke"), 2, "stop which run?"),
         (("stop", "99", "--why", "smoke"), 3, "there is no run 99"),
         (("stop", "all"), 2, "Missing option '--why'"),
-        (("resume", "--as", "adam", "--why", "smoke"), 1, "everything may go on"),
+        (("resume", "--as", "adam", "--why", "smoke"), 1, "Nothing is stopped"),
         (("ban", "nobody", "--as", "adam", "--why", "smoke"), 3, "not among the people"),
         (("ban", "dora", "--why", "smoke"), 2, "Missing option '--as'"),
         (("ban", "olga", "--as", "dora", "--why", "smoke"), 4, "You cannot do that"),

@@ -164,7 +164,7 @@ def test_nobody_approves_their_own_by_a_token(desk: Desk):
     run = _asked(desk, program, {"words": "toy break lb1 lamp"})
     answer = program.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"]})
     assert answer.status_code == 403
-    assert "it is your own request" in answer.json()["detail"]
+    assert "it is you requested it" in answer.json()["detail"]
     assert desk.office.run(run["id"]).state is State.PENDING
 
 

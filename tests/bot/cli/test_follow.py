@@ -90,7 +90,7 @@ def test_a_run_is_followed_to_its_end(shop: Shop, monkeypatch: pytest.MonkeyPatc
         looked.wait(30)
         with database.transaction() as tx:
             live_output.delete_lines(tx, number)
-            ended(tx, runs.get_run(tx, number), State.SUCCEEDED, "Proven by reading again")
+            ended(tx, runs.get_run(tx, number), State.SUCCEEDED, "Verified")
 
     end = threading.Thread(target=finish)
     end.start()
@@ -99,14 +99,14 @@ def test_a_run_is_followed_to_its_end(shop: Shop, monkeypatch: pytest.MonkeyPatc
     assert said.exit_code == 0, said.output
     assert said.stdout.startswith("lb1: half \\x1b[31mdone\nrun ")
     assert "running, 0 of 1 steps done" in said.stderr
-    assert "Proven by reading again" in said.stdout
+    assert "Verified" in said.stdout
 
 
 def test_a_program_is_told_in_lines_of_json(shop: Shop) -> None:
     database = shop.service.keyturn.database
     with database.transaction() as tx:
         moving = running(tx, approved(tx, waiting(tx, asked(tx))))
-        number = ended(tx, moving, State.SUCCEEDED, "Proven by reading again").id
+        number = ended(tx, moving, State.SUCCEEDED, "Verified").id
     said = shop.type("dora", "run", "show", str(number), "--follow", "--json")
     progress, run = map(json.loads, said.stdout.splitlines())
     assert (progress["ended"], run["state"]) == (True, "succeeded")

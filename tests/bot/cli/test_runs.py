@@ -143,7 +143,7 @@ def test_a_filter_for_a_person_who_never_was_is_no_proof_that_nobody_did(shop: S
     said = shop.type("olga", "runs", "--person", "dorra")
     assert (said.exit_code, said.stdout) == (3, "")
     assert "“dorra” is not in the policy, and has never requested anything" in said.stderr
-    assert "is “dora” meant?" in said.stderr
+    assert "did you mean “dora”?" in said.stderr
     program = shop.type("olga", "runs", "--host", "web99", "--json")
     assert (program.exit_code, program.stdout) == (3, "[]\n")
 
@@ -216,7 +216,7 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     assert (which.exit_code, "say which plan" in which.stderr) == (2, True)
     own = shop.told("olga", "run", str(numbers["own"]))
     mine = shop.type("olga", "approve", str(own["id"]), own["digest"][:10])
-    assert (mine.exit_code, "your own request" in mine.stderr) == (4, True)
+    assert (mine.exit_code, "you requested it" in mine.stderr) == (4, True)
 
     keyturn = shop.service.keyturn
     with keyturn.database.transaction() as tx:
@@ -398,7 +398,7 @@ def test_what_changed_lately_and_who_allowed_it_is_told(shop: Shop):
     said = shop.type("dora", "changed", "--host", "web1")
     line = next(one for one in said.stdout.splitlines() if f"run {done} " in one)
     assert "abusers clear web1 203.0.113.9" in line
-    assert "on web1, by dora, approved by olga: Proven by reading again" in line
+    assert "on web1, by dora, approved by olga: Verified" in line
     assert "nas1" not in said.stdout
     none = shop.type("dora", "changed", "2020-01-01 02:00")
     assert (none.exit_code, none.stderr) == (0, "nothing that Keyturn knows of\n")

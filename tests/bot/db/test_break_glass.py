@@ -119,7 +119,7 @@ def test_a_plan_that_went_stale_is_not_applied_through_broken_glass(office: Offi
 def test_glass_is_broken_for_the_plan_that_was_on_the_page(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
     for digest in ("", run.digest[:9], "0" * 64):
-        with pytest.raises(TooLate, match="another plan"):
+        with pytest.raises(TooLate, match="a new plan"):
             office.workflow.break_glass.activate_break_glass(
                 run.id, person="adam", session=app.session, digest=digest, reason=WHY
             )
@@ -131,9 +131,9 @@ def test_glass_is_broken_for_the_plan_that_was_on_the_page(office: Office) -> No
 @pytest.mark.parametrize("reason", ["", "   ", "it is urgent", "x" * 19, f"{'x' * 10}{' ' * 20}"])
 def test_it_takes_a_reason_of_twenty_characters(office: Office, reason: str) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
-    with pytest.raises(InvalidRequestError, match="20 characters or more"):
+    with pytest.raises(InvalidRequestError, match="at least 20 characters"):
         shatter(office, run, app, reason)
-    with pytest.raises(InvalidRequestError, match="20 characters or more"):
+    with pytest.raises(InvalidRequestError, match="at least 20 characters"):
         office.workflow.break_glass.request_break_glass(run.id, person="adam", reason=reason)
     assert office.run(run.id).state is State.PENDING
 
@@ -338,7 +338,7 @@ def test_within_the_day_the_next_emergency_is_one(office: Office) -> None:
 def test_it_is_reviewed_once_by_another_person_in_words(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
     review: Callable[..., object] = office.workflow.break_glass.review_break_glass
-    with pytest.raises(InvalidRequestError, match="no glass was broken"):
+    with pytest.raises(InvalidRequestError, match="break-glass was not used"):
         review(run.id, person="stan", findings="nothing to see here")
     shatter(office, run, app)
     for person in ("adam", "dora", "nobody"):
@@ -347,7 +347,7 @@ def test_it_is_reviewed_once_by_another_person_in_words(office: Office) -> None:
     with pytest.raises(InvalidRequestError, match="10 characters"):
         review(run.id, person="stan", findings="ok")
     review(run.id, person="olga", findings="seen, and it was right")
-    with pytest.raises(TooLate, match="reviewed by Olga Owner"):
+    with pytest.raises(TooLate, match="Olga Owner has already reviewed"):
         review(run.id, person="stan", findings="seen, and it was right")
 
 
@@ -376,7 +376,7 @@ def test_glass_is_broken_once_for_a_run_and_not_for_one_that_is_over(office: Off
     shatter(office, run, app)
     with pytest.raises(TooLate):
         shatter(office, run, app)
-    with pytest.raises(NotAllowed, match="broken already"):
+    with pytest.raises(NotAllowed, match="already active"):
         office.workflow.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
 
 

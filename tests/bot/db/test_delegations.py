@@ -131,7 +131,7 @@ def test_without_the_guard_two_delegates_would_have_had_two_keys(
 
 def test_approval_is_refused_when_requester_approves_as_a_delegate(office: Office):
     delegate(office, to="dora")
-    with pytest.raises(NotAllowed, match="your own request"):
+    with pytest.raises(NotAllowed, match="you requested it"):
         office.approve(office.ask(LAMP_ON, person="dora"), "dora")
     assert office.fleet.told == []
 

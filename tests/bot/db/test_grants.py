@@ -77,7 +77,7 @@ def test_when_none_is_left_it_takes_an_approval(office: Office):
     assert [set_lamp(office, value).state for value in "ab"] == [State.SUCCEEDED] * 2
     third = set_lamp(office, "c")
     assert third.state is State.PENDING
-    assert "Grant 1 has none of its 2 left this hour." in third.policy_notes
+    assert "Grant 1 has reached its limit of 2 this hour." in third.policy_notes
     assert office.approve(third).state is State.SUCCEEDED
 
 
@@ -335,7 +335,7 @@ def test_a_grant_gives_no_right_to_ask(office: Office):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"person": "olga"}, "nou cannot grant yourself"),
+        ({"person": "olga"}, "you cannot grant yourself"),
         ({"person": "nobody"}, "not among the people"),
         ({"giver": "stan"}, "not from an owner"),
         ({"giver": "dora", "person": "stan"}, "not from an owner|may not ask"),
@@ -345,10 +345,10 @@ def test_a_grant_gives_no_right_to_ask(office: Office):
         ({"hosts": "*"}, "may not ask|not from an owner"),
         ({"per_hour": 0}, "from 1 to 100"),
         ({"per_hour": 101}, "from 1 to 100"),
-        ({"hours": 0}, "within 30 days"),
-        ({"hours": 31 * 24}, "within 30 days"),
-        ({"colour": "red"}, "has no colour: it has name, value"),
-        ({"host": "lb1"}, "has no host"),
+        ({"hours": 0}, "at most 30 days"),
+        ({"hours": 31 * 24}, "at most 30 days"),
+        ({"colour": "red"}, "has no field colour: use name, value"),
+        ({"host": "lb1"}, "has no field host"),
         ({"person": "adam", "hosts": "lb1"}, "Adam Admin needs no approval"),
     ],
 )

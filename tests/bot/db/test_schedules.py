@@ -58,7 +58,7 @@ def test_a_schedule_waits_for_the_approval_that_its_runbook_takes(any_office: Of
     assert run.title == "schedule “hourly”: toy set lb1 lamp on"
     assert _all(any_office) == []
     run = any_office.approve(run)
-    assert (run.state, run.summary) == (State.SUCCEEDED, "Schedule 1 fires from now on")
+    assert (run.state, run.summary) == (State.SUCCEEDED, "Schedule 1 is active")
     assert any_office.fleet.told == []
 
 
@@ -169,7 +169,7 @@ def test_a_fire_is_left_out_while_the_last_run_is_not_over(office: Office):
     fire_all(office)
     newest = _fires(office, schedule)[0]
     assert newest.outcome is FireOutcome.SKIPPED
-    assert newest.reason.endswith("was not over")
+    assert newest.reason.endswith("had not ended")
 
 
 def test_a_fire_waits_for_the_last_run_where_that_was_agreed(office: Office):
@@ -351,7 +351,7 @@ class TestItsOwner:
 
     def test_the_owner_of_a_schedule_cannot_approve_it(self, office: Office):
         run = self._asked_by_an_owner(office)
-        with pytest.raises(NotAllowed, match="your own request"):
+        with pytest.raises(NotAllowed, match="you requested it"):
             office.approve(run, "olga")
         assert office.approve(run, "adam").state is State.SUCCEEDED
 
@@ -424,7 +424,7 @@ def test_who_takes_a_schedule_over_needs_an_approval_and_then_the_old_one_ends(o
         ScheduleState.ACTIVE,
         "stan",
     )
-    assert old.reason == "schedule 2 took its place"
+    assert old.reason == "replaced by schedule 2"
 
 
 class TestTakenOverUnasked:
@@ -442,9 +442,7 @@ class TestTakenOverUnasked:
     def test_somebody_elses_goes_on(self, office: Office):
         run, old = self._taken(office, "dora")
         assert (run.state, old.state) == (State.REFUSED, ScheduleState.ACTIVE)
-        assert (
-            run.summary == "Schedule 1 is kept by its owner and its area's: Adam Admin, Olga Owner"
-        )
+        assert run.summary == "Only the owners can replace schedule 1: Adam Admin, Olga Owner"
 
     def test_without_the_guard_it_would_have_ended(
         self, office: Office, monkeypatch: pytest.MonkeyPatch

@@ -71,7 +71,7 @@ def test_one_plan_and_one_approval_for_all(crowd: Office):
     assert crowd.fleet.told == []
 
     done = crowd.approve(run)
-    assert (done.state, done.summary) == (State.SUCCEEDED, "Proven on 12 of 12 hosts")
+    assert (done.state, done.summary) == (State.SUCCEEDED, "Verified on 12 of 12 hosts")
     assert sorted(_told(crowd)) == sorted(NAMES)
     assert {child.state for child in _children(crowd, run)} == {State.SUCCEEDED}
 
@@ -159,7 +159,7 @@ def test_hosts_that_are_as_asked_already_are_left_alone(crowd: Office):
     run = _ask(crowd, NAMES[:3])
     assert run.plan
     assert [step.host for step in run.plan.steps] == ["lb1", "lb3"]
-    assert crowd.approve(run).summary == "Proven on 3 of 3 hosts"
+    assert crowd.approve(run).summary == "Verified on 3 of 3 hosts"
     assert _told(crowd) == ["lb1", "lb3"]
 
 
@@ -259,7 +259,7 @@ def test_nobody_approves_their_own_for_many_either(crowd: Office):
         requests, host_pattern="lb*", person="olga", origin=WEB
     )
     crowd.work()
-    with pytest.raises(NotAllowed, match="your own request"):
+    with pytest.raises(NotAllowed, match="you requested it"):
         crowd.approve(crowd.run(run.id), person="olga")
 
 
@@ -630,7 +630,8 @@ def test_a_whole_is_not_in_line_for_its_first_host(crowd: Office):
 
 
 @pytest.mark.parametrize(
-    ("spelled", "says"), [("lb[1\u202e]*", r"U\+202E"), ("lb[" + "1" * 200 + "]*", "in 100 char")]
+    ("spelled", "says"),
+    [("lb[1\u202e]*", r"U\+202E"), ("lb[" + "1" * 200 + "]*", "100 characters")],
 )
 def test_hosts_are_spelled_in_few_and_visible_characters(crowd: Office, spelled: str, says: str):
     with pytest.raises(InvalidRequestError, match=says):

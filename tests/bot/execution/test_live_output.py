@@ -78,7 +78,7 @@ def test_what_was_heard_is_kept_where_no_answer_came(
     with office.database.reading() as tx:
         record = runs.list_steps(tx, run.id)[0]
     assert record.state is state
-    assert record.output.startswith("[… 800 lines are left out here …]\n800\n")
+    assert record.output.startswith("[… 800 lines omitted …]\n800\n")
     assert record.output.endswith("\n999")
     assert of_run(office, run.id) == []
 

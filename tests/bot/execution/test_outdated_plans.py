@@ -20,7 +20,8 @@ from tests.policies import a_policy
 from tests.toy import BreakSwitch, SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
-ANEW = "After this was shown, the policy was changed. Nothing was sent: ask again to see it anew."
+ANEW = "After the plan was made, the policy was changed. Nothing was sent. "
+    "Request it again to get a new plan."
 
 
 def _lamp(host: str) -> SetSwitch:
@@ -71,7 +72,7 @@ class TestTheKey:
         run = office.ask(LAMP_ON)
         assert office.approve(run, "olga").state is State.PENDING
         _edit(office.policies)
-        with pytest.raises(TooLate, match="ask again"):
+        with pytest.raises(TooLate, match="request it again"):
             office.approve(run, "adam")
 
     def test_of_somebody_who_may_not_turn_it_is_refused_for_that(self, office: Office):
@@ -108,7 +109,7 @@ class TestTheGlass:
         )
 
     def test_is_not_broken_for_what_cannot_start(self, office: Office):
-        with pytest.raises(TooLate, match="ask again"):
+        with pytest.raises(TooLate, match="request it again"):
             self._break(office)
         assert "break-glass activated" not in office.entries()
 
@@ -236,7 +237,7 @@ class TestOfSeveralProcesses:
         assert _look(late) == []
         assert {new.run(run.id).state for run in runs_of_new} == {State.PENDING}
         # Nor is a key turned there: its gate would turn the plan away.
-        with pytest.raises(TooLate, match="another policy"):
+        with pytest.raises(TooLate, match="earlier policy"):
             late.approve(runs_of_new[0])
         assert new.approve(runs_of_new[0]).state is State.SUCCEEDED
 

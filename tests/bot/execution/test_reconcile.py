@@ -80,7 +80,7 @@ def test_what_the_host_has_done_is_proven_and_the_run_has_succeeded(office: Offi
     _later(office)
     run = office.run(run.id)
     assert run.state is State.SUCCEEDED
-    assert run.summary == "Proven by reading again: lamp is on"
+    assert run.summary == "Verified: lamp is on"
     assert _holder(office) is None
     kinds = office.entries(run)
     assert kinds[-5:] == [
@@ -101,7 +101,10 @@ def test_what_the_host_has_not_begun_it_never_will(office: Office):
     _later(office)
     run = office.run(run.id)
     assert run.state is State.FAILED
-    assert "lb1 says that it never began, and never will. Nothing was done by it." in run.summary
+    assert (
+        "lb1 returned that the step never started, and never will. It changed nothing."
+        in run.summary
+    )
     assert office.fleet.told == []
     assert _holder(office) is None
     again = office.approve(office.ask(LAMP_ON))
@@ -199,8 +202,8 @@ def test_what_the_host_says_has_failed_has_failed(office: Office):
     _later(office)
     run = office.run(run.id)
     assert run.state is State.FAILED
-    assert "lb1 says that it ended with status 3: it said: glued" in run.summary
-    assert "Reading again: lamp is off." in run.summary
+    assert "lb1 returned that it exited with status 3: it said: glued" in run.summary
+    assert "Current state: lamp is off." in run.summary
 
 
 def test_what_was_done_and_did_not_hold_is_said_so(office: Office):
@@ -208,7 +211,7 @@ def test_what_was_done_and_did_not_hold_is_said_so(office: Office):
     _saying(office, StepStatus(MarkerState.ENDED, UP, status=0))
     _later(office)
     assert office.run(run.id).state is State.FAILED
-    assert "yet it did not hold" in office.run(run.id).summary
+    assert "verification failed" in office.run(run.id).summary
 
 
 def test_steps_that_were_not_sent_are_not_sent_now(office: Office):
@@ -216,7 +219,7 @@ def test_steps_that_were_not_sent_are_not_sent_now(office: Office):
     _later(office)
     run = office.run(run.id)
     assert run.state is State.FAILED
-    assert "The steps after it were not sent: ask again to have them done." in run.summary
+    assert "Later steps were not sent: request it again to execute them." in run.summary
     assert len(office.fleet.told) == 1
     assert office.fleet.hosts["lb1"] == {"fan": "on", "lamp": "off"}
 
@@ -228,9 +231,9 @@ def test_what_is_still_at_it_is_waited_for(office: Office):
     _later(office)
     unknown = office.run(run.id)
     assert unknown.state is State.UNKNOWN
-    assert "lb1 says that the command is still running there" in unknown.summary
+    assert "lb1 returned that the command is still running" in unknown.summary
     assert (
-        "lb1 stays locked until it says how that ended, or an owner resolves this run"
+        "lb1 stays locked until the host returns the outcome, or an owner resolves this run"
         in unknown.summary
     )
     assert _holder(office) == run.id
@@ -296,7 +299,7 @@ def test_what_was_cut_off_is_for_a_person_unless_nothing_is_left(
         _later(office)
     unknown = office.run(run.id)
     assert unknown.state is State.UNKNOWN
-    assert "Reading again: lamp is off. lb1 stays locked until an owner" in unknown.summary
+    assert "Current state: lamp is off. lb1 stays locked until an owner" in unknown.summary
     # It has nothing more to say.
     assert office.fleet.recalled == 1
     office.workflow.resolve_run(
@@ -322,7 +325,7 @@ def test_nothing_left_to_do_proves_what_the_host_cannot_say(office: Office, said
     _later(office)
     run = office.run(run.id)
     assert run.state is State.SUCCEEDED
-    assert run.summary == "Proven by reading again: lamp is on"
+    assert run.summary == "Verified: lamp is on"
 
 
 def test_what_keeps_no_marker_is_read_again_until_nothing_is_left(office: Office):
@@ -330,7 +333,7 @@ def test_what_keeps_no_marker_is_read_again_until_nothing_is_left(office: Office
     _saying(office, NO_STATUS)
     _later(office)
     assert office.run(run.id).state is State.UNKNOWN
-    assert "lb1 keeps no marker, and cannot say" in office.run(run.id).summary
+    assert "lb1 keeps no marker of the step" in office.run(run.id).summary
     office.fleet.hosts["lb1"]["lamp"] = "on"
     _later(office)
     assert office.run(run.id).state is State.SUCCEEDED

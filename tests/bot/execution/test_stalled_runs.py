@@ -52,7 +52,7 @@ def test_a_request_whose_site_has_no_worker_says_so_once(office: Office):
         _later(office)
     told = office.run(run.id)
     assert told.state is State.PLANNING
-    assert told.summary.startswith("waits: no worker of site main has been heard of since ")
+    assert told.summary.startswith("waits for a worker: no heartbeat from site main since ")
     assert office.entries(run) == ["requested", "on hold"]
 
 
@@ -62,7 +62,7 @@ def test_an_approved_run_says_so_too_and_no_more_once_it_has_begun(office: Offic
     shown = office.run(run.id)
     office.workflow.approve_run(run.id, person="olga", digest=shown.digest)
     _later(office)
-    assert "no worker of site main" in office.run(run.id).summary
+    assert "no heartbeat from site main" in office.run(run.id).summary
     office.workflow.advance_run(run.id)
     assert office.run(run.id).state is State.SUCCEEDED
 

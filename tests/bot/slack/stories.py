@@ -121,7 +121,7 @@ def every_story() -> dict[str, SlackRunView]:
         S.STARTING: (a_run(S.STARTING), {"decisions": [yes()]}),
         S.RUNNING: (a_run(S.RUNNING, **started), {"decisions": [yes()], "step_records": [sent]}),
         S.SUCCEEDED: (
-            a_run(S.SUCCEEDED, summary="Proven by reading again: it is gone", **started, **ended),
+            a_run(S.SUCCEEDED, summary="Verified: it is gone", **started, **ended),
             {"decisions": [yes()], "step_records": [done]},
         ),
         S.FAILED: (
@@ -144,7 +144,7 @@ def every_story() -> dict[str, SlackRunView]:
             {},
         ),
         S.SUPERSEDED: (a_run(S.SUPERSEDED, summary="Superseded by run 13", **ended), {}),
-        S.WITHDRAWN: (a_run(S.WITHDRAWN, summary="Withdrawn by its asker", **ended), {}),
+        S.WITHDRAWN: (a_run(S.WITHDRAWN, summary="Withdrawn by the requester", **ended), {}),
         S.STALE: (a_run(S.STALE, summary="lb1 is not as it was", **ended), {"decisions": [yes()]}),
         S.STOPPED: (a_run(S.STOPPED, summary="Stopped by Olga Owner (smoke)", **ended), {}),
     }

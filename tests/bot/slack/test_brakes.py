@@ -68,8 +68,8 @@ async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(office:
     async with a_chat(office) as chat:
         told = (await chat.type("toy set lb1 lamp on", "U0DORA")).text
         assert re.fullmatch(
-            r"You have been banned from Keyturn since \d{4}-\d\d-\d\d \d\d:\d\d UTC by Adam Admin\. "
-            r"Nothing was done\. Contact Adam Admin or a Keyturn administrator\.",
+            r"You have been banned from Keyturn since \d{4}-\d\d-\d\d \d\d:\d\d UTC by Adam "
+            r"Admin\. Nothing was done\. Contact Adam Admin or a Keyturn administrator\.",
             told,
         )
         assert "Keyturn does not know" in (await chat.type("help", "U0NOBODY")).text

@@ -72,7 +72,7 @@ async def test_nobody_approves_their_own_request(chat: Chat):
     assert chat.run().state is State.PENDING
     assert chat.slack.card.blocks == shown
     [whisper] = chat.slack.whispers("U0OLGA")
-    assert "it is your own request" in whisper.words
+    assert "it is you requested it" in whisper.words
 
 
 async def test_an_unauthorised_click_is_refused_to_that_person_alone(chat: Chat):

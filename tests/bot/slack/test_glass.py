@@ -74,7 +74,7 @@ async def test_break_glass_is_announced_once(loud: Chat) -> None:
     assert "Adam Admin used break-glass" in loud.slack.posted[0].words
 
     refused = await loud.type("review 1 it was right, I have looked", "U0ADAM")
-    assert "Somebody else" in refused.text
+    assert "nother person has to review" in refused.text
     await loud.type("review 1 it was right, I have looked", "U0OLGA")
     assert "Reviewed by Olga Owner: it was right, I have looked" in loud.slack.posted[0].words
 
@@ -102,7 +102,7 @@ async def test_a_reason_that_tells_nothing_is_asked_for_again_before_anything_is
         "break-glass toy set web1 lamp on because x",
     ):
         answer = await loud.type(typed, "U0ADAM")
-        assert "20 characters or more" in answer.text
+        assert "at least 20 characters" in answer.text
     answer = await loud.type("break-glass because all customers see an error page", "U0ADAM")
     assert "The runbook is missing" in answer.text
     assert loud.office.entries() == []
@@ -144,7 +144,7 @@ async def test_who_asked_to_erase_is_told_once_why_an_owner_declined(chat: Chat)
             "U0OLGA",
             "Run 1 needs no more approvals and no freeze holds it: it",
         ),
-        ("toy show lb1", "U0DORA", "Run 1 changes nothing and needs no approval: it starts by"),
+        ("toy show lb1", "U0DORA", "Run 1 is read-only and needs no approval: it starts by"),
     ],
 )
 async def test_what_needs_no_approval_has_no_glass(chat: Chat, text: str, user: str, said: str):

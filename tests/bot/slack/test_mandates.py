@@ -101,15 +101,15 @@ async def test_the_asker_takes_the_proposal_back(chat: Chat):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("delegate stan", "It is typed: delegate to PERSON"),
+        ("delegate stan", "Type it like this: delegate to PERSON"),
         ("delegate to stan until whenever", "is no time: type 18:00"),
         ("delegate to stan until 2020-01-01", "has passed already"),
         ("delegate to ghost for 2 h", "ghost is not among the people"),
         ("delegate end 7", "no delegation 7"),
-        ("grant dora toy set lb*", "It is typed: grant PERSON"),
+        ("grant dora toy set lb*", "Type it like this: grant PERSON"),
         ("grant dora toy st lb* 5 an hour for 2 h", "Did you mean"),
         ("grant dora toy set lb* lamp 5 an hour for 2 h", "'lamp' is not a value for a field"),
-        ("grant olga toy set lb* 5 an hour for 2 h", "Nou cannot grant yourself"),
+        ("grant olga toy set lb* 5 an hour for 2 h", "You cannot grant yourself"),
         ("grant end 7", "no grant 7"),
         ("counter 7 value=dim", "There is no run 7."),
         ("counter value=dim", "The run number is missing: type /keyturn counter N field=value"),

@@ -169,7 +169,7 @@ def succeeded(tx: Transaction, run: Run) -> Run:
     change_log.append_entry(
         tx, "verified", run=run.id, host=run.host, current_state="203.0.113.9 is not marked"
     )
-    return ended(tx, moving, State.SUCCEEDED, "Proven by reading again: 203.0.113.9 is not marked")
+    return ended(tx, moving, State.SUCCEEDED, "Verified: 203.0.113.9 is not marked")
 
 
 def checked(tx: Transaction, report: Report | None = None) -> Run:
@@ -221,7 +221,7 @@ def gallery(database: Database) -> dict[str, int]:
             tx,
             waiting(tx, run),
             State.STALE,
-            "After this was shown, lb2 is not as it was: 203.0.113.9 is marked in http and api.",
+            "After the plan was made, lb2 has changed: 203.0.113.9 is marked in http and api.",
         ).id
         moving = running(tx, approved(tx, waiting(tx, asked(tx)), reason="known customer"))
         output = "bash: line 1: socat: command not found\n" * 3
@@ -234,7 +234,7 @@ def gallery(database: Database) -> dict[str, int]:
             tx,
             moving,
             State.UNKNOWN,
-            "Nobody knows whether step 1 of 1 was done: lb2 closed the connection. "
+            "The outcome of step 1 of 1 is unknown: lb2 closed the connection. "
             "lb2 stays locked until an owner resolves this run.",
         ).id
         run = asked(tx)

@@ -100,7 +100,7 @@ def test_a_page_that_is_out_of_date_erases_nothing(site: Site):
     site.browser("dora").post(address, data={"reason": WHY})
     answer = site.browser("olga").post(f"{address}/confirm", data={"digest": "0" * 64})
     assert answer.status_code == 409
-    assert "look at it again" in answer.text
+    assert "reload the page and review it" in answer.text
     assert _kept(site, run)
 
 

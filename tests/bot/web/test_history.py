@@ -216,7 +216,7 @@ def test_whom_the_policy_and_the_runs_do_not_know_is_said_to_be_nobody(site: Sit
     browser = site.browser("olga")
     html = browser.get("/runs?person=dorra").text
     assert "“dorra” is not in the policy, and has never requested anything" in html
-    assert "is “dora” meant?" in html
+    assert "did you mean “dora”?" in html
     assert "It says nothing of whom you look for" in html
     assert list(browser.get("/runs.json?person=dorra").json()["unknown_filters"]) == ["person"]
     for address in ("/runs?person=stan", "/runs?person=dora"):
@@ -312,7 +312,7 @@ def _vote(run: runs.Run, person: str, at: int) -> runs.Decision:
 def test_somebody_who_left_keeps_their_place_in_the_history(site: Site) -> None:
     with site.database.transaction() as tx:
         run = waiting(tx, asked(tx, person="adam"))
-        ended(tx, approved(tx, run), State.EXPIRED, "Nobody started it in time")
+        ended(tx, approved(tx, run), State.EXPIRED, "No one started it in time")
     site.dismiss("adam")
     browser = site.browser("dora")
     assert numbers(browser.get("/runs?person=adam").text) == [run.id]

@@ -178,7 +178,7 @@ def test_whom_the_policy_and_the_log_do_not_know_is_said_to_be_nobody(site: Site
     browser = site.browser("olga")
     html = browser.get("/log?person=dorra").text
     assert "“dorra” is not in the policy, and not in the log" in html
-    assert "is “dora” meant?" in html
+    assert "did you mean “dora”?" in html
     assert "It says nothing of whom you look for" in html
     told = browser.get("/log.json?host=lb11&person=dorra").json()
     assert list(told["unknown_filters"]) == ["person", "host"]

@@ -113,5 +113,5 @@ def test_other_values_are_proposed_and_accepted_on_the_page(site: Site):
     assert "/runs/2/deny" in Page(site.browser("olga").get("/runs/2").text).forms
     assert "/runs/2/approve" in Page(site.browser("adam").get("/runs/2").text).forms
     story = Page(site.browser("adam").get("/runs/2").text).text
-    assert "Proposed by Olga Owner In place of run 1" in story
+    assert "Proposed by Olga Owner Instead of run 1" in story
     assert "Accepted by Dora Developer" in story

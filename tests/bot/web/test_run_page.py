@@ -58,7 +58,7 @@ def test_the_page_tells_the_whole_story_afterwards(site: Site) -> None:
         "Started",
         "Step 1 sent",
         "Step 1 done",
-        "Proven by reading again",
+        "Verified",
         "Succeeded",
     ]
     places = [story.index(part) for part in told]
@@ -251,7 +251,7 @@ def test_an_undo_is_a_run_of_its_own(site: Site) -> None:
     assert answer.headers["location"] == f"/runs/{run.id + 1}?done=requested"
     site.office.work()
     words = Page(browser.get(answer.headers["location"]).text).text
-    assert f"Takes back run {run.id}" in words
+    assert f"Undoes run {run.id}" in words
     assert "too bright" in words
     assert site.office.run(run.id + 1).state is State.PENDING
 

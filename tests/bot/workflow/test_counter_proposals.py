@@ -125,7 +125,7 @@ def test_the_original_stays_pending_when_its_requester_declines(any_office: Offi
     first = office.ask(LAMP_ON)
     offered = counter(office, first, value="dim")
     declined = office.workflow.withdraw_run(offered.id, person="dora")
-    assert (declined.state, declined.summary) == (State.WITHDRAWN, "Declined by its asker")
+    assert (declined.state, declined.summary) == (State.WITHDRAWN, "Declined by the requester")
     with pytest.raises(TooLate):
         accept(office, offered)
     assert office.approve(office.run(first.id), "olga").state is State.SUCCEEDED
@@ -232,7 +232,7 @@ def test_a_proposal_of_another_policy_is_not_accepted(office: Office):
     offered = counter(office, first, value="dim")
     rules = office.policies.path / "policy.cedar"
     rules.write_text(rules.read_text() + "\n// Another version.\n")
-    with pytest.raises(TooLate, match="another policy"):
+    with pytest.raises(TooLate, match="earlier policy"):
         accept(office, offered)
     assert office.run(first.id).state is State.PENDING
 
@@ -318,8 +318,8 @@ def test_it_can_be_edited_again_by_another(office: Office):
     ("person", "changes", "why"),
     [
         ("stan", {"value": "dim"}, "Those who can"),
-        ("dora", {"value": "dim"}, "your own request"),
-        ("olga", {"value": "on"}, "values of run 1 already"),
+        ("dora", {"value": "dim"}, "you requested it"),
+        ("olga", {"value": "on"}, "values of run 1"),
         ("olga", {"host": "lb2"}, "has no value host: .* name, value"),
         ("olga", {"colour": "red"}, "has no value colour"),
         ("olga", {"value": ""}, "value: is missing"),
@@ -373,7 +373,7 @@ def test_a_secret_among_the_values_is_not_recorded(tmp_path: Path):
     )
     with an_office(tmp_path, database=store) as office:
         run = office.ask(LAMP_ON)
-        with pytest.raises(InvalidRequestError, match="holds a password"):
+        with pytest.raises(InvalidRequestError, match="contains a password"):
             counter(office, run, value=secret)
         # What is typed by mistake is on no page: the twin is what is no secret.
         assert counter(office, run, value="dim").values["value"] == "dim"

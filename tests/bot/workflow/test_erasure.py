@@ -103,7 +103,7 @@ def test_nothing_is_erased_without_a_request(office: Office, done: Run):
     _confirm(office, done.id, "olga")
     with pytest.raises(TooLate):
         _confirm(office, done.id, "olga")
-    with pytest.raises(TooLate, match="nothing is kept"):
+    with pytest.raises(TooLate, match="has no stored output"):
         _ask(office, done.id, "dora", WHY)
 
 

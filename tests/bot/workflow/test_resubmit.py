@@ -25,12 +25,12 @@ def test_only_what_is_over_is_asked_for_again(state: State):
     ("run", "said"),
     [
         (a_run(State.RUNNING), "has not ended: it is running"),
-        (replace(OVER, undo_of=7), "ask for the undo of run 7"),
+        (replace(OVER, undo_of=7), "request the undo of run 7"),
         (
             replace(OVER, timing=ScheduleTiming("n", CronExpression("@daily", "UTC"))),
-            "ask for a schedule",
+            "request a new schedule",
         ),
-        (replace(OVER, runbook="toy gone"), "there is no runbook 'toy gone' any more"),
+        (replace(OVER, runbook="toy gone"), "the runbook 'toy gone' does not exist any more"),
     ],
 )
 def test_where_it_cannot_be_it_says_what_to_do(run: Run, said: str):
