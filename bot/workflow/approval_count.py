@@ -39,7 +39,9 @@ class ApprovalCount:
 
 def is_first_success(tx: Transaction, policy: Policy, *, person: str, runbook: str) -> bool:
     """Return whether no run of this runbook by this person has succeeded, if a rule uses that."""
-    return "first_time" not in policy.mentions or runs.is_first_time(tx, person=person, words=runbook)
+    return "first_time" not in policy.mentions or runs.is_first_time(
+        tx, person=person, words=runbook
+    )
 
 
 def get_ruling(tx: Transaction, policy: Policy, run: Run) -> tuple[PolicyRequest, Ruling]:

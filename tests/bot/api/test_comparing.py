@@ -11,7 +11,7 @@ def test_a_program_learns_what_differs(desk: Desk):
     wanted = {"a": numbers["denied"], "b": numbers["succeeded"]}
     told = desk.program("dora").get("/runs/compare", params=wanted).json()
     assert (told["left"]["id"], told["right"]["id"]) == (wanted["a"], wanted["b"])
-    ends = next(one for one in told["sections"] if one["title"] == "How it ended")
+    ends = next(one for one in told["sections"] if one["title"] == "Result")
     assert ends["differing"] > 0
     assert {"left": "Denied", "right": "Succeeded", "kind": "changed", "folded": 0} in ends[
         "lines"

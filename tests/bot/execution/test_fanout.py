@@ -302,7 +302,7 @@ def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Office):
         crowd.workflow.request_fanout_run(
             requests, host_pattern=spelled, person="dora", origin=WEB
         )
-    said = str(no.value).partition("by itself. ")[2]
+    said = str(no.value).partition("by separately. ")[2]
     assert said == "edge: toy set 'lb*' lamp on; web: toy set web1 lamp on"
     typed = [shlex.split(one.partition(": toy set ")[2]) for one in said.split("; ")]
     each = [request_form.parse_request_for_hosts(SetSwitch, values, hosts)[1] for values in typed]
@@ -347,7 +347,7 @@ def test_a_check_on_hosts_of_several_areas_is_one_report_found_by_each_area(crow
     run = _look_everywhere(crowd)
     crowd.work()
     told = crowd.run(run.id)
-    assert (told.state, told.summary) == (State.SUCCEEDED, "3 of 3 hosts are well")
+    assert (told.state, told.summary) == (State.SUCCEEDED, "3 of 3 hosts are healthy")
     assert (told.area, told.areas) == ("edge, web", ["edge", "web"])
     parts = {part.host: part for part in _children(crowd, run)}
     assert {host: part.area for host, part in parts.items()} == {
@@ -436,7 +436,7 @@ def test_a_check_of_many_is_one_report(crowd: Office):
     )
     crowd.work()
     told = crowd.run(run.id)
-    assert (told.state, told.summary) == (State.SUCCEEDED, "3 of 3 hosts are well")
+    assert (told.state, told.summary) == (State.SUCCEEDED, "3 of 3 hosts are healthy")
     assert told.report
     assert told.report.findings == ["lb1: lamp=off", "lb2: lamp=off", "lb3: lamp=off"]
 

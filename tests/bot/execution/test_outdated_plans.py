@@ -20,8 +20,10 @@ from tests.policies import a_policy
 from tests.toy import BreakSwitch, SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
-ANEW = "After the plan was made, the policy was changed. Nothing was sent. "
+ANEW = (
+    "After the plan was made, the policy was changed. Nothing was sent. "
     "Request it again to get a new plan."
+)
 
 
 def _lamp(host: str) -> SetSwitch:

@@ -434,7 +434,7 @@ def test_people_read_what_the_host_was_asked_and_what_it_said(office: Office):
         told = build_run_events(change_log.list_entries_of_run(tx, run.id), str)
     said = {event.title: event.detail for event in told}
     assert said["Queried lb1 for the outcome of step 1"] == ""
-    assert said["lb1 answered"] == "It says that it was done"
+    assert said["lb1 returned the outcome"] == "The host returned that the step succeeded"
 
 
 def _many(office: Office) -> Callable[[], None]:

@@ -27,7 +27,7 @@ async def test_a_run_is_stopped_by_its_number(chat: Chat):
 async def test_stop_all_and_resume(chat: Chat):
     refused = await chat.type("stop all because I feel like it", "U0DORA")
     assert "You cannot do that. Those who can: Adam Admin" in refused.text
-    assert "Say why" in (await chat.type("stop all", "U0ADAM")).text
+    assert "Enter a reason" in (await chat.type("stop all", "U0ADAM")).text
     stopped = await chat.type("stop all because the cellar is on fire", "U0ADAM")
     assert "Everything is stopped; no run was active" in stopped.text
     asked = await chat.type("toy set lb1 lamp on", "U0DORA")

@@ -38,7 +38,7 @@ def two_runs(site: Site, *outputs: str) -> list[int]:
 def test_what_differs_stands_beside_each_other(site: Site) -> None:
     first, second = two_runs(site, "one\ntwo\nthree", "one\n2\nthree\nfour")
     html = site.browser("dora").get(f"/runs/compare?a={first}&b={second}").text
-    said = html.split("What the hosts said</h2>")[1].split("</section>")[0]
+    said = html.split("Output</h2>")[1].split("</section>")[0]
     words = Page(said).text
     assert "Differs ≠ two 2" in words
     assert "Only on the right + four" in words

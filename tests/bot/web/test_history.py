@@ -220,7 +220,7 @@ def test_whom_the_policy_and_the_runs_do_not_know_is_said_to_be_nobody(site: Sit
     assert "It says nothing of whom you look for" in html
     assert list(browser.get("/runs.json?person=dorra").json()["unknown_filters"]) == ["person"]
     for address in ("/runs?person=stan", "/runs?person=dora"):
-        assert "has never asked" not in browser.get(address).text
+        assert "has never requested" not in browser.get(address).text
 
 
 def test_a_search_that_goes_far_back_says_so_and_goes_on(

@@ -121,7 +121,8 @@ def test_the_story_says_of_a_check_what_lists_say(site: Site, lamp: str, told: s
 
 
 @pytest.mark.parametrize(
-    ("became", "told"), [("burnt", "It is over, and needs attention"), ("off", "It is over")]
+    ("became", "told"),
+    [("burnt", "Follow-up finished: needs attention"), ("off", "Follow-up finished")],
 )
 def test_the_story_says_how_what_went_on_came_to_its_end(
     site: Site, became: str, told: str

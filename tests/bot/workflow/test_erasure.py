@@ -162,7 +162,7 @@ class TestDeclined:
         with pytest.raises(TooLate):
             self._decline(office, done.id, "olga")
         _ask(office, done.id, "dora")
-        with pytest.raises(InvalidRequestError, match="why"):
+        with pytest.raises(InvalidRequestError, match="reason"):
             office.workflow.erasure.decline_erasure(done.id, person="olga", reason="no")
 
 
@@ -183,7 +183,7 @@ def test_output_of_a_removed_area_has_no_owner(office: Office, done: Run):
 
 
 def test_a_request_needs_a_reason_and_a_run_that_is_over(office: Office, done: Run):
-    with pytest.raises(InvalidRequestError, match="why"):
+    with pytest.raises(InvalidRequestError, match="reason"):
         _ask(office, done.id, "dora", "so")
     with pytest.raises(NotAllowed):
         _ask(office, done.id, "nobody", WHY)

@@ -93,7 +93,7 @@ def test_an_approval_by_somebody_who_could_not_give_it_now_would_not_count(
         replay_requests(new, _pasts(office)).list_with_outcome(ReplayOutcome.LOST_APPROVALS) == []
     )
     (lost,) = changed.list_with_outcome(ReplayOutcome.LOST_APPROVALS)
-    assert lost.description == "approved by adam, and it is up to the owners of the edge"
+    assert lost.description == "approved by adam, but needs approval from the owners of the edge"
 
 
 def test_people_and_hosts_that_are_gone_are_named(office: Office, tmp_path: Path):
