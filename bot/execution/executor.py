@@ -370,7 +370,9 @@ class Executor:
         try:
             self._context.spool.add_facts(run_id, facts | {"reason": reason})
         except OSError as error:
-            log.critical("run %d: the spool cannot be written either: %s: %s", run_id, error, facts)
+            log.critical(
+                "run %d: the spool cannot be written either: %s: %s", run_id, error, facts
+            )
             return False
         return True
 

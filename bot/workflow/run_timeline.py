@@ -263,7 +263,8 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
     "step failed": _create_step_describer("failed", Tone.DANGER, "cross"),
     "step unknown": _create_step_describer("has an unknown outcome", Tone.WARNING, "question"),
     "host queried": lambda facts, _who: (
-        f"Queried {_get_text(facts, _HOST_FACT)} for the outcome of step {_get_text(facts, 'step')}",
+        f"Queried {_get_text(facts, _HOST_FACT)} for the outcome of step "
+        f"{_get_text(facts, 'step')}",
         f"The host {text}" if (text := _get_text(facts, "result")) else "",
         Tone.WARNING if text else Tone.INFO,
         "question",
@@ -280,14 +281,9 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
         Tone.WARNING,
         "question",
     ),
-    "output erased": _create_reason_describer(
-        "Output erased by {who}", Tone.NEUTRAL, "ban"
-    ),
+    "output erased": _create_reason_describer("Output erased by {who}", Tone.NEUTRAL, "ban"),
     "erasure requested": _create_reason_describer(
         "{who} requested to erase the output", Tone.NEUTRAL, "person"
-    ),
-    "erasure refused": _create_reason_describer(
-        "Erasure refused for {who}", Tone.WARNING, "ban"
     ),
     "erasure refused": _create_reason_describer("Erasure refused for {who}", Tone.WARNING, "ban"),
     "erasure declined": _create_reason_describer(

@@ -143,7 +143,9 @@ def test_a_schedule_approved_with_nothing_to_do_lapses_when_a_host_key_changes(o
     path.write_text(path.read_text().replace("AAAAIH7t6", "AAAAIH7t7"))
     with office.database.reading() as tx:
         [schedule] = schedules.list_schedules(tx)
-        with pytest.raises(schedule_approval.ScheduleNotApproved, match="lb1 has another key"):
+        with pytest.raises(
+            schedule_approval.ScheduleNotApproved, match="host key of lb1 has changed"
+        ):
             schedule_approval.check_schedule_approval(office.parts, tx, schedule, run)
 
 

@@ -136,7 +136,7 @@ def test_an_end_that_nobody_saw_is_unknown_and_keeps_the_host_locked(office: Off
     office.fleet.before_tell = lambda _host, _words: None
     blocked = office.approve(office.ask(SetSwitch(host="lb1", name="fan", value="on")))
     assert blocked.state is State.QUEUED
-    assert blocked.summary == f"waits for run {unknown.id}, which holds lb1"
+    assert blocked.summary == f"waits for run {unknown.id}, which has locked lb1"
     assert office.fleet.told == []
 
     office.workflow.resolve_run(

@@ -9,7 +9,7 @@ SAID = {
     "there is no run 7": "There is no run 7.",
     "the run is missing: type /keyturn run N": "The run is missing: type /keyturn run N",
     "say why": "Say why.",
-    "it is typed: grant PERSON until TIME": "Type it like this: grant PERSON until TIME",
+    "type it like this: grant PERSON until TIME": "Type it like this: grant PERSON until TIME",
     "lb1 is not tagged zfs": "lb1 is not tagged zfs.",
     "dora is banned already": "dora is banned already.",
     "run-1 is banned": "run-1 is banned.",
