@@ -39,8 +39,9 @@ def _escape_character(character: str) -> str:
 
 # With what it says begins that is no name: of those, `lb1` and `dora` stay as they are written.
 _SENTENCE_OPENINGS = re.compile(
-    r"(a|an|around|delegation|give|glass|grant|how|it|no|nobody|not|nothing|on|only|run|say|"
-    r"schedule|settle|somebody|stop|that|the|there|these|this|those|token|type|what|which|whom|"
+    r"(a|an|another|around|break-glass (?=is|was|applies)|delegation|describe|each|enter|explain|"
+    r"give|glass|grant|how|if|it|no|nobody|not|nothing|on|only|resolve|run|say|schedule|someone|"
+    r"somebody|stop|that|the|there|these|this|those|token|type|what|which|whom|"
     r"unknown|values|write|you|your)\b(?![-=])"
 )
 
