@@ -145,7 +145,7 @@ def test_a_channel_is_wanted_and_by_its_id(clinic: Clinic):
     clinic.set(SLACK_CHANNEL="#production")
     assert "not a channel ID" in clinic.about("channel #production").message
     clinic.set(SLACK_CHANNEL="")
-    assert "KEYTURN_SLACK_CHANNEL names one" in clinic.about("the channel").message
+    assert "Set KEYTURN_SLACK_CHANNEL" in clinic.about("the default channel").message
 
 
 def test_people_whom_slack_does_not_know_are_said(clinic: Clinic):
