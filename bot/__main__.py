@@ -30,6 +30,7 @@ from bot.cli.sections import EXIT_STATUS_HELP, CommandGroup, KeyturnCommand
 from bot.cli.setup import COMMANDS as SETUP
 from bot.cli.stop import COMMANDS as STOPS
 from bot.cli.tokens import token_commands
+from bot.cli.tree import tree_commands
 from bot.cli.verify import verify_log
 from bot.cli.wait_report import report_commands
 from bot.cli.webhooks import show_webhooks
@@ -132,6 +133,7 @@ for command in (
     restore_database,
     db,
     policy_commands,
+    tree_commands,
     schedule_commands,
     factor_commands,
     show_webhooks,

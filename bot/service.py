@@ -10,6 +10,7 @@ from bot.db.database import StoreUnavailable, Transaction
 from bot.execution import (
     fanout,
     follow_up,
+    leg_claims,
     recovery,
     schedule_runner,
     stalled_runs,
@@ -285,6 +286,7 @@ class Workflow:
     def run_due_follow_ups(self) -> None:
         """Check the long-running work that finished runs have started."""
         follow_up.run_due_follow_ups(self._context)
+        leg_claims.release_due_claims(self._context)
 
     def wake_stalled_runs(self) -> None:
         """Advance runs that no worker is at: a freeze has ended, or a wake-up was lost."""

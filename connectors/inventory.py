@@ -4,12 +4,12 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from connectors.command import Command, DeviceCommand, Shell, quote_text, refuse_invisible
 from connectors.errors import SetupError, UnknownHostError
@@ -182,6 +182,21 @@ class Inventory(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     hosts: Mapping[str, Host]
+    redundant: Sequence[Annotated[Sequence[Name], Field(min_length=2)]] = ()
+    """Groups of hosts that carry a service together: one group, or a list of groups."""
+
+    @field_validator("redundant", mode="before")
+    @classmethod
+    def _take_one_group(cls, groups: Any) -> Any:
+        names = cast("list[object]", groups) if isinstance(groups, list) else []
+        return [names] if names and isinstance(names[0], str) else cast("Any", groups)
+
+    @model_validator(mode="after")
+    def _refuse_unknown_redundant(self) -> "Inventory":
+        for name in (name for group in self.redundant for name in group):
+            if name not in self.hosts:
+                raise ValueError(f"redundant: {name} is not in the inventory")
+        return self
 
     @model_validator(mode="before")
     @classmethod

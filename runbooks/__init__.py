@@ -16,7 +16,7 @@ from runbooks._fields import (
     make_host_field,
 )
 from runbooks._own import OwnRunbookError
-from runbooks._plan import NoUndo, Plan, Refused, Report, Step, Table
+from runbooks._plan import Leg, NoUndo, Plan, Refused, Report, Step, Table
 from runbooks._runbook import AnyRunbook, Change, Check, Runbook
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Host",
     "Instant",
     "InterfaceName",
+    "Leg",
     "NoUndo",
     "OwnRunbookError",
     "Plan",

@@ -73,3 +73,26 @@ class Report:
     findings: Sequence[str] = ()
     table: Table | None = None
     running: bool = False
+
+
+@dataclass(frozen=True, order=True)
+class Leg:
+    """Something that carries a service: a host, or one part of it, such as lb1/haproxy."""
+
+    host: str
+    part: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.part}" if self.part else self.host
+
+    @classmethod
+    def parse(cls, text: str) -> "Leg":
+        """Return the leg that is written as `lb1` or `lb1/haproxy`."""
+        host, _, part = text.partition("/")
+        return cls(host, part)
+
+    def overlaps(self, other: "Leg") -> bool:
+        """Return whether taking one of them down takes the other down."""
+        return self.host == other.host and (
+            not self.part or not other.part or self.part == other.part
+        )

@@ -1,12 +1,13 @@
 """The two kinds of runbook: a check looks, a change looks and plans."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from connectors.command import InvisibleCharacterError, QueryRunner, refuse_invisible
-from runbooks._plan import Plan, Report
+from runbooks._plan import Leg, Plan, Report
 
 State = TypeVar("State")
 
@@ -98,6 +99,14 @@ class Change(Runbook[State], Generic[State]):
         An undo is held against this plan: what was done is in effect if nothing of it is left.
         """
         return self.plan(state)
+
+    def takes_down(self) -> Sequence[Leg]:
+        """Return what may be down while the change runs: the host, or a part of it.
+
+        The redundancy guard refuses a change that takes the last leg of a service down. Most
+        changes take nothing down.
+        """
+        return ()
 
     def refuse_undo(self, state: State, /) -> None:
         """Raise Refused if what was done is in effect and can no longer be undone.

@@ -16,7 +16,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         *("ask", "again", "runs", "run", "waiting", "approve", "deny", "withdraw", "undo"),
         *("changed", "compare", "views"),
     ),
-    "Know what there is": ("runbooks", "hosts", "locks", "policy", "report"),
+    "Know what there is": ("runbooks", "hosts", "locks", "policy", "tree", "report"),
     "By the clock": ("schedule", "calendar"),
     "In an emergency": ("stop", "resume", "ban", "unban"),
     "People and programs": ("sign-in", "delegate", "grants", "factors", "token", "hooks"),

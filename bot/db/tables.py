@@ -522,3 +522,34 @@ delivery = Table(
     Index(None, "subscription", "run", "seq"),
     Index(None, "failed_at"),
 )
+
+# Whose transaction decides on a fault tree's claims: it writes the row, and others wait.
+tree_lock = Table(
+    "tree_lock",
+    metadata,
+    Column("tree", String(64), primary_key=True),
+    Column("version", BigInteger, nullable=False),
+)
+
+# How each event of a fault tree was when its check last ran. state: stands, failed or unknown.
+event_reading = Table(
+    "event_reading",
+    metadata,
+    Column("tree", String(64), primary_key=True),
+    Column("event", String(64), primary_key=True),
+    Column("state", String(8), nullable=False),
+    Column("since_at", BigInteger, nullable=False),
+    Column("read_at", BigInteger, nullable=False),
+    Column("run", Integer),
+    Column("detail", Text, nullable=False),
+)
+
+# Events that runs may bring about, until the event's check is well again.
+leg_claim = Table(
+    "leg_claim",
+    metadata,
+    Column("tree", String(64), primary_key=True),
+    Column("event", String(64), primary_key=True),
+    Column("run", Integer, ForeignKey("run.id"), primary_key=True),
+    Column("claimed_at", BigInteger, nullable=False),
+)

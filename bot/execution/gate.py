@@ -18,7 +18,13 @@ from bot.model.plan import ResolvedPlan
 from bot.model.run import Run, State
 from bot.model.run_states import ON_HOLD_DISPLAY
 from bot.policy import NoPolicyError, Policy
-from bot.workflow import break_glass_rules, grant_rules, schedule_approval, stop_reasons
+from bot.workflow import (
+    break_glass_rules,
+    grant_rules,
+    redundancy,
+    schedule_approval,
+    stop_reasons,
+)
 from bot.workflow.approval_count import ApprovalCount, count_approvals
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run, release_host_lock
@@ -138,6 +144,11 @@ def pass_gate(
             record_waiting_reason(
                 tx, runs.move_run(tx, run, State.QUEUED), f"{ON_HOLD_DISPLAY.label}: {frozen}"
             )
+            return None
+        # Last, since other runs that touch the same services wait for it from here.
+        refusal = redundancy.take_claims(tx, policy, run)
+        if refusal:
+            end_refused_run(context, tx, run, GateRefused(State.REFUSED, refusal))
             return None
         if run.grant_id is not None:
             grant_rules.use_grant(tx, run)

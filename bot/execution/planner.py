@@ -6,7 +6,7 @@ original run that are still in effect, in reverse order.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
@@ -17,7 +17,7 @@ from bot.model.run import Run, StepState
 from bot.policy import Policy
 from bot.workflow.context import WorkflowContext
 from connectors.command import Shell, SwitchLines, quote_text
-from runbooks import AnyRunbook, Change, Check, NoUndo, Refused, Report, Step
+from runbooks import AnyRunbook, Change, Check, Leg, NoUndo, Refused, Report, Step
 from runbooks._catalogue import compute_version
 
 
@@ -28,6 +28,7 @@ class RemainingWork:
     current_state: str
     steps: Sequence[PlannedStep]
     notes: Sequence[str] = ()
+    takes_down: Sequence[Leg] = ()
 
 
 def load_runbook(context: WorkflowContext, run: Run) -> AnyRunbook:
@@ -59,14 +60,16 @@ def compute_remaining(context: WorkflowContext, run: Run, policy: Policy) -> Rem
     found = runbook.read(context.fleet.run_query)
     plan = runbook.plan(found) if run.undo_of is None else runbook.plan_anyway(found)
     steps = tuple(_resolve_step(context, policy, step) for step in plan.steps)
-    fresh = RemainingWork(plan.current_state, steps, tuple(plan.notes))
+    legs = tuple(sorted(runbook.takes_down())) if steps else ()
+    fresh = RemainingWork(plan.current_state, steps, tuple(plan.notes), legs)
     _check_no_secrets(context, fresh)
     if run.undo_of is None:
         return fresh
     left = _compute_remaining_undo(context, policy, run.undo_of, fresh)
-    if left.steps:
-        runbook.refuse_undo(found)
-    return left
+    if not left.steps:
+        return left
+    runbook.refuse_undo(found)
+    return replace(left, takes_down=tuple(sorted(runbook.takes_down())))
 
 
 def _check_no_secrets(context: WorkflowContext, remaining: RemainingWork) -> None:
@@ -112,6 +115,7 @@ def resolve_plan(
         timing=run.timing,
         host_keys={run.host: policy.inventory[run.host].fingerprint} if run.timing else {},
         schedule_lifetime=context.schedule_lifetime if run.timing else 0,
+        takes_down=tuple(map(str, remaining.takes_down)),
     )
 
 

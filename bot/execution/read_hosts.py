@@ -8,15 +8,17 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 from bot.db import runs
 from bot.db.database import StoreRefused, StoreUnavailable, Transaction
+from bot.execution import leg_claims
 from bot.execution.batches import BatchQueue
 from bot.execution.planner import RemainingWork, compute_remaining, resolve_plan, run_check
 from bot.model.run import Run, State
 from bot.policy import NoPolicyError
-from bot.workflow import stop_reasons
+from bot.workflow import redundancy, stop_reasons
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import RunEnd, end_run, end_runs
 from bot.workflow.submit_plan import submit_plan
@@ -99,7 +101,9 @@ class HostReader:
         try:
             if run.kind == "check" and run.timing is None:
                 return run_check(self._context, run)
-            left = compute_remaining(self._context, run, self._context.policies.get_policy())
+            policy = self._context.policies.get_policy()
+            left = compute_remaining(self._context, run, policy)
+            leg_claims.refresh_readings(self._context, policy, left.takes_down)
             return partial(self._record_plan, remaining=left)
         except Refused as refused:
             return partial(self._record_end, state=State.REFUSED, summary=str(refused))
@@ -157,6 +161,7 @@ class HostReader:
                 if run.state is not State.PLANNING:
                     continue
                 if isinstance(record, Report):
+                    self._record_reading(tx, run, record)
                     ends.append(RunEnd(run, State.SUCCEEDED, record.summary, report=record))
                 else:
                     record(tx, run)
@@ -167,6 +172,11 @@ class HostReader:
             ]
             updated = [runs.get_run(tx, number) for number in planned]
         return [run for run in updated if run.state is State.QUEUED]
+
+    def _record_reading(self, tx: Transaction, run: Run, report: Report) -> None:
+        """Store what the check says of events of fault trees, if any names it."""
+        policy = self._context.policies.get_policy()
+        redundancy.record_report(tx, policy, run.request, report, run=run.id)
 
     def _record_stop(self, tx: Transaction, run: Run) -> None:
         by = stop_reasons.describe_stop(tx, run, None)
@@ -186,6 +196,14 @@ class HostReader:
                 self._context, tx, run, State.NO_CHANGES, f"No changes: {remaining.current_state}"
             )
             return
+        legs = remaining.takes_down
+        if run.timing is None:
+            refusal = redundancy.find_refusal(tx, policy, legs, run=run.id)
+            if refusal:
+                end_run(self._context, tx, run, State.REFUSED, refusal)
+                return
+            notes = redundancy.list_margin_notes(tx, policy, legs, run=run.id)
+            remaining = replace(remaining, notes=(*remaining.notes, *notes))
         expires = tx.now + self._context.approval_timeout + self._context.start_timeout
         plan = resolve_plan(self._context, run, policy, remaining, expires_at=expires)
         if run.parent is None:
@@ -197,6 +215,9 @@ class HostReader:
             self._context.dispatcher.enqueue_run(tx, run.parent, policy.inventory[run.host].site)
 
     def _record_end(self, tx: Transaction, run: Run, *, state: State, summary: str) -> None:
+        if run.kind == "check" and state is State.FAILED:
+            policy = self._context.policies.get_policy()
+            redundancy.record_failed_check(tx, policy, run.request, summary, run=run.id)
         end_run(self._context, tx, run, state, summary)
 
 

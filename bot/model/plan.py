@@ -63,6 +63,8 @@ class ResolvedPlan:
     """For a schedule, the key that each host must present, by host."""
     schedule_lifetime: int = 0
     """How long the approval of a schedule is valid, in microseconds."""
+    takes_down: Sequence[str] = ()
+    """What may be down while it runs: hosts, or parts of them such as lb1/haproxy."""
 
     @property
     def document(self) -> Canonical:
@@ -80,6 +82,7 @@ class ResolvedPlan:
             "keys": self.host_keys,
             "lapse": self.schedule_lifetime,
             "steps": [step.runs_command for step in self.steps],
+            "takes_down": self.takes_down,
         }
 
     @cached_property

@@ -341,3 +341,30 @@ def _find_host_index(runbook: type[AnyRunbook], words: Sequence[str]) -> int | N
 def _split_name_and_value(word: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     return (name + equals, value) if equals else ("", word)
+
+
+def get_field_texts(runbook: AnyRunbook) -> dict[str, str]:
+    """Return the fields as text, as they are stored, shown and typed."""
+    values = runbook.model_dump(mode="json", exclude_none=True)
+    return {name: _format_value(value) for name, value in values.items()}
+
+
+def format_request(runbook: AnyRunbook, **overrides: str) -> str:
+    """Return the request as it would be typed, without fields at their defaults."""
+    return " ".join(list_request_words(runbook, **overrides))
+
+
+def list_request_words(runbook: AnyRunbook, **overrides: str) -> list[str]:
+    """Return the words of a request as they would be typed, without quoting."""
+    words = runbook.words.split()
+    for name, value in (get_field_texts(runbook) | overrides).items():
+        field = type(runbook).model_fields[name]
+        if field.is_required():
+            words.append(value)
+        elif getattr(runbook, name) != field.default:
+            words.append(f"{name}={value}")
+    return words
+
+
+def _format_value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -78,7 +78,9 @@ type Request = {
   hour: Long,         // 0 to 23, in the time zone of the host
   escalated: Bool,    // no one decided in time, so the @escalate groups may approve as well
   delegated: Bool,    // a delegate decides on behalf of the principal
-  granted: Bool       // a standing grant replaces the approval
+  granted: Bool,      // a standing grant replaces the approval
+  margin: Long,       // legs of a service that the change leaves at the least; 99: it takes none
+  override: Bool      // it takes a leg down that the redundancy guard would refuse
 };
 action request, approve, "break-glass" appliesTo {
   principal: Person, resource: Host, context: Request

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from bot.model import request_form
+from bot.policy import trees as trees_module
 from bot.policy.cedar import EntityReference, Rules, RulesError
 from bot.policy.freezes import FreezeList
 from bot.policy.people import Organisation
@@ -22,6 +23,7 @@ from connectors.permissions import find_writer, find_writer_above
 
 REQUIRED_FILES = ("people.yaml", "areas.yaml", "inventory.yaml", "policy.cedar")
 POLICY_FILES = (*REQUIRED_FILES, "freezes.yaml")
+TREE_DIRECTORY = "trees"
 Model = TypeVar("Model", bound=BaseModel)
 FileStamps = Sequence[tuple[int, int, int] | None]
 
@@ -178,6 +180,8 @@ def check_access(path: Path, owners: Collection[int] | None = None) -> None:
         for name in POLICY_FILES:
             if not problem and (path / name).exists():
                 problem = find_writer(path / name, owners)
+        for file in _list_tree_files(path):
+            problem = problem or find_writer(file, owners)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -189,7 +193,8 @@ def check_access(path: Path, owners: Collection[int] | None = None) -> None:
 def _get_stamps(path: Path) -> FileStamps:
     stamps: list[tuple[int, int, int] | None] = []
     place = str(path)
-    for name in POLICY_FILES:
+    trees = [f"{TREE_DIRECTORY}/{file.name}" for file in _list_tree_files(path)]
+    for name in (*POLICY_FILES, *trees):
         try:
             # This runs for every request, and pathlib takes several times as long.
             stat = os.stat(f"{place}/{name}")  # noqa: PTH116 - see above
@@ -198,6 +203,11 @@ def _get_stamps(path: Path) -> FileStamps:
         else:
             stamps.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
     return stamps
+
+
+def _list_tree_files(path: Path) -> Sequence[Path]:
+    """Return the files of fault trees, by name."""
+    return sorted((path / TREE_DIRECTORY).glob("*.yaml"))
 
 
 def _is_older_than_tick(stamps: FileStamps) -> bool:
@@ -229,7 +239,8 @@ def _read_files(path: Path) -> Mapping[str, str]:
     texts = {name: _read_file(path / name) for name in REQUIRED_FILES}
     # freezes.yaml is optional, but if it exists it must be readable.
     freezes = path / "freezes.yaml"
-    return texts | {"freezes.yaml": _read_file(freezes) if freezes.exists() else ""}
+    trees = {f"{TREE_DIRECTORY}/{one.name}": _read_file(one) for one in _list_tree_files(path)}
+    return texts | {"freezes.yaml": _read_file(freezes) if freezes.exists() else ""} | trees
 
 
 def _read_file(file: Path) -> str:
@@ -268,13 +279,22 @@ def _build_policy(texts: Mapping[str, str]) -> Policy:
             raise NoPolicyError(_build_problem([files["inventory.yaml"]], key_path, message))
     for reference in rules.entity_references:
         _check_reference(reference, organisation, inventory)
-    version = hashlib.sha256("\0".join(texts[name] for name in POLICY_FILES).encode()).hexdigest()[
-        :12
-    ]
+    tree_files = {
+        name.removeprefix(f"{TREE_DIRECTORY}/").removesuffix(".yaml"): file
+        for name, file in files.items()
+        if name.startswith(f"{TREE_DIRECTORY}/")
+    }
+    # Names count too: a tree is called by its file's.
+    written = [texts[name] for name in POLICY_FILES]
+    written += [part for name in tree_files for part in (name, texts[tree_files[name].name])]
+    version = hashlib.sha256("\0".join(written).encode()).hexdigest()[:12]
     digests = {
         name: hashlib.sha256(text.encode()).hexdigest()[:12] for name, text in texts.items()
     }
-    return Policy(organisation, inventory, rules, freezes, version=version, files=digests)
+    trees = trees_module.build_trees(tree_files, inventory)
+    return Policy(
+        organisation, inventory, rules, freezes, version=version, files=digests, trees=trees
+    )
 
 
 def _build_organisation(people: YamlFile, areas: YamlFile) -> Organisation:

@@ -16,10 +16,14 @@ from bot.policy.cedar import RUNBOOK_KINDS, Rules, RulesError, Ruling, combine_r
 from bot.policy.freezes import WEEKDAYS, FreezeList
 from bot.policy.people import Area, Organisation, Person
 from bot.policy.problem import NoPolicyError, PolicyProblem
+from bot.redundancy.analysis import TreeAnalysis
+from bot.redundancy.fault_tree import Event
 from connectors.inventory import Host, Inventory
 
 # How many rulings are cached.
 _MAX_CACHED_RULINGS = 4096
+# The margin of a change that takes no leg of a service down.
+NO_LIMIT = 99
 
 NO_PERMIT = "no rule of the policy permits it"
 
@@ -50,6 +54,10 @@ class PolicyRequest:
     """Whether a delegate decides on behalf of the person."""
     has_grant: bool = False
     """Whether a standing grant replaces the approval."""
+    margin: int = NO_LIMIT
+    """How many legs of a service the change leaves; NO_LIMIT where it takes none down."""
+    overrides_guard: bool = False
+    """Whether it takes a leg down that the redundancy guard would refuse."""
 
     def is_made_by(self, person: str) -> bool:
         return person == self.requested_by or person in self.editors
@@ -64,7 +72,7 @@ class Policy:
         person_names: The names of all people by id, banned people included.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the files of a policy directory
         self,
         organisation: Organisation,
         inventory: Inventory,
@@ -74,6 +82,7 @@ class Policy:
         version: str,
         files: Mapping[str, str] | None = None,
         person_names: Mapping[str, str] | None = None,
+        trees: Mapping[str, TreeAnalysis] | None = None,
     ) -> None:
         self.organisation, self.inventory, self.version = organisation, inventory, version
         self.files = files or {}
@@ -81,6 +90,8 @@ class Policy:
             one.id: one.name for one in organisation.people.values()
         }
         self.freezes = freezes
+        self.trees = trees or {}
+        """The fault trees of services, by name."""
         self._rules = rules
         self._entities = cedarpy.Entities.from_json_str(
             json.dumps([*self._build_entities(), *self._build_former_host_entities()])
@@ -147,6 +158,16 @@ class Policy:
         return keys
 
     @cached_property
+    def events_by_check(self) -> Mapping[str, Sequence[tuple[str, Event]]]:
+        """The events of fault trees, each with its tree's name, by the check that reads them."""
+        events: dict[str, list[tuple[str, Event]]] = {}
+        for name, analysis in self.trees.items():
+            for event in analysis.events:
+                if event.check:
+                    events.setdefault(event.check, []).append((name, event))
+        return events
+
+    @cached_property
     def host_likenesses(self) -> Mapping[str, str]:
         """For each host a key that is the same for hosts with the same rulings and time zone."""
         keys = self.group_alike_entities("Host")
@@ -156,7 +177,14 @@ class Policy:
         """Return this policy with additional hosts and with other freezes."""
         known = {**self.inventory.hosts, **{host.name: host for host in hosts}}
         inventory = self.inventory.model_copy(update={"hosts": known})
-        return Policy(self.organisation, inventory, self._rules, freezes, version=self.version)
+        return Policy(
+            self.organisation,
+            inventory,
+            self._rules,
+            freezes,
+            version=self.version,
+            trees=self.trees,
+        )
 
     def with_rule(self, rule: str) -> "Policy":
         """Return this policy with one more rule. Raises NoPolicyError if the rule is invalid."""
@@ -165,6 +193,16 @@ class Policy:
         except RulesError as error:
             raise NoPolicyError(PolicyProblem(str(error), line=error.line)) from None
         return Policy(self.organisation, self.inventory, rules, self.freezes, version=self.version)
+        except RulesError as bad:
+            raise NoPolicyError(PolicyProblem(str(bad), line=bad.line)) from None
+        return Policy(
+            self.organisation,
+            self.inventory,
+            rules,
+            self.freezes,
+            version=self.version,
+            trees=self.trees,
+        )
 
     def without_people(self, banned_people: Collection[str]) -> "Policy":
         """Return this policy without banned people."""
@@ -188,6 +226,7 @@ class Policy:
             self.freezes,
             version=self.version,
             person_names=self.person_names,
+            trees=self.trees,
         )
 
     def get_order_ruling(self, person: str, order: Order, *, is_own: bool = False) -> Ruling:
@@ -450,6 +489,8 @@ class Policy:
             "escalated": request.is_escalated,
             "delegated": request.is_delegated,
             "granted": request.has_grant,
+            "margin": request.margin,
+            "override": request.overrides_guard,
         }
 
     def _build_entities(self) -> list[dict[str, object]]:

@@ -12,7 +12,8 @@ from bot.redundancy.decision_diagram import (
     DecisionDiagram,
     TooLargeError,
 )
-from bot.redundancy.fault_tree import Event, FaultTree, Gate, Leg, TreeError
+from bot.redundancy.fault_tree import Event, FaultTree, Gate, TreeError
+from runbooks import Leg
 
 # The recursion of the diagrams is as deep as there are events.
 MAX_EVENTS = 300

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from runbooks import Leg
+
 GateKind = Literal["any", "all", "at-least"]
 
 
@@ -18,23 +20,6 @@ class TreeError(ValueError):
     def __init__(self, message: str, where: Sequence[str | int] = ()) -> None:
         super().__init__(message)
         self.where = where
-
-
-@dataclass(frozen=True)
-class Leg:
-    """Something that carries a service: a host, or one part of it, such as lb1/haproxy."""
-
-    host: str
-    part: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.host}/{self.part}" if self.part else self.host
-
-    def overlaps(self, other: "Leg") -> bool:
-        """Return whether taking one of them away takes the other away."""
-        return self.host == other.host and (
-            not self.part or not other.part or self.part == other.part
-        )
 
 
 @dataclass(frozen=True)
@@ -80,6 +65,10 @@ class FaultTree:
     house: Mapping[str, bool] = field(default_factory=dict[str, bool])
     """Events that are set: they have happened for certain, or cannot happen."""
     title: str = ""
+    keep: int = 1
+    """The margin that the waves of a request for several hosts leave."""
+    max_age_minutes: float = 15
+    """A check that ran longer ago says nothing of its event any more."""
 
     def __post_init__(self) -> None:
         _check_names(self)

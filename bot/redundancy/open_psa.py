@@ -14,7 +14,8 @@ from xml.etree.ElementTree import Element, ParseError, SubElement, indent, tostr
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
-from bot.redundancy.fault_tree import Event, FaultTree, Gate, GateKind, Leg, TreeError
+from bot.redundancy.fault_tree import Event, FaultTree, Gate, GateKind, TreeError
+from runbooks import Leg
 
 _KINDS: dict[str, GateKind] = {"or": "any", "and": "all", "atleast": "at-least"}
 _ELEMENTS = {kind: element for element, kind in _KINDS.items()}
@@ -144,7 +145,6 @@ def _read_event(definition: Element, parts: _Parts) -> Event:
     attributes = {
         str(one.get("name")): str(one.get("value")) for one in definition.iter("attribute")
     }
-    host, _, part = attributes.get("leg", "").partition("/")
     try:
         repair_hours = float(attributes["mttr"]) if "mttr" in attributes else None
     except ValueError:
@@ -152,7 +152,7 @@ def _read_event(definition: Element, parts: _Parts) -> Event:
     return Event(
         _get_name(definition),
         title=_read_label(definition),
-        leg=Leg(host, part) if host else None,
+        leg=Leg.parse(attributes["leg"]) if attributes.get("leg") else None,
         check=attributes.get("check", ""),
         when=attributes.get("when", ""),
         probability=_read_number(definition, parts),

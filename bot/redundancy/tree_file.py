@@ -19,8 +19,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from bot.redundancy.condition import parse_condition
-from bot.redundancy.fault_tree import Event, FaultTree, Gate, Leg, TreeError
+from bot.redundancy.fault_tree import Event, FaultTree, Gate, TreeError
 from connectors.command import refuse_invisible
+from runbooks import Leg
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,62}$"
 TreeName = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -76,11 +77,10 @@ class EventModel(BaseModel):
         return self
 
     def build(self, name: str) -> Event:
-        host, _, part = (self.leg or "").partition("/")
         return Event(
             name,
             title=self.says,
-            leg=Leg(host, part) if self.leg else None,
+            leg=Leg.parse(self.leg) if self.leg else None,
             check=self.check,
             when=self.when,
             probability=self.p,
@@ -90,15 +90,21 @@ class EventModel(BaseModel):
 
 
 class TreeModel(BaseModel):
-    """A tree's file. mttr of an event is in hours; p is how much of the time it is down."""
+    """A tree's file.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    p of an event is how much of the time it is down, mttr how many hours a repair takes. keep: the
+    margin that waves leave. max-age: the minutes after which a check counts as unknown.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     says: Text = ""
     top: TreeName
     gates: Mapping[TreeName, GateModel] = {}
     events: Mapping[TreeName, EventModel] = {}
     house: Mapping[TreeName, bool] = {}
+    keep: Annotated[int, Field(ge=1, le=100)] = 1
+    max_age: Annotated[float, Field(gt=0, le=10080, alias="max-age")] = 15
 
 
 def link_tree(name: str, models: Mapping[str, TreeModel]) -> FaultTree:
@@ -113,6 +119,8 @@ def link_tree(name: str, models: Mapping[str, TreeModel]) -> FaultTree:
         parts["events"],
         parts["house"],
         title=model.says,
+        keep=model.keep,
+        max_age_minutes=model.max_age,
     )
 
 

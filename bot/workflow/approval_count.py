@@ -12,7 +12,8 @@ from bot.db import runs
 from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.policy import Policy, PolicyRequest, Ruling
-from bot.workflow import delegation_rules
+from bot.policy.policy import NO_LIMIT
+from bot.workflow import delegation_rules, redundancy
 from bot.workflow.context import build_policy_request
 from bot.workflow.second_factor import has_valid_factor
 
@@ -51,7 +52,11 @@ def get_ruling(tx: Transaction, policy: Policy, run: Run) -> tuple[PolicyRequest
     """
     at = run.started_at if run.state is State.RUNNING else None
     first = is_first_success(tx, policy, person=run.requested_by, runbook=run.runbook)
-    request = replace(build_policy_request(run, now=at or tx.now), is_first_success=first)
+    request = replace(
+        build_policy_request(run, now=at or tx.now),
+        is_first_success=first,
+        margin=redundancy.get_margin(tx, policy, run) if "margin" in policy.mentions else NO_LIMIT,
+    )
     ruling = policy.get_request_ruling(request)
     if not ruling.allowed:
         return request, ruling

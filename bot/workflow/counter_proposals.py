@@ -16,6 +16,7 @@ from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model import request_form
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
+from bot.model.request_form import format_request, get_field_texts
 from bot.model.run import Run, State
 from bot.policy import Policy
 from bot.workflow import grant_rules
@@ -26,8 +27,6 @@ from bot.workflow.delegation_rules import find_delegator
 from bot.workflow.finish import end_run
 from bot.workflow.requests import (
     SENSITIVE_REQUEST_MESSAGE,
-    format_request,
-    get_field_texts,
     shorten_reason,
 )
 from runbooks import AnyRunbook

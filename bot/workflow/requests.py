@@ -12,6 +12,7 @@ from bot.db.database import Transaction
 from bot.model import host_patterns
 from bot.model.errors import InvalidRequestError, TooManyRequestsError
 from bot.model.plain_text import join_to_one_line
+from bot.model.request_form import format_request, get_field_texts, list_request_words
 from bot.model.run import MAX_AREAS_LENGTH, RequestOrigin, Run, State, StepState, join_areas
 from bot.model.schedule import ScheduleTiming
 from bot.policy import Policy
@@ -318,7 +319,7 @@ def _suggest_request_per_area(
         for word in host_patterns.shorten_host_names(
             hosts[area], known, max_length=_MAX_HOST_PATTERN_LENGTH
         ):
-            yield f"{area}: {shlex.join(_list_request_words(runbook, host=word))}"
+            yield f"{area}: {shlex.join(list_request_words(runbook, host=word))}"
     rest = sorted(hosts)[_MAX_LISTED_AREAS:]
     if rest:
         yield f"and so on for {', '.join(rest)}"
@@ -342,32 +343,6 @@ def get_required_tag(runbook: type[AnyRunbook]) -> str | None:
     extra: object = runbook.model_fields["host"].json_schema_extra
     tag = cast("dict[str, object]", extra).get("tag") if isinstance(extra, dict) else None
     return tag if isinstance(tag, str) else None
-
-
-def get_field_texts(runbook: AnyRunbook) -> dict[str, str]:
-    """Return the fields as text, as they are stored, shown and typed."""
-    values = runbook.model_dump(mode="json", exclude_none=True)
-    return {name: _format_value(value) for name, value in values.items()}
-
-
-def format_request(runbook: AnyRunbook, **overrides: str) -> str:
-    """Return the request as it would be typed, without fields at their defaults."""
-    return " ".join(_list_request_words(runbook, **overrides))
-
-
-def _list_request_words(runbook: AnyRunbook, **overrides: str) -> list[str]:
-    words = runbook.words.split()
-    for name, value in (get_field_texts(runbook) | overrides).items():
-        field = type(runbook).model_fields[name]
-        if field.is_required():
-            words.append(value)
-        elif getattr(runbook, name) != field.default:
-            words.append(f"{name}={value}")
-    return words
-
-
-def _format_value(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _check_host_pattern(host_pattern: str) -> None:

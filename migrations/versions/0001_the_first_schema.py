@@ -439,6 +439,29 @@ def upgrade() -> None:
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_decision_run')),
     sa.PrimaryKeyConstraint('run', 'person', name=op.f('pk_decision'))
     )
+    op.create_table('tree_lock',
+    sa.Column('tree', sa.String(length=64), nullable=False),
+    sa.Column('version', sa.BigInteger(), nullable=False),
+    sa.PrimaryKeyConstraint('tree', name=op.f('pk_tree_lock'))
+    )
+    op.create_table('event_reading',
+    sa.Column('tree', sa.String(length=64), nullable=False),
+    sa.Column('event', sa.String(length=64), nullable=False),
+    sa.Column('state', sa.String(length=8), nullable=False),
+    sa.Column('since_at', sa.BigInteger(), nullable=False),
+    sa.Column('read_at', sa.BigInteger(), nullable=False),
+    sa.Column('run', sa.Integer(), nullable=True),
+    sa.Column('detail', sa.Text(), nullable=False),
+    sa.PrimaryKeyConstraint('tree', 'event', name=op.f('pk_event_reading'))
+    )
+    op.create_table('leg_claim',
+    sa.Column('tree', sa.String(length=64), nullable=False),
+    sa.Column('event', sa.String(length=64), nullable=False),
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('claimed_at', sa.BigInteger(), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_leg_claim_run')),
+    sa.PrimaryKeyConstraint('tree', 'event', 'run', name=op.f('pk_leg_claim'))
+    )
     _refuse_all_but_insert()
     _create_procrastinate_tables()
 

@@ -5,8 +5,9 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from bot.redundancy.analysis import TreeAnalysis
-from bot.redundancy.fault_tree import FaultTree, Leg, TreeError
+from bot.redundancy.fault_tree import FaultTree, TreeError
 from bot.redundancy.tree_file import TreeModel, format_tree, link_tree
+from runbooks import Leg
 
 SHOP = """
 says: The shop

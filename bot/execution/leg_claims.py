@@ -1,0 +1,132 @@
+"""Legs that runs have taken down: checked again, and given back once their checks are well."""
+
+import logging
+from collections.abc import Iterable, Iterator
+
+from bot.audit import change_log
+from bot.db import redundancy as rows
+from bot.db import runs
+from bot.db.database import Transaction
+from bot.db.redundancy import LegClaim
+from bot.execution.questions import create_query_function
+from bot.model.request_form import find_runbook, parse_request, split_words
+from bot.model.run import ENDED_STATES, Run
+from bot.policy import NoPolicyError, Policy
+from bot.redundancy.fault_tree import Event
+from bot.workflow import redundancy
+from bot.workflow.context import WorkflowContext, get_site
+from connectors.errors import HostError
+from runbooks import Check, Leg, Refused
+
+log = logging.getLogger(__name__)
+
+_SECOND = 1_000_000
+# A service that came back may fail again at once, so its leg is kept so much longer.
+_SETTLE = 10 * _SECOND
+_CHECK_INTERVAL = 10 * _SECOND
+
+
+def refresh_readings(context: WorkflowContext, policy: Policy, legs: Iterable[Leg]) -> None:
+    """Check again what is too old of the services that carry these legs, as far as we reach it."""
+    wanted = [*legs]
+    for analysis in policy.trees.values():
+        if not analysis.list_events_of(wanted):
+            continue
+        with context.database.reading() as tx:
+            unknown = redundancy.read_status(tx, policy, analysis).state.unknown
+        for event in analysis.events:
+            if event.name in unknown and event.check:
+                run_event_check(context, policy, event)
+
+
+def run_event_check(context: WorkflowContext, policy: Policy, event: Event) -> None:
+    """Run the check of an event and store what it returns; nothing if another site reaches it."""
+    runbook_class, words = find_runbook(split_words(event.check))
+    runbook = parse_request(runbook_class, words)
+    site = policy.inventory[runbook.target].site
+    if not isinstance(runbook, Check) or (context.sites is not None and site not in context.sites):
+        return
+    try:
+        report = runbook.report(runbook.read(create_query_function(context)))
+    except (HostError, Refused) as error:
+        log.warning("the check %s failed: %s", event.check, error)
+        with context.database.transaction() as tx:
+            redundancy.record_failed_check(tx, policy, event.check, str(error), run=None)
+        return
+    with context.database.transaction() as tx:
+        redundancy.record_report(tx, policy, event.check, report, run=None)
+
+
+def release_due_claims(context: WorkflowContext) -> None:
+    """Give back the legs of runs that are over, once the event's own check is well again."""
+    with context.database.reading() as tx:
+        over = [*_list_claims_of_ended_runs(tx)]
+    if not over:
+        return
+    try:
+        policy = context.policies.get_policy()
+    except NoPolicyError as error:
+        log.warning("legs stay claimed while there is no valid policy: %s", error)
+        return
+    for claim, run in over:
+        event = _find_event(policy, claim)
+        if event is not None and event.check and not _is_checked_lately(context, claim):
+            run_event_check(context, policy, event)
+        with context.database.transaction() as tx:
+            if _is_releasable(tx, claim, run, event):
+                release_claim(context, tx, claim, run, reason="its check is well again")
+
+
+def release_claim(
+    context: WorkflowContext,
+    tx: Transaction,
+    claim: LegClaim,
+    run: Run,
+    *,
+    reason: str,
+    person: str = "",
+) -> None:
+    """Give a leg back, and go on with the request that may wait for it."""
+    if not rows.delete_claim(tx, claim):
+        return
+    change_log.append_entry(
+        tx,
+        "leg released",
+        run=run.id,
+        person=person,
+        host=run.host,
+        legs=[f"{claim.tree}: {claim.event}"],
+        reason=reason,
+    )
+    if run.parent is not None:
+        context.dispatcher.enqueue_run(tx, run.parent, get_site(context, run.host))
+
+
+def _list_claims_of_ended_runs(tx: Transaction) -> Iterator[tuple[LegClaim, Run]]:
+    for claim in rows.list_claims(tx):
+        run = runs.get_run(tx, claim.run)
+        # Of a run with an unknown outcome nobody knows whether it still works on the leg.
+        if run.state in ENDED_STATES:
+            yield claim, run
+
+
+def _find_event(policy: Policy, claim: LegClaim) -> Event | None:
+    analysis = policy.trees.get(claim.tree)
+    return analysis.tree.events.get(claim.event) if analysis else None
+
+
+def _is_checked_lately(context: WorkflowContext, claim: LegClaim) -> bool:
+    with context.database.reading() as tx:
+        reading = rows.list_readings(tx, claim.tree).get(claim.event)
+        return reading is not None and tx.now - reading.read_at < _CHECK_INTERVAL
+
+
+def _is_releasable(tx: Transaction, claim: LegClaim, run: Run, event: Event | None) -> bool:
+    """Return whether the run's work is over and the leg has stood for long enough since."""
+    ended = run.ended_at or tx.now
+    if event is None or not event.check:
+        return tx.now - ended >= _SETTLE
+    reading = rows.list_readings(tx, claim.tree).get(claim.event)
+    if reading is None or reading.state != redundancy.STANDS or reading.read_at <= ended:
+        return False
+    return tx.now - max(ended, reading.since_at) >= _SETTLE

@@ -1,0 +1,219 @@
+"""The redundancy of services: what a change would take down now, and what is down already."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from bot.audit import change_log
+from bot.db import redundancy as rows
+from bot.db import runs
+from bot.db.database import Transaction
+from bot.db.redundancy import EventReading, LegClaim
+from bot.hosts import reachability
+from bot.model.plan import ResolvedPlan
+from bot.model.run import Run
+from bot.policy import Policy
+from bot.policy.policy import NO_LIMIT
+from bot.redundancy import condition, guard
+from bot.redundancy.analysis import TreeAnalysis
+from bot.redundancy.fault_tree import Event
+from bot.redundancy.guard import GuardDecision, TreeState
+from runbooks import Leg, Report
+
+STANDS, FAILED, UNKNOWN = "stands", "failed", "unknown"
+_MINUTE = 60 * 1_000_000
+
+
+@dataclass(frozen=True)
+class TreeStatus:
+    """A tree's events as they are now. words: for each event that does not stand, what is so."""
+
+    state: TreeState
+    words: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def read_status(
+    tx: Transaction, policy: Policy, analysis: TreeAnalysis, *, except_run: int | None = None
+) -> TreeStatus:
+    """Return how the events of a tree are. except_run: a run whose own claims do not count."""
+    name = analysis.tree.name
+    read = {event: words for event, words in _read_events(tx, analysis) if words[1]}
+    failed = {event: words[1] for event, words in read.items() if words[0] == FAILED}
+    unknown = {event: words[1] for event, words in read.items() if words[0] == UNKNOWN}
+    claimed = {
+        claim.event: _describe_claim(tx, policy, claim)
+        for claim in rows.list_claims(tx, name)
+        if claim.run != except_run
+    }
+    return TreeStatus(
+        TreeState(frozenset(failed), frozenset(unknown), frozenset(claimed)),
+        claimed | unknown | failed,
+    )
+
+
+def _read_events(tx: Transaction, analysis: TreeAnalysis) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield each event with its state and, where it does not stand, words for that."""
+    readings = rows.list_readings(tx, analysis.tree.name)
+    contacts = reachability.list_contacts(tx)
+    oldest = tx.now - analysis.tree.max_age_minutes * _MINUTE
+    for event in analysis.events:
+        if event.check:
+            yield event.name, _judge_reading(readings.get(event.name), oldest=oldest)
+        elif event.leg is not None:
+            contact = contacts.get(event.leg.host)
+            if contact and contact.kind == "unreachable":
+                since = _format_time(contact.since)
+                yield event.name, (FAILED, f"is unreachable since {since}")
+
+
+def _judge_reading(reading: EventReading | None, *, oldest: float) -> tuple[str, str]:
+    if reading is None:
+        return UNKNOWN, "was never checked"
+    since = _format_time(reading.since_at)
+    if reading.read_at < oldest:
+        return UNKNOWN, f"is unknown: last checked {_format_time(reading.read_at)}"
+    words = {FAILED: f"is down since {since}", UNKNOWN: f"is unknown since {since}"}
+    return reading.state, words.get(reading.state, "")
+
+
+def _describe_claim(tx: Transaction, policy: Policy, claim: LegClaim) -> str:
+    since = _format_time(claim.claimed_at)
+    try:
+        requester = runs.get_run(tx, claim.run).requested_by
+    except runs.NoSuchRun:
+        return f"is held by another run since {since}"
+    name = policy.get_person_name(requester)
+    return f"is held by run {claim.run} of {name} since {since}"
+
+
+def list_decisions(
+    tx: Transaction, policy: Policy, legs: Collection[Leg], *, run: int | None
+) -> list[tuple[GuardDecision, TreeStatus]]:
+    """Decide, for each tree, whether a change may take these legs down now."""
+    decisions: list[tuple[GuardDecision, TreeStatus]] = []
+    for analysis in policy.trees.values():
+        takes = analysis.list_events_of(legs)
+        if takes:
+            status = read_status(tx, policy, analysis, except_run=run)
+            decisions.append((guard.decide(analysis, status.state, takes), status))
+    return decisions
+
+
+def find_refusal(
+    tx: Transaction, policy: Policy, legs: Collection[Leg], *, run: int | None, override: str = ""
+) -> str:
+    """Return why these legs may not be taken down now; "" if they may.
+
+    override: a cut set as `format_cut_set` writes it, that was approved to be taken.
+    """
+    for decision, status in list_decisions(tx, policy, legs, run=run):
+        if decision.is_refused and format_cut_set(decision) != override:
+            return describe_refusal(policy.trees[decision.tree], decision, status)
+    return ""
+
+
+def get_margin(tx: Transaction, policy: Policy, run: Run) -> int:
+    """Return how many legs would be left, at the least, while the run works on one host."""
+    margins = [
+        decision.margin_after
+        for legs in _list_legs_by_host(run.plan)
+        for decision, _ in list_decisions(tx, policy, legs, run=run.id)
+        if decision.margin_after is not None
+    ]
+    return min(margins, default=NO_LIMIT)
+
+
+def list_margin_notes(
+    tx: Transaction, policy: Policy, legs: Collection[Leg], *, run: int | None
+) -> Iterator[str]:
+    """Yield a note for the plan, for each service that a change of these legs touches."""
+    for decision, _ in list_decisions(tx, policy, legs, run=run):
+        if not decision.taken or decision.margin_after is None:
+            continue
+        before, after = decision.margin_before, decision.margin_after
+        last = " This is the last leg." if after <= 0 else ""
+        taken = ", ".join(decision.taken)
+        yield f"Redundancy of {decision.tree}: margin {before} → {after} without {taken}.{last}"
+
+
+def describe_refusal(analysis: TreeAnalysis, decision: GuardDecision, status: TreeStatus) -> str:
+    """Return sentences that name the leg, the cut set, since when, and who."""
+    taken = " and ".join(name for name in decision.cut_set if name in decision.taken)
+    others = [name for name in decision.cut_set if name not in decision.taken]
+    effect = f"{analysis.tree.get_title(analysis.tree.top)} (cut set {format_cut_set(decision)})"
+    if not others:
+        return (
+            f"This change would take {taken} down together: {effect}. Change one after the other"
+        )
+    known = " and ".join(f"{name} {status.words.get(name, 'is down')}" for name in others)
+    return (
+        f"{known}. This change would take {taken} down too: {effect}. Repair {others[0]} first, "
+        "or request it with an override of this cut set"
+    )
+
+
+def format_cut_set(decision: GuardDecision) -> str:
+    """Return a cut set as people type it: `shop: lb1, lb2`."""
+    return f"{decision.tree}: {', '.join(sorted(decision.cut_set))}"
+
+
+def list_legs(plan: ResolvedPlan | None) -> list[Leg]:
+    return [Leg.parse(text) for text in plan.takes_down] if plan else []
+
+
+def take_claims(tx: Transaction, policy: Policy, run: Run, *, override: str = "") -> str:
+    """Claim the events that a run may bring about, or return why it may not.
+
+    Called in the gate's transaction, after all other checks: two runs that would take the last
+    two legs are decided one after the other.
+    """
+    legs = list_legs(run.plan)
+    touched = {name: one.list_events_of(legs) for name, one in policy.trees.items()}
+    touched = {name: events for name, events in touched.items() if events}
+    if not touched:
+        return ""
+    rows.lock_trees(tx, [*touched])
+    refusal = find_refusal(tx, policy, legs, run=run.id, override=override)
+    if refusal:
+        return refusal
+    for name, events in touched.items():
+        for event in events:
+            rows.add_claim(tx, name, event, run.id)
+    claims: list[str] = [f"{name}: {', '.join(events)}" for name, events in touched.items()]
+    change_log.append_entry(tx, "legs claimed", run=run.id, host=run.host, legs=claims)
+    return ""
+
+
+def record_report(
+    tx: Transaction, policy: Policy, request: str, report: Report, *, run: int | None
+) -> None:
+    """Store what a check says of the events that name it. request: the check as it is typed."""
+    for tree, event in policy.events_by_check.get(request, ()):
+        has_failed = condition.has_failed(report, event.when)
+        state = UNKNOWN if has_failed is None else FAILED if has_failed else STANDS
+        rows.store_reading(
+            tx, tree, event.name, state=state, run=run, detail=_describe_report(report, event)
+        )
+
+
+def record_failed_check(
+    tx: Transaction, policy: Policy, request: str, error: str, *, run: int | None
+) -> None:
+    """Store that a check could not be made, so that its events are unknown."""
+    for tree, event in policy.events_by_check.get(request, ()):
+        rows.store_reading(tx, tree, event.name, state=UNKNOWN, run=run, detail=error)
+
+
+def _describe_report(report: Report, event: Event) -> str:
+    return f"{report.summary} ({event.when})" if event.when else report.summary
+
+
+def _list_legs_by_host(plan: ResolvedPlan | None) -> Sequence[Sequence[Leg]]:
+    by_host: dict[str, list[Leg]] = {}
+    for leg in list_legs(plan):
+        by_host.setdefault(leg.host, []).append(leg)
+    return [*by_host.values()]
+
+
+def _format_time(microseconds: int) -> str:
+    return f"{datetime.fromtimestamp(microseconds / 1_000_000, UTC):%H:%M UTC}"
