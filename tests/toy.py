@@ -2,7 +2,7 @@
 promises about them. It is as real to the workflow as a data centre."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeVar
 
@@ -12,7 +12,7 @@ from connectors.command import NO_HOOKS, Answer, Command, Query, QueryRunner, Ru
 from connectors.errors import AlreadyStartedError
 from connectors.step_marker import StepMarker
 from connectors.step_status import MarkerState, StepStatus
-from runbooks import Change, Check, Host, NoUndo, Plan, Refused, Report, Step, make_host_field
+from runbooks import Change, Check, Host, Leg, NoUndo, Plan, Refused, Report, Step, make_host_field
 
 T = TypeVar("T")
 Switches = dict[str, str]
@@ -75,6 +75,13 @@ class SetAll(Change[Switches], words="toy set all", example="lb1 on", undo="sets
             if was != self.value
         ]
         return Plan(" ".join(f"{name}={value}" for name, value in sorted(switches.items())), steps)
+
+
+class TakeDown(SetSwitch, words="toy restart", example="lb1 lamp on", undo="sets it back"):
+    """Set one switch, with its host down meanwhile."""
+
+    def takes_down(self) -> Sequence[Leg]:
+        return [Leg(self.host)]
 
 
 WARNING = "It hums until it is warm."
@@ -174,6 +181,7 @@ RUNBOOKS: Mapping[str, type] = {
     for runbook in (
         SetSwitch,
         SetAll,
+        TakeDown,
         WarmUp,
         BreakSwitch,
         ShowSwitches,

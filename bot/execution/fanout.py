@@ -15,6 +15,7 @@ from bot.execution import gate, start_schedule
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run, State
 from bot.policy import Policy
+from bot.workflow import redundancy
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import RunEnd, end_run, end_runs
 from bot.workflow.submit_plan import submit_plan
@@ -22,6 +23,7 @@ from connectors.errors import prefix_host
 from runbooks import Report, Table
 
 _SUCCESSFUL_STATES = frozenset({State.SUCCEEDED, State.NO_CHANGES})
+WAITS_FOR_LEGS = "Waits until the hosts changed before carry their services again"
 _ACTIVE_STATES = frozenset({State.QUEUED, State.STARTING, State.RUNNING})
 
 
@@ -121,7 +123,11 @@ def _advance_waves(context: WorkflowContext, tx: Transaction, parent: Run) -> No
     bad = [c for c in children if c.state not in _SUCCESSFUL_STATES | {State.PENDING}]
     waiting = [child for child in children if child.state is State.PENDING]
     if waiting and not bad:
-        _start_wave(context, tx, parent, waiting[: _count_next_wave(children)])
+        wave = _choose_wave(context, tx, parent, waiting[: _count_next_wave(children)])
+        if wave:
+            _start_wave(context, tx, parent, wave)
+        else:
+            gate.record_waiting_reason(tx, parent, WAITS_FOR_LEGS)
         return
     for child in waiting:
         why = f"Not started, because {bad[0].host} ended {bad[0].state}"
@@ -145,6 +151,24 @@ def _count_next_wave(children: Sequence[Run]) -> int:
     if verified == 0:
         return 1
     return math.ceil(to_change / 10) if verified == 1 else to_change
+
+
+def _choose_wave(
+    context: WorkflowContext, tx: Transaction, parent: Run, candidates: Sequence[Run]
+) -> Sequence[Run]:
+    """Return the candidates that may be changed together without taking a service down.
+
+    None may be: then an earlier host is still to come back, and its release wakes the request.
+    """
+    if parent.plan is None or not parent.plan.takes_down:
+        return candidates
+    policy = context.policies.get_policy()
+    wave: list[Run] = []
+    for candidate in candidates:
+        child = runs.get_run(tx, candidate.id)
+        if redundancy.can_wave_start(tx, policy, [*wave, child]):
+            wave.append(child)
+    return wave
 
 
 def _start_wave(

@@ -48,13 +48,16 @@ def decide(analysis: TreeAnalysis, state: TreeState, takes: Collection[str]) -> 
 
     It is refused if all events of some minimal cut set would be down and the change newly brings
     one of them about. It is not if the service is down for certain, or if it takes down only what
-    is down already: a guard must never hinder the repair.
+    is down already: a guard must never hinder the repair. Nor is it for a single point of failure,
+    which could never be changed then: its margin of 0 asks for more approvals instead.
     """
     newly = [name for name in takes if name not in state.failed]
     after = state.down | set(newly)
     cut_set = None
     if newly and not analysis.is_down(state.failed):
-        cut_set = analysis.find_cut_set(after, one_of=newly)
+        singles = set(analysis.single_points)
+        # A single point is in no other minimal cut set than its own.
+        cut_set = analysis.find_cut_set(after - singles, one_of=set(newly) - singles)
     return GuardDecision(
         tree=analysis.tree.name,
         taken=newly,

@@ -1,7 +1,7 @@
 """The redundancy of services: what a change would take down now, and what is down already."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from bot.audit import change_log
@@ -14,10 +14,10 @@ from bot.model.plan import ResolvedPlan
 from bot.model.run import Run
 from bot.policy import Policy
 from bot.policy.policy import NO_LIMIT
-from bot.redundancy import condition, guard
+from bot.redundancy import condition
 from bot.redundancy.analysis import TreeAnalysis
 from bot.redundancy.fault_tree import Event
-from bot.redundancy.guard import GuardDecision, TreeState
+from bot.redundancy.guard import GuardDecision, TreeState, decide
 from runbooks import Leg, Report
 
 STANDS, FAILED, UNKNOWN = "stands", "failed", "unknown"
@@ -95,7 +95,7 @@ def list_decisions(
         takes = analysis.list_events_of(legs)
         if takes:
             status = read_status(tx, policy, analysis, except_run=run)
-            decisions.append((guard.decide(analysis, status.state, takes), status))
+            decisions.append((decide(analysis, status.state, takes), status))
     return decisions
 
 
@@ -131,8 +131,11 @@ def list_margin_notes(
         if not decision.taken or decision.margin_after is None:
             continue
         before, after = decision.margin_before, decision.margin_after
-        last = " This is the last leg." if after <= 0 else ""
         taken = ", ".join(decision.taken)
+        last = ""
+        if after <= 0:
+            is_single = set(decision.taken) & set(policy.trees[decision.tree].single_points)
+            last = " It is a single point of failure." if is_single else " It is the last leg."
         yield f"Redundancy of {decision.tree}: margin {before} → {after} without {taken}.{last}"
 
 
@@ -159,6 +162,26 @@ def format_cut_set(decision: GuardDecision) -> str:
 
 def list_legs(plan: ResolvedPlan | None) -> list[Leg]:
     return [Leg.parse(text) for text in plan.takes_down] if plan else []
+
+
+def can_wave_start(tx: Transaction, policy: Policy, wave: Sequence[Run]) -> bool:
+    """Return whether these hosts may be changed together, as far as redundancy goes.
+
+    True where the gate will refuse them whatever is waited for: then it says why.
+    """
+    legs = [leg for run in wave for leg in list_legs(run.plan)]
+    is_first = len(wave) == 1
+    for decision, status in list_decisions(tx, policy, legs, run=None):
+        analysis = policy.trees[decision.tree]
+        if decision.is_refused:
+            without_claims = replace(status.state, claimed=frozenset())
+            if not (is_first and decide(analysis, without_claims, decision.taken).is_refused):
+                return False
+        elif decision.margin_after is None or decision.margin_after >= analysis.tree.keep:
+            continue
+        elif not is_first or status.state.claimed:
+            return False
+    return True
 
 
 def take_claims(tx: Transaction, policy: Policy, run: Run, *, override: str = "") -> str:

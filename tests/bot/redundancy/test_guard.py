@@ -48,6 +48,13 @@ def test_change_of_both_legs_is_refused():
     assert guard.decide(PAIR, TreeState(), ["lb1", "lb2"]).is_refused
 
 
+def test_single_point_of_failure_is_not_refused_and_leaves_no_margin():
+    alone = TreeAnalysis(build_pair(["nas1"]))
+    decision = guard.decide(alone, TreeState(), ["nas1"])
+    assert not decision.is_refused
+    assert (decision.margin_before, decision.margin_after) == (1, 0)
+
+
 def apply_rule(tree: FaultTree, state: TreeState, takes: frozenset[str]) -> bool:
     """Return whether the rule refuses, applied literally to every minimal cut set."""
     newly = takes - state.failed
@@ -55,7 +62,7 @@ def apply_rule(tree: FaultTree, state: TreeState, takes: frozenset[str]) -> bool
     if random_trees.is_down(tree, state.failed):
         return False
     return any(
-        cut_set <= after and cut_set & newly
+        len(cut_set) > 1 and cut_set <= after and cut_set & newly
         for cut_set in random_trees.find_minimal_cut_sets(tree)
     )
 
@@ -93,7 +100,7 @@ def test_no_leg_of_a_cut_set_is_allowed_while_everything_is_unknown(seed: int):
     state = TreeState(unknown=frozenset(event.name for event in tree.list_events()))
     analysis = TreeAnalysis(tree)
     for cut_set in random_trees.find_minimal_cut_sets(tree):
-        for name in cut_set:
+        for name in cut_set if len(cut_set) > 1 else ():
             assert guard.decide(analysis, state, [name]).is_refused
 
 

@@ -1,0 +1,158 @@
+"""The guard of the last leg, from request to release, on each database."""
+
+import threading
+
+import pytest
+
+from bot.db import redundancy as rows
+from bot.execution import leg_claims
+from bot.hosts.reachability import LastContact, store_contacts
+from bot.model.run import Run, State
+from bot.service import Workflow
+from tests.bot.office import WEB, Office
+from tests.toy import SetSwitch, TakeDown
+
+
+@pytest.fixture
+def office(any_office: Office) -> Office:
+    """An office whose two balancers carry one service."""
+    inventory = any_office.policies.path / "inventory.yaml"
+    inventory.write_text(inventory.read_text() + "redundant: [lb1, lb2]\n")
+    return any_office
+
+
+def restart(host: str, value: str = "on") -> TakeDown:
+    return TakeDown(host=host, name="lamp", value=value)
+
+
+def lose_host(office: Office, host: str) -> None:
+    with office.database.transaction() as tx:
+        lost = LastContact(host, tx.now, None, tx.now, "unreachable", "no route")
+        store_contacts(tx, [lost])
+
+
+def list_claims(office: Office) -> list[tuple[str, int]]:
+    with office.database.reading() as tx:
+        return [(claim.event, claim.run) for claim in rows.list_claims(tx)]
+
+
+def let_settle(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leg_claims, "_SETTLE", 0)
+    leg_claims.release_due_claims(office.parts)
+    office.work()
+
+
+def test_plan_says_what_margin_is_left(office: Office):
+    run = office.ask(restart("lb1"))
+    assert run.state is State.PENDING
+    assert run.plan
+    assert run.plan.takes_down == ["lb1"]
+    assert "Redundancy of lb1-lb2: margin 2 → 1 without lb1." in run.plan.notes
+
+
+def test_change_that_takes_nothing_down_has_no_margin(office: Office):
+    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    assert run.plan
+    assert not run.plan.takes_down
+    assert not run.plan.notes
+
+
+def test_last_leg_is_refused_at_planning_by_name(office: Office):
+    lose_host(office, "lb2")
+    run = office.ask(restart("lb1"))
+    assert run.state is State.REFUSED
+    assert "lb2 is unreachable since" in run.summary
+    assert "This change would take lb1 down too" in run.summary
+    assert "cut set lb1-lb2: lb1, lb2" in run.summary
+    assert office.fleet.told == []
+
+
+def test_last_leg_is_refused_at_the_gate_when_the_other_fails_after_approval(office: Office):
+    run = office.ask(restart("lb1"))
+    lose_host(office, "lb2")
+    ended = office.approve(run)
+    assert ended.state is State.REFUSED
+    assert office.fleet.told == []
+
+
+def test_repair_of_the_failed_leg_is_allowed(office: Office):
+    lose_host(office, "lb2")
+    run = office.ask(restart("lb2"))
+    assert run.state is State.PENDING
+    assert office.approve(run).state is State.SUCCEEDED
+
+
+def test_second_leg_is_refused_while_the_first_is_claimed(office: Office):
+    first, second = office.ask(restart("lb1")), office.ask(restart("lb2"))
+    assert office.approve(first).state is State.SUCCEEDED
+    assert list_claims(office) == [("lb1", first.id)]
+    refused = office.approve(second)
+    assert refused.state is State.REFUSED
+    assert f"lb1 is held by run {first.id} of Dora Developer since" in refused.summary
+
+
+def test_claim_is_released_after_the_run_and_a_settle_time(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    run = office.ask(restart("lb1"))
+    office.approve(run)
+    leg_claims.release_due_claims(office.parts)
+    assert list_claims(office) == [("lb1", run.id)]
+    let_settle(office, monkeypatch)
+    assert list_claims(office) == []
+    assert [kind for kind in office.entries(run) if kind.startswith("leg")] == [
+        "legs claimed",
+        "leg released",
+    ]
+    assert office.approve(office.ask(restart("lb2"))).state is State.SUCCEEDED
+
+
+def test_request_for_both_legs_changes_one_after_the_other(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    parent = office.workflow.request_fanout_run(
+        [restart("lb1"), restart("lb2")], host_pattern="lb*", person="dora", origin=WEB
+    )
+    office.work()
+    office.approve(office.run(parent.id))
+    assert office.fleet.told == [("lb1", "set lamp on")]
+    assert office.run(parent.id).summary.startswith("Waits until the hosts changed before")
+    let_settle(office, monkeypatch)
+    assert office.fleet.told == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
+    assert office.run(parent.id).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("attempt", range(8))
+def test_two_runs_never_take_both_legs(office: Office, attempt: int):
+    runs = [office.ask(restart(host, f"v{attempt}")) for host in ("lb1", "lb2")]
+    for run in runs:
+        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    office.queue.waiting.clear()
+    _advance_together(office.workflow, runs)
+    assert len(office.fleet.told) == 1
+    assert sorted(office.run(run.id).state for run in runs) == [State.REFUSED, State.SUCCEEDED]
+
+
+def test_two_runs_would_take_both_legs_without_the_claims(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """The twin of the test above."""
+    monkeypatch.setattr("bot.workflow.redundancy.find_refusal", lambda *_, **__: "")
+    runs = [office.ask(restart(host)) for host in ("lb1", "lb2")]
+    for run in runs:
+        office.approve(run)
+    assert len(office.fleet.told) == 2
+
+
+def _advance_together(workflow: Workflow, runs: list[Run]) -> None:
+    barrier = threading.Barrier(len(runs))
+
+    def advance(run: Run) -> None:
+        barrier.wait()
+        workflow.advance_run(run.id)
+
+    threads = [threading.Thread(target=advance, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
