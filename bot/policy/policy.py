@@ -192,9 +192,6 @@ class Policy:
             rules = Rules(f"{self._rules.text}\n{rule}")
         except RulesError as error:
             raise NoPolicyError(PolicyProblem(str(error), line=error.line)) from None
-        return Policy(self.organisation, self.inventory, rules, self.freezes, version=self.version)
-        except RulesError as bad:
-            raise NoPolicyError(PolicyProblem(str(bad), line=bad.line)) from None
         return Policy(
             self.organisation,
             self.inventory,

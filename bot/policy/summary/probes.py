@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from bot.model.runbook_info import RunbookInfo
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.policy.freezes import FreezeList
+from bot.policy.policy import NO_LIMIT
 from connectors.inventory import Host
 
 _SOURCE_LABELS = {
@@ -20,6 +21,10 @@ _SOURCE_LABELS = {
     "cli": "on the command line",
     "schedule": "by a schedule",
 }
+_MARGIN_LABELS = (
+    "the change leaves no leg of a service",
+    "the change leaves one leg of a service",
+)
 _WEEKDAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _WEDNESDAY, _NOON = 2, 12
 _MAX_HOSTS = 100
@@ -43,6 +48,8 @@ class Circumstances:
     hosts: int = 1
     is_first_success: bool = False
     is_frozen: bool = False
+    margin: int = NO_LIMIT
+    overrides_guard: bool = False
 
     @property
     def freezes(self) -> FreezeList:
@@ -86,11 +93,25 @@ def list_variations(mentions: Set[str]) -> list[Variation]:
         found += [_build_hour_variation(hour) for hour in range(24)]
     if "hosts" in mentions:
         found += _list_host_count_variations({int(word) for word in mentions if word.isdecimal()})
+    return found + _list_single_variations(mentions)
+
+
+def _list_single_variations(mentions: Set[str]) -> list[Variation]:
+    """Return the variations of attributes that are so or not."""
+    found: list[Variation] = []
     if "first_time" in mentions:
         words = "the runbook has never succeeded for the requester"
         found.append(Variation("first_time", 0, words, Circumstances(is_first_success=True)))
     if "frozen" in mentions:
         found.append(Variation("frozen", 0, "a freeze is active", Circumstances(is_frozen=True)))
+    if "margin" in mentions:
+        found += [
+            Variation("margin", margin, words, Circumstances(margin=margin))
+            for margin, words in enumerate(_MARGIN_LABELS)
+        ]
+    if "override" in mentions:
+        words = "the request overrides the redundancy guard"
+        found.append(Variation("override", 0, words, Circumstances(overrides_guard=True)))
     return found
 
 
@@ -139,6 +160,8 @@ _DESCRIPTION_PREFIXES = {
     "hosts": "the request is for ",
     "first_time": "",
     "frozen": "",
+    "margin": "the change leaves ",
+    "override": "",
 }
 
 
@@ -215,6 +238,8 @@ class PolicyProbe:
             hosts=(host,) * known.hosts if known.hosts > 1 else (),
             now=known.to_microseconds(self._now, self.policy.inventory[host].zone),
             is_first_success=known.is_first_success,
+            margin=known.margin,
+            overrides_guard=known.overrides_guard,
         )
 
     def list_request_rulings(self, person: str) -> dict[HostAndRequest, Ruling]:

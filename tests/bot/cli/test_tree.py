@@ -1,0 +1,97 @@
+"""`keyturn tree …` as a person uses it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from ruamel.yaml import YAML
+
+from bot.__main__ import main
+from tests.bot.policy.test_trees import SHOP
+from tests.bot.redundancy.test_open_psa import VALVES
+from tests.policies import a_policy
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    a_policy(tmp_path / "policy")
+    (tmp_path / "policy" / "trees").mkdir()
+    (tmp_path / "policy" / "trees" / "shop.yaml").write_text(SHOP)
+    monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))
+    monkeypatch.setenv("KEYTURN_DATA", str(tmp_path))
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, ["tree", *words])
+
+
+def test_check_counts_what_is_there():
+    assert run("check").output == (
+        "shop: valid, 1 gate, 2 events, 1 minimal cut set, 0 single points of failure\n"
+    )
+
+
+def test_check_says_where_a_file_is_wrong(place: Path):
+    file = place / "x.yaml"
+    file.write_text(SHOP.replace("all: [lb1, lb2]", "all: [lb1, lb9]"))
+    checked = run("check", "--file", str(file))
+    assert checked.exit_code == 1
+    assert "x.yaml, line 3: lb9 is not a gate, event or tree" in checked.stderr
+
+
+def test_draw_prints_an_outline_and_writes_a_picture(place: Path):
+    assert run("draw", "shop").output.splitlines()[0] == (
+        "no-balancer: No balancer is left [all of 2]"
+    )
+    picture = place / "shop.svg"
+    assert run("draw", "shop", "--svg", str(picture)).output == f"wrote {picture}\n"
+    assert picture.read_text().startswith("<svg")
+
+
+def test_analyse_of_an_open_psa_file(place: Path):
+    file = place / "valves.xml"
+    file.write_text(VALVES)
+    found = json.loads(run("analyse", "--file", str(file), "--json").output)
+    assert found["minimal_cut_sets"] == 5
+    assert found["by_order"] == {"1": 1, "2": 4}
+    assert found["single_points"] == ["tank"]
+    assert found["probability"] == pytest.approx(0.722502775)
+    assert {one["event"] for one in found["importance"]} == {
+        *("tank", "pump1", "pump2", "valve1", "valve2")
+    }
+    text = run("analyse", "--file", str(file)).output
+    assert "single points of failure: tank" in text
+    assert "Birnbaum" in text
+
+
+def test_analyse_says_which_probabilities_are_missing():
+    assert "probability:              unknown: give p of lb1, lb2" in run("analyse").output
+
+
+def test_cuts_lists_the_smallest_first_and_says_how_many_are_left(place: Path):
+    file = place / "valves.xml"
+    file.write_text(VALVES)
+    listed = run("cuts", "--file", str(file), "--limit", "2")
+    assert listed.stdout.splitlines()[0] == "tank"
+    assert listed.stderr == "and 3 more: use --limit or --order\n"
+    assert json.loads(run("cuts", "--file", str(file), "--order", "1", "--json").output) == [
+        ["tank"]
+    ]
+
+
+def test_import_and_export_are_inverse(place: Path):
+    file = place / "shop.xml"
+    file.write_text(run("export", "shop").output)
+    again = YAML(typ="safe").load(run("import", str(file)).output)
+    assert again["gates"]["no-balancer"]["all"] == ["lb1", "lb2"]
+    assert again["events"]["lb1"]["leg"] == "lb1/haproxy"
+
+
+def test_unknown_tree_is_refused_with_the_known_ones():
+    wrong = run("draw", "shp")
+    assert (wrong.exit_code, wrong.stderr) == (
+        3,
+        "keyturn: the policy has no tree shp; it has: shop\n",
+    )
