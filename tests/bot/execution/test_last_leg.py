@@ -146,6 +146,7 @@ def test_two_runs_would_take_both_legs_without_the_claims(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the test above."""
+
     def find_nothing(*_args: object, **_options: object) -> str:
         return ""
 
