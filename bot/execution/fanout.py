@@ -99,7 +99,7 @@ def _submit_combined_plan(
         timing=parent.timing,
         host_keys={host: key for plan in plans for host, key in plan.host_keys.items()},
         schedule_lifetime=first.schedule_lifetime,
-        takes_down=tuple(leg for proposal in proposals for leg in proposal.takes_down),
+        takes_down=tuple(leg for plan in plans for leg in plan.takes_down),
     )
     return submit_plan(context, tx, parent, combined)
 
