@@ -1,5 +1,5 @@
-"""Typed adapters: what can be asked of each kind of system, and how to change it.
+"""Connectors: typed queries and commands for each kind of system.
 
-The dialects (`haproxy`, …) hold words only: queries, commands and parsers. Only `sessions` opens
-connections, and only `fleet` hands them out.
+A connector for a system (`haproxy`, `zfs`, …) has queries, commands and parsers, and does no I/O.
+Only `ssh_pool` and `fetcher` open connections, and only `fleet` uses them.
 """

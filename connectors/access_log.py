@@ -1,9 +1,8 @@
-"""Who asked a host's web server for how much, from its access logs. No I/O.
+"""Requests of a host's web server by client, from its access logs. No I/O.
 
-The host counts, so that its logs stay there. Formats: the `combined` log of nginx and of Apache
-(the address first, the agent last, both as the client has it), and HAProxy's `option httplog` as
-syslog writes it (its manual, section 8.2.3), where the agent is known if the header is captured.
-Rotated files may be gzipped.
+The host counts, so its logs stay there. Formats: the `combined` log of nginx and of Apache (the
+address first, the agent last), and HAProxy's `option httplog` as syslog writes it (its manual,
+section 8.2.3), where the agent is known if the header is captured. Rotated files may be gzipped.
 """
 
 import re
@@ -15,7 +14,7 @@ from connectors.errors import ParseError
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
-# One pattern of file names, or several of them behind one another. The shell expands it.
+# One or several patterns of file names, separated by blanks. The shell expands them.
 _FILES = Setting(
     "access_log.files",
     "/var/log/nginx/*access.log* /var/log/apache2/*access.log* /var/log/httpd/*access_log* "
@@ -24,7 +23,7 @@ _FILES = Setting(
 )
 
 MAX_HOURS, MAX_ROWS = 48, 25
-# Counts each address with its agent. A line counts if it is of one of the hours that are wanted.
+# Counts the lines of the wanted hours for each address and agent.
 _COUNT = (
     'BEGIN { split(wanted, list, " "); for (each in list) hours[list[each]] = 1 } '
     '{ split($1, head, " "); split($3, tail, " "); '
@@ -45,9 +44,9 @@ _COUNT = (
     '| ("LC_ALL=C sort -rn | head -n " most) }'
 )
 
-# $1: hours, $2: most rows, $3: the files; sudo does not see which words are one. Hours are those
-# of the server's own clock and zone. Files that nobody wrote to since are not opened; `zcat -f`
-# takes plain ones as well.
+# $1: hours, $2: most rows, $3: the files in one word; sudo does not see the bounds of words.
+# Hours are by the host's clock and time zone. Files that are older are not opened; `zcat -f`
+# reads plain files as well.
 _SCRIPT = Script(
     "access-log",
     'case "$1$2" in *[!0-9]*) exit 1;; esac; '
@@ -61,47 +60,52 @@ _SCRIPT = Script(
 _HINTS = (
     Hint(
         r"no access log was written to",
-        "no web server wrote an access log in this time where logs usually are: set "
-        "access_log.files in the inventory",
+        "no access log in the usual places was written in this time: set access_log.files in the "
+        "inventory",
     ),
-    Hint(r"[Pp]ermission denied", "only root reads these logs: the login's sudo rule is missing"),
+    Hint(r"[Pp]ermission denied", "only root can read these logs: add the login's sudo rule"),
 )
 
 
 @dataclass(frozen=True)
 class AgentTraffic:
-    """An address with an agent. busiest: in its busiest hour. refused: answered with 503."""
+    """The requests of one client address with one user agent."""
 
     address: str
     agent: str
     requests: int
     peak_requests: int
+    """Requests in its busiest hour."""
     refused_requests: int
+    """Requests answered with status 503."""
 
 
 @dataclass(frozen=True)
 class WebTraffic:
-    """requests: all counted. odd: lines in another format. clients: the busiest first."""
+    """All requests in a time, and the busiest clients."""
 
     requests: int
+    """All requests that were counted."""
     unparsed_lines: int
+    """Log lines in another format."""
     clients: tuple[AgentTraffic, ...]
+    """The busiest first."""
 
 
 def query_traffic(*, hours: int, max_rows: int) -> Query[WebTraffic]:
-    """Query who asked for most in the hour that is going on and those before it."""
+    """Query the clients with the most requests in the current hour and those before it."""
     words = (_SCRIPT, str(hours), str(max_rows), _FILES)
     return Query(Shell(words, root=True, hints=_HINTS, deadline=300), parse_traffic)
 
 
 def query_names(address: str) -> Query[tuple[str, ...]]:
-    """Query what an address is called in the DNS; no name is an answer."""
+    """Query the DNS names of an address; it may have none."""
     words = ("getent", "hosts", "--", address)
     return Query(Shell(words), parse_names, frozenset({0, 2}))
 
 
 def query_addresses(name: str) -> Query[tuple[str, ...]]:
-    """Query which addresses a name has; none is an answer."""
+    """Query the addresses of a name; it may have none."""
     return Query(Shell(("getent", "ahosts", "--", name)), parse_addresses, frozenset({0, 2}))
 
 
@@ -109,7 +113,7 @@ def parse_traffic(answer: str) -> WebTraffic:
     head, *lines = answer.splitlines() or [""]
     counts = re.fullmatch(r"(\d+)\t(\d+)", head, re.ASCII)
     if counts is None:
-        raise ParseError(f"the host answered {answer[:200]!r} instead of its requests")
+        raise ParseError(f"the access log script printed {answer[:200]!r} instead of counts")
     return WebTraffic(int(counts[1]), int(counts[2]), tuple(_parse_client(line) for line in lines))
 
 
@@ -120,7 +124,7 @@ def _parse_client(line: str) -> AgentTraffic:
         requests, busiest, refused = (int(word) for word in words[:3])
         return AgentTraffic(words[3], words[4], requests, busiest, refused)
     except (ValueError, IndexError):
-        raise ParseError(f"the host counted {line[:160]!r}") from None
+        raise ParseError(f"the access log script printed the row {line[:160]!r}") from None
 
 
 def parse_names(answer: str) -> tuple[str, ...]:
@@ -134,7 +138,7 @@ def parse_addresses(answer: str) -> tuple[str, ...]:
     try:
         return tuple(dict.fromkeys(str(ip_address(each.partition("%")[0])) for each in found))
     except ValueError:
-        raise ParseError(f"getent answered {answer[:200]!r} instead of addresses") from None
+        raise ParseError(f"getent printed {answer[:200]!r} instead of addresses") from None
 
 
 SUDO = (

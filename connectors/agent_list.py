@@ -1,8 +1,8 @@
-"""Which user agents a web server refuses by a list of ours, whichever server it is. No I/O."""
+"""Keyturn's list of blocked user agents, for any web server. No I/O."""
 
 from dataclasses import dataclass
 
-# What browsers and our own monitoring call themselves. Who refuses a part of it refuses everybody.
+# User agents of browsers and of monitoring. Blocking a part of one would block everyone.
 BROWSERS = (
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "
     "Chrome/131.0.0.0 Safari/537.36 Edg/131.0.0.0",
@@ -12,23 +12,23 @@ BROWSERS = (
     "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) Mozilla/5.0 (Linux; Android 14; Pixel 8)",
     "Pingdom.com_bot_version_1.4_(http://www.pingdom.com/)",
 )
-# A part of an agent's name as AgentName has it, once it is escaped; a blank stands first in sets.
+# A part of a user agent as AgentName allows it, escaped. Blanks come first in character sets.
 AGENT_PATTERN = r"[A-Za-z0-9]([ A-Za-z0-9_/-]|\\[.+]){2,78}[A-Za-z0-9]"
-# Shell: stops where the line in $4 would refuse people. $3: add or remove.
+# Shell: exits if the line in $4 would block browsers or Pingdom. $3: add or remove.
 REFUSE_BROWSERS = (
     'name=${4#*\\"}; name=${name%\\"*}; '
     f"if [ \"$3\" = add ] && printf '%s\\n' {' '.join(repr(each) for each in BROWSERS)} | "
-    'grep -qiE -e "$name"; then echo "browsers or Pingdom call themselves so" >&2; exit 1; fi; '
+    'grep -qiE -e "$name"; then echo "browsers or Pingdom match this" >&2; exit 1; fi; '
 )
 
 
 @dataclass(frozen=True)
 class AgentList:
-    """What our file refuses. heeding: servers that include the file. servers: all there are.
-
-    Agents are told in their order in the file, as people gave them.
-    """
+    """The blocked user agents of a web server."""
 
     refused: tuple[str, ...]
+    """The agents in Keyturn's file, in its order."""
     including_count: int
+    """How many virtual servers include the file."""
     server_count: int
+    """How many virtual servers there are."""

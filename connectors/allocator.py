@@ -1,4 +1,4 @@
-"""Which malloc a running process got its memory from. No I/O.
+"""Memory allocators of running processes. No I/O.
 
 Formats: proc(5) `maps`, `environ` and `status`; pgrep(1).
 """
@@ -14,7 +14,7 @@ from connectors.sudo import SudoRule, WordPattern
 
 Malloc = Literal["jemalloc", "tcmalloc", "mimalloc", "musl", "glibc", "its own"]
 
-# A library that was loaded before the C library's own malloc answers in its place.
+# A library that is loaded before the C library replaces its malloc.
 _LIBRARIES: tuple[tuple[Malloc, str], ...] = (
     ("jemalloc", r"libjemalloc"),
     ("tcmalloc", r"libtcmalloc"),
@@ -23,14 +23,15 @@ _LIBRARIES: tuple[tuple[Malloc, str], ...] = (
     ("glibc", r"libc(-[\d.]+)?\.so"),
 )
 
-# $1: a pattern of names. Of the environment only what speaks of malloc is shown: the rest may be
-# secret. A process may end while it is looked at, and then it is left out.
+# $1: a pattern of names. Only the malloc settings of the environment are printed: the rest may be
+# secret. A process that ends meanwhile is skipped.
 _SCRIPT = Script(
     "allocator-processes",
     'for pid in $(pgrep -x -- "$1"); do '
-    "told=$(awk 'NR == FNR { if (/^VmRSS:/) print; next } "
+    "memory=$(awk 'NR == FNR { if (/^VmRSS:/) print; next } "
     '(at = index($0, " /")) && !seen[path = substr($0, at + 1)]++ { print "map " path }\' '
-    '"/proc/$pid/status" "/proc/$pid/maps") || continue; printf "pid %s\\n%s\\n" "$pid" "$told"; '
+    '"/proc/$pid/status" "/proc/$pid/maps") || continue; '
+    'printf "pid %s\\n%s\\n" "$pid" "$memory"; '
     "tr '\\0' '\\n' < \"/proc/$pid/environ\" | grep -E '^(LD_PRELOAD|MALLOC_[A-Z_]*)='; "
     "done; true",
     argument_count=1,
@@ -38,24 +39,26 @@ _SCRIPT = Script(
 _HINTS = (
     Hint(
         r"Permission denied",
-        "only root sees this of the processes of others: the login's sudo rule is missing",
+        "only root can read this of other users' processes: add the login's sudo rule",
     ),
 )
 
 
 @dataclass(frozen=True)
 class Process:
-    """memory: bytes in use. settings: of its environment, what speaks of malloc."""
+    """A running process and its memory allocator."""
 
     pid: int
     malloc: Malloc
     memory_bytes: int
+    """Resident memory in bytes."""
     settings: tuple[str, ...]
+    """Environment variables that affect malloc, such as `MALLOC_ARENA_MAX=2`."""
 
 
 def query_processes(name: str) -> Query[tuple[Process, ...]]:
-    """Query about every process of this name. The kernel keeps the first 15 characters of one."""
-    # pgrep takes a pattern.
+    """Query every process of this name. The kernel stores the first 15 characters of a name."""
+    # pgrep expects a pattern.
     exact = re.sub(r"[^A-Za-z0-9_:@-]", lambda found: f"[{found[0]}]", name[:15])
     shell = Shell(
         (_SCRIPT, exact),
@@ -69,7 +72,7 @@ def query_processes(name: str) -> Query[tuple[Process, ...]]:
 def parse_processes(answer: str) -> tuple[Process, ...]:
     head, *blocks = re.split(r"(?m)^pid (?=\d+$)", answer)
     if head.strip():
-        raise ParseError(f"the host answered {answer[:200]!r} instead of processes")
+        raise ParseError(f"the process script printed {answer[:200]!r} instead of processes")
     return tuple(_parse_process(block.splitlines()) for block in blocks)
 
 
@@ -77,7 +80,9 @@ def _parse_process(lines: list[str]) -> Process:
     maps = [line[4:] for line in lines if line.startswith("map ")]
     memory = next((re.fullmatch(r"VmRSS:\s+(\d+) kB", line) for line in lines[1:2]), None)
     if not maps or memory is None:
-        raise ParseError(f"process {lines[0]} shows no memory: it ended just now, or is a task")
+        raise ParseError(
+            f"process {lines[0]} has no memory map: it has just ended, or is a kernel thread"
+        )
     return Process(
         pid=int(lines[0]),
         malloc=_find_malloc(maps),

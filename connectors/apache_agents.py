@@ -1,7 +1,7 @@
-"""Which user agents a host's Apache refuses, by an include file of our own. No I/O.
+"""Blocked user agents of Apache, in an include file of Keyturn's own. No I/O.
 
-The file is set up once, empty, where Apache includes everything: on Debian that is
-/etc/apache2/conf-enabled, elsewhere /etc/httpd/conf.d. It is then heeded by all virtual hosts.
+An administrator creates the file once, empty, in a directory of which Apache includes every file:
+/etc/apache2/conf-enabled on Debian, /etc/httpd/conf.d elsewhere. It applies to all virtual hosts.
 
 Formats: `apachectl -t -D DUMP_INCLUDES` and `DUMP_RUN_CFG`, since 2.4; `SetEnvIfNoCase` of
 mod_setenvif; expressions of Apache 2.4.
@@ -24,12 +24,12 @@ _FILE = Setting(
     pattern=r"(/[\w.-]+)+/keyturn-agents\.conf",
 )
 SETUP_ADVICE = (
-    "make an empty /etc/apache2/conf-enabled/keyturn-agents.conf, or name another file of that "
-    "name which Apache includes as apache.agents in the inventory"
+    "create an empty /etc/apache2/conf-enabled/keyturn-agents.conf, or set apache.agents in the "
+    "inventory to another file of that name that Apache includes"
 )
 _MARK = "--- list"
 
-# What a part of an agent's name may hold, escaped for Apache; a blank stands first in its set.
+# The allowed part of a user agent, escaped for Apache. Blanks come first in character sets.
 _NAMED = r"([ A-Za-z0-9_/-]|\\[.+])+"
 _BEFORE, _AFTER = 'SetEnvIfNoCase User-Agent "', '" keyturn_refused'
 _REFUSAL = ('<If "-n %{reqenv:keyturn_refused}">', "Require all denied", "</If>")
@@ -40,9 +40,9 @@ _LOOK = Script(
     f'"$2" -t -D DUMP_INCLUDES || exit; echo "{_MARK}"; [ ! -e "$1" ] || cat "$1"',
     argument_count=2,
 )
-# $3: add or remove, $4: the line. What Apache does not take is put back, and so it is where Apache
-# does not run: it is told by its process, since `apachectl` would start one that was stopped. The
-# new file replaces the old one at once.
+# $3: add or remove, $4: the line. If Apache refuses the file or does not run, the old file is
+# restored. A signal to its process reloads it, since `apachectl` would start a stopped Apache.
+# The new file replaces the old one atomically.
 _SCRIPT = Script(
     "apache-agents",
     REFUSE_BROWSERS + 'umask 022; file=$1; old=$(cat "$file") || exit 1; '
@@ -61,15 +61,13 @@ _LINE = re.compile(rf"{re.escape(_BEFORE)}({_NAMED}){re.escape(_AFTER)}", re.ASC
 _HINTS = (
     Hint(
         r"apachectl: .*not found",
-        "this host has no Apache: where its control program has another name, such as httpd, set "
+        "this host has no Apache. If its control program has another name, such as httpd, set "
         "apache.control in the inventory",
     ),
-    Hint(
-        r"Syntax error|Invalid command", "Apache does not take its configuration: nothing changed"
-    ),
-    Hint(r"Apache is not running", "Apache does not run: nothing was changed"),
+    Hint(r"Syntax error|Invalid command", "Apache refuses its configuration: nothing was changed"),
+    Hint(r"Apache is not running", "Apache is not running: nothing was changed"),
     Hint(r"keyturn-agents\.conf: No such file", SETUP_ADVICE),
-    Hint(r"[Pp]ermission denied", "only root may do this: the login's sudo rule is missing"),
+    Hint(r"[Pp]ermission denied", "this requires root: add the login's sudo rule"),
 )
 
 
@@ -78,7 +76,7 @@ def query_agents() -> Query[AgentList]:
 
 
 def block_agent(agent: str) -> Shell:
-    """Answer agents with 403 whose name holds these letters, in capitals or not."""
+    """Answer agents that contain this text, in any case, with status 403."""
     return _make_command("add", agent)
 
 
@@ -94,33 +92,35 @@ def _format_line(agent: str) -> str:
     escaped = re.sub(r"[.+]", r"\\\g<0>", agent)
     line = f"{_BEFORE}{escaped}{_AFTER}"
     if not _LINE.fullmatch(line):
-        raise ValueError(
-            f"{quote_text(agent)} cannot be said to Apache, which may act on parts of it"
-        )
+        raise ValueError(f"{quote_text(agent)} has characters with a special meaning to Apache")
     return line
 
 
 def parse_agents(answer: str) -> AgentList:
-    """Understand the list of included files, and ours behind it."""
+    """Parse the list of included files, followed by Keyturn's file."""
     included, mark, ours = answer.partition(f"{_MARK}\n")
     if not mark or not included.startswith("Included configuration files:\n"):
-        raise ParseError(f"Apache answered {answer[:200]!r} instead of the files it includes")
-    heeded = re.search(rf"(?m)^ +\(\d+\) /\S*/{re.escape(_NAME)}$", included) is not None
+        raise ParseError(f"Apache printed {answer[:200]!r} instead of the files it includes")
+    is_included = re.search(rf"(?m)^ +\(\d+\) /\S*/{re.escape(_NAME)}$", included) is not None
     lines = [line for line in ours.splitlines() if line.strip()]
     named = lines[: -len(_REFUSAL)] if tuple(lines[-len(_REFUSAL) :]) == _REFUSAL else lines
     return AgentList(
-        tuple(_parse_agent(line) for line in named), including_count=int(heeded), server_count=1
+        tuple(_parse_agent(line) for line in named),
+        including_count=int(is_included),
+        server_count=1,
     )
 
 
 def _parse_agent(line: str) -> str:
     found = _LINE.fullmatch(line)
     if found is None:
-        raise ParseError(f"{_NAME} holds {line[:120]!r}, which is not ours: take it out first")
+        raise ParseError(
+            f"{_NAME} has a line that Keyturn did not write: {line[:120]!r}. Remove it first"
+        )
     return found[1].replace("\\", "")
 
 
-# Where its words are parted otherwise, there is no such file as the first one names.
+# Words that are split differently name a file that does not exist.
 _REFUSED = WordPattern(AGENT_PATTERN, prefix=_BEFORE, suffix=_AFTER, has_blanks=True)
 SUDO = (
     SudoRule(_LOOK, _FILE, _CONTROL, read_only=True),

@@ -1,4 +1,4 @@
-"""What can be said to Linux about the queue of a block device, in /sys/block/…/queue. No I/O.
+"""The I/O queue of a Linux block device, in /sys/block/…/queue. No I/O.
 
 Format: https://docs.kernel.org/block/ and Documentation/ABI/stable/sysfs-block of the kernel.
 """
@@ -13,19 +13,19 @@ from connectors.errors import CommandError, ParseError
 from connectors.script import Script
 from connectors.sudo import RepeatedPattern, SudoRule, WordPattern
 
-# What a kernel calls its devices holds no slash and no period, so no path leads out of /sys/block.
+# Kernel names of devices have no slash and no period, so no path leads out of /sys/block.
 DEVICE = r"[A-Za-z][A-Za-z0-9!_-]{0,63}"
 
 _HINTS = (
     Hint(
         r"(Invalid argument|I/O error)",
-        "the kernel does not take this value for this device: it is out of its bounds, or the "
-        "scheduler's module cannot be loaded",
+        "the kernel refuses this value for this device: it is out of range, or the scheduler's "
+        "module cannot be loaded",
     ),
     Hint(r"Numerical result out of range", "the number is too large for the kernel"),
     Hint(
         r"[Pp]ermission denied",
-        "only root may write this, or the scheduler has no such tunable",
+        "only root can write this, or the scheduler has no such tunable",
     ),
     Hint(
         r"cannot create|can't cd to|queue/.*: No such file",
@@ -34,20 +34,20 @@ _HINTS = (
 )
 _MODINFO_MISSING = Hint(
     r"modinfo.*(not found|No such file)|failed to run command .modinfo",
-    "whether the host has the scheduler's module cannot be told: install kmod there",
+    "Keyturn cannot check whether the host has the scheduler's module: install kmod there",
 )
 
 _QUEUE = ("scheduler", "read_ahead_kb", "nr_requests", "rotational")
-# Where a device says which one it is, whatever name it was given: disks of SCSI and SATA, NVMe,
-# and device mapper (LVM, multipath).
+# Files that identify a device whatever its name: SCSI and SATA disks, NVMe, and device mapper
+# (LVM, multipath).
 _IDENTITIES = ("device/wwid", "wwid", "dm/uuid")
-# What udev and the shell take literally. An identity with blanks in it is left alone.
+# Characters that udev and the shell take literally. Other identities are not used.
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{3,127}", re.ASCII)
 _LINE = re.compile(rf"/sys/block/({DEVICE})/([a-z0-9_/]+):(.*)", re.ASCII)
 _NAME = re.compile(r"[a-z0-9_-]+", re.ASCII)
 _TUNABLES = "queue/iosched/"
 
-# "name=value" for each file, in the order given, as far as the kernel takes them.
+# Writes "name=value" for each file, in the given order, until the kernel refuses one.
 _SET = Script(
     "block-set",
     'cd "/sys/block/$1/queue" || exit; shift; '
@@ -57,22 +57,21 @@ _SET = Script(
 
 @dataclass(frozen=True)
 class BlockQueue:
-    """How the kernel orders and gathers the reads and writes of one device.
-
-    scheduler: "none" where requests pass unordered. offered: what may be written now; modules
-    that were never loaded are not in it. nr_requests: None where the device only passes requests
-    on. tunables: of the scheduler; switching it forgets them. identity: a file below the device
-    and what it says, by which the device is known whatever its name; None if it has none.
-    """
+    """How the kernel orders and merges the reads and writes of one device."""
 
     device: str
     scheduler: str
+    """The scheduler in use; "none" where requests pass in order."""
     available_schedulers: tuple[str, ...]
+    """Schedulers that can be set now. Modules that were never loaded are not included."""
     read_ahead_kb: int
     nr_requests: int | None
+    """The queue's length; None where the device only passes requests on."""
     rotational: bool
     tunables: Mapping[str, int]
+    """Settings of the scheduler. Changing the scheduler resets them."""
     identity: tuple[str, str] | None = None
+    """A file below the device and its content, which identify the device whatever its name."""
 
     @property
     def slice_idle(self) -> int | None:
@@ -80,7 +79,7 @@ class BlockQueue:
         return self.tunables.get("slice_idle")
 
     def get_setting(self, setting: str) -> str:
-        """Return what one file below `queue` says; "" if there is no such file."""
+        """Return the content of one file below `queue`; "" if there is no such file."""
         if setting == "scheduler":
             return self.scheduler
         number = {"read_ahead_kb": self.read_ahead_kb, "nr_requests": self.nr_requests}.get(
@@ -90,30 +89,30 @@ class BlockQueue:
 
 
 def query_queues(devices: Iterable[str]) -> Query[Mapping[str, BlockQueue]]:
-    """Query the queues of these devices, by name. A device that is not there is an error."""
+    """Query the queues of these devices, by name. A device that does not exist is an error."""
     named = tuple(devices)
     files = [f"{_make_path(name)}/queue/{file}" for name in named for file in (*_QUEUE, "iosched")]
     files += [f"{_make_path(name)}/{file}" for name in named for file in _IDENTITIES]
-    # Many of the files are not there for many devices: status 2, and the others are told.
+    # Many devices lack some of the files: the status is 2, and the other files are printed.
     shell = Shell(("grep", "-r", "-s", "-H", "^", "--", *files))
     return Query(shell, lambda answer: parse_queues(answer, named), frozenset({0, 1, 2}))
 
 
 def parse_queues(answer: str, devices: Iterable[str]) -> Mapping[str, BlockQueue]:
     """Read `FILE:VALUE` lines, one for each file."""
-    told: dict[str, dict[str, str]] = {}
+    values: dict[str, dict[str, str]] = {}
     for line in answer.splitlines():
         match = _LINE.fullmatch(line)
         if match is None:
-            raise ParseError(f"this is no value of a block device: {line[:200]!r}")
-        told.setdefault(match[1], {})[match[2]] = match[3].strip()
-    return {device: _parse_queue(device, told.get(device, {})) for device in devices}
+            raise ParseError(f"grep printed {line[:200]!r} instead of a block device's setting")
+        values.setdefault(match[1], {})[match[2]] = match[3].strip()
+    return {device: _parse_queue(device, values.get(device, {})) for device in devices}
 
 
 def query_module(scheduler: str) -> Query[bool]:
-    """Query whether the host could load this scheduler. The kernel does so once it is written."""
+    """Query whether the host can load this scheduler. Setting it loads its module."""
     if not _NAME.fullmatch(scheduler):
-        raise ValueError(f"{quote_text(scheduler)} is no scheduler's name")
+        raise ValueError(f"{quote_text(scheduler)} is not the name of a scheduler")
     shell = Shell(("modinfo", "-n", f"{scheduler}-iosched"), hints=(_MODINFO_MISSING,))
     return Query(shell, lambda answer: bool(answer.strip()), frozenset({0, 1}))
 
@@ -125,17 +124,17 @@ def set_queue_setting(device: str, setting: str, value: str | int) -> Shell:
 
 
 def is_settable(setting: str, value: str) -> bool:
-    """Say whether Keyturn may write this value: sudo lets no other through."""
+    """Return whether Keyturn may write this value: the sudo rule allows no other."""
     return re.fullmatch(VALUES[setting], value, re.ASCII) is not None
 
 
 def restore_queue(queue: BlockQueue) -> Shell:
-    """Bring back a scheduler with all that switching it forgets."""
-    # What the kernel takes for slice_idle it also tells, more precisely, as slice_idle_us; in
-    # this order the more precise one comes last.
-    told = {f"iosched/{name}": queue.tunables[name] for name in sorted(queue.tunables)}
+    """Restore a scheduler with all settings that changing it has reset."""
+    # The kernel also shows slice_idle as the more precise slice_idle_us, which comes last in
+    # this order.
+    values = {f"iosched/{name}": queue.tunables[name] for name in sorted(queue.tunables)}
     size = {} if queue.nr_requests is None else {"nr_requests": queue.nr_requests}
-    pairs = {"scheduler": queue.scheduler, **size, **told}
+    pairs = {"scheduler": queue.scheduler, **size, **values}
     words = tuple(f"{file}={value}" for file, value in pairs.items())
     _make_path(queue.device)
     return Shell((_SET, queue.device, *words), root=True, hints=_HINTS)
@@ -143,30 +142,34 @@ def restore_queue(queue: BlockQueue) -> Shell:
 
 def _make_path(device: str) -> str:
     if not re.fullmatch(DEVICE, device, re.ASCII):
-        raise ValueError(f"{quote_text(device)} is no name of a block device")
+        raise ValueError(f"{quote_text(device)} is not the name of a block device")
     return f"/sys/block/{device}"
 
 
-def _parse_queue(device: str, told: Mapping[str, str]) -> BlockQueue:
-    if not told:
-        raise CommandError(f"there is no block device {device}, or it is a part of one")
-    scheduler, offered = _parse_schedulers(told.get("queue/scheduler", "none"))
+def _parse_queue(device: str, values: Mapping[str, str]) -> BlockQueue:
+    if not values:
+        raise CommandError(f"the host has no block device {device}, or it is only a partition")
+    scheduler, offered = _parse_schedulers(values.get("queue/scheduler", "none"))
     return BlockQueue(
         device,
         scheduler,
         offered,
-        read_ahead_kb=_parse_number(told, "queue/read_ahead_kb"),
-        nr_requests=_parse_number(told, "queue/nr_requests")
-        if "queue/nr_requests" in told
+        read_ahead_kb=_parse_number(values, "queue/read_ahead_kb"),
+        nr_requests=_parse_number(values, "queue/nr_requests")
+        if "queue/nr_requests" in values
         else None,
-        rotational=bool(_parse_number(told, "queue/rotational")),
+        rotational=bool(_parse_number(values, "queue/rotational")),
         tunables={
-            file.removeprefix(_TUNABLES): _parse_number(told, file)
-            for file in told
+            file.removeprefix(_TUNABLES): _parse_number(values, file)
+            for file in values
             if file.startswith(_TUNABLES)
         },
         identity=next(
-            ((file, told[file]) for file in _IDENTITIES if _PLAIN.fullmatch(told.get(file, ""))),
+            (
+                (file, values[file])
+                for file in _IDENTITIES
+                if _PLAIN.fullmatch(values.get(file, ""))
+            ),
             None,
         ),
     )
@@ -178,24 +181,24 @@ def _parse_schedulers(text: str) -> tuple[str, tuple[str, ...]]:
     chosen = [word for word in words if word.startswith("[") and word.endswith("]")]
     names = tuple(word.strip("[]") for word in words)
     if not all(_NAME.fullmatch(name) for name in names):
-        raise ParseError(f"{text[:200]!r} is no list of schedulers")
+        raise ParseError(f"{text[:200]!r} is not a list of schedulers")
     if len(chosen) == 1:
         return chosen[0].strip("[]"), names
     if len(names) == 1:
         return names[0], names
-    raise ParseError(f"{text[:200]!r} does not tell which scheduler is used")
+    raise ParseError(f"{text[:200]!r} does not mark the scheduler in use")
 
 
-def _parse_number(told: Mapping[str, str], file: str) -> int:
-    text = told.get(file, "")
+def _parse_number(values: Mapping[str, str], file: str) -> int:
+    text = values.get(file, "")
     if not re.fullmatch(r"-?\d{1,20}", text, re.ASCII):
-        raise ParseError(f"{file} is {text[:80]!r}, and not a number")
+        raise ParseError(f"{file} is {text[:80]!r}, not a number")
     return int(text)
 
 
 _SCHEDULER = f"scheduler=({VALUES['scheduler']})"
 _ONE = "|".join(f"{name}=({values})" for name, values in VALUES.items())
-# All that a scheduler keeps may be brought back, and it is not told here what that may be.
+# Any tunable of a scheduler may be restored; their names differ between kernels.
 _FORGOTTEN = r"(nr_requests|iosched/[a-z0-9_]{1,40})=-?[0-9]{1,12}"
 SUDO = (
     SudoRule(_SET, WordPattern(DEVICE), WordPattern(_ONE)),

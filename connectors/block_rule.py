@@ -1,6 +1,6 @@
-"""The udev rule by which a block device keeps its settings when the host starts again. No I/O.
+"""The udev rule that keeps a block device's settings across reboots. No I/O.
 
-Format: udev(7). One file for each device, which is ours alone: the first line says so.
+Format: udev(7). Each device has a file that belongs to Keyturn: its first line says so.
 """
 
 import re
@@ -18,29 +18,29 @@ _IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9!._-]{0,127}", re.ASCII)
 _SETTING = re.compile(r"[a-z_/]+", re.ASCII)
 
 _READ = 'if [ -e "$1" ]; then exec cat -- "$1"; fi'
-# A rule of udev may run any program, so the host itself takes no line but such as text_of writes.
+# A udev rule can run any program, so the host accepts only lines that format_rule can write.
 _SETTINGS = "|".join(f'{name}[}}]="({values})"' for name, values in VALUES.items())
 _LINE = (
     'ACTION=="add[|]change", SUBSYSTEM=="block", ENV[{]DEVTYPE[}]=="disk", '
     f'(KERNEL|ATTR[{{][a-z/]+[}}])=="[A-Za-z0-9!._-]+"(, ATTR[{{]queue/({_SETTINGS}))+'
 )
-# udev looks only at files whose names end with .rules, so it never sees a half of one.
-# Nor does it replace or take away a file that does not begin as ours do.
+# udev reads only files whose names end with .rules, so it never reads a partial one. The script
+# does not replace or remove a file without Keyturn's header.
 _REPLACE = Script(
     "block-rule",
     'set -e; umask 022; mkdir -p "${1%/*}"; new=$(mktemp "${1%/*}/.keyturn.XXXXXX"); '
     'trap \'rm -f -- "$new"\' EXIT; cat > "$new"; other=0; '
     f"ours='{_HEADER.replace('`', '.')}'; "
     f'LC_ALL=C grep -qvxE -e "$ours" -e \'{_LINE}\' "$new" || other=$?; '
-    '[ "$other" = 1 ] || { echo this is no rule of Keyturn >&2; exit 1; }; '
+    '[ "$other" = 1 ] || { echo this is not a rule of Keyturn >&2; exit 1; }; '
     '[ ! -s "$1" ] || head -n 1 -- "$1" | grep -qx -e "$ours" || '
-    '{ echo "$1 was written by somebody else" >&2; exit 1; }; '
+    '{ echo "$1 was not written by Keyturn" >&2; exit 1; }; '
     '[ -s "$new" ] || { rm -f -- "$1"; exit; }; '
     'chmod 644 "$new"; mv -f -- "$new" "$1"',
     argument_count=1,
 )
 _HINTS = (
-    Hint(r"Read-only file system", "the host's /etc cannot be written: leave out persist"),
+    Hint(r"Read-only file system", "the host's /etc is read-only: request it without persist"),
     Hint(r"No space left", "the host's /etc is full"),
 )
 
@@ -48,21 +48,21 @@ Identity = tuple[str, str] | None
 
 
 def make_rule_path(device: str, identity: Identity) -> str:
-    """Return where the rule is kept: by the device's identity if it has one, else by its name."""
+    """Return the rule's file, named by the device's identity if it has one, else by its name."""
     name = identity[1] if identity else device
     if not _IDENTITY.fullmatch(name):
-        raise ValueError(f"{name!r} is no name for a file")
+        raise ValueError(f"{name!r} cannot be part of a file name")
     return f"{_FOLDER}/60-keyturn-{name}.rules"
 
 
 def format_rule(device: str, identity: Identity, settings: Mapping[str, str | int]) -> str:
-    """Return the rule. settings: by their files below `queue`, in the order to write them."""
+    """Return the rule's text. settings: by file below `queue`, in the order to write them."""
     match = f'ATTR{{{identity[0]}}}=="{identity[1]}"' if identity else f'KERNEL=="{device}"'
     for name, value in settings.items():
         if not (_SETTING.fullmatch(name) and _VALUE.fullmatch(str(value))):
-            raise ValueError(f"{name}={value} cannot be written in a rule")
+            raise ValueError(f"{name}={value} is not allowed in a udev rule")
     written = [f'ATTR{{queue/{name}}}="{value}"' for name, value in settings.items()]
-    # Partitions carry their disk's identity and have no queue.
+    # Partitions have their disk's identity and no queue.
     conditions = ['ACTION=="add|change"', 'SUBSYSTEM=="block"', 'ENV{DEVTYPE}=="disk"', match]
     return f"{_HEADER}\n{', '.join([*conditions, *written])}\n"
 
@@ -73,7 +73,7 @@ def query_rule(file: str) -> Query[str]:
 
 
 def is_own_rule(text: str) -> bool:
-    """Tell whether a file may be replaced, and be put back again."""
+    """Return whether Keyturn may replace this file, and can restore it."""
     try:
         for line in text.split("\n"):
             refuse_invisible(line)
@@ -85,7 +85,7 @@ def is_own_rule(text: str) -> bool:
 
 
 def replace_rule(file: str, text: str) -> Shell:
-    """Put this text in the place of the file at once, or take the file away if it is empty."""
+    """Replace the file with this text atomically, or remove it if the text is empty."""
     return Shell((_REPLACE, file), stdin=text, root=True, hints=_HINTS)
 
 

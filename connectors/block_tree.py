@@ -1,6 +1,6 @@
-"""Which block device lies on which, as `lsblk` draws it. No I/O.
+"""The layers of block devices on a host, from `lsblk`. No I/O.
 
-Format: lsblk(8) of util-linux 2.27 or newer, which can answer in JSON.
+Format: lsblk(8) of util-linux 2.27 or newer, which can print JSON.
 """
 
 import re
@@ -17,56 +17,57 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9!_-]{0,63}", re.ASCII)
 _HINTS = (
     Hint(
         r"invalid option|unknown column|unrecognized option",
-        "its lsblk is older than util-linux 2.27 and cannot tell what lies on what",
+        "its lsblk is older than util-linux 2.27: Keyturn cannot read the layers of devices",
     ),
 )
 
 
 @dataclass(frozen=True)
 class BlockDevice:
-    """One block device. name: as people call it. kernel: the name below /sys/block.
-
-    type: as lsblk calls it: disk, part, raid1, lvm, mpath, crypt, loop … below: the kernel's
-    names of what it lies on. number: major and minor, such as `8:1`.
-    """
+    """One block device."""
 
     name: str
+    """The name that people use."""
     kernel_name: str
+    """The name below /sys/block."""
     type: str
+    """lsblk's type: disk, part, raid1, lvm, mpath, crypt, loop …"""
     device_number: str
+    """Major and minor number, such as `8:1`."""
     mountpoint: str
     lower_devices: tuple[str, ...]
+    """The kernel names of the devices directly below it."""
 
     @property
     def path(self) -> str:
-        """Where the device is found, as `mount` would tell it."""
+        """The device file, as `mount` prints it."""
         mapped = self.kernel_name.startswith("dm-")
         return f"/dev/mapper/{self.name}" if mapped else f"/dev/{self.name.replace('!', '/')}"
 
 
 class BlockTree:
-    """The block devices of a host, by the kernel's names."""
+    """The block devices of a host, by kernel name."""
 
     def __init__(self, nodes: Mapping[str, BlockDevice]) -> None:
         self.nodes = nodes
 
     def find(self, name: str) -> BlockDevice | None:
-        """Return the device that the kernel or people call so."""
+        """Return the device with this name, or with this kernel name."""
         known = self.nodes.get(name)
         return known or next((node for node in self.nodes.values() if node.name == name), None)
 
     def find_mounted(self, number: str, source: str) -> BlockDevice | None:
-        """Return the device behind a mount. btrfs tells numbers of its own, so by source too."""
+        """Return the device of a mount by its number, or by its source (btrfs)."""
         found = [node for node in self.nodes.values() if node.device_number == number]
         return next(
             iter(found), next((node for node in self.nodes.values() if node.path == source), None)
         )
 
     def list_queue_devices(self, node: BlockDevice) -> list[BlockDevice]:
-        """Return the devices whose queues order what goes to *node*.
+        """Return the devices whose queues order the requests to *node*.
 
-        These are the disks; but what goes to a multipath device is ordered in its own queue, and
-        the paths take it as it comes.
+        These are the disks. A multipath device orders requests in its own queue, and its paths
+        pass them on.
         """
         if node.type == "mpath" or not node.lower_devices:
             return [node]
@@ -78,7 +79,7 @@ class BlockTree:
         return [found[name] for name in sorted(found)]
 
     def list_upper_devices(self, node: BlockDevice) -> list[BlockDevice]:
-        """Return what lies on a device, directly or not."""
+        """Return all devices above a device, directly or not."""
         direct = [each for each in self.nodes.values() if node.kernel_name in each.lower_devices]
         found = {each.kernel_name: each for each in direct}
         for each in direct:
@@ -104,15 +105,15 @@ class _LsblkOutput(BaseModel):
 
 
 def parse_tree(answer: str) -> BlockTree:
-    """Read lsblk's JSON, where a device stands below each of those that it lies on."""
+    """Parse lsblk's JSON, where a device is a child of each device that it uses."""
     try:
-        told = _LsblkOutput.model_validate_json(answer).blockdevices
+        listed = _LsblkOutput.model_validate_json(answer).blockdevices
     except ValidationError:
-        raise ParseError(f"lsblk answered {answer[:200]!r}, which is no tree") from None
+        raise ParseError(f"lsblk printed {answer[:200]!r} instead of a tree") from None
     nodes: dict[str, BlockDevice] = {}
-    for each, parent in _walk_devices(told, None):
+    for each, parent in _walk_devices(listed, None):
         if not _NAME.fullmatch(each.kname):
-            raise ParseError(f"lsblk names a device {each.kname[:80]!r}")
+            raise ParseError(f"lsblk printed a device with the name {each.kname[:80]!r}")
         known = nodes.get(each.kname)
         below = (known.lower_devices if known else ()) + ((parent.kname,) if parent else ())
         nodes[each.kname] = BlockDevice(
@@ -127,8 +128,8 @@ def parse_tree(answer: str) -> BlockTree:
 
 
 def _walk_devices(
-    told: list[_LsblkDevice], parent: _LsblkDevice | None
+    listed: list[_LsblkDevice], parent: _LsblkDevice | None
 ) -> Iterator[tuple[_LsblkDevice, _LsblkDevice | None]]:
-    for each in told:
+    for each in listed:
         yield each, parent
         yield from _walk_devices(each.children, each)

@@ -1,4 +1,4 @@
-"""What Linux says of a network bond, of its members and of the way to the other end. No I/O.
+"""Linux network bonds: their members, and the path to the other end. No I/O.
 
 https://www.kernel.org/doc/Documentation/networking/bonding.rst
 """
@@ -15,19 +15,19 @@ from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.sudo import SudoRule, WordPattern
 
-# As the kernel takes it for a network card, without what would be special in a path.
+# The name of a network card, without characters that are special in a path.
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$"
 ROUND_ROBIN = "load balancing (round-robin)"
 LACP = "IEEE 802.3ad Dynamic link aggregation"
 ACTIVE_BACKUP = "fault-tolerance (active-backup)"
 
-# Bytes that pass anywhere.
+# A packet size that passes every network.
 SMALL_PACKET_BYTES = 84
 PING_COUNT = 2
 
 _DIRECTORY = "/proc/net/bonding"
 _FIRST = "Ethernet Channel Bonding Driver: "
-_NOBODY = "00:00:00:00:00:00"
+_NO_PARTNER = "00:00:00:00:00:00"
 # Bits of an LACP port's state: in sync, collecting, distributing.
 _CARRIES = 0x08 | 0x10 | 0x20
 _NO_DRIVER = Hint(
@@ -35,7 +35,7 @@ _NO_DRIVER = Hint(
     "this host has no bond: its bonding driver is not loaded",
 )
 _NO_BOND = Hint(r"/proc/net/bonding/\S+: No such file", "this host has no bond of that name")
-# Two looks, so many seconds apart, each with the time since the host started.
+# Two samples, $2 seconds apart, each with the host's uptime.
 _WATCH = (
     'look() { cat "$1" && ip -j -s link show && read -r up _ </proc/uptime && echo "== $up"; }; '
     'look "$1" && sleep "$2" && look "$1"'
@@ -44,23 +44,26 @@ _WATCH = (
 
 @dataclass(frozen=True)
 class BondMember:
-    """One card of a bond. link: up, down, going down, going back.
-
-    speed: Mbit/s, None if it is not known. failures: since it joined the bond.
-    aggregator, partner, state, partner_state: of LACP, and None where that is not told.
-    churned: whether LACP gave up waiting for either end.
-    """
+    """One card of a bond. LACP's fields are None where the kernel does not show them."""
 
     name: str
     link_state: str
+    """up, down, going down, or going back."""
     speed: int | None
+    """Mbit/s, None if unknown."""
     duplex: str
     failure_count: int
+    """Link failures since it joined the bond."""
     aggregator: int | None = None
+    """LACP's aggregator ID."""
     partner: str | None = None
+    """The MAC address of LACP's partner."""
     state: int | None = None
+    """LACP's port state at this end, as bits."""
     partner_state: int | None = None
+    """LACP's port state at the other end, as bits."""
     is_churned: bool = False
+    """Whether LACP gave up waiting for either end."""
 
     @property
     def is_up(self) -> bool:
@@ -68,7 +71,7 @@ class BondMember:
 
     @property
     def refusing_end(self) -> str:
-        """Which end of LACP keeps it out of the aggregation: `this host`, `the switch`, or ""."""
+        """Which end keeps it out of LACP's aggregation: `this host`, `the switch`, or ""."""
         if self.state is not None and self.state & _CARRIES != _CARRIES:
             return "this host"
         if self.partner_state is not None and self.partner_state & _CARRIES != _CARRIES:
@@ -78,37 +81,40 @@ class BondMember:
 
 @dataclass(frozen=True)
 class Bond:
-    """A bond. mode: in the kernel's words. watched: whether it notices a dead link at all.
-
-    active, primary: of the modes that use one card at a time, "" otherwise.
-    aggregator, ports, partner: of LACP's active aggregation; None where that is not told.
-    """
+    """A bond. LACP's fields are of its active aggregation, None where they are not shown."""
 
     name: str
     mode: str
+    """The kernel's name of the mode, such as `fault-tolerance (active-backup)`."""
     is_up: bool
     is_monitored: bool
+    """Whether the bond checks its links (MII or ARP monitoring)."""
     members: tuple[BondMember, ...]
     active_member: str = ""
+    """The card in use, in modes that use one at a time; else ""."""
     primary_member: str = ""
+    """The preferred card, in modes that use one at a time; else ""."""
     aggregator: int | None = None
+    """LACP's aggregator ID."""
     port_count: int | None = None
+    """How many ports LACP's aggregation has."""
     partner: str | None = None
+    """The MAC address of LACP's partner."""
 
     @property
     def is_lacp_hidden(self) -> bool:
-        """Tell whether the kernel kept from us what only root may read."""
+        """Whether the kernel hides LACP's details, which only root can read."""
         return self.mode == LACP and self.port_count is None and bool(self.members)
 
     @property
     def is_without_partner(self) -> bool:
-        """Tell whether nobody speaks LACP at the other end."""
-        return self.partner == _NOBODY
+        """Whether the other end does not use LACP."""
+        return self.partner == _NO_PARTNER
 
 
 @dataclass(frozen=True)
 class LinkCounters:
-    """A network card's counters since it was made, and its MTU."""
+    """A network card's MTU, and its counters since it was created."""
 
     name: str
     mtu: int
@@ -119,14 +125,15 @@ class LinkCounters:
 
 @dataclass(frozen=True)
 class BondSample:
-    """A bond and all cards at one time; seconds: since the host started."""
+    """A bond and all network cards at one time."""
 
     uptime: float
+    """Seconds since the host started."""
     bond: Bond
     links: Mapping[str, LinkCounters]
 
 
-# A switch, and the name of its port that a member's cable ends in.
+# A switch, and its port where a member's cable ends.
 Cable = tuple[str, str]
 
 
@@ -136,7 +143,7 @@ def query_bonds() -> Query[tuple[str, ...]]:
 
 
 def query_bond(name: str) -> Query[Bond]:
-    """Return the bond; without the details of LACP where the login is not root."""
+    """Query the bond. LACP's details are missing unless the login is root."""
     return Query(
         Shell(("cat", f"{_DIRECTORY}/{name}"), hints=(_NO_BOND,)), partial(parse_bond, name)
     )
@@ -152,14 +159,14 @@ def query_links() -> Query[Mapping[str, LinkCounters]]:
 
 
 def query_drivers(cards: Sequence[str]) -> Query[Mapping[str, str]]:
-    """Return the driver of each card that has one; cards made of software have none."""
+    """Query the driver of each card that has one; virtual cards have none."""
     files = (f"/sys/class/net/{card}/device/uevent" for card in cards)
     command = Shell(("grep", "-sH", "^DRIVER=", "--", *files))
     return Query(command, parse_drivers, statuses=frozenset({0, 1, 2}))
 
 
 def query_packet_fits(peer: IPv4Address | IPv6Address, mtu: int) -> Query[bool]:
-    """Tell whether packets of *mtu* bytes come back from *peer* whole."""
+    """Query whether *peer* returns packets of *mtu* bytes unfragmented."""
     headers = 28 if peer.version == 4 else 48
     size = str(max(mtu - headers, 0))
     words = (
@@ -180,26 +187,26 @@ def query_packet_fits(peer: IPv4Address | IPv6Address, mtu: int) -> Query[bool]:
 
 
 def query_reassembled_count(version: int) -> Query[int]:
-    """Return how many packets this host has put together from pieces. version: of IP, 4 or 6."""
+    """Query how many packets the host has reassembled from fragments. version: 4 or 6."""
     file = "/proc/net/snmp" if version == 4 else "/proc/net/snmp6"
     return Query(Shell(("cat", file)), parse_reassembled)
 
 
 def query_samples(name: str, *, seconds: int) -> Query[tuple[BondSample, BondSample]]:
-    """Look twice, *seconds* apart, with one command."""
+    """Query two samples, *seconds* apart, with one command."""
     words = ("sh", "-c", _WATCH, "keyturn", f"{_DIRECTORY}/{name}", str(seconds))
     command = Shell(words, hints=(_NO_BOND,), deadline=seconds + 20)
     return Query(command, partial(parse_samples, name))
 
 
 def query_switch_lag(name: str) -> Query[tuple[str, str] | None]:
-    """Return the switch and its link aggregation that the inventory sets for the bond."""
+    """Query the switch and its link aggregation, as the inventory sets them for the bond."""
     setting = Setting(f"{name}.switch", "-", pattern=r"-|[a-z0-9-]+ [A-Za-z][A-Za-z-]{0,15}[0-9]+")
     return Query(setting, _parse_switch_lag)
 
 
 def query_switch_ports(name: str) -> Query[tuple[Cable, ...]]:
-    """Return the switches' ports that the inventory sets for the bond, one for each member."""
+    """Query the switch ports that the inventory sets for the bond, one for each member."""
     one = r"[a-z0-9-]+:[A-Za-z][A-Za-z0-9./-]{0,30}"
     setting = Setting(f"{name}.ports", "-", pattern=rf"-|{one}( {one})*")
     return Query(setting, _parse_switch_ports)
@@ -208,20 +215,20 @@ def query_switch_ports(name: str) -> Query[tuple[Cable, ...]]:
 def parse_bond(name: str, answer: str) -> Bond:
     head, *parts = re.split(r"^(?=Slave Interface: )", answer, flags=re.MULTILINE)
     if not head.startswith(_FIRST):
-        raise ParseError(f"{name} is not told as a bond: {answer[:100]!r}")
-    told = _parse_fields(head)
-    polled = told.get("MII Polling Interval (ms)"), told.get("ARP Polling Interval (ms)")
+        raise ParseError(f"/proc/net/bonding/{name} is not in a known format: {answer[:100]!r}")
+    fields = _parse_fields(head)
+    polled = fields.get("MII Polling Interval (ms)"), fields.get("ARP Polling Interval (ms)")
     return Bond(
         name,
-        _require_field(told, "Bonding Mode"),
-        is_up=_require_field(told, "MII Status") == "up",
+        _require_field(fields, "Bonding Mode"),
+        is_up=_require_field(fields, "MII Status") == "up",
         is_monitored=any(interval not in {None, "0"} for interval in polled),
         members=tuple(_parse_member(_parse_fields(part)) for part in parts),
-        active_member=_parse_interface(told.get("Currently Active Slave")),
-        primary_member=_parse_interface(told.get("Primary Slave")),
-        aggregator=_parse_number(told, "Aggregator ID"),
-        port_count=_parse_number(told, "Number of ports"),
-        partner=told.get("Partner Mac Address"),
+        active_member=_parse_interface(fields.get("Currently Active Slave")),
+        primary_member=_parse_interface(fields.get("Primary Slave")),
+        aggregator=_parse_number(fields, "Aggregator ID"),
+        port_count=_parse_number(fields, "Number of ports"),
+        partner=fields.get("Partner Mac Address"),
     )
 
 
@@ -231,8 +238,8 @@ def parse_links(answer: str) -> Mapping[str, LinkCounters]:
         found = {str(link["ifname"]): _parse_link(link) for link in listed}
     except (ValueError, KeyError, TypeError):
         found = {}
-    if not found:  # every host has one to itself
-        raise ParseError(f"ip lists the network cards in another way: {answer[:100]!r}")
+    if not found:  # every host has a loopback
+        raise ParseError(f"ip printed network cards in an unknown format: {answer[:100]!r}")
     return found
 
 
@@ -241,40 +248,42 @@ def parse_drivers(answer: str) -> Mapping[str, str]:
         r"^/sys/class/net/([^/]+)/device/uevent:DRIVER=(\S+)$", answer, re.MULTILINE
     )
     if len(found) != len(answer.splitlines()):
-        raise ParseError(f"the drivers of network cards are told in another way: {answer!r}")
+        raise ParseError(f"the drivers of network cards are in an unknown format: {answer!r}")
     return dict(found)
 
 
 def parse_ping(answer: str) -> bool:
-    """Understand iputils and busybox: all that was sent must have come back."""
+    """Return whether every packet came back. Parses iputils and busybox."""
     counts = re.search(r"^(\d+) packets transmitted, (\d+) (?:packets )?received", answer, re.M)
     if counts is None:
-        raise ParseError(f"ping says something else: {answer[-200:]!r}")
+        raise ParseError(f"ping printed {answer[-200:]!r} instead of packet counts")
     return int(counts[1]) > 0 and counts[1] == counts[2]
 
 
 def parse_reassembled(answer: str) -> int:
-    """Read /proc/net/snmp, which has a line of names above each of numbers, or snmp6."""
+    """Parse /proc/net/snmp, which has pairs of lines of names and numbers, or snmp6."""
     found = re.search(r"^Ip6ReasmOKs\s+(\d+)$", answer, re.M)
     if found:
         return int(found[1])
     lines = [line.split()[1:] for line in answer.splitlines() if line.startswith("Ip: ")]
-    told = dict(zip(*lines, strict=False)) if len(lines) == 2 else {}
-    if not told.get("ReasmOKs", "").isdecimal():
-        raise ParseError(f"the kernel counts its packets in another way: {answer[:100]!r}")
-    return int(told["ReasmOKs"])
+    fields = dict(zip(*lines, strict=False)) if len(lines) == 2 else {}
+    if not fields.get("ReasmOKs", "").isdecimal():
+        raise ParseError(
+            f"the kernel's packet counters are in an unknown format: {answer[:100]!r}"
+        )
+    return int(fields["ReasmOKs"])
 
 
 def parse_samples(name: str, answer: str) -> tuple[BondSample, BondSample]:
     parts = re.split(r"^== (\d+(?:\.\d+)?)\n", answer, flags=re.MULTILINE)
     if len(parts) != 5:
-        raise ParseError(f"{name} was to be seen twice and was not: {answer[-100:]!r}")
+        raise ParseError(f"the two samples of {name} are incomplete: {answer[-100:]!r}")
     return _parse_sample(name, parts[0], parts[1]), _parse_sample(name, parts[2], parts[3])
 
 
 def _parse_sample(name: str, text: str, seconds: str) -> BondSample:
-    told, bracket, listed = text.partition("\n[")
-    bond, links = parse_bond(name, told), parse_links(bracket + listed)
+    head, bracket, listed = text.partition("\n[")
+    bond, links = parse_bond(name, head), parse_links(bracket + listed)
     if absent := {member.name for member in bond.members} - links.keys():
         raise ParseError(f"ip does not list members of {name}: {', '.join(sorted(absent))}")
     return BondSample(float(seconds), bond, links)
@@ -291,7 +300,7 @@ def _parse_switch_ports(answer: str) -> tuple[Cable, ...]:
 
 
 def _parse_fields(text: str) -> dict[str, str]:
-    """Return `Key: value` lines; those of a partner's LACP data have the key `partner …`."""
+    """Parse `Key: value` lines; LACP data of each end has a key such as `partner …`."""
     fields: dict[str, str] = {}
     side = ""
     for line in text.splitlines():
@@ -299,43 +308,43 @@ def _parse_fields(text: str) -> dict[str, str]:
         if line.startswith("details "):
             side = line.split()[1] + " "
         elif colon:
-            # Only the kernel's indented lines belong to a side.
+            # Only indented lines belong to an end.
             fields[(side if line.startswith(" ") else "") + key.strip()] = value.strip()
     return fields
 
 
-def _require_field(told: Mapping[str, str], key: str) -> str:
-    if key not in told:
-        raise ParseError(f"the bond is told without its {key}: the answer was cut off")
-    return told[key]
+def _require_field(fields: Mapping[str, str], key: str) -> str:
+    if key not in fields:
+        raise ParseError(f"the bond's file has no {key}: it was cut off")
+    return fields[key]
 
 
-def _parse_number(told: Mapping[str, str], key: str) -> int | None:
-    word = told.get(key)
+def _parse_number(fields: Mapping[str, str], key: str) -> int | None:
+    word = fields.get(key)
     if word is not None and not word.isdecimal():
-        raise ParseError(f"the bond is told with {key} {word!r}")
+        raise ParseError(f"the bond's {key} is {word!r}, not a number")
     return None if word is None else int(word)
 
 
-def _parse_member(told: Mapping[str, str]) -> BondMember:
-    speed = re.fullmatch(r"(\d+) Mbps", _require_field(told, "Speed"))
-    churn = (told.get("Actor Churn State"), told.get("Partner Churn State"))
+def _parse_member(fields: Mapping[str, str]) -> BondMember:
+    speed = re.fullmatch(r"(\d+) Mbps", _require_field(fields, "Speed"))
+    churn = (fields.get("Actor Churn State"), fields.get("Partner Churn State"))
     return BondMember(
-        _require_field(told, "Slave Interface"),
-        _require_field(told, "MII Status"),
+        _require_field(fields, "Slave Interface"),
+        _require_field(fields, "MII Status"),
         int(speed[1]) if speed else None,
-        _require_field(told, "Duplex"),
-        int(_require_field(told, "Link Failure Count")),
-        aggregator=_parse_number(told, "Aggregator ID"),
-        partner=told.get("partner system mac address"),
-        state=_parse_number(told, "actor port state"),
-        partner_state=_parse_number(told, "partner port state"),
+        _require_field(fields, "Duplex"),
+        int(_require_field(fields, "Link Failure Count")),
+        aggregator=_parse_number(fields, "Aggregator ID"),
+        partner=fields.get("partner system mac address"),
+        state=_parse_number(fields, "actor port state"),
+        partner_state=_parse_number(fields, "partner port state"),
         is_churned="churned" in churn,
     )
 
 
 def _parse_interface(word: str | None) -> str:
-    """Return the name of a card: `None` is the kernel's word for none."""
+    """Return the name of a card; "" for the kernel's `None`."""
     name = (word or "").split(" ")[0]
     return "" if name == "None" else name
 

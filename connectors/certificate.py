@@ -1,7 +1,7 @@
-"""Which certificates a host shows to those who connect to it. No I/O.
+"""TLS certificates that a host's servers present. No I/O.
 
-It asks the host itself, so that no firewall stands between. Formats: ss(8), openssl-s_client(1),
-openssl-x509(1); fields of a name are told as `CN = www.example.com`.
+The host connects to itself, so no firewall is in between. Formats: ss(8), openssl-s_client(1),
+openssl-x509(1), which prints the fields of a name as `CN = www.example.com`.
 """
 
 import re
@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 
-# What is spoken in the clear at first, and says then that it wants to be encrypted.
+# Ports whose protocol starts in plain text and switches to TLS (STARTTLS).
 _STARTTLS = {
     21: "ftp",
     25: "smtp",
@@ -25,8 +25,8 @@ _STARTTLS = {
 }
 
 # $1: address and port, $2: "-servername" or "-noservername", $3: that name, the rest: -starttls.
-# The verdict on the chain stands at the end of what s_client says, and the first certificate is
-# the server's own. Without one, x509 says so and ends with 1.
+# s_client prints the result of the chain's verification at its end. The first certificate is the
+# server's own. Without one, x509 prints an error and exits with 1.
 _SCRIPT = (
     'at=$1; how=$2; name=$3; shift 3; if [ -n "$name" ]; then set -- "$how" "$name" "$@"; '
     'else set -- "$how" "$@"; fi; date +%s; '
@@ -37,18 +37,19 @@ _SCRIPT = (
     '${name:+-checkhost "$name"} -ext subjectAltName'
 )
 _HINTS = (
-    Hint(r"errno=111|Connection refused", "nothing listens there any more"),
+    Hint(r"errno=111|Connection refused", "nothing listens at this address any more"),
     Hint(
         r"wrong version number|packet length too long|unexpected eof",
-        "what listens there speaks no TLS, at least not from the beginning",
+        "the service does not use TLS, or not from the start of a connection",
     ),
     Hint(
         r"unrecognized name|handshake failure|no peer certificate",
-        "the server shows a certificate only to those who ask for a name: give server_name",
+        "the server presents a certificate only for a server name: set server_name",
     ),
     Hint(
         r"Could not (read|find) .*certificate|unable to load certificate",
-        "the server showed no certificate within 15 s: it speaks no TLS, or wants a server_name",
+        "the server presented no certificate within 15 s: it does not use TLS, or requires a "
+        "server_name",
     ),
     Hint(r"openssl: .*not found", "install openssl on the host"),
 )
@@ -56,36 +57,37 @@ _HINTS = (
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a server showed, and what the host's own trust store makes of it.
-
-    now: the host's clock. fits: whether it is for the name asked for; None if none was.
-    verdict: OpenSSL's number and words, (0, "ok") for a chain that the host trusts.
-    """
+    """A certificate that a server presents, checked against the host's own trust store."""
 
     host_time: datetime
+    """The host's clock."""
     subject: str
     issuer: str
     names: tuple[str, ...]
+    """The subject's alternative names."""
     not_before: datetime
     not_after: datetime
     fingerprint: str
+    """SHA-256, in hexadecimal."""
     matches_name: bool | None
+    """Whether it is valid for the server name; None if none was given."""
     verify_result: tuple[int, str]
+    """OpenSSL's number and message; (0, "ok") for a chain that the host trusts."""
 
     @property
     def days_left(self) -> int:
-        """Whole days until it ends; below 0 once it has."""
+        """Whole days until it expires; negative after that."""
         return (self.not_after - self.host_time).days
 
 
 def query_listeners(port: int) -> Query[tuple[str, ...]]:
-    """Query at which addresses something listens, ready to connect to; none is an answer."""
+    """Query the addresses where something listens at *port*; there may be none."""
     words = ("ss", "-Hltn", "sport", "=", f":{port}")
     return Query(Shell(words), lambda answer: parse_listeners(answer, port))
 
 
 def query_certificate(address: str, port: int, server_name: str = "") -> Query[Certificate]:
-    """Query the certificate that is shown at one address of the host."""
+    """Query the certificate that is presented at one address of the host."""
     at = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     name = ("-servername", server_name) if server_name else ("-noservername", "")
     plain = ("-starttls", _STARTTLS[port]) if port in _STARTTLS else ()
@@ -94,28 +96,28 @@ def query_certificate(address: str, port: int, server_name: str = "") -> Query[C
 
 
 def parse_listeners(answer: str, port: int) -> tuple[str, ...]:
-    told: list[str] = []
+    addresses: list[str] = []
     for line in answer.splitlines():
         words = line.split()
         local = words[3].rpartition(":") if len(words) > 3 else ("", "", "")
         if local[2] != str(port):
-            raise ParseError(f"ss answered {line[:120]!r} instead of who listens at {port}")
-        told.append(local[0])
-    # What listens at every address of both families is one server.
-    if "[::]" in told and "0.0.0.0" in told:  # noqa: S104 - it is read, not bound
-        told.remove("[::]")
-    return tuple(dict.fromkeys(_make_reachable(each) for each in told))
+            raise ParseError(f"ss printed {line[:120]!r} instead of a listener at port {port}")
+        addresses.append(local[0])
+    # Listening at all addresses of both families is one server.
+    if "[::]" in addresses and "0.0.0.0" in addresses:  # noqa: S104 - it is read, not bound
+        addresses.remove("[::]")
+    return tuple(dict.fromkeys(_make_reachable(each) for each in addresses))
 
 
-def _make_reachable(told: str) -> str:
-    """Return an address to connect to: behind "every address" it is the host's loopback."""
-    bare = told.partition("%")[0].strip("[]") or "*"
+def _make_reachable(listener: str) -> str:
+    """Return an address to connect to: the loopback for a server at all addresses."""
+    bare = listener.partition("%")[0].strip("[]") or "*"
     if bare == "*":
         return "127.0.0.1"
     try:
         address = ip_address(bare)
     except ValueError:
-        raise ParseError(f"ss says that {told[:60]!r} is listened at") from None
+        raise ParseError(f"ss printed {listener[:60]!r} instead of an address") from None
     if address.is_unspecified:
         return "127.0.0.1" if address.version == 4 else "::1"
     return str(address)
@@ -136,7 +138,7 @@ def parse_certificate(answer: str) -> Certificate:
             verify_result=_parse_verify_result(answer),
         )
     except (ValueError, IndexError):
-        raise ParseError(f"openssl answered {answer[:300]!r} and no certificate") from None
+        raise ParseError(f"openssl printed {answer[:300]!r} instead of a certificate") from None
 
 
 def _find_field(pattern: str, answer: str) -> str:
@@ -158,5 +160,5 @@ def _parse_name_match(answer: str) -> bool | None:
 def _parse_verify_result(answer: str) -> tuple[int, str]:
     found = re.search(r"Verify return code: (\d+) \((.*)\)", answer)
     if found is None:
-        raise ValueError("no verdict")
+        raise ValueError("no verify return code")
     return int(found[1]), found[2]

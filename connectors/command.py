@@ -1,4 +1,9 @@
-"""What can be said to a host: a query that reads, or a command that changes. No I/O."""
+"""Queries and commands: what Keyturn can send to a host. No I/O.
+
+A `Query` reads and parses what a program prints. A `Shell` or `SwitchLines` command changes
+something. A runbook builds both with the functions of the connectors, such as
+`zfs.query_status()` and `zfs.start_scrub("tank")`.
+"""
 
 import re
 import shlex
@@ -23,25 +28,25 @@ class InvisibleCharacterError(ValueError):
 
 def refuse_invisible(text: str) -> str:
     """Return *text* unchanged, or raise InvisibleCharacterError for its first such character."""
-    # What can be printed holds none of them. Few texts have to be looked at letter by letter.
+    # A printable text has no invisible character, so most texts need no loop.
     if text.isprintable():
         return text
     for character in text:
         if unicodedata.category(character) in _INVISIBLE:
             name = unicodedata.name(character, "a control character")
             raise InvisibleCharacterError(
-                f"holds the invisible character U+{ord(character):04X} ({name}): type it without"
+                f"holds the invisible character U+{ord(character):04X} ({name}): remove it"
             )
     return text
 
 
 def quote_text(text: object) -> str:
-    """Return what was typed between quotation marks; what cannot be printed is spelt out."""
+    """Return *text* in single quotes, with unprintable characters as escapes."""
     return f"'{''.join(map(_escape_unprintable, str(text)))}'"
 
 
 def _escape_unprintable(character: str) -> str:
-    # Any space is shown as one, also a no-break space.
+    # Every kind of space stays a space, also a no-break space.
     if character.isprintable() or unicodedata.category(character) == "Zs":
         return character
     return character.encode("unicode_escape").decode()
@@ -49,22 +54,23 @@ def _escape_unprintable(character: str) -> str:
 
 @dataclass(frozen=True)
 class Setting:
-    """A word that differs between hosts: looked up in the inventory's `settings` of the host.
-
-    prefix: stands before the value in the same word, such as `UNIX-CONNECT:`.
-    pattern: a regular expression that the whole value must fit; any other is refused.
-    """
+    """A word of a command that differs between hosts, from the host's `settings`."""
 
     name: str
+    """The key in the inventory's `settings`, such as `haproxy.socket`."""
     default: str
+    """The value for hosts without that key."""
     prefix: str = ""
+    """Text before the value in the same word, such as `UNIX-CONNECT:`."""
     pattern: str = ".*"
+    """A regular expression that must match the whole value."""
 
     def resolve(self, settings: Mapping[str, str]) -> str:
+        """Return the word for one host. Raises SettingError if the value does not match."""
         value = settings.get(self.name, self.default)
         if not re.fullmatch(self.pattern, value, re.ASCII):
             raise SettingError(
-                f"the inventory sets {self.name} to {value!r}, and it must fit {self.pattern}"
+                f"the inventory sets {self.name} to {value!r}: it must match {self.pattern}"
             )
         return self.prefix + value
 
@@ -74,10 +80,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Hint:
-    """What a known error text means, and what to do: *pattern* is searched for in the answer."""
+    """What a known error of a program means to a person."""
 
     pattern: str
+    """A regular expression that is searched for in the output."""
     meaning: str
+    """What is wrong and what to do."""
 
 
 Word = str | Setting
@@ -90,7 +98,7 @@ def _resolve_word(word: Word, settings: Mapping[str, str]) -> str:
 def _resolve_argv(
     argv: tuple[Word | Script, ...], settings: Mapping[str, str], *, installed: bool
 ) -> tuple[str, ...]:
-    """Return the words for one host; installed: its scripts lie there as files."""
+    """Return the words for one host. installed: scripts are files on the host."""
     head, *rest = argv
     match head:
         case Script() if installed:
@@ -109,31 +117,29 @@ def _resolve_argv(
 
 @dataclass(frozen=True)
 class Shell:
-    """A program on a host, given as separate words so that nothing is ever quoted by hand.
+    """A program to run on a host, as separate words: Keyturn does all quoting.
 
-    argv: the program and its arguments. A Setting is resolved per host before anything is shown,
-        and so is a Script, which stands for a program, or for the text of one within another.
-    stdin: what the program reads, sent as it is; may hold newlines.
-    root: needs root. Where the login is not root, the resolved command begins with `sudo -n`.
-    trouble: a regular expression; output that it is found in means failure, whatever the status.
-    hints: what known errors of this program mean to a person; not part of what is approved.
-    deadline: seconds of wall clock after which the host stops the command by itself.
-    anew: goes over a connection opened for it alone, so that its arrival proves that the host
-        still lets us in.
-    note: what the host writes into its own log before it begins; not part of what is approved.
-    mark: which step of which run it is, so that its host runs it once at the most and can be asked
-        about it later; not part of what is approved.
+    `hints`, `note` and `marker` are not part of what an approver approves.
     """
 
     argv: tuple[Word | Script, ...]
+    """The program and its arguments. A Setting or a Script is resolved for each host."""
     stdin: str = ""
+    """What the program reads on standard input. It may contain newlines."""
     root: bool = False
+    """Whether it needs root. For a login that is not root, it runs with `sudo -n`."""
     error_pattern: str = ""
+    """A regular expression. Output that contains a match means failure, whatever the status."""
     hints: tuple[Hint, ...] = field(default=(), compare=False, repr=False)
+    """What known errors of this program mean. The first match is shown."""
     deadline: int = 30
+    """Seconds after which the host stops the command."""
     new_connection: bool = False
+    """Whether to open a connection for it alone: success proves that logins still work."""
     note: str = field(default="", compare=False, repr=False)
+    """What the host writes to its own log before it starts the command."""
     marker: StepMarker | None = field(default=None, compare=False, repr=False)
+    """The step that it is, so that the host runs it at most once and can report on it later."""
 
     def __post_init__(self) -> None:
         for word in self.words:
@@ -144,9 +150,15 @@ class Shell:
     def resolve(
         self, settings: Mapping[str, str], *, sudo: bool, scripts: bool = False
     ) -> "Shell":
-        """Return the command as one host will run it: settings filled in, sudo where needed.
+        """Return the command as one host runs it.
 
-        scripts: those that sudo runs lie there as files.
+        Args:
+            settings: of the host, from the inventory.
+            sudo: whether the login needs sudo to be root.
+            scripts: whether scripts that sudo runs are files on the host.
+
+        Raises:
+            SettingError: a setting of the host does not match its pattern.
         """
         by_sudo = self.root and sudo
         words = _resolve_argv(self.argv, settings, installed=by_sudo and scripts)
@@ -164,18 +176,18 @@ class Shell:
 
     def __str__(self) -> str:
         line = shlex.join(self.words)
-        told = shlex.quote(self.stdin.removesuffix("\n"))
-        return f"{line} <<< {told}" if self.stdin else line
+        stdin = shlex.quote(self.stdin.removesuffix("\n"))
+        return f"{line} <<< {stdin}" if self.stdin else line
 
 
-# A network device is only shown things; a pipe may filter, where others write files.
+# Only show commands may be sent. A pipe may filter; other uses of a pipe write files.
 _SHOW_LINE = re.compile(
     r"show( [A-Za-z0-9./:_-]+)+( \| (include|exclude|section|begin) [A-Za-z0-9 ./:_^$-]+)?"
 )
-# A longer line would be broken by a terminal, and its echo not known again.
+# A terminal would wrap a longer line, and its echo would not be recognised.
 _MAX_SHOW_LENGTH = 200
-# What leaves the configuration, so that the next line would be a command. Devices take any
-# beginning of a word for the word.
+# Words that leave configuration mode: the next line would be a command. Devices accept any
+# abbreviation of a word.
 _EXIT_WORDS = {
     word[:length] for word in ("end", "exit", "quit", "logout") for length in range(1, 7)
 }
@@ -185,16 +197,17 @@ _EXIT_WORDS = {
 class SwitchLines:
     """Configuration lines for a network device, entered in one session.
 
-    They change what runs, not what the device starts with.
+    They change the running configuration, not the startup configuration.
     """
 
     lines: tuple[str, ...]
+    """The lines to enter, in order."""
 
     def __post_init__(self) -> None:
         for line in self.lines:
             first = refuse_invisible(line).split(maxsplit=1)[:1]
             if not first or first[0].lower() in _EXIT_WORDS | {"do"}:
-                raise ValueError(f"{line!r} is no line of a configuration")
+                raise ValueError(f"{line!r} is not a configuration line")
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -202,23 +215,25 @@ class SwitchLines:
 
 @dataclass(frozen=True)
 class DeviceCommand(SwitchLines):
-    """One line that a network device answers, outside of its configuration, and that only shows.
+    """A `show` command for a network device, in one spelling for each platform.
 
-    lines: the same question in the words of each of `platforms`, in their order.
-    hints: as of a Shell. deadline: seconds after which nobody waits for the answer any more.
+    `lines` has one line for each of `platforms`, in the same order.
     """
 
     platforms: tuple[str, ...] = ()
+    """The platforms that know the command, such as `cisco_ios`."""
     hints: tuple[Hint, ...] = field(default=(), compare=False, repr=False)
+    """What known errors mean, as for a Shell."""
     deadline: int = 30
+    """Seconds to wait for the output."""
 
     def __post_init__(self) -> None:
         for line in self.lines:
             if not _SHOW_LINE.fullmatch(refuse_invisible(line)) or len(line) > _MAX_SHOW_LENGTH:
-                raise ValueError(f"{line!r} is no line that only shows something")
+                raise ValueError(f"{line!r} is not a show command")
 
     def for_platform(self, platform: str) -> "DeviceCommand | None":
-        """Return the question in the words of one platform, or None if it has none."""
+        """Return the command for one platform, or None if that platform has none."""
         known = dict(zip(self.platforms, self.lines, strict=True))
         if platform not in known:
             return None
@@ -233,27 +248,28 @@ Command = Shell | SwitchLines
 
 @dataclass(frozen=True)
 class Fetch:
-    """A document that Keyturn itself gets over HTTPS, on behalf of a host; the host is not asked.
+    """A document that Keyturn itself downloads over HTTPS for a host.
 
-    Where it is comes from the inventory, never from a person's words.
-
-    url: an https:// address. networks: where its server may be though they are not public, with
-    commas between them. authority: a file beside the inventory with the certificates that the
-    server's must be signed by; "" for those that this machine trusts. proxy: the http:// address
-    of a proxy that leads to the server by its name; networks has no effect then.
-    types: the media types that count. most: bytes. deadline: seconds for all of it.
+    The address comes from the inventory, never from a request. The host is not contacted.
     """
 
     url: Word
+    """An https:// address."""
     networks: Word = ""
+    """Networks that are not public and where the server may be, separated by commas."""
     authority: Word = ""
+    """A PEM file of CA certificates beside the inventory; "" for this machine's trusted ones."""
     proxy: Word = ""
+    """The http:// address of a proxy, which resolves the server's name; `networks` is unused."""
     media_types: tuple[str, ...] = ("text/plain",)
+    """The media types that are accepted."""
     max_bytes: int = 5 * 1024 * 1024
+    """The largest document that is accepted."""
     deadline: int = 20
+    """Seconds for the whole download."""
 
     def resolve(self, settings: Mapping[str, str]) -> "Fetch":
-        """Return what is fetched on behalf of one host."""
+        """Return the download for one host. Raises SettingError."""
         return replace(
             self,
             url=_resolve_word(self.url, settings),
@@ -266,30 +282,32 @@ class Fetch:
         return f"GET {self.url}"
 
 
-# What somebody has to be reached for: the host, or who knows something about it.
+# What needs a connection: to the host, or to a server that knows something about it.
 RemoteCommand = Command | Fetch
-# What may be asked for a host. A Setting is read in the inventory, and nobody is reached for it.
+# What a query may use. A Setting is read from the inventory, without a connection.
 QueryCommand = RemoteCommand | Setting
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program said, and how it ended. Bytes that are not UTF-8 appear as `\\xNN`.
-
-    left_out: bytes missing in the middle of a very long output; a line there says so.
-    """
+    """The output of a program and its exit status. Bytes that are not UTF-8 become `\\xNN`."""
 
     status: int
+    """The exit status."""
     out: str
+    """Standard output."""
     err: str = ""
+    """Standard error."""
     omitted_bytes: int = 0
+    """Bytes missing from the middle of a very long output; a line in their place says so."""
 
     @property
     def text(self) -> str:
+        """Both streams, without blank ends: what an error message quotes."""
         return "\n".join(part for part in (self.out.strip(), self.err.strip()) if part)
 
 
-# Takes whole lines of a command's output.
+# Receives complete lines of a command's output.
 OutputListener = Callable[[Sequence[str]], None]
 
 
@@ -299,16 +317,16 @@ def _allow() -> None:
 
 @dataclass(frozen=True)
 class RunHooks:
-    """What Keyturn calls while it runs a command, in the thread that waits for the command."""
+    """Functions to call while a command runs, in the thread that waits for the command."""
 
     before_send: Callable[[], None] = _allow
-    """Called right before the command is sent; raises HostError to send nothing.
+    """Called right before the command is sent. Raise HostError in it to send nothing.
 
-    Between the decision and the packet lie a connection, a login and a wait for others: seconds,
-    or hours where this machine was suspended meanwhile.
+    Connecting, logging in and waiting for other commands take seconds, or hours where this
+    machine is suspended meanwhile. So what was decided before is checked again here.
     """
     on_output: OutputListener | None = None
-    """Called with each line while the command runs. Decide nothing by it: no end was seen yet."""
+    """Called with each line of output. Do not decide by it: the exit status is not known yet."""
 
 
 NO_HOOKS = RunHooks()
@@ -316,60 +334,74 @@ NO_HOOKS = RunHooks()
 
 @dataclass(frozen=True)
 class Query(Generic[T]):
-    """A command that changes nothing, and how to understand its answer.
-
-    parse: turns standard output into a type; raises ParseError, or CommandError where the
-        program reports its errors as output.
-    statuses: exit statuses that are answers; any other is a failure.
-    """
+    """A command that changes nothing, with the parser of its output."""
 
     command: QueryCommand
+    """What to run."""
     parse: Callable[[str], T]
+    """Turns standard output into a value.
+
+    Raises ParseError for output that it does not know, or CommandError where the program prints
+    its errors on standard output.
+    """
     statuses: frozenset[int] = frozenset({0})
+    """Exit statuses of success. Any other is a CommandError."""
 
 
 class QueryRunner(Protocol):
-    """Puts a query to a host. It is all that a runbook may do to the outside world."""
+    """Runs queries: the only access to the outside that a runbook has.
 
-    def __call__(self, host: str, query: Query[T], /) -> T: ...
+    A runbook receives one in `read(self, run_query)`.
+    """
+
+    def __call__(self, host: str, query: Query[T], /) -> T:
+        """Run *query* on *host* and return its parsed output.
+
+        Raises:
+            HostError: the host cannot be reached, the command failed (CommandError), or its
+                output is not understood (ParseError). Let it pass: an error must never look
+                like an empty state.
+        """
+        ...
 
 
 _SUDO_REFUSAL = "sudo: a password is required"
-# Where sudo looks for programs, by the lines that `keyturn sudoers` prints.
+# Where sudo looks for programs, as `keyturn sudoers` sets it.
 SUDO_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def make_program_check(told: QueryCommand, answer: Answer) -> Shell | None:
-    """Return what says "missing" where a program is not there that sudo did not let a login run.
+def make_program_check(command: QueryCommand, answer: Answer) -> Shell | None:
+    """Return a command that prints "missing" if the program that sudo refused is not installed.
 
-    sudo matches no rule for a program that is not there, and then says that a password is
-    required, as for one that the login may not run. None where sudo let the command through.
+    For a program that does not exist, sudo finds no matching rule and asks for a password, as it
+    does for one that the login may not run. Returns None if sudo did not refuse *command*.
     """
-    if not isinstance(told, Shell) or told.words[:3] != ("sudo", "-n", "--"):
+    if not isinstance(command, Shell) or command.words[:3] != ("sudo", "-n", "--"):
         return None
     if _SUDO_REFUSAL not in answer.err:
         return None
-    program = told.words[3]
+    program = command.words[3]
     script = f'PATH={SUDO_PATH}; command -v -- "$1" >/dev/null && echo there || echo missing'
     return Shell(("sh", "-c", script, "keyturn", program))
 
 
-def make_missing_program_answer(told: QueryCommand) -> Answer:
-    """Return what sudo would have said of a program that is not there."""
-    program = told.words[3] if isinstance(told, Shell) else ""
+def make_missing_program_answer(command: QueryCommand) -> Answer:
+    """Return the answer of sudo for a program that is not installed."""
+    program = command.words[3] if isinstance(command, Shell) else ""
     return Answer(1, "", f"sudo: {program}: command not found")
 
 
-# What any command may run into, whatever its program.
+# Errors that any command can have, whatever its program.
 _COMMON_HINTS = (
     Hint(
         r"sudo: (a password is required|a terminal is required)",
-        "the login may not run this with sudo: install what `keyturn sudoers` prints for the host",
+        "the login may not run this with sudo: install the sudo rules that `keyturn sudoers` "
+        "prints for the host",
     ),
     Hint(
         rf"sudo: {SCRIPTS_DIRECTORY}/\S+: command not found",
-        "this script is not on the host, or is of another version: install what `keyturn sudoers "
-        "HOST --scripts` prints",
+        "this script is missing on the host, or has another version: install what `keyturn "
+        "sudoers HOST --scripts` prints",
     ),
 )
 _NOT_FOUND = re.compile(
@@ -377,7 +409,7 @@ _NOT_FOUND = re.compile(
     r"|timeout: failed to run command \W?(?P<timeout>[\w./+-]+)\W?: No such file"
     r"|(?P<shell>[\w./+-]+): (?:command )?not found"
 )
-# What brings a program that is not there, on Debian and its like; elsewhere mostly the same.
+# Which package provides a program on Debian and Ubuntu; elsewhere mostly the same.
 _PACKAGES = {
     **dict.fromkeys(("zpool", "zfs"), "zfsutils-linux"),
     **dict.fromkeys(("tc", "ip", "ss", "bridge"), "iproute2"),
@@ -393,15 +425,15 @@ _PACKAGES = {
 
 
 def format_missing_program(program: str) -> str:
-    """Say that a program is not on a host, and what brings it there."""
+    """Return an error message for a program that is not installed, with its package."""
     name = program.rpartition("/")[2]
     if name not in _PACKAGES:
-        return f"the program {program} is not there: install it, or see that its name is right"
-    return f"the program {program} is not there: install {_PACKAGES[name]}"
+        return f"the program {program} is missing: install it, or correct its name"
+    return f"the program {program} is missing: install {_PACKAGES[name]}"
 
 
-def _find_missing_program(said: str) -> str:
-    found = _NOT_FOUND.search(said)
+def _explain_missing_program(output: str) -> str:
+    found = _NOT_FOUND.search(output)
     return (
         format_missing_program(found["sudo"] or found["timeout"] or found["shell"])
         if found
@@ -412,21 +444,21 @@ def _find_missing_program(said: str) -> str:
 def find_failure(
     command: QueryCommand, answer: Answer, statuses: frozenset[int]
 ) -> CommandError | None:
-    """Judge an answer: None if the command did its work, else what went wrong and what to do."""
+    """Return the error of a command that failed, with what to do; None if it succeeded."""
     shell = command if isinstance(command, Shell) else None
-    shown = command if isinstance(command, DeviceCommand) else None
-    said_trouble = shell is not None and bool(
+    show = command if isinstance(command, DeviceCommand) else None
+    printed_error = shell is not None and bool(
         shell.error_pattern and re.search(shell.error_pattern, answer.out + answer.err)
     )
-    if answer.status in statuses and not said_trouble:
+    if answer.status in statuses and not printed_error:
         return None
-    hints = shell.hints if shell else shown.hints if shown else ()
+    hints = shell.hints if shell else show.hints if show else ()
     known = next(
         (hint for hint in hints + _COMMON_HINTS if re.search(hint.pattern, answer.text)), None
     )
-    meaning = known.meaning if known else _find_missing_program(answer.text)
-    said = _format_last_lines(answer.text) or f"exit status {answer.status}, no words"
-    return CommandError(f"{meaning} (it said: {said})" if meaning else f"it said: {said}")
+    meaning = known.meaning if known else _explain_missing_program(answer.text)
+    output = _format_last_lines(answer.text) or f"none, exit status {answer.status}"
+    return CommandError(f"{meaning} (output: {output})" if meaning else f"output: {output}")
 
 
 def _format_last_lines(text: str, *, most: int = 3) -> str:

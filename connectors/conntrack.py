@@ -1,4 +1,4 @@
-"""How many connections the kernel's firewall keeps track of, and how many it may. No I/O.
+"""Connection tracking of the kernel's firewall: connections and their limit. No I/O.
 
 Formats: the kernel's nf_conntrack-sysctl document; /proc/net/stat/nf_conntrack has a line of names
 and one line of hexadecimal counters for each processor.
@@ -20,39 +20,41 @@ _FILES = (
 _HINTS = (
     Hint(
         r"nf_conntrack_count'?: No such file",
-        "this kernel keeps track of no connections: no rule of its firewall asks for it",
+        "this kernel does not track connections: none of its firewall rules requires it",
     ),
     Hint(
         r"Invalid argument|Read-only file system",
-        "this is a container, and only its host can change the limit",
+        "this is a container: only its host can change the limit",
     ),
-    Hint(r"permission denied", "only root may do this: the login's sudo rule for it is missing"),
+    Hint(r"permission denied", "this requires root: add the login's sudo rule"),
 )
 
-# With fewer a host soon locks everybody out; more than that no table needs.
+# With a lower limit a host soon refuses all connections; no table needs more than the maximum.
 MIN_CONNECTIONS, MAX_CONNECTIONS = 4096, 16_777_216
-# What the kernel takes for one connection with its place in the hash table; rather too much.
+# Memory for one connection with its place in the hash table, rounded up.
 ENTRY_BYTES = 400
 
 
 @dataclass(frozen=True)
 class Conntrack:
-    """count: connections now. maximum: connections at most. buckets: of the hash table.
-
-    memory: bytes that the host has. dropped: packets of new connections that found no place,
-    early_dropped: connections that were forgotten to make some; both since the host started.
-    """
+    """The connection tracking table of a host. Counters are since the host started."""
 
     count: int
+    """Connections now."""
     maximum: int
+    """The limit of connections."""
     buckets: int
+    """Buckets of the hash table."""
     memory_bytes: int
+    """All memory of the host."""
     dropped: int
+    """Packets of new connections that were dropped because the table was full."""
     early_dropped: int
+    """Connections that were removed from the table to make room."""
 
     @property
     def usage(self) -> float:
-        """The share of the limit that is used, 1.0 if it is reached."""
+        """The used share of the limit; 1.0 if it is reached."""
         return self.count / self.maximum if self.maximum else 0.0
 
 
@@ -61,7 +63,7 @@ def query_conntrack() -> Query[Conntrack]:
 
 
 def set_maximum(connections: int) -> Shell:
-    """Set the limit until the next start of the host."""
+    """Set the limit until the host's next boot."""
     return Shell(("sysctl", "-w", f"{_KEY}={connections}"), root=True, hints=_HINTS)
 
 
@@ -72,20 +74,20 @@ def parse_conntrack(answer: str) -> Conntrack:
         count, maximum, buckets = (int(line) for line in lines[:3])
         memory = re.search(r"(?m)^MemTotal:\s+(\d+) kB$", general)
         names = ["entries", *rows[0].split()]
-        told = [dict(zip(names, row.split(), strict=True)) for row in rows[1:]]
-        if memory is None or not told:
+        counts = [dict(zip(names, row.split(), strict=True)) for row in rows[1:]]
+        if memory is None or not counts:
             raise ValueError("a line is missing")
         return Conntrack(
             count=count,
             maximum=maximum,
             buckets=buckets,
             memory_bytes=int(memory[1]) * 1024,
-            dropped=sum(int(row["drop"], 16) for row in told),
-            early_dropped=sum(int(row["early_drop"], 16) for row in told),
+            dropped=sum(int(row["drop"], 16) for row in counts),
+            early_dropped=sum(int(row["early_drop"], 16) for row in counts),
         )
     except (ValueError, IndexError, KeyError):
         raise ParseError(
-            f"the host answered {answer[:200]!r} instead of its count of connections"
+            f"the host printed {answer[:200]!r} instead of connection tracking counters"
         ) from None
 
 

@@ -1,7 +1,7 @@
-"""What can be read of ConfigServer Firewall (csf): its settings, its files, its rules. No I/O.
+"""ConfigServer Firewall (csf): read its settings, files and rules. No I/O.
 
-csf exits with status 0 for nearly everything, so what it says is never the proof: its files and
-the rules in the kernel are. All of this needs root; without it /etc/csf cannot even be read.
+csf exits with status 0 for nearly everything, so its output proves nothing: its files and the
+kernel's rules do. All of this requires root, which alone can read /etc/csf.
 """
 
 import re
@@ -22,15 +22,24 @@ _PROGRAM = Setting("csf.program", "/usr/sbin/csf", pattern=r"/[\w./-]+")
 _CPANEL = Setting("cpanel.directory", "/var/cpanel", pattern=r"/[\w./-]+")
 
 _HINTS = (
-    Hint(r"can't cd to|cd: .*No such file", "csf's files are not where csf.directory says"),
-    Hint(r"csf: not found", "csf is not where csf.program says"),
-    Hint(r"(iptables|ip6tables|ipset): not found", "the host lacks what csf itself needs"),
-    Hint(r"tables.*(xtables lock|Resource temporarily)", "the rules are being changed: ask again"),
+    Hint(
+        r"can't cd to|cd: .*No such file",
+        "csf's directory does not exist: correct csf.directory in the inventory",
+    ),
+    Hint(r"csf: not found", "csf does not exist: correct csf.program in the inventory"),
+    Hint(
+        r"(iptables|ip6tables|ipset): not found",
+        "a program that csf needs is missing: install iptables and ipset",
+    ),
+    Hint(
+        r"tables.*(xtables lock|Resource temporarily)",
+        "another program is changing the rules: try again",
+    ),
 )
 
 # Arguments: directory, program, cPanel's directory. Each fact is a line that begins with its kind,
-# and the line `end` tells that none is missing. A list is on probation (see csf_list) while the
-# process lives whose number is in keyturn.watch.
+# and the last line is `end`. A list is on probation (see csf_list) while the process runs whose
+# number is in keyturn.watch.
 _STATE = Script(
     "csf-state",
     " ".join(
@@ -62,7 +71,7 @@ _KINDS = (
     *("file", "disabled", "probation", "kept", "cpanel", "allow", "deny", "own", "common"),
     *("conf", "rule", "loaded", "mine"),
 )
-# Some forks colour what they say though nobody looks; what is no text arrives escaped.
+# Some forks colour their output even without a terminal; control characters arrive escaped.
 _CONF = re.compile(r'(\w+) *= *"([^"]*)"')
 _RULE = re.compile(r"-A ALLOWIN (?:-s (\S+) )?(?:(?:! )?-i \S+ )?-j ACCEPT")
 _SET_RULE = re.compile(r"-A ALLOWIN -m set --match-set (\S+) src -j ACCEPT")
@@ -71,51 +80,53 @@ _MEMBER = re.compile(r"add (chain_(?:6_)?ALLOW) (\S+)")
 
 @dataclass(frozen=True)
 class Firewall:
-    """What csf is set to, what its files hold, and what is in force.
-
-    settings: of csf.conf, by their names.
-    include: the line that csf.allow must hold for Keyturn's file to count; included: it does.
-    own: that file as it is, None where there is none. on_probation: its list is being tried.
-    allow, deny: the entries of csf.allow and csf.deny, each with its comment.
-    in_force: whom the kernel lets in, whatever the port. mine: the host's own addresses.
-    loaded: the tables with csf's rules in them, such as iptables; none after they were flushed.
-    common_domains: names that no customer of cPanel may take; None on a host without cPanel.
-    """
+    """csf's settings, its files, and the rules in force."""
 
     settings: Mapping[str, str]
+    """The settings of csf.conf, by name."""
     include_line: str
+    """The line that csf.allow needs so that csf reads Keyturn's file."""
     is_included: bool
+    """Whether csf.allow has that line."""
     own_list: str | None
+    """The text of Keyturn's file; None if it does not exist."""
     is_enabled: bool = True
     is_on_probation: bool = False
+    """Whether Keyturn's list is on probation."""
     allow: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The entries of csf.allow, each with its comment."""
     deny: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The entries of csf.deny, each with its comment."""
     allowed_networks: frozenset[Network] = frozenset()
+    """Networks that the kernel's rules allow at every port."""
     loaded_tables: frozenset[str] = frozenset()
+    """The tables that hold csf's rules, such as iptables; none after a flush."""
     own_addresses: frozenset[Address] = frozenset()
+    """The host's own addresses."""
     common_domains: frozenset[str] | None = None
+    """Domains that no customer of cPanel may take; None on a host without cPanel."""
 
     @property
     def is_testing(self) -> bool:
-        """Every five minutes, csf in its TESTING mode takes all rules away."""
+        """Whether csf is in TESTING mode, in which it removes all rules every five minutes."""
         return self.is_set("TESTING")
 
     @property
     def missing_tables(self) -> str:
-        """Return the tables that csf's rules are not loaded into; "" while the firewall is on."""
+        """The tables without csf's rules; "" while the firewall is on."""
         wanted = ("iptables", "ip6tables") if self.is_set("IPV6") else ("iptables",)
         return " and ".join(table for table in wanted if table not in self.loaded_tables)
 
     @property
     def reload_option(self) -> str:
-        """The option that loads everything at once. With LFDSTART `-r` only asks a daemon to."""
+        """The option that reloads immediately. With LFDSTART, `-r` leaves it to a daemon."""
         return "-sf" if self.is_set("LFDSTART") else "-r"
 
     def is_set(self, setting: str) -> bool:
         return self.settings.get(setting, "0") not in ("0", "")
 
     def can_filter(self, address: Address) -> bool:
-        """Tell whether csf filters this family at all; it refuses entries of another."""
+        """Return whether csf filters this IP version; it refuses entries of another."""
         return address.version == 4 or self.is_set("IPV6")
 
     def is_allowed(self, address: Address) -> bool:
@@ -137,10 +148,10 @@ def parse_firewall(text: str) -> Firewall:
     for line in lines:
         kind, _, rest = line.partition(" ")
         if kind not in facts:
-            raise ParseError(f"the host said {line[:100]!r} of its firewall")
+            raise ParseError(f"the firewall script printed an unknown line: {line[:100]!r}")
         facts[kind].append(rest)
     if end != "end" or not facts["file"]:
-        raise ParseError(f"the host told only a part of its firewall, up to {end[:100]!r}")
+        raise ParseError(f"the firewall script's output was cut off after {end[:100]!r}")
     include = f"Include {facts['file'][0]}"
     return Firewall(
         settings=_parse_settings(facts["conf"]),
@@ -162,12 +173,12 @@ def _parse_settings(lines: Sequence[str]) -> Mapping[str, str]:
     found = [_CONF.match(line) for line in lines]
     settings = {setting[1]: setting[2] for setting in found if setting}
     if "TESTING" not in settings:
-        raise ParseError("csf.conf does not say whether csf is in its TESTING mode")
+        raise ParseError("csf.conf has no TESTING setting")
     return settings
 
 
 def _parse_entries(lines: Sequence[str]) -> Mapping[str, str]:
-    """Return what stands first in each line, an address or an advanced rule, and its comment."""
+    """Return the address or advanced rule of each line, with its comment."""
     entries: dict[str, str] = {}
     for line in lines:
         first, _, comment = line.strip().partition("#")
@@ -177,7 +188,7 @@ def _parse_entries(lines: Sequence[str]) -> Mapping[str, str]:
 
 
 def _list_allowed_networks(rules: Sequence[str]) -> Iterator[Network]:
-    """Yield whom rules let in that ask for nothing but where a packet comes from."""
+    """Yield the networks that rules allow by source address alone."""
     sets = {rule[1] for line in rules if (rule := _SET_RULE.fullmatch(line))}
     for line in rules:
         if (rule := _RULE.fullmatch(line)) and rule[1]:
@@ -190,7 +201,7 @@ def _parse_network(text: str) -> Network:
     try:
         return ip_network(text)
     except ValueError:
-        raise ParseError(f"a rule of the firewall names {text[:60]!r}") from None
+        raise ParseError(f"a firewall rule has {text[:60]!r} instead of a network") from None
 
 
 def _parse_own_addresses(words: Sequence[str]) -> Iterator[Address]:
@@ -198,7 +209,7 @@ def _parse_own_addresses(words: Sequence[str]) -> Iterator[Address]:
         try:
             yield ip_interface(word).ip
         except ValueError:
-            raise ParseError(f"the host says that {word[:60]!r} is its own address") from None
+            raise ParseError(f"ip printed {word[:60]!r} instead of an address") from None
 
 
 SUDO = (SudoRule(_STATE, _DIRECTORY, _PROGRAM, _CPANEL, read_only=True),)

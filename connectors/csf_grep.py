@@ -1,4 +1,4 @@
-"""What `csf -g` says of one address: the rules, sets and files that it was found in. No I/O."""
+"""Parser of `csf -g`: rules, sets and files of csf that contain an address. No I/O."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from connectors.sudo import ADDRESS, SudoRule, WordPattern
 
 _PROGRAM = Setting("csf.program", "/usr/sbin/csf", pattern=r"/[\w./-]+")
 _HINTS = (
-    Hint(r"(?i)have been \S*disabled", "csf is disabled: enable it with csf -e first"),
+    Hint(r"(?i)have been \S*disabled", "csf is disabled: run csf -e first"),
     Hint(r"unresolved error", "csf could not start: see csf.error on the host"),
 )
 _COLOUR = re.compile(r"(\x1b|\\x1b)\[[0-9;]*[A-Za-z]")
@@ -28,17 +28,16 @@ _FILE = re.compile(r"(?:Permanent \w+ \()?(?P<file>csf\.\w+)\)?: (?P<entry>.+)")
 
 @dataclass(frozen=True)
 class CsfMatch:
-    """One place that an address was found in.
-
-    place: a chain, a set or a file. says: what it does there, or the entry as it stands.
-    """
+    """One place that contains an address."""
 
     place: str
+    """A chain, a set or a file."""
     text: str
+    """What the rule does, or the entry in the file."""
 
 
 def query_matches(address: Address) -> Query[Sequence[CsfMatch]]:
-    """Query where csf knows *address* from. Takes a quarter of a second, and root."""
+    """Query where csf has *address*. It takes a quarter of a second and requires root."""
     shell = Shell((_PROGRAM, "-g", str(address)), root=True, hints=_HINTS, deadline=60)
     return Query(shell, parse_matches)
 
@@ -46,9 +45,9 @@ def query_matches(address: Address) -> Query[Sequence[CsfMatch]]:
 def parse_matches(text: str) -> Sequence[CsfMatch]:
     lines = _COLOUR.sub("", text).splitlines()
     if not any(_HEAD.fullmatch(line.rstrip()) for line in lines):
-        raise ParseError(f"csf -g answered {text[:200]!r}, which is no table of rules")
-    telling = [line.rstrip() for line in lines if not _SILENT.fullmatch(line.rstrip())]
-    return [_parse_match(line) for line in telling if not _HEAD.fullmatch(line)]
+        raise ParseError(f"csf -g printed {text[:200]!r} instead of a table of rules")
+    matches = [line.rstrip() for line in lines if not _SILENT.fullmatch(line.rstrip())]
+    return [_parse_match(line) for line in matches if not _HEAD.fullmatch(line)]
 
 
 def _parse_match(line: str) -> CsfMatch:
@@ -59,7 +58,7 @@ def _parse_match(line: str) -> CsfMatch:
         return CsfMatch(f"set {member['set']}", member["match"])
     if entry := _FILE.fullmatch(line):
         return CsfMatch(entry["file"], entry["entry"])
-    # What csf tells of temporary entries and by lists of countries is for people to read.
+    # Temporary entries and country lists are printed in csf's own sentences.
     return CsfMatch("csf", line)
 
 

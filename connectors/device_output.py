@@ -1,6 +1,6 @@
-"""Rows of a network device's answer, read by the TextFSM templates of ntc-templates.
+"""Tables in a network device's output, parsed by the TextFSM templates of ntc-templates.
 
-https://github.com/networktocode/ntc-templates; the names of columns are theirs.
+The names of columns are theirs: https://github.com/networktocode/ntc-templates
 """
 
 import re
@@ -16,24 +16,24 @@ from connectors.errors import ParseError
 
 LACKS_FEATURE = "its software lacks the feature"
 
-# What a device that does not know, or does not tell, says instead.
+# Errors that a device prints for a command that it does not know or does not allow.
 HINTS = (
     Hint(
         r"% ?(Invalid input|Incomplete|Ambiguous|Unknown command|Unrecognized)",
-        f"this device has no such words: {LACKS_FEATURE}, or the login may not look at it (does "
-        "it need an enable_file?)",
+        f"this device does not know the command: {LACKS_FEATURE}, or the login may not use it "
+        "(check whether it needs an enable_file)",
     ),
     Hint(
         r"% ?Invalid command at",
-        "this answer looks like Cisco NX-OS, which is not among the platforms that Keyturn knows",
+        "this output looks like Cisco NX-OS, which Keyturn does not support",
     ),
     Hint(
         r"Authorization failed|Access denied|not authorized|Permission denied",
-        "the login may not look at this",
+        "the login may not read this",
     ),
     Hint(r"\w+d is not running", "that daemon of FRR is not running on the router"),
 )
-# How systems that Keyturn does not know begin to answer what they share with those that it knows.
+# How unsupported systems begin their output of commands that supported ones have too.
 _FOREIGN = {
     "Cisco NX-OS": re.compile(
         r"^-{60,}\nPort +Name +Status|P - Up in port-channel|Cisco Nexus",
@@ -54,21 +54,21 @@ class Row:
         return str(self._columns[column])
 
     def get_texts(self, column: str) -> tuple[str, ...]:
-        """Return a column that holds several words."""
+        """Return a column that holds several values."""
         return tuple(str(word) for word in self._columns[column])
 
     def get_number(self, column: str) -> int:
-        word = self.get_text(column)
-        if not word.isdecimal():
-            raise ParseError(f"the device names no {column.lower()} where it should: {word!r}")
-        return int(word)
+        text = self.get_text(column)
+        if not text.isdecimal():
+            raise ParseError(f"the device printed {text!r} as {column.lower()}: not a number")
+        return int(text)
 
 
 def parse_rows(template: str, answer: str) -> tuple[Row, ...]:
-    """Read an answer that must hold at least one row.
+    """Parse output that must hold at least one row. template: such as `cisco_ios_show_vlan`.
 
-    template: such as `cisco_ios_show_vlan`. Where nothing matches, templates answer with nothing,
-    for an error message too: none is never taken for an answer here.
+    A template returns no rows for output that it does not match, such as an error message. So no
+    rows are a ParseError.
     """
     machine = textfsm.TextFSM(StringIO(_read_template(template)))
     try:
@@ -76,18 +76,16 @@ def parse_rows(template: str, answer: str) -> tuple[Row, ...]:
     except textfsm.TextFSMError:
         found = []
     if not found:
-        raise ParseError(f"the device answered with something else: {format_answer(answer)}")
+        raise ParseError(f"the device printed something unexpected: {format_answer(answer)}")
     return tuple(Row(row) for row in found)
 
 
 def format_answer(answer: str) -> str:
-    """Return the beginning of an answer, to be quoted in an error, and what it looks like."""
+    """Return the beginning of the output, to quote in an error, and which system it looks like."""
     words = " / ".join(line.strip() for line in answer.splitlines() if line.strip())
     foreign = next((name for name, sign in _FOREIGN.items() if sign.search(answer)), "")
-    looks = (
-        f". It looks like {foreign}, and not like the platform in the inventory" if foreign else ""
-    )
-    return (repr(words[:200]) if words else "nothing") + looks
+    guess = f". It looks like {foreign}, not like the platform in the inventory" if foreign else ""
+    return (repr(words[:200]) if words else "nothing") + guess
 
 
 @cache

@@ -1,4 +1,4 @@
-"""How fast a host writes to the file system that a directory is on, and when that was tried last.
+"""Disk write test: how fast a host writes to a directory's file system, and the last result.
 
 Formats: dd of coreutils, statfs(2) by `df`, proc(5) (loadavg, pressure/io). No I/O.
 """
@@ -15,26 +15,26 @@ from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
 _MIB = 2**20
 _GIB = 2**30
-# MiB for one trial.
+# MiB for one test.
 MIN_MIB, MAX_MIB = 4, 1024
-# What must be free behind it, of a file system that others write to as well: bytes, and a share.
+# What must stay free, as others write to the file system as well: bytes, and a share of it.
 SPARE_BYTES, SPARE_SHARE = _GIB, 20
 NO_DISKS = {
     "tmpfs": "is in memory and on no disk",
     "ramfs": "is in memory and on no disk",
     "devtmpfs": "is in memory and on no disk",
-    "proc": "is the kernel's own",
-    "sysfs": "is the kernel's own",
-    "nfs": "is another host's: ask for a directory of that host",
-    "nfs4": "is another host's: ask for a directory of that host",
-    "cifs": "is another host's: ask for a directory of that host",
-    "squashfs": "can only be read",
-    "iso9660": "can only be read",
+    "proc": "belongs to the kernel",
+    "sysfs": "belongs to the kernel",
+    "nfs": "belongs to another host: test a directory there",
+    "nfs4": "belongs to another host: test a directory there",
+    "cifs": "belongs to another host: test a directory there",
+    "squashfs": "is read-only",
+    "iso9660": "is read-only",
 }
 DIRECTORY = r"(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}){1,10}"
 _RESULT = "/run/keyturn-disk-write-test"
 
-# $1: the directory. The result of the last trial stands behind the rest.
+# $1: the directory. The result of the last test comes last.
 _LOOK = Script(
     "disk-write-look",
     'cd -P -- "$1" || exit; '
@@ -47,20 +47,20 @@ _LOOK = Script(
     argument_count=1,
 )
 
-# $1: the directory, $2: MiB. The file has lost its name before anything is written to it, so that
-# it is gone whatever becomes of us. Where others may write to the directory, they could have put
-# something else in its place, so it is root's or it is not used. What is written is random: a file
-# system that packs or finds the same again would write zeros in no time.
+# $1: the directory, $2: MiB. The file is unlinked before it is written, so that it disappears
+# whatever happens. Only root may write to the directory: others could replace the file. The data
+# is random, since a file system with compression or deduplication would write zeros in no time.
 _TRY = Script(
     "disk-write-try",
     'cd -P -- "$1" || exit; '
     'case "$2$(stat -c .%u.%A .)" in *[0-9].0.d????-??-?*) ;; '
-    "*) echo 'the directory is not only root'\"'\"'s' >&2; exit 1;; esac; "
+    "*) echo 'others than root can write to the directory' >&2; exit 1;; esac; "
     'set -- "$1" "$2" $(df -B1 --output=size,avail,fstype . | tail -n 1); '
-    f'case $5 in {"|".join(NO_DISKS)}) echo "the directory is on no disk: $5" >&2; exit 1;; esac; '
+    f"case $5 in {'|'.join(NO_DISKS)}) "
+    'echo "the directory is not on a disk: $5" >&2; exit 1;; esac; '
     f'spare=$(($3 / {SPARE_SHARE})); [ "$spare" -gt {SPARE_BYTES} ] || spare={SPARE_BYTES}; '
     f"[ $(($4 - $2 * {_MIB})) -ge $spare ] || "
-    "{ echo 'No space left: too little would be free behind it' >&2; exit 1; }; "
+    "{ echo 'No space left: too little would stay free' >&2; exit 1; }; "
     "umask 077; file=$(mktemp ./.keyturn-XXXXXXXXXX) && seed=$(mktemp ./.keyturn-XXXXXXXXXX) || "
     '{ rm -f -- "$file"; exit 1; }; '
     'exec 3> "$file" 4> "$seed" 5< "$seed"; rm -f -- "$file" "$seed"; '
@@ -73,54 +73,60 @@ _TRY = Script(
     argument_count=2,
 )
 _HINTS = (
-    Hint(r"can't cd|No such file", "there is no such directory on the host"),
+    Hint(r"can't cd|No such file", "the host has no such directory"),
     Hint(
-        r"not only root's",
-        "others than root may write to this directory, and could lead the trial astray: name one "
-        "on the same disk that is root's",
+        r"others than root can write",
+        "others than root can write to this directory and could redirect the test: choose a "
+        "directory on the same disk that only root can write to",
     ),
-    Hint(r"No space left", "the file system has no room for it"),
-    Hint(r"Read-only", "this file system is mounted so that it can only be read"),
-    Hint(r"[Pp]ermission denied", "only root may do this: the login's sudo rule is missing"),
+    Hint(r"No space left", "the file system has too little free space"),
+    Hint(r"Read-only", "this file system is mounted read-only"),
+    Hint(r"[Pp]ermission denied", "this requires root: add the login's sudo rule"),
 )
 
 
 @dataclass(frozen=True)
 class WriteResult:
-    """What was written where, in how many seconds, flushed to the disk included."""
+    """The result of one test."""
 
     directory: str
     mib: int
+    """How much was written."""
     ended_at: datetime
     seconds: float
+    """How long it took, including the flush to disk."""
 
     def __str__(self) -> str:
         speed = self.mib / self.seconds if self.seconds else 0.0
         return (
-            f"{self.mib} MiB were written to {self.directory} in {self.seconds:.2f} s, "
+            f"wrote {self.mib} MiB to {self.directory} in {self.seconds:.2f} s, "
             f"{speed:,.0f} MiB/s, at {self.ended_at:%Y-%m-%d %H:%M:%S UTC}"
         )
 
 
 @dataclass(frozen=True)
 class DirectoryState:
-    """A directory and the state of its host. size, free: bytes of its file system.
-
-    of_root: nobody else can change what is in it. load: programs that run or wait, over one
-    minute. waited: percent of ten seconds that some program waited for disks; None if the kernel
-    does not count it. last: of the last trial on this host since it was started.
-    """
+    """A directory, its file system, and the load of its host."""
 
     is_root_owned: bool
+    """Whether only root can change what is in it."""
     size_bytes: int
+    """Size of its file system."""
     free_bytes: int
+    """Free bytes of its file system."""
     filesystem: str
+    """Type of its file system."""
     mount: str
+    """Where its file system is mounted."""
     host_time: datetime
+    """The host's clock."""
     cpus: int
     load: float
+    """Programs that run or wait, averaged over one minute."""
     io_wait: float | None
+    """Percent of ten seconds in which a program waited for I/O; None without that counter."""
     last_result: WriteResult | None = None
+    """The last test on this host since it booted."""
 
 
 def query_directory(directory: str) -> Query[DirectoryState]:
@@ -128,17 +134,17 @@ def query_directory(directory: str) -> Query[DirectoryState]:
 
 
 def write_test_file(directory: str, *, mib: int, seconds: int) -> Shell:
-    """Write so much to a file without a name, wait for the disk, and keep how long it took."""
+    """Write *mib* MiB to an unlinked file, flush it, and store how long it took."""
     return Shell((_TRY, directory, str(mib)), root=True, hints=_HINTS, deadline=seconds)
 
 
 def delete_result() -> Shell:
-    """Take away what is kept of the last trial."""
+    """Delete the stored result of the last test."""
     return Shell(("rm", "-f", "--", _RESULT), root=True)
 
 
 def parse_directory(answer: str) -> DirectoryState:
-    told = re.fullmatch(
+    fields = re.fullmatch(
         r"owner=(?P<owner>\d+) mode=(?P<mode>[0-7]+)\n"
         r"df=(?P<size>\d+)\s+(?P<free>\d+)\s+(?P<type>\S+)\s+(?P<mount>/.*)\n"
         r"now=(?P<now>\d{1,11}) cpus=(?P<cpus>\d+) load=(?P<load>[\d.]+) .*\n"
@@ -147,23 +153,23 @@ def parse_directory(answer: str) -> DirectoryState:
         answer,
         re.ASCII,
     )
-    if told is None:
-        raise ParseError(f"the host answered {answer[:300]!r} about the directory")
-    return _make_directory_state(told.groupdict(""))
+    if fields is None:
+        raise ParseError(f"the host printed {answer[:300]!r} instead of the directory's state")
+    return _make_directory_state(fields.groupdict(""))
 
 
-def _make_directory_state(told: Mapping[str, str]) -> DirectoryState:
+def _make_directory_state(fields: Mapping[str, str]) -> DirectoryState:
     return DirectoryState(
-        is_root_owned=told["owner"] == "0" and not int(told["mode"], 8) & 0o022,
-        size_bytes=int(told["size"]),
-        free_bytes=int(told["free"]),
-        filesystem=told["type"],
-        mount=told["mount"],
-        host_time=datetime.fromtimestamp(int(told["now"]), UTC),
-        cpus=int(told["cpus"]),
-        load=float(told["load"]),
-        io_wait=float(told["waited"]) if told["waited"] else None,
-        last_result=_parse_result(told["last"].strip()) if told["last"] else None,
+        is_root_owned=fields["owner"] == "0" and not int(fields["mode"], 8) & 0o022,
+        size_bytes=int(fields["size"]),
+        free_bytes=int(fields["free"]),
+        filesystem=fields["type"],
+        mount=fields["mount"],
+        host_time=datetime.fromtimestamp(int(fields["now"]), UTC),
+        cpus=int(fields["cpus"]),
+        load=float(fields["load"]),
+        io_wait=float(fields["waited"]) if fields["waited"] else None,
+        last_result=_parse_result(fields["last"].strip()) if fields["last"] else None,
     )
 
 
@@ -172,7 +178,7 @@ def _parse_result(line: str) -> WriteResult:
         r"(\d+) (\d{1,11}) (/.*): (\d+) bytes .*copied, ([\d.e-]+) s, .*", line, re.ASCII
     )
     if found is None or int(found[4]) != int(found[1]) * _MIB:
-        raise ParseError(f"{_RESULT} holds {line[:200]!r}: take that file away")
+        raise ParseError(f"{_RESULT} has an unknown line: {line[:200]!r}. Remove that file")
     ended = datetime.fromtimestamp(int(found[2]), UTC)
     return WriteResult(found[3], int(found[1]), ended, float(found[5]))
 
@@ -184,7 +190,7 @@ SUDO = (
         _TRY,
         _DIRECTORY,
         WordPattern(make_range_pattern(MIN_MIB, MAX_MIB)),
-        risk=f"write up to {MAX_MIB} MiB at a time to a disk with room, as often as they like",
+        risk=f"write up to {MAX_MIB} MiB at a time to a disk with free space, repeatedly",
     ),
     SudoRule("/usr/bin/rm", "-f", "--", _RESULT),
 )

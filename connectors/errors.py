@@ -1,19 +1,16 @@
-"""What can go wrong between us and a host, in words for the person who asked."""
+"""Errors between Keyturn and a host. Their messages are for the requester."""
 
 
 def prefix_host(host: str, words: str) -> str:
-    """Return words that begin with the host's name, as most of what we say of a host does."""
+    """Return *words* with the host's name in front, unless they already begin with it."""
     return words if words.startswith((f"{host} ", f"{host}: ")) else f"{host}: {words}"
 
 
 class HostError(Exception):
-    """Something stood between us and the host's answer.
-
-    `started` tells what matters most of a command that changes: False means that the host
-    certainly never began it, None means that nobody can say, True means that it ran.
-    """
+    """A host could not be contacted, or a command on it failed."""
 
     started: bool | None = False
+    """Whether the host started the command: False: no. True: it ran. None: unknown."""
 
 
 class UnknownHostError(HostError):
@@ -21,53 +18,53 @@ class UnknownHostError(HostError):
 
 
 class SettingError(HostError):
-    """The inventory's settings of the host hold a word that its command cannot use."""
+    """A setting of the host in the inventory has a value that its command cannot use."""
 
 
 class UnreachableError(HostError):
-    """No connection: refused, no route, no answer, or no SSH server behind the port."""
+    """The host is unreachable: refused, no route, no answer, or no SSH server at the port."""
 
 
 class HostKeyMismatchError(HostError):
-    """The host shows another key than the inventory holds: never retried, and never logged in."""
+    """The host's key does not match the inventory. Keyturn does not log in and does not retry."""
 
 
 class LoginError(HostError):
-    """The host's key is right, but it does not take ours."""
+    """The host's key matches, but the host refuses Keyturn's login."""
 
 
 class WeakAlgorithmsError(HostError):
-    """The host offers only algorithms that we refuse to speak."""
+    """The host offers only algorithms that Keyturn refuses."""
 
 
 class CommandError(HostError):
-    """The command ran to its end and the host says that it failed."""
+    """The command ran to its end and failed."""
 
     started = True
 
 
 class ParseError(HostError):
-    """The host answered a query with something its parser does not know."""
+    """The parser of a query does not know what the host returned."""
 
     started = True
 
 
 class SetupError(HostError):
-    """Something has to be put in place first, here or on the host; nothing was started."""
+    """Something is not set up here or on the host. Nothing was started."""
 
 
 class UnknownOutcomeError(HostError):
-    """The command was sent and its end was never seen: it may or may not have run."""
+    """The command was sent and its outcome is unknown: it may or may not have run."""
 
     started = None
 
 
 class AlreadyStartedError(UnknownOutcomeError):
-    """The host has begun this very step before: it ran it no second time."""
+    """The host had already started this step, so it did not run it a second time."""
 
 
 class FencedError(HostError):
-    """Somebody else has taken the run over, and told the host so: nothing was started."""
+    """Another worker has taken over the run on this host. Nothing was started."""
 
 
 class CommandTimeoutError(UnknownOutcomeError):
@@ -75,4 +72,4 @@ class CommandTimeoutError(UnknownOutcomeError):
 
 
 class OutputLimitError(UnknownOutcomeError):
-    """The command said more than we are willing to hold, and was cut off."""
+    """The command printed more than Keyturn stores, and was cut off."""

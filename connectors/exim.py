@@ -1,7 +1,7 @@
-"""What waits in Exim's queue. No I/O.
+"""Messages in Exim's queue. No I/O.
 
-Formats: exim(8) `-bp`; a message's `-H` file in the spool holds its header, each line with its
-length before it. PHP can be set up (mail.add_x_header) to name the script that sent a message.
+Formats: exim(8) `-bp`; a message's `-H` file in the spool has its headers, each line after its
+length. PHP can be configured (mail.add_x_header) to name the script that sent a message.
 """
 
 import re
@@ -26,12 +26,12 @@ _SCRIPT = Script(
 _HINTS = (
     Hint(
         r"exim: .*not found",
-        "this host has neither Exim nor Postfix, and the queues of other mail servers are not "
-        "known: where Exim has another name, set exim.program in the inventory",
+        "this host has neither Exim nor Postfix; Keyturn supports no other mail server. If Exim "
+        "has another name, set exim.program in the inventory",
     ),
     Hint(
         r"[Pp]ermission denied",
-        "only root and Exim's administrators see its queue: the login's sudo rule is missing",
+        "only root and Exim's administrators can read its queue: add the login's sudo rule",
     ),
 )
 
@@ -49,7 +49,7 @@ def query_queue() -> Query[MailQueue]:
 def parse_queue(answer: str) -> MailQueue:
     listed, mark, headers = answer.rpartition(f"{_MARK}\n")
     if not mark:
-        raise ParseError(f"Exim answered {answer[:200]!r} and no queue")
+        raise ParseError(f"Exim printed {answer[:200]!r} instead of a queue")
     return MailQueue(tuple(_parse_messages(listed)), tuple(_parse_scripts(headers)))
 
 
@@ -60,7 +60,7 @@ def _parse_messages(listed: str) -> Iterator[MailMessage]:
             return
         found = _HEAD.fullmatch(head)
         if found is None:
-            raise ParseError(f"Exim's queue holds {head[:160]!r}")
+            raise ParseError(f"Exim's queue has an unknown line: {head[:160]!r}")
         number, unit, size, scale, name, sender, _, frozen = found.groups()
         yield MailMessage(
             age_seconds=int(number) * _SECONDS[unit],
@@ -68,7 +68,7 @@ def _parse_messages(listed: str) -> Iterator[MailMessage]:
             id=name,
             sender=sender,
             is_frozen=bool(frozen),
-            # A "D" stands before those who have it already.
+            # A "D" marks recipients that have the message already.
             recipients=[line.strip() for line in recipients if not re.match(r"\s*\+?D ", line)],
         )
 
@@ -77,7 +77,7 @@ def _parse_scripts(headers: str) -> Iterator[str]:
     for line in headers.splitlines():
         found = re.fullmatch(r"\d+\S? +X-PHP-\S+: *(.*)", line, re.IGNORECASE)
         if found is None:
-            raise ParseError(f"Exim's spool holds {line[:160]!r}")
+            raise ParseError(f"Exim's spool has an unknown header: {line[:160]!r}")
         yield found[1].strip()
 
 

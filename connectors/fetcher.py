@@ -1,4 +1,4 @@
-"""Documents that Keyturn gets over HTTPS by itself, once for all hosts that need them."""
+"""Downloads over HTTPS: one download serves all hosts that need the document."""
 
 import asyncio
 import socket
@@ -21,11 +21,12 @@ _Network = IPv4Network | IPv6Network
 
 
 class Fetcher:
-    """Fetches documents. Any thread may use it that runs no event loop.
+    """Downloads documents. Any thread without an event loop can use it.
 
-    files: the directory that authority files in the inventory are relative to.
-    keep: seconds for which a document is given again to whoever asks for the same one, so that a
-    change on many hosts is planned, made and proved with one document.
+    Args:
+        files: the directory that authority files in the inventory are relative to.
+        cache_seconds: how long a document is reused, so that a change on many hosts is planned,
+            made and verified with the same document.
     """
 
     def __init__(self, files: Path, *, cache_seconds: float = 60.0) -> None:
@@ -37,8 +38,10 @@ class Fetcher:
     def fetch(self, fetch: Fetch) -> Answer:
         """Return the document as text.
 
-        Raises UnreachableError where the server returns none, ParseError where it is of another
-        kind or too long, and SettingError where the inventory's settings of it are wrong.
+        Raises:
+            UnreachableError: the server returns no document.
+            ParseError: it has another media type, or is too long.
+            SettingError: the inventory's settings for it are wrong.
         """
         with self._lock:
             now = time.monotonic()
@@ -54,42 +57,42 @@ class Fetcher:
             body = asyncio.run(_get_document(fetch, trust))
         except TimeoutError:
             raise UnreachableError(
-                f"{fetch.url} did not give all of its document within {fetch.deadline} s: "
-                "ask again later"
+                f"{fetch.url} did not return the whole document within {fetch.deadline} s: "
+                "try again later"
             ) from None
-        except httpx2.ProxyError as trouble:
+        except httpx2.ProxyError as error:
             raise UnreachableError(
-                f"the proxy {fetch.proxy} does not lead to {fetch.url} ({trouble}): allow it "
+                f"the proxy {fetch.proxy} cannot reach {fetch.url} ({error}): allow it "
                 "there, or change the feed's proxy in the inventory"
             ) from None
-        except httpx2.HTTPError as trouble:
+        except httpx2.HTTPError as error:
             way = f" through the proxy {fetch.proxy}" if fetch.proxy else ""
             raise UnreachableError(
-                f"{fetch.url} gave no whole document{way} ({trouble})"
+                f"{fetch.url} did not return a complete document{way} ({error})"
             ) from None
         try:
             return Answer(0, body.decode("utf-8-sig"))
         except UnicodeDecodeError:
-            raise ParseError(f"what {fetch.url} gave is no UTF-8 text") from None
+            raise ParseError(f"{fetch.url} returned text that is not UTF-8") from None
 
     def _load_authority(self, authority: str) -> ssl.SSLContext:
         file = self._files / authority if authority else None
         try:
             return ssl.create_default_context(cafile=file)
-        except OSError as trouble:  # ssl's own errors among them
+        except OSError as error:  # ssl's own errors among them
             raise SettingError(
-                f"the authority file {file} cannot be used ({trouble.strerror or trouble}): put "
-                "the certificates there that the feed's server is signed by, in PEM"
+                f"cannot use the authority file {file} ({error.strerror or error}): put the "
+                "PEM certificates of the CA that signed the feed's server there"
             ) from None
 
 
 async def _get_document(fetch: Fetch, trust: ssl.SSLContext) -> bytes:
-    """Get the document from the first of its server's addresses that can be connected to.
+    """Download the document from the first address of its server that accepts a connection.
 
-    The name is looked up once, and the connection goes to an address that was found fit, so that
-    a name that changes its mind leads nowhere else. Redirections are not followed, and no proxy
-    but the one that the inventory names. A proxy looks the name up itself: where it may lead to is
-    for the proxy to decide. The server's certificate counts there too.
+    The name is resolved once and the connection goes to an address that was checked, so that a
+    changing DNS answer leads nowhere else. Redirects are not followed, and only the inventory's
+    proxy is used. A proxy resolves the name itself and decides what it may reach. The server's
+    certificate is verified in both cases.
     """
     _parse_server(str(fetch.url))
     proxy = _parse_proxy(str(fetch.proxy))
@@ -114,17 +117,15 @@ async def _resolve_addresses(fetch: Fetch) -> Sequence[Address]:
     host, port = _parse_server(str(fetch.url))
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as trouble:
-        raise UnreachableError(
-            f"{host} has no address, says the name service ({trouble.strerror or trouble})"
-        ) from None
+    except OSError as error:
+        raise UnreachableError(f"DNS cannot resolve {host} ({error.strerror or error})") from None
     addresses = [ip_address(str(where[0])) for *_, where in found]
     allowed = _parse_networks(str(fetch.networks))
     for address in addresses:
         if not is_public(address) and not any(address in network for network in allowed):
             raise UnreachableError(
-                f"{host} is at {address}, which is not a public address, and was not asked: if it "
-                "is right, name its network in the inventory beside the feed's address"
+                f"{host} has the address {address}, which is not public, and was not contacted: "
+                "if that is correct, add its network to the inventory beside the feed's address"
             )
     return addresses
 
@@ -136,7 +137,7 @@ def _parse_server(url: str) -> tuple[str, int]:
             return parts.hostname, parts.port or 443
     except ValueError:
         pass
-    raise SettingError(f"the inventory sets {url!r} as a feed's address: it must be https://…")
+    raise SettingError(f"the inventory sets a feed's address to {url!r}: it must be https://…")
 
 
 def _parse_proxy(url: str) -> str | None:
@@ -149,28 +150,26 @@ def _parse_proxy(url: str) -> str | None:
     except ValueError:
         pass
     raise SettingError(
-        f"the inventory sets {url!r} as a feed's proxy: it must be like http://proxy.example:3128"
+        f"the inventory sets a feed's proxy to {url!r}: it must be like http://proxy.example:3128"
     )
 
 
 def _parse_networks(text: str) -> Sequence[_Network]:
     try:
         return [ip_network(word) for word in filter(None, text.split(","))]
-    except ValueError as trouble:
-        raise SettingError(
-            f"the inventory's networks of a feed are not right: {trouble}"
-        ) from None
+    except ValueError as error:
+        raise SettingError(f"the inventory sets invalid networks for a feed: {error}") from None
 
 
 async def _read_document(
     client: httpx2.AsyncClient, fetch: Fetch, address: Address | None
 ) -> bytes:
-    """address: of the server; left out if a proxy finds it."""
+    """Return the body. address: of the server; None if a proxy resolves it."""
     url = httpx2.URL(str(fetch.url))
     request = client.build_request(
         "GET",
         url if address is None else url.copy_with(host=str(address)),
-        # What is packed could be small here and huge once it is unpacked.
+        # A compressed body could be small here and huge once decompressed.
         headers={
             "Host": url.netloc.decode("ascii"),
             "Accept": ", ".join(fetch.media_types),
@@ -181,31 +180,31 @@ async def _read_document(
     )
     answer = await client.send(request, stream=True)
     try:
-        if trouble := _find_response_error(fetch, answer):
-            raise trouble
+        if error := _find_response_error(fetch, answer):
+            raise error
         body = bytearray()
         async for piece in answer.aiter_raw():
             body += piece
             if len(body) > fetch.max_bytes:
-                raise ParseError(f"what {fetch.url} gives is longer than {fetch.max_bytes} bytes")
+                raise ParseError(f"{fetch.url} returned more than {fetch.max_bytes} bytes")
         return bytes(body)
     finally:
         await answer.aclose()
 
 
 def _find_response_error(fetch: Fetch, answer: httpx2.Response) -> HostError | None:
-    """Judge an answer by its head."""
+    """Return the error of a response by its headers, or None."""
     if answer.status_code != HTTPStatus.OK:
         return UnreachableError(
-            f"{fetch.url} answered with status {answer.status_code} instead of a document"
+            f"{fetch.url} returned status {answer.status_code} instead of a document"
         )
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind not in fetch.media_types:
         return ParseError(
-            f"{fetch.url} gave {kind or 'something without a type'}, and it must be "
+            f"{fetch.url} returned {kind or 'no media type'}: it must be "
             f"{' or '.join(fetch.media_types)}"
         )
-    packed = answer.headers.get("Content-Encoding", "identity").strip().lower()
-    if packed != "identity":
-        return ParseError(f"{fetch.url} gave its document packed ({packed}), though not asked")
+    encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding != "identity":
+        return ParseError(f"{fetch.url} returned a compressed document ({encoding}) unrequested")
     return None

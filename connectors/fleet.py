@@ -1,4 +1,4 @@
-"""The hosts under our care, and the only way to ask and to tell them anything."""
+"""Fleet: all hosts of the inventory, and the only way to run queries and commands on them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class CommandRunner(Protocol):
-    """Runs a resolved command on a host that is reached through others; `SshPool` is one."""
+    """Runs resolved commands on hosts; `SshPool` is one."""
 
     def run(
         self,
@@ -44,16 +44,13 @@ class CommandRunner(Protocol):
 
 
 class Fleet:
-    """Knows every host, and carries queries and commands to it. Any thread may use it.
-
-    inventory: replaced as a whole when the file is read anew; what is under way ends with the one
-    that it began with.
-    on_contact: called each time that a host was met, with what stood in the way, if anything did.
-    """
+    """Runs queries and commands on hosts by name. Any thread can use it."""
 
     def __init__(self, inventory: Inventory, pool: CommandRunner) -> None:
+        # Replaced when the file changes. A command ends with the inventory that it began with.
         self.inventory = inventory
         self._pool = pool
+        # Called after each contact with a host: its name, and the error if there was one.
         self.on_contact: Callable[[str, HostError | None], None] = _ignore_contact
 
     @overload
@@ -61,13 +58,13 @@ class Fleet:
     @overload
     def resolve_command(self, host: str, command: RemoteCommand) -> RemoteCommand: ...
     def resolve_command(self, host: str, command: RemoteCommand) -> RemoteCommand:
-        """Return the command exactly as this host will be told it, by the login that changes."""
+        """Return the command exactly as this host will run it, with the login for changes."""
         return _resolve_command(self.inventory[host].for_changing, command)
 
     def run_query(self, host: str, query: Query[T]) -> T:
-        """Put a query to a host, by the login that reads; return what it understood of the answer.
+        """Run a query on a host with the read-only login, and return its parsed output.
 
-        Raises HostError: CommandError or ParseError for an answer that is none.
+        Raises HostError: CommandError if it failed, ParseError if its output is not understood.
         """
         inventory = self.inventory
         answer = self._run(inventory, inventory[host].for_reading, query.command)
@@ -81,49 +78,50 @@ class Fleet:
         fingerprint: str = "",
         hooks: RunHooks = NO_HOOKS,
     ) -> Answer:
-        """Run a command on a host, by the login that changes.
+        """Run a command on a host with the login for changes.
 
         Args:
             host: its name in the inventory.
             command: may be resolved already.
             fingerprint: of the host key that was approved with the command. Nothing is sent to a
-                host that has another key by now.
-            hooks: what to call before the command is sent, and with its output.
+                host whose key differs by now.
+            hooks: called before the command is sent, and with its output.
 
         Raises HostError; CommandError where the command failed.
         """
         inventory = self.inventory
         if fingerprint and inventory[host].fingerprint != fingerprint:
             raise HostKeyMismatchError(
-                f"the inventory has another key for {host} than was approved. Nothing was sent: "
-                "ask again to see it anew"
+                f"the key of {host} in the inventory changed after the approval. Nothing was "
+                "sent: request the change again"
             )
         answer = self._run(inventory, inventory[host].for_changing, command, hooks)
-        if trouble := find_failure(command, answer, frozenset({0})):
-            raise trouble
+        if error := find_failure(command, answer, frozenset({0})):
+            raise error
         return answer
 
     def query_step(
         self, host: str, marker: StepMarker, *, fingerprint: str = ""
     ) -> step_status.StepStatus:
-        """Ask a host what became of a step, by the login that ran it.
+        """Query the status of a step on its host, with the login that ran it.
 
-        The host never starts a step that it has not started by then. fingerprint: as in
-        `run_command`. Raises HostError where the host does not answer.
+        A step that has not started by then can never start. fingerprint: as in `run_command`.
+        Raises HostError where the host is unreachable.
         """
         inventory = self.inventory
         known = inventory[host]
         if fingerprint and known.fingerprint != fingerprint:
             raise HostKeyMismatchError(
-                f"the inventory has another key for {host} than was approved, so it was not asked"
+                f"the key of {host} in the inventory changed after the approval: the host was not "
+                "contacted"
             )
         placed = marker.resolve(known.settings) if known.platform == "linux" else None
         if placed is None:
             return step_status.NO_STATUS
         query = step_status.query_step_status(placed)
         answer = self._run(inventory, known.for_changing, query.command)
-        if trouble := find_failure(query.command, answer, query.statuses):
-            raise trouble
+        if error := find_failure(query.command, answer, query.statuses):
+            raise error
         return query.parse(answer.out)
 
     def close(self) -> None:
@@ -138,43 +136,43 @@ class Fleet:
     ) -> Answer:
         if isinstance(command, Setting):
             return Answer(0, command.resolve(host.settings))
-        told, jumps = _resolve_command(host, command), _list_jump_hosts(inventory, host)
-        if isinstance(told, Fetch):
-            return self._pool.run(host, told, through=jumps)
+        resolved, jumps = _resolve_command(host, command), _list_jump_hosts(inventory, host)
+        if isinstance(resolved, Fetch):
+            return self._pool.run(host, resolved, through=jumps)
         try:
-            answer = self._pool.run(host, told, through=jumps, hooks=hooks)
-        except HostError as trouble:
-            self.on_contact(host.name, trouble)
+            answer = self._pool.run(host, resolved, through=jumps, hooks=hooks)
+        except HostError as error:
+            self.on_contact(host.name, error)
             raise
         self.on_contact(host.name, None)
-        doubt = make_program_check(told, answer)
-        if doubt is not None and not self._has_program(host, doubt, jumps, hooks):
-            return make_missing_program_answer(told)
+        check = make_program_check(resolved, answer)
+        if check is not None and not self._has_program(host, check, jumps, hooks):
+            return make_missing_program_answer(resolved)
         return answer
 
     def _has_program(
-        self, host: Host, doubt: Shell, jumps: tuple[Host, ...], hooks: RunHooks
+        self, host: Host, check: Shell, jumps: tuple[Host, ...], hooks: RunHooks
     ) -> bool:
-        """Return whether a program is on a host; True where the host does not answer."""
+        """Return whether a program is installed; True where the host does not answer."""
         silent = replace(hooks, on_output=None)
         try:
-            answer = self._pool.run(host, doubt, through=jumps, hooks=silent)
+            answer = self._pool.run(host, check, through=jumps, hooks=silent)
         except HostError:
             return True
         return answer.out.strip() != "missing"
 
 
-def _ignore_contact(_host: str, _trouble: HostError | None) -> None:
+def _ignore_contact(_host: str, _error: HostError | None) -> None:
     return
 
 
 def _parse_answer(host: str, query: Query[T], answer: Answer) -> T:
-    if trouble := find_failure(query.command, answer, query.statuses):
-        raise trouble
+    if error := find_failure(query.command, answer, query.statuses):
+        raise error
     if answer.omitted_bytes:
         raise OutputLimitError(
-            f"{host} answered with {answer.omitted_bytes} bytes more than are kept, and half an "
-            "answer is none: ask for less"
+            f"{host} returned {answer.omitted_bytes} bytes more than Keyturn stores, so the "
+            "output is incomplete: request less"
         )
     return query.parse(answer.out)
 
@@ -186,9 +184,9 @@ def _resolve_command(host: Host, command: RemoteCommand) -> RemoteCommand:
 
 
 def _list_jump_hosts(inventory: Inventory, host: Host) -> tuple[Host, ...]:
-    """Return the hosts on the way to *host*, the first one that we connect to first.
+    """Return the jump hosts on the way to *host*, nearest to Keyturn first.
 
-    To be passed on changes nothing, so it is by the login that reads.
+    A tunnel changes nothing, so the read-only login is used.
     """
     if host.jump is None:
         return ()

@@ -1,4 +1,4 @@
-"""The addresses that routers stand in for each other with: HSRP and VRRP. No I/O."""
+"""Redundant gateway addresses of routers: HSRP and VRRP. No I/O."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from connectors.command import DeviceCommand, Query
 from connectors.device_output import HINTS, Row, format_answer, parse_rows
 from connectors.errors import ParseError
 
-# The template keeps only the last thing that a group tracks, so that is read here.
+# The template keeps only the last object that a group tracks, so all are parsed here.
 _HSRP_GROUP = re.compile(r"^(?=\S+ - Group )", re.MULTILINE)
 _TRACK = re.compile(
     r"^\s+Track (object|interface) (\S+)(?: \(unknown\)| state (\S+))", re.MULTILINE
@@ -22,31 +22,33 @@ _FOLLOWS = frozenset({"Standby", "Backup", "Listen"})
 
 @dataclass(frozen=True)
 class TrackedObject:
-    """What lowers a group's priority when it fails. known: whether the device has such a thing."""
+    """An object or interface that lowers a group's priority when it is down."""
 
     name: str
     is_up: bool
     is_known: bool = True
+    """Whether the device has such an object."""
 
 
 @dataclass(frozen=True)
 class Gateway:
-    """One router's part in one group.
-
-    state: in the protocol's words, such as Active, Standby, Master, Backup, Init.
-    standby: who takes over: an address, `local`, `unknown`, or "" where that is not told.
-    tracks, preempts: None where that is not told.
-    """
+    """One router's membership in one group."""
 
     protocol: str
+    """HSRP or VRRP."""
     interface: str
     group: int
     address: str
+    """The shared address."""
     state: str
+    """The protocol's state, such as Active, Standby, Master, Backup, Init."""
     priority: int
     standby_router: str = ""
+    """The router that takes over: an address, `local`, `unknown`, or "" if it is not shown."""
     tracked_objects: tuple[TrackedObject, ...] | None = None
+    """None if the device does not show them."""
     is_preempting: bool | None = None
+    """None if the device does not show it."""
 
     @property
     def is_active(self) -> bool:
@@ -58,7 +60,7 @@ class Gateway:
 
     @property
     def group_key(self) -> tuple[str, int, str]:
-        """What is the same on every router of the group."""
+        """What identifies the group on all its routers."""
         return self.protocol, self.group, self.address
 
     def __str__(self) -> str:
@@ -66,7 +68,7 @@ class Gateway:
 
 
 def query_gateways() -> Query[tuple[Gateway, ...]]:
-    """Return the groups of HSRP on a Cisco, and of VRRP on FRR."""
+    """Query the HSRP groups of a Cisco device, or the VRRP groups of FRR."""
     command = DeviceCommand(
         ("show standby", "show vrrp json"), platforms=("cisco_ios", "frr"), hints=HINTS
     )
@@ -81,7 +83,7 @@ def query_vrrp_groups() -> Query[tuple[Gateway, ...]]:
 
 
 def parse_gateways(answer: str) -> tuple[Gateway, ...]:
-    """Understand any of the three. A Cisco that takes part in no group says nothing at all."""
+    """Parse any of the three formats. A Cisco device without groups prints nothing."""
     if answer.lstrip().startswith("["):
         return _parse_frr(answer)
     if not answer.strip():
@@ -90,11 +92,13 @@ def parse_gateways(answer: str) -> tuple[Gateway, ...]:
         only_the_header = len(answer.strip().splitlines()) == 1
         found = () if only_the_header else parse_rows("cisco_ios_show_vrrp_brief", answer)
         return tuple(_parse_cisco_vrrp(row) for row in found)
-    told = _HSRP_GROUP.split(answer)[1:]
+    texts = _HSRP_GROUP.split(answer)[1:]
     found = parse_rows("cisco_ios_show_standby", answer)
-    if len(found) != len(told):
-        raise ParseError(f"{len(told)} HSRP groups are told and {len(found)} understood")
-    return tuple(_parse_hsrp(row, text) for row, text in zip(found, told, strict=True))
+    if len(found) != len(texts):
+        raise ParseError(
+            f"the device printed {len(texts)} HSRP groups, and {len(found)} could be parsed"
+        )
+    return tuple(_parse_hsrp(row, text) for row, text in zip(found, texts, strict=True))
 
 
 def _parse_hsrp(row: Row, text: str) -> Gateway:
@@ -116,7 +120,7 @@ def _parse_hsrp(row: Row, text: str) -> Gateway:
 
 
 def _raise_missing(what: str) -> str:
-    raise ParseError(f"an HSRP group is told without its {what}")
+    raise ParseError(f"the device printed an HSRP group without its {what}")
 
 
 def _parse_cisco_vrrp(row: Row) -> Gateway:
@@ -132,7 +136,7 @@ def _parse_cisco_vrrp(row: Row) -> Gateway:
 
 
 def _parse_frr(answer: str) -> tuple[Gateway, ...]:
-    """Read FRR's `show vrrp json`: a list of groups, each with a part for IPv4 and for IPv6."""
+    """Parse FRR's `show vrrp json`: a list of groups, each with a part for IPv4 and for IPv6."""
     try:
         groups = cast("Sequence[Mapping[str, Any]]", json.loads(answer))
         return tuple(
@@ -151,5 +155,5 @@ def _parse_frr(answer: str) -> tuple[Gateway, ...]:
         )
     except (ValueError, KeyError, TypeError):
         raise ParseError(
-            f"FRR tells its VRRP groups in another way: {format_answer(answer)}"
+            f"FRR printed VRRP groups in an unknown format: {format_answer(answer)}"
         ) from None

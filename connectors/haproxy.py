@@ -1,11 +1,11 @@
-"""What can be said to HAProxy's runtime API about its stick tables. No I/O.
+"""HAProxy's runtime API: read and change stick tables. No I/O.
 
-It is reached through `socat` at a Unix socket of the host, one command for each connection. Grant
-the login a socket of its own that can do no more than is needed here, in the `global` section:
+Commands go through `socat` to a Unix socket on the host, one command for each connection. Give
+the login a socket of its own with only the rights it needs, in the `global` section:
 
     stats socket /run/haproxy/keyturn.sock mode 660 group keyturn level operator
 
-HAProxy answers errors as text, and socat ends with status 0 all the same.
+HAProxy returns errors as text, and socat exits with status 0 all the same.
 """
 
 import re
@@ -28,17 +28,17 @@ from connectors.stick_table import (
     parse_table,
 )
 
-# Without UNIX-CONNECT socat would open any file, and write to it. It splits addresses at commas,
-# exclamation marks and colons.
+# Without UNIX-CONNECT socat would open any file, and write to it. socat splits addresses at
+# commas, exclamation marks and colons.
 _SOCKET = Setting(
     "haproxy.socket", "/run/haproxy/admin.sock", prefix="UNIX-CONNECT:", pattern=r"/[\w./-]+"
 )
 
-# socat waits this many seconds for the rest of an answer once it has said all.
+# Seconds that socat waits for the rest of an answer after it has sent everything.
 _PATIENCE = "-t5"
 
-# HAProxy acts on a semicolon as on a newline, takes a backslash for an escape and `<<` for the
-# beginning of a payload; it knows no quotes.
+# To HAProxy a semicolon is a newline, a backslash is an escape, and `<<` begins a payload. It has
+# no quotes.
 _WORD = re.compile(r"(?:(?![;\\<])[!-~])+", re.ASCII)
 
 _HINTS = (
@@ -55,7 +55,7 @@ _HINTS = (
     ),
     Hint(
         r"socat\[\d+\] E connect\(.*Connection refused",
-        "nobody listens at HAProxy's socket: HAProxy is stopped",
+        "nothing listens at HAProxy's socket: HAProxy is stopped",
     ),
     Hint(r"failed to run command .socat|socat.*not found", "install socat on the host"),
     Hint(
@@ -64,37 +64,37 @@ _HINTS = (
     ),
     Hint(
         r"Permission denied",
-        "this socket may only look: set haproxy.socket to a socket with `level operator`",
+        "this socket is read-only: set haproxy.socket to a socket with `level operator`",
     ),
     Hint(r"No such table", "HAProxy has no such table"),
-    Hint(r"Invalid key", "HAProxy does not take this for a key of the table"),
+    Hint(r"Invalid key", "HAProxy does not accept this as a key of the table"),
     Hint(
         r"Entry currently in use",
         "a connection of this client is open, and HAProxy keeps its entry until it ends: "
-        "ask again then",
+        "try again then",
     ),
-    Hint(r"Data type not stored|Unknown data type", "the table keeps no such counter"),
-    Hint(r"Unknown command", "this is not the runtime socket of a HAProxy that we know"),
+    Hint(r"Data type not stored|Unknown data type", "the table has no such counter"),
+    Hint(r"Unknown command", "this is not the runtime socket of a supported HAProxy"),
     Hint(r"\A\Z", NO_ANSWER),
 )
 
-# A change that was done is answered with one empty line: words mean that it was not, and so does
-# no answer at all. What was asked for begins with "#" or with an entry's address.
+# HAProxy answers a successful change with one empty line. Any text is an error, and so is no
+# answer at all. The answer of a query begins with "#" or with an entry's address.
 _REFUSED_CHANGE = r"\S|\A\Z"
 _REFUSED_QUERY = r"(?m)^(?!#|0x)\s*\S|^# contents not dumped|\A\Z"
 _REFUSED_PEERS = r"(?m)^(?!0x| )\S|\A\Z"
 _NOT_KEPT = re.compile(r"Unknown data type|Data type not stored in this table")
 
-# The highest value that a filter takes: no entry is beyond it, so only the head is answered.
-_NOBODY = "9223372036854775807"
+# The highest value of a filter: no entry is above it, so only the head is returned.
+_MAX_VALUE = "9223372036854775807"
 
 
 class UnsafeWordError(ValueError):
-    """A word holds what HAProxy would not take for a part of it."""
+    """A word has characters with a special meaning to HAProxy."""
 
 
 class MissingCounterError(ValueError):
-    """The table keeps no such counter."""
+    """The table has no such counter."""
 
 
 def query_tables() -> Query[tuple[TableHead, ...]]:
@@ -102,7 +102,7 @@ def query_tables() -> Query[tuple[TableHead, ...]]:
 
 
 def query_table_head(name: str) -> Query[TableHead]:
-    """Query what one table holds. Raises CommandError, naming the others, if there is none."""
+    """Query the head of one table. Raises CommandError, naming the others, if it is missing."""
     return Query(
         _make_query_command("show", "table"),
         lambda answer: find_table_head(name, parse_heads(answer)),
@@ -110,7 +110,7 @@ def query_table_head(name: str) -> Query[TableHead]:
 
 
 def find_table_head(name: str, heads: Sequence[TableHead]) -> TableHead:
-    """Return the head with this name, or raise CommandError naming those that there are."""
+    """Return the head with this name, or raise CommandError, naming the others."""
     found = next((head for head in heads if head.name == name), None)
     if found is None:
         others = ", ".join(sorted(head.name for head in heads)) or "none"
@@ -124,7 +124,7 @@ def query_table(name: str) -> Query[StickTable]:
 
 
 def query_entry(head: TableHead, key: Key) -> Query[TableEntry | None]:
-    """Query one entry. Raises InvalidKeyError for what this table cannot hold."""
+    """Query one entry. Raises InvalidKeyError for a key that this table cannot hold."""
     fit = format_key(head, key)
     return Query(
         _make_query_command("show", "table", head.name, "key", fit), partial(parse_entry, key=fit)
@@ -132,9 +132,9 @@ def query_entry(head: TableHead, key: Key) -> Query[TableEntry | None]:
 
 
 def query_entries_at_least(name: str, data_type: str, value: int) -> Query[StickTable]:
-    """Query the entries whose counter is this high; HAProxy picks them.
+    """Query the entries whose counter has at least this value; HAProxy filters them.
 
-    data_type: as HAProxy wants it spelled, see `spelled`.
+    data_type: the counter in HAProxy's spelling, see `read_counter_names`.
     """
     return Query(
         _make_query_command("show", "table", name, f"data.{data_type}", "ge", str(value)),
@@ -145,9 +145,9 @@ def query_entries_at_least(name: str, data_type: str, value: int) -> Query[Stick
 def read_entries_at_least(
     run_query: QueryRunner, host: str, name: str, counter: str, least: int
 ) -> tuple[TableEntry, ...]:
-    """Find the entries whose counter, named as `show table` prints it, is this high.
+    """Return the entries whose counter, named as `show table` prints it, is at least *least*.
 
-    HAProxy picks them; where it has no word for the counter, all are read.
+    HAProxy filters them; where it has no name for the counter, all entries are read.
     Raises MissingCounterError.
     """
     spelling = read_counter_names(run_query, host, name, [counter]).get(counter)
@@ -155,17 +155,15 @@ def read_entries_at_least(
         return run_query(host, query_entries_at_least(name, spelling, least)).entries
     entries = run_query(host, query_table(name)).entries
     if not entries and not _has_array(run_query, host, name, counter):
-        raise MissingCounterError(f"{name} keeps no {counter} to mark abusers with")
+        raise MissingCounterError(f"{name} has no {counter} to mark abusers with")
     if entries and entries[0].get_amount(counter) is None:
         kept = ", ".join([*entries[0].counters, *entries[0].rates]) or "no counters"
-        raise MissingCounterError(
-            f"{name} keeps no {counter} to mark abusers with: it keeps {kept}"
-        )
+        raise MissingCounterError(f"{name} has no {counter} to mark abusers with: it has {kept}")
     return tuple(entry for entry in entries if (entry.get_amount(counter) or 0) >= least)
 
 
 def query_peers() -> Query[tuple[Peer, ...]]:
-    """Query who else has a copy of which table; nobody is an answer."""
+    """Query the peers that have copies of tables; there may be none."""
     shell = Shell(
         ("socat", _PATIENCE, "stdio", _SOCKET),
         stdin=_format_line("show", "peers"),
@@ -176,10 +174,10 @@ def query_peers() -> Query[tuple[Peer, ...]]:
 
 
 def query_has_counter(name: str, data_type: str) -> Query[bool]:
-    """Query whether the table keeps such a counter and HAProxy knows it by this spelling."""
+    """Query whether the table has this counter, in HAProxy's spelling."""
     shell = Shell(
         ("socat", _PATIENCE, "stdio", _SOCKET),
-        stdin=_format_line("show", "table", name, f"data.{data_type}", "gt", _NOBODY),
+        stdin=_format_line("show", "table", name, f"data.{data_type}", "gt", _MAX_VALUE),
         error_pattern=rf"(?m)^(?!#|0x|.*(?:{_NOT_KEPT.pattern}))\s*\S|^# contents not dumped|\A\Z",
         hints=_HINTS,
     )
@@ -189,10 +187,10 @@ def query_has_counter(name: str, data_type: str) -> Query[bool]:
 def read_counter_names(
     run_query: QueryRunner, host: str, table: str, counters: Iterable[str]
 ) -> Mapping[str, str]:
-    """Find how each counter is spelled when it is set or filtered by; leave out what cannot be.
+    """Return the spelling of each counter for setting and filtering; others are left out.
 
-    The printed gpc0 may be a counter of its own or the first of an array. Those of an array can
-    be named on HAProxy 3 only; older ones reach the first by the array's name alone.
+    The printed gpc0 may be a counter of its own or the first of an array. Only HAProxy 3 can name
+    the counters of an array; older versions reach the first one by the array's name.
     """
     found = {name: _read_counter_name(run_query, host, table, name) for name in counters}
     return {name: spelling for name, spelling in found.items() if spelling}
@@ -210,35 +208,34 @@ def _read_counter_name(run_query: QueryRunner, host: str, table: str, name: str)
 
 
 def _has_array(run_query: QueryRunner, host: str, table: str, name: str) -> bool:
-    """Tell whether a counter may be in an array that this HAProxy names only as a whole."""
+    """Return whether a counter may be in an array that this HAProxy names only as a whole."""
     found = re.fullmatch(r"(gp[ct])[1-9]\d*", name)
     return found is not None and run_query(host, query_has_counter(table, found[1]))
 
 
 def list_restorable_counters(entry: TableEntry) -> Mapping[str, int]:
-    """Return the counters that say something about the past and that can be set.
+    """Return the counters of past traffic, which can be restored.
 
-    Rates are left out, though HAProxy would take them: they tell of traffic that is going on, and
-    setting an old one would claim traffic that there was none of. So is conn_cur, the number of
-    connections that are open now.
+    Rates are excluded, though HAProxy can set them: they measure current traffic, and an old value
+    would claim traffic that does not exist. So is conn_cur, the number of open connections.
     """
     return {name: value for name, value in entry.counters.items() if value and name != "conn_cur"}
 
 
 def clear_entry(head: TableHead, key: Key) -> Shell:
-    """Forget one entry. Never without a key: that would empty the table."""
+    """Delete one entry. The key is required: without one HAProxy would empty the table."""
     return _make_change_command("clear", "table", head.name, "key", format_key(head, key))
 
 
 def empty_table(head: TableHead) -> Shell:
-    """Forget every entry but those that an open connection holds: HAProxy passes them over."""
+    """Delete every entry, except those that an open connection uses: HAProxy skips them."""
     return _make_change_command("clear", "table", head.name)
 
 
 def restore_entry(head: TableHead, entry: TableEntry, spelling: Mapping[str, str]) -> Shell:
-    """Put an entry back with its settable counters. Its expiry and its rates begin anew.
+    """Restore an entry with the counters that can be set. Its expiry and its rates start over.
 
-    spelling: see `spelled`; counters that it leaves out are not restored.
+    spelling: see `read_counter_names`; counters without a spelling are not restored.
     """
     counters = [
         word
@@ -252,7 +249,7 @@ def restore_entry(head: TableHead, entry: TableEntry, spelling: Mapping[str, str
 
 
 def mark_entry(head: TableHead, key: Key, data_type: str, value: int) -> Shell:
-    """Set one counter of an entry, which is made if there is none."""
+    """Set one counter of an entry, which is created if it does not exist."""
     words = ("key", format_key(head, key), f"data.{data_type}", str(value))
     return _make_change_command("set", "table", head.name, *words)
 
@@ -276,11 +273,11 @@ def _make_change_command(*words: str) -> Shell:
 
 
 def _format_line(*words: str) -> str:
-    """Return one command. HAProxy silently drops a line that does not end with a newline."""
+    """Return one command. HAProxy silently drops a line without a newline at its end."""
     for word in words:
         if not _WORD.fullmatch(word):
             raise UnsafeWordError(
-                f"{quote_text(word)} cannot be said to HAProxy, which may act on parts of it"
+                f"{quote_text(word)} has characters with a special meaning to HAProxy"
             )
     return " ".join(words) + "\n"
 
@@ -289,5 +286,5 @@ def _parse_has_counter(answer: str) -> bool:
     if _NOT_KEPT.search(answer):
         return False
     if not answer.startswith("# table: "):
-        raise ParseError(f"HAProxy answered {answer[:200]!r} instead of a table")
+        raise ParseError(f"HAProxy returned {answer[:200]!r} instead of a table")
     return True

@@ -1,8 +1,8 @@
-"""The limits that haproxy.cfg sets to the counters of stick tables. No I/O.
+"""Limits of stick table counters in haproxy.cfg. No I/O.
 
-The runtime API tells how much a client did and not how much it may do: that stands in conditions
-such as `acl conn_rate_abuse sc1_conn_rate gt 42` (HAProxy's configuration manual, section 7.3.3,
-the fetches sc_*, src_* and table_*).
+The runtime API returns counters and not their limits. Those are in conditions such as
+`acl conn_rate_abuse sc1_conn_rate gt 42` (HAProxy's configuration manual, section 7.3.3, the
+fetches sc_*, src_* and table_*).
 """
 
 import re
@@ -21,7 +21,7 @@ _SECTIONS = (
     "|http-errors|fcgi-app|log-forward|log-profile|crt-store|traces|acme"
 )
 
-# Only these lines leave the host, since the file may hold passwords. Sections begin a line.
+# Only these lines leave the host, since the file may contain passwords. Sections begin a line.
 _LINES = (
     rf"^[[:space:]]*({_SECTIONS})([[:space:]]|$)"
     r"|track-sc[0-9]|(sc[0-9]*|src|table)_[a-z0-9_]*(gpc|gpt|rate|cnt|cur|kbytes)"
@@ -35,8 +35,8 @@ _KEPT = re.compile(
 )
 
 _HINTS = (
-    Hint(r"Permission denied", "the login may not read HAProxy's configuration"),
-    Hint(r"No such file", "set haproxy.config in the inventory to HAProxy's configuration"),
+    Hint(r"Permission denied", "the login cannot read HAProxy's configuration"),
+    Hint(r"No such file", "set haproxy.config in the inventory to HAProxy's configuration file"),
 )
 
 _THINGS = {
@@ -60,28 +60,29 @@ _THINGS = {
 
 @dataclass(frozen=True)
 class TableLimit:
-    """One condition of haproxy.cfg that is met once a counter is high enough.
-
-    counter: as the table prints it. reached_at: the lowest value that meets the condition.
-    where: the section that asks, such as `backend www`.
-    """
+    """One condition of haproxy.cfg that a high counter meets."""
 
     table: str
     counter: str
+    """The counter's name as the table prints it."""
     threshold: int
+    """The lowest value that meets the condition."""
     section: str
+    """The section with the condition, such as `backend www`."""
 
     @property
     def maximum(self) -> int:
+        """The highest value that does not meet the condition."""
         return self.threshold - 1
 
 
 @dataclass(frozen=True)
 class TableLimits:
-    """Every limit that was found; `unknown` says why none could be read."""
+    """All limits of a configuration."""
 
     limits: tuple[TableLimit, ...] = ()
     error: str = ""
+    """Why they could not be read; "" if they could."""
 
     def list_limits(self, table: str, counter: str) -> tuple[TableLimit, ...]:
         return tuple(
@@ -89,14 +90,14 @@ class TableLimits:
         )
 
     def get_mark(self, table: str, counter: str) -> int:
-        """Return the value from which a counter marks its client: the lowest limit, or else 1."""
+        """Return the value at which a counter marks its client: the lowest limit, or else 1."""
         return min((each.threshold for each in self.list_limits(table, counter)), default=1)
 
     def list_tables(self) -> frozenset[str]:
         return frozenset(each.table for each in self.limits)
 
     def list_excesses(self, table: str, entry: TableEntry) -> tuple["Excess", ...]:
-        """Return what the entry counts above the limits of its table, each counter once."""
+        """Return the counters of an entry that are above a limit of its table, each once."""
         lowest: dict[str, Excess] = {}
         for limit in sorted(self.limits, key=lambda each: -each.threshold):
             amount = entry.get_amount(limit.counter)
@@ -107,17 +108,18 @@ class TableLimits:
 
 @dataclass(frozen=True)
 class Excess:
-    """A counter above its limit. measured: how much it is, in words."""
+    """A counter above its limit."""
 
     limit: TableLimit
     amount: str
+    """The counter's value, such as `43 connections in 100 s`."""
 
     def __str__(self) -> str:
         return f"{self.amount} at {self.limit.table} (limit {_format_number(self.limit.maximum)})"
 
 
 def read_limits(run_query: QueryRunner, host: str) -> TableLimits:
-    """Ask for the limits; a configuration that the login may not read leaves them unknown."""
+    """Read the limits of a host; `error` says why if the login cannot read the configuration."""
     try:
         return TableLimits(run_query(host, query_limits()))
     except CommandError as failed:
@@ -125,16 +127,16 @@ def read_limits(run_query: QueryRunner, host: str) -> TableLimits:
 
 
 def query_limits() -> Query[tuple[TableLimit, ...]]:
-    """Query the lines of the configuration, a file or a directory of files, that limits are in.
+    """Query the limits in HAProxy's configuration, a file or a directory of files.
 
-    The status of grep is 1 if there is no such line.
+    grep exits with status 1 if there is none.
     """
     shell = Shell(("grep", "-rhE", "-e", _LINES, "--", _CONFIG), hints=_HINTS)
     return Query(shell, parse_limits, statuses=frozenset({0, 1}))
 
 
 def format_amount(entry: TableEntry, counter: str) -> str:
-    """Say how much of something an entry counts, such as `43 connections in 100 s`."""
+    """Return a counter's value as text, such as `43 connections in 100 s`."""
     thing = _THINGS.get(counter, counter)
     rate = entry.rates.get(counter)
     if isinstance(rate, Rate):
@@ -151,7 +153,7 @@ def _format_seconds(period_ms: int) -> str:
 
 
 def parse_limits(config: str) -> tuple[TableLimit, ...]:
-    """Understand a configuration, whole or only the lines that matter, in its order."""
+    """Parse a configuration, or only its relevant lines, and return its limits in order."""
     lines = list(_parse_sections(config))
     tracked = [each for line in lines for each in _parse_tracks(line)]
     found = (limit for line in lines for limit in _parse_line_limits(line, tracked))
@@ -166,13 +168,13 @@ class _Line:
 
     @property
     def own_table(self) -> str:
-        """The table that is meant where none is named; rules of `defaults` have none."""
+        """The table of rules that name none; rules of `defaults` have no table."""
         return "" if self.kind == "defaults" else self.section
 
 
 @dataclass(frozen=True)
 class _Track:
-    """A rule that counts in *table* what it tracks as sc0, sc1, …"""
+    """A rule that counts in *table* and tracks as sc0, sc1, …"""
 
     section: str
     number: str
@@ -190,10 +192,10 @@ def _parse_sections(config: str) -> Iterator[_Line]:
 
 
 def _split_words(line: str) -> list[str]:
-    """Split as HAProxy does: blanks, quotes, backslashes, and comments from # on."""
+    """Split as HAProxy does: blanks, quotes, backslashes, and comments that begin with #."""
     try:
         return shlex.split(line, comments=True)
-    except ValueError:  # a quote without its end
+    except ValueError:  # a quote without an end
         return line.split()
 
 
@@ -220,10 +222,10 @@ def _parse_line_limits(line: _Line, tracked: Iterable[_Track]) -> Iterator[Table
         reached = _parse_threshold(line.words[place + 1 :]) if fetch else None
         if fetch is None or reached is None or not _KEPT.fullmatch(fetch[5]):
             continue
-        asked = _parse_fetch(fetch)
-        if asked is None:
+        parsed = _parse_fetch(fetch)
+        if parsed is None:
             continue
-        counter, number, table = asked
+        counter, number, table = parsed
         counter, reached = _convert_to_bytes(counter, reached)
         for name in filter(None, _list_fetch_tables(line, number, table, tracked)):
             yield TableLimit(name, counter, reached, f"{line.kind} {line.section}".strip())
@@ -235,8 +237,8 @@ def _parse_fetch(fetch: re.Match[str]) -> tuple[str, str, str] | None:
     The arguments are `sc_get_gpc(index,number,table)`, `sc_conn_rate(number,table)`,
     `sc0_conn_rate(table)` and `src_conn_rate(table)`, where the table may be left out.
     """
-    by_rule, number, _, _, counter, said = fetch.groups()
-    arguments = [part.strip() for part in (said or "").split(",")]
+    by_rule, number, _, _, counter, parameters = fetch.groups()
+    arguments = [part.strip() for part in (parameters or "").split(",")]
     array = re.fullmatch(r"(gp[ct])(_rate)?", counter)
     if array:
         index = arguments.pop(0)
@@ -251,9 +253,9 @@ def _parse_fetch(fetch: re.Match[str]) -> tuple[str, str, str] | None:
 
 
 def _parse_threshold(words: Sequence[str]) -> int | None:
-    """Return the lowest value that meets the condition; None if it is met by 0, or unknown.
+    """Return the lowest value that meets the condition; None if 0 meets it, or if it is unknown.
 
-    After a fetch come flags such as `-m int`, then `gt 42`, `ge 43`, `eq 1`, or `43:`.
+    Flags such as `-m int` follow a fetch, then `gt 42`, `ge 43`, `eq 1`, or `43:`.
     """
     rest = list(words)
     while rest and rest[0].startswith("-"):
@@ -274,9 +276,9 @@ def _convert_to_bytes(counter: str, reached: int) -> tuple[str, int]:
 def _list_fetch_tables(
     line: _Line, number: str, table: str, tracked: Iterable[_Track]
 ) -> Iterable[str]:
-    """Return the tables that a fetch looks into.
+    """Return the tables that a fetch reads.
 
-    A counter that is tracked in the frontend may be asked for in the backend.
+    A backend can read a counter that a frontend tracks.
     """
     if table:
         return [table]

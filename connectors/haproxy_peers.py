@@ -1,7 +1,7 @@
-"""What HAProxy's runtime API tells of the peers that it shares stick tables with. No I/O.
+"""HAProxy peers, which share stick tables. No I/O.
 
 The format is that of `show peers`, in HAProxy's management guide, section 9.3.
-Peers send each other what they count, and never that an entry was cleared.
+Peers send each other their counters, and never that an entry was cleared.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from connectors.errors import ParseError
 
 _SECTION = re.compile(r"0x[0-9a-f]+: \[[^]]*\] id=(\S+) .*")
-# HAProxy 3 says more between a peer's address and its status.
+# HAProxy 3 prints more fields between a peer's address and its status.
 _PEER = re.compile(
     r"  0x[0-9a-f]+: id=(\S+)\((local|remote),\w+\) addr=\S+ (?:\w+=\S+ )*?last_status=(\S+) .*"
 )
@@ -21,15 +21,16 @@ _ESTABLISHED = "ESTA"
 
 @dataclass(frozen=True)
 class Peer:
-    """Another HAProxy, by the name that the `peers` section gives it.
-
-    tables: those that are shared with it. connected: whether it can be sent anything just now.
-    """
+    """Another HAProxy that shares tables."""
 
     name: str
+    """Its name in the `peers` section."""
     section: str
+    """The name of that section."""
     is_connected: bool
+    """Whether the connection to it is established."""
     shared_tables: frozenset[str] = frozenset()
+    """The tables that it has copies of."""
 
 
 def list_sharing_peers(table: str, known: Iterable[Peer]) -> tuple[Peer, ...]:
@@ -38,23 +39,23 @@ def list_sharing_peers(table: str, known: Iterable[Peer]) -> tuple[Peer, ...]:
 
 
 def format_copies(table: str, peers: Iterable[Peer]) -> tuple[str, ...]:
-    """Say what it means for a change to one copy that there are others; nothing if there are none.
+    """Return a warning for a change to a table that other peers have copies of; () without peers.
 
     peers: those that share the table.
     """
-    names = [f"{peer.name}{'' if peer.is_connected else ' (out of touch)'}" for peer in peers]
+    names = [f"{peer.name}{'' if peer.is_connected else ' (not connected)'}" for peer in peers]
     if not names:
         return ()
     have = "has a copy" if len(names) == 1 else "have copies"
     return (
-        f"{' and '.join(names)} {have} of {table}, as HAProxy calls its peers. What is cleared "
-        "here stays in theirs, and is sent back when they next count the client or when one of "
-        "them starts anew: clear it on every balancer, with one request for lb* or a @tag.",
+        f"{' and '.join(names)} {have} of {table} (HAProxy's peer names). An entry that is "
+        "cleared here stays in the copies, and returns when a peer next counts the client or "
+        "restarts: clear it on every balancer, with one request for lb* or a @tag.",
     )
 
 
 def parse_peers(answer: str) -> tuple[Peer, ...]:
-    """Understand `show peers`: sections, their peers, and the tables that each has a copy of."""
+    """Parse `show peers`: sections, their peers, and the tables that each has a copy of."""
     return tuple(peer for peer, is_local in _parse_peers(answer) if not is_local)
 
 
@@ -74,6 +75,6 @@ def _parse_peers(answer: str) -> Iterator[tuple[Peer, bool]]:
             found, is_local = current
             current = replace(found, shared_tables=found.shared_tables | {table[1]}), is_local
         elif not section or not line.startswith("  "):
-            raise ParseError(f"HAProxy answered {line[:200]!r} where its peers belong")
+            raise ParseError(f"HAProxy returned {line[:200]!r} instead of a peer")
     if current:
         yield current

@@ -1,4 +1,4 @@
-"""Whether a host shows people the processes of others: the option hidepid of /proc. No I/O.
+"""The hidepid option of /proc, which hides other users' processes. No I/O.
 
 Formats: proc(5), fstab(5), findmnt(8).
 """
@@ -13,24 +13,24 @@ from connectors.errors import ParseError
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern
 
-# The kernel took numbers always, and tells words since 5.8.
+# The kernel has always accepted numbers, and prints words since 5.8.
 _WORDS = {"off": 0, "noaccess": 1, "invisible": 2, "ptraceable": 4}
 _OPTIONS = re.compile(r"[A-Za-z0-9=,._-]+", re.ASCII)
 _HINTS = (
     Hint(
         r"more than hidepid would change",
-        "fstab's line for /proc was edited meanwhile: ask again",
+        "fstab's line for /proc was edited meanwhile: request the change again",
     ),
-    Hint(r"must be superuser", "only root may do this: the login's sudo rule for it is missing"),
-    Hint(r"bad option|Invalid argument", "this kernel does not know this value of hidepid"),
-    Hint(r"permission denied", "this is a container's /proc, which only its host can change"),
+    Hint(r"must be superuser", "this requires root: add the login's sudo rule"),
+    Hint(r"bad option|Invalid argument", "this kernel does not support this value of hidepid"),
+    Hint(r"permission denied", "this is a container's /proc: only its host can change it"),
 )
 
-# A line of fstab for /proc, up to its options. `sed -i` replaces the file at once and keeps its
-# owner, mode and label.
+# A line of fstab for /proc, up to its options. `sed -i` replaces the file atomically and keeps
+# its owner, mode and label.
 _BEFORE_OPTIONS = r"^([[:space:]]*[^#[:space:]]+[[:space:]]+/proc[[:space:]]+proc[[:space:]]+)"
 _SED = ("sed", "-i", "--follow-symlinks", "-E", "-e")
-# Give fstab's line for /proc the options of the first argument, which may differ in hidepid only.
+# Sets the options of fstab's line for /proc to $1, which may differ only in hidepid.
 _SET = Script(
     "hidepid-fstab",
     'bare() { printf "%s\\n" "$1" | tr , "\\n" | grep -vxE "hidepid=[a-z0-9]+|defaults"; }; '
@@ -53,37 +53,37 @@ _LINE = "proc /proc proc {} 0 0"
 
 @dataclass(frozen=True)
 class ProcMount:
-    """How /proc is mounted now (hidepid, gid), and with which options fstab would mount it.
-
-    gid: the group that sees all processes, None if there is none. fstab: None without a line.
-    """
+    """How /proc is mounted now, and how fstab mounts it at boot."""
 
     hidepid: int
     gid: int | None
+    """The group that sees all processes, None if there is none."""
     fstab_options: str | None
+    """The options in fstab, None if it has no line for /proc."""
 
     @property
     def hidepid_after_boot(self) -> int:
+        """The value after the next boot."""
         return parse_hidepid(self.fstab_options or "")
 
 
 def parse_hidepid(options: str) -> int:
-    """Return the value of hidepid in a mount's options; 0, which hides nothing, without one."""
+    """Return the value of hidepid in mount options; 0, which hides nothing, without one."""
     value = _find_option(options, "hidepid") or "0"
     number = _WORDS.get(value, int(value) if value.isdecimal() else None)
     if number is None:
-        raise ParseError(f"/proc is mounted with hidepid={value[:40]}, which nobody knows")
+        raise ParseError(f"/proc is mounted with the unknown value hidepid={value[:40]}")
     return number
 
 
 def replace_hidepid(options: str, value: int) -> str:
-    """Return a mount's options with this value of hidepid in the place of another."""
+    """Return mount options with this value of hidepid instead of the old one."""
     rest = [each for each in options.split(",") if not each.startswith("hidepid=")]
     return ",".join([*rest, *([f"hidepid={value}"] if value else [])]) or "defaults"
 
 
 def query_current() -> Query[tuple[int, int | None]]:
-    """Query the value in force, and for the group that it does not apply to."""
+    """Query the value in force, and the group that it does not apply to."""
     shell = Shell(("findmnt", "-J", "-o", "TARGET,FSTYPE,OPTIONS", "--mountpoint", "/proc"))
     return Query(shell, parse_current)
 
@@ -115,17 +115,17 @@ def parse_fstab(answer: str) -> str | None:
         return None
     options = _parse_proc(answer).options
     if not _OPTIONS.fullmatch(options):
-        raise ParseError(f"fstab mounts /proc with {options[:200]!r}")
+        raise ParseError(f"fstab has unknown options for /proc: {options[:200]!r}")
     return options
 
 
 def remount_proc(value: int) -> Shell:
-    """Have the value in force at once, for all processes. The group is left as it is."""
+    """Apply the value immediately, for all processes. The group does not change."""
     return Shell(("mount", "-o", f"remount,hidepid={value}", "/proc"), root=True, hints=_HINTS)
 
 
 def set_fstab_options(options: str) -> Shell:
-    """Give fstab's line for /proc these options."""
+    """Set the options of fstab's line for /proc."""
     return Shell((_SET, _require_options(options)), root=True, hints=_HINTS)
 
 
@@ -135,7 +135,7 @@ def add_fstab_line(options: str) -> Shell:
 
 
 def remove_fstab_line(options: str) -> Shell:
-    """Take away the line that `add_line` has added."""
+    """Remove the line that `add_fstab_line` has added."""
     line = (
         re.escape(_LINE.format(_require_options(options))).replace("\\ ", " ").replace("\\-", "-")
     )
@@ -144,7 +144,7 @@ def remove_fstab_line(options: str) -> Shell:
 
 def _require_options(options: str) -> str:
     if not _OPTIONS.fullmatch(options):
-        raise ValueError(f"{options!r} are no options of a mount")
+        raise ValueError(f"{options!r} are not mount options")
     return options
 
 
@@ -155,18 +155,18 @@ def _find_option(options: str, name: str) -> str | None:
 
 def _parse_proc(answer: str) -> _FindmntFilesystem:
     try:
-        told = _FindmntOutput.model_validate_json(answer).filesystems[-1]
+        filesystem = _FindmntOutput.model_validate_json(answer).filesystems[-1]
     except ValidationError:
-        raise ParseError(f"findmnt answered {answer[:200]!r} instead of /proc") from None
-    if told.fstype != "proc":
-        raise ParseError(f"/proc is a mount of type {told.fstype[:40]!r}")
-    return told
+        raise ParseError(f"findmnt printed {answer[:200]!r} instead of /proc") from None
+    if filesystem.fstype != "proc":
+        raise ParseError(f"/proc is a mount of type {filesystem.fstype[:40]!r}")
+    return filesystem
 
 
 _LINE_BEFORE, _LINE_AFTER = _LINE.split("{}")
 _ADDED = r"defaults,hidepid=[12]"
 SUDO = (
-    # 4 is only ever brought back.
+    # 4 is only ever restored by an undo.
     SudoRule("/usr/bin/mount", "-o", WordPattern(r"[0124]", prefix="remount,hidepid="), "/proc"),
     SudoRule(_SET, WordPattern(r"[A-Za-z0-9][A-Za-z0-9=,._-]*")),
     SudoRule(_ADD, WordPattern(_ADDED, prefix=_LINE_BEFORE, suffix=_LINE_AFTER)),

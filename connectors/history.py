@@ -1,6 +1,6 @@
-"""What people did on a host: its logins and starts, sudo's log, and its packages. No I/O.
+"""History of a host: logins, boots, sudo's log, and packages. No I/O.
 
-Each source is asked for alone, because hosts differ in which they have, and in who may read them.
+Each source has its own query, because hosts differ in which they have and who may read them.
 Formats: last(1) with times in ISO 8601, journalctl(1) `short-unix`, sudo's log entries as in
 sudoers(5), dpkg(1)'s log, rpm(8)'s query format.
 """
@@ -21,40 +21,40 @@ EventKind = Literal["login", "start", "sudo", "package", "keyturn"]
 
 @dataclass(frozen=True)
 class HostEvent:
-    """Something that happened. who: an account, "" where the source does not know.
-
-    run: the number of the run of Keyturn that it is, 0 for anything else.
-    """
+    """One event on a host."""
 
     time: datetime
     kind: EventKind
     account: str
+    """The account, "" where the source does not have it."""
     description: str
     run: int = 0
+    """The number of the Keyturn run, 0 for any other event."""
 
 
 @dataclass(frozen=True)
 class RunSpan:
-    """A time in which a run may have used the host, by Keyturn's clock. what: the run in words."""
+    """A time in which a run may have used the host, by Keyturn's clock."""
 
     started_at: datetime
     ended_at: datetime
     run: int
     requester: str
     description: str
+    """The run's command."""
 
 
 @dataclass(frozen=True)
 class KeyturnHistory:
-    """What Keyturn knows of itself on a host. now: its clock; None where nobody was asked.
-
-    accounts: the logins that nobody else has. spans: of every run, also of those that only read.
-    """
+    """Keyturn's own runs on a host."""
 
     events: tuple[HostEvent, ...] = ()
     accounts: frozenset[str] = frozenset()
+    """The logins that only Keyturn uses."""
     spans: tuple[RunSpan, ...] = ()
+    """The times of every run, also of read-only ones."""
     clock: datetime | None = None
+    """Keyturn's clock; None if its log was not read."""
 
 
 Events = tuple[HostEvent, ...]
@@ -63,12 +63,12 @@ _NO_LAST = Hint(r"last: .*not found|No such file", "this host keeps no record of
 _NO_JOURNAL = "No journal files were (found|opened)"
 _NO_LOG = Hint(
     rf"{_NO_JOURNAL}|journalctl: .*not found",
-    "this host keeps no journal, and other logs of sudo are not looked into",
+    "this host keeps no journal, and Keyturn reads no other log of sudo",
 )
 
-# The clock, its offset and the time zone first: dpkg writes the host's own time without an offset.
-# Rotated files may be absent; so is all of it on a host without dpkg, which has rpm instead. rpm
-# knows no more than when what is there came.
+# The clock, its offset and the time zone come first: dpkg writes local time without an offset.
+# Rotated files may be missing. A host without dpkg has rpm, which knows only when each installed
+# package was installed.
 _PACKAGES = (
     "zone=$(readlink -f /etc/localtime | sed -n 's|.*/zoneinfo/||p'); "
     'echo "$(date "+%s %z") ${zone:-$(cat /etc/timezone)}"; '
@@ -89,38 +89,38 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class KeyturnHistoryQuery(Query[KeyturnHistory]):
-    """What Keyturn itself did: whoever keeps its log answers in the host's stead."""
+    """A query of Keyturn's own log: Keyturn answers it on behalf of the host."""
 
     since: datetime = _NEVER
 
 
 def query_keyturn(since: datetime) -> KeyturnHistoryQuery:
-    """Query what was done through Keyturn. A host knows nothing of it, and says so by nothing."""
+    """Query what was done through Keyturn. On a host it runs `true` and returns nothing."""
     return KeyturnHistoryQuery(Shell(("true",)), lambda _: KeyturnHistory(), since=since)
 
 
 def query_logins(since: datetime) -> Query[Events]:
-    """Query who logged in, and when the host started. Needs util-linux 2.24 or newer."""
-    moment = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-    words = ("env", "TZ=UTC", "last", "-w", "--time-format", "iso", "-s", moment)
+    """Query logins and boots. It requires util-linux 2.24 or newer."""
+    time = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    words = ("env", "TZ=UTC", "last", "-w", "--time-format", "iso", "-s", time)
     shell = Shell(words, hints=(_NO_LAST,))
     return Query(shell, lambda answer: _filter_since(parse_logins(answer), since))
 
 
-_OF_SUDO = ("--no-pager", "-t", "sudo", "--since")
+_SUDO_OPTIONS = ("--no-pager", "-t", "sudo", "--since")
 
 
 def query_sudo(since: datetime) -> Query[Events]:
-    """Query what was done with sudo, and what was refused. Only root may read that everywhere."""
-    moment = f"@{int(since.timestamp())}"
-    words = ("journalctl", *_OF_SUDO, moment, "-o", "short-unix")
-    # It ends with 0 also where it found nothing to look into.
+    """Query what sudo ran and refused. On some hosts only root can read it."""
+    time = f"@{int(since.timestamp())}"
+    words = ("journalctl", *_SUDO_OPTIONS, time, "-o", "short-unix")
+    # journalctl also exits with 0 where it finds no journal.
     shell = Shell(words, root=True, error_pattern=_NO_JOURNAL, hints=(_NO_LOG,))
     return Query(shell, lambda answer: _filter_since(parse_sudo(answer), since))
 
 
 def query_packages(since: datetime) -> Query[Events]:
-    """Query which packages came and went; with rpm, only which came and are there still."""
+    """Query package changes; with rpm, only installations of packages that are still there."""
     shell = Shell(("sh", "-c", _PACKAGES), deadline=60)
     return Query(shell, lambda answer: _filter_since(parse_packages(answer), since))
 
@@ -135,35 +135,35 @@ def _filter_since(events: Events, since: datetime) -> Events:
 
 def parse_clock(answer: str) -> datetime:
     if not re.fullmatch(r"\d{1,11}\n?", answer, re.ASCII):
-        raise ParseError(f"date answered {answer[:80]!r} instead of seconds")
+        raise ParseError(f"date printed {answer[:80]!r} instead of seconds")
     return datetime.fromtimestamp(int(answer), UTC)
 
 
 def parse_logins(answer: str) -> Events:
-    """Return logins and starts. The last line tells since when the file is kept."""
+    """Return logins and boots. The last line has the date on which the file begins."""
     body, _, foot = answer.rstrip("\n").rpartition("\n\n")
     if not re.search(r"(?m)^\S* ?begins ", foot or answer):
-        raise ParseError(f"last answered {answer[:200]!r} instead of logins")
+        raise ParseError(f"last printed {answer[:200]!r} instead of logins")
     return tuple(_parse_lines(body.strip("\n"), _parse_login))
 
 
 def _parse_login(line: str) -> HostEvent | None:
     found = _LOGIN.fullmatch(line)
     if found is None:
-        raise ParseError(f"last told {line[:120]!r}")
+        raise ParseError(f"last printed an unknown line: {line[:120]!r}")
     who, where, at = found.groups()
-    moment = datetime.fromisoformat(at).astimezone(UTC)
+    time = datetime.fromisoformat(at).astimezone(UTC)
     if who in ("runlevel", "shutdown"):
         return None
     if who == "reboot":
-        return HostEvent(moment, "start", "", "the host started")
-    return HostEvent(moment, "login", who, f"logged in on {' '.join(where.split())}")
+        return HostEvent(time, "start", "", "the host started")
+    return HostEvent(time, "login", who, f"logged in on {' '.join(where.split())}")
 
 
 def parse_sudo(answer: str) -> Events:
-    """Return what people wanted done; the lines of PAM around it tell nothing more."""
+    """Return the commands that people ran or tried to run. PAM's lines are skipped."""
     if not answer.strip():
-        raise ParseError("the journal told nothing of sudo, not even that there is nothing")
+        raise ParseError("journalctl printed nothing, not even that there are no entries")
     return tuple(_parse_lines(answer, _parse_sudo_line))
 
 
@@ -174,14 +174,14 @@ def _parse_sudo_line(line: str) -> HostEvent | None:
     if found is None:
         if re.match(r"\d+\.\d+ \S+ sudo", line):
             return None
-        raise ParseError(f"the journal told {line[:120]!r} of sudo")
+        raise ParseError(f"the journal has an unknown line of sudo: {line[:120]!r}")
     at, who, said = found.groups()
-    # The command comes last, and may itself hold what looks like the fields before it.
+    # The command comes last, and may contain text that looks like the fields before it.
     before, is_command, command = said.partition("COMMAND=")
     if not is_command:
         return None
     fields = [field.strip() for field in before.split(" ; ")]
-    # What is no NAME=value is why it was refused.
+    # A first field that is not NAME=value is the reason of a refusal.
     refused = "" if re.match(r"[A-Z]+=", fields[0]) else f"was refused ({fields[0]}): "
     user = next((field[5:] for field in fields if field.startswith("USER=")), "root")
     what = f"{refused}{command} as {user}"
@@ -189,15 +189,15 @@ def _parse_sudo_line(line: str) -> HostEvent | None:
 
 
 def parse_packages(answer: str) -> Events:
-    """Return packages that came and went.
+    """Return package changes.
 
-    answer: begins with a line of seconds since 1970, the offset from UTC now, and the name of the
-    host's time zone, if it has one.
+    answer: begins with a line of seconds since 1970, the current offset from UTC, and the name of
+    the host's time zone if it has one.
     """
     first, _, body = answer.partition("\n")
     found = re.fullmatch(r"(\d{1,11}) ([+-])(\d\d)(\d\d) ?(.*)", first, re.ASCII)
     if found is None:
-        raise ParseError(f"the host answered {answer[:200]!r} instead of its packages")
+        raise ParseError(f"the host printed {answer[:200]!r} instead of its packages")
     span = timedelta(hours=int(found[3]), minutes=int(found[4]))
     offset = timezone(-span if found[2] == "-" else span)
     zone = _find_zone(found[5].strip(), datetime.fromtimestamp(int(found[1]), offset))
@@ -205,7 +205,7 @@ def parse_packages(answer: str) -> Events:
 
 
 def _find_zone(name: str, now: datetime) -> tzinfo | None:
-    """Return the host's time zone; None if its name is unknown, or its clock runs by another."""
+    """Return the host's time zone; None if its name is unknown or does not match its clock."""
     try:
         zone = ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -222,17 +222,19 @@ def _parse_package(line: str, zone: tzinfo | None, offset: timezone) -> HostEven
         what = f"{verb} {name.partition(':')[0]} {versions}{assumed}"
         return HostEvent(local.astimezone(UTC), "package", "", what)
     if rpm := _RPM.fullmatch(line):
-        moment = datetime.fromtimestamp(int(rpm[1]), UTC)
-        return HostEvent(moment, "package", "", f"install {rpm[2]} {rpm[3]}")
-    raise ParseError(f"the history of packages holds {line[:120]!r}")
+        time = datetime.fromtimestamp(int(rpm[1]), UTC)
+        return HostEvent(time, "package", "", f"install {rpm[2]} {rpm[3]}")
+    raise ParseError(f"the package log has an unknown line: {line[:120]!r}")
 
 
-def _parse_lines(text: str, understood: Callable[[str], HostEvent | None]) -> Iterator[HostEvent]:
+def _parse_lines(text: str, parse_line: Callable[[str], HostEvent | None]) -> Iterator[HostEvent]:
     for line in text.splitlines():
-        event = understood(line) if line.strip() else None
+        event = parse_line(line) if line.strip() else None
         if event is not None:
             yield event
 
 
-_MOMENT = WordPattern(r"@[0-9]{1,12}")
-SUDO = (SudoRule("/usr/bin/journalctl", *_OF_SUDO, _MOMENT, "-o", "short-unix", read_only=True),)
+_SINCE = WordPattern(r"@[0-9]{1,12}")
+SUDO = (
+    SudoRule("/usr/bin/journalctl", *_SUDO_OPTIONS, _SINCE, "-o", "short-unix", read_only=True),
+)

@@ -1,4 +1,4 @@
-"""The hosts under our care, as the inventory file describes them. No I/O."""
+"""Inventory: the hosts and how to reach them, as the inventory file describes them. No I/O."""
 
 import base64
 import binascii
@@ -29,7 +29,7 @@ def _refuse_unknown_zone(name: str) -> str:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError(
-            f"there is no time zone {quote_text(name)}: give one such as Europe/Paris"
+            f"unknown time zone {quote_text(name)}: use one such as Europe/Paris"
         ) from None
     return name
 
@@ -46,7 +46,7 @@ def _parse_public_key(text: str) -> str:
     except binascii.Error:
         raise ValueError("is cut off or mistyped: its second word is not base64") from None
     if not blob[4:].startswith(words[0].encode()):
-        raise ValueError("is cut off or mistyped: its two words do not belong together")
+        raise ValueError("is cut off or mistyped: its type does not match its base64")
     return " ".join(words[:2])
 
 
@@ -54,58 +54,63 @@ PublicKey = Annotated[str, AfterValidator(_parse_public_key)]
 
 
 class Reader(BaseModel):
-    """A second login of a host, which can only read: user is its name, key its own private key."""
+    """A second, read-only login of a host."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     user: UserName
+    """The login name."""
     key: PurePath
+    """Its own private key file, relative to the policy directory."""
 
 
 class Host(BaseModel):
-    """One host: where it is, how we log in, who owns it.
-
-    address: name or IP address that we connect to. port: TCP. user: login name.
-    key: private key file, relative to the policy directory.
-    reader: the login for whatever only reads; without it, `user` is for that too.
-    changes: whether anything may be changed there. scripts: whether those that sudo runs lie there
-    as files, as `keyturn sudoers HOST --scripts` installs them.
-    platform: linux, or what a network device speaks; frr is FRR's vtysh instead of a shell.
-    password_file, enable_file: for a network device that takes no key: files like `key` that hold
-    its login password, and the secret of its privileged mode.
-    host_key: the public key that the host must show. host_ca: or the CA that signed it.
-    jump: the host that we go through. site: which network segment, so which workers.
-    zone: the time zone that its people keep, for rules about hours and days of the week.
-    area: the part of production that the host belongs to. tags: what runs on it.
-    settings: words of commands that differ on this host, such as `haproxy.socket`.
-    """
+    """One host: its address, its logins, its area."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Name
     address: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:-]*$", max_length=253)]
+    """The name or IP address to connect to."""
     port: Annotated[int, Field(ge=1, le=65535)] = 22
+    """The TCP port of SSH."""
     user: UserName = "keyturn"
+    """The login name."""
     key: PurePath = PurePath("keys/keyturn")
+    """The private key file, relative to the policy directory."""
     reader: Reader | None = None
+    """The login for queries; without it, `user` runs them too."""
     changes: bool = True
+    """Whether changes are allowed there."""
     scripts: bool = False
+    """Whether scripts that sudo runs are files there: `keyturn sudoers HOST --scripts`."""
     platform: Platform = "linux"
+    """linux, or the command line of a network device; frr is FRR's vtysh instead of a shell."""
     password_file: PurePath | None = None
+    """The login password of a network device that accepts no key; a path like `key`."""
     enable_file: PurePath | None = None
+    """The secret of a network device's privileged mode; a path like `key`."""
     host_key: PublicKey | None = None
+    """The public key that the host must show."""
     host_ca: PublicKey | None = None
+    """Or the CA that must have signed its key."""
     jump: Name | None = None
+    """The host to connect through."""
     site: Name = "main"
+    """The network segment, which decides the workers."""
     zone: Zone = "UTC"
+    """The time zone of its people, for rules about hours and days of the week."""
     area: Name
+    """The part of production that it belongs to."""
     tags: frozenset[Name] = frozenset()
+    """What runs on it."""
     settings: Mapping[Clean, Clean] = {}
+    """Words of commands that differ on this host, such as `haproxy.socket`."""
 
     @model_validator(mode="after")
     def _require_host_key(self) -> "Host":
         if (self.host_key is None) == (self.host_ca is None):
-            raise ValueError("give either host_key or host_ca: a host is known by its key")
+            raise ValueError("set either host_key or host_ca: a host is identified by its key")
         return self
 
     @model_validator(mode="after")
@@ -117,14 +122,14 @@ class Host(BaseModel):
     @model_validator(mode="after")
     def _require_separate_reader(self) -> "Host":
         if self.reader is not None and self.reader.key == self.key:
-            raise ValueError("reader: give it a key of its own, as this one opens both logins")
+            raise ValueError("reader: set a key of its own, since this key opens both logins")
         if self.reader is not None and self.platform != "linux":
             raise ValueError("reader is for hosts with a shell: a network device has one login")
         return self
 
     @property
     def for_reading(self) -> "Host":
-        """The host by the login that reads."""
+        """The host with its read-only login."""
         if self.reader is None:
             return self
         login = {"user": self.reader.user, "key": self.reader.key, "reader": None}
@@ -132,10 +137,10 @@ class Host(BaseModel):
 
     @property
     def for_changing(self) -> "Host":
-        """The host by the login that changes. Raises SetupError on a host without changes."""
+        """The host with its login for changes. Raises SetupError on a host without changes."""
         if not self.changes:
             raise SetupError(
-                f"nothing may be changed on {self.name}: the inventory says `changes: false`. "
+                f"changes are not allowed on {self.name}: the inventory has `changes: false`. "
                 "Nothing was sent"
             )
         return self
@@ -147,37 +152,37 @@ class Host(BaseModel):
         return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
     def resolve(self, command: Command) -> Command:
-        """Return the command exactly as this host will be told it.
+        """Return the command exactly as this host runs it.
 
-        Raises SetupError where a shell would be told what is for a network device, or the reverse.
+        Raises SetupError for a network device's command on a Linux host, or the reverse.
         """
         if isinstance(command, Shell):
             if self.platform == "linux":
                 by_sudo = self.user != "root"
                 return command.resolve(self.settings, sudo=by_sudo, scripts=self.scripts)
             raise SetupError(
-                f"{self.name} is a network device ({self.platform}) without a shell: "
-                "ask it what is meant for network devices"
+                f"{self.name} is a network device ({self.platform}) without a shell: use a "
+                "runbook for network devices. Nothing was sent"
             )
         if self.platform == "linux":
             raise SetupError(
-                f"{self.name} is no network device as the inventory has it: "
-                "name a host with another platform than linux. Nothing was sent"
+                f"{self.name} is not a network device in the inventory: choose a host whose "
+                "platform is not linux. Nothing was sent"
             )
         return self._translate_command(command) if isinstance(command, DeviceCommand) else command
 
     def _translate_command(self, command: DeviceCommand) -> DeviceCommand:
-        worded = command.for_platform(self.platform)
-        if worded is None:
+        translated = command.for_platform(self.platform)
+        if translated is None:
             raise SetupError(
-                f"how to ask a {self.platform} such as {self.name} for this is not known "
-                f"(others are asked: {command})"
+                f"Keyturn has no such command for {self.name}, a {self.platform} "
+                f"(on other platforms: {command})"
             )
-        return worded
+        return translated
 
 
 class Inventory(BaseModel):
-    """Every host by its name. `defaults` fill in what a host leaves out."""
+    """All hosts by name. `defaults` in the file fill in fields that a host does not set."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -205,10 +210,10 @@ class Inventory(BaseModel):
         if not isinstance(file.get("hosts"), dict):
             return cast("Any", data)
         if not isinstance(file.get("defaults") or {}, dict):
-            raise ValueError("defaults: must hold fields of hosts, such as `user: keyturn`")
+            raise ValueError("defaults: must be fields of hosts, such as `user: keyturn`")
         for name, host in cast("dict[str, Any]", file["hosts"]).items():
             if not isinstance(host or {}, dict):
-                raise ValueError(f"{name}: must hold its fields, such as `address: lb1.example`")
+                raise ValueError(f"{name}: must have fields, such as `address: lb1.example`")
         defaults = cast("dict[str, Any]", file.get("defaults") or {})
         listed = cast("dict[str, dict[str, Any] | None]", file["hosts"])
         hosts = {name: {**defaults, **(host or {}), "name": name} for name, host in listed.items()}
@@ -218,16 +223,16 @@ class Inventory(BaseModel):
     @model_validator(mode="after")
     def _refuse_bad_jumps(self) -> "Inventory":
         for host in self.hosts.values():
-            seen = {host.name}
+            visited = {host.name}
             step = host
             while step.jump is not None:
                 if step.jump not in self.hosts:
                     raise ValueError(f"{step.name}: jump {step.jump} is not in the inventory")
-                if step.jump in seen:
-                    raise ValueError(f"{host.name}: its jumps go round in a circle")
+                if step.jump in visited:
+                    raise ValueError(f"{host.name}: its jump hosts form a circle")
                 if self.hosts[step.jump].platform != "linux":
                     raise ValueError(f"{step.name}: jump {step.jump} is a network device")
-                seen.add(step.jump)
+                visited.add(step.jump)
                 step = self.hosts[step.jump]
         return self
 
@@ -237,16 +242,14 @@ class Inventory(BaseModel):
         except KeyError:
             close = _format_similar(name, self.hosts)
             more = f": did you mean {close}?" if close else ""
-            raise UnknownHostError(
-                f"there is no host {quote_text(name)} in the inventory{more}"
-            ) from None
+            raise UnknownHostError(f"no host {quote_text(name)} in the inventory{more}") from None
 
     def __iter__(self) -> Iterator[Host]:  # type: ignore[override]  # a mapping of hosts, not of pydantic fields
         return iter(self.hosts.values())
 
     @property
     def tags(self) -> dict[str, frozenset[Name]]:
-        """Every host's name with its tags."""
+        """The tags of each host, by host name."""
         return {host.name: host.tags for host in self}
 
     def list_tagged(self, tag: str | None) -> list[Host]:

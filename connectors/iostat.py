@@ -1,6 +1,6 @@
-"""What sysstat's `iostat` measures of the disks. No I/O.
+"""Disk statistics from sysstat's `iostat`. No I/O.
 
-Format: iostat(1). JSON since sysstat 11.5; the text of older ones is read by its column heads.
+Format: iostat(1). JSON since sysstat 11.5; the text of older versions is parsed by column heads.
 """
 
 import re
@@ -15,34 +15,39 @@ from connectors.errors import ParseError
 _HINTS = (
     Hint(
         r"iostat.*(not found|No such file)|failed to run command .iostat",
-        "the host has no iostat: install sysstat there",
+        "iostat is missing: install sysstat on the host",
     ),
 )
-# Up to this a request is as small as those of databases and of directories; from the other on it
-# is as large as those of files that are read or written from one end to the other.
+# KiB. Databases and directories have requests up to the first size; files that are read or
+# written sequentially have requests from the second size on.
 _RANDOM_UP_TO = 16.0
 _SEQUENTIAL_FROM = 128.0
 _BUSY = 90.0
-# Milliseconds that a request takes where a disk keeps up: a turning one needs about 10.
+# Milliseconds of a request on a disk that is not overloaded: a hard disk needs about 10.
 _PATIENCE = 20.0
 
 
 @dataclass(frozen=True)
 class DiskUse:
-    """What one device did, per second on average. KiB. awaits: milliseconds that requests took.
-
-    queue: requests under way on average. busy: percent of the time with at least one under way.
-    """
+    """The average use of one device."""
 
     device: str
     reads: float
+    """Reads per second."""
     writes: float
+    """Writes per second."""
     read_kib: float
+    """KiB read per second."""
     written_kib: float
+    """KiB written per second."""
     read_await: float
+    """Milliseconds that a read took."""
     write_await: float
+    """Milliseconds that a write took."""
     queue: float
+    """Requests in progress."""
     busy: float
+    """Percent of the time with at least one request in progress."""
 
     @property
     def request_rate(self) -> float:
@@ -50,20 +55,20 @@ class DiskUse:
 
     @property
     def request_kib(self) -> float:
-        """How large a request is on average; 0 where there was none."""
+        """The average size of a request; 0 where there was none."""
         return (self.read_kib + self.written_kib) / self.request_rate if self.request_rate else 0.0
 
     @property
     def average_wait(self) -> float:
-        """How many milliseconds a request took on average."""
+        """Milliseconds that a request took on average."""
         taken = self.reads * self.read_await + self.writes * self.write_await
         return taken / self.request_rate if self.request_rate else 0.0
 
     @property
     def is_saturated(self) -> bool:
-        """The device is busy without a pause and its requests wait for each other.
+        """Whether the device is always busy and its requests wait for each other.
 
-        Busy alone says little: a device that serves several at once may have room left.
+        Busy alone is no sign: a device that serves several requests in parallel may have room.
         """
         return self.busy >= _BUSY and (self.average_wait >= _PATIENCE or self.queue >= 8)
 
@@ -84,13 +89,13 @@ class DiskUse:
 
 
 def read_disk_use(run_query: QueryRunner, host: str, seconds: int) -> tuple[DiskUse, ...]:
-    """Watch the disks for some seconds. Raises CommandError where sysstat is missing."""
-    told = run_query(host, query_json(seconds))
-    return run_query(host, query_text(seconds)) if told is None else told
+    """Measure the disks for some seconds. Raises CommandError where sysstat is missing."""
+    values = run_query(host, query_json(seconds))
+    return run_query(host, query_text(seconds)) if values is None else values
 
 
 def query_json(seconds: int) -> Query[tuple[DiskUse, ...] | None]:
-    """Query in JSON; None means that this iostat has none, and shows its usage instead."""
+    """Query in JSON; None means that this iostat has no JSON and printed its usage."""
     return Query(_make_command("-o", "JSON", seconds=seconds), parse_json, frozenset({0, 1}))
 
 
@@ -99,7 +104,7 @@ def query_text(seconds: int) -> Query[tuple[DiskUse, ...]]:
 
 
 def _make_command(*options: str, seconds: int) -> Shell:
-    # One sample, and -y leaves out the averages since the host was started.
+    # One sample; -y omits the averages since boot.
     words = ("iostat", "-x", "-y", *options, str(seconds), "1")
     return Shell(words, hints=_HINTS, deadline=seconds + 30)
 
@@ -143,30 +148,30 @@ def parse_json(answer: str) -> tuple[DiskUse, ...] | None:
         (host,) = _Answer.model_validate_json(answer).sysstat.hosts
     except ValidationError as error:
         wrong = error.errors()[0]["msg"]
-        raise ParseError(f"iostat answered {answer[:200]!r}: {wrong}") from None
+        raise ParseError(f"iostat printed {answer[:200]!r}: {wrong}") from None
     return tuple(disk.disk_use for disk in host.statistics[0].disk)
 
 
 def parse_text(answer: str) -> tuple[DiskUse, ...]:
-    """Read the last table; its columns differ between versions, and their heads do not."""
+    """Parse the last table by its column heads: the columns' order differs between versions."""
     tables = re.split(r"(?m)^Device:?\s", answer)
     if len(tables) < 2:
-        raise ParseError(f"iostat answered {answer[:200]!r}, without a table of devices")
+        raise ParseError(f"iostat printed {answer[:200]!r} without a table of devices")
     head, *rows = filter(None, tables[-1].splitlines())
     columns = head.split()
     return tuple(_parse_row(columns, row.split()) for row in rows)
 
 
 def _parse_row(columns: Sequence[str], row: Sequence[str]) -> DiskUse:
-    told: Mapping[str, str] = dict(zip(columns, row[1:], strict=False))
+    values: Mapping[str, str] = dict(zip(columns, row[1:], strict=False))
     named = {
         "disk_device": row[0],
-        "aqu-sz": told.get("aqu-sz", told.get("avgqu-sz")),
-        "util": told.get("%util"),
-        **{name: told.get(name) for name in ("r/s", "w/s", "rkB/s", "wkB/s")},
-        **{name: told.get(name) for name in ("r_await", "w_await")},
+        "aqu-sz": values.get("aqu-sz", values.get("avgqu-sz")),
+        "util": values.get("%util"),
+        **{name: values.get(name) for name in ("r/s", "w/s", "rkB/s", "wkB/s")},
+        **{name: values.get(name) for name in ("r_await", "w_await")},
     }
     try:
         return _Disk.model_validate(named).disk_use
     except ValidationError:
-        raise ParseError(f"iostat told {' '.join(row)[:200]!r}, which lacks columns") from None
+        raise ParseError(f"iostat printed an incomplete row: {' '.join(row)[:200]!r}") from None

@@ -1,4 +1,4 @@
-"""Our own private key files: the ones that the inventory names and no others."""
+"""Keyturn's private key files: those that the inventory names and no others."""
 
 import os
 import stat
@@ -10,29 +10,29 @@ import paramiko
 
 from connectors.errors import SetupError
 
-# What changes with a file: its number, its size, and when it and its place were written last.
+# What changes with a file: its inode, its size, and its times of modification and change.
 _Version = tuple[int, int, int, int]
-# A hundred hosts that are called at once mostly have one key.
+# A hundred connections at a time mostly use one key: it is parsed once.
 _PARSING = threading.Lock()
 
 
 def load_key(path: Path) -> paramiko.PKey:
-    """Return the private key, with its certificate if `<path>-cert.pub` lies beside it.
+    """Return the private key, with its certificate if `<path>-cert.pub` exists.
 
-    A key that others on this machine can read is refused, as OpenSSH does.
+    A key that others on this machine can read is refused, as by OpenSSH. Raises SetupError.
     """
     try:
         mode = path.stat().st_mode
-    except OSError as trouble:
+    except OSError as error:
         raise SetupError(
-            f"our key file {path} cannot be read ({trouble.strerror}): put the private key there"
+            f"cannot read the key file {path} ({error.strerror}): put the private key there"
         ) from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise SetupError(
-            f"our key file {path} is open to others on this machine: chmod 600 {path}"
+            f"the key file {path} is open to others on this machine: run chmod 600 {path}"
         )
     if not os.access(path, os.R_OK):
-        raise SetupError(f"our key file {path} cannot be read by us: chown it to our user")
+        raise SetupError(f"cannot read the key file {path}: chown it to Keyturn's user")
     with _PARSING:
         return _parse_key(path, _read_version(path), _read_version(Path(f"{path}-cert.pub")))
 
@@ -49,17 +49,17 @@ def _read_version(path: Path) -> _Version | None:
 def _parse_key(
     path: Path, _key: _Version | None, _certificate: _Version | None, /
 ) -> paramiko.PKey:
-    """Return the key, read anew only where its file or its certificate is another by now."""
+    """Return the key; the file is read again only if it or its certificate has changed."""
     try:
         return paramiko.PKey.from_path(path)
     except (TypeError, paramiko.PasswordRequiredException):
-        # cryptography says TypeError where a passphrase is wanted and none was given.
+        # cryptography raises TypeError for a key with a passphrase.
         raise SetupError(
-            f"our key file {path} is protected by a passphrase, which nobody is there to type: "
-            "use a key without one (ssh-keygen -p)"
+            f"the key file {path} has a passphrase, which Keyturn cannot type: "
+            "remove it with ssh-keygen -p"
         ) from None
-    except Exception:  # noqa: BLE001 - whatever a parser says may quote the key: it is not told on
+    except Exception:  # noqa: BLE001 - a parser's message may quote the key: it is not shown
         raise SetupError(
-            f"our key file {path} does not hold a private key that we can use: "
-            "make one with ssh-keygen -t ed25519"
+            f"the key file {path} does not contain a usable private key: "
+            "create one with ssh-keygen -t ed25519"
         ) from None

@@ -1,30 +1,31 @@
-"""A message that waits in a mail server's queue, whichever server it is. No I/O."""
+"""A mail queue and its messages, for any mail server. No I/O."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass
 class MailMessage:
-    """One message that waits. sender: "" for a bounce. age: seconds. size: bytes, rounded.
-
-    frozen: nobody tries to deliver it before a person says so. left: to whom it is still to be
-    delivered.
-    """
+    """One message in the queue."""
 
     age_seconds: int
     size_bytes: int
+    """Rounded."""
     id: str
     sender: str
+    """Empty for a bounce."""
     is_frozen: bool
+    """Whether it is held until an administrator releases it."""
     recipients: list[str] = field(default_factory=list[str])
+    """The recipients that it is still to be delivered to."""
 
 
 @dataclass(frozen=True)
 class MailQueue:
-    """messages: all of them, or the first of very many. scripts: the script that sent it, once
-    for each message where that is known. more: messages that are only counted.
-    """
+    """The messages that wait for delivery."""
 
     messages: tuple[MailMessage, ...]
+    """All messages, or the first of very many."""
     scripts: tuple[str, ...]
+    """The script that sent a message, once for each message where it is known."""
     unlisted_count: int = 0
+    """Further messages that are only counted."""

@@ -1,4 +1,4 @@
-"""What a host exports by NFS, and which mount a path lies on. No I/O.
+"""NFS exports of a host, and the mount of a path. No I/O.
 
 Formats: exportfs(8) with `-s`, findmnt(8) of util-linux 2.27 or newer.
 """
@@ -14,18 +14,18 @@ from connectors.sudo import SudoRule
 
 _NO_EXPORTFS = Hint(
     r"exportfs.*(not found|No such file)",
-    "the host has no exportfs: it exports nothing from its kernel (package nfs-kernel-server "
-    "or nfs-utils)",
+    "exportfs is missing, so the host's kernel exports nothing: install nfs-kernel-server or "
+    "nfs-utils",
 )
-# A login that may not lock the table is told so, with status 0 and no exports.
-_EXPORTFS_TROUBLE = r"could not open|Permission denied"
+# Without the right to lock the table, exportfs prints an error and exits with status 0.
+_EXPORTFS_ERROR = r"could not open|Permission denied"
 _EXPORT = re.compile(r"(/\S*)  (\S+)\(([^()]*)\)")
-_NOT_THERE = Hint(r"\A\Z", "there is no such path on the host")
+_NOT_THERE = Hint(r"\A\Z", "the host has no such path")
 
 
 @dataclass(frozen=True)
 class Export:
-    """A directory that is offered to some clients, with the options for them."""
+    """A directory that is exported to some clients, with their options."""
 
     path: str
     clients: str
@@ -34,28 +34,31 @@ class Export:
 
 @dataclass(frozen=True)
 class Mount:
-    """source: a device's path for file systems on disks. number: major and minor."""
+    """A mounted file system."""
 
     target: str
+    """Where it is mounted."""
     source: str
+    """The device's path, for file systems on disks."""
     type: str
     device_number: str
+    """Major and minor number, such as `8:1`."""
 
 
 def query_exports() -> Query[tuple[Export, ...]]:
     shell = Shell(
-        ("exportfs", "-s"), root=True, error_pattern=_EXPORTFS_TROUBLE, hints=(_NO_EXPORTFS,)
+        ("exportfs", "-s"), root=True, error_pattern=_EXPORTFS_ERROR, hints=(_NO_EXPORTFS,)
     )
     return Query(shell, parse_exports)
 
 
 def parse_exports(answer: str) -> tuple[Export, ...]:
-    """Read `PATH  CLIENTS(OPTIONS)` lines; blanks and the like in paths are written `\\040`."""
+    """Parse `PATH  CLIENTS(OPTIONS)` lines; blanks in paths are escaped as `\\040`."""
     found: list[Export] = []
     for line in filter(None, answer.splitlines()):
         match = _EXPORT.fullmatch(line)
         if match is None:
-            raise ParseError(f"exportfs answered {line[:200]!r}, which is no export")
+            raise ParseError(f"exportfs printed {line[:200]!r} instead of an export")
         found.append(Export(_unescape_path(match[1]), match[2], tuple(match[3].split(","))))
     return tuple(found)
 
@@ -65,13 +68,13 @@ def _unescape_path(path: str) -> str:
     try:
         return refuse_invisible(read.decode())
     except ValueError:
-        raise ParseError(f"the export {path[:200]!r} has a name that nobody can read") from None
+        raise ParseError(f"the export {path[:200]!r} has an unreadable name") from None
 
 
 def query_mount(path: str) -> Query[Mount]:
-    """Query on which mount a path lies. The path is one that the host told."""
+    """Query the mount of a path that the host has printed."""
     columns = "TARGET,SOURCE,FSTYPE,MAJ:MIN"
-    # -v leaves out what btrfs and bind mounts write behind the source, such as [/subvolume].
+    # -v omits the suffix of the source for btrfs and bind mounts, such as [/subvolume].
     shell = Shell(("findmnt", "-J", "-v", "-o", columns, "-T", path), hints=(_NOT_THERE,))
     return Query(shell, parse_mount)
 
@@ -89,10 +92,12 @@ class _FindmntOutput(BaseModel):
 
 def parse_mount(answer: str) -> Mount:
     try:
-        (told,) = _FindmntOutput.model_validate_json(answer).filesystems
+        (filesystem,) = _FindmntOutput.model_validate_json(answer).filesystems
     except ValidationError:
-        raise ParseError(f"findmnt answered {answer[:200]!r} instead of one mount") from None
-    return Mount(told.target, told.source, told.fstype, told.number.strip())
+        raise ParseError(f"findmnt printed {answer[:200]!r} instead of one mount") from None
+    return Mount(
+        filesystem.target, filesystem.source, filesystem.fstype, filesystem.number.strip()
+    )
 
 
 SUDO = (SudoRule("/usr/sbin/exportfs", "-s", read_only=True),)

@@ -1,6 +1,6 @@
-"""Which user agents a host's nginx refuses, by an include file of our own. No I/O.
+"""Blocked user agents of nginx, in an include file of Keyturn's own. No I/O.
 
-The file is set up once, empty, and each server that is to heed it says
+An administrator creates the file once, empty, and adds to each server that should use it
 
     include /etc/nginx/keyturn-agents.conf;
 
@@ -21,12 +21,12 @@ _NAME = "keyturn-agents.conf"
 _FILE = Setting("nginx.agents", f"/etc/nginx/{_NAME}", pattern=r"(/[\w.-]+)+/keyturn-agents\.conf")
 
 _SHOWN = ("-T", "-q", "-c")
-# What a part of an agent's name may hold, escaped for nginx; a blank stands first in its set.
+# The allowed part of a user agent, escaped for nginx. Blanks come first in character sets.
 _NAMED = r"([ A-Za-z0-9_/-]|\\[.+])+"
 _BEFORE, _AFTER = 'if ($http_user_agent ~* "', '") { return 403; }'
 
-# $1: our file, $2: nginx's configuration, $3: add or remove, $4: the line. What nginx does not
-# take, or cannot be told to load, is put back. The new file replaces the old one at once.
+# $1: our file, $2: nginx's configuration, $3: add or remove, $4: the line. If nginx refuses the
+# file or cannot reload it, the old file is restored. The new file replaces it atomically.
 _SCRIPT = Script(
     "nginx-agents",
     REFUSE_BROWSERS + 'umask 022; file=$1 config=$2; old=$(cat "$file") || exit 1; '
@@ -39,16 +39,17 @@ _SCRIPT = Script(
 )
 _LINE = re.compile(rf"{re.escape(_BEFORE)}({_NAMED}){re.escape(_AFTER)}", re.ASCII)
 SETUP_ADVICE = (
-    "make an empty /etc/nginx/keyturn-agents.conf, and put `include "
-    "/etc/nginx/keyturn-agents.conf;` into each server that is to"
+    "create an empty /etc/nginx/keyturn-agents.conf, and add `include "
+    "/etc/nginx/keyturn-agents.conf;` to each server that should use it"
 )
 _HINTS = (
     Hint(r"nginx: .*not found", "this host has no nginx"),
-    Hint(r"\[emerg\]", "nginx does not take its configuration so: nothing was changed"),
+    Hint(r"\[emerg\]", "nginx refuses its configuration: nothing was changed"),
     Hint(
-        r"invalid PID|nginx\.pid|kill\(\d+, 1\) failed", "nginx does not run: nothing was changed"
+        r"invalid PID|nginx\.pid|kill\(\d+, 1\) failed",
+        "nginx is not running: nothing was changed",
     ),
-    Hint(r"[Pp]ermission denied", "only root may do this: the login's sudo rule is missing"),
+    Hint(r"[Pp]ermission denied", "this requires root: add the login's sudo rule"),
 )
 
 
@@ -58,7 +59,7 @@ def query_agents() -> Query[AgentList]:
 
 
 def block_agent(agent: str) -> Shell:
-    """Answer agents with 403 whose name holds these letters, in capitals or not."""
+    """Answer agents that contain this text, in any case, with status 403."""
     return _make_command("add", agent)
 
 
@@ -75,16 +76,14 @@ def _format_line(agent: str) -> str:
     escaped = re.sub(r"[.+]", r"\\\g<0>", agent)
     line = f"{_BEFORE}{escaped}{_AFTER}"
     if not _LINE.fullmatch(line):
-        raise ValueError(
-            f"{quote_text(agent)} cannot be said to nginx, which may act on parts of it"
-        )
+        raise ValueError(f"{quote_text(agent)} has characters with a special meaning to nginx")
     return line
 
 
 def parse_agents(answer: str) -> AgentList:
     files = re.split(r"(?m)^# configuration file (\S+):$", answer)
     if len(files) < 3 or files[0].strip():
-        raise ParseError(f"nginx answered {answer[:200]!r} instead of its configuration")
+        raise ParseError(f"nginx printed {answer[:200]!r} instead of its configuration")
     texts = dict(zip(files[1::2], files[2::2], strict=True))
     ours = next((text for path, text in texts.items() if path.endswith(f"/{_NAME}")), "")
     others = "\n".join(text for path, text in texts.items() if not path.endswith(f"/{_NAME}"))
@@ -99,11 +98,13 @@ def parse_agents(answer: str) -> AgentList:
 def _parse_agent(line: str) -> str:
     found = _LINE.fullmatch(line.strip())
     if found is None:
-        raise ParseError(f"{_NAME} holds {line[:120]!r}, which is not ours: take it out first")
+        raise ParseError(
+            f"{_NAME} has a line that Keyturn did not write: {line[:120]!r}. Remove it first"
+        )
     return found[1].replace("\\", "")
 
 
-# Where its words are parted otherwise, there is no such file as the first one names.
+# Words that are split differently name a file that does not exist.
 _REFUSED = WordPattern(AGENT_PATTERN, prefix=_BEFORE, suffix=_AFTER, has_blanks=True)
 SUDO = (
     SudoRule("/usr/sbin/nginx", *_SHOWN, _CONFIGURATION, read_only=True),

@@ -1,4 +1,4 @@
-"""Passwords for network devices that take no key: one to a file, which nobody else may read."""
+"""Password files for network devices that accept no key: one password in each file."""
 
 import stat
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from connectors.errors import SetupError
 
 @dataclass(frozen=True)
 class Password:
-    """A password and where it came from; only the latter is ever shown."""
+    """A password and its file; only the file is ever shown."""
 
     file: Path
     text: str = field(repr=False)
@@ -19,31 +19,31 @@ class Password:
 def load_password(path: Path) -> Password:
     """Return the password in the first line of a file.
 
-    A file that others on this machine can read is refused, as a key would be.
+    A file that others on this machine can read is refused, like a key. Raises SetupError.
     """
     try:
         mode = path.stat().st_mode
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise SetupError(
-                f"the password file {path} is open to others on this machine: chmod 600 {path}"
+                f"the password file {path} is open to others on this machine: run chmod 600 {path}"
             )
-        text = path.read_bytes().decode()  # as it is: no line end is made another
-    except (OSError, UnicodeDecodeError) as trouble:
-        why = trouble.strerror if isinstance(trouble, OSError) else "it is no UTF-8 text"
+        text = path.read_bytes().decode()  # read as bytes, so that line ends are not translated
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SetupError(
-            f"the password file {path} cannot be read ({why}): put the password there"
+            f"cannot read the password file {path} ({reason}): put the password there"
         ) from None
     return Password(path, _require_one_line(text, path))
 
 
 def _require_one_line(text: str, path: Path) -> str:
-    """Refuse what would be more than an answer to one question of the device."""
+    """Return the password, or raise SetupError unless the file is exactly one line."""
     try:
         word = refuse_invisible(text.removesuffix("\n"))
     except InvisibleCharacterError:
         word = ""
     if not word:
         raise SetupError(
-            f"the password file {path} must hold one line, the password, and nothing else"
+            f"the password file {path} must contain one line, the password, and nothing else"
         )
     return word

@@ -1,4 +1,4 @@
-"""Who else on this machine may change or read a file that Keyturn trusts."""
+"""Checks of who on this machine can write or read a file that Keyturn trusts."""
 
 import os
 import stat
@@ -9,32 +9,32 @@ _WRITTEN_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def list_trusted_owners() -> frozenset[int]:
-    """Return the users whose files we take as our own: root, and the one we run as."""
+    """Return the user IDs whose files are trusted: root, and the one that Keyturn runs as."""
     return frozenset({0, os.geteuid()})
 
 
 def find_writer(path: Path, owners: Collection[int] | None = None) -> str:
-    """Return why others may change a file or directory, and what to do; "" if they may not.
+    """Return why others can change a file or directory, and what to do; "" if they cannot.
 
-    owners: who may own it; left out, anybody. What is mounted read-only changes for nobody here.
-    Raises OSError where it cannot be seen.
+    owners: the user IDs that may own it; None for any. Nothing on a read-only mount can change.
+    Raises OSError if the file cannot be read.
     """
     if os.statvfs(path).f_flag & os.ST_RDONLY:
         return ""
     known = path.stat()
     if owners is not None and known.st_uid not in owners:
-        return f"{path} is neither root's nor Keyturn's: chown it"
-    # In a directory such as /tmp others may write, and yet not rename what is not theirs.
+        return f"{path} belongs neither to root nor to Keyturn: chown it"
+    # Others may write to a directory such as /tmp, but cannot rename files of other users there.
     sticky = stat.S_ISDIR(known.st_mode) and known.st_mode & stat.S_ISVTX
     if known.st_mode & _WRITTEN_BY_OTHERS and not sticky:
-        return f"{path} can be written by others: chmod go-w it"
+        return f"{path} is writable by others: chmod go-w it"
     return ""
 
 
 def find_writer_above(path: Path, owners: Collection[int] | None = None) -> str:
-    """Return the same of a directory and all directories that it lies in.
+    """Return the same as find_writer for a directory and all its parent directories.
 
-    A symbolic link counts as where it lies and as where it leads.
+    For a symbolic link, both its own parents and those of its target count.
     """
     way = [*reversed(path.absolute().parents), path.absolute()]
     way += [one for one in (*reversed(path.resolve().parents), path.resolve()) if one not in way]
@@ -42,9 +42,9 @@ def find_writer_above(path: Path, owners: Collection[int] | None = None) -> str:
 
 
 def find_reader(path: Path) -> str:
-    """Return why others may read or change a file of secrets, and what to do; "" if not.
+    """Return why others can read or change a file of secrets, and what to do; "" if they cannot.
 
-    A group may read a file of root's: it is how root hands one to a service.
+    A group may read a file that root owns: that is how root gives one to a service.
     """
     known = path.stat()
     if known.st_uid not in {*list_trusted_owners(), path.absolute().parent.stat().st_uid}:
@@ -53,5 +53,5 @@ def find_reader(path: Path) -> str:
     if known.st_uid == 0 and os.geteuid() != 0:
         forbidden &= ~stat.S_IRGRP
     if known.st_mode & forbidden:
-        return f"{path} can be read or written by others and may hold secrets: chmod 600 it"
+        return f"{path} may contain secrets and others can read or write it: chmod 600 it"
     return ""

@@ -1,12 +1,12 @@
-"""What Pingdom's feed says of the machines that it probes from. No I/O.
+"""Pingdom's feed of the addresses that it probes from. No I/O.
 
-The feed is RSS with an item for each probe, and in it, of the namespace below, `ip`, `state`
-(Active or Inactive) and, for some, `ipv6`, where the literal NULL means that there is none:
-https://my.pingdom.com/probes/feed. There are plain lists too, one address to a line:
+The feed is RSS with an item for each probe. An item has, in the namespace below, `ip`, `state`
+(Active or Inactive) and sometimes `ipv6`, where the literal NULL means none:
+https://my.pingdom.com/probes/feed. There are plain lists too, one address a line:
 https://my.pingdom.com/probes/ipv4 and …/ipv6.
 
-A firewall lets in whatever stands here. So what is not built as the feed is refused as a whole.
-An item that cannot be understood is skipped and named, unless too many are.
+A firewall allows every address in it. So a document with another structure is refused as a whole.
+An item that cannot be parsed is skipped and reported, unless there are too many.
 """
 
 import re
@@ -25,16 +25,15 @@ _ITEM = ("rss", "channel", "item")
 _BUILT = ("rss", "channel", "lastBuildDate")
 _DATE = re.compile(r"[A-Za-z0-9 ,:+-]{1,60}")
 
-# Pingdom has about a hundred probes: a feed without nearly all of them is as wrong as one with
-# thousands.
+# Pingdom has about a hundred probes: a feed with hardly any is as wrong as one with thousands.
 _FEWEST = 10
 _MOST = 1000
 # The feed's own depth is 4.
 _DEEPEST = 16
 _LONGEST = 200
-# Fewer odd items than this never spoil the feed; from then on, their share counts: 1 of 20.
-_FEWEST_ODD = 3
-_ODD_SHARE = 20
+# Fewer invalid items than this are always skipped; from then on, their share counts: 1 of 20.
+_FEWEST_INVALID = 3
+_INVALID_SHARE = 20
 _KINDS = frozenset({4, 6})
 
 _FETCH = Fetch(
@@ -48,24 +47,25 @@ _FETCH = Fetch(
 
 @dataclass(frozen=True)
 class ProbeFeed:
-    """The addresses of active probes, and how many probes are listed that are not active.
-
-    built: when the feed says that it was made, as it says it; "" if it does not.
-    odd: why an item was skipped, one sentence each. doubtful: the addresses that skipped items
-    name. unread: the IP versions in which a skipped item names an address that cannot be read.
-    """
+    """The addresses of Pingdom's probes."""
 
     addresses: frozenset[Address]
+    """The addresses of active probes."""
     inactive_count: int = 0
+    """How many probes are not active."""
     built_at: str = ""
+    """The date in the feed, as text; "" without one."""
     skip_reasons: Sequence[str] = ()
+    """Why items were skipped, one sentence each."""
     skipped_addresses: frozenset[Address] = frozenset()
+    """The addresses in skipped items."""
     unreadable_versions: frozenset[int] = frozenset()
+    """The IP versions in which a skipped item has an address that cannot be parsed."""
 
     def list_kept_addresses(self, old: Collection[Address]) -> frozenset[Address]:
         """Return the addresses of a host's list that may belong to skipped items.
 
-        They stay on the list. Where a skipped item's address cannot be read, it may be any
+        They stay on the list. Where a skipped item's address cannot be parsed, it may be any
         address of its version.
         """
         return frozenset(
@@ -77,48 +77,49 @@ class ProbeFeed:
 
 
 def query_feed() -> Query[ProbeFeed]:
-    """Query the feed that the host's inventory entry names: Pingdom's own by default."""
+    """Query the feed that the inventory sets for the host: Pingdom's own by default."""
     return Query(_FETCH, parse_feed)
 
 
 def parse_feed(text: str) -> ProbeFeed:
-    """Understand the feed or a plain list. Raises ParseError if it is not to be believed."""
+    """Parse the feed or a plain list. Raises ParseError if it is implausible."""
     found = _parse_rss(text) if text.lstrip().startswith("<") else _parse_list(text)
     if not _FEWEST <= len(found.addresses) <= _MOST:
         raise _make_refusal(
-            f"it has {len(found.addresses)} addresses of active probes, and fewer than {_FEWEST} "
-            f"or more than {_MOST} cannot be right"
+            f"it has {len(found.addresses)} addresses of active probes: fewer than {_FEWEST} or "
+            f"more than {_MOST} cannot be right"
         )
     return found
 
 
-def _make_refusal(why: str) -> ParseError:
-    return ParseError(
-        f"Pingdom's feed is refused as a whole, and hosts keep the list that they have: {why}"
-    )
+def _make_refusal(reason: str) -> ParseError:
+    return ParseError(f"Pingdom's feed is refused, and hosts keep their current list: {reason}")
 
 
 class _InvalidItemError(Exception):
-    """An item is not as it must be."""
+    """An item is invalid."""
 
 
 @dataclass
 class _Item:
-    """What one item names, as far as it can be understood. odd: why it is to be skipped."""
+    """One item, as far as it can be parsed."""
 
     is_active: bool = True
     addresses: set[Address] = field(default_factory=set[Address])
     errors: list[str] = field(default_factory=list[str])
+    """Why it must be skipped; empty if it is valid."""
     unreadable_versions: set[int] = field(default_factory=set[int])
 
 
 def _make_feed(items: Mapping[str, _Item], built: str = "") -> ProbeFeed:
-    """Make a feed of items by where they stand. Raises ParseError if too many are odd."""
-    odd = [f"{where} {', and '.join(item.errors)}" for where, item in items.items() if item.errors]
-    if len(odd) >= _FEWEST_ODD and len(odd) * _ODD_SHARE > len(items):
+    """Make a feed from items by position. Raises ParseError if too many are invalid."""
+    invalid = [
+        f"{where} {', and '.join(item.errors)}" for where, item in items.items() if item.errors
+    ]
+    if len(invalid) >= _FEWEST_INVALID and len(invalid) * _INVALID_SHARE > len(items):
         raise _make_refusal(
-            f"{len(odd)} of its {len(items)} items cannot be understood, more than "
-            f"{100 // _ODD_SHARE} %; the first: {odd[0]}"
+            f"{len(invalid)} of its {len(items)} items are invalid, more than "
+            f"{100 // _INVALID_SHARE} %; the first: {invalid[0]}"
         )
     active = [item for item in items.values() if item.is_active]
     skipped = [item for item in active if item.errors]
@@ -126,7 +127,7 @@ def _make_feed(items: Mapping[str, _Item], built: str = "") -> ProbeFeed:
         frozenset(address for item in active if not item.errors for address in item.addresses),
         len(items) - len(active),
         built,
-        odd,
+        invalid,
         frozenset(address for item in skipped for address in item.addresses),
         frozenset(version for item in skipped for version in item.unreadable_versions),
     )
@@ -142,38 +143,39 @@ def _parse_list(text: str) -> ProbeFeed:
 def _parse_line(line: str) -> _Item:
     try:
         return _Item(addresses={_parse_address(line.removesuffix("\r"))})
-    except _InvalidItemError as odd:
-        return _Item(errors=[str(odd)], unreadable_versions=set(_KINDS))
+    except _InvalidItemError as error:
+        return _Item(errors=[str(error)], unreadable_versions=set(_KINDS))
 
 
 def _parse_address(text: str) -> Address:
-    """Return an address written as addresses are: alone, without mask, zone and leading zeros."""
+    """Return a plain address, without mask, zone or leading zeros. Raises _InvalidItemError."""
     shown = repr(text[:60])
     try:
         address = ip_address(text if "%" not in text else "")
     except ValueError:
-        raise _InvalidItemError(f"holds {shown}, which is no address") from None
+        raise _InvalidItemError(f"has {shown}, which is not an address") from None
     if not is_public(address):
-        raise _InvalidItemError(f"holds {shown}, which is not one machine's on the internet")
+        raise _InvalidItemError(f"has {shown}, which is not a public address of one machine")
     return address
 
 
 @dataclass
 class _Probe:
-    """One item, as far as it was read. texts: its elements of Pingdom's namespace."""
+    """One item as it was read."""
 
     texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """The texts of its elements in Pingdom's namespace, by element."""
 
     def get_text(self, name: str) -> str:
-        said = self.texts.get(name, [])
-        if len(said) > 1:
-            raise _InvalidItemError(f"has {len(said)} elements named {name}")
-        return said[0].strip(" \t\r\n") if said else ""
+        texts = self.texts.get(name, [])
+        if len(texts) > 1:
+            raise _InvalidItemError(f"has {len(texts)} elements named {name}")
+        return texts[0].strip(" \t\r\n") if texts else ""
 
 
 @dataclass
 class _FeedReader:
-    """Follows the document as it is parsed, and keeps the few texts that matter."""
+    """Handles the events of the XML parser and stores the few texts that are needed."""
 
     path: list[str] = field(default_factory=list[str])
     text: str | None = None
@@ -183,9 +185,9 @@ class _FeedReader:
     def start_element(self, name: str, _attributes: object) -> None:
         self.path.append(name)
         if len(self.path) > _DEEPEST:
-            raise _make_refusal(f"its elements lie more than {_DEEPEST} deep in each other")
+            raise _make_refusal(f"its elements are nested more than {_DEEPEST} deep")
         if self.path[0] != "rss" or self.text is not None:
-            raise _make_refusal(f"there should be no {name[:60]!r} where there is one")
+            raise _make_refusal(f"it has an unexpected element {name[:60]!r}")
         if tuple(self.path) == _ITEM:
             self.probes.append(_Probe())
             if len(self.probes) > _MOST:
@@ -197,7 +199,7 @@ class _FeedReader:
         if self.text is not None:
             self.text += text
             if len(self.text) > _LONGEST:
-                raise _make_refusal(f"an element of it holds more than {_LONGEST} characters")
+                raise _make_refusal(f"an element has more than {_LONGEST} characters")
 
     def end_element(self, name: str) -> None:
         if self.text is not None:
@@ -229,9 +231,9 @@ def _parse_item(probe: _Probe) -> _Item:
             address = _parse_address(text)
             item.addresses.add(address)
             if address.version != version:
-                raise _InvalidItemError(f"holds {text!r} in the place of an IPv{version} address")
-        except _InvalidItemError as odd:
-            item.errors.append(str(odd))
+                raise _InvalidItemError(f"has {text!r} instead of an IPv{version} address")
+        except _InvalidItemError as error:
+            item.errors.append(str(error))
             item.unreadable_versions.add(version)
     if not item.addresses and not item.errors:
         item.errors.append("has no address")
@@ -239,15 +241,15 @@ def _parse_item(probe: _Probe) -> _Item:
     try:
         state = probe.get_text("state")
         if state.lower() not in ("active", "inactive"):
-            raise _InvalidItemError(f"is {state[:60]!r}, and neither active nor inactive")
+            raise _InvalidItemError(f"has the unknown state {state[:60]!r}")
         item.is_active = state.lower() == "active"
-    except _InvalidItemError as odd:
-        item.errors.append(str(odd))
+    except _InvalidItemError as error:
+        item.errors.append(str(error))
     return item
 
 
 def _read_document(text: str) -> _FeedReader:
-    """Parse without building a tree, and without document types: they declare entities."""
+    """Parse without a tree, and refuse document types, since they can declare entities."""
     reader = _FeedReader()
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
@@ -256,11 +258,11 @@ def _read_document(text: str) -> _FeedReader:
     parser.CharacterDataHandler = reader.add_text
     parser.StartDoctypeDeclHandler = _refuse_doctype
     try:
-        parser.Parse(text, True)  # noqa: FBT003 - expat takes no keywords: this is all of it
-    except expat.ExpatError as trouble:
-        raise _make_refusal(f"it is no well-formed XML ({trouble})") from None
+        parser.Parse(text, True)  # noqa: FBT003 - expat has no keywords; True: the text is complete
+    except expat.ExpatError as error:
+        raise _make_refusal(f"it is not well-formed XML ({error})") from None
     return reader
 
 
 def _refuse_doctype(*_declared: object) -> None:
-    raise _make_refusal("it declares a document type, which the feed never did")
+    raise _make_refusal("it declares a document type, which Pingdom's feed does not have")

@@ -1,7 +1,7 @@
-"""What waits in Postfix's queue. No I/O.
+"""Messages in Postfix's queue. No I/O.
 
 Formats: postqueue(1) `-j`, one JSON object a line, since Postfix 3.1; postcat(1) `-h`. PHP can be
-set up (mail.add_x_header) to name the script that sent a message.
+configured (mail.add_x_header) to name the script that sent a message.
 """
 
 import re
@@ -17,9 +17,9 @@ from connectors.script import Script
 from connectors.sudo import SudoRule
 
 _MARK = "--- messages"
-# Characters that are told of the queue; of the rest only how many messages it has is.
+# Characters of the queue that are printed. Further messages are only counted.
 _MOST = 2_500_000
-# Of so many messages it is looked up which script sent them.
+# Messages whose sending script is looked up.
 _OPENED = 500
 
 _SCRIPT = Script(
@@ -34,10 +34,13 @@ _SCRIPT = Script(
     argument_count=0,
 )
 _HINTS = (
-    Hint(r"illegal option|usage: postqueue", "this Postfix is older than 3.1 and tells no JSON"),
+    Hint(
+        r"illegal option|usage: postqueue",
+        "this Postfix is older than 3.1 and cannot print its queue as JSON",
+    ),
     Hint(
         r"[Pp]ermission denied|not permitted|not allowed",
-        "only root sees all of Postfix's queue: the login's sudo rule is missing",
+        "only root can read all of Postfix's queue: add the login's sudo rule",
     ),
 )
 
@@ -67,32 +70,32 @@ class _PostqueueMessage(BaseModel):
 
 def parse_is_installed(answer: str) -> bool:
     if answer and not re.fullmatch(r"/\S+/postqueue\n", answer):
-        raise ParseError(f"the host answered {answer[:80]!r} instead of where postqueue is")
+        raise ParseError(f"the host printed {answer[:80]!r} instead of postqueue's path")
     return bool(answer)
 
 
 def parse_queue(answer: str) -> MailQueue:
-    told = re.fullmatch(rf"(\d{{1,11}})\n((?:\{{.*\n)*){_MARK} (\d+)\n((?:.*\n)*)", answer)
-    if told is None:
-        raise ParseError(f"Postfix answered {answer[:200]!r} and no queue")
-    now, listed, count, headers = told.groups()
+    parsed = re.fullmatch(rf"(\d{{1,11}})\n((?:\{{.*\n)*){_MARK} (\d+)\n((?:.*\n)*)", answer)
+    if parsed is None:
+        raise ParseError(f"Postfix printed {answer[:200]!r} instead of a queue")
+    now, listed, count, headers = parsed.groups()
     messages = tuple(_parse_message(line, int(now)) for line in listed.splitlines())
     return MailQueue(messages, tuple(_parse_scripts(headers)), int(count) - len(messages))
 
 
 def _parse_message(line: str, now: int) -> MailMessage:
     try:
-        told = _PostqueueMessage.model_validate_json(line)
+        parsed = _PostqueueMessage.model_validate_json(line)
     except ValidationError:
-        raise ParseError(f"Postfix's queue holds {line[:160]!r}") from None
+        raise ParseError(f"Postfix's queue has an unknown line: {line[:160]!r}") from None
     return MailMessage(
-        age_seconds=max(0, now - told.arrival_time),
-        size_bytes=told.message_size,
-        id=told.queue_id,
-        # Bounces have no sender, and Postfix tells them so.
-        sender="" if told.sender == "MAILER-DAEMON" else told.sender,
-        is_frozen=told.queue_name == "hold",
-        recipients=[recipient.address for recipient in told.recipients],
+        age_seconds=max(0, now - parsed.arrival_time),
+        size_bytes=parsed.message_size,
+        id=parsed.queue_id,
+        # Bounces have no sender, and Postfix prints this name.
+        sender="" if parsed.sender == "MAILER-DAEMON" else parsed.sender,
+        is_frozen=parsed.queue_name == "hold",
+        recipients=[recipient.address for recipient in parsed.recipients],
     )
 
 

@@ -1,11 +1,11 @@
-"""Which addresses belong to a single machine on the public internet. No I/O."""
+"""Addresses of single machines on the public internet. No I/O."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_network
 
 Address = IPv4Address | IPv6Address
 
-# From IANA's registries of special-purpose addresses. Python's `is_global` knows most of them, and
-# not those that lead to an IPv4 address, which may be a private one: these are listed first.
+# From IANA's registries of special-purpose addresses. Python's `is_global` knows most of them, but
+# not those that embed an IPv4 address, which may be private: these come first.
 _SPECIAL = tuple(
     ip_network(network)
     for network in (
@@ -42,12 +42,12 @@ _SPECIAL = tuple(
         "5f00::/16",
     )
 )
-# All of IPv6 that is given to machines of the internet so far.
+# The part of IPv6 that is assigned to the internet so far.
 _IN_USE = ip_network("2000::/3")
 
 
 def is_public(address: Address) -> bool:
-    """Tell whether *address* can be one machine's on the public internet."""
+    """Return whether *address* can belong to one machine on the public internet."""
     if address.version == 6 and address not in _IN_USE:
         return False
     return address.is_global and not any(address in network for network in _SPECIAL)

@@ -1,6 +1,6 @@
-"""Linux software RAID: what the kernel and `mdadm` tell of each array. No I/O.
+"""Linux software RAID: arrays, their members and their progress. No I/O.
 
-Formats: md(4), mdadm(8). What is under way is read from the kernel, the members from mdadm.
+Formats: md(4), mdadm(8). State and progress come from the kernel, the members from mdadm.
 """
 
 import re
@@ -12,8 +12,8 @@ from connectors.errors import ParseError
 from connectors.sudo import SudoRule, WordPattern
 
 _HINTS = (
-    Hint(r"must be super-user", "mdadm needs root: the login's sudo rule for it is missing"),
-    Hint(r"cannot open /dev/", "the array is gone"),
+    Hint(r"must be super-user", "mdadm requires root: add the login's sudo rule"),
+    Hint(r"cannot open /dev/", "the array does not exist any more"),
     Hint(r"mdadm.*(not found|No such file)|run command .mdadm", "install mdadm on the host"),
 )
 
@@ -32,30 +32,32 @@ _MEMBER = re.compile(r"^\s+(?:\d+|-)\s+\d+\s+\d+\s+(?:\d+|-)\s+(?P<state>\S.*?)\
 
 @dataclass(frozen=True)
 class ArrayProgress:
-    """What runs over a whole array. minutes: how long it has still to go. speed: KiB/s."""
+    """A resync, check or similar that is running on an array."""
 
     action: str
+    """resync, recovery, check, repair or reshape."""
     percent: float
     minutes_left: float
     speed: int
+    """KiB/s."""
 
 
 @dataclass(frozen=True)
 class RaidArray:
-    """One array as /proc/mdstat tells it.
-
-    level: "" while it is not active. wanted, working: members, None where the level has no
-    spare ones to lose. waiting: a resync stands still until something else has ended.
-    """
+    """One array in /proc/mdstat."""
 
     name: str
     is_active: bool
     level: str
+    """Empty while it is not active."""
     is_read_only: bool = False
     member_count: int | None = None
+    """How many members it should have; None for a level without redundancy."""
     working_count: int | None = None
+    """How many members work; None for a level without redundancy."""
     progress: ArrayProgress | None = None
     is_waiting: bool = False
+    """Whether a resync waits for another one to end."""
 
     @property
     def is_degraded(self) -> bool:
@@ -68,26 +70,27 @@ class RaidArray:
 
 @dataclass(frozen=True)
 class ArrayDetail:
-    """What mdadm adds. members: each with its state, such as ("/dev/sda", "active sync").
-
-    A member that is missing has the state "removed" and no name.
-    """
+    """The details of one array that mdadm prints."""
 
     level: str
     state: str
     layout: str
     chunk: str
     members: tuple[tuple[str, str], ...]
+    """Each device with its state, such as ("/dev/sda", "active sync").
+
+    A missing member has the state "removed" and no name.
+    """
 
 
 def query_arrays() -> Query[tuple[RaidArray, ...]]:
-    """Query every array. A kernel whose md driver was never loaded has no such file."""
+    """Query all arrays. A kernel that never loaded the md driver has no such file."""
     script = "if [ -e /proc/mdstat ]; then exec cat /proc/mdstat; fi"
     return Query(Shell(("sh", "-c", script, "keyturn")), parse_arrays)
 
 
 def query_detail(name: str) -> Query[ArrayDetail]:
-    """Query mdadm about one array, by the name that the kernel told."""
+    """Query mdadm's details of one array, by its kernel name."""
     return Query(
         Shell(("mdadm", "--detail", f"/dev/{name}"), root=True, hints=_HINTS), parse_detail
     )
@@ -103,7 +106,7 @@ def query_mismatches(names: Iterable[str]) -> Query[Mapping[str, int]]:
 
 def parse_arrays(answer: str) -> tuple[RaidArray, ...]:
     if answer and not answer.startswith("Personalities :"):
-        raise ParseError(f"/proc/mdstat begins with {answer[:80]!r}")
+        raise ParseError(f"/proc/mdstat has an unknown format: {answer[:80]!r}")
     blocks = re.split(r"(?m)^(?=md)", answer)[1:]
     return tuple(_parse_array(block.split("\nunused devices:")[0]) for block in blocks)
 
@@ -112,7 +115,7 @@ def _parse_array(block: str) -> RaidArray:
     first, *rest = block.splitlines()
     match = _ARRAY.match(first)
     if match is None:
-        raise ParseError(f"/proc/mdstat holds {first[:200]!r}, which is no array")
+        raise ParseError(f"/proc/mdstat has {first[:200]!r} instead of an array")
     more = "\n".join(rest)
     counts, progress = _COUNTS.search(more), _PROGRESS.search(more)
     return RaidArray(
@@ -134,16 +137,16 @@ def _make_progress(match: re.Match[str]) -> ArrayProgress:
 
 
 def parse_detail(answer: str) -> ArrayDetail:
-    """Read `KEY : VALUE` lines, then the table of members."""
-    told = dict(re.findall(r"(?m)^ *([A-Z][A-Za-z ]*?) : (.*?) *$", answer))
+    """Parse `KEY : VALUE` lines, then the table of members."""
+    fields = dict(re.findall(r"(?m)^ *([A-Z][A-Za-z ]*?) : (.*?) *$", answer))
     _, head, table = answer.partition("RaidDevice State\n")
-    if not head or not {"Raid Level", "State"} <= told.keys():
-        raise ParseError(f"mdadm answered {answer[:200]!r}, which is no array's detail")
+    if not head or not {"Raid Level", "State"} <= fields.keys():
+        raise ParseError(f"mdadm printed {answer[:200]!r} instead of an array's details")
     return ArrayDetail(
-        level=told["Raid Level"],
-        state=told["State"],
-        layout=told.get("Layout", "").replace("-unknown-", ""),
-        chunk=told.get("Chunk Size", ""),
+        level=fields["Raid Level"],
+        state=fields["State"],
+        layout=fields.get("Layout", "").replace("-unknown-", ""),
+        chunk=fields.get("Chunk Size", ""),
         members=tuple(_parse_member(line) for line in table.splitlines() if line.strip()),
     )
 
@@ -151,7 +154,7 @@ def parse_detail(answer: str) -> ArrayDetail:
 def _parse_member(line: str) -> tuple[str, str]:
     match = _MEMBER.match(line)
     if match is None:
-        raise ParseError(f"mdadm told {line[:200]!r}, which is no member of an array")
+        raise ParseError(f"mdadm printed {line[:200]!r} instead of an array's member")
     state, slash, device = match["state"].partition("/dev/")
     return (slash + device, state.strip())
 
@@ -161,7 +164,7 @@ def parse_mismatches(answer: str) -> Mapping[str, int]:
     for line in answer.splitlines():
         match = re.fullmatch(r"/sys/block/([A-Za-z0-9_]+)/md/mismatch_cnt:(\d+)", line)
         if match is None:
-            raise ParseError(f"{line[:200]!r} is no count of mismatches")
+            raise ParseError(f"grep printed {line[:200]!r} instead of a count of mismatches")
         found[match[1]] = int(match[2])
     return found
 

@@ -1,7 +1,7 @@
-"""How nginx limits the rate of requests, and how often it did. No I/O.
+"""nginx's limits of request rates, and how many requests they affected. No I/O.
 
-Formats: ngx_http_limit_req_module; `nginx -T` prints the whole configuration as it is read, and
-its error log has a line for each request that was delayed or refused.
+Formats: ngx_http_limit_req_module; `nginx -T` prints the complete configuration, and the error log
+has a line for each request that was delayed or refused.
 """
 
 import re
@@ -34,49 +34,54 @@ _HINTS = (
     Hint(r"nginx: .*not found", "this host has no nginx"),
     Hint(
         r"open\(\) .* failed \(2: No such file",
-        "a file of the configuration is not there: compare nginx.config in the inventory",
+        "a configuration file is missing: check nginx.config in the inventory",
     ),
-    Hint(r"\[emerg\]", "nginx does not take its own configuration: mend it before it restarts"),
-    Hint(r"[Pp]ermission denied", "only root may do this: the login's sudo rule is missing"),
+    Hint(r"\[emerg\]", "nginx refuses its own configuration: fix it before the next restart"),
+    Hint(r"[Pp]ermission denied", "this requires root: add the login's sudo rule"),
 )
 
 
 @dataclass(frozen=True)
 class RateZone:
-    """key: what is counted, such as $binary_remote_addr. rate: as in 10r/s. size: as in 10m."""
+    """A limit_req_zone of nginx."""
 
     name: str
     key: str
+    """What is counted, such as $binary_remote_addr."""
     size: str
+    """As in 10m."""
     rate: str
+    """As in 10r/s."""
 
 
 @dataclass(frozen=True)
 class ZoneUse:
-    """Where a zone is applied. burst: requests more that are let wait, or through at once."""
+    """A limit_req of nginx, which applies a zone."""
 
     zone: str
     burst: int
+    """Further requests that wait, or with nodelay pass immediately."""
     nodelay: bool
 
 
 @dataclass(frozen=True)
 class RateLimits:
+    """nginx's request limits."""
+
     zones: tuple[RateZone, ...]
     uses: tuple[ZoneUse, ...]
     status: int
+    """The HTTP status of refused requests."""
     dry_run: bool
 
 
 @dataclass(frozen=True)
 class LimitCounts:
-    """Requests by zone, in logs that were written to in the last 24 hours.
-
-    delayed: nginx tells these one level below the refused ones, and by default not at all.
-    """
+    """Requests by zone, in logs that were written in the last 24 hours."""
 
     refused: Mapping[str, int]
     delayed: Mapping[str, int]
+    """nginx logs these one level below the refused ones, and by default not at all."""
 
 
 def query_limits() -> Query[RateLimits]:
@@ -85,14 +90,14 @@ def query_limits() -> Query[RateLimits]:
 
 
 def query_counts() -> Query[LimitCounts | None]:
-    """Query how often it limited; None if no log was written to."""
+    """Query the requests that were limited; None if no log was written."""
     shell = Shell((_SCRIPT, _LOGS), root=True, hints=_HINTS, deadline=120)
     return Query(shell, parse_counts)
 
 
 def parse_limits(answer: str) -> RateLimits:
     if not answer.startswith("# configuration file "):
-        raise ParseError(f"nginx answered {answer[:200]!r} instead of its configuration")
+        raise ParseError(f"nginx printed {answer[:200]!r} instead of its configuration")
     text = re.sub(r"(?m)^\s*#.*$", "", answer)
     statuses = re.findall(r"(?m)[\s;{]limit_req_status\s+(\d+)\s*;", text)
     return RateLimits(
@@ -111,7 +116,7 @@ def _parse_zone(words: list[str]) -> RateZone:
     given = _parse_parameters(words)
     name, _, size = given.get("zone", "").partition(":")
     if not name or "rate" not in given:
-        raise ParseError(f"nginx has a limit_req_zone {' '.join(words)[:120]!r}")
+        raise ParseError(f"nginx has an unknown limit_req_zone: {' '.join(words)[:120]!r}")
     key = words[0].strip("\"'")
     return RateZone(name, key, size, given["rate"])
 
@@ -119,7 +124,7 @@ def _parse_zone(words: list[str]) -> RateZone:
 def _parse_use(words: list[str]) -> ZoneUse:
     given = _parse_parameters(words)
     if "zone" not in given:
-        raise ParseError(f"nginx has a limit_req {' '.join(words)[:120]!r}")
+        raise ParseError(f"nginx has an unknown limit_req: {' '.join(words)[:120]!r}")
     burst = given.get("burst", "0")
     return ZoneUse(given["zone"], int(burst) if burst.isdecimal() else 0, "nodelay" in words)
 
@@ -133,14 +138,14 @@ def parse_counts(answer: str) -> LimitCounts | None:
     if head == "none" and not lines:
         return None
     if head != "some":
-        raise ParseError(f"the host answered {answer[:200]!r} instead of counts")
-    told: dict[str, dict[str, int]] = {"limiting requests": {}, "delaying request": {}}
+        raise ParseError(f"the log script printed {answer[:200]!r} instead of counts")
+    counts: dict[str, dict[str, int]] = {"limiting requests": {}, "delaying request": {}}
     for line in lines:
         found = re.fullmatch(r"\s*(\d+) (limiting requests|delaying request) by zone (.*)", line)
         if found is None:
-            raise ParseError(f"the host counted {line[:120]!r}")
-        told[found[2]][found[3]] = int(found[1])
-    return LimitCounts(told["limiting requests"], told["delaying request"])
+            raise ParseError(f"the log script printed the row {line[:120]!r}")
+        counts[found[2]][found[3]] = int(found[1])
+    return LimitCounts(counts["limiting requests"], counts["delaying request"])
 
 
 SUDO = (

@@ -1,7 +1,7 @@
-"""A script that a host runs as root: in the words of a command, or as a file that lies there.
+"""Scripts that hosts run as root: as words of a command, or as installed files. No I/O.
 
-As a file it is root's, and its name holds its digest: whoever may run that name runs this text. A
-login's sudo rule then names the file, and no longer holds the text. No I/O.
+An installed file belongs to root and has its digest in its name: who may run that name can run
+only this text. A login's sudo rule then has the file's name instead of the text.
 """
 
 import hashlib
@@ -13,20 +13,21 @@ SCRIPTS_DIRECTORY = "/usr/local/lib/keyturn"
 
 @dataclass(frozen=True)
 class Script:
-    """One line of POSIX shell without braces around it; what differs reaches it as arguments.
-
-    name: what it is for, part of its file's name. words: how many arguments it takes, which it
-    counts itself before anything else: sudo joins words with blanks, so that two of them may
-    arrive as one. None for any number.
-    """
+    """One line of POSIX shell. What differs between runs is passed as arguments."""
 
     name: str
+    """What it does; part of its file's name."""
     body: str
+    """The shell code, without braces around it."""
     argument_count: int | None = None
+    """How many arguments it has; None for any number.
+
+    The script checks this first: sudo joins words with blanks, so two of them may arrive as one.
+    """
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z]+(-[a-z]+)*", self.name):
-            raise ValueError(f"{self.name!r} is no name for a script's file")
+            raise ValueError(f"{self.name!r} cannot be the name of a script's file")
         if not self.body.isascii() or not self.body.isprintable():
             raise ValueError(f"the script {self.name} is not one line of plain characters")
 
@@ -39,7 +40,7 @@ class Script:
 
     @property
     def file_text(self) -> str:
-        """What the file holds."""
+        """The content of its installed file."""
         count = (
             "" if self.argument_count is None else f'[ "$#" = {self.argument_count} ] || exit\n'
         )
@@ -47,11 +48,12 @@ class Script:
 
     @property
     def path(self) -> str:
+        """The path of its installed file, with the digest of its content."""
         digest = hashlib.sha256(self.file_text.encode()).hexdigest()
         return f"{SCRIPTS_DIRECTORY}/{self.name}-{digest[:12]}"
 
     def format_argument(self, *, installed: bool) -> str:
-        """Return what another script hands to `sh -c` so that this one runs."""
+        """Return the text that another script passes to `sh -c` to run this one."""
         return f'exec {self.path} "$@"' if installed else self.text
 
     def __str__(self) -> str:

@@ -1,11 +1,11 @@
-"""How much an interface of a host may send and take in, as Linux's tc limits it. No I/O.
+"""Traffic limits of a host's interfaces, with Linux's tc. No I/O.
 
-What a host sends waits in a token bucket (tbf) at the interface's root. What it takes in is led
-through an ifb device of its own, with such a bucket at its root: only what has already arrived
-can be held back there, so that senders slow down when it drops, and not before. Either queue is
-at most 50 ms long. Nothing is written to disk: the next start of the host takes limits away.
+Outgoing packets wait in a token bucket (tbf) at the interface's root. Incoming packets are
+redirected to an ifb device with such a bucket: they have already arrived, so senders slow down
+only when packets are dropped. Each queue is at most 50 ms long. Nothing is written to disk: a
+reboot removes the limits.
 
-Formats: tc(8) and tc-tbf(8); `tc -j qdisc show` tells rates in bytes/s. `tc -j class show` is not
+Formats: tc(8) and tc-tbf(8); `tc -j qdisc show` prints rates in bytes/s. `tc -j class show` is not
 JSON, at least up to iproute2 6.1.
 """
 
@@ -20,29 +20,38 @@ from connectors.errors import ParseError
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
-# kbit/s. Below the least, whoever is logged in types into the dark.
+# kbit/s. With less, a login by SSH is not usable.
 MIN_RATE, MAX_RATE = 256, 10_000_000
-# Ours are known by it ("Kt"); what the kernel puts there by itself has the handle 0.
+# Keyturn's queues have this handle ("Kt"); the kernel's own queues have the handle 0.
 _HANDLE = "4b74:"
 _OURS = "kt-in"
-# Seconds: enough for the limits to show whether they let Keyturn come back.
+# Seconds: enough for Keyturn to reconnect with the new limits.
 _PROBATION = Setting("shaping.probation", "120", pattern=r"[1-9][0-9]{0,3}")
 
 _HINTS = (
-    Hint(r"somebody else's queue", "a queue came there meanwhile that Keyturn could not put back"),
-    Hint(r"nothing is on probation", "the host has taken the new limits back, as time ran out"),
-    Hint(r"on probation already", "limits are on probation there already: ask again in minutes"),
+    Hint(
+        r"another program's queue",
+        "another program has added a queue meanwhile, which Keyturn could not restore",
+    ),
+    Hint(
+        r"nothing is on probation",
+        "the new limits were not confirmed in time, and the host has restored the old ones",
+    ),
+    Hint(
+        r"on probation already",
+        "limits are already on probation there: try again in some minutes",
+    ),
     Hint(r"Specified qdisc kind is unknown", "the host's kernel lacks tc's tbf (sch_tbf)"),
     Hint(
         r"Failed to load TC action|TC classifier not found|Unknown device type",
         "the host's kernel cannot limit what comes in: it lacks ifb, cls_u32 or act_mirred",
     ),
-    Hint(r"Operation not permitted", "only root may do this: the login's sudo rule is missing"),
-    Hint(r"Device \S+ does not exist|Cannot find device", "the interface is not there any more"),
+    Hint(r"Operation not permitted", "this requires root: add the login's sudo rule"),
+    Hint(r"Device \S+ does not exist|Cannot find device", "the interface does not exist any more"),
 )
 
-# Links, queues, where arriving packets are led to, and what is on probation. The kernel keeps the
-# name of an ifb device when the interface that it is for is renamed, so it holds its number.
+# Links, queues, redirections of incoming packets, and limits on probation. The name of an ifb
+# device has the number of its interface, since the interface can be renamed.
 _SHOW = (
     "ip -j link show && tc -s -j qdisc show && "
     "for in in $(tc qdisc show | sed -n 's/.* dev \\(kt-in[0-9]*\\) root .*/\\1/p'); do "
@@ -53,21 +62,21 @@ _SHOW = (
     '[ ! -e "$watch" ] || echo "probation $watch"; done'
 )
 
-# $1: interface, $2: kbit/s in, $3: kbit/s out; 0 for no limit. A bucket holds what goes through in
-# 10 ms, and a jumbo frame at least.
+# $1: interface, $2: kbit/s in, $3: kbit/s out; 0 for no limit. A bucket holds the traffic of
+# 10 ms, and at least a jumbo frame.
 _SETTLE = (
     'bucket() { burst=$(( $2 * 5 / 4 )); [ "$burst" -gt 10240 ] || burst=10240; '
     f'tc qdisc replace dev "$1" root handle {_HANDLE} tbf rate "$2kbit" burst "$burst" '
     "latency 50ms; }; "
     'refuse() { echo "$1" >&2; exit 1; }; '
     'fit() { in=$(ip -o link show dev "$1"); case $in in *LOOPBACK*) '
-    'refuse "$1 is the host\'s way to itself";; esac; in="kt-in${in%%:*}"; '
+    'refuse "$1 is the loopback interface";; esac; in="kt-in${in%%:*}"; '
     'if [ "$3" != 0 ] && tc qdisc show dev "$1" | grep " root " | '
     f'grep -qvE "^qdisc ([a-z0-9_]+ 0:|tbf {_HANDLE}) root"; '
-    'then refuse "somebody else\'s queue is on $1"; fi; '
+    'then refuse "another program\'s queue is on $1"; fi; '
     'if [ "$2" != 0 ] && ! ip link show dev "$in" >/dev/null 2>&1 && '
     'tc qdisc show dev "$1" | grep -qE "^qdisc (ingress|clsact) "; '
-    'then refuse "somebody else\'s queue is on $1"; fi; }; '
+    'then refuse "another program\'s queue is on $1"; fi; }; '
     'settle() { in=$(ip -o link show dev "$1"); in="kt-in${in%%:*}"; '
     'if [ "$3" != 0 ]; then bucket "$1" "$3"; '
     f'elif tc qdisc show dev "$1" | grep -q "^qdisc tbf {_HANDLE} root"; '
@@ -91,12 +100,13 @@ _WATCHED = (
 )
 _ON_PROBATION = "watched || { echo nothing is on probation >&2; exit 1; }; "
 
-# $4: seconds. What it waits in is not holding the lock. It is found by its name among the
-# processes.
+# $4: seconds. It does not hold the lock while it waits. The other scripts find it by its process
+# name.
 _WATCH = Script(
     "keyturn-shaping-watch",
     f'sleep "$4"; {_ALONE}[ "$(cat "$watch")" = "$$" ] || exit; {_SETTLE}settle "$1" "$2" "$3"; '
-    'rm "$watch"; logger -t keyturn "nobody kept the new limits of $1: those of before are back"',
+    'rm "$watch"; '
+    'logger -t keyturn "the new limits of $1 were not confirmed: restored the previous limits"',
 )
 # $4: seconds, $5: the script above.
 _BEGIN = Script(
@@ -128,48 +138,56 @@ _LIFT = Script(
 
 @dataclass(frozen=True)
 class Rates:
-    """kbit/s that an interface takes in and sends at most; None for no limit."""
+    """Traffic limits of an interface in kbit/s; None for no limit."""
 
     down: int | None = None
+    """The limit of incoming traffic."""
     up: int | None = None
+    """The limit of outgoing traffic."""
 
     @property
     def arguments(self) -> tuple[str, str]:
+        """Both limits as arguments of the scripts."""
         return str(self.down or 0), str(self.up or 0)
 
     def __str__(self) -> str:
         if self == Rates():
             return "no limit"
-        told = ((self.down, "in"), (self.up, "out"))
-        return ", ".join(f"{rate:,} kbit/s {way}" for rate, way in told if rate)
+        limits = ((self.down, "in"), (self.up, "out"))
+        return ", ".join(f"{rate:,} kbit/s {way}" for rate, way in limits if rate)
 
 
 @dataclass(frozen=True)
 class QueueingDiscipline:
-    """A queueing discipline. rate: kbit/s if it has one. dropped, overlimits: packets so far."""
+    """A queueing discipline (qdisc) of an interface."""
 
     kind: str
     rate: int | None
+    """kbit/s; None if it has no rate."""
     dropped: int
+    """Packets dropped so far."""
     overlimits: int
+    """Packets over the limit so far."""
 
 
 @dataclass(frozen=True)
 class ShapedInterface:
-    """An interface. others: queues that neither the kernel nor Keyturn has put there.
-
-    probation: its limits are to be taken back, as nobody has kept them yet.
-    """
+    """A network interface with its queues."""
 
     name: str
     is_loopback: bool
     down_queue: QueueingDiscipline | None = None
+    """Keyturn's queue of incoming traffic."""
     up_queue: QueueingDiscipline | None = None
+    """Keyturn's queue of outgoing traffic."""
     foreign_queues: tuple[QueueingDiscipline, ...] = ()
+    """Queues from neither the kernel nor Keyturn."""
     is_on_probation: bool = False
+    """Whether its limits are on probation: the host restores the old ones unless confirmed."""
 
     @property
     def rates(self) -> Rates:
+        """Keyturn's limits in force."""
         return Rates(
             self.down_queue and self.down_queue.rate, self.up_queue and self.up_queue.rate
         )
@@ -181,12 +199,12 @@ def query_interfaces() -> Query[Mapping[str, ShapedInterface]]:
 
 
 def query_classes(interface: str) -> Query[Sequence[str]]:
-    """Query how somebody's htb shares out: one line of words for each of its classes."""
+    """Query the classes of an htb from another program, one line for each."""
     return Query(Shell(("tc", "class", "show", "dev", interface), hints=_HINTS), parse_classes)
 
 
 def start_probation(interface: str, former: Rates) -> Shell:
-    """Have the host go back to *former* by itself, unless what comes is kept in time."""
+    """Make the host restore *former* by itself, unless the new limits are kept in time."""
     return _make_command(_BEGIN, interface, *former.arguments, _PROBATION, _WATCH)
 
 
@@ -196,33 +214,35 @@ def try_limits(interface: str, rates: Rates) -> Shell:
 
 
 def keep_limits(interface: str) -> Shell:
-    """End the probation, over a connection that came through the new limits."""
-    return _make_command(_KEEP, interface, anew=True)
+    """End the probation, over a new connection with the new limits."""
+    return _make_command(_KEEP, interface, new_connection=True)
 
 
 def set_limits(interface: str, rates: Rates) -> Shell:
-    """Set both limits at once, without probation: for taking limits away, and its undo."""
+    """Set both limits without probation: to remove limits, and to undo that."""
     return _make_command(_LIFT, interface, *rates.arguments)
 
 
-def _make_command(script: Script, *words: str | Setting | Script, anew: bool = False) -> Shell:
-    return Shell((script, *words), root=True, hints=_HINTS, new_connection=anew)
+def _make_command(
+    script: Script, *words: str | Setting | Script, new_connection: bool = False
+) -> Shell:
+    return Shell((script, *words), root=True, hints=_HINTS, new_connection=new_connection)
 
 
 def parse_interfaces(answer: str) -> Mapping[str, ShapedInterface]:
     try:
         links, queues, *marks = answer.splitlines()
-        found, told = _parse_rows(links), _parse_rows(queues)
+        found, qdiscs = _parse_rows(links), _parse_rows(queues)
         led = {line.removeprefix("led ") for line in marks if line.startswith("led ")}
         tried = {_parse_probation(line) for line in marks if not line.startswith("led ")}
         return {
-            link["ifname"]: _parse_interface(link, told, led, tried)
+            link["ifname"]: _parse_interface(link, qdiscs, led, tried)
             for link in found
             if not link["ifname"].startswith(_OURS)
         }
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ParseError(
-            f"ip and tc answered {answer[:200]!r} instead of interfaces and their queues"
+            f"ip and tc printed {answer[:200]!r} instead of interfaces and their queues"
         ) from None
 
 
@@ -241,13 +261,13 @@ def _parse_probation(line: str) -> str:
 
 
 def _parse_interface(
-    link: Mapping[str, Any], told: Sequence[Mapping[str, Any]], led: set[str], tried: set[str]
+    link: Mapping[str, Any], qdiscs: Sequence[Mapping[str, Any]], led: set[str], tried: set[str]
 ) -> ShapedInterface:
     name = str(link["ifname"])
-    put = [each for each in told if each["dev"] == name and _is_configured(each)]
+    put = [each for each in qdiscs if each["dev"] == name and _is_configured(each)]
     up = [each for each in put if _is_own_queue(each)]
     inner = f"{_OURS}{link['ifindex']}"
-    down = [each for each in told if each["dev"] == inner and _is_own_queue(each)]
+    down = [each for each in qdiscs if each["dev"] == inner and _is_own_queue(each)]
     down = down if name in led else []
     others = [each for each in put if each not in up and not (down and each["kind"] == "ingress")]
     return ShapedInterface(
@@ -270,13 +290,13 @@ def _is_own_queue(queue: Mapping[str, Any]) -> bool:
     return bool(queue.get("root")) and (queue["kind"], queue["handle"]) == ("tbf", _HANDLE)
 
 
-def _parse_queue(told: Mapping[str, Any]) -> QueueingDiscipline:
-    rate = told["options"].get("rate")
+def _parse_queue(qdisc: Mapping[str, Any]) -> QueueingDiscipline:
+    rate = qdisc["options"].get("rate")
     return QueueingDiscipline(
-        kind=str(told["kind"]),
-        rate=None if told["kind"] != "tbf" else int(rate) * 8 // 1000,
-        dropped=int(told["drops"]),
-        overlimits=int(told["overlimits"]),
+        kind=str(qdisc["kind"]),
+        rate=None if qdisc["kind"] != "tbf" else int(rate) * 8 // 1000,
+        dropped=int(qdisc["drops"]),
+        overlimits=int(qdisc["overlimits"]),
     )
 
 
@@ -284,7 +304,7 @@ def parse_classes(answer: str) -> Sequence[str]:
     lines = [line for line in answer.splitlines() if line]
     found = [re.match(r"class htb (\S+) .*?rate (\S+) ceil (\S+)", line) for line in lines]
     if not all(found):
-        raise ParseError(f"tc answered {answer[:200]!r} instead of classes of htb")
+        raise ParseError(f"tc printed {answer[:200]!r} instead of classes of htb")
     return [f"class {each[1]} {each[2]} to {each[3]}" for each in found if each]
 
 

@@ -1,4 +1,4 @@
-"""One SSH connection to one host, on which commands run: each by the thread that waits for it."""
+"""SSH session: one connection to one host, on which any number of threads run commands."""
 
 import contextlib
 import logging
@@ -38,10 +38,11 @@ from connectors.wrapper import WrappedCommand
 log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 1.0
-# The host counts a session until its shell is gone, so the next one would be one too many.
+# The host counts a channel until its shell has ended: without a wait the next one could be one
+# more than sshd allows.
 _STATUS_SECONDS = 1.0
 _READ_BYTES = 1024 * 1024
-# While the host takes in no more, whoever says something looks so often whether it is over.
+# How often a sender checks whether the command has ended while the host reads no more.
 _SEND_SECONDS = 0.2
 
 
@@ -50,7 +51,14 @@ def connect(
 ) -> "SshSession":
     """Connect to *host* and log in.
 
-    keys: the directory that key files are relative to. via: the jump host's connection.
+    Args:
+        host: where to connect.
+        keys: the directory that key files are relative to.
+        limits: timeouts and sizes.
+        via: the connection to the jump host.
+
+    Raises:
+        HostError: the host is unreachable, its key does not match, or it refuses the login.
     """
     limits = limits or SshLimits()
     key = key_file.load_key(keys / host.key)
@@ -59,7 +67,7 @@ def connect(
 
 
 class SshSession:
-    """A connection that is logged in. Any number of threads may run commands on it at once."""
+    """A connection that is logged in. Any number of threads can run commands on it."""
 
     def __init__(
         self,
@@ -75,28 +83,28 @@ class SshSession:
         self._transport = transport
         self._stream = stream
         self._limits = limits
-        # Whether nothing new is begun on it: it ends with the last that is under way.
+        # A retired session starts nothing new and closes after its last command.
         self._is_retired = False
         self._keepalive_thread: threading.Thread | None = None
 
     @property
     def is_usable(self) -> bool:
-        """Whether commands may be begun on it."""
+        """Whether new commands can start on it."""
         return self.is_connected and not self._is_retired and not self.is_expired
 
     @property
     def is_connected(self) -> bool:
-        """Whether something may be under way on it, though it takes nothing new."""
+        """Whether commands may still be running on it, though it may accept no new ones."""
         return self._transport.is_active()
 
     @property
     def is_expired(self) -> bool:
-        """Whether it, or what carries it, is to be followed by a new connection with new keys."""
+        """Whether it, or its jump host's connection, must be replaced to renew the keys."""
         return self._stream.is_expired or (self.via is not None and self.via.is_expired)
 
     @property
     def transport(self) -> paramiko.Transport:
-        """The paramiko transport, to look at and not to use."""
+        """The paramiko transport, for inspection only."""
         return self._transport
 
     def close(self) -> None:
@@ -104,23 +112,23 @@ class SshSession:
         self._stream.close()
 
     def retire(self) -> None:
-        """End with the last that is under way: one who gets no further cuts nobody else off."""
+        """Accept nothing new, and close after the last running command: it is not cut off."""
         self._is_retired = True
         self._close_if_retired()
 
     def send_keepalive(self) -> None:
-        """Have the host answer, if only that it does not know what this is; wait for nothing."""
+        """Request a reply from the host, without waiting for it."""
         if self._keepalive_thread is None or not self._keepalive_thread.is_alive():
             self._keepalive_thread = threading.Thread(
-                target=self._wait_for_keepalive, name="sign", daemon=True
+                target=self._wait_for_keepalive, name="keepalive", daemon=True
             )
             self._keepalive_thread.start()
 
     def open_tunnel(self, host: Host) -> Stream:
-        """Open a stream from here to another host's SSH port.
+        """Open a stream through this host to another host's SSH port.
 
-        Our host says nothing of one that does not answer it, as long as it waits itself. So it is
-        asked for a sign besides: what gives one carries others, who go on.
+        The jump host sends nothing while it waits for the other host. A keepalive shows whether
+        the jump host itself still answers, so that its other tunnels are kept.
         """
         began = time.monotonic()
         self.send_keepalive()
@@ -132,13 +140,16 @@ class SshSession:
                 ("127.0.0.1", 0),
                 timeout=self._limits.connect,
             )
-        except Exception as trouble:  # noqa: BLE001 - paramiko hands on whatever its thread died of
+        except Exception as error:  # noqa: BLE001 - paramiko raises whatever ended its thread
             self._end_work()
-            self._raise_tunnel_error(host, trouble, began)
+            self._raise_tunnel_error(host, error, began)
         return make_stream(channel, host, self._limits, on_close=self._end_work)
 
     def run(self, shell: Shell, hooks: RunHooks = NO_HOOKS) -> Answer:
-        """Run a resolved command and return its answer; trouble says whether it was started."""
+        """Run a resolved command and return its output.
+
+        Raises HostError, whose `started` says whether the command ran.
+        """
         self._stream.begin_work()
         try:
             with self._watch(shell) as watch:
@@ -149,26 +160,26 @@ class SshSession:
     def _run_watched(self, shell: Shell, hooks: RunHooks, watch: "_Watchdog") -> Answer:
         channel = self._open_channel()
         watch.channel = channel
-        told = _RunningCommand(self._host, self._limits, shell, hooks, channel)
+        running = _RunningCommand(self._host, self._limits, shell, hooks, channel)
         try:
             hooks.before_send()
             if channel.closed or not self._transport.is_active():
                 raise self._make_lost_error()
-            told.start()
-            return told.read_answer()
-        except Exception as trouble:
-            if isinstance(trouble, HostError) and not isinstance(trouble, UnknownOutcomeError):
+            running.start()
+            return running.read_answer()
+        except Exception as error:
+            if isinstance(error, HostError) and not isinstance(error, UnknownOutcomeError):
                 raise
-            # paramiko hands on whatever its thread died of.
-            if not told.started_at:
+            # paramiko raises whatever ended its thread.
+            if not running.started_at:
                 raise self._make_lost_error() from None
             if watch.is_silent:
                 raise self._make_silence_error() from None
-            if isinstance(trouble, UnknownOutcomeError):
+            if isinstance(error, UnknownOutcomeError):
                 raise
             raise self._make_hang_up_error() from None
         finally:
-            told.close()
+            running.close()
 
     def _open_channel(self) -> paramiko.Channel:
         began = time.monotonic()
@@ -179,26 +190,25 @@ class SshSession:
                 raise self._make_lost_error() from error
             if time.monotonic() - began < self._limits.channel:
                 raise HostBusyError(
-                    f"{format_address(self._host)} refuses one more session on our connection: "
-                    "raise "
-                    "MaxSessions in its sshd_config, or let commands through one after another"
+                    f"{format_address(self._host)} refuses another session on this connection: "
+                    "raise MaxSessions in its sshd_config, or run fewer commands at a time"
                 ) from None
             waited = f": it opened no channel within {self._limits.channel:g} s"
             raise self._make_lost_error(waited) from error
 
-    def _raise_tunnel_error(self, to: Host, trouble: Exception, began: float) -> NoReturn:
+    def _raise_tunnel_error(self, to: Host, error: Exception, began: float) -> NoReturn:
         name = self._host.name
-        if isinstance(trouble, paramiko.ChannelException):
+        if isinstance(error, paramiko.ChannelException):
             raise UnreachableError(
-                f"the jump host {name} does not get through to {format_address(to)}: "
-                f"{trouble.text or 'no reason given'}. "
-                "Is it up, and does AllowTcpForwarding let us?"
+                f"the jump host {name} cannot connect to {format_address(to)}: "
+                f"{error.text or 'no reason given'}. "
+                "Check that the host is up and that AllowTcpForwarding permits the tunnel"
             ) from None
-        if self._transport.is_active() and self._stream.last_heard > began:
+        if self._transport.is_active() and self._stream.last_received > began:
             raise UnreachableError(
-                f"the jump host {name} does not get through to {format_address(to)} within "
-                f"{self._limits.connect:g} s: is it up, and does a firewall let the jump host "
-                "through?"
+                f"the jump host {name} cannot connect to {format_address(to)} within "
+                f"{self._limits.connect:g} s: check that the host is up and that its firewall "
+                "allows the jump host"
             ) from None
         raise self._make_lost_error() from None
 
@@ -211,14 +221,14 @@ class SshSession:
             self.close()
 
     def _wait_for_keepalive(self) -> None:
-        # A connection that has ended meanwhile is told by whoever waits on it.
+        # The thread that waits for a command reports a connection that has ended.
         with contextlib.suppress(Exception):
             self._transport.global_request("keepalive@openssh.com", wait=True)
 
     @contextlib.contextmanager
     def _watch(self, shell: Shell) -> "Generator[_Watchdog]":
-        # paramiko waits without end for replies, and for room to send. Whatever wedges, the
-        # connection is closed when even a host that says nothing would have been given up.
+        # paramiko waits for replies, and for room to send, without a limit. So the connection is
+        # closed once even a silent host would have been given up.
         limits = self._limits
         seconds = limits.channel + shell.deadline + limits.grace + 1
         watch = _Watchdog(self, self._stream, seconds=seconds, silence=limits.unacknowledged)
@@ -229,36 +239,36 @@ class SshSession:
             _WATCHDOGS.remove(watch)
 
     def _make_lost_error(self, cause: str = "") -> UnreachableError:
-        # Others may run on it, and wait longer for a sign than one does for a channel.
+        # Other commands may run on it, and wait longer for a reply than this one for a channel.
         self.retire()
         if self._stream.hang_up_reason:
-            return UnreachableError(f"{format_hang_up(self._host, self._stream)} Nothing was sent")
+            return UnreachableError(
+                f"{format_hang_up(self._host, self._stream)}. Nothing was sent"
+            )
         return ConnectionLostError(
             f"the connection to {format_address(self._host)} was lost before anything was sent"
             f"{cause}"
         )
 
     def _make_hang_up_error(self) -> UnknownOutcomeError:
-        unknown = "it may or may not have run, and may still be running. Look at the host"
+        unknown = "The command may or may not have run, and may still be running. Check the host"
         if self._stream.hang_up_reason:
-            return UnknownOutcomeError(
-                f"{format_hang_up(self._host, self._stream)} Of the command: {unknown}"
-            )
+            return UnknownOutcomeError(f"{format_hang_up(self._host, self._stream)}. {unknown}")
         return UnknownOutcomeError(
-            f"{self._host.name} hung up after the command was sent and before its end was seen: "
-            f"{unknown}"
+            f"{self._host.name} closed the connection after the command was sent and before it "
+            f"ended. {unknown}"
         )
 
     def _make_silence_error(self) -> UnknownOutcomeError:
         return UnknownOutcomeError(
-            f"{self._host.name} gave no sign for {self._limits.unacknowledged:g} s after the "
-            "command was sent, as if it were cut off: it may or may not have run, and may still "
-            "be running. Look at the host and at the way there"
+            f"{self._host.name} did not answer for {self._limits.unacknowledged:g} s after the "
+            "command was sent. The command may or may not have run, and may still be running. "
+            "Check the host and the network path to it"
         )
 
 
 class _RunningCommand:
-    """One command on a channel of its own. began: when the host may have been told it, or 0."""
+    """One command on a channel of its own."""
 
     def __init__(
         self,
@@ -270,36 +280,37 @@ class _RunningCommand:
     ) -> None:
         self._host, self._limits, self._shell, self._channel = host, limits, shell, channel
         self._wrapped = WrappedCommand(shell, on_output=hooks.on_output)
-        # Readable once something has come, on either stream.
+        # Readable once output has arrived on either stream.
         self._poll = select.poll()
         self._sending = threading.Lock()
         self._stdin_thread: threading.Thread | None = None
+        # When the host may have received the command, by the monotonic clock; 0 before.
         self.started_at = 0.0
 
     def start(self) -> None:
-        """Have the host run it, and tell the script there what it waits for."""
+        """Send the command, and the line that the script on the host waits for."""
         channel = self._channel
         channel.settimeout(self._limits.channel + self._limits.unacknowledged)
         try:
             self._poll.register(channel.fileno(), select.POLLIN)
-        except OSError as trouble:
+        except OSError as error:
             raise SetupError(
-                f"there is no room here to wait for {self._host.name} ({trouble.strerror}): "
-                "raise the limit of open files of this process. Nothing was sent"
+                f"Keyturn cannot wait for {self._host.name} ({error.strerror}): "
+                "raise this process's limit of open files. Nothing was sent"
             ) from None
         self.started_at = time.monotonic()
         try:
             channel.exec_command(self._wrapped.line)
             channel.sendall(self._wrapped.word_line)
         except (paramiko.SSHException, OSError, EOFError):
-            # What the host has said besides is still to be read, and may tell why.
+            # The output that has already arrived may hold the reason.
             return
 
     def read_answer(self) -> Answer:
-        """Read both streams until the end was seen. Raises HostError."""
+        """Read both streams to their end and return them. Raises HostError."""
         channel, wrapped = self._channel, self._wrapped
         while True:
-            # Asked before reading: what came before the end of a stream is still to be read.
+            # Checked before reading, because data before the end of a stream is still to be read.
             over = bool(channel.eof_received or channel.closed)
             more = self._read_available()
             if self._shell.stdin and self._stdin_thread is None and wrapped.has_started:
@@ -308,8 +319,8 @@ class _RunningCommand:
                 )
                 self._stdin_thread.start()
             left = self.started_at + self._shell.deadline + self._limits.grace - time.monotonic()
-            is_said = self._stdin_thread is None or not self._stdin_thread.is_alive() or left <= 0
-            if (over and not more) or (wrapped.has_ended and is_said):
+            is_sent = self._stdin_thread is None or not self._stdin_thread.is_alive() or left <= 0
+            if (over and not more) or (wrapped.has_ended and is_sent):
                 break
             self._refuse_excess(left)
             if not more:
@@ -321,12 +332,12 @@ class _RunningCommand:
         return wrapped.read_answer(seconds=time.monotonic() - self.started_at)
 
     def close(self) -> None:
-        # What is said to a channel that was closed makes sshd hang up on all of them.
+        # sshd closes the whole connection if data arrives for a channel that is closed.
         with self._sending, contextlib.suppress(Exception):
             self._channel.close()
 
     def _read_available(self) -> bool:
-        """Take what came on both streams; say whether there was anything."""
+        """Read what has arrived on both streams; return whether there was anything."""
         channel, wrapped, came = self._channel, self._wrapped, False
         if channel.recv_ready() and (out := channel.recv(_READ_BYTES)):
             wrapped.out.add(out)
@@ -339,8 +350,8 @@ class _RunningCommand:
     def _refuse_excess(self, left: float) -> None:
         if self._wrapped.out.size + self._wrapped.err.size > self._limits.output:
             raise OutputLimitError(
-                f"the command said more than {self._limits.output // 1024 // 1024} MiB and was "
-                f"cut off: whether {self._host.name} ran it to its end is not known"
+                f"the command printed more than {self._limits.output // 1024 // 1024} MiB and "
+                f"was cut off: it is unknown whether {self._host.name} ran it to its end"
             )
         if left <= 0:
             raise CommandTimeoutError(
@@ -354,9 +365,8 @@ class _RunningCommand:
             raise EOFError
 
     def _send_stdin(self) -> None:
-        """Say what the command reads, by a thread of its own: meanwhile both streams are read."""
+        """Send the command's standard input, in a thread of its own while output is read."""
         channel, left = self._channel, memoryview(self._shell.stdin.encode())
-        # Of what is ready to be read, nobody waits for anything.
         channel.settimeout(_SEND_SECONDS)
         with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
             while left:
@@ -373,11 +383,11 @@ class _RunningCommand:
 
 
 class _Watchdog:
-    """Closes a connection after so many seconds, or so many of silence, until the command ends.
+    """Closes the connection of a command after a time limit, or after a time of silence.
 
-    A machine that is gone is noticed by the kernel, which gets no confirmation. A peer whose
-    machine confirms all and says nothing, such as an sshd that hangs, a host behind a jump host,
-    or a firewall that answers for it, is noticed by asking it: sshd answers whatever runs there.
+    The kernel notices a machine that is gone, because its packets are not acknowledged. A peer
+    whose packets are acknowledged and that sends nothing (an sshd that hangs, a host behind a
+    jump host, a firewall that answers for it) is noticed by a keepalive: sshd always answers it.
     """
 
     def __init__(
@@ -391,20 +401,20 @@ class _Watchdog:
         self.is_silent = False
 
     def check(self, now: float) -> None:
-        silent = now - max(self._stream.last_heard, self._began)
+        silent = now - max(self._stream.last_received, self._began)
         if not self._is_closing and (silent >= self._silence or now >= self._end):
             self._is_closing, self.is_silent = True, silent >= self._silence
-            # Where a jump host carries it, closing says so there and may have to wait for room.
+            # Closing a tunnel sends a message to the jump host and can block.
             threading.Thread(target=self._session.close, name="cut", daemon=True).start()
         elif silent >= self._silence / 4 and self._session.is_connected:
             self._session.send_keepalive()
         if self.channel is not None and not self._session.is_connected:
-            # paramiko waits without end for a reply, and misses a connection that ends just then.
+            # paramiko can miss a connection that ends just then, and would wait forever.
             self.channel.event.set()
 
 
 class _WatchdogThread:
-    """Looks after every command under way: one thread, which sleeps while there is none."""
+    """Checks all running commands in one thread, which sleeps while there are none."""
 
     def __init__(self) -> None:
         self._watchdogs: set[_Watchdog] = set()
@@ -436,10 +446,10 @@ class _WatchdogThread:
                 try:
                     watch.check(time.monotonic())
                 except Exception:
-                    # One connection's trouble must not leave all the others without a watch.
-                    log.exception("a connection could not be looked after")
+                    # An error with one connection must not end the checks of all others.
+                    log.exception("could not check an SSH connection")
 
 
-# There is one for the whole process, as there is one clock.
+# One for the whole process.
 _CHECK_SECONDS = 0.25
 _WATCHDOGS = _WatchdogThread()

@@ -1,4 +1,4 @@
-"""Connections to every host in use: opened once, shared, kept warm, closed together."""
+"""SSH connection pool: connections are opened once, shared, kept open, and closed when idle."""
 
 import logging
 import random
@@ -23,53 +23,55 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# Of those that we hung up on, so many are remembered, and so long they are spoken of.
+# How many dropped connections are stored, and for how many seconds they count as recent.
 _MAX_DROPS, _RECENT_SECONDS = 100, 300.0
-# Seconds to wait before one more try, give or take a half, where a host turned us away unheard.
+# Seconds before each retry on a busy host, plus or minus half.
 _RETRY_PAUSES = (0.3, 0.9)
 
-# A host's, on which many commands run at once, or a network device's, on which one does.
+# A host's session runs many commands at a time, a network device's session runs one.
 Session = ssh.SshSession | device.DeviceSession
-# All that makes a connection the same one: a host that the inventory describes anew gets another.
+# What identifies a connection: if the inventory's entry of a host changes, so does the key.
 _RouteKey = tuple[tuple[str, ...], ...]
 
 
 @dataclass
 class _PooledHost:
-    """What belongs to one line: its connection, and how many commands may use it at once.
-
-    warm: the last connection that was opened, which may have ended since. opening: the same, for
-    whoever waits for it. left: those before it, on which something may still be under way.
-    """
+    """The connection of one route, and how many commands may use it at a time."""
 
     slots: threading.Semaphore
+    """Limits the commands that run at a time."""
     user_count: int = 0
+    """How many commands run or wait."""
     last_used: float = field(default_factory=time.monotonic)
+    """When the last command ended, by the monotonic clock."""
     session: Session | None = None
+    """The connection that was opened last. It may have ended since."""
     opening: Future[Session] | None = None
+    """The same connection, for threads that wait until it is open."""
     earlier: list[ssh.SshSession] = field(default_factory=list[ssh.SshSession])
+    """Connections before it, on which commands may still run."""
 
 
 @dataclass(frozen=True)
 class DroppedConnection:
-    """A connection that we hung up on, since its host flooded us or broke the protocol.
-
-    at: when, by the monotonic clock.
-    """
+    """A connection that Keyturn closed because the host flooded it or broke the protocol."""
 
     host: str
     reason: str
     at: float
+    """When, by the monotonic clock."""
 
 
 class SshPool:
-    """Runs commands on hosts, over connections of its own. Any thread may use it.
+    """Runs commands on hosts, over connections of its own. Any thread can use it.
 
-    keys: the directory that key files in the inventory are relative to.
-    per_host: commands that run on one host at once; sshd allows 10. More wait their turn.
-    patience: seconds that a command waits for its turn.
-    idle: seconds after which a connection that nobody uses is closed.
-    fetcher: gets documents that are not on hosts; by default it keeps them for a minute.
+    Args:
+        keys: the directory that key files in the inventory are relative to.
+        per_host: commands that run on one host at a time; sshd allows 10. Others wait.
+        patience: seconds that a command waits for its turn.
+        idle: seconds after which an unused connection is closed.
+        limits: timeouts and sizes of each connection.
+        fetcher: downloads documents; by default it caches them for a minute.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class SshPool:
         self._sweeper: threading.Thread | None = None
         self._drops_lock = threading.Lock()
         self._drops = deque[DroppedConnection](maxlen=_MAX_DROPS)
-        # How many connections we have hung up on.
+        # How many connections were dropped since the start.
         self.drop_count = 0
 
     def run(
@@ -105,9 +107,9 @@ class SshPool:
         through: tuple[Host, ...] = (),
         hooks: RunHooks = NO_HOOKS,
     ) -> Answer:
-        """Run a resolved command on *host*, reached through its jump hosts, the first one first.
+        """Run a resolved command on *host*. through: its jump hosts, nearest to Keyturn first.
 
-        Raises HostError, whose `started` tells whether the command may have run.
+        Raises HostError, whose `started` says whether the command may have run.
         """
         if isinstance(command, Fetch):
             return self._fetcher.fetch(command)
@@ -115,8 +117,9 @@ class SshPool:
         with self._use_host(route) as pooled:
             if not pooled.slots.acquire(timeout=self._patience):
                 raise UnreachableError(
-                    f"{host.name} is busy: as many of our commands as it takes at once have been "
-                    f"running there for {self._patience:g} s. Nothing was started; ask again"
+                    f"{host.name} is busy: Keyturn already runs as many commands there as it "
+                    f"allows, and none ended within {self._patience:g} s. Nothing was started. "
+                    "Try again"
                 )
             try:
                 if isinstance(command, Shell) and command.new_connection:
@@ -133,17 +136,17 @@ class SshPool:
 
     @property
     def open_count(self) -> int:
-        """How many connections stand, as far as is known."""
+        """How many connections are open, as far as is known."""
         with self._lock:
             return sum(session.is_usable for session in self._list_sessions())
 
     def list_recent_drops(self) -> Sequence[DroppedConnection]:
-        """Return the connections that we hung up on in the last minutes."""
+        """Return the connections that were dropped in the last minutes."""
         since = time.monotonic() - _RECENT_SECONDS
         return [cut for cut in tuple(self._drops) if cut.at >= since]
 
     def close_idle(self, now: float) -> None:
-        """Close every connection that nobody has used for long enough. *now* is monotonic."""
+        """Close every connection that is idle. now: by the monotonic clock."""
         with self._lock:
             carrying = [session.via for session in self._list_sessions() if session.via]
             over = [
@@ -155,10 +158,10 @@ class SshPool:
                 pooled.session.close()
 
     def close(self) -> None:
-        """Close every connection; what is still running ends as interrupted."""
+        """Close every connection. Commands that are still running end as interrupted."""
         with self._lock:
             self._closed.set()
-            # Those behind a jump host end before the jump host's own.
+            # Connections through a jump host end before the jump host's own.
             for key in sorted(self._hosts, key=len, reverse=True):
                 pooled = self._hosts[key]
                 for session in (*pooled.earlier, pooled.session):
@@ -171,7 +174,9 @@ class SshPool:
         key = _make_route_key(route)
         with self._lock:
             if self._closed.is_set():
-                raise UnreachableError(f"{route[-1].name} was not asked: we are shutting down")
+                raise UnreachableError(
+                    f"{route[-1].name} was not contacted: Keyturn is shutting down"
+                )
             if key not in self._hosts:
                 at_once = self._per_host if route[-1].platform == "linux" else 1
                 self._hosts[key] = _PooledHost(threading.Semaphore(at_once))
@@ -187,7 +192,7 @@ class SshPool:
     def _run_with_session(
         self, route: tuple[Host, ...], pooled: _PooledHost, act: Callable[[Session], T]
     ) -> T:
-        """Act on the warm connection, or on a new one if it turns out to be dead unheard."""
+        """Call *act* with the open connection, and again with a new one if it was dead."""
         session, is_new = self._get_session(route, pooled)
         try:
             return act(session)
@@ -199,7 +204,7 @@ class SshPool:
     def _run_on_new_connection(
         self, route: tuple[Host, ...], command: Shell, hooks: RunHooks
     ) -> Answer:
-        """Run a command over a connection of its own, beside the warm one."""
+        """Run a command over a connection of its own, beside the shared one."""
         session = self._open_session(route)
         try:
             return self._retry_when_busy(lambda: _run_on_session(session, command, hooks))
@@ -207,9 +212,9 @@ class SshPool:
             session.close()
 
     def _get_session(self, route: tuple[Host, ...], pooled: _PooledHost) -> tuple[Session, bool]:
-        """Return the pooled's connection and whether it was opened just now.
+        """Return the shared connection, and whether this thread has just opened it.
 
-        One thread opens it; the others wait and share what comes of that, trouble too.
+        One thread opens it. Others wait and share the result, also an error.
         """
         warm = pooled.session
         if warm is not None and warm.is_usable:
@@ -229,8 +234,8 @@ class SshPool:
     ) -> None:
         try:
             session = self._open_session(route)
-        except BaseException as trouble:
-            slot.set_exception(trouble)  # whoever waits for it must hear of it, whatever it is
+        except BaseException as error:
+            slot.set_exception(error)  # the waiting threads must receive every error
             raise
         with self._lock:
             too_late = self._closed.is_set()
@@ -258,30 +263,31 @@ class SshPool:
         try:
             with self._use_host(way) as pooled:
                 return self._run_with_session(way, pooled, lambda jump: self._connect(host, jump))
-        except HostError as trouble:
-            words = f"{host.name} is reached through {jumps[-1].name}: {trouble}"
-            raise type(trouble)(words) from trouble
+        except HostError as error:
+            message = f"{host.name} is reached through {jumps[-1].name}: {error}"
+            raise type(error)(message) from error
 
     def _connect(self, host: Host, via: Session | None) -> Session:
         if isinstance(via, device.DeviceSession):
             raise SetupError(
-                f"{host.name} is reached through a network device: name a host for that"
+                f"{host.name} has a network device as its jump host: set `jump` in the inventory "
+                "to a host with SSH"
             )
         connect = ssh.connect if host.platform == "linux" else device.connect
         return self._retry_when_busy(lambda: connect(host, self._keys, self._limits, via=via))
 
     def _retry_when_busy(self, act: Callable[[], T]) -> T:
-        """Try again, a little later, what a host refused because it was busy."""
+        """Call *act*, and retry a little later if the host was busy."""
         for pause in _RETRY_PAUSES:
             try:
                 return act()
             except HostBusyError:
-                # Many are turned away at once: they must not come back at once.
+                # Many threads are refused at the same time and must not retry at the same time.
                 self._closed.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
         return act()
 
     def _record_drop(self, host: str, why: str) -> None:
-        log.warning("hung up on %s, since %s", host, why)
+        log.warning("closed the connection to %s: %s", host, why)
         with self._drops_lock:
             self.drop_count += 1
             self._drops.append(DroppedConnection(host, why, time.monotonic()))
@@ -304,7 +310,7 @@ def _run_on_session(session: Session, command: Command, hooks: RunHooks) -> Answ
             return session.run(command, hooks)
     elif not isinstance(command, Shell):
         return session.run(command, hooks)
-    raise SetupError(f"this is not for such a host, and nothing was sent: {command}")
+    raise SetupError(f"this kind of host cannot run the command. Nothing was sent: {command}")
 
 
 def _make_route_key(route: tuple[Host, ...]) -> _RouteKey:

@@ -1,4 +1,4 @@
-"""One SSH transport: dialled, known by its host key, logged in. Every trouble in our own words."""
+"""SSH transport: connect, verify the host key, log in. All errors are HostErrors."""
 
 import base64
 import hashlib
@@ -30,11 +30,11 @@ from connectors.inventory import Host
 from connectors.password import Password
 from connectors.ssh_stream import HostPacketizer, Stream
 
-# paramiko logs its own account, with stack traces, of everything that is told in words here.
+# paramiko logs stack traces for every error that is raised here with a message.
 _LOG = "connectors.ssh.paramiko"
 logging.getLogger(_LOG).setLevel(logging.CRITICAL + 1)
 
-# What is never spoken, even where paramiko still knows it: by the words of the SSH protocol.
+# Algorithms that are never used, even where paramiko supports them.
 REFUSED_ALGORITHMS = {
     "ciphers": ("aes128-cbc", "aes192-cbc", "aes256-cbc", "3des-cbc", "blowfish-cbc", "arcfour"),
     "macs": ("hmac-md5", "hmac-md5-96", "hmac-sha1", "hmac-sha1-96"),
@@ -42,16 +42,16 @@ REFUSED_ALGORITHMS = {
         "diffie-hellman-group1-sha1",
         "diffie-hellman-group14-sha1",
         "diffie-hellman-group-exchange-sha1",
-        # The host would choose the numbers that we calculate with, and how long that takes.
+        # The host would choose the group, and so how long the calculation takes.
         "diffie-hellman-group-exchange-sha256",
     ),
     "keys": ("ssh-rsa", "ssh-dss"),
     "pubkeys": ("ssh-rsa", "ssh-dss"),
 }
-# An RSA key signs by one of these; its third way, ssh-rsa, uses SHA-1.
+# The signature algorithms of an RSA key without ssh-rsa, which uses SHA-1.
 _SIGNATURE_ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 
-# The quickest of those that remain.
+# The fastest of those that remain.
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 _MACS = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-512-etm@openssh.com")
 
@@ -68,35 +68,36 @@ _CERTIFICATE_TYPES = tuple(
 
 @dataclass(frozen=True)
 class SshLimits:
-    """How long we wait, in seconds, and how much we listen to.
+    """Timeouts in seconds, and sizes in bytes.
 
-    connect: for a TCP connection. handshake: until keys are agreed. login: until it is judged.
-    channel: for a new channel on a warm connection. grace: beyond a command's own deadline, at
-    which the host should have ended it. unacknowledged: for the host's machine to confirm what
-    was sent, and while a command runs for its sshd to give any sign when it is asked for one;
-    then the connection counts as dead. output: bytes of one command, both streams. on_cut: told
-    the host's name, and why, when we hang up on one that floods us or breaks the protocol.
-
-    There is no limit on a command's silence: a scrub or a reload may say nothing for as long as
-    its deadline allows, and a dead peer is noticed by `unacknowledged`.
+    The silence of a command has no limit: a scrub may print nothing until its deadline. A dead
+    peer is noticed by `unacknowledged`.
     """
 
     connect: float = 5.0
+    """For a TCP connection."""
     handshake: float = 10.0
+    """Until keys are agreed."""
     login: float = 10.0
+    """Until the host has accepted or refused the login."""
     channel: float = 5.0
+    """For a new channel on an open connection."""
     grace: float = 5.0
+    """Beyond a command's own deadline, at which the host should have ended it."""
     unacknowledged: float = 20.0
+    """For the host to acknowledge packets, and for its sshd to answer keepalives."""
     output: int = 64 * 1024 * 1024
+    """Bytes of one command, both streams."""
     on_hang_up: Callable[[str, str], None] = lambda _host, _why: None
+    """Called with host and reason when Keyturn closes the connection of a misbehaving host."""
 
 
-# While nobody uses it: each wakes its thread.
+# Intervals of an idle connection: each wakes its thread.
 _POLL_SECONDS, _KEEPALIVE_SECONDS = 10.0, 30
 
 
 class HostAddress(Protocol):
-    """What it takes to call a host: a Host of the inventory, or one that is to become one."""
+    """Where to connect: a Host of the inventory, or one that is not added yet."""
 
     @property
     def name(self) -> str: ...
@@ -107,38 +108,38 @@ class HostAddress(Protocol):
 
 
 class ConnectionLostError(UnreachableError):
-    """A connection that was kept warm is dead, and was found so before anything was sent."""
+    """A connection that was kept open is dead, and nothing was sent over it."""
 
 
 class HostBusyError(UnreachableError):
-    """The host refused us unheard, as sshd does when too much is under way there at once."""
+    """The host refused the connection or channel because too many are open there."""
 
 
 def open_tcp_connection(host: HostAddress, limits: SshLimits) -> socket.socket:
-    """Open a TCP connection that sends at once and notices a peer that is gone."""
+    """Open a TCP connection without send delay that notices a peer that is gone."""
     try:
         stream = socket.create_connection((host.address, host.port), timeout=limits.connect)
     except TimeoutError:
         raise UnreachableError(
             f"{format_address(host)} did not answer within {limits.connect:g} s: "
-            "is it up, and does a firewall let us through?"
+            "check that it is up and that no firewall blocks Keyturn"
         ) from None
     except ConnectionRefusedError:
         raise UnreachableError(
-            f"{format_address(host)} refused the connection: sshd may not be running"
+            f"{format_address(host)} refused the connection: check that sshd is running"
         ) from None
     except socket.gaierror:
         raise UnreachableError(
-            f"{format_address(host)} has an address that DNS does not know"
+            f"{format_address(host)} has an address that DNS cannot resolve"
         ) from None
-    except OSError as trouble:
+    except OSError as error:
         raise UnreachableError(
-            f"{format_address(host)} cannot be reached: {trouble.strerror}"
+            f"{format_address(host)} is unreachable: {error.strerror}"
         ) from None
     # Nagle's algorithm costs 40 ms for each command.
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # The kernel asks an idle peer whether it is still there, which wakes nobody here.
+    # The kernel probes an idle peer, which wakes no thread here.
     quarter = max(1, int(limits.unacknowledged / 4))
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, quarter)
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, quarter)
@@ -154,7 +155,10 @@ def open_transport(
     limits: SshLimits,
     below: socket.socket | paramiko.Channel | Stream,
 ) -> tuple[paramiko.Transport, Stream]:
-    """Make sure that *host* is the one we know, and only then log in, over what is *below*."""
+    """Verify the host key over *below*, and only then log in.
+
+    Returns the transport, and the stream below it. Raises HostError.
+    """
     stream = below if isinstance(below, Stream) else make_stream(below, host, limits)
     transport = _make_transport(stream, _list_key_types(host), limits)
     try:
@@ -165,18 +169,20 @@ def open_transport(
             _log_in_by_password(transport, host, key, limits)
         else:
             _log_in_by_key(transport, host, key, limits)
-    except Exception as trouble:
+    except Exception as error:
         _close_transport(transport, stream)
         if stream.hang_up_reason and stream.first_bytes.startswith(b"SSH-"):
             raise UnreachableError(format_hang_up(host, stream)) from None
-        if isinstance(trouble, paramiko.SSHException | EOFError):
-            raise UnreachableError(f"{format_address(host)} hung up during the login") from None
+        if isinstance(error, paramiko.SSHException | EOFError):
+            raise UnreachableError(
+                f"{format_address(host)} closed the connection during the login"
+            ) from None
         raise
     except BaseException:
         _close_transport(transport, stream)
         raise
     stream.is_trusted = True
-    # paramiko looks so often whether it is to end. Whoever ends it shuts its stream down first.
+    # How often paramiko checks whether to end. close() shuts the stream down first.
     stream.settimeout(_POLL_SECONDS)
     transport.set_keepalive(_KEEPALIVE_SECONDS)
     return transport, stream
@@ -188,25 +194,25 @@ def make_stream(
     limits: SshLimits,
     on_close: Callable[[], None] = lambda: None,
 ) -> Stream:
-    """Return the stream of a connection to *host*, which tells *limits* when it is cut."""
+    """Return the stream of a connection to *host*; `limits.on_hang_up` is called for it."""
     return Stream(
         below, on_hang_up=lambda why: limits.on_hang_up(host.name, why), on_close=on_close
     )
 
 
 def format_hang_up(host: HostAddress, stream: Stream) -> str:
+    """Return the message for a connection that Keyturn closed because the host misbehaved."""
     return (
-        f"we hung up on {format_address(host)}, since {stream.hang_up_reason}: is something "
-        "else behind that address, "
-        "or is the host no longer its own?"
+        f"Keyturn closed the connection to {format_address(host)}: {stream.hang_up_reason}. "
+        "Check whether something else is behind that address, or whether the host is compromised"
     )
 
 
 def fetch_host_key(host: HostAddress, limits: SshLimits | None = None) -> str:
-    """Return the public key that answers at an address, without logging in there.
+    """Return the host key at an address, without logging in.
 
-    Whoever answers may show any key: it is worth nothing before it was compared on the host
-    itself. Where there are several, the one that an inventory should hold comes first.
+    Anyone who answers can show any key: compare it with the key on the host itself before you
+    trust it. If the host has several, it is the one that belongs in the inventory.
     """
     limits = limits or SshLimits()
     stream = make_stream(open_tcp_connection(host, limits), host, limits)
@@ -234,10 +240,10 @@ def _make_transport(
         packetizer_class=HostPacketizer,
     )
     transport.set_log_channel(_LOG)
-    # Longer than we wait ourselves, who can say better what was amiss.
+    # Longer than the timeouts here, whose errors are more precise.
     transport.banner_timeout = transport.handshake_timeout = limits.handshake + 30
-    # A host with several keys shows the first kind that we name: the one that we know it by. The
-    # others are named so that a host without it shows something that can be told.
+    # A host with several keys shows the first type in this list: the one in the inventory. The
+    # others follow so that a host without it shows a key that an error message can name.
     options = transport.get_security_options()
     rest = tuple(kind for kind in options.key_types if kind not in wanted)
     options.key_types = (*wanted, *rest)
@@ -246,14 +252,14 @@ def _make_transport(
     return transport
 
 
-def _order_by_preference(liked: Sequence[str], all_of_them: Sequence[str]) -> tuple[str, ...]:
-    """Name those first that we like best, among those that paramiko knows."""
-    known = tuple(one for one in liked if one in all_of_them)
-    return (*known, *(one for one in all_of_them if one not in known))
+def _order_by_preference(preferred: Sequence[str], supported: Sequence[str]) -> tuple[str, ...]:
+    """Return the supported algorithms with the preferred ones first."""
+    first = tuple(name for name in preferred if name in supported)
+    return (*first, *(name for name in supported if name not in first))
 
 
 def _list_key_types(host: Host) -> tuple[str, ...]:
-    """Return what a host is to show: its key of the kind that we know, or any certificate."""
+    """Return the key types to request: the type in the inventory, or any certificate."""
     if host.host_key is None:
         return _CERTIFICATE_TYPES
     known = host.host_key.split()[0]
@@ -268,12 +274,12 @@ def _complete_handshake(
     if not done.wait(limits.handshake):
         if stream.first_bytes:
             raise UnreachableError(
-                f"{format_address(host)} began to speak SSH and did not come to an end "
-                f"within {limits.handshake:g} s: is it overloaded?"
+                f"{format_address(host)} began the SSH handshake and did not finish it "
+                f"within {limits.handshake:g} s: check whether it is overloaded"
             )
         raise UnreachableError(
-            f"{format_address(host)} accepted the connection but never spoke SSH: "
-            "is it hung, or is something else behind that port?"
+            f"{format_address(host)} accepted the connection but sent nothing: "
+            "check whether it hangs, or whether another service uses that port"
         )
     if stream.hang_up_reason and stream.first_bytes.startswith(b"SSH-"):
         raise UnreachableError(format_hang_up(host, stream))
@@ -282,33 +288,33 @@ def _complete_handshake(
 
 
 def _make_handshake_error(
-    trouble: Exception | None, first: bytes, host: HostAddress
+    error: Exception | None, first: bytes, host: HostAddress
 ) -> UnreachableError | WeakAlgorithmsError:
-    if isinstance(trouble, IncompatiblePeer):
-        lacking = re.search(r"no acceptable ([^)]*)", str(trouble))
+    if isinstance(error, IncompatiblePeer):
+        lacking = re.search(r"no acceptable ([^)]*)", str(error))
         return WeakAlgorithmsError(
             f"{format_address(host)} offers no {lacking[1] if lacking else 'SSH version'} "
-            "that we trust: update its sshd, or lift what its configuration restricts"
+            "that Keyturn accepts: update its sshd, or allow more in its configuration"
         )
     if not first or b"MaxStartups" in first:
         return HostBusyError(
-            f"{format_address(host)} hung up before it spoke SSH: "
-            "too many log in there at once (MaxStartups), or it blocks our address"
+            f"{format_address(host)} closed the connection before the SSH handshake: "
+            "too many logins are in progress there (MaxStartups), or it blocks Keyturn's address"
         )
     if not first.startswith(b"SSH-"):
-        said = first.split(b"\n")[0][:60].decode("ascii", "backslashreplace")
+        line = first.split(b"\n")[0][:60].decode("ascii", "backslashreplace")
         return UnreachableError(
-            f"{format_address(host)} is no SSH server: it said {said!r}. Is that the right port?"
+            f"{format_address(host)} is not an SSH server, it sent {line!r}: check the port"
         )
-    if trouble is None or isinstance(trouble, EOFError | OSError):
+    if error is None or isinstance(error, EOFError | OSError):
         return UnreachableError(
-            f"{format_address(host)} hung up in the middle of the SSH handshake"
+            f"{format_address(host)} closed the connection during the SSH handshake"
         )
-    return UnreachableError(f"{format_address(host)} does not keep to the SSH protocol: {trouble}")
+    return UnreachableError(f"{format_address(host)} violates the SSH protocol: {error}")
 
 
 def _verify_host_key(transport: paramiko.Transport, host: Host) -> None:
-    """Make sure by the key, or by its certificate, that this is the host of the inventory."""
+    """Verify the host's key, or its certificate, against the inventory."""
     key = transport.get_remote_server_key()
     if host.host_key is None:
         return _verify_host_certificate(key, host)
@@ -317,10 +323,10 @@ def _verify_host_key(transport: paramiko.Transport, host: Host) -> None:
     known = base64.b64decode(host.host_key.split()[1])
     if not hmac.compare_digest(shown, known):
         raise HostKeyMismatchError(
-            f"{format_address(host)} shows the key {_format_fingerprint(shown)}, and the "
-            "inventory knows it by "
-            f"{host.fingerprint}. Nothing was sent to it. Was it installed anew? Find out who "
-            "answers there before you change host_key in the inventory"
+            f"{format_address(host)} shows the key {_format_fingerprint(shown)}, but the "
+            f"inventory has {host.fingerprint}. Nothing was sent to it. Find out whether the host "
+            "was reinstalled, and verify its key on the console before you change host_key in "
+            "the inventory"
         )
     return None
 
@@ -334,8 +340,7 @@ def _verify_host_certificate(key: paramiko.PKey, host: Host) -> None:
     )
     if objection:
         raise HostKeyMismatchError(
-            f"{format_address(host)} {objection}. The inventory knows it by the CA "
-            f"{host.fingerprint}. "
+            f"{format_address(host)} {objection}. The inventory has the CA {host.fingerprint}. "
             "Nothing was sent to it"
         )
 
@@ -347,58 +352,60 @@ def _log_in_by_key(
     try:
         transport.auth_publickey(host.user, key, judged)
     except (paramiko.SSHException, EOFError, OSError):
-        raise UnreachableError(f"{format_address(host)} hung up before the login") from None
+        raise UnreachableError(
+            f"{format_address(host)} closed the connection before the login"
+        ) from None
     if not judged.wait(limits.login):
         raise UnreachableError(
-            f"{format_address(host)} did not judge our login within {limits.login:g} s: is it "
-            "overloaded?"
+            f"{format_address(host)} did not answer the login within {limits.login:g} s: check "
+            "whether it is overloaded"
         )
     if transport.is_authenticated():
         return
-    trouble = transport.get_exception()
-    asked = (
-        f"{format_address(host)} refuses {host.user} with our key {host.key} ({key.fingerprint})"
-    )
-    if isinstance(trouble, BadAuthenticationType | PartialAuthentication):
-        wants = " or ".join(trouble.allowed_types) or "nothing that it names"
-        raise LoginError(f"{asked}: it wants {wants}. Allow logins by key alone there")
+    error = transport.get_exception()
+    refusal = f"{format_address(host)} refuses {host.user} with key {host.key} ({key.fingerprint})"
+    if isinstance(error, BadAuthenticationType | PartialAuthentication):
+        methods = " or ".join(error.allowed_types) or "a method that it does not name"
+        raise LoginError(f"{refusal}: it requires {methods}. Allow logins by key alone there")
     if not transport.is_active():
-        raise UnreachableError(f"{format_address(host)} hung up during the login of {host.user}")
+        raise UnreachableError(
+            f"{format_address(host)} closed the connection during the login of {host.user}"
+        )
     raise LoginError(
-        f"{asked}: put the public key into that user's authorized_keys, "
-        "or look why its certificate is no longer taken"
+        f"{refusal}: add the public key to that user's authorized_keys, "
+        "or check why its certificate is no longer accepted"
     )
 
 
 def _log_in_by_password(
     transport: paramiko.Transport, host: Host, password: Password, limits: SshLimits
 ) -> None:
-    """Log in as a network device wants it: by password, by a question, or without any.
+    """Log in to a network device: by password, keyboard-interactive, or without either.
 
-    One that lets everybody in asks within its own command line, as Dell's do.
+    A device that accepts every SSH login, such as Dell's, prompts in its own command line.
     """
     transport.auth_timeout = limits.login
-    asked = f"{format_address(host)} refuses {host.user} with our password ({password.file})"
+    error = f"{format_address(host)} refuses {host.user} with the password in {password.file}"
     try:
         _send_password(transport, host, password, _list_login_methods(transport, host))
     except BadAuthenticationType as refusal:
-        wants = " or ".join(refusal.allowed_types) or "nothing that it names"
-        raise LoginError(f"{asked}: it wants {wants}") from None
+        methods = " or ".join(refusal.allowed_types) or "a method that it does not name"
+        raise LoginError(f"{error}: it requires {methods}") from None
     except (paramiko.SSHException, EOFError, OSError):
         if transport.is_active():
-            raise LoginError(f"{asked}: put the right one there") from None
+            raise LoginError(f"{error}: correct the password in that file") from None
         raise UnreachableError(
-            f"{format_address(host)} hung up during the login of {host.user}: "
-            "does it take our password, and does it let us log in from here?"
+            f"{format_address(host)} closed the connection during the login of {host.user}: "
+            "check the password, and whether the device allows logins from this address"
         ) from None
     if not transport.is_authenticated():
-        raise LoginError(f"{asked}: it wants more than that")
+        raise LoginError(f"{error}: it requires more than a password")
 
 
 def _list_login_methods(transport: paramiko.Transport, host: Host) -> list[str]:
-    """Return the ways to log in that the device names; none if it has let us in already."""
+    """Return the login methods that the device names; none if the login has succeeded already."""
     try:
-        # It tells them in its answer to this, and OpenSSH's client asks it too.
+        # The answer to this names them, as for OpenSSH's client.
         transport.auth_none(host.user)
     except BadAuthenticationType as refusal:
         return refusal.allowed_types
@@ -406,19 +413,20 @@ def _list_login_methods(transport: paramiko.Transport, host: Host) -> list[str]:
 
 
 def _send_password(
-    transport: paramiko.Transport, host: Host, password: Password, taken: list[str]
+    transport: paramiko.Transport, host: Host, password: Password, methods: list[str]
 ) -> None:
-    def answer(_title: str, _more: str, asked: list[tuple[str, bool]]) -> list[str]:
-        # What it would show on a screen is no question for a password.
-        return ["" if shown else password.text for _, shown in asked]
+    def answer(_title: str, _instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
+        # A prompt whose answer is shown on the screen does not ask for a password.
+        return ["" if is_echoed else password.text for _, is_echoed in prompts]
 
-    if "keyboard-interactive" in taken and "password" not in taken:
+    if "keyboard-interactive" in methods and "password" not in methods:
         transport.auth_interactive(host.user, answer)
-    elif taken:
+    elif methods:
         transport.auth_password(host.user, password.text, fallback=False)
 
 
 def format_address(host: HostAddress) -> str:
+    """Return the host's name with its address and port, as in `lb1 (192.0.2.1:22)`."""
     return f"{host.name} ({host.address}:{host.port})"
 
 

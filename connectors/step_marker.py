@@ -1,25 +1,23 @@
-"""The marker: what a host keeps of each step that it is told, so that it can be asked later.
+"""Markers: what a host stores of each step, so that Keyturn can query it after a crash. No I/O.
 
-Before a host begins a step it makes a directory for it. Who finds that there runs nothing: one
-step runs once at the most, however often and by whomever it is sent. What became of it is kept in
-there until it is a week old:
+Before a host starts a step it creates a directory for it. If the directory exists, nothing runs:
+a step runs at most once, however often it is sent. The directory is kept for a week:
 
-    <place>/<run>-<step>/begun   the print of its word, the boot id, /proc/PID/stat
-    <place>/<run>-<step>/in      what it reads, while it runs; empty afterwards
-    <place>/<run>-<step>/out     what it has said, the first MiB of it; err: on its error output
-    <place>/<run>-<step>/end     its exit status: a line that is not whole says nothing
-    <place>/<run>-<step>/closed  instead of the others: it was not begun, and never will be
-    <place>/<run>@<fence>        somebody has come for this run with this fence
-    <place>/<Keyturn>-swept-…    what was too old went in these eighteen hours
+    <dir>/<run>-<step>/begun   the hash of its secret word, the boot id, /proc/PID/stat
+    <dir>/<run>-<step>/in      its standard input while it runs; empty afterwards
+    <dir>/<run>-<step>/out     the first MiB of its output; err: of its error output
+    <dir>/<run>-<step>/end     its exit status; an incomplete line counts as none
+    <dir>/<run>-<step>/closed  instead of the others: it did not start, and never will
+    <dir>/<run>@<fence>        a worker has used this fencing token for this run
+    <dir>/<Keyturn>-swept-…    old markers were deleted within these eighteen hours
 
-The step does not end with the connection. `timeout` puts it into a process group of its own, there
-is no terminal whose end it would be told, what it reads has arrived whole before it begins, and
-what it says goes to `tee`, which keeps on taking it when nobody listens here any more. A change
-that is cut off half way is worse than one that nobody watches, and the host ends it in time
-anyway.
+The step does not end with the connection. `timeout` puts it into a process group of its own, it
+has no terminal, its input has arrived completely before it starts, and its output goes to `tee`,
+which continues to read it when the connection is gone. A change that is cut off half way is worse
+than one without a reader, and the host ends it at its deadline anyway.
 
-The word that frames what it says is known to nobody there before the end, as whoever knows it can
-make up an end: so only a print of it is written down. No I/O.
+Output is framed with a secret word. Anyone who knows the word can fake an end, so the host stores
+only its hash until the step has ended.
 """
 
 import hashlib
@@ -29,10 +27,10 @@ from dataclasses import dataclass, replace
 from connectors.errors import SettingError
 from connectors.script import Script
 
-# Seconds between asking an overdue command to end and killing it. Less than the patience of
-# whoever waits for it, so that the host's own verdict arrives first.
+# Seconds between SIGTERM and SIGKILL for an overdue command. Less than Keyturn's grace period, so
+# that the host's exit status arrives first.
 KILL_AFTER = 3
-# Days that a marker is kept, and for which one that is missing says anything.
+# Days for which a marker is kept: a missing one is meaningful only within them.
 KEEP_DAYS = 7
 MARKER_SETTING = "keyturn.marker"
 NO_MARKER = "none"
@@ -40,39 +38,36 @@ NO_MARKER = "none"
 
 @dataclass(frozen=True)
 class StepMarker:
-    """Which step of which run this is, to a host that has many, of several Keyturns.
-
-    run: a name for the run that is never given to another; up to the first dash, that of the
-    Keyturn. fence: grows each time that somebody takes the run over; who comes with a lower one
-    comes too late.
-    place: the directory of all markers there; "" for the one in the login's home.
-    """
+    """Identifies one step of one run on a host, which may serve several Keyturns."""
 
     run: str
+    """A unique name of the run. The part before the first dash is the name of the Keyturn."""
     step: int
+    """The number of the step."""
     fence: int = 1
+    """The fencing token: it grows when another worker takes over, and lower ones are refused."""
     directory: str = ""
+    """The directory of all markers on the host; "" for ~/.keyturn."""
 
     def resolve(self, settings: Mapping[str, str]) -> "StepMarker | None":
-        """Return it as the inventory would have it on one host; None if that keeps none."""
+        """Return the marker with the host's directory; None if the host keeps no markers."""
         place = settings.get(MARKER_SETTING, self.directory)
         if place == NO_MARKER:
             return None
         if place and not place.startswith("/"):
             raise SettingError(
                 f"the inventory sets {MARKER_SETTING} to {place!r}: it must be a directory, "
-                "such as "
-                f"/var/lib/keyturn, or {NO_MARKER}"
+                f"such as /var/lib/keyturn, or {NO_MARKER}"
             )
         return replace(self, directory=place.rstrip("/"))
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What both scripts are told of it."""
+        """The arguments of both scripts: directory, run, step, fence."""
         return self.directory, self.run, str(self.step), str(self.fence)
 
 
-# The first that both scripts do: without a word nothing is started. It is exported to nobody.
+# Both scripts begin with this: without the secret word nothing is started. It is never exported.
 READ_WORD = (
     "unset kt_word kt_seconds kt_note kt_place kt_run kt_step kt_fence kt_in kt_print kt_end "
     "kt_dir kt_seen kt_stat kt_boot; read -r kt_word || exit 125"
@@ -80,12 +75,12 @@ READ_WORD = (
 
 
 def hash_word(word: str) -> str:
-    """Return what tells a word from all others and does not tell the word."""
+    """Return the SHA-256 of a secret word, in hexadecimal."""
     return hashlib.sha256(word.encode()).hexdigest()
 
 
-# Without single quotes, backslashes and exclamation marks, as it goes through any login shell.
-# kt_end says in a word why nothing is run, and is the exit status otherwise.
+# No single quotes, backslashes and exclamation marks, since it passes through any login shell.
+# kt_end is the exit status, or one word with the reason why nothing was run.
 _FIND_PLACE = (
     "kt_place=${kt_place:-$HOME/.keyturn}; kt_dir=$kt_place/$kt_run-$kt_step; "
     '[ -d "$kt_place" ] || mkdir -m 700 "$kt_place" 2>/dev/null; '
@@ -94,8 +89,8 @@ _OWN_PLACE = (
     '[ -O "$kt_place" ] && { if [ -L "$kt_place" ]; then false; '
     'else true >"$kt_place/$kt_run@$kt_fence"; fi; } 2>/dev/null'
 )
-# Why no marker can be kept: there is no room, or something else. Of a shell's own words for that
-# not all give the reason; those of a program do.
+# Why no marker can be written: the disk is full, or something else. Not every shell prints the
+# reason; programs do.
 _WHY_NONE = (
     'kt_full() { case $(if [ -d "$kt_place" ]; then if [ -L "$kt_place" ]; then :; '
     'elif [ -O "$kt_place" ]; then echo room | tee "$kt_place/$kt_run@$kt_fence"; fi; '
@@ -110,21 +105,20 @@ _TAKE = (
     'elif [ -d "$kt_dir" ]; then kt_end=held; else kt_end=$(kt_full); fi; '
     "else kt_end=$(kt_full); fi"
 )
-# Written while what the command reads is on its way; it is waited for before the command begins.
+# Runs while the command's input arrives, and ends before the command starts.
 _NOTE = (
     'if [ "$kt_note" ]; then '
     'timeout 2 logger -t keyturn "$kt_note" </dev/null >/dev/null 2>&1 & fi'
 )
-# All of it in one piece, and `dd` says whether that has become whole. Only where the sizes of what
-# goes in and out differ does every one gather.
+# Stores the input in one block, and `dd` prints whether the block is complete. `dd` collects
+# partial reads only if its input and output block sizes differ.
 _STDIN = (
     'if [ "$kt_in" -gt 0 ]; then '
     'case $(dd ibs=$((kt_in + 1)) obs="$kt_in" of="$kt_dir/in" 2>&1) in '
     '*"1+0 records out"*) exec <"$kt_dir/in";; *) kt_end=short;; esac; fi'
 )
-# Only markers of the same Keyturn: the directory may be one that also holds other things. A run's
-# name ends with the second in which it was asked for: without four of its digits that is a new one
-# every eighteen hours.
+# Deletes only markers of the same Keyturn: the directory may contain other files. A run's name
+# ends with the second of its request: without four digits it changes every eighteen hours.
 _SWEEP = (
     "kt_seen=${kt_run##*-}; kt_seen=$kt_place/${kt_run%%-*}-swept-${kt_seen%????}; "
     'if [ "$kt_step" = 1 ] && [ ! -e "$kt_seen" ] && { true >"$kt_seen"; } 2>/dev/null; then '
@@ -133,7 +127,7 @@ _SWEEP = (
 )
 _BODY = (
     f"{_NOTE}; {_STDIN}; "
-    # This shell stays until the command has ended: who asks later looks whether it is there.
+    # This shell stays until the command has ended: the status script checks whether it runs.
     "read -r kt_stat </proc/self/stat; read -r kt_boot </proc/sys/kernel/random/boot_id; "
     'if [ "$kt_end" ]; then echo "$kt_end" >"$kt_dir/closed"; '
     'elif { echo "$kt_print $kt_boot $kt_stat" >"$kt_dir/begun"; } 2>/dev/null; then '
@@ -143,14 +137,14 @@ _BODY = (
     'kt_say "$kt_end"; [ "$kt_in" -eq 0 ] || { true >"$kt_dir/in"; } 2>/dev/null; '
     f"{_SWEEP}"
 )
-# Takes what is said though nobody may listen any more, and keeps 1 MiB of it.
+# Reads the output even when the connection is gone, and stores 1 MiB of it.
 _KEEP = '{ trap "" PIPE XFSZ; ulimit -f 2048; exec tee "$kt_dir/%s" %s2>/dev/null %s; }'
 _RUN = (
     f"{{ {{ {_BODY}; }} 2>&1 >&3 3>&- 4>&- | {_KEEP % ('err', '>&4 ', '3>&- 4>&-')}; }} "
     f"3>&1 4>&2 | {_KEEP % ('out', '', '')}"
 )
-# $1 to $8: the command's deadline, the note for the host's log, the four words of the mark, how
-# many bytes the command reads, and the print of the word. The rest is the command.
+# $1 to $8: the command's deadline, the note for the host's log, the marker's four arguments, the
+# bytes of the command's input, and the hash of the secret word. The rest is the command.
 STEP_SCRIPT = (
     "kt_seconds=$1 kt_note=$2 kt_place=$3 kt_run=$4 "
     "kt_step=$5 kt_fence=$6 kt_in=$7 kt_print=$8 kt_end=; shift 8; "
@@ -166,7 +160,7 @@ _ALIVE = (
     'kt_pid=${kt_stat%% *}; kt_now=; { read -r kt_now <"/proc/$kt_pid/stat"; } 2>/dev/null; '
     'kt_stat=${kt_stat##*") "}; kt_now=${kt_now##*") "}; '
     'kt_begun() { case $1 in Z|X) ;; *) echo "${20}";; esac; }; '
-    # The moment that a process began, which another of the same number has not in common with it.
+    # The start time of a process, which distinguishes it from another with the same number.
     'if [ "$(kt_begun $kt_now)" ] && [ "$(kt_begun $kt_stat)" = "$(kt_begun $kt_now)" ]; '
     "then kt_is=running; else kt_is=gone; fi"
 )
@@ -180,8 +174,8 @@ _TELL = (
     'for kt_seen in out err; do [ -e "$kt_dir/$kt_seen" ] && cat "$kt_dir/$kt_seen"; '
     'echo "$kt_print next"; done; fi'
 )
-# Asks what became of a step. What was not begun by now never will be: whoever comes for it later,
-# on a connection that was slow, finds that its place is taken.
+# Prints the status of a step. A step that has not started by now never will: a slow connection
+# that brings it later finds that its directory exists.
 STATUS_SCRIPT = Script(
     "marker",
     "kt_place=$1 kt_run=$2 kt_step=$3 kt_fence=$4; "
@@ -194,7 +188,7 @@ STATUS_SCRIPT = Script(
     f"if {_OWN_PLACE}; then "
     'if mkdir -m 700 "$kt_dir" 2>/dev/null && echo asked >"$kt_dir/closed"; then kt_is=closed; '
     "elif kt_known; then "
-    # It may end while this looks.
+    # It may end while this script checks.
     "if kt_ended; then kt_is=ended; "
     'elif [ "$kt_boot" != "$kt_booted" ]; then kt_is=rebooted; '
     f"else {_ALIVE}; if [ $kt_is = gone ] && kt_ended; then kt_is=ended; fi; fi; "

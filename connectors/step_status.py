@@ -1,4 +1,4 @@
-"""Recalling: what a host says has become of a step that it was told. No I/O."""
+"""Step status: query on a host what became of a step after a crash. No I/O."""
 
 import re
 from collections.abc import Mapping
@@ -12,59 +12,64 @@ from connectors.wrapper import refuse_stopped
 
 
 class MarkerState(StrEnum):
-    """What became of a step.
-
-    closed: it was not begun, and from now on never will be. starting: its place is taken, and
-    nothing more is known. ended: it has an exit status. gone: it was begun and is not there any
-    more, and nobody wrote down how it ended. rebooted: so is this, since the host was restarted.
-    unmarked: the host keeps no marker.
-    """
+    """The state of a step on its host."""
 
     CLOSED = "closed"
+    """It did not start, and never will."""
     STARTING = "starting"
+    """Its directory exists; nothing more is known."""
     RUNNING = "running"
     ENDED = "ended"
+    """It has an exit status."""
     GONE = "gone"
+    """It started and is not running any more, and its exit status was not stored."""
     REBOOTED = "rebooted"
+    """Like GONE, because the host was rebooted."""
     UNMARKED = "unmarked"
+    """The host keeps no marker."""
 
 
 @dataclass(frozen=True)
 class StepStatus:
-    """A host's answer. status: of what has ended. up: seconds since the host was started.
-
-    began, ended: seconds since 1970 by the host's clock. out_bytes, err_bytes: that it keeps, of
-    each stream the first MiB. out, err: what it has said, as in an Answer; whole: all of it.
-    """
+    """The status of a step on its host."""
 
     state: MarkerState
     uptime: float
+    """Seconds since the host booted."""
     status: int | None = None
+    """The exit status, if it has ended."""
     started_at: int | None = None
+    """Seconds since 1970 by the host's clock."""
     ended_at: int | None = None
+    """Seconds since 1970 by the host's clock."""
     out_bytes: int = 0
+    """Stored bytes of standard output, at most 1 MiB."""
     err_bytes: int = 0
+    """Stored bytes of standard error, at most 1 MiB."""
     out: str = ""
+    """Standard output, as in an Answer."""
     err: str = ""
+    """Standard error, as in an Answer."""
     is_complete: bool = True
+    """Whether the stored output is complete."""
 
     def to_answer(self, shell: Shell) -> Answer:
-        """Return the answer of the command that has ended.
+        """Return the answer of a command that has ended.
 
-        Raises CommandError, or UnknownOutcomeError where it did not come to its own end.
+        Raises CommandError if it failed, or UnknownOutcomeError if it was stopped early.
         """
         if self.status is None:
-            raise UnknownOutcomeError("nobody knows how it ended")
+            raise UnknownOutcomeError("the step's exit status is unknown")
         seconds = (
             (self.ended_at - self.started_at)
             if self.started_at and self.ended_at
             else shell.deadline
         )
-        # Both moments are cut to whole seconds.
+        # Both times are rounded down to seconds.
         refuse_stopped(self.status, seconds + 1, shell.deadline)
         answer = Answer(self.status, self.out, self.err, omitted_bytes=int(not self.is_complete))
-        if trouble := find_failure(shell, answer, frozenset({0})):
-            raise trouble
+        if error := find_failure(shell, answer, frozenset({0})):
+            raise error
         return answer
 
 
@@ -76,29 +81,29 @@ _FACTS = re.compile(
     rf"(?P<began>{_NUMBER}) (?P<ended>{_NUMBER}) (?P<out>\d+) (?P<err>\d+)"
 )
 
-_LAST_WORDS = re.compile(r"(?P<word>[0-9a-f]{32}) (?P<end>\d+)\n\Z")
+_LAST_LINE = re.compile(r"(?P<word>[0-9a-f]{32}) (?P<end>\d+)\n\Z")
 
 
-def query_step_status(mark: StepMarker) -> Query[StepStatus]:
-    """Return what asks a host, by the login that changes, about a step that it keeps a marker of.
+def query_step_status(marker: StepMarker) -> Query[StepStatus]:
+    """Query the status of a step, with the login for changes.
 
-    It also keeps a step that was not begun from ever being.
+    A step that has not started by then can never start.
     """
-    return Query(Shell((STATUS_SCRIPT, *mark.arguments)), _parse_step_status)
+    return Query(Shell((STATUS_SCRIPT, *marker.arguments)), _parse_step_status)
 
 
 def _parse_step_status(text: str) -> StepStatus:
     first, _, rest = text.partition("\n")
     found = _FACTS.fullmatch(first)
     if found is None:
-        raise ParseError(f"the host was asked about a step and said {first[:100]!r}")
+        raise ParseError(f"the status script printed {first[:100]!r} instead of a step's status")
     try:
         fate = MarkerState(found["fate"])
     except ValueError:
-        raise ParseError(f"the host says that a step is {found['fate']!r}") from None
+        raise ParseError(f"the host returned the unknown state {found['fate']!r}") from None
     status = _parse_number(found, "status")
     if fate is MarkerState.ENDED and status is None:
-        raise ParseError("the host says that a step has ended, and not how")
+        raise ParseError("the host returned an ended step without its exit status")
     out, err, whole = _parse_streams(rest, found["print"], status)
     return StepStatus(
         fate,
@@ -118,22 +123,22 @@ def _parse_number(found: re.Match[str] | Mapping[str, str], name: str) -> int | 
     return None if found[name] == "-" else int(found[name])
 
 
-def _parse_streams(text: str, of_word: str, status: int | None) -> tuple[str, str, bool]:
-    """Return both streams without the words that frame them, and whether all is there.
+def _parse_streams(text: str, word_hash: str, status: int | None) -> tuple[str, str, bool]:
+    """Return both streams without their frames, and whether they are complete.
 
-    of_word: the print of the word that ends each of them.
+    word_hash: the hash of the secret word that ends each of them.
     """
-    parts = text.split(f"{of_word} next\n") if of_word != "-" else []
+    parts = text.split(f"{word_hash} next\n") if word_hash != "-" else []
     if len(parts) != 3:
         return "", "", not parts
-    out, err = (_strip_frame(part, of_word, status) for part in parts[:2])
+    out, err = (_strip_frame(part, word_hash, status) for part in parts[:2])
     whole = out is not None and err is not None
     return parts[0] if out is None else out, parts[1] if err is None else err, whole
 
 
-def _strip_frame(said: str, of_word: str, status: int | None) -> str | None:
-    """Return a stream without its last words; None if they are not the script's own."""
-    found = _LAST_WORDS.search(said)
-    if found is None or hash_word(found["word"]) != of_word or found["end"] != str(status):
+def _strip_frame(text: str, word_hash: str, status: int | None) -> str | None:
+    """Return a stream without its last line; None if that line is not the script's own."""
+    found = _LAST_LINE.search(text)
+    if found is None or hash_word(found["word"]) != word_hash or found["end"] != str(status):
         return None
-    return said[: found.start()]
+    return text[: found.start()]

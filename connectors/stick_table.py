@@ -1,7 +1,7 @@
-"""What a stick table of HAProxy holds, and how its runtime API prints it. No I/O.
+"""HAProxy's stick tables, as its runtime API prints them. No I/O.
 
-The format is that of `show table`, in HAProxy's management guide, section 9.3. One line a table
-or an entry, and an empty line at the very end:
+The format is that of `show table`, in HAProxy's management guide, section 9.3: one line for each
+table or entry, and an empty line at the end:
 
     # table: http, type: ip, size:204800, used:1
     0x558f53c1e008: key=203.0.113.9 use=0 exp=578236 gpc0=1 conn_rate(100000)=43
@@ -27,13 +27,13 @@ _NAMED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"e": b"\x1b"}
 
 _HIDDEN = "# contents not dumped due to insufficient privileges"
 NEEDS_OPERATOR = (
-    "this socket may see how full a table is and not who is in it: "
+    "this socket can read the size of a table but not its entries: "
     "set haproxy.socket to a socket with `level operator`"
 )
 
 NO_ANSWER = (
-    "HAProxy closed the connection without an answer and did nothing: it may be starting anew, "
-    "or too many others are connected to the socket; ask again"
+    "HAProxy closed the connection without an answer and changed nothing: it may be restarting, "
+    "or too many clients are connected to the socket. Try again"
 )
 
 _FAMILIES = {"ip": "IPv4 addresses", "ipv6": "IPv6 addresses"}
@@ -43,17 +43,20 @@ _MOST_INTEGER = 2**32 - 1
 
 
 class InvalidKeyError(ValueError):
-    """The table cannot hold such a key; HAProxy itself would quietly take another one for it."""
+    """The table cannot hold this key; HAProxy would silently use another one instead."""
 
 
 @dataclass(frozen=True)
 class TableHead:
-    """One line of `show table`. type: ip, ipv6, integer, string or binary."""
+    """One table, as `show table` lists it."""
 
     name: str
     type: str
+    """ip, ipv6, integer, string or binary."""
     size: int
+    """The maximum of entries."""
     used: int
+    """The number of entries."""
 
     @property
     def has_address_keys(self) -> bool:
@@ -61,13 +64,13 @@ class TableHead:
 
     @property
     def key_description(self) -> str:
-        """What its keys are, in words."""
+        """The kind of its keys as text, such as `IPv4 addresses`."""
         return _FAMILIES.get(self.type, f"{self.type} keys")
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How often something happened, or how many bytes it was, within a period."""
+    """A number of events, or of bytes, within a period."""
 
     amount: int
     period_ms: int
@@ -75,25 +78,24 @@ class Rate:
 
 @dataclass(frozen=True)
 class TableEntry:
-    """What a table knows of one key.
-
-    use: connections that hold the entry just now; HAProxy does not remove it while there are any.
-    expires_ms: milliseconds until it is forgotten, which new traffic may put off; 0 means never.
-    counters: by their names as printed; those of arrays are gpc0, gpc1 … and gpt0, gpt1 …
-    texts: what is kept and is no number, such as server_key.
-    """
+    """One entry of a table."""
 
     key: str
     use_count: int
+    """Connections that use the entry now. HAProxy does not remove it while there are any."""
     expires_ms: int
+    """Milliseconds until it expires, which new traffic may extend; 0 means never."""
     shard: int | None = None
     counters: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Counters by printed name; those of arrays are gpc0, gpc1 … and gpt0, gpt1 …"""
     rates: Mapping[str, Rate] = field(default_factory=dict[str, Rate])
+    """Rates by printed name."""
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Values that are not numbers, such as server_key."""
 
     @property
     def expiry(self) -> str:
-        """How long it is still known, in words that follow a verb."""
+        """How long it lasts, as text after a verb: `for 9 min 39 s more`."""
         if not self.expires_ms:
             return "until someone clears it"
         minutes, seconds = divmod(-(-self.expires_ms // 1000), 60)
@@ -114,10 +116,10 @@ class StickTable:
 
 
 def format_key(head: TableHead, key: Key) -> str:
-    """Return *key* as this table writes it, or raise InvalidKeyError.
+    """Return *key* in this table's canonical form, or raise InvalidKeyError.
 
-    HAProxy takes nearly any text for an address (`999.1.1.1` for 231.1.1.1, a name for 0.0.0.0),
-    so what it is sent must be the one right writing of a key of the table's own type.
+    HAProxy accepts nearly any text as an address (`999.1.1.1` as 231.1.1.1, a name as 0.0.0.0), so
+    only the canonical form of a key of the table's type is sent.
     """
     if head.has_address_keys:
         return _format_address_key(head, str(key))
@@ -128,15 +130,15 @@ def format_key(head: TableHead, key: Key) -> str:
         return text
     if head.type not in ("integer", "string"):
         raise InvalidKeyError(
-            f"table {head.name} holds {head.key_description}, which HAProxy only shows"
+            f"table {head.name} has {head.key_description}, which HAProxy can only show"
         )
     raise InvalidKeyError(
         f"{quote_text(text)} cannot be sent as a key of table {head.name}, which holds "
         f"{head.key_description}: "
         + (
-            f"a whole number up to {_MOST_INTEGER} is needed"
+            f"use a whole number up to {_MOST_INTEGER}"
             if head.type == "integer"
-            else "blanks, ';', '\\', '<' and letters beyond ASCII do not pass HAProxy's socket"
+            else "HAProxy's socket does not accept blanks, ';', '\\', '<' and non-ASCII letters"
         )
     )
 
@@ -147,12 +149,12 @@ def _format_address_key(head: TableHead, text: str) -> str:
         address = family(text)
     except AddressValueError:
         raise InvalidKeyError(
-            f"{quote_text(text)} is not an {head.key_description.removesuffix('es')}, and table "
-            f"{head.name} holds nothing else{_format_alternative(text)}"
+            f"{quote_text(text)} is not an {head.key_description.removesuffix('es')}: table "
+            f"{head.name} has nothing else{_format_alternative(text)}"
         ) from None
     if isinstance(address, IPv6Address) and address.scope_id is not None:
         raise InvalidKeyError(
-            f"{quote_text(text)} names a network card after the '%': give the address alone"
+            f"{quote_text(text)} has a network card after the '%': enter the address alone"
         )
     return str(address)
 
@@ -166,41 +168,41 @@ def _format_alternative(text: str) -> str:
 
 
 def parse_heads(answer: str) -> tuple[TableHead, ...]:
-    """Understand `show table`."""
+    """Parse `show table`."""
     return tuple(_parse_head(line) for line in _split_lines(answer))
 
 
 def parse_table(answer: str) -> StickTable:
-    """Understand `show table NAME`, filtered or not."""
+    """Parse `show table NAME`, filtered or not."""
     first, *rest = _split_lines(answer) or [""]
     head = _parse_head(first)
     return StickTable(head, tuple(_parse_entry_line(line, head.type) for line in rest))
 
 
 def parse_entry(answer: str, key: str) -> TableEntry | None:
-    """Understand `show table NAME key KEY`: nothing but an empty line if there is no such key."""
+    """Parse `show table NAME key KEY`, which is only an empty line for a missing key."""
     if not _split_lines(answer):
         return None
     entries = parse_table(answer).entries
     if [entry.key for entry in entries] != [key]:
-        said = ", ".join(entry.key for entry in entries) or "nobody"
-        raise ParseError(f"HAProxy was asked for {key} and answered for {said}")
+        keys = ", ".join(entry.key for entry in entries) or "no key"
+        raise ParseError(f"HAProxy returned {keys} instead of {key}")
     return entries[0]
 
 
 def _split_lines(answer: str) -> list[str]:
-    """Return the lines of an answer that was seen to its end, which is an empty line."""
+    """Return the lines of an answer. A complete answer ends with an empty line."""
     if not answer:
         raise ParseError(NO_ANSWER)
     if answer.strip("\n") and not answer.endswith("\n\n"):
-        raise ParseError("HAProxy's answer was cut off: ask again")
+        raise ParseError("HAProxy's answer was cut off: try again")
     return answer.strip("\n").split("\n") if answer.strip("\n") else []
 
 
 def _parse_head(line: str) -> TableHead:
     found = _HEAD.fullmatch(line)
     if found is None:
-        raise ParseError(f"HAProxy answered {line[:200]!r} instead of a table")
+        raise ParseError(f"HAProxy returned {line[:200]!r} instead of a table")
     name, kind, size, used = found.groups()
     return TableHead(name, kind, int(size), int(used))
 
@@ -210,7 +212,7 @@ def _parse_entry_line(line: str, kind: str) -> TableEntry:
         raise CommandError(NEEDS_OPERATOR)
     found = _ENTRY.fullmatch(line)
     if found is None:
-        raise ParseError(f"HAProxy printed an entry that we do not know: {line[:200]!r}")
+        raise ParseError(f"HAProxy returned an entry in an unknown format: {line[:200]!r}")
     key, use, expires, kept = found.groups()
     numbers = [part for part in _parse_counters(kept) if part[2].isdecimal()]
     plain = {name: int(value) for name, period, value in numbers if not period}
@@ -224,19 +226,19 @@ def _parse_counters(text: str) -> Iterator[tuple[str, str, str]]:
     for word in text.split():
         found = _COUNTER.fullmatch(word)
         if found is None:
-            raise ParseError(f"HAProxy printed a counter that we do not know: {word[:200]!r}")
+            raise ParseError(f"HAProxy returned a counter in an unknown format: {word[:200]!r}")
         yield found[1], found[2] or "", found[3]
 
 
 def _parse_key(text: str, kind: str) -> str:
-    """Return the key as Python writes it: HAProxy prints ::1.2.3.4 where Python has ::102:304."""
+    """Return the key in Python's form: HAProxy prints ::1.2.3.4 where Python has ::102:304."""
     try:
         if kind == "ip":
             return str(IPv4Address(text))
         if kind == "ipv6":
             return str(IPv6Address(text))
     except AddressValueError:
-        raise ParseError(f"HAProxy printed {text[:200]!r} where an address belongs") from None
+        raise ParseError(f"HAProxy returned {text[:200]!r} instead of an address") from None
     return _unescape_text(text) if kind == "string" else text
 
 
@@ -246,5 +248,5 @@ def _unescape_text(text: str) -> str:
 
 
 def _unescape_character(escaped: re.Match[bytes]) -> bytes:
-    said = escaped[1]
-    return bytes.fromhex(said[1:].decode()) if len(said) == 3 else _NAMED.get(said, said)
+    code = escaped[1]
+    return bytes.fromhex(code[1:].decode()) if len(code) == 3 else _NAMED.get(code, code)

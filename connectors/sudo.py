@@ -1,20 +1,19 @@
-"""What a login may do as root through sudo: rules that each dialect keeps beside its commands.
+"""Sudo rules: what a login may run as root. Each connector has rules for its commands. No I/O.
 
 A rule is one program with all of its words. sudo joins the words of a command with blanks and
-holds them against a POSIX regular expression (sudoers(5), since sudo 1.9.10; older ones take the
-expression for plain words, and so let nobody in). There are two things to know about that:
+matches them against a POSIX regular expression (sudoers(5), since sudo 1.9.10; older versions take
+the expression as plain words, and so allow nothing). Two consequences:
 
-The words of a command may be parted otherwise than its rule means. A pattern never takes a blank,
-so that nothing can be added; but two words may arrive as one. What that does to the program is
-for the rule's author to think of.
+A command can split its words differently from its rule. A pattern never matches a blank, so words
+cannot be added; but two words may arrive as one. The author of a rule must consider what that does
+to the program.
 
-sudo takes no expression of more than 1024 characters. A longer rule is written as plain words,
-in which sudo knows sets of characters too, but no alternatives and no repetition.
+sudo accepts no expression of more than 1024 characters. A longer rule is written as plain words,
+in which sudo supports sets of characters too, but no alternatives and no repetition.
 
-A script in one word could be cut short at each of its blanks, and the rest of it become its
-arguments. So a script stands in braces: every beginning of it is then an error to the shell,
-which reads all of it before it acts. A script that lies on the host as a file needs none of this,
-and its rule is as short as its arguments. No I/O.
+A script in one word could be split at each of its blanks, and its rest become arguments. So a
+script is in braces: every beginning of it is a syntax error, since the shell parses all of it
+first. A script that is installed as a file needs none of this: its rule has only its arguments.
 """
 
 import re
@@ -26,38 +25,39 @@ from functools import cache
 from connectors.command import Setting, refuse_invisible
 from connectors.script import Script
 
-# What means the same in POSIX extended regular expressions and in Python's, and takes no blank.
+# Syntax with the same meaning in POSIX extended and in Python's regular expressions, without
+# blanks.
 _CLASS = r"\[(?:[A-Za-z0-9]-[A-Za-z0-9]|\]?[A-Za-z0-9_.:,=@/+%!]+)*-?\]"
 _PIECE = rf"(?:{_CLASS}|\\[.^$*+?{{}}()|\[\]\\#]|[A-Za-z0-9_/:=,@%-])"
 _PATTERN = re.compile(rf"(?:{_PIECE}|\((?!\?)|[)|]|[*+?]|\{{\d+(?:,\d*)?\}})+", re.ASCII)
 _PATH = re.compile(r"(/[\w.-]+)+", re.ASCII)
 _LONGEST = 1000
 _COUNTED = re.compile(r"(\[[^]]+\])\{(\d+)\}")
-# Besides what is special to a regular expression, sudoers would begin a comment with "#".
+# Special characters of regular expressions, and "#", which begins a comment in sudoers.
 _SPECIAL = re.compile(r"[][\\.^$*+?{}()|#]")
 
 
 class RuleTooLongError(ValueError):
-    """A rule that is too long for sudo: its script must lie on the host."""
+    """The rule is too long for sudo: its script must be installed on the host."""
 
 
 def _refuse_unsafe_pattern(pattern: str, *, begins_word: bool) -> None:
     if not _PATTERN.fullmatch(pattern):
-        raise ValueError(f"{pattern!r} is no pattern that sudo and we would read alike")
+        raise ValueError(f"{pattern!r} may have another meaning to sudo than to Python")
     compiled = re.compile(pattern, re.ASCII)
     options = ("-", "--", *(f"-{character}" * 2 for character in string.ascii_letters))
     if (begins_word and any(map(compiled.match, options))) or compiled.fullmatch(""):
-        raise ValueError(f"{pattern!r} would let an option in, or nothing at all")
+        raise ValueError(f"{pattern!r} would match an option, or an empty word")
 
 
 def make_range_pattern(least: int, most: int) -> str:
     """Return a pattern for the whole numbers from *least* to *most*, without leading zeros."""
     if not 0 <= least <= most:
-        raise ValueError(f"{least} to {most} is no range of whole numbers from 0")
+        raise ValueError(f"{least} to {most} is not a range of whole numbers from 0")
     parts: list[str] = []
     low = least
     while low <= most:
-        # The widest run of numbers that differ in one digit and in all that follow it.
+        # The largest range of numbers that differ in one digit and all digits after it.
         size = 1
         while low and low % (size * 10) == 0 and low + size * 10 - 1 <= most:
             size *= 10
@@ -73,7 +73,7 @@ def make_range_pattern(least: int, most: int) -> str:
 
 _QUAD = rf"({make_range_pattern(0, 255)})(\.({make_range_pattern(0, 255)})){{3}}"
 _GROUP = "[0-9a-f]{1,4}"
-# An address as Python writes it, in small letters and without a zone.
+# An address as Python prints it, in lower case and without a zone.
 ADDRESS = "|".join(
     (
         rf"(::ffff:)?{_QUAD}",
@@ -87,16 +87,19 @@ ADDRESS = "|".join(
 
 @dataclass(frozen=True)
 class WordPattern:
-    """Any one word that fits a regular expression between two texts that are meant as they are.
-
-    blanks: it may hold blanks too, for which its pattern has sets that begin with one. It is the
-    last word of a script that counts its words.
-    """
+    """One word that matches a regular expression between two literal texts."""
 
     pattern: str
+    """A regular expression without blanks."""
     prefix: str = ""
+    """Literal text before the match."""
     suffix: str = ""
+    """Literal text after the match."""
     has_blanks: bool = False
+    """Whether it may contain blanks, as the first character of sets in its pattern.
+
+    Only the last word of a script that counts its arguments may.
+    """
 
     def __post_init__(self) -> None:
         pattern = self.pattern.replace("[ ", "[") if self.has_blanks else self.pattern
@@ -108,16 +111,16 @@ class WordPattern:
 
     @property
     def wildcard(self) -> str:
-        """The same without a regular expression; raises RuleTooLongError where it needs one."""
+        """The word as a sudoers wildcard. Raises RuleTooLongError if there is none."""
         counted = _COUNTED.fullmatch(self.pattern)
         if counted is None:
-            raise RuleTooLongError(f"{self.pattern!r} is in a rule that is too long for it")
+            raise RuleTooLongError(f"the rule is too long for the pattern {self.pattern!r}")
         return _escape_word(self.prefix) + counted[1] * int(counted[2]) + _escape_word(self.suffix)
 
 
 @dataclass(frozen=True)
 class RepeatedPattern:
-    """Any number of words, also none, that each fit a regular expression as a whole."""
+    """Any number of words, also none, each of which matches a regular expression."""
 
     pattern: str
 
@@ -126,15 +129,15 @@ class RepeatedPattern:
 
 
 def make_example(pattern: str) -> str:
-    """Return a short text that fits a pattern such as rules are made of."""
+    """Return a short text that matches a pattern of a rule."""
     text, place = _make_sample(pattern, 0)
     if place != len(pattern) or not re.fullmatch(pattern, text, re.ASCII):
-        raise ValueError(f"no example was found for {pattern!r}")
+        raise ValueError(f"cannot make an example of {pattern!r}")
     return text
 
 
 def _make_sample(pattern: str, place: int) -> tuple[str, int]:
-    """Return what the first alternative takes, and where the group ends."""
+    """Return a text that matches the first alternative, and where the group ends."""
     taken, text = "", None
     while place < len(pattern) and pattern[place] != ")":
         if pattern[place] == "|":
@@ -158,7 +161,7 @@ def _make_sample(pattern: str, place: int) -> tuple[str, int]:
 
 
 def _parse_repetition(pattern: str, place: int) -> tuple[int, int]:
-    """Return how often the atom before must come at least, and where that is said."""
+    """Return the minimum of repetitions of the atom before *place*, and where they end."""
     if pattern[place : place + 1] in ("*", "?"):
         return 0, place + 1
     if pattern[place : place + 1] == "+":
@@ -171,14 +174,15 @@ RuleWord = str | Setting | WordPattern | RepeatedPattern
 
 
 class SudoRule:
-    """One command that may run as root. Words that are no patterns are meant as they stand.
+    """One command that a login may run as root.
 
-    program: its absolute path. Where /usr/sbin and /sbin are two places, either is meant. Or a
-    script, which is handed to a shell; `installed` is the rule for hosts where it lies as a file.
-    scripts: all that must lie there for it.
-    reads: it is for a query, and changes nothing.
-    beyond: what somebody with the login's key could do with it that no runbook does; "" where
-    there is nothing.
+    Args:
+        program: its absolute path; /usr/sbin and /sbin are both allowed where they differ. Or a
+            script, which a shell runs; see `for_installed_scripts`.
+        words: its arguments. Strings are literal.
+        read_only: whether it is for a query and changes nothing.
+        risk: what someone with the login's key could do with it that no runbook does; "" for
+            nothing.
     """
 
     def __init__(
@@ -202,14 +206,14 @@ class SudoRule:
         else:
             self.program, self.words = program, plain
         if not _PATH.fullmatch(str(self.program)):
-            raise ValueError(f"{program!r} is no absolute path of a program")
+            raise ValueError(f"{program!r} is not the absolute path of a program")
         for word in self.words:
             if isinstance(word, str) and not (refuse_invisible(word) and word.isascii()):
                 raise ValueError(f"{word!r} cannot be written in sudoers")
 
     @property
     def for_installed_scripts(self) -> "SudoRule":
-        """Return the same rule for a host where scripts lie as files."""
+        """Return the same rule for a host where scripts are installed as files."""
         if self.script is None:
             return self
         words = _expand_scripts(self._given, installed=True)
@@ -218,17 +222,17 @@ class SudoRule:
         return rule
 
     def list_paths(self, settings: Mapping[str, str]) -> tuple[str, ...]:
-        """Return where the program may lie on one host. Raises SettingError."""
+        """Return the paths of the program on one host. Raises SettingError."""
         if isinstance(self.program, Setting):
             return (self.program.resolve(settings),)
         without = self.program.removeprefix("/usr")
         return (self.program, without) if re.match(r"/s?bin/", without) else (self.program,)
 
     def make_example(self, settings: Mapping[str, str]) -> tuple[str, ...]:
-        """Return a command that this rule lets through, as a host is told it."""
+        """Return an example of a command that this rule allows, as a host runs it."""
         words = [str(self.program) if self.script else self.list_paths(settings)[0]]
         if isinstance(self.program, str) and not self.script and self.scripts == ():
-            # Looked up where sudo looks, as /usr/sbin and /sbin may be one place or two.
+            # sudo looks the name up, since /usr/sbin and /sbin may be one directory or two.
             words = [self.program.rpartition("/")[2]]
         for word in self.words:
             match word:
@@ -243,10 +247,7 @@ class SudoRule:
         return tuple(words)
 
     def make_pattern(self, settings: Mapping[str, str]) -> str:
-        """Return the regular expression for all words, as one host's settings have them.
-
-        Raises SettingError.
-        """
+        """Return the regular expression of all words for one host. Raises SettingError."""
         parts: list[str] = []
         for word in self.words:
             gap = " " if parts else ""
@@ -262,7 +263,7 @@ class SudoRule:
         return f"^{''.join(parts)}$"
 
     def format_line(self, user: str, settings: Mapping[str, str]) -> str:
-        """Return the rule as sudoers has it. Raises RuleTooLongError, or SettingError."""
+        """Return the rule as a line of sudoers. Raises RuleTooLongError or SettingError."""
         words = self.make_pattern(settings) if self.words else '""'
         if len(words) > _LONGEST:
             words = " ".join(self._list_wildcards(settings))
@@ -270,7 +271,7 @@ class SudoRule:
         return f"{user} ALL=(root) NOPASSWD: {commands}"
 
     def is_allowed(self, words: Sequence[str], settings: Mapping[str, str]) -> bool:
-        """Tell whether sudo would let these words through, the first naming the program."""
+        """Return whether sudo would allow these words, the first of which is the program."""
         program, *rest = words
         paths = self.list_paths(settings)
         if program not in (*paths, *(path.rpartition("/")[2] for path in paths)):
@@ -284,7 +285,7 @@ class SudoRule:
                     yield word.wildcard
                 case RepeatedPattern():
                     raise RuleTooLongError(
-                        f"{word.pattern!r} is in a rule that is too long for it"
+                        f"the rule is too long for the pattern {word.pattern!r}"
                     )
                 case Setting():
                     yield _escape_word(word.resolve(settings))
@@ -310,7 +311,7 @@ def _escape_pattern(word: str) -> str:
 
 
 def _escape_word(word: str) -> str:
-    """Write a word so that sudoers takes it as it stands."""
-    # A backslash is read twice: by sudoers, and as it is held against a command.
+    """Escape a word so that sudoers takes it literally."""
+    # A backslash is parsed twice: by sudoers, and when it is matched with a command.
     word = word.replace("\\", "\\\\\\\\")
     return re.sub(r"[*?\[\],:=# ]", r"\\\g<0>", word)

@@ -1,4 +1,4 @@
-"""What a switch or router says of its ports, its link aggregations and its VLANs. No I/O."""
+"""Ports, link aggregations and VLANs of switches and routers. No I/O."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from connectors.command import DeviceCommand, Query
 from connectors.device_output import HINTS, Row, format_answer, parse_rows
 from connectors.errors import ParseError
 
-# How Cisco marks a member of a port-channel: its own legend, shortened.
+# Cisco's flags of a member of a port-channel, by its own legend.
 _FLAGS = {
     "P": "bundled",
     "bndl": "bundled",
@@ -31,13 +31,11 @@ _DELL_CHANNEL = re.compile(r"(ch\d+)((?:\s+\S+){5})\s+(Up|Down|Not Present)\s*")
 
 @dataclass(frozen=True)
 class SwitchPort:
-    """One port. state: up, down, disabled, or the device's own word for what stopped it.
-
-    The rest is as the device writes it, and empty where it does not tell.
-    """
+    """One port. Fields other than `state` are as the device prints them, or empty."""
 
     name: str
     state: str
+    """up, down, disabled, or the device's own word for what stopped it."""
     note: str = ""
     vlan: str = ""
     duplex: str = ""
@@ -50,23 +48,23 @@ class SwitchPort:
 
 @dataclass(frozen=True)
 class LagMember:
-    """A port in a link aggregation. state: `bundled`, or why it carries nothing."""
+    """A port in a link aggregation."""
 
     port: str
     state: str
+    """`bundled`, or why it carries no traffic."""
 
 
 @dataclass(frozen=True)
 class Lag:
-    """A link aggregation: a port-channel. members: None where the device does not name them.
-
-    protocol: LACP, PAgP, or "" for one that is made by hand or not told.
-    """
+    """A link aggregation (port-channel)."""
 
     name: str
     is_up: bool
     protocol: str
+    """LACP, PAgP, or "" for a static or unknown one."""
     members: tuple[LagMember, ...] | None
+    """None where the device does not list them."""
 
     @property
     def number(self) -> str:
@@ -78,7 +76,7 @@ class Lag:
 
     @property
     def findings(self) -> list[str]:
-        """What a person should act on."""
+        """Problems that a person should act on, one sentence each."""
         if not self.is_up:
             return [f"{self.name} is down"]
         found = [
@@ -87,10 +85,11 @@ class Lag:
             if member.state not in {"bundled", "hot-standby"}
         ]
         if self.members is not None and not self.bundled_members:
-            found.append(f"{self.name} has no port that is bundled: nothing goes through it")
+            found.append(f"{self.name} has no bundled port: it carries no traffic")
         if self.members is not None and len(self.bundled_members) == 1:
             found.append(
-                f"{self.name} has one port only, {self.bundled_members[0].port}: nothing spare"
+                f"{self.name} has only one bundled port, {self.bundled_members[0].port}: "
+                "no redundancy"
             )
         return found
 
@@ -127,7 +126,7 @@ def query_vlans() -> Query[tuple[Vlan, ...]]:
 
 
 def find_lag(name: str, lags: Sequence[Lag]) -> Lag | None:
-    """Find a link aggregation: `port-channel1`, `Po1`, `ch1` and `1` are the same one."""
+    """Return the link aggregation: `port-channel1`, `Po1`, `ch1` and `1` are the same one."""
     number = re.sub(r"\D", "", name)
     return next((lag for lag in lags if lag.number == number), None)
 
@@ -146,12 +145,12 @@ def parse_ports(answer: str) -> tuple[SwitchPort, ...]:
 
 
 def parse_lags(answer: str) -> tuple[Lag, ...]:
-    """Return every link aggregation; a device that has none says so in its own words."""
+    """Return all link aggregations. A device without any prints so."""
     if "Mdix" in answer:
         return _parse_dell_lags(answer)
     in_use = re.search(r"^Number of channel-groups in use:\s*(\d+)", answer, re.MULTILINE)
     if in_use is None:
-        raise ParseError(f"the device does not tell its port-channels: {format_answer(answer)}")
+        raise ParseError(f"the device printed no port-channels: {format_answer(answer)}")
     if in_use[1] == "0":
         return ()
     found = tuple(
@@ -159,8 +158,7 @@ def parse_lags(answer: str) -> tuple[Lag, ...]:
     )
     if len(found) != int(in_use[1]):
         raise ParseError(
-            f"the device counts {in_use[1]} port-channels and lists {len(found)} that are "
-            "understood"
+            f"the device counts {in_use[1]} port-channels, and {len(found)} could be parsed"
         )
     return found
 
@@ -198,7 +196,7 @@ def _parse_dell_port(row: Row) -> SwitchPort:
 
 
 def _parse_frr_ports(answer: str) -> tuple[SwitchPort, ...]:
-    """Read FRR's `show interface brief json`: its notion of up is not always the cable's."""
+    """Parse FRR's `show interface brief json`; its `up` does not always mean a cable."""
     try:
         listed = cast("Mapping[str, Mapping[str, Any]]", json.loads(answer))
         return tuple(
@@ -206,7 +204,9 @@ def _parse_frr_ports(answer: str) -> tuple[SwitchPort, ...]:
             for name, port in listed.items()
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ParseError(f"FRR lists its ports in another way: {format_answer(answer)}") from None
+        raise ParseError(
+            f"FRR printed ports in an unknown format: {format_answer(answer)}"
+        ) from None
 
 
 def _parse_cisco_lag(row: Row) -> Lag:
@@ -226,6 +226,6 @@ def _parse_dell_lags(answer: str) -> tuple[Lag, ...]:
     lines = [line for line in table.splitlines()[1:] if line.strip(" -")]
     matches = [_DELL_CHANNEL.fullmatch(line) for line in lines]
     if not found or not lines or None in matches:
-        raise ParseError(f"the device does not tell its channels: {format_answer(answer[-300:])}")
+        raise ParseError(f"the device printed no channels: {format_answer(answer[-300:])}")
     present = [match for match in matches if match and match[3] != "Not Present"]
     return tuple(Lag(match[1], match[3] == "Up", "", None) for match in present)

@@ -1,4 +1,4 @@
-"""What can be said to systemd about its services. No I/O.
+"""systemd services: state, configuration test, restart. No I/O.
 
 Formats: systemctl(1) `show`, systemd.time(7).
 """
@@ -13,8 +13,8 @@ from connectors.errors import ParseError
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern
 
-# Without these a host may be out of reach, or nobody can log in any more: Keyturn neither. The
-# host holds names against it too, so it is a POSIX regular expression.
+# Without these services a host may be unreachable, also for Keyturn. The host checks names too, so
+# it is a POSIX regular expression.
 PROTECTED_SERVICES = (
     "(ssh|sshd|dropbear|network|networking|NetworkManager|systemd-(networkd|resolved|logind|udevd|"
     "journald)|dbus|dbus-broker|wpa_supplicant|dhcpcd|dhclient|iptables|ip6tables|nftables|"
@@ -26,7 +26,7 @@ _HAPROXY = Setting("haproxy.config", "/etc/haproxy/haproxy.cfg", pattern=r"/[\w.
 _NGINX = Setting("nginx.config", "/etc/nginx/nginx.conf", pattern=r"/[\w./-]+")
 _APACHE = Setting("apache.control", "apachectl", pattern=r"[\w./-]+")
 _CONFIGURATIONS = (_HAPROXY, _NGINX, _APACHE)
-# Services with a test of their configuration, as systemd calls them.
+# Unit names of services with a configuration test.
 TESTED_SERVICES = ("haproxy.service", "nginx.service", "apache2.service", "httpd.service")
 
 # $1: the service, $2 and $3: the configurations of HAProxy and nginx, $4: Apache's control
@@ -40,19 +40,19 @@ _TEST = (
     "echo passes; }; "
 )
 _LOOK = Script("service-test", f'{_TEST}tests "$@" || :', argument_count=4)
-# What systemd says of the service decides, since it may have other names, and others are restarted
-# with it. What cannot be asked is not restarted.
+# The unit's own properties decide, since it may have aliases and other units may be restarted with
+# it. If systemctl cannot read them, nothing is restarted.
 _RESTART = Script(
     "service-restart",
     f"{_TEST}"
-    "told=$(systemctl show --no-pager -p Id -p ActiveState -p RequiredBy -p BoundBy "
-    '-p ConsistsOf -- "$1") || exit; words=$(printf "%s\\n" "$told" | sed "s/^[^=]*=//" | '
+    "state=$(systemctl show --no-pager -p Id -p ActiveState -p RequiredBy -p BoundBy "
+    '-p ConsistsOf -- "$1") || exit; words=$(printf "%s\\n" "$state" | sed "s/^[^=]*=//" | '
     'tr " " "\\n"); for name in "$1" $words; do '
     f"! printf '%s\\n' \"$name\" | grep -qxE '{PROTECTED_SERVICES}' || "
     '{ echo "$name is a way into this host: nothing was restarted" >&2; exit 1; }; done; '
-    'case "$told" in *ActiveState=inactive*|*ActiveState=deactivating*) '
+    'case "$state" in *ActiveState=inactive*|*ActiveState=deactivating*) '
     'echo "$1 is stopped: nothing was restarted" >&2; exit 1;; esac; '
-    "id=${told#*Id=}; id=${id%%[!A-Za-z0-9_.:@-]*}; "
+    "id=${state#*Id=}; id=${id%%[!A-Za-z0-9_.:@-]*}; "
     'said=$(tests "$id" "$2" "$3" "$4") || '
     '{ printf "%s\\n" "configuration test: $said" >&2; exit 1; }; '
     'exec systemctl restart --no-ask-password -- "$1"',
@@ -63,63 +63,66 @@ _HINTS = (
     Hint(r"configuration test: fails", "its configuration has errors: nothing was restarted"),
     Hint(
         r"not been booted with systemd|Failed to connect to bus",
-        "this host does not run systemd: its services are looked after by something else",
+        "this host does not run systemd: Keyturn cannot manage its services",
     ),
     Hint(
         r"neither a valid invocation ID nor unit name|is missing the instance name",
-        "this is no name of a service; one of several needs its instance, such as getty@tty1",
+        "this is not the name of a service; a template needs its instance, such as getty@tty1",
     ),
     Hint(
         r"Interactive authentication required|Access denied",
-        "only root may do this: the login's sudo rule for it is missing",
+        "this requires root: add the login's sudo rule",
     ),
     Hint(
         r"attempted too often|repeated too quickly|start-limit-hit",
-        "it was started too often in a short time, and systemd will not start it again before "
-        "somebody runs `systemctl reset-failed` for it",
+        "it was started too often in a short time: run `systemctl reset-failed` for it before "
+        "the next start",
     ),
     Hint(
         r"Job for .* (failed|canceled)",
-        "the service did not come up again: look at `journalctl -u` and the service's own log",
+        "the service did not start again: read `journalctl -u` and the service's own log",
     ),
 )
 
-# Ids and relations, so that an alias such as sshd is known for what it is.
+# With the Id and relations, so that an alias such as sshd is recognised.
 _SHOWN = (
     "Id,Description,LoadState,ActiveState,SubState,Result,ActiveEnterTimestamp,MainPID,NRestarts,"
     "MemoryCurrent,RefuseManualStart,RefuseManualStop,NeedDaemonReload,RequiredBy,BoundBy,"
     "ConsistsOf"
 )
 
-# Services may take their whole time to stop and to start, 90 s each by default.
+# A service may use its whole timeout to stop and to start, 90 s each by default.
 _PATIENCE = 240
 
 
 @dataclass(frozen=True)
 class Service:
-    """What systemd knows of a service.
-
-    name: its own name, whatever alias it was asked by. load: loaded, masked, not-found, error, …
-    active: active, inactive, failed, activating, deactivating, reloading. sub: the finer state.
-    result: success, or how it ended. started_at: when it last came up; None if never.
-    memory: bytes, None where nobody counts them. restarts: by systemd itself, after it ended.
-    by_hand: whether people may start and stop it. outdated: whether its file was edited since
-    systemd read it. dragged: what is restarted with it, if it runs.
-    """
+    """A service as systemd shows it."""
 
     name: str
+    """Its own name, also where the query used an alias."""
     description: str
     load_state: str
+    """loaded, masked, not-found, error, …"""
     active_state: str
+    """active, inactive, failed, activating, deactivating, reloading."""
     sub_state: str
+    """The detailed state, such as running."""
     result: str
+    """success, or how it ended."""
     started_at: datetime | None
+    """When it last started; None if never."""
     pid: int
     restart_count: int
+    """Automatic restarts by systemd."""
     memory_bytes: int | None
+    """None where memory is not accounted."""
     is_manual: bool
+    """Whether people may start and stop it."""
     needs_reload: bool
+    """Whether its unit file has changed since systemd read it."""
     dependents: tuple[str, ...] = ()
+    """Units that are restarted with it if they run."""
 
     @property
     def is_running(self) -> bool:
@@ -128,24 +131,23 @@ class Service:
 
 @dataclass(frozen=True)
 class ConfigurationTest:
-    """What the test of a configuration said: nothing where it passes.
-
-    trouble: why a service would not come up with it. untested: why it was not tested.
-    """
+    """The result of a configuration test. Both fields are empty if it passes."""
 
     error: str = ""
+    """Why the service would not start with it."""
     untested_reason: str = ""
+    """Why it was not tested."""
 
 
 def query_services() -> Query[tuple[str, ...]]:
-    """Query the names of the services that run or failed, as people type them."""
+    """Query the names of services that are running or failed, without `.service`."""
     words = ("systemctl", "list-units", "--type=service", "--plain", "--no-legend", "--no-pager")
     return Query(Shell(words, hints=_HINTS), parse_services)
 
 
 def query_service(name: str) -> Query[Service]:
-    """Query about one service; one that does not exist is an answer too (load is not-found)."""
-    # The time zone is for our eyes: without it the host's own would be printed by its short name.
+    """Query one service. One that does not exist has the load state not-found."""
+    # Without TZ, systemctl prints the ambiguous short name of the host's time zone.
     words = (
         "env",
         "TZ=UTC",
@@ -161,82 +163,86 @@ def query_service(name: str) -> Query[Service]:
 
 
 def restart_service(name: str) -> Shell:
-    """Stop a service and start it again. Status 0 does not mean that it stays up."""
+    """Restart a service. Status 0 does not mean that it stays up."""
     words = (_RESTART, format_unit(name), *_CONFIGURATIONS)
     return Shell(words, root=True, hints=_HINTS, deadline=_PATIENCE)
 
 
 def query_configuration(name: str) -> Query[ConfigurationTest]:
-    """Query the test of the configuration of one of the services in TESTED."""
+    """Query the configuration test of one of TESTED_SERVICES."""
     words = (_LOOK, format_unit(name), *_CONFIGURATIONS)
     return Query(Shell(words, root=True, hints=_HINTS), parse_configuration)
 
 
 def query_clock() -> Query[datetime]:
-    """Query what time the host thinks it is."""
+    """Query the host's clock."""
     return Query(Shell(("date", "+%s.%N")), parse_clock)
 
 
 def format_unit(name: str) -> str:
-    """Return the name of the service's unit. A bare number would be taken for a job."""
+    """Return the service's unit name. systemctl would take a bare number as a job."""
     return name if name.endswith(".service") else f"{name}.service"
 
 
 def parse_clock(answer: str) -> datetime:
-    # A date that knows no fractions says "%N" or "N" in their stead.
-    told = re.fullmatch(r"(\d{1,11})(?:\.(\d{6})\d{3}|\.?%?N)?\n?", answer, re.ASCII)
-    if told is None:
-        raise ParseError(f"date answered {answer[:80]!r} instead of seconds")
-    moment = datetime.fromtimestamp(int(told[1]), UTC)
-    return moment.replace(microsecond=int(told[2] or 0))
+    # A date program without fractions prints "%N" or "N" instead.
+    match = re.fullmatch(r"(\d{1,11})(?:\.(\d{6})\d{3}|\.?%?N)?\n?", answer, re.ASCII)
+    if match is None:
+        raise ParseError(f"date printed {answer[:80]!r} instead of seconds")
+    time = datetime.fromtimestamp(int(match[1]), UTC)
+    return time.replace(microsecond=int(match[2] or 0))
 
 
 def parse_services(answer: str) -> tuple[str, ...]:
     """Return names without `.service`. A failed service may have a mark before its name."""
     lines = [line.lstrip("●*○× \t").split() for line in answer.splitlines() if line.strip()]
     if any(len(words) < 4 or not words[0].endswith(".service") for words in lines):
-        raise ParseError(f"systemctl answered {answer[:200]!r} instead of services")
+        raise ParseError(f"systemctl printed {answer[:200]!r} instead of services")
     return tuple(words[0].removesuffix(".service") for words in lines)
 
 
 def parse_configuration(answer: str) -> ConfigurationTest:
-    head, _, said = answer.strip().partition("\n")
-    if head == "passes" and not said:
+    head, _, output = answer.strip().partition("\n")
+    if head == "passes" and not output:
         return ConfigurationTest()
     if head == "fails":
-        return ConfigurationTest(error=said.strip() or "it fails without a word")
-    if (none := re.fullmatch(r"no (\S+)", head)) and not said:
-        return ConfigurationTest(untested_reason=f"there is no program {none[1]}")
-    raise ParseError(f"the test of the configuration answered {answer[:200]!r}")
+        return ConfigurationTest(error=output.strip() or "it fails without a message")
+    if (missing := re.fullmatch(r"no (\S+)", head)) and not output:
+        return ConfigurationTest(untested_reason=f"the program {missing[1]} is missing")
+    raise ParseError(f"the configuration test printed {answer[:200]!r}")
 
 
 def parse_service(answer: str) -> Service:
-    told = dict(line.split("=", 1) for line in answer.splitlines() if "=" in line)
+    properties = dict(line.split("=", 1) for line in answer.splitlines() if "=" in line)
     try:
-        return _make_service(told)
+        return _make_service(properties)
     except (KeyError, ValueError) as error:
         raise ParseError(
-            f"systemctl answered {answer[:200]!r} instead of a service: {error}"
+            f"systemctl printed {answer[:200]!r} instead of a service: {error}"
         ) from None
 
 
-def _make_service(told: Mapping[str, str]) -> Service:
-    related = (*told["RequiredBy"].split(), *told["BoundBy"].split(), *told["ConsistsOf"].split())
+def _make_service(properties: Mapping[str, str]) -> Service:
+    related = (
+        *properties["RequiredBy"].split(),
+        *properties["BoundBy"].split(),
+        *properties["ConsistsOf"].split(),
+    )
     return Service(
-        name=told["Id"],
-        description=told["Description"],
-        load_state=told["LoadState"],
-        active_state=told["ActiveState"],
-        sub_state=told["SubState"],
-        result=told["Result"],
-        started_at=_parse_time(told["ActiveEnterTimestamp"]),
-        pid=int(told["MainPID"]),
-        # Systemd counts them since 235, and says [not set] where it does not count memory.
-        restart_count=int(told.get("NRestarts", "0")),
-        memory_bytes=_parse_count(told.get("MemoryCurrent", "[not set]")),
-        is_manual=not _parse_yes_no(told["RefuseManualStart"])
-        and not _parse_yes_no(told["RefuseManualStop"]),
-        needs_reload=_parse_yes_no(told["NeedDaemonReload"]),
+        name=properties["Id"],
+        description=properties["Description"],
+        load_state=properties["LoadState"],
+        active_state=properties["ActiveState"],
+        sub_state=properties["SubState"],
+        result=properties["Result"],
+        started_at=_parse_time(properties["ActiveEnterTimestamp"]),
+        pid=int(properties["MainPID"]),
+        # systemd counts restarts since 235, and prints [not set] without memory accounting.
+        restart_count=int(properties.get("NRestarts", "0")),
+        memory_bytes=_parse_count(properties.get("MemoryCurrent", "[not set]")),
+        is_manual=not _parse_yes_no(properties["RefuseManualStart"])
+        and not _parse_yes_no(properties["RefuseManualStop"]),
+        needs_reload=_parse_yes_no(properties["NeedDaemonReload"]),
         dependents=tuple(dict.fromkeys(related)),
     )
 
@@ -248,7 +254,7 @@ def _parse_yes_no(word: str) -> bool:
 
 
 def _parse_count(text: str) -> int | None:
-    # Before 245 the unset value was the highest number there is.
+    # Before 245 the unset value was the highest 64-bit number.
     return int(text) if text.isdecimal() and int(text) < 2**63 else None
 
 

@@ -1,4 +1,4 @@
-"""What lets a host's TCP connections have much under way, and how far away a peer is. No I/O.
+"""TCP window settings of a host, and the route and round trip time to a peer. No I/O.
 
 Formats: tcp(7), ip-route(8), ping(8) of iputils; a link's speed is in Mbit/s in sysfs.
 """
@@ -17,7 +17,7 @@ _KEYS = (
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_wmem",
 )
-# $1: the peer. Virtual cards know no speed, and some fail to tell.
+# $1: the peer. Virtual cards have no speed, and for some the file cannot be read.
 _ROUTE = (
     'said=$(ip -o route get "$1") || exit 1; '
     'case $said in *" dev "*) card=${said##* dev };; *) card=;; esac; card=${card%% *}; '
@@ -26,40 +26,46 @@ _ROUTE = (
 )
 _UNREACHABLE = Hint(r"unreachable|Network is down", "the host has no route to this peer")
 
-# Without window scaling the field of the header holds no more.
+# The largest window without scaling, by the size of the header's field.
 _UNSCALED = 65_535
 
 
 @dataclass(frozen=True)
 class TcpSettings:
-    """receive, send: the largest buffer of one connection, bytes."""
+    """The kernel's TCP settings that limit throughput."""
 
     scaling: bool
+    """Window scaling."""
     moderation: bool
+    """Automatic tuning of receive buffers."""
     timestamps: bool
     congestion: str
+    """The congestion control algorithm."""
     receive_buffer: int
+    """The largest receive buffer of one connection, in bytes."""
     send_buffer: int
+    """The largest send buffer of one connection, in bytes."""
 
     @property
     def receive_window(self) -> int:
-        """Bytes that a peer may have under way to us: the kernel keeps half for its overhead."""
+        """Bytes in flight from a peer: the kernel uses half of the buffer for overhead."""
         window = self.receive_buffer // 2
         return window if self.scaling else min(window, _UNSCALED)
 
     @property
     def send_window(self) -> int:
-        """Bytes that we may have under way to a peer that takes them."""
+        """Bytes in flight to a peer that accepts them."""
         window = self.send_buffer // 2
         return window if self.scaling else min(window, _UNSCALED)
 
 
 @dataclass(frozen=True)
 class PeerRoute:
-    """The card that leads to a peer. mbits: its speed in Mbit/s, None if it knows none."""
+    """The network card on the route to a peer."""
 
     interface: str
     speed_mbits: int | None
+    """Its speed in Mbit/s, None if unknown."""
 
 
 def query_settings() -> Query[TcpSettings]:
@@ -78,41 +84,41 @@ def query_round_trip(peer: str) -> Query[float | None]:
 
 
 def parse_settings(answer: str) -> TcpSettings:
-    told = dict(re.findall(r"(?m)^net\.ipv4\.tcp_(\w+) = (.*)$", answer))
+    settings = dict(re.findall(r"(?m)^net\.ipv4\.tcp_(\w+) = (.*)$", answer))
     try:
         return TcpSettings(
-            scaling=_parse_switch(told["window_scaling"]),
-            moderation=_parse_switch(told["moderate_rcvbuf"]),
-            timestamps=_parse_switch(told["timestamps"]),
-            congestion=told["congestion_control"],
-            receive_buffer=_parse_largest(told["rmem"]),
-            send_buffer=_parse_largest(told["wmem"]),
+            scaling=_parse_switch(settings["window_scaling"]),
+            moderation=_parse_switch(settings["moderate_rcvbuf"]),
+            timestamps=_parse_switch(settings["timestamps"]),
+            congestion=settings["congestion_control"],
+            receive_buffer=_parse_largest(settings["rmem"]),
+            send_buffer=_parse_largest(settings["wmem"]),
         )
     except (KeyError, ValueError):
-        raise ParseError(f"sysctl answered {answer[:200]!r} instead of TCP's settings") from None
+        raise ParseError(f"sysctl printed {answer[:200]!r} instead of TCP settings") from None
 
 
 def parse_route(answer: str) -> PeerRoute:
     lines = answer.splitlines()
     if len(lines) != 2 or not lines[0] or not re.fullmatch(r"-?\d+", lines[1], re.ASCII):
-        raise ParseError(f"the host answered {answer[:200]!r} instead of the way to a peer")
+        raise ParseError(f"the host printed {answer[:200]!r} instead of a route")
     speed = int(lines[1])
-    # A card that is not plugged in says the highest number there is.
+    # The speed of a card without a cable is the highest possible number.
     return PeerRoute(lines[0], speed if 0 < speed < 2**31 else None)
 
 
 def parse_round_trip(answer: str) -> float | None:
     times = re.search(r"(?m)^rtt min/avg/max/mdev = ([\d.]+)/", answer)
     if times:
-        # On loopback it may be told as 0.
+        # On loopback it may be printed as 0.
         return max(float(times[1]), 0.001) / 1000
     if re.search(r"(?m)^\d+ packets transmitted, 0 received", answer):
         return None
-    raise ParseError(f"ping answered {answer[:200]!r}")
+    raise ParseError(f"ping printed {answer[:200]!r} instead of round trip times")
 
 
 def _parse_switch(word: str) -> bool:
-    # Timestamps may be 2 as well, for without a random offset.
+    # Timestamps may also be 2: without a random offset.
     if word not in ("0", "1", "2"):
         raise ValueError(word)
     return word != "0"

@@ -1,7 +1,7 @@
-"""How long a host has been up, and how busy it is. No I/O.
+"""Uptime and load of a host. No I/O.
 
-Formats: proc(5) uptime and loadavg; cpuset(7) tells how lists of processors are written;
-/run/reboot-required is what Debian's packages leave behind.
+Formats: proc(5) uptime and loadavg; cpuset(7) for lists of processors; Debian's packages create
+/run/reboot-required.
 """
 
 import re
@@ -21,45 +21,42 @@ _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
 
 @dataclass(frozen=True)
 class Uptime:
-    """seconds: since the host started. load: over 1, 5 and 15 minutes, of the whole host.
-
-    cores: that are online, whether this login may use them or not: the load is theirs. None where
-    they are not told, as in old containers.
-    reboot_for: packages that come into force with the next start; None if none asked for it.
-    """
+    """Uptime, load and kernel of a host."""
 
     seconds: float
+    """Seconds since it booted."""
     load: tuple[float, float, float]
+    """Averages over 1, 5 and 15 minutes."""
     cores: int | None
+    """Processors online, whether this login may use them or not; None if unknown."""
     kernel: str
     reboot_packages: tuple[str, ...] | None
+    """Packages that require a reboot; None if no reboot is required."""
 
 
 def query_uptime() -> Query[Uptime]:
-    # One program and no shell, as hosts are asked often. Of several files `head` tells the names,
-    # also of empty ones, so that it is seen which there are. Status 1: not all are.
+    # One program and no shell, since this query is frequent. `head` prints the name of each file,
+    # also of empty ones, so it is known which exist. Status 1: some do not.
     return Query(Shell(("head", "-n", "1000", *_FILES)), parse_uptime, frozenset({0, 1}))
 
 
 def parse_uptime(answer: str) -> Uptime:
     before, *parts = _PART.split(answer)
-    told = dict(zip(parts[::2], parts[1::2], strict=True))
+    files = dict(zip(parts[::2], parts[1::2], strict=True))
     try:
-        kernel = told[_KERNEL].strip()
+        kernel = files[_KERNEL].strip()
         if before or not re.fullmatch(r"\S+", kernel):
             raise ValueError(kernel)
-        one, five, fifteen = (float(word) for word in told[_LOAD].split()[:3])
+        one, five, fifteen = (float(word) for word in files[_LOAD].split()[:3])
         return Uptime(
-            seconds=float(told[_UPTIME].split()[0]),
+            seconds=float(files[_UPTIME].split()[0]),
             load=(one, five, fifteen),
-            cores=_count_cores(told[_ONLINE].strip()) if _ONLINE in told else None,
+            cores=_count_cores(files[_ONLINE].strip()) if _ONLINE in files else None,
             kernel=kernel,
-            reboot_packages=_parse_reboot_packages(told) if _REBOOT in told else None,
+            reboot_packages=_parse_reboot_packages(files) if _REBOOT in files else None,
         )
     except (ValueError, IndexError, KeyError):
-        raise ParseError(
-            f"the host answered {answer[:200]!r} instead of how long it is up"
-        ) from None
+        raise ParseError(f"the host printed {answer[:200]!r} instead of its uptime") from None
 
 
 def _count_cores(listed: str) -> int:
@@ -73,5 +70,5 @@ def _count_cores(listed: str) -> int:
     return count
 
 
-def _parse_reboot_packages(told: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(told.get(_PACKAGES, "").split()))
+def _parse_reboot_packages(files: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(files.get(_PACKAGES, "").split()))

@@ -1,10 +1,10 @@
-"""How a command becomes the one line that a host's login shell is given, and how its end is read.
+"""Wrapped commands: the line that a host's login shell runs, and the parser of its output. No I/O.
 
-The line runs a fixed script. The script lets `timeout` watch over the command, so that the host
-itself ends what takes too long, and says a word of its own before and after the command on both
-streams. The word is new for each command, and the script reads it as the first line of its input:
-nobody finds it among the words or the environment of a process there, and the command is not told
-it. Output that was cut off, or that only looks like an end, is never taken for one. No I/O.
+The line runs a fixed script. The script runs the command under `timeout`, so that the host itself
+stops it at its deadline, and prints a secret word before and after the command on both streams.
+The word is new for each command, and the script reads it as the first line of its input: it is not
+in the arguments or environment of a process, and the command does not receive it. So output that
+was cut off, or that imitates an end, is never taken as complete.
 """
 
 import re
@@ -25,62 +25,63 @@ from connectors.errors import (
 )
 from connectors.step_marker import KILL_AFTER
 
-# Bytes of a line without an end; a longer one is handed on in pieces.
+# Bytes of a line without an end; a longer line is passed on in pieces.
 MAX_LINE_BYTES = 4096
-# A progress bar ends its lines with a carriage return. A carriage return that arrived last may be
-# half of a line end.
+# A progress bar ends its lines with a carriage return. One that arrives last may be the first half
+# of a line end.
 _LINE_END = re.compile(rb"\r?\n|\r(?=[^\n])")
 _KEEP_FIRST = 3 * 1024 * 1024
 _KEEP_LAST = 1024 * 1024
 
-# One line without single quotes, backslashes and exclamation marks. Dialects know the words of
-# programs in English (LC_ALL), and a login's PATH often lacks sbin. What is unset first stays out
-# of the command's environment, which a variable that the login exports would not.
+# One line without single quotes, backslashes and exclamation marks. Parsers expect English output
+# (LC_ALL), and a login's PATH often lacks sbin. Variables are unset first, so that none which the
+# login exports reaches the command's environment.
 _SCRIPT = (
     "kt_seconds=$1 kt_note=$2; shift 2; "
     "LC_ALL=C PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export LC_ALL PATH; "
     'echo "$kt_word begins"; echo "$kt_word begins" >&2; '
     "if command -v timeout >/dev/null; then "
-    # A note for the host's own log. Where that cannot be written, the command runs all the same.
+    # A note for the host's own log. If it cannot be written, the command runs all the same.
     '[ -z "$kt_note" ] || timeout 2 logger -t keyturn "$kt_note" </dev/null >/dev/null 2>&1; '
     f'timeout -k {KILL_AFTER} "$kt_seconds" "$@"; kt_end=$?; else kt_end=unwatched; fi; '
     'echo "$kt_word $kt_end"; echo "$kt_word $kt_end" >&2'
 )
-# A host that is done closes the channel, and may give its number to the next one at once. What we
-# say after that reaches the wrong command, or makes sshd hang up on all of them. So the script
-# does not end before it has heard all we have to say; where that is nothing, it does not listen.
-# Mostly the command has heard it all, and what is left to hear is that there is no more.
+# When the script ends, the host closes the channel and may reuse its number immediately. Input
+# that is sent after that reaches the wrong command, or makes sshd close the whole connection. So
+# the script does not end before it has read all input; without input it does not read. Mostly the
+# command has read it all, and only the end of the input is left.
 _READ_STDIN = f"{step_marker.READ_WORD}; %s; if read -r kt_rest; then exec cat >/dev/null; fi"
 _NO_STDIN = f"{step_marker.READ_WORD}; exec </dev/null; %s"
 
-# What is said instead of an exit status where nothing was run.
+# The words instead of an exit status where nothing was run.
 _NOT_STARTED: Mapping[str, Callable[[str], HostError]] = {
     "unwatched": lambda _: SetupError(
-        "the host has no program `timeout`, which every command runs under, or no `tee`: "
+        "the host lacks the program `timeout` or `tee`, which Keyturn needs: "
         "install coreutils there. Nothing was started"
     ),
     "unmarked": lambda place: SetupError(
-        f"the host keeps no marker in {place}, so that nobody could ask it later what became of "
-        "this. Is the directory our login's own? Name another in the host's settings as "
-        f"{step_marker.MARKER_SETTING}, or {step_marker.NO_MARKER} to do without. Nothing was "
-        "started"
+        f"the host cannot write a marker in {place}, so Keyturn could not query the step after a "
+        "crash. Make the login the owner of that directory, or set "
+        f"{step_marker.MARKER_SETTING} of the host to another one, or to {step_marker.NO_MARKER} "
+        "to run without markers. Nothing was started"
     ),
     "full": lambda place: SetupError(
-        f"the host's disk is full: it cannot keep a marker in {place}, without which nobody could "
-        "ask it later what became of this. Make room there, and ask again. Nothing was started"
+        f"the host's disk is full: it cannot write a marker in {place}, so Keyturn could not "
+        "query the step after a crash. Free some space there and try again. Nothing was started"
     ),
     "held": lambda _: AlreadyStartedError(
-        "the host has begun this step before, so it was not run a second time"
+        "the host had already started this step, so it was not run a second time"
     ),
     "fenced": lambda _: FencedError(
-        "somebody else has taken this run over since, and the host knows. Nothing was started"
+        "another worker has taken over this run on the host. Nothing was started"
     ),
     "short": lambda _: SetupError(
-        "what the command reads did not arrive there whole: is the disk full? Nothing was started"
+        "the command's input did not arrive completely: check whether the host's disk is full. "
+        "Nothing was started"
     ),
 }
 _KNOWN_ENDS = frozenset(why.encode() for why in _NOT_STARTED)
-# Words that every shell reads as they are, and what not all shells do within single quotes.
+# Words that no shell changes, and characters that some shells change within single quotes.
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@-]+", re.ASCII)
 _SPECIAL = re.compile(r"['\\!]")
 _STATUS_OF_TIMEOUT = frozenset({124, 128 + signal.SIGKILL})
@@ -88,10 +89,10 @@ _STATUS_OF_SIGNALS = range(129, 160)
 
 
 class LineSplitter:
-    """Splits one stream of a command into lines while it arrives, and hands them to a listener."""
+    """Splits one stream of a command into lines while it arrives, for a listener."""
 
     def __init__(self, word: bytes, listener: OutputListener) -> None:
-        """Split what stands between the first two lines that hold *word*."""
+        """Split the output between the first two lines that contain *word*."""
         self._listener = listener
         self._word = word
         self._rest = b""
@@ -107,7 +108,7 @@ class LineSplitter:
             self._listener([_decode(line) for line in own])
 
     def _strip_frame(self, line: bytes) -> bytes | None:
-        """Return the part of a line that the command printed; None if it printed nothing of it."""
+        """Return the part of a line that the command itself printed; None if there is none."""
         before, word, _ = line.partition(self._word)
         is_within = self._frame_count == 1
         if not word:
@@ -118,9 +119,11 @@ class LineSplitter:
 
 
 class StreamBuffer:
-    """What is kept of a stream: all of a short one, the beginning and the end of a long one.
+    """Stores a stream: all of a short one, the beginning and the end of a long one.
 
-    word: frames the command's own output. on_output: called with its lines while they arrive.
+    Args:
+        word: frames the command's own output.
+        on_output: called with its lines while they arrive.
     """
 
     def __init__(self, word: str = "", on_output: OutputListener | None = None) -> None:
@@ -143,7 +146,7 @@ class StreamBuffer:
         return begin in self._first
 
     def find_end(self, word: bytes) -> bytes | None:
-        """Return how it ended, if the last that was said says so with this word."""
+        """Return the exit status or reason in the last line, if it has this word; else None."""
         tail = bytes((self._first[-100:] + self._last[-100:])[-100:])
         before, _, end = tail.removesuffix(b"\n").rpartition(b" ")
         ended = tail.endswith(b"\n") and (end.isdigit() or end in _KNOWN_ENDS)
@@ -152,19 +155,18 @@ class StreamBuffer:
     def read_after(self, begin: bytes) -> tuple[bytes, int]:
         """Return the bytes after the line *begin*, and how many are missing in the middle.
 
-        A line stands in the place of the missing ones. What comes before *begin* is the noise of
-        a login.
+        A line in their place says so. Output before *begin* comes from the login shell.
         """
         found = self._first.find(begin)
         first = bytes(self._first[found + len(begin) :] if found >= 0 else self._first)
         last = bytes(self._last[-_KEEP_LAST:])
         left_out = self.size - len(self._first) - len(last)
-        gap = f"\n[… {left_out} bytes are left out here …]\n".encode() if left_out else b""
+        gap = f"\n[… {left_out} bytes omitted …]\n".encode() if left_out else b""
         return first + gap + last, left_out
 
 
 class WrappedCommand:
-    """One command, wrapped for one host, and the reading of its end."""
+    """One command, wrapped for one host, with the parser of its output."""
 
     def __init__(
         self, shell: Shell, word: str | None = None, on_output: OutputListener | None = None
@@ -184,45 +186,50 @@ class WrappedCommand:
 
     @property
     def word_line(self) -> bytes:
-        """What the script waits for, as the first that is said to it."""
+        """The first line of input, which the script waits for."""
         return f"{self._word}\n".encode()
 
     @property
     def line(self) -> str:
-        mark, stdin = self._shell.marker, self._shell.stdin
-        script = step_marker.STEP_SCRIPT if mark else _SCRIPT
+        """The line for the host's login shell."""
+        marker, stdin = self._shell.marker, self._shell.stdin
+        script = step_marker.STEP_SCRIPT if marker else _SCRIPT
         script = _READ_STDIN % script if stdin else _NO_STDIN % script
         frame = ("keyturn", str(self._shell.deadline), self._shell.note)
-        if mark is not None:
-            frame += (*mark.arguments, str(len(stdin.encode())), step_marker.hash_word(self._word))
+        if marker is not None:
+            frame += (
+                *marker.arguments,
+                str(len(stdin.encode())),
+                step_marker.hash_word(self._word),
+            )
         own = " ".join(map(quote_word, frame))
         return f"sh -c {_quote_words((script,))} {own} {_quote_words(self._shell.words)}"
 
     @property
     def has_started(self) -> bool:
-        """Tell whether the script runs, so that something listens to what we say."""
+        """Whether the script runs and reads its input."""
         return self.out.has_line(self._begin)
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether both streams have said their last word, and the same one."""
+        """Whether both streams have ended, with the same exit status."""
         return self._find_end() is not None
 
     def read_answer(self, *, seconds: float) -> Answer:
-        """Return the answer of a command that ended by itself.
+        """Return the answer of a command that ended by itself. Raises HostError.
 
-        seconds: how long it took, seen from here. An exit status that `timeout` uses means what
-        it says only when there was time enough to run out.
+        seconds: how long it took, measured here. An exit status of `timeout` is taken as one only
+        if the deadline has passed.
         """
         end = self._find_end()
         if end is None:
             raise UnknownOutcomeError(
-                "the end of the command was never seen, so nobody can say how far it came"
-                f"{self._format_last_line()}: look at the host"
+                "the output ended before the command did, so its outcome is unknown"
+                f"{self._format_last_line()}: check the host"
             )
         if end in _NOT_STARTED:
-            mark = self._shell.marker
-            raise _NOT_STARTED[end]((mark and mark.directory) or "~/.keyturn")
+            marker = self._shell.marker
+            raise _NOT_STARTED[end]((marker and marker.directory) or "~/.keyturn")
         refuse_stopped(int(end), seconds, self._shell.deadline)
         out, out_left = self._read_output(self.out, end)
         err, err_left = self._read_output(self.err, end)
@@ -234,52 +241,52 @@ class WrappedCommand:
         return out.decode() if out and out == err else None
 
     def _read_output(self, kept: StreamBuffer, end: str) -> tuple[str, int]:
-        said, left_out = kept.read_after(self._begin)
-        return _decode(said[: -len(f"{self._word} {end}\n")]), left_out
+        output, left_out = kept.read_after(self._begin)
+        return _decode(output[: -len(f"{self._word} {end}\n")]), left_out
 
     def _format_last_line(self) -> str:
-        """Quote what came instead of an end: often a login shell's own words."""
+        """Return the last line of output for an error message: often the login shell's own."""
         for kept in (self.err, self.out):
-            said, _ = kept.read_after(self._begin)
-            words = _decode(said).strip()
-            if words:
-                return f" (the last that came was: {words.splitlines()[-1][-200:]})"
+            output, _ = kept.read_after(self._begin)
+            text = _decode(output).strip()
+            if text:
+                return f" (last output: {text.splitlines()[-1][-200:]})"
         return ""
 
 
 def refuse_stopped(status: int, seconds: float, deadline: int) -> None:
-    """Raise UnknownOutcomeError unless a command with this exit status came to its own end.
+    """Raise UnknownOutcomeError if this exit status means that the command was stopped.
 
-    seconds: how long it took; deadline: how long it might.
+    seconds: how long it took. deadline: its limit in seconds.
     """
     if status in _STATUS_OF_TIMEOUT and seconds >= deadline:
         raise CommandTimeoutError(
-            f"the command had not ended after {deadline} s and the host stopped it: how far it "
-            "came is not known"
+            f"the host stopped the command at its deadline of {deadline} s: it is unknown how far "
+            "it came"
         )
     if status in _STATUS_OF_SIGNALS:
         raise UnknownOutcomeError(
-            f"a signal ended the command before its time ({format_signal(status - 128)}, "
-            f"exit status {status}): how far it came is not known"
+            f"a signal ended the command ({format_signal(status - 128)}, "
+            f"exit status {status}): it is unknown how far it came"
         )
 
 
-def _decode(said: bytes) -> str:
-    return said.decode("utf-8", "backslashreplace")
+def _decode(output: bytes) -> str:
+    return output.decode("utf-8", "backslashreplace")
 
 
 def quote_word(word: str) -> str:
-    """Quote a word so that sh, bash, dash, zsh, csh and fish all read the same one.
+    """Quote a word so that sh, bash, dash, zsh, csh and fish all parse it alike.
 
-    shlex.quote is for sh alone: csh expands `!` within single quotes, fish takes `\\` for an
-    escape there, zsh looks up a bare `=ls`. Outside of quotes a backslash means the same to all.
+    shlex.quote is for sh alone: csh expands `!` within single quotes, `\\` is an escape there in
+    fish, zsh expands a bare `=ls`. Outside of quotes a backslash means the same to all.
     """
     return word if _PLAIN.fullmatch(word) else "'" + _SPECIAL.sub(r"'\\\g<0>'", word) + "'"
 
 
 @lru_cache(maxsize=256)
 def _quote_words(words: tuple[str, ...]) -> str:
-    """Quote words that many hosts are told: kept, as it takes longer than all else done here."""
+    """Quote words. The result is cached: many hosts run the same command, and this is slow."""
     return " ".join(map(quote_word, words))
 
 

@@ -1,4 +1,4 @@
-"""What can be said to ZFS about its pools, OpenZFS and zfs-fuse alike. No I/O."""
+"""ZFS pools: status, space, traffic, scrubs. For OpenZFS and zfs-fuse. No I/O."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,31 +14,29 @@ from connectors.zpool_text import parse_pools
 
 _HINTS = (
     Hint(r"no such pool", "this host has no such pool: `zfs pools` lists them"),
-    Hint(r"there is no active scrub|no scrub of .* is running", "it has ended by itself already"),
-    Hint(
-        r"currently resilvering", "a resilver is running, and only it: ask again when it is done"
-    ),
-    Hint(r"currently scrubbing", "somebody else has started a scrub meanwhile"),
-    Hint(r"scrub is paused", "somebody else has paused the scrub meanwhile"),
+    Hint(r"there is no active scrub|no scrub of .* is running", "the scrub has already ended"),
+    Hint(r"currently resilvering", "a resilver is running: try again when it has ended"),
+    Hint(r"currently scrubbing", "someone else has started a scrub meanwhile"),
+    Hint(r"scrub is paused", "someone else has paused the scrub meanwhile"),
     Hint(
         r"I/O is currently suspended",
-        "the pool has lost its disks and stands still: connect them, then `zpool clear`",
+        "the pool has lost its disks and is suspended: connect them, then run `zpool clear`",
     ),
-    Hint(r"currently unavailable", "the pool is not available: look at its disks"),
+    Hint(r"currently unavailable", "the pool is not available: check its disks"),
     *OUT_OF_REACH,
 )
 
-# Status 2 means that this zpool has no such option, and then nothing is on standard output.
+# Status 2 means that this zpool has no such option; standard output is then empty.
 _OR_NO_SUCH_OPTION = frozenset({0, 2})
 _EXACTLY = ("status", "-j", "--json-int", "-T", "u", "-v", "-L", "-P")
-# Of a look at traffic.
+# The longest measurement of traffic.
 MAX_SECONDS = 60
 _COLUMNS = "name,size,allocated,free,capacity,health"
-# On a pool that lost its disks these would wait for ever; zfs-fuse takes some seconds anyway.
+# On a pool that lost its disks these would wait forever; zfs-fuse takes some seconds anyway.
 _SCRUB_DEADLINE = 60
 
-# zfs-fuse has `scrub -s` stop a resilver too, with status 0, so there we look first. OpenZFS
-# refuses by itself.
+# In zfs-fuse `scrub -s` also stops a resilver, with status 0, so this checks first. OpenZFS
+# refuses it.
 _STOP_ON_FUSE = Script(
     "zfs-stop-scrub",
     'if zpool status "$1" | grep -q "^ scrub: scrub in progress"; then exec zpool scrub -s "$1"; '
@@ -49,31 +47,31 @@ _STOP_ON_FUSE = Script(
 
 @dataclass(frozen=True)
 class ZfsStorage:
-    """Every pool of a host. now: its clock, in the way that the scans' moments are told.
-
-    can_pause: a scrub can be paused, so this is not zfs-fuse.
-    """
+    """All pools of a host."""
 
     pools: tuple[Pool, ...]
     host_time: datetime
+    """The host's clock, in UTC or in local time like the times of scans."""
     can_pause: bool = True
+    """Whether a scrub can be paused; zfs-fuse cannot."""
 
 
 @dataclass(frozen=True)
 class PoolSpace:
-    """One line of `zpool list`: sizes as ZFS writes them. capacity: percent in use, if told."""
+    """One line of `zpool list`, with sizes as ZFS prints them."""
 
     pool: str
     size: str
     allocated: str
     free: str
     capacity: int | None
+    """Percent in use, if ZFS prints it."""
     health: str
 
 
 @dataclass(frozen=True)
 class LoadAverage:
-    """How many programs run or wait for a disk, on average over so many minutes."""
+    """Programs that run or wait for a disk, averaged over 1, 5 and 15 minutes."""
 
     one: float
     five: float
@@ -82,10 +80,11 @@ class LoadAverage:
 
 @dataclass(frozen=True)
 class DeviceTraffic:
-    """What one pool or device did in each second. depth: how deep it stands in its pool."""
+    """The traffic of one pool or device, per second."""
 
     name: str
     depth: int
+    """Its level below the pool; 0 for the pool."""
     reads: int
     writes: int
     read_bytes: int
@@ -93,7 +92,7 @@ class DeviceTraffic:
 
 
 def read_storage(run_query: QueryRunner, host: str) -> ZfsStorage:
-    """Ask for every pool in the most exact form that this ZFS and we know."""
+    """Read all pools, in the most precise format that this ZFS supports."""
     try:
         document = run_query(host, query_json_status())
     except ParseError:
@@ -108,7 +107,7 @@ def read_storage(run_query: QueryRunner, host: str) -> ZfsStorage:
 
 
 def find_pool(name: str, storage: ZfsStorage) -> Pool:
-    """Return the pool with this name, or raise CommandError naming those that there are."""
+    """Return the pool with this name, or raise CommandError, naming the others."""
     found = next((pool for pool in storage.pools if pool.name == name), None)
     if found is None:
         others = ", ".join(sorted(pool.name for pool in storage.pools)) or "none"
@@ -117,24 +116,24 @@ def find_pool(name: str, storage: ZfsStorage) -> Pool:
 
 
 def query_json_status() -> Query[StatusDocument | None]:
-    """Ask OpenZFS 2.3 or later; None from any other."""
+    """Query OpenZFS 2.3 or later; None from any other."""
     return Query(_make_command("zpool", *_EXACTLY), parse_document, _OR_NO_SUCH_OPTION)
 
 
 def query_status() -> Query[tuple[Pool, ...]]:
-    """Ask OpenZFS before 2.3, with whole paths of devices; nothing from zfs-fuse."""
+    """Query OpenZFS before 2.3, with full paths of devices; () from zfs-fuse."""
     return Query(
         _make_command("zpool", "status", "-v", "-L", "-P"), parse_pools, _OR_NO_SUCH_OPTION
     )
 
 
 def query_plain_status() -> Query[tuple[Pool, ...]]:
-    """Query in the words that zfs-fuse knows as well."""
+    """Query with the options that zfs-fuse also has."""
     return Query(_make_command("zpool", "status", "-v"), parse_pools)
 
 
 def query_clock() -> Query[datetime]:
-    """Query what time it is, in the host's own time zone."""
+    """Query the host's clock, in its own time zone."""
     return Query(Shell(("date", "+%Y-%m-%d %H:%M:%S")), _parse_time)
 
 
@@ -147,7 +146,7 @@ def query_load() -> Query[LoadAverage]:
 
 
 def query_traffic(pool: str, seconds: int) -> Query[tuple[DeviceTraffic, ...]]:
-    """Watch a pool, or all for "", and tell what each of its devices did in that time."""
+    """Query the traffic of each device of a pool, or of all pools for "", over some seconds."""
     # The first of two samples is the average since the pool was imported.
     words = ("zpool", "iostat", "-v", *([pool] if pool else []), str(seconds), "2")
     shell = Shell(words, root=True, hints=_HINTS, deadline=seconds + 30)
@@ -155,7 +154,7 @@ def query_traffic(pool: str, seconds: int) -> Query[tuple[DeviceTraffic, ...]]:
 
 
 def start_scrub(pool: str) -> Shell:
-    """Start a scrub, or go on with one that is paused. It runs on by itself."""
+    """Start a scrub, or resume one that is paused. It runs in the background."""
     return _make_command("zpool", "scrub", pool, deadline=_SCRUB_DEADLINE)
 
 
@@ -164,7 +163,7 @@ def stop_scrub(pool: str) -> Shell:
 
 
 def stop_scrub_on_fuse(pool: str) -> Shell:
-    """Stop a scrub of zfs-fuse, and nothing if a resilver has taken its place."""
+    """Stop a scrub of zfs-fuse. It does not stop a resilver."""
     return _make_command(_STOP_ON_FUSE, pool, deadline=_SCRUB_DEADLINE)
 
 
@@ -183,19 +182,19 @@ def parse_load(answer: str) -> LoadAverage:
         one, five, fifteen, *_ = answer.split()
         return LoadAverage(float(one), float(five), float(fifteen))
     except ValueError:
-        raise ParseError(f"/proc/loadavg reads {answer[:80]!r}") from None
+        raise ParseError(f"/proc/loadavg has an unknown format: {answer[:80]!r}") from None
 
 
 def parse_traffic(answer: str) -> tuple[DeviceTraffic, ...]:
-    """Understand `zpool iostat -v … 2`: the rows of the second sample."""
+    """Parse `zpool iostat -v … 2` and return the rows of the second sample."""
     if answer.strip() in ("", "no pools available"):
         return ()
     rows = list(_parse_rows(answer.splitlines()))
     if not rows:
-        raise ParseError(f"zpool iostat answered {answer[:200]!r}")
+        raise ParseError(f"zpool iostat printed {answer[:200]!r} instead of traffic")
     starts = [place for place, row in enumerate(rows) if (row[0], row[1]) == rows[0][:2]]
     if len(starts) != 2:
-        raise ParseError("zpool iostat was cut off before it had watched the pool: ask again")
+        raise ParseError("zpool iostat was cut off before its second sample: try again")
     return tuple(_make_traffic(row) for row in rows[starts[1] :] if row[4] != "-")
 
 
@@ -220,11 +219,11 @@ def _make_traffic(row: tuple[int, str, str, str, str, str, str, str]) -> DeviceT
 def _parse_space(line: str) -> PoolSpace:
     parts = line.split("\t")
     if len(parts) != 6:
-        raise ParseError(f"zpool list answered {line[:200]!r}")
-    name, whole, allocated, free, capacity, health = parts
+        raise ParseError(f"zpool list printed {line[:200]!r} instead of a pool")
+    name, size, allocated, free, capacity, health = parts
     percent = capacity.removesuffix("%")
     return PoolSpace(
-        name, whole, allocated, free, int(percent) if percent.isdecimal() else None, health
+        name, size, allocated, free, int(percent) if percent.isdecimal() else None, health
     )
 
 
@@ -232,7 +231,7 @@ def _parse_time(answer: str) -> datetime:
     try:
         return datetime.strptime(answer.strip(), "%Y-%m-%d %H:%M:%S")  # noqa: DTZ007 - the host's
     except ValueError:
-        raise ParseError(f"date answered {answer[:80]!r}") from None
+        raise ParseError(f"date printed {answer[:80]!r} instead of a time") from None
 
 
 def _make_command(*words: str | Script, deadline: int = 30) -> Shell:

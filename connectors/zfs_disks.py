@@ -1,4 +1,4 @@
-"""Which disks lie beneath a pool, through partitions, RAID, volumes and file systems. No I/O."""
+"""The disks below a ZFS pool, through partitions, RAID, volumes and file systems. No I/O."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ from connectors.command import Query, QueryRunner, Shell
 from connectors.errors import ParseError
 from connectors.zpool import Pool
 
-# A scrub reads these; caches and logs it leaves alone.
+# A scrub reads these groups, and not caches and logs.
 _SCRUBBED = frozenset({"data", "special", "dedup"})
 _PRESENT = frozenset({"ONLINE", "DEGRADED"})
 
 
 def read_disks(run_query: QueryRunner, host: str, pool: Pool) -> frozenset[str]:
-    """Return all that a scrub of this pool reads: its devices, and everything they lie on."""
+    """Return all devices that a scrub of this pool reads, and all devices below them."""
     paths = [
         vdev.name if vdev.name.startswith("/") else f"/dev/{vdev.name}"
         for vdev in pool.vdevs
@@ -27,14 +27,14 @@ def read_disks(run_query: QueryRunner, host: str, pool: Pool) -> frozenset[str]:
 
 
 def query_layers(devices: Sequence[str]) -> Query[frozenset[str]]:
-    """Query these block devices and all below them, down to the disks."""
+    """Query these block devices and all devices below them, down to the disks."""
     words = ("lsblk", "--noheadings", "--raw", "--paths", "--inverse", "--output", "NAME", "--")
-    # 32 and 64: none, or not all, of them are known. Those stand for themselves alone.
+    # 32 and 64: none, or not all, of the devices exist. The others are printed.
     return Query(Shell((*words, *devices)), _parse_names, frozenset({0, 32, 64}))
 
 
 def query_file_systems(files: Sequence[str]) -> Query[frozenset[str]]:
-    """Query what the file systems that hold these files lie on."""
+    """Query the devices of the file systems with these files."""
     return Query(Shell(("df", "--output=source", "--", *files)), _parse_sources)
 
 
@@ -45,5 +45,5 @@ def _parse_names(answer: str) -> frozenset[str]:
 def _parse_sources(answer: str) -> frozenset[str]:
     heading, *sources = answer.splitlines() or [""]
     if heading != "Filesystem" or not sources:
-        raise ParseError(f"df answered {answer[:200]!r}")
+        raise ParseError(f"df printed {answer[:200]!r} instead of file systems")
     return frozenset(source.strip() for source in sources)

@@ -1,4 +1,4 @@
-"""The properties of ZFS datasets that may be changed, and what they may be set to. No I/O."""
+"""Properties of ZFS datasets that can be changed, and their allowed values. No I/O."""
 
 import re
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ Source = Literal["local", "inherited", "default", "received", "temporary", "none
 
 _HINTS = (
     Hint(r"dataset does not exist", "this host has no such dataset"),
-    Hint(r"invalid property", "this host's ZFS is too old to know this property"),
-    Hint(r"must be one of", "this host's ZFS does not know this value"),
+    Hint(r"invalid property", "this host's ZFS is too old for this property"),
+    Hint(r"must be one of", "this host's ZFS does not support this value"),
     Hint(
         r"unable to reshare|exportfs",
-        "the value is set now, and the NFS server did not follow: see that the host has "
-        "exportfs and that its nfsd runs",
+        "the value is set, but the NFS server did not apply it: check that exportfs is installed "
+        "and that nfsd runs",
     ),
-    Hint(r"read-only|pool must be upgraded", "this pool does not take that value"),
+    Hint(r"read-only|pool must be upgraded", "this pool does not accept that value"),
     *OUT_OF_REACH,
 )
 
@@ -35,7 +35,7 @@ _VALUES: dict[str, tuple[str, str]] = {
         "on, off, lz4, zstd, zstd-1 to zstd-19, zstd-fast-…, gzip, gzip-1 to gzip-9, lzjb or zle",
     ),
 }
-# Options of exports(5) that stand alone, and such as take a value.
+# Options of exports(5) without and with a value.
 _FLAGS = (
     {"rw", "ro", "sync", "async", "secure", "insecure", "crossmnt", "hide", "nohide"}
     | {"root_squash", "no_root_squash", "all_squash", "no_all_squash"}
@@ -55,22 +55,24 @@ _GET = ("get", "-H", "-o", "name,property,value,source")
 
 
 class InvalidValueError(ValueError):
-    """The property does not take this value, or we do not set it to that."""
+    """The property does not have this value, or Keyturn does not allow it."""
 
 
 @dataclass(frozen=True)
 class ZfsProperty:
-    """One property of a dataset. source: where its value is from; parent: whom it inherits."""
+    """One property of a dataset."""
 
     dataset: str
     name: str
     value: str
     source: Source
+    """Where its value comes from."""
     inherited_from: str = ""
+    """The dataset that it is inherited from."""
 
 
 def refuse_invalid_value(name: PropertyName, value: str) -> str:
-    """Return *value*; raise InvalidValueError if *name* may not be set to it."""
+    """Return *value*. Raises InvalidValueError if the property may not be set to it."""
     if name == "sharenfs":
         return _refuse_invalid_share(value)
     pattern, takes = _VALUES[name]
@@ -89,7 +91,7 @@ def set_property(dataset: str, name: str, value: str) -> Shell:
 
 
 def restore_property(was: ZfsProperty) -> Shell:
-    """Bring a property back to where its value came from."""
+    """Restore a property's value and its source."""
     if was.source == "local":
         return set_property(was.dataset, was.name, was.value)
     received = ("-S",) if was.source == "received" else ()
@@ -100,7 +102,7 @@ def restore_property(was: ZfsProperty) -> Shell:
 def parse_property(answer: str) -> ZfsProperty:
     parts = answer.removesuffix("\n").split("\t")
     if len(parts) != 4 or not answer.endswith("\n"):
-        raise ParseError(f"zfs get answered {answer[:200]!r}")
+        raise ParseError(f"zfs get printed {answer[:200]!r} instead of a property")
     dataset, name, value, source = parts
     inherited = re.fullmatch(r"inherited from (\S.*)", source)
     if inherited:
@@ -109,7 +111,7 @@ def parse_property(answer: str) -> ZfsProperty:
     for each in get_args(Source):
         if known == each:
             return ZfsProperty(dataset, name, value, each)
-    raise ParseError(f"zfs get tells of a value from {source[:80]!r}")
+    raise ParseError(f"zfs get printed the unknown source {source[:80]!r}")
 
 
 def _refuse_invalid_share(value: str) -> str:
@@ -124,23 +126,23 @@ def _refuse_invalid_share(value: str) -> str:
         elif not equals or not re.fullmatch(_VALUED.get(key, "(?!)"), rest, re.ASCII):
             raise InvalidValueError(
                 f"sharenfs takes on, off, or options such as rw=@192.0.2.0/24,no_subtree_check; "
-                f"{quote_text(option)} is none that we know"
+                f"{quote_text(option)} is not a known option"
             )
     return value
 
 
 def _refuse_invalid_clients(text: str) -> None:
-    """Take clients between colons: a network with @ before it, a host name, [an IPv6 address]."""
+    """Check clients separated by colons: a network after @, a host name, [an IPv6 address]."""
     clients = _CLIENT.findall(text)
     if ":".join(clients) != text or not clients:
         raise InvalidValueError(
-            f"{quote_text(text)} are no clients such as @192.0.2.0/24:[2001:db8::]/32:web1.example"
+            f"{quote_text(text)} is not a list of clients such as "
+            "@192.0.2.0/24:[2001:db8::]/32:web1.example"
         )
     for client in clients:
         if not _is_client(client):
             raise InvalidValueError(
-                f"{quote_text(client)} is neither a host's name nor a network such as "
-                "@192.0.2.0/24"
+                f"{quote_text(client)} is neither a host name nor a network such as @192.0.2.0/24"
             )
 
 
@@ -157,7 +159,7 @@ _ZFS = "/usr/sbin/zfs"
 _PROPERTY = WordPattern("|".join(get_args(PropertyName)))
 _COMPONENT = r"[A-Za-z0-9_.:-]{0,99}"
 _DATASET = WordPattern(rf"[A-Za-z]{_COMPONENT}(/[A-Za-z0-9_.:]{_COMPONENT}){{0,20}}")
-# Nearly what `fit` takes: a rule of sudo has no room for all of it.
+# Nearly what refuse_invalid_value allows: a sudo rule has no room for all of it.
 _SHARED_WITH = r"(@?[A-Za-z0-9][A-Za-z0-9.-]*(/[0-9.]{1,15})?|\[[0-9A-Fa-f:.]+\](/[0-9]{1,3})?)"
 _OPTION = "|".join(
     (

@@ -1,4 +1,4 @@
-"""What a ZFS pool is: its health, its devices, its scans, and sizes as ZFS writes them. No I/O."""
+"""A ZFS pool: health, devices, scans, and sizes as ZFS prints them. No I/O."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Literal
 from connectors.command import Hint
 from connectors.errors import ParseError
 
-# What any command may run into where ZFS does not answer.
+# Errors of any command where ZFS does not respond.
 OUT_OF_REACH = (
     Hint(r"ZFS modules are not loaded", "ZFS's kernel module is not loaded on this host"),
     Hint(
@@ -17,7 +17,7 @@ OUT_OF_REACH = (
     ),
     Hint(
         r"(?i)permission denied|failed to initialize ZFS library",
-        "the login may not do this with ZFS: it needs root",
+        "this requires root: add the login's sudo rule for ZFS",
     ),
 )
 
@@ -29,41 +29,43 @@ _SIZE = re.compile(rf"(\d+(?:\.\d+)?)([{_UNITS}]?)", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+) days? )?(\d+):(\d\d):(\d\d)", re.ASCII)
 _SHORT = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 
-# What a device may be without a person having to look.
+# States of a device that need no attention.
 _SOUND = frozenset({"ONLINE", "AVAIL", "INUSE"})
-# So many damaged files are named; the rest are counted.
+# How many damaged files are listed; the others are counted.
 _NAMED = 10
 
 
 @dataclass(frozen=True)
 class Scan:
-    """A scrub or a resilver, the last of its kind; what is None is not told.
-
-    when: its end; while it runs its start, and while it is paused since when it is. In UTC, or
-        without a zone where only the host's own time is known.
-    percent: how far it has come. rate: bytes per second. left, took: seconds.
-    repaired: bytes that were put right. errors: what could not be.
-    """
+    """The last scrub or resilver. A field is None if ZFS does not print it."""
 
     kind: ScanKind
     state: ScanState
     time: datetime | None = None
+    """When it ended; if running, when it started; if paused, since when.
+
+    In UTC, or without a time zone where only the host's local time is known.
+    """
     percent: float | None = None
+    """How much is done."""
     rate: int | None = None
+    """Bytes per second."""
     seconds_left: int | None = None
     seconds_taken: int | None = None
     repaired: int | None = None
+    """Bytes that were repaired."""
     errors: int | None = None
+    """Errors that could not be repaired."""
 
     @property
     def description(self) -> str:
-        """What became of it, in words: `scrub: 30.3 % done, 17.4 MiB/s, 16 s left`."""
+        """State and figures as text: `scrub running, 30.3 % done, 17.4 MiB/s, 16 s left`."""
         parts = [self._state, *self._figures]
         return f"{self.kind} {', '.join(part for part in parts if part)}"
 
     @property
     def _state(self) -> str:
-        # Text tells moments in the host's own time, and JSON since 1970.
+        # The text format has local times, and JSON has seconds since 1970.
         zone = "UTC" if self.time and self.time.tzinfo else "host time"
         when = f"{self.time:%d %b %Y %H:%M} {zone}" if self.time else ""
         far = "" if self.percent is None else f"{self.percent:.1f} % done"
@@ -76,7 +78,7 @@ class Scan:
 
     @property
     def _figures(self) -> list[str]:
-        done = "put back" if self.kind == "resilver" else "repaired"
+        done = "resilvered" if self.kind == "resilver" else "repaired"
         return [
             f"{format_size(self.rate)}/s" if self.rate else "",
             f"{format_duration(self.seconds_left)} left" if self.seconds_left is not None else "",
@@ -88,20 +90,21 @@ class Scan:
 
 @dataclass(frozen=True)
 class Vdev:
-    """One row of a pool's devices: a disk or file (a leaf), or what combines several.
+    """One device of a pool: a disk or file (a leaf), or a group of devices.
 
-    name: the path where it is known. note: what ZFS says beside it, such as `was /dev/sdd1`.
-    group: data, or special, dedup, logs, cache, spares. Errors are counted since the last clear;
-    large numbers are about right only.
+    Errors are counted since the last clear; large numbers are approximate.
     """
 
     name: str
+    """The path where it is known."""
     state: str
     read_errors: int = 0
     write_errors: int = 0
     checksum_errors: int = 0
     note: str = ""
+    """ZFS's note beside it, such as `was /dev/sdd1`."""
     group: str = "data"
+    """data, special, dedup, logs, cache or spares."""
     is_leaf: bool = True
 
     @property
@@ -116,26 +119,28 @@ class Vdev:
 
 @dataclass(frozen=True)
 class Pool:
-    """What `zpool status` tells of one pool.
-
-    scans: the last scrub and resilver, as far as ZFS remembers; empty means none since the pool
-        was made, or with zfs-fuse since it was imported.
-    errors: pieces of data that are lost; None where ZFS cannot say. files: which, where it knows.
-    status, action: what is wrong and what to do, in ZFS's words.
-    """
+    """One pool, as `zpool status` prints it."""
 
     name: str
     state: str
     vdevs: tuple[Vdev, ...] = ()
     scans: tuple[Scan, ...] = ()
+    """The last scrub and resilver.
+
+    Empty means none since the pool was created, or with zfs-fuse since it was imported.
+    """
     error_count: int | None = 0
+    """Data errors, each of them lost data; None if unknown."""
     damaged_files: tuple[str, ...] = ()
+    """The files with data errors, where ZFS knows them."""
     status: str = ""
+    """ZFS's own message about what is wrong."""
     action: str = ""
+    """ZFS's own message about what to do."""
 
     @property
     def last_scrub(self) -> Scan | None:
-        """The last scrub; None also where a resilver has come since and ZFS keeps only that."""
+        """The last scrub; also None if ZFS keeps only a later resilver."""
         return next((scan for scan in self.scans if scan.kind == "scrub"), None)
 
     @property
@@ -149,7 +154,7 @@ class Pool:
 
     @property
     def broken_disks(self) -> str:
-        """Name the disks that are not as they should be: `sdd is REMOVED`."""
+        """The disks that need attention, as text: `sdd is REMOVED`."""
         return ", ".join(
             f"{vdev.name} is {vdev.state}{f' ({vdev.note})' if vdev.note else ''}"
             for vdev in self.vdevs
@@ -158,7 +163,7 @@ class Pool:
 
     @property
     def findings(self) -> list[str]:
-        """What a person should act on, one sentence each."""
+        """Problems that a person should act on, one sentence each."""
         return [
             *self._list_state_findings(),
             *self._list_counter_findings(),
@@ -170,22 +175,22 @@ class Pool:
         if self.state == "ONLINE" and not self.broken_disks:
             return []
         why = f": {self.broken_disks}" if self.broken_disks else ""
-        # ZFS has one advice at a time, and that for lost data hides what to do about the disk.
+        # ZFS prints one action at a time, and that for lost data hides the one for the disk.
         advice = f". {self.action}" if self.action and not self.error_count else ""
         return [f"{self.name} is {self.state}{why}{advice}"]
 
     def _list_counter_findings(self) -> list[str]:
         counting = [vdev for vdev in self.vdevs if vdev.error_text and vdev.is_leaf]
         return [
-            f"{vdev.name} of {self.name} has counted {vdev.error_text}"
-            f"{' and is ONLINE all the same' if vdev.state == 'ONLINE' else ''}: look at the disk "
-            "and its cable, then `zpool clear`"
+            f"{vdev.name} of {self.name} has {vdev.error_text}"
+            f"{' although it is ONLINE' if vdev.state == 'ONLINE' else ''}: check the disk and "
+            "its cable, then run `zpool clear`"
             for vdev in counting
         ]
 
     def _list_loss_findings(self) -> list[str]:
         if self.error_count is None:
-            return [f"{self.name} cannot say whether data is lost"]
+            return [f"ZFS does not report whether {self.name} has lost data"]
         if not self.error_count:
             return []
         more = (
@@ -195,27 +200,27 @@ class Pool:
         )
         names = f": {', '.join(self.damaged_files[:_NAMED])}{more}" if self.damaged_files else ""
         places = "1 place" if self.error_count == 1 else f"{self.error_count:,} places"
-        return [f"{self.name} has lost data in {places}{names}: restore from backup"]
+        return [f"{self.name} has lost data in {places}{names}: restore it from a backup"]
 
     def _list_stopped_resilvers(self) -> list[str]:
         return [
-            f"A resilver of {self.name} was stopped before its end, so a disk lacks data: "
-            "`zpool online` or `zpool clear` it, and see that the resilver goes on"
+            f"A resilver of {self.name} was stopped early, so a disk lacks data: run `zpool "
+            "online` or `zpool clear`, and check that the resilver continues"
             for scan in self.scans
             if (scan.kind, scan.state) == ("resilver", "stopped")
         ]
 
 
 def parse_size(text: str) -> int:
-    """Understand a number as ZFS writes it, such as `3.43K`: units are powers of 1024."""
+    """Parse a number as ZFS prints it, such as `3.43K`; units are powers of 1024."""
     found = _SIZE.fullmatch(text)
     if found is None:
-        raise ParseError(f"ZFS wrote {text[:40]!r} where a number belongs")
+        raise ParseError(f"ZFS printed {text[:40]!r} instead of a number")
     return round(float(found[1]) * 1024 ** max(0, _UNITS.find(found[2] or "B")))
 
 
 def format_size(amount: int) -> str:
-    """Write bytes for people: `1.5 MiB`."""
+    """Return bytes as text: `1.5 MiB`."""
     value, unit = float(amount), "B"
     for unit in _UNITS:
         if value < 1024 or unit == _UNITS[-1]:
@@ -227,16 +232,16 @@ def format_size(amount: int) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """Understand how long something took: `3 days 07:42:27`, `00:00:40` or `5h4m`."""
+    """Parse a duration: `3 days 07:42:27`, `00:00:40` or `5h4m`. Returns seconds."""
     found = _CLOCK.fullmatch(text) or (_SHORT.fullmatch(text) if text else None)
     if found is None:
-        raise ParseError(f"ZFS wrote {text[:40]!r} where a length of time belongs")
+        raise ParseError(f"ZFS printed {text[:40]!r} instead of a duration")
     days, hours, minutes, rest = (int(part or 0) for part in found.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
 def format_duration(length: int) -> str:
-    """Write seconds for people, in the two largest units: `3 days 7 h`."""
+    """Return seconds as text, in the two largest units: `3 days 7 h`."""
     days, rest = divmod(length, 86_400)
     hours, rest = divmod(rest, 3600)
     minutes, rest = divmod(rest, 60)

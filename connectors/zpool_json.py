@@ -1,7 +1,7 @@
-"""How `zpool status -j --json-int -T u` prints pools: OpenZFS 2.3 and later. No I/O.
+"""Parser of `zpool status -j --json-int -T u`, of OpenZFS 2.3 and later. No I/O.
 
 The format is that of status_callback_json in OpenZFS's cmd/zpool/zpool_main.c: numbers are exact,
-moments are seconds since 1970, and counters that are zero may be left out.
+times are seconds since 1970, and counters of zero may be missing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from connectors.errors import ParseError
 from connectors.zpool import Pool, Scan, ScanKind, ScanState, Vdev
 
-# What the text form calls these.
+# The names of these states in the text format.
 _STATES = {"CANT_OPEN": "UNAVAIL", "HEALTHY": "ONLINE"}
 _KINDS: Mapping[str, ScanKind] = {"SCRUB": "scrub", "RESILVER": "resilver"}
 _ENDS: Mapping[str, ScanState] = {"FINISHED": "finished", "CANCELED": "stopped"}
@@ -40,7 +40,7 @@ class _Rebuild(BaseModel):
 
 
 class _Scan(BaseModel):
-    """pass_start, issued_bytes_per_scan: since the last start, import or end of a pause."""
+    """pass_start and issued_bytes_per_scan are since the last start, import or resume."""
 
     function: str = "NONE"
     state: str = "NONE"
@@ -64,7 +64,7 @@ class _Scan(BaseModel):
 
 
 class _Pool(BaseModel):
-    """errlist: the damaged files, or one text that says why they cannot be listed."""
+    """errlist: the damaged files, or one text with the reason why they cannot be listed."""
 
     name: str
     state: str
@@ -98,14 +98,15 @@ class _OtherFormat(BaseModel):
 
 @dataclass(frozen=True)
 class StatusDocument:
-    """now: the host's clock when it answered, in UTC."""
+    """The parsed document."""
 
     host_time: datetime
+    """The host's clock, in UTC."""
     pools: tuple[Pool, ...]
 
 
 def parse_document(answer: str) -> StatusDocument | None:
-    """Understand the JSON form; None if there is none, or one that is newer than we know."""
+    """Parse the JSON format; None if there is none, or a newer version of it."""
     if not answer.strip():
         return None
     try:
@@ -116,7 +117,7 @@ def parse_document(answer: str) -> StatusDocument | None:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ParseError(
-            f"zpool status -j answered with a document that we do not know: {where or 'it'} "
+            f"zpool status -j printed a document in an unknown format: {where or 'all of it'} "
             f"({first['msg']})"
         ) from None
     pools = document.pools.values()
@@ -182,7 +183,7 @@ def _make_scans(stats: _Scan, now: int) -> Iterator[Scan]:
             errors=stats.errors,
         )
     elif kind:
-        raise ParseError(f"zpool status -j tells of a {kind} in state {stats.state[:40]!r}")
+        raise ParseError(f"zpool status -j printed a {kind} in the state {stats.state[:40]!r}")
     if stats.err_scrub_state == "ERRORSCRUBBING":
         yield _make_error_scrub(stats)
     for rebuild in stats.rebuild_stats.values():
@@ -197,7 +198,7 @@ def _make_scans(stats: _Scan, now: int) -> Iterator[Scan]:
 
 
 def _make_running_scan(stats: _Scan, kind: ScanKind, now: int) -> Scan:
-    """Reckon rate and time left as zpool does for its text."""
+    """Compute the rate and the time left as zpool does for its text."""
     total = stats.to_examine - stats.skipped
     elapsed = max(1, now - stats.pass_start - stats.scrub_spent_paused)
     rate = stats.issued_bytes_per_scan // elapsed
@@ -226,8 +227,8 @@ def _make_error_scrub(stats: _Scan) -> Scan:
     )
 
 
-def _compute_percent(part: int, whole: int) -> float:
-    return 100 * part / whole if whole > 0 else 0.0
+def _compute_percent(part: int, total: int) -> float:
+    return 100 * part / total if total > 0 else 0.0
 
 
 def _convert_time(since_1970: int) -> datetime:

@@ -1,4 +1,4 @@
-"""How `zpool status` prints pools as text: OpenZFS and, a little differently, zfs-fuse. No I/O.
+"""Parser of the text of `zpool status`, of OpenZFS and zfs-fuse. No I/O.
 
 OpenZFS prints it in cmd/zpool/zpool_main.c (status_callback and print_scan_*), a block a pool:
 
@@ -13,7 +13,7 @@ OpenZFS prints it in cmd/zpool/zpool_main.c (status_callback and print_scan_*), 
 
     errors: No known data errors
 
-Moments are in the host's own time. zfs-fuse has a line `scrub:` in the place of `scan:`.
+Times are in the host's time zone. zfs-fuse has a line `scrub:` instead of `scan:`.
 """
 
 import re
@@ -65,13 +65,13 @@ _LEFT = re.compile(r", ((?:\d+ days? )?[\d:hm]+) to go")
 
 
 def parse_pools(answer: str) -> tuple[Pool, ...]:
-    """Understand `zpool status`, of one pool or of all."""
+    """Parse `zpool status`, of one pool or of all."""
     text = answer.strip("\n")
     if text in ("", _NO_POOLS):
         return ()
     before, *blocks = _BLOCK.split(text)
     if before.strip() or not blocks:
-        raise ParseError(f"zpool status answered {text[:200]!r} instead of a pool")
+        raise ParseError(f"zpool status printed {text[:200]!r} instead of a pool")
     return tuple(_parse_pool(block) for block in blocks)
 
 
@@ -80,7 +80,7 @@ def _parse_pool(block: str) -> Pool:
     parts = list(_split_sections(lines))
     known = dict(parts)
     if "state" not in known or "config" not in known:
-        raise ParseError(f"zpool status was cut off at pool {name[:60]!r}: ask again")
+        raise ParseError(f"zpool status was cut off at pool {name[:60]!r}: try again")
     vdevs = tuple(_parse_vdevs(known["config"][1:]))
     scans = (
         _parse_scan(heading, section, vdevs) for heading, section in parts if heading in _SCANS
@@ -99,7 +99,7 @@ def _parse_pool(block: str) -> Pool:
 
 
 def _split_sections(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield each heading with its lines; what follows on the heading's own line is the first."""
+    """Yield each heading with its lines; the first is the rest of the heading's own line."""
     heading, section = "", list[str]()
     for line in lines:
         if found := _HEADING.fullmatch(line):
@@ -115,10 +115,10 @@ def _join_lines(lines: Sequence[str]) -> str:
 
 
 def _parse_errors(lines: Sequence[str] | None) -> int | None:
-    said = lines[0] if lines else ""
-    if said == "No known data errors":
+    first = lines[0] if lines else ""
+    if first == "No known data errors":
         return 0
-    found = _LOST.fullmatch(said)
+    found = _LOST.fullmatch(first)
     return int(found[1]) if found else None
 
 
@@ -129,9 +129,9 @@ def _parse_files(lines: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _parse_vdevs(lines: Sequence[str]) -> Iterator[Vdev]:
-    """Yield every row; a row is a leaf unless a deeper one follows it."""
+    """Yield all rows; a row is a leaf unless a deeper one follows it."""
     if not lines or lines[0].split()[:2] != ["NAME", "STATE"]:
-        raise ParseError("zpool status prints no table of devices where one belongs")
+        raise ParseError("zpool status printed no table of devices")
     group, rows = "data", list[tuple[int, Vdev]]()
     for line in lines[1:]:
         if found := _GROUP.fullmatch(line):
@@ -146,7 +146,7 @@ def _parse_vdevs(lines: Sequence[str]) -> Iterator[Vdev]:
 def _parse_vdev(line: str, group: str) -> tuple[int, Vdev]:
     found = _VDEV.fullmatch(line)
     if found is None:
-        raise ParseError(f"zpool status prints a device that we do not know: {line[:120]!r}")
+        raise ParseError(f"zpool status printed a device in an unknown format: {line[:120]!r}")
     indent, name, state, *counts, note = found.groups()
     read, write, checksum = (0 if count in (None, "-") else parse_size(count) for count in counts)
     return len(indent), Vdev(name, state, read, write, checksum, note or "", group)
@@ -156,7 +156,7 @@ def _parse_scan(heading: str, lines: Sequence[str], vdevs: Sequence[Vdev]) -> Sc
     scan = _parse_scan_lines(lines)
     if scan is None or heading == "scan" or scan.kind == "error scrub":
         return scan
-    # zfs-fuse tells beside each disk what was put right there, such as `147M repaired`.
+    # zfs-fuse prints the repaired bytes beside each disk, such as `147M repaired`.
     found = (_BESIDE.fullmatch(vdev.note) for vdev in vdevs if vdev.is_leaf)
     return replace(scan, repaired=sum(parse_size(note[1]) for note in found if note))
 
@@ -182,7 +182,7 @@ def _parse_scan_lines(lines: Sequence[str]) -> Scan | None:
         )
     if found := _GOING.fullmatch(first):
         return _make_running_scan(found, text)
-    raise ParseError(f"zpool status prints a scan that we do not know: {first[:120]!r}")
+    raise ParseError(f"zpool status printed a scan in an unknown format: {first[:120]!r}")
 
 
 def _make_ended_scan(
@@ -220,8 +220,8 @@ def _parse_kind(word: str) -> ScanKind:
 
 
 def _parse_time(text: str) -> datetime:
-    """Read a moment as C's ctime writes it, in the host's own time."""
+    """Parse a time as C's ctime prints it, in the host's time zone."""
     try:
         return datetime.strptime(text.strip(), "%a %b %d %H:%M:%S %Y")  # noqa: DTZ007 - as said
     except ValueError:
-        raise ParseError(f"zpool status prints {text[:40]!r} where a date belongs") from None
+        raise ParseError(f"zpool status printed {text[:40]!r} instead of a date") from None

@@ -1,4 +1,4 @@
-"""Runbooks: one module each. A module whose name starts with "_" is what they are written in."""
+"""Runbooks: one module for each. Modules with a leading "_" are the API for their authors."""
 
 from runbooks._catalogue import list_own_digests, load_catalogue
 from runbooks._clock import Clock

@@ -1,4 +1,4 @@
-"""Finds every runbook by the words people use for it."""
+"""The catalogue: all runbooks by the words of their slash command."""
 
 import hashlib
 import importlib
@@ -16,9 +16,9 @@ from runbooks._runbook import AnyRunbook, Change, Runbook
 
 @cache
 def load_catalogue() -> Mapping[str, type[AnyRunbook]]:
-    """Return every runbook by its words, in the order of the words.
+    """Return all runbooks by their words, sorted, including the installation's own.
 
-    Those of the installation's own too. Raises OwnRunbookError where these cannot be used.
+    Raises OwnRunbookError if one of its own cannot be loaded.
     """
     _own.load_own_modules()
     found: dict[str, type[AnyRunbook]] = {}
@@ -28,33 +28,35 @@ def load_catalogue() -> Mapping[str, type[AnyRunbook]]:
                 before = found.setdefault(runbook.words, runbook)
                 if before is not runbook:
                     both = f"{before.__module__} and {runbook.__module__}"
-                    raise OwnRunbookError(f'{both} both have words="{runbook.words}"')
+                    raise OwnRunbookError(
+                        f'{both} both have words="{runbook.words}": change one of them'
+                    )
     return dict(sorted(found.items()))
 
 
 def _find_runbooks(module_name: str) -> Iterator[type[AnyRunbook]]:
     """Yield the classes with words that the module itself defines.
 
-    A generic base such as Change[Bond] makes a second class in the author's module, so the words
-    tell, and not the mere subclass.
+    A generic base such as Change[Bond] creates a second class in the author's module, so a class
+    counts only if it has words.
     """
     module = importlib.import_module(f"runbooks.{module_name}")
-    for thing in vars(module).values():
-        if _is_runbook(thing) and thing.__module__ == module.__name__:
-            yield thing
+    for value in vars(module).values():
+        if _is_runbook(value) and value.__module__ == module.__name__:
+            yield value
 
 
-def _is_runbook(thing: object) -> TypeGuard[type[AnyRunbook]]:
-    return isinstance(thing, type) and issubclass(thing, Runbook) and bool(thing.words)
+def _is_runbook(value: object) -> TypeGuard[type[AnyRunbook]]:
+    return isinstance(value, type) and issubclass(value, Runbook) and bool(value.words)
 
 
 def is_own(runbook: type[AnyRunbook]) -> bool:
-    """Say whether it is the installation's own, and did not come with Keyturn."""
+    """Return whether it is the installation's own, not part of Keyturn."""
     return _own.is_own(runbook.__module__)
 
 
 def list_own_digests() -> Mapping[str, str]:
-    """Return the SHA-256 of each own file that is in use. Raises OwnRunbookError."""
+    """Return the SHA-256 of each own file in use, by module. Raises OwnRunbookError."""
     load_catalogue()
     return _own.list_digests()
 
@@ -66,15 +68,15 @@ def get_kind(runbook: type[AnyRunbook]) -> str:
 
 @cache
 def compute_version(runbook: type[AnyRunbook]) -> str:
-    """Return the runbook's content hash: a changed file makes approved plans stale.
+    """Return the version of a runbook: 12 hex digits of the SHA-256 of its code.
 
-    12 hex digits of the SHA-256 of its module and of every dialect, since the words that a plan
-    is made of live in both.
+    It covers the runbook's module and all connectors, since both make the plan. A change of any
+    of these files makes approved plans stale.
     """
     module = importlib.import_module(runbook.__module__)
     connectors = importlib.import_module("connectors")
     digest = hashlib.sha256()
-    dialects = [file for place in connectors.__path__ for file in sorted(Path(place).glob("*.py"))]
-    for path in (Path(str(module.__file__)), *dialects):
+    files = [file for place in connectors.__path__ for file in sorted(Path(place).glob("*.py"))]
+    for path in (Path(str(module.__file__)), *files):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]

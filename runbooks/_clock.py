@@ -1,40 +1,42 @@
-"""A host's clock beside Keyturn's own, for runbooks whose request names a moment."""
+"""A host's clock compared with Keyturn's, for runbooks with a time in their fields."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from runbooks._plan import Refused
 
-# Hosts tell most moments by the second.
+# Most times on hosts are precise to the second.
 _SECOND = timedelta(seconds=1)
-# So far may the clocks of the machines that Keyturn itself runs on be apart.
+# How far the clocks of Keyturn's own machines may differ.
 _MAX_SKEW = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
 class Clock:
-    """What a host's clock and Keyturn's showed at the same time.
+    """The host's clock and Keyturn's clock, read at the same time.
 
-    A request names a moment by Keyturn's clock; what happened on a host is told by the host's own.
-    The difference of the two is taken out, so that a clock that lags or leads changes nothing.
+    Times in a request are by Keyturn's clock, and times of events on a host by the host's. The
+    difference between the two is subtracted, so a wrong clock on a host does not matter.
     """
 
     host: datetime
+    """The host's clock."""
     keyturn: datetime
+    """Keyturn's clock."""
 
     @classmethod
     def read(cls, host: datetime) -> "Clock":
-        """Return both clocks. host: what the host has just answered."""
+        """Return both clocks. host: the time that the host has just returned."""
         return cls(host, datetime.now(UTC))
 
-    def is_since(self, happened: datetime, since: datetime) -> bool:
-        """Return whether something happened after a moment.
+    def is_since(self, event_time: datetime, since: datetime) -> bool:
+        """Return whether an event on the host was after a time.
 
-        happened: by the host's clock, to the second. since: by Keyturn's.
+        event_time: by the host's clock, to the second. since: by Keyturn's clock.
         """
-        return happened + _SECOND > since + (self.host - self.keyturn)
+        return event_time + _SECOND > since + (self.host - self.keyturn)
 
     def refuse_future(self, since: datetime) -> None:
-        """Raise Refused for a moment that is still to come: nothing could ever satisfy it."""
+        """Raise Refused for a time in the future, which no event could satisfy."""
         if since > self.keyturn + _MAX_SKEW:
-            raise Refused("since is still to come: give a moment that has passed, or leave it out")
+            raise Refused("since is in the future: enter a past time, or leave it empty")

@@ -1,4 +1,4 @@
-"""What a check may ask Keyturn itself: what the same check saw the time before."""
+"""The previous report of a check: a query that Keyturn itself answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,25 +11,28 @@ from runbooks._runbook import AnyRunbook
 
 @dataclass(frozen=True)
 class EarlierReport:
-    """A report of before. at: when it was made, in UTC."""
+    """A previous report of a check."""
 
     time: datetime
+    """When it was made, in UTC."""
     report: Report
 
 
 @dataclass(frozen=True)
 class EarlierReportQuery(Query[EarlierReport | None]):
-    """Whoever keeps the runs answers in the host's stead. fields: as they were asked for."""
+    """A query for a previous report. Keyturn answers it on behalf of the host."""
 
     words: str = ""
+    """The words of the check."""
     fields: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The values that the earlier request must have had."""
 
 
 def query_earlier_report(check: AnyRunbook, *fields: str) -> EarlierReportQuery:
-    """Ask for the last report of the same check of the same host, with the same *fields*.
+    """Query the last report of the same check on the same host, with the same *fields*.
 
-    None if there is none. A host knows nothing of it, and says so by nothing.
+    The result is None if there is none. On a host the query runs `true` and returns None.
     """
-    asked = check.model_dump(mode="json")
-    same = {name: str(asked[name]) for name in fields}
+    values = check.model_dump(mode="json")
+    same = {name: str(values[name]) for name in fields}
     return EarlierReportQuery(Shell(("true",)), lambda _: None, words=check.words, fields=same)

@@ -1,4 +1,12 @@
-"""The kinds of value that runbooks ask people for."""
+"""Field types for runbooks.
+
+Annotate a field with one of them, such as `address: Address`. Each validates its value and has a
+description for forms and help. The following keys of `json_schema_extra` control forms:
+
+* `choices: "hosts"`: hosts of the inventory, only those with the tag `tag` if it is set.
+* `lists: NAME`: values that the host itself lists, by a function in `_lists.LISTS`.
+* `within: [FIELD, …]`: other fields that such a list depends on.
+"""
 
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -18,22 +26,25 @@ Host = Annotated[
 
 
 def make_host_field(tag: str) -> Any:
-    """Offer only hosts that carry *tag* in the inventory; the engine refuses any other."""
+    """Return a field for hosts with *tag* in the inventory; Keyturn refuses any other host.
+
+    Use it as the default: `host: Host = make_host_field("zfs")`.
+    """
     return Field(
         description=f"The host to work on: one tagged {tag}",
         json_schema_extra={"choices": "hosts", "tag": tag},
     )
 
 
-def _parse_address(typed: object) -> IPv4Address | IPv6Address:
-    """Take an address as people write it: alone, without mask, port or network card."""
-    if isinstance(typed, IPv4Address | IPv6Address):
-        typed = str(typed)
+def _parse_address(value: object) -> IPv4Address | IPv6Address:
+    """Parse an address without mask, port or network card."""
+    if isinstance(value, IPv4Address | IPv6Address):
+        value = str(value)
     try:
-        # Numbers would be taken too (1 is 0.0.0.1), and anything behind a "%".
-        return ip_address(typed if isinstance(typed, str) and "%" not in typed else "")
+        # ip_address also accepts numbers (1 is 0.0.0.1), and anything after a "%".
+        return ip_address(value if isinstance(value, str) and "%" not in value else "")
     except ValueError:
-        raise ValueError("give one address, such as 203.0.113.9 or 2001:db8::9") from None
+        raise ValueError("enter one IP address, such as 203.0.113.9 or 2001:db8::9") from None
 
 
 Address = Annotated[
@@ -47,7 +58,7 @@ TableName = Annotated[
     # Names of proxies; a table of a `peers` section is written peers/table.
     Field(
         pattern=r"^[A-Za-z0-9_.:-]{1,64}(/[A-Za-z0-9_.:-]{1,64})?$",
-        description="The stick table that HAProxy keeps its marks in",
+        description="The stick table of HAProxy with the marks",
         json_schema_extra={"lists": "tables"},
     ),
 ]
@@ -62,7 +73,7 @@ CounterName = Annotated[
 
 PoolName = Annotated[
     str,
-    # ZFS would take blanks as well; nobody should.
+    # ZFS also allows blanks; Keyturn does not.
     Field(
         pattern=r"^[A-Za-z][A-Za-z0-9_.:-]{0,99}$",
         description="The ZFS pool, such as tank",
@@ -74,42 +85,42 @@ ServiceName = Annotated[
     str,
     Field(
         pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,127}$",
-        description="The service, as systemd calls it, such as nginx",
+        description="The systemd service, such as nginx",
         json_schema_extra={"lists": "services"},
     ),
 ]
 
 
-def _parse_instant(typed: object) -> datetime:
-    """Take a moment as people write it; without a time zone it is in UTC."""
+def _parse_instant(value: object) -> datetime:
+    """Parse a date or time; without a time zone it is in UTC."""
     try:
-        # A bare number would be taken too, for a day or for seconds since 1970.
-        moment = datetime.fromisoformat(str(typed) if "-" in str(typed) else "")
-        # A zone's offset may lead out of the years that there are.
-        moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        # fromisoformat also accepts a bare number as a date.
+        time = datetime.fromisoformat(str(value) if "-" in str(value) else "")
+        # The offset of a zone may lead out of the range of years.
+        time = (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise ValueError("give a moment, such as 2026-03-01 or 2026-03-01T14:30Z") from None
-    return moment.replace(microsecond=0)
+        raise ValueError("enter a time, such as 2026-03-01 or 2026-03-01T14:30Z") from None
+    return time.replace(microsecond=0)
 
 
 Instant = Annotated[
     datetime,
     BeforeValidator(_parse_instant),
-    Field(description="A moment, such as 2026-03-01T14:30Z; UTC unless it names its time zone"),
+    Field(description="A time, such as 2026-03-01T14:30Z; UTC unless it has a time zone"),
 ]
 
 AgentName = Annotated[
     str,
-    # Nothing here means anything to nginx but "." and "+", which are said as themselves.
+    # Of these, only "." and "+" are special to nginx, and they are escaped.
     Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._/+-]{2,78}[A-Za-z0-9]$",
-        description="A part of what the client calls itself, such as EvilBot/2",
+        description="A part of the client's user agent, such as EvilBot/2",
     ),
 ]
 
 InterfaceName = Annotated[
     str,
-    # Linux takes up to 15 characters; nobody should use odd ones.
+    # Linux allows up to 15 characters, also unusual ones, which Keyturn does not.
     Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$",
         description="The network interface, such as eth0",

@@ -1,4 +1,4 @@
-"""What a host lists of itself, for those who choose one of it in a form."""
+"""Values that a host lists, as choices in a form."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -6,9 +6,9 @@ from connectors import block_tree, bond, haproxy, haproxy_limits, shaping, syste
 from connectors.command import QueryRunner
 from runbooks._plan import Refused
 
-# Of a host, where it looks, by field: such as the table that is chosen.
+# Receives the query runner, the host, and the values of the fields that the list depends on.
 Lister = Callable[[QueryRunner, str, Mapping[str, str]], Iterable[str]]
-# What may be otherwise by the next minute.
+# Lists that change within a minute.
 QUICK = frozenset({"abusers"})
 
 
@@ -29,7 +29,7 @@ def _list_disks(run_query: QueryRunner, host: str, _where: Mapping[str, str]) ->
     return (node.name for node in nodes if node.type in {"disk", "mpath"})
 
 
-# By the word that a field says what it names with.
+# By the name in a field's `lists`.
 LISTS: Mapping[str, Lister] = {
     "abusers": _list_abusers,
     "bonds": lambda run_query, host, _: run_query(host, bond.query_bonds()),

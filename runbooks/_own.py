@@ -1,10 +1,10 @@
-"""Runbooks and dialects of an installation's own, in a directory that is laid out as Keyturn is.
+"""Own runbooks and connectors of an installation, in a directory with the same layout as Keyturn.
 
     <directory>/runbooks/hugepages_set.py
     <directory>/connectors/hugepages.py
 
-They are found as those that come with Keyturn are, and run with its keys. So nobody but root and
-whoever Keyturn runs as may write there, and none of them takes the place of one of Keyturn's.
+They are loaded like those of Keyturn, and run with its keys. So only root and Keyturn's own user
+may write there, and none of them can replace one of Keyturn's.
 """
 
 import ast
@@ -17,12 +17,12 @@ from types import ModuleType
 
 from connectors.permissions import find_writer, find_writer_above, list_trusted_owners
 
-# The environment's word for the directory; without it there is none.
+# The environment variable with the directory.
 SETTING = "KEYTURN_RUNBOOKS"
-# Dialects first: what is wrong with one is told of its own file.
+# Connectors first, so that an error in one is reported for its own file.
 _PACKAGES = ("connectors", "runbooks")
-# A lint, and no barrier: nothing in Python keeps code from what the process itself can do. A
-# runbook says what is to be asked and done; what it would do by itself nobody could approve.
+# This is a check against mistakes, not a sandbox: Python code can do anything that the process
+# can. A runbook describes queries and commands; what it did by itself no one could approve.
 _FORBIDDEN = frozenset(
     """
     aiohttp asyncio bot builtins concurrent ctypes ftplib http httpx httpx2 importlib
@@ -31,33 +31,33 @@ _FORBIDDEN = frozenset(
     connectors.device connectors.fetcher connectors.fleet connectors.key_file connectors.password
     connectors.permissions connectors.ssh connectors.ssh_pool connectors.ssh_stream
     connectors.ssh_transport
-    """.split()  # noqa: SIM905 - forty names are read more easily so
+    """.split()  # noqa: SIM905 - forty names are easier to read this way
 )
-# What only computes, of packages that otherwise reach out.
+# Parts of forbidden packages that only compute.
 _ALLOWED = frozenset({"http.HTTPStatus", "urllib.parse"})
 _FORBIDDEN_CALLS = frozenset({"__import__", "breakpoint", "compile", "eval", "exec", "open"})
 _digests: dict[str, str] = {}
 
 
 class OwnRunbookError(ValueError):
-    """What stands in the directory cannot be used, and so nothing is."""
+    """A file in the directory cannot be used, so none of them is."""
 
 
 def load_own_modules() -> None:
-    """Have them found along with Keyturn's own. Raises OwnRunbookError."""
-    named = os.environ.get(SETTING, "")
-    if not named:
+    """Load the installation's own modules beside Keyturn's. Raises OwnRunbookError."""
+    setting = os.environ.get(SETTING, "")
+    if not setting:
         return
-    directory = Path(named).absolute()
+    directory = Path(setting).absolute()
     try:
-        trouble = find_writer_above(directory, list_trusted_owners())
+        problem = find_writer_above(directory, list_trusted_owners())
     except OSError as error:
         raise OwnRunbookError(f"{directory}: {error.strerror}") from None
-    if trouble:
-        raise OwnRunbookError(f"{trouble}, as it runs with our keys")
+    if problem:
+        raise OwnRunbookError(f"{problem}, since it runs with Keyturn's keys")
     files = [file for name in _PACKAGES for file in _list_files(directory / name)]
     if not files:
-        raise OwnRunbookError(f"{directory} holds no module in runbooks/ nor in connectors/")
+        raise OwnRunbookError(f"{directory} has no module in runbooks/ or connectors/")
     for file in files:
         _check_module(file)
     for name in _PACKAGES:
@@ -70,7 +70,7 @@ def load_own_modules() -> None:
 
 
 def is_own(module: str) -> bool:
-    """Say whether a module is this installation's, and did not come with Keyturn."""
+    """Return whether a module is the installation's own, not part of Keyturn."""
     return module in _digests
 
 
@@ -83,40 +83,40 @@ def _list_files(place: Path) -> Sequence[Path]:
     if not place.is_dir():
         return ()
     _check_writers(place)
-    # What marks a package elsewhere says nothing here.
+    # The directory extends a package, so an __init__.py in it has no meaning.
     return [file for file in sorted(place.glob("*.py")) if file.name != "__init__.py"]
 
 
 def _check_module(file: Path) -> None:
     _check_writers(file)
     if not file.stem.isidentifier():
-        raise OwnRunbookError(f"{file}: name it as Python names modules, by letters, digits and _")
+        raise OwnRunbookError(f"{file}: use only letters, digits and _ in the name of a module")
     package = importlib.import_module(file.parent.name)
     if (Path(package.__path__[0]) / file.name).exists():
-        raise OwnRunbookError(f"{file}: Keyturn has a module of this name: choose another")
+        raise OwnRunbookError(f"{file}: Keyturn has a module with this name: choose another")
     _refuse_forbidden_names(file)
 
 
 def _check_writers(path: Path) -> None:
     try:
-        trouble = find_writer(path, list_trusted_owners())
+        problem = find_writer(path, list_trusted_owners())
     except OSError as error:
         raise OwnRunbookError(f"{path}: {error.strerror}") from None
-    if trouble:
-        raise OwnRunbookError(f"{trouble}, as it runs with our keys")
+    if problem:
+        raise OwnRunbookError(f"{problem}, since it runs with Keyturn's keys")
 
 
 def _refuse_forbidden_names(file: Path) -> None:
     try:
         tree = ast.parse(file.read_bytes(), file.name)
-    except (SyntaxError, ValueError) as trouble:
-        raise _make_load_error(file, trouble) from None
+    except (SyntaxError, ValueError) as error:
+        raise _make_load_error(file, error) from None
     for node in ast.walk(tree):
         for name in (*_list_imports(node), *_list_calls(node)):
             if _is_forbidden(name):
                 raise OwnRunbookError(
-                    f"{file}: line {getattr(node, 'lineno', 1)}: a runbook does not use {name}: "
-                    "what is asked and done goes through its read and its plan"
+                    f"{file}: line {getattr(node, 'lineno', 1)}: a runbook may not use {name}: "
+                    "use queries in its read() and commands in its plan()"
                 )
 
 
@@ -143,20 +143,20 @@ def _list_calls(node: ast.AST) -> Iterator[str]:
 def _load_module(file: Path) -> ModuleType:
     try:
         return importlib.import_module(f"{file.parent.name}.{file.stem}")
-    except Exception as trouble:
-        raise _make_load_error(file, trouble) from trouble
+    except Exception as error:
+        raise _make_load_error(file, error) from error
 
 
-def _make_load_error(file: Path, trouble: Exception) -> OwnRunbookError:
-    if isinstance(trouble, SyntaxError):
-        return OwnRunbookError(f"{file}: line {trouble.lineno}: {trouble.msg}")
-    line = f"line {at}: " if (at := _find_line(file, trouble)) else ""
-    return OwnRunbookError(f"{file}: {line}{type(trouble).__name__}: {trouble}")
+def _make_load_error(file: Path, error: Exception) -> OwnRunbookError:
+    if isinstance(error, SyntaxError):
+        return OwnRunbookError(f"{file}: line {error.lineno}: {error.msg}")
+    line = f"line {at}: " if (at := _find_line(file, error)) else ""
+    return OwnRunbookError(f"{file}: {line}{type(error).__name__}: {error}")
 
 
-def _find_line(file: Path, trouble: Exception) -> int | None:
-    """Return the line of the file at which it went wrong, if it was in there."""
-    at, trace = None, trouble.__traceback__
+def _find_line(file: Path, error: Exception) -> int | None:
+    """Return the line of the file that raised the error, if it was in that file."""
+    at, trace = None, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == str(file):
             at = trace.tb_lineno

@@ -1,4 +1,4 @@
-"""What a runbook hands over: a plan of exact steps, or a report of what it saw."""
+"""What a runbook returns: a change returns a `Plan` with steps, a check returns a `Report`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,72 +7,84 @@ from connectors.command import Command
 
 
 class Refused(Exception):
-    """The runbook will not do this now. The message says why, and what to do instead."""
+    """The runbook refuses the request now.
+
+    Raise it in `read` or `plan`. The message is shown to the requester: say why, and what to do
+    instead, such as `tank is DEGRADED: replace the disk before scrubbing`.
+    """
 
 
 @dataclass(frozen=True)
 class NoUndo:
-    """Stands where an undo would: this step cannot be taken back, and here is why."""
+    """The undo of a step that cannot be undone. It makes the plan irreversible."""
 
     reason: str
+    """Why it cannot be undone, as a clause: `HAProxy forgets all entries`."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command on one host.
-
-    before, after: the value that the step changes, as people read it. `before` is part of what is
-    approved, so it holds nothing that moves by itself, such as a counter or a time left.
-    undo_title: of the undo, where that is more than this step taken back.
-    """
+    """One command on one host, with its undo."""
 
     title: str
+    """What it does, in the imperative: `Use bfq on sdb`."""
     host: str
+    """The host's name in the inventory."""
     do: Command
+    """The command."""
     undo: Command | NoUndo
+    """The command that restores the state before the step, or why there is none."""
     before: str = ""
+    """The value that the step changes. It is part of what is approved, so do not include anything
+    that changes by itself, such as a counter or a remaining time."""
     after: str = ""
+    """The value after the step."""
     undo_title: str = ""
+    """The title of the undo, if it is more than this step in reverse."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps still needed. A plan without steps means that all is already as asked.
-
-    because: what was found, in one sentence. notes: what else the person who approves should
-    know (what it will disturb, what may happen next); may hold values that move.
-    """
+    """The steps that are still needed. No steps mean that everything is already as requested."""
 
     current_state: str
+    """What was read on the host, in one sentence."""
     steps: Sequence[Step] = ()
+    """The steps, in order. They are undone in reverse order."""
     notes: Sequence[str] = ()
+    """What an approver should also know: what it disturbs, what can happen next. One sentence
+    each. Notes are not part of what is approved, so they may include changing values."""
 
     @property
     def is_reversible(self) -> bool:
+        """Whether every step has an undo."""
         return not any(isinstance(step.undo, NoUndo) for step in self.steps)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows for people: drawn as a table on the web, aligned text in chat and terminal."""
+    """Rows for people: a table on the web, aligned text in chat and terminal."""
 
     columns: Sequence[str]
+    """The headings."""
     rows: Sequence[Sequence[str]]
+    """One cell for each column."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a check saw.
-
-    summary: one sentence that stands alone. findings: what a person should act on, one each.
-    running: what it tells of is still under way.
-    """
+    """The result of a check."""
 
     summary: str
+    """One sentence that is complete without the rest."""
     healthy: bool = True
+    """Whether no person has to act."""
     findings: Sequence[str] = ()
+    """What a person should act on or know, one sentence each."""
     table: Table | None = None
+    """The details."""
     running: bool = False
+    """Whether the work that it reports on is still running."""
 
 
 @dataclass(frozen=True, order=True)

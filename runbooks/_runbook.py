@@ -1,4 +1,27 @@
-"""The two kinds of runbook: a check looks, a change looks and plans."""
+"""The two kinds of runbook: a `Check` reads and reports, a `Change` reads and plans.
+
+A minimal change, in a module of its own in `runbooks/`:
+
+    class SetSwappiness(Change[int], words="swappiness set", example="web1 10"):
+        \"\"\"Set how eagerly the kernel swaps.\"\"\"
+
+        host: Host
+        value: int = Field(ge=0, le=100, description="0 to 100")
+
+        def read(self, run_query: QueryRunner) -> int:
+            return run_query(self.host, sysctl.query_swappiness())
+
+        def plan(self, current: int) -> Plan:
+            if current == self.value:
+                return Plan(f"swappiness is already {current}")
+            return Plan(f"swappiness is {current}", [Step(
+                f"Set swappiness to {self.value}", self.host,
+                do=sysctl.set_swappiness(self.value), undo=sysctl.set_swappiness(current),
+                before=str(current), after=str(self.value))])
+
+The class is all there is to write: the slash command, the forms, the API, the help and the
+schedules use it.
+"""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -13,26 +36,30 @@ State = TypeVar("State")
 
 
 class Runbook(BaseModel, Generic[State]):
-    """One request: its class says what is wanted, its fields say of what.
+    """A runbook: the class is the kind of request, an instance is one request with its values.
 
-    A class is a runbook people can ask for once it has `words`:
+    Derive from `Check` or `Change`. The type parameter is the state that `read` returns. The
+    first line of the docstring is the help text. Requests are possible once the class has `words`:
 
         class ClearAbuser(Change[Abuser], words="abusers clear", example="lb1 203.0.113.9"):
-            ""\"Let an address back in that HAProxy has marked as an abuser.""\"
+            ""\"Unblock an address that HAProxy has marked as an abuser.""\"
 
-    words: what people type. example: values that help shows behind the words.
-    undo: for a change, what its undo does in a few words; "" if it cannot be undone.
-    minutes: how close two fires of a schedule may be to each other.
+    Fields are pydantic fields; `runbooks` has types for common ones, such as `Host`. Every
+    runbook has the field `host`.
     """
 
-    # A default is stored and validated again like any other value, so it must fit its own field.
+    # A default is stored and validated again like any other value, so it must be valid itself.
     model_config = ConfigDict(
         frozen=True, extra="forbid", str_strip_whitespace=False, validate_default=True
     )
     words: ClassVar[str] = ""
+    """The slash command, such as `abusers clear`. It identifies the runbook."""
     example: ClassVar[str] = ""
+    """Values that help shows after the words."""
     undo: ClassVar[str] = ""
+    """What the undo of a change does, in a few words; "" if it cannot be undone."""
     minutes: ClassVar[int] = 1
+    """The shortest interval of a schedule, in minutes."""
 
     def __init_subclass__(
         cls,
@@ -59,44 +86,65 @@ class Runbook(BaseModel, Generic[State]):
 
     @property
     def target(self) -> str:
-        """The host that this request is about; every runbook has one."""
+        """The host of this request: the value of its field `host`."""
         return str(getattr(self, "host", ""))
 
     @abstractmethod
     def read(self, run_query: QueryRunner, /) -> State:
-        """Look at everything the decision depends on, and change nothing."""
+        """Read everything that the plan or report depends on, and change nothing.
+
+        Args:
+            run_query: runs a query on a host and returns its parsed output. It is the only access
+                to the outside.
+
+        Returns:
+            The state, as the immutable type of the class's type parameter.
+
+        Raises:
+            Refused: the request makes no sense on this host.
+            HostError: raised by `run_query`. Do not catch it to return an empty state.
+        """
 
 
 def _refuse_invisible_value(name: str, value: str) -> None:
     try:
         refuse_invisible(value)
-    except InvisibleCharacterError as unclean:
-        raise ValueError(f"{name} {unclean}") from None
+    except InvisibleCharacterError as error:
+        raise ValueError(f"{name} {error}") from None
     if value.startswith("-"):
-        raise ValueError(f"{name} begins with '-', which programs would take for an option")
+        raise ValueError(f"{name} begins with '-', which programs take as an option")
 
 
 class Check(Runbook[State], Generic[State]):
+    """A runbook that only reads. It runs immediately, without an approval."""
+
     @abstractmethod
     def report(self, state: State, /) -> Report:
-        """Judge what was read."""
+        """Return the report of the state that `read` returned. Do no I/O."""
 
 
 class Change(Runbook[State], Generic[State]):
+    """A runbook that changes something on a host."""
+
     minutes = 10
 
     @abstractmethod
     def plan(self, state: State, /) -> Plan:
-        """Say what is still to be done, from what was read alone.
+        """Return the steps that are still needed, computed from the state alone. Do no I/O.
 
-        It is called three times: to show people the plan, to make sure that nothing moved while
-        they decided, and, once applied, to prove that nothing is left.
+        It is called three times: to show the plan to the requester and approvers, before the
+        run to check that it has not changed, and after the run to verify that nothing is left.
+        So it must return no steps once the change is in effect.
+
+        Raises:
+            Refused: the change is impossible or unsafe in this state.
         """
 
     def plan_anyway(self, state: State, /) -> Plan:
-        """Plan without refusing what is possible and had better not be done now.
+        """Return the plan without refusing what is possible but unwise now.
 
-        An undo is held against this plan: what was done is in effect if nothing of it is left.
+        Override it if `plan` refuses for such reasons. An undo uses this plan: the change is in
+        effect if no steps are left.
         """
         return self.plan(state)
 
@@ -109,15 +157,15 @@ class Change(Runbook[State], Generic[State]):
         return ()
 
     def refuse_undo(self, state: State, /) -> None:
-        """Raise Refused if what was done is in effect and can no longer be undone.
+        """Raise Refused if the change is in effect and cannot be undone any more.
 
-        Asked with what is read anew, before an undo is shown to anybody and before it starts.
+        It is called with newly read state, before an undo is shown and before it starts.
         """
 
-    def report_progress(self, state: State, /) -> Report | None:  # noqa: ARG002 - of those that go on
-        """Say how the work goes that was started and goes on after the run; None if none does.
+    def report_progress(self, state: State, /) -> Report | None:  # noqa: ARG002 - for overrides
+        """Return the progress of work that continues after the run; None if there is none.
 
-        Where it is overridden it is asked, with what is read anew, until nothing is running.
+        If a change overrides it, it is called with newly read state until `running` is False.
         """
         return None
 

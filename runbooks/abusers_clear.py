@@ -24,27 +24,26 @@ from runbooks import (
 
 @dataclass(frozen=True)
 class Abuser:
-    """What HAProxy knows of one address.
-
-    spelling: how its counters are spelled to set them again. elsewhere: what the tables with
-    limits know of it, by their names. sharing: the peers that have a copy of the table.
-    """
+    """One address in HAProxy's tables."""
 
     head: TableHead
     entry: TableEntry | None
     counter_names: Mapping[str, str]
+    """HAProxy's spelling of each counter that can be restored."""
     limits: TableLimits
     other_entries: Mapping[str, TableEntry]
+    """The entries of the address in other tables with limits, by table."""
     peers: Sequence[Peer] = ()
+    """The peers that have a copy of the table."""
 
 
 class ClearAbuser(
     Change[Abuser],
     words="abusers clear",
     example="lb1 203.0.113.9",
-    undo="sets the entry again",
+    undo="restores the entry",
 ):
-    """Let an address back in that HAProxy has marked as an abuser."""
+    """Unblock an address that HAProxy has marked as an abuser."""
 
     host: Host = make_host_field("haproxy")
     address: Address = Field(json_schema_extra={"lists": "abusers", "within": ["table", "mark"]})
@@ -66,7 +65,7 @@ class ClearAbuser(
             for each in heads
             if each.type == head.type and each.name in limits.list_tables() - {head.name}
         ]
-        asked = {
+        entries = {
             each.name: run_query(self.host, haproxy.query_entry(each, entry.key))
             for each in others
         }
@@ -77,7 +76,7 @@ class ClearAbuser(
                 run_query, self.host, self.table, haproxy.list_restorable_counters(entry)
             ),
             limits,
-            {name: found for name, found in asked.items() if found},
+            {name: found for name, found in entries.items() if found},
             haproxy_peers.list_sharing_peers(
                 self.table, run_query(self.host, haproxy.query_peers())
             ),
@@ -86,19 +85,19 @@ class ClearAbuser(
     def plan(self, abuser: Abuser) -> Plan:
         entry = abuser.entry
         if entry is None:
-            return Plan(f"{self.address} is not in {self.table}: nothing of it to clear")
+            return Plan(f"{self.address} is not in table {self.table}")
         if self.mark not in entry.counters:
             raise Refused(
-                f"{self.table} keeps no {self.mark}: name the counter that marks abusers"
+                f"{self.table} has no {self.mark}: set mark to the counter that marks abusers"
             )
         marks_from = abuser.limits.get_mark(self.table, self.mark)
         if entry.counters[self.mark] < marks_from:
             return Plan(
-                f"{self.address} is known in {self.table} but not marked: {self.mark} is "
-                f"{entry.counters[self.mark]}, and only {marks_from} or more marks it"
+                f"{self.address} is in {self.table} but not marked: {self.mark} is "
+                f"{entry.counters[self.mark]}, and it is marked from {marks_from}"
             )
         step = Step(
-            f"Let {self.address} back in",
+            f"Unblock {self.address}",
             self.host,
             do=haproxy.clear_entry(abuser.head, entry.key),
             undo=self._make_undo(abuser, entry),
@@ -109,22 +108,19 @@ class ClearAbuser(
 
     def _make_undo(self, abuser: Abuser, entry: TableEntry) -> Shell | NoUndo:
         if self.mark not in abuser.counter_names:
-            return NoUndo(
-                f"this HAProxy cannot set {self.mark} of an array of counters; traffic can"
-            )
+            return NoUndo(f"this HAProxy cannot set {self.mark}, which is in an array of counters")
         return haproxy.restore_entry(abuser.head, entry, abuser.counter_names)
 
 
 def _list_notes(abuser: Abuser, entry: TableEntry) -> list[str]:
-    notes = ["An undo sets the counters again; the time left and all rates begin anew."]
+    notes = ["Undo restores the counters; the remaining time and all rates start over."]
     lost = sorted(haproxy.list_restorable_counters(entry).keys() - abuser.counter_names.keys())
     if lost:
-        notes.append(f"An undo cannot set {', '.join(lost)}: this HAProxy has no words for it.")
+        notes.append(f"Undo cannot restore {', '.join(lost)}: this HAProxy cannot set it.")
     if entry.use_count:
         count = "a connection" if entry.use_count == 1 else f"{entry.use_count} connections"
         notes.append(
-            f"It has {count} open, and HAProxy keeps its entry until that ends: clearing fails "
-            "while it is so."
+            f"It has {count} open. HAProxy keeps its entry until that ends, so clearing fails."
         )
     notes.extend(haproxy_peers.format_copies(abuser.head.name, abuser.peers))
     again = [
@@ -133,10 +129,13 @@ def _list_notes(abuser: Abuser, entry: TableEntry) -> list[str]:
         for excess in abuser.limits.list_excesses(table, known)
     ]
     if again:
-        notes.append(f"Its next request marks it again, unless it slows down: {', '.join(again)}.")
+        notes.append(
+            "It will be blocked again on its next request unless it slows down: "
+            f"{', '.join(again)}."
+        )
     elif abuser.limits.error:
         notes.append(
-            "Whether its next request marks it again is not known, as the limits are not: "
-            f"{abuser.limits.error}."
+            "It is unknown whether it will be blocked again on its next request: the limits "
+            f"could not be read ({abuser.limits.error})."
         )
     return notes

@@ -18,32 +18,31 @@ from runbooks import (
     make_host_field,
 )
 
-# So many of the marked clients are named to the people who decide.
+# How many of the marked clients are listed.
 _NAMED = 5
 
 
 @dataclass(frozen=True)
 class MarkedClients:
-    """Everybody in a table. marked: those at or above the mark.
-
-    busy: the marked ones that are above a limit of another table just now, and by how much.
-    sharing: the peers that have a copy of the table.
-    """
+    """The marked clients of a table."""
 
     head: TableHead
     marked: Sequence[TableEntry]
+    """The entries at or above the mark."""
     limits: TableLimits
     excesses: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Which marked clients are above a limit of another table now, and their counter there."""
     peers: Sequence[Peer] = ()
+    """The peers that have a copy of the table."""
 
     @property
     def releasable(self) -> tuple[TableEntry, ...]:
-        """Those whose next request does not mark them again."""
+        """The marked clients that the next request does not mark again."""
         return tuple(entry for entry in self.marked if entry.key not in self.excesses)
 
 
 class EmptyTable(Change[MarkedClients], words="abusers empty", example="lb1"):
-    """Let everybody back in: clear a whole stick table of HAProxy, which cannot be undone."""
+    """Unblock all clients: empty a stick table of HAProxy. This cannot be undone."""
 
     host: Host = make_host_field("haproxy")
     table: TableName = "http"
@@ -61,12 +60,12 @@ class EmptyTable(Change[MarkedClients], words="abusers empty", example="lb1"):
         except haproxy.MissingCounterError as missing:
             raise Refused(str(missing)) from None
         others = {each.name for each in heads if each.type == head.type} - {self.table}
-        asked = [each for each in limits.limits if marked and each.table in others]
+        limits_of_others = [each for each in limits.limits if marked and each.table in others]
         return MarkedClients(
             head,
             marked,
             limits,
-            self._read_excesses(run_query, asked, {entry.key for entry in marked}),
+            self._read_excesses(run_query, limits_of_others, {entry.key for entry in marked}),
             haproxy_peers.list_sharing_peers(
                 self.table, run_query(self.host, haproxy.query_peers())
             ),
@@ -75,17 +74,17 @@ class EmptyTable(Change[MarkedClients], words="abusers empty", example="lb1"):
     def _read_excesses(
         self, run_query: QueryRunner, limits: Sequence[TableLimit], keys: set[str]
     ) -> Mapping[str, str]:
-        busy: dict[str, str] = {}
+        excesses: dict[str, str] = {}
         for limit in limits:
             for entry in self._read_entries_above(run_query, limit):
                 if entry.key in keys:
-                    busy[entry.key] = f"{format_amount(entry, limit.counter)} at {limit.table}"
-        return busy
+                    excesses[entry.key] = f"{format_amount(entry, limit.counter)} at {limit.table}"
+        return excesses
 
     def _read_entries_above(
         self, run_query: QueryRunner, limit: TableLimit
     ) -> tuple[TableEntry, ...]:
-        """Return who is above a limit; nobody, if what runs does not keep what the file says."""
+        """Return the entries above a limit; none if the running HAProxy has no such counter."""
         is_array = limit.counter.startswith(("gpc", "gpt"))
         if not is_array and not run_query(
             self.host, haproxy.query_has_counter(limit.table, limit.counter)
@@ -99,65 +98,63 @@ class EmptyTable(Change[MarkedClients], words="abusers empty", example="lb1"):
             return ()
         return found
 
-    def plan(self, crowd: MarkedClients) -> Plan:
-        if not crowd.marked:
+    def plan(self, clients: MarkedClients) -> Plan:
+        if not clients.marked:
+            return Plan(f"no client is marked in {self.table} ({clients.head.used:,} entries)")
+        if not clients.releasable:
+            # The change would have no visible effect, so it could not be verified either.
             return Plan(
-                f"nobody is marked in {self.table} (entries that it holds: {crowd.head.used:,})"
-            )
-        if not crowd.releasable:
-            # It would be no work that anybody could see done: that is what proves it, too.
-            return Plan(
-                f"everybody who is marked in {self.table} is above a limit now, and the next "
-                f"request marks them again: {_format_some(crowd.excesses)}"
+                f"all marked clients of {self.table} are above a limit now and will be marked "
+                f"again on their next request: {_format_some(clients.excesses)}"
             )
         step = Step(
-            f"Forget every entry of {self.table}",
+            f"Delete every entry of {self.table}",
             self.host,
-            do=haproxy.empty_table(crowd.head),
+            do=haproxy.empty_table(clients.head),
             undo=NoUndo(
-                "HAProxy forgets all entries with their counters and times; only traffic makes "
-                "new ones"
+                f"HAProxy forgets every entry of {self.table}; only traffic creates new ones"
             ),
-            before=f"some are marked ({self.mark})",
-            after="nobody is marked",
+            before=f"some clients are marked ({self.mark})",
+            after="no client is marked",
         )
         because = (
-            f"{len(crowd.marked):,} of {crowd.head.used:,} entries of {self.table} are marked"
+            f"{len(clients.marked):,} of {clients.head.used:,} entries of {self.table} are marked"
         )
-        return Plan(because, [step], [*self._list_notes(crowd)])
+        return Plan(because, [step], [*self._list_notes(clients)])
 
-    def _list_notes(self, crowd: MarkedClients) -> Iterator[str]:
-        worst = sorted(crowd.marked, key=self._rank_entry)[:_NAMED]
+    def _list_notes(self, clients: MarkedClients) -> Iterator[str]:
+        worst = sorted(clients.marked, key=self._rank_entry)[:_NAMED]
         named = ", ".join(
             f"{entry.key} ({entry.counters[self.mark]:,}, {entry.expiry})" for entry in worst
         )
-        more = len(crowd.marked) - len(worst)
+        more = len(clients.marked) - len(worst)
         yield f"Marked ({self.mark}): {named}{f' and {more:,} more' if more else ''}."
-        yield "What is counted of the others in this table is gone with it."
-        yield "To let one client in, and with an undo, ask for `abusers clear`."
-        if crowd.excesses:
+        yield "The counters of all other clients in this table are deleted too."
+        yield "To unblock one client, with an undo, request `abusers clear`."
+        if clients.excesses:
+            are = "is" if len(clients.excesses) == 1 else "are"
             yield (
-                f"{len(crowd.excesses):,} of them are above a limit now, and their next request "
-                f"marks them again: {_format_some(crowd.excesses)}."
+                f"{len(clients.excesses):,} of them {are} above a limit and will be blocked again "
+                f"on the next request: {_format_some(clients.excesses)}."
             )
-        elif crowd.limits.error:
+        elif clients.limits.error:
             yield (
-                "Whether their next request marks them again is not known, as the limits are "
-                f"not: {crowd.limits.error}."
+                "It is unknown whether they will be blocked again on their next request: the "
+                f"limits could not be read ({clients.limits.error})."
             )
-        held = sum(bool(entry.use_count) for entry in crowd.marked)
+        held = sum(bool(entry.use_count) for entry in clients.marked)
         if held:
             yield (
-                f"{held:,} of them have a connection open: HAProxy passes over their entries, "
-                "and they stay marked."
+                f"{held:,} of them have an open connection: HAProxy skips their entries, and "
+                "they stay marked."
             )
-        yield from haproxy_peers.format_copies(self.table, crowd.peers)
+        yield from haproxy_peers.format_copies(self.table, clients.peers)
 
     def _rank_entry(self, entry: TableEntry) -> tuple[int, int, str]:
         return -entry.counters.get(self.mark, 0), -entry.expires_ms, entry.key
 
 
-def _format_some(busy: Mapping[str, str]) -> str:
-    named = [f"{key} ({much})" for key, much in sorted(busy.items())[:_NAMED]]
-    more = len(busy) - len(named)
+def _format_some(excesses: Mapping[str, str]) -> str:
+    named = [f"{key} ({amount})" for key, amount in sorted(excesses.items())[:_NAMED]]
+    more = len(excesses) - len(named)
     return ", ".join(named) + (f" and {more:,} more" if more else "")

@@ -17,8 +17,8 @@ from runbooks import (
     make_host_field,
 )
 
-# Where the clients are our own people and machines. Python's `is_private` has more in it, such
-# as the addresses for documentation.
+# Networks of an organisation's own clients. Python's `is_private` includes more, such as the
+# addresses for documentation.
 _OWN_NETWORKS = tuple(
     ip_network(text)
     for text in (
@@ -37,11 +37,12 @@ _OWN_NETWORKS = tuple(
 
 @dataclass(frozen=True)
 class ClientEntry:
-    """What HAProxy knows of one address. spelling: how its mark is spelled to set it."""
+    """One address in a table of HAProxy."""
 
     head: TableHead
     entry: TableEntry | None
     counter_name: str
+    """HAProxy's spelling of the mark."""
     limits: TableLimits
 
 
@@ -49,7 +50,7 @@ class MarkAbuser(
     Change[ClientEntry],
     words="abusers mark",
     example="lb1 203.0.113.9",
-    undo="takes the mark away",
+    undo="removes the mark",
 ):
     """Mark an address as an abuser, so that HAProxy blocks it until the mark expires."""
 
@@ -67,7 +68,7 @@ class MarkAbuser(
             raise Refused(str(unfit)) from None
         spelling = haproxy.read_counter_names(run_query, self.host, self.table, [self.mark])
         if self.mark not in spelling:
-            raise Refused(f"{self.table} keeps no {self.mark} that this HAProxy could set")
+            raise Refused(f"{self.table} has no {self.mark} that this HAProxy can set")
         limits = haproxy_limits.read_limits(run_query, self.host)
         return ClientEntry(head, entry, spelling[self.mark], limits)
 
@@ -75,13 +76,13 @@ class MarkAbuser(
         value = client.entry.counters.get(self.mark, 0) if client.entry else 0
         marks_from = client.limits.get_mark(self.table, self.mark)
         if value >= marks_from:
-            return Plan(f"{self.address} is marked already")
+            return Plan(f"{self.address} is already marked")
         step = Step(
             f"Mark {self.address} as an abuser",
             self.host,
             do=haproxy.mark_entry(client.head, self.address, client.counter_name, marks_from),
-            # Not a clear: HAProxy would refuse that while the client has a connection open, and
-            # it would take the entry's other counters along.
+            # Not a clear: HAProxy refuses it while the client has an open connection, and it
+            # would delete the entry's other counters.
             undo=haproxy.mark_entry(client.head, self.address, client.counter_name, value),
             before="not marked",
             after=f"marked ({self.mark})",
@@ -91,25 +92,25 @@ class MarkAbuser(
         )
 
     def _refuse_special_address(self) -> None:
-        everybody = self.address == IPv4Address("255.255.255.255")
-        if self.address.is_unspecified or self.address.is_multicast or everybody:
+        is_broadcast = self.address == IPv4Address("255.255.255.255")
+        if self.address.is_unspecified or self.address.is_multicast or is_broadcast:
             raise Refused(f"{self.address} is not the address of one client")
 
     def _list_notes(self, client: ClientEntry) -> list[str]:
-        notes = [f"The mark goes by itself when the entry of {self.table} expires."]
+        notes = [f"The mark ends when the entry of {self.table} expires."]
         if any(self.address in network for network in _OWN_NETWORKS):
             notes.append(
-                f"{self.address} is an address of your own networks: behind it may be monitoring, "
-                "another proxy, or everyone in an office."
+                f"{self.address} is a private address: it may be monitoring, another proxy, or "
+                "everyone in an office."
             )
         if client.limits.error:
             notes.append(
-                "Whether marked clients are blocked is not known, as the limits are not: "
-                f"{client.limits.error}."
+                "It is unknown whether marked clients are blocked: the limits could not be read "
+                f"({client.limits.error})."
             )
         elif not client.limits.list_limits(self.table, self.mark):
             notes.append(
-                f"No condition in the configuration asks for {self.mark} of {self.table}: "
-                "this mark may block nobody."
+                f"No condition in the configuration uses {self.mark} of {self.table}: "
+                "this mark may block no one."
             )
         return notes

@@ -8,33 +8,34 @@ from connectors.haproxy_peers import Peer
 from connectors.stick_table import TableEntry, TableHead
 from runbooks import Check, CounterName, Host, Refused, Report, Table, TableName, make_host_field
 
-# Of so many clients it is told why they are blocked; the rest are counted.
+# How many clients are listed with the reason; the others are counted.
 _LISTED = 25
 
 
 @dataclass(frozen=True)
 class ListedAbuser:
-    """One marked client. elsewhere: what the other tables know of it, by their names."""
+    """One marked client."""
 
     entry: TableEntry
     other_entries: Mapping[str, TableEntry]
+    """Its entries in other tables, by table."""
 
 
 @dataclass(frozen=True)
 class AbuserList:
-    """The marked clients, worst first: `listed` in full, of altogether `total`.
-
-    sharing: the peers that have a copy of the table.
-    """
+    """The marked clients of a table."""
 
     total: int
+    """How many clients are marked."""
     listed: Sequence[ListedAbuser]
+    """The worst of them, worst first."""
     limits: TableLimits
     peers: Sequence[Peer] = ()
+    """The peers that have a copy of the table."""
 
 
 class ShowAbusers(Check[AbuserList], words="abusers show", example="lb1"):
-    """See which clients HAProxy has marked as abusers, for how long still, and why."""
+    """List the clients that HAProxy has marked as abusers, for how long, and why."""
 
     host: Host = make_host_field("haproxy")
     table: TableName = "http"
@@ -63,25 +64,26 @@ class ShowAbusers(Check[AbuserList], words="abusers show", example="lb1"):
     def report(self, abusers: AbuserList) -> Report:
         limits = abusers.limits
         if not abusers.total:
-            return Report(f"{self.host} has marked nobody in {self.table}")
+            return Report(f"no client is marked in {self.table} on {self.host}")
         listed = sorted(abusers.listed, key=lambda abuser: not self._list_excesses(abuser, limits))
         found = [self._format_finding(abuser, limits) for abuser in listed]
         if len(abusers.listed) < abusers.total:
             found.append(f"{abusers.total - len(abusers.listed):,} more are marked")
         if limits.error:
-            found.append(f"The limits are not known: {limits.error}")
+            found.append(f"The limits could not be read: {limits.error}")
         elif not limits.list_limits(self.table, self.mark):
             found.append(
-                f"No condition in the configuration asks for {self.mark} of {self.table}: "
-                "it is not known that marked clients are blocked"
+                f"No condition in the configuration uses {self.mark} of {self.table}: "
+                "marked clients may not be blocked"
             )
         found.extend(haproxy_peers.format_copies(self.table, abusers.peers))
-        people = "client" if abusers.total == 1 else "clients"
+        are = "client is" if abusers.total == 1 else "clients are"
+        verb = "blocked" if limits.list_limits(self.table, self.mark) else "marked"
         return Report(
-            f"{self.host} has marked {abusers.total:,} {people} in {self.table}",
+            f"{abusers.total:,} {are} {verb} in {self.table} on {self.host}",
             findings=found,
             table=Table(
-                ("Client", "Time left", "If let in", "Counters", "Elsewhere"),
+                ("Client", "Time left", "If unblocked", "Counters", "Other tables"),
                 [self._format_row(abuser, limits) for abuser in listed],
             ),
         )
@@ -99,7 +101,7 @@ class ShowAbusers(Check[AbuserList], words="abusers show", example="lb1"):
         return -entry.counters.get(self.mark, 0), -entry.expires_ms, entry.key
 
     def _list_excesses(self, abuser: ListedAbuser, limits: TableLimits) -> list[Excess]:
-        """Return why it was marked: what it does above limits, and not the mark itself."""
+        """Return why it was marked: its counters above limits, without the mark itself."""
         return [
             excess
             for table, entry in {self.table: abuser.entry, **abuser.other_entries}.items()
@@ -108,12 +110,12 @@ class ShowAbusers(Check[AbuserList], words="abusers show", example="lb1"):
         ]
 
     def _format_finding(self, abuser: ListedAbuser, limits: TableLimits) -> str:
-        why = ", ".join(str(excess) for excess in self._list_excesses(abuser, limits))
+        reason = ", ".join(str(excess) for excess in self._list_excesses(abuser, limits))
         verb = "blocked" if limits.list_limits(self.table, self.mark) else "marked"
-        calm = _format_rates({self.table: abuser.entry, **abuser.other_entries}, limits)
-        caught = abuser.entry.counters.get(self.mark, 0) if self.mark.startswith("gpc") else 0
-        often = f", caught {caught:,} times" if caught > 1 else ""
-        return f"{abuser.entry.key} is {verb} {abuser.entry.expiry}{often}: {why or calm}"
+        rates = _format_rates({self.table: abuser.entry, **abuser.other_entries}, limits)
+        count = abuser.entry.counters.get(self.mark, 0) if self.mark.startswith("gpc") else 0
+        times = f", counted {count:,} times" if count > 1 else ""
+        return f"{abuser.entry.key} is {verb} {abuser.entry.expiry}{times}: {reason or rates}"
 
     def _format_row(self, abuser: ListedAbuser, limits: TableLimits) -> Sequence[str]:
         entry = abuser.entry
@@ -122,9 +124,9 @@ class ShowAbusers(Check[AbuserList], words="abusers show", example="lb1"):
             for table, each in sorted(abuser.other_entries.items())
         )
         if not limits.limits:
-            then = "not known"
+            then = "unknown"
         else:
-            then = "marked again at once" if self._list_excesses(abuser, limits) else "stays in"
+            then = "blocked again" if self._list_excesses(abuser, limits) else "stays unblocked"
         return entry.key, entry.expiry, then, _format_counters(entry), elsewhere
 
 
@@ -136,15 +138,15 @@ def _read_other_entries(
 
 
 def _format_rates(known: Mapping[str, TableEntry], limits: TableLimits) -> str:
-    """Say what a client does that is above no limit that we know."""
+    """Return the rates of a client that is above no known limit."""
     rates = ", ".join(
         f"{format_amount(entry, name)} at {table}"
         for table, entry in known.items()
         for name in entry.rates
     )
     if limits.limits:
-        return f"it is above no limit now ({rates})" if rates else "it is above no limit now"
-    return rates or "no table tells what it does"
+        return f"it is below all limits now ({rates})" if rates else "it is below all limits now"
+    return rates or "no table has rates for it"
 
 
 def _format_counters(entry: TableEntry) -> str:

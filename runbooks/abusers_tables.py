@@ -6,20 +6,20 @@ from connectors.haproxy_peers import Peer
 from connectors.stick_table import TableHead
 from runbooks import Check, Host, Report, Table, make_host_field
 
-# A full table forgets its oldest entries, marks among them, to take new ones.
+# A full table deletes its oldest entries, also marked ones, for new ones.
 _NEARLY_FULL = 0.9
 
 
 @dataclass(frozen=True)
 class StickTables:
-    """Every table, and the peers that have copies of some."""
+    """All tables, and the peers that have copies of some."""
 
     heads: tuple[TableHead, ...]
     peers: tuple[Peer, ...] = ()
 
 
 class ListStickTables(Check[StickTables], words="abusers tables", example="lb1"):
-    """See which stick tables HAProxy keeps, what they hold and how full they are."""
+    """List HAProxy's stick tables, what they contain and how full they are."""
 
     host: Host = make_host_field("haproxy")
 
@@ -32,18 +32,18 @@ class ListStickTables(Check[StickTables], words="abusers tables", example="lb1")
     def report(self, tables: StickTables) -> Report:
         heads = tables.heads
         if not heads:
-            return Report(f"{self.host} keeps no stick tables")
+            return Report(f"{self.host} has no stick tables")
         fullest = sorted(heads, key=_compute_fill, reverse=True)
         full = [head for head in fullest if _compute_fill(head) >= _NEARLY_FULL]
         lost = [peer for peer in tables.peers if peer.shared_tables and not peer.is_connected]
         return Report(
-            f"{self.host} keeps {len(heads)} stick table{'s' if len(heads) > 1 else ''}: "
+            f"{self.host} has {len(heads)} stick table{'s' if len(heads) > 1 else ''}: "
             f"the fullest is {fullest[0].name} with {fullest[0].used:,} of "
             f"{fullest[0].size:,} entries",
             healthy=not full and not lost,
             findings=[*map(_format_full, full), *map(_format_disconnected, lost)],
             table=Table(
-                ("Table", "Holds", "Size", "Used", "Full", "Copies at"),
+                ("Table", "Keys", "Size", "Used", "Full", "Copies on"),
                 [(*_format_row(head), _format_peers(head, tables.peers)) for head in fullest],
             ),
         )
@@ -51,15 +51,15 @@ class ListStickTables(Check[StickTables], words="abusers tables", example="lb1")
 
 def _format_full(head: TableHead) -> str:
     return (
-        f"{head.name} is {_format_percent(head)} full: once there is no room HAProxy forgets the "
-        "entries that are nearest to expiry, marked or not; give the table a larger size"
+        f"{head.name} is {_format_percent(head)} full: when it is full, HAProxy deletes the "
+        "entries that expire next, also marked ones. Increase the table's size"
     )
 
 
 def _format_disconnected(peer: Peer) -> str:
     return (
-        f"{peer.name} of the peers {peer.section} is out of touch: who is marked here is not "
-        "blocked there; see whether HAProxy runs there, and whether its peers' port is open"
+        f"{peer.name} of the peers {peer.section} is not connected: clients that are marked here "
+        "are not blocked there. Check that HAProxy runs there and that its peers' port is open"
     )
 
 

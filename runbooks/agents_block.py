@@ -14,56 +14,56 @@ class BlockAgent(
     Change[AgentList],
     words="agents block",
     example="web1 EvilBot/2",
-    undo="lets the agent in again",
+    undo="unblocks the agent",
 ):
-    """Refuse the requests of a user agent in nginx or Apache, by a part of its name."""
+    """Block a user agent in nginx or Apache, by a part of its name."""
 
     host: Host
     agent: AgentName
     server: Literal["nginx", "apache"] = Field(
-        default="nginx", description="The web server that is to refuse it"
+        default="nginx", description="The web server that blocks it"
     )
 
     def read(self, run_query: QueryRunner) -> AgentList:
         self._refuse_browsers()
-        dialect = apache_agents if self.server == "apache" else nginx_agents
-        return run_query(self.host, dialect.query_agents())
+        connector = apache_agents if self.server == "apache" else nginx_agents
+        return run_query(self.host, connector.query_agents())
 
-    def plan(self, found: AgentList) -> Plan:
+    def plan(self, agents: AgentList) -> Plan:
         self._refuse_browsers()
-        if self.agent in found.refused:
-            return Plan(f"{self.agent} is refused already")
-        dialect = apache_agents if self.server == "apache" else nginx_agents
-        if not found.including_count:
+        if self.agent in agents.refused:
+            return Plan(f"{self.agent} is already blocked")
+        connector = apache_agents if self.server == "apache" else nginx_agents
+        if not agents.including_count:
             raise Refused(
-                f"no server of {self.server} on {self.host} heeds our list: {dialect.SETUP_ADVICE}"
+                f"no server of {self.server} on {self.host} includes Keyturn's list: "
+                f"{connector.SETUP_ADVICE}"
             )
         step = Step(
-            f"Refuse agents whose name holds {self.agent}, and have {self.server} read it",
+            f"Block agents whose name contains {self.agent}, and reload {self.server}",
             self.host,
-            do=dialect.block_agent(self.agent),
-            undo=dialect.unblock_agent(self.agent),
-            before="let in",
+            do=connector.block_agent(self.agent),
+            undo=connector.unblock_agent(self.agent),
+            before="allowed",
             after="answered with 403",
         )
-        return Plan(f"{self.agent} is let in", [step], self._list_notes(found))
+        return Plan(f"{self.agent} is not blocked", [step], self._list_notes(agents))
 
     def _refuse_browsers(self) -> None:
         name = self.agent.lower()
-        if any(name in person.lower() for person in BROWSERS):
+        if any(name in browser.lower() for browser in BROWSERS):
             raise Refused(
-                f"{self.agent} is a part of what browsers or Pingdom call themselves: people "
-                "would be refused"
+                f"{self.agent} is part of the user agent of browsers or of Pingdom: people would "
+                "be blocked. Use a longer part of the name"
             )
 
-    def _list_notes(self, found: AgentList) -> list[str]:
-        notes = ["An agent is what a client says of itself: it is changed in a moment."]
-        if found.including_count < found.server_count:
+    def _list_notes(self, agents: AgentList) -> list[str]:
+        notes = ["A client chooses its own user agent and can easily change it."]
+        if agents.including_count < agents.server_count:
             notes.append(
-                f"{found.including_count} of {found.server_count} servers in {self.server}'s "
-                "configuration "
-                "heed the list; the others let the agent in."
+                f"{agents.including_count} of {agents.server_count} servers in {self.server}'s "
+                "configuration include the list; the others allow the agent."
             )
         if any(engine in self.agent.lower() for engine in _ENGINES):
-            notes.append("This is a search engine: it will forget the pages that it is refused.")
+            notes.append("This is a search engine: it removes pages that it cannot read.")
         return notes

@@ -12,35 +12,35 @@ class UnblockAgent(
     Change[AgentList],
     words="agents unblock",
     example="web1 EvilBot/2",
-    undo="refuses the agent again",
+    undo="blocks the agent again",
 ):
-    """Let a user agent in again that `agents block` has refused."""
+    """Unblock a user agent that `agents block` has blocked."""
 
     host: Host
     agent: AgentName
     server: Literal["nginx", "apache"] = Field(
-        default="nginx", description="The web server that refuses it"
+        default="nginx", description="The web server that blocks it"
     )
 
     def read(self, run_query: QueryRunner) -> AgentList:
-        dialect = apache_agents if self.server == "apache" else nginx_agents
-        return run_query(self.host, dialect.query_agents())
+        connector = apache_agents if self.server == "apache" else nginx_agents
+        return run_query(self.host, connector.query_agents())
 
-    def plan(self, found: AgentList) -> Plan:
-        if self.agent in found.refused:
-            return Plan(f"{self.agent} is refused", [self._make_step()])
-        other = next((one for one in found.refused if one.lower() in self.agent.lower()), None)
+    def plan(self, agents: AgentList) -> Plan:
+        if self.agent in agents.refused:
+            return Plan(f"{self.agent} is blocked", [self._make_step()])
+        other = next((one for one in agents.refused if one.lower() in self.agent.lower()), None)
         if other is not None:
-            raise Refused(f"{self.agent} is refused as {other} is: ask for {other}")
-        return Plan(f"{self.agent} is not refused by the list")
+            raise Refused(f"{self.agent} is blocked by the entry {other}: unblock {other}")
+        return Plan(f"{self.agent} is not blocked by Keyturn's list")
 
     def _make_step(self) -> Step:
-        dialect = apache_agents if self.server == "apache" else nginx_agents
+        connector = apache_agents if self.server == "apache" else nginx_agents
         return Step(
-            f"Let agents in whose name holds {self.agent}, and have {self.server} read it",
+            f"Unblock agents whose name contains {self.agent}, and reload {self.server}",
             self.host,
-            do=dialect.unblock_agent(self.agent),
-            undo=dialect.block_agent(self.agent),
+            do=connector.unblock_agent(self.agent),
+            undo=connector.block_agent(self.agent),
             before="answered with 403",
-            after="let in",
+            after="allowed",
         )

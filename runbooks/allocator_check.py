@@ -12,7 +12,7 @@ from runbooks import Check, Host, Report, Table
 
 
 class AllocatorCheck(Check[tuple[Process, ...]], words="allocator check", example="db1 mysqld"):
-    """See which malloc the processes of a program use, such as jemalloc or the C library's."""
+    """Check which malloc the processes of a program use, such as jemalloc or glibc's."""
 
     host: Host
     process: Annotated[
@@ -26,7 +26,7 @@ class AllocatorCheck(Check[tuple[Process, ...]], words="allocator check", exampl
     def read(self, run_query: QueryRunner) -> tuple[Process, ...]:
         found = run_query(self.host, allocator.query_processes(self.process))
         if not found:
-            raise CommandError(f"no process of {self.host} is called {self.process}")
+            raise CommandError(f"{self.host} has no process with the name {self.process}")
         return found
 
     def report(self, processes: tuple[Process, ...]) -> Report:
@@ -34,8 +34,7 @@ class AllocatorCheck(Check[tuple[Process, ...]], words="allocator check", exampl
         used = ", ".join(f"{name} in {count}" for name, count in counted.most_common())
         findings = [*_list_findings(processes)]
         return Report(
-            f"{self.process} on {self.host} gets its memory from: {used} of "
-            f"{len(processes)} processes",
+            f"{self.process} on {self.host} uses {used} of {len(processes)} processes",
             healthy=not findings,
             findings=findings,
             table=Table(
@@ -56,14 +55,14 @@ class AllocatorCheck(Check[tuple[Process, ...]], words="allocator check", exampl
 def _list_findings(processes: tuple[Process, ...]) -> Iterator[str]:
     if len({process.malloc for process in processes}) > 1:
         yield (
-            "not all of them use the same: some were started before it was changed, or with "
+            "the processes use different allocators: some were started before a change, or with "
             "another environment"
         )
     for process in processes:
-        asked = " ".join(word for word in process.settings if word.startswith("LD_PRELOAD="))
+        preload = " ".join(word for word in process.settings if word.startswith("LD_PRELOAD="))
         for name in ("jemalloc", "tcmalloc", "mimalloc"):
-            if name in asked and process.malloc != name:
+            if name in preload and process.malloc != name:
                 yield (
-                    f"process {process.pid} was to use {name} ({asked}) and does not: is the "
-                    "library there, and readable for it?"
+                    f"process {process.pid} does not use {name} although it has {preload}: check "
+                    "that the library exists and that the process can read it"
                 )

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from connectors import bond as dialect
+from connectors import bond as bonds
 from connectors import switch
 from connectors.bond import Bond, BondMember, LinkCounters
 from connectors.command import QueryRunner
@@ -24,7 +24,7 @@ from runbooks import (
 BondName = Annotated[
     str,
     Field(
-        pattern=dialect.NAME,
+        pattern=bonds.NAME,
         description="The bond, such as bond0, without a VLAN",
         json_schema_extra={"lists": "bonds"},
     ),
@@ -33,93 +33,97 @@ BondName = Annotated[
 
 @dataclass(frozen=True)
 class SwitchSide:
-    """The switch's side of the cables; lag: None where it has none, trouble: or why not known."""
+    """The link aggregation on the switch."""
 
     switch: str
     name: str
     lag: Lag | None
+    """None if the switch has no such aggregation, or if it could not be read."""
     error: str = ""
+    """Why it could not be read."""
 
 
 @dataclass(frozen=True)
 class CableEnd:
-    """A switch's port that a member's cable ends in; port: None where the switch has none such."""
+    """The switch port where a member's cable ends."""
 
     switch: str
     name: str
     port: SwitchPort | None
+    """None if the switch has no such port, or if it could not be read."""
     error: str = ""
+    """Why it could not be read."""
 
 
 @dataclass(frozen=True)
 class PacketSizes:
-    """What became of packets to the peer that are as large as the bond's MTU.
-
-    whole: whether they came back; reached: whether any do. pieces: whether they came back in
-    pieces, as from a peer with a smaller MTU; None where other packets in pieces hide that.
-    """
+    """The result of pings to the peer with packets as large as the bond's MTU."""
 
     is_whole: bool
+    """Whether packets of this size are answered."""
     is_reached: bool
+    """Whether any packets are answered."""
     is_fragmented: bool | None = False
+    """Whether the answers are fragmented, as by a smaller MTU; None if that is unknown because
+    the host receives other fragments."""
 
 
 @dataclass(frozen=True)
 class BondState:
-    """A bond as seen from the host and from its switch.
-
-    hidden: why LACP's details could not be read. sizes: of packets to the peer; None without one.
-    sockets: where the cables of round-robin end, as far as the inventory says so.
-    earlier: what this check saw last time.
-    """
+    """A bond as the host and its switch show it."""
 
     bond: Bond
     links: Mapping[str, LinkCounters]
     drivers: Mapping[str, str]
     hidden_reason: str = ""
+    """Why LACP's details could not be read."""
     sizes: PacketSizes | None = None
+    """None without a peer."""
     switch_side: SwitchSide | None = None
     cable_ends: Sequence[CableEnd] = ()
+    """Where the cables of a round-robin bond end, as far as the inventory has it."""
     earlier: EarlierReport | None = None
+    """The previous report of this check."""
 
     @property
     def mtu(self) -> int:
+        """The bond's MTU."""
         return self.links[self.bond.name].mtu
 
 
 class BondCheck(Check[BondState], words="bond check", example="nas1 bond0"):
-    """See whether every member of a network bond carries its share, from both ends."""
+    """Check every member of a network bond, from the host and from the switch."""
 
     host: Host
     bond: BondName = "bond0"
     peer: Address | None = Field(
         default=None,
-        description="An address beyond the bond, to see whether packets as large as its MTU pass",
+        description="An address behind the bond, to test packets as large as its MTU",
     )
 
     def read(self, run_query: QueryRunner) -> BondState:
-        there = run_query(self.host, dialect.query_bonds())
+        there = run_query(self.host, bonds.query_bonds())
         if self.bond not in there:
             raise Refused(f"{self.host} has no {self.bond}: it has {', '.join(there) or 'none'}")
         bond, hidden = self._read_bond(run_query)
-        links = run_query(self.host, dialect.query_links())
+        links = run_query(self.host, bonds.query_links())
         if self.bond not in links:
-            raise ParseError(f"{self.host} has {self.bond}, and ip does not list it")
+            raise ParseError(f"{self.host} has {self.bond}, but ip does not list it")
         cards = [member.name for member in bond.members]
         return BondState(
             bond,
             links,
-            run_query(self.host, dialect.query_drivers(cards)) if cards else {},
+            run_query(self.host, bonds.query_drivers(cards)) if cards else {},
             hidden,
             self._read_sizes(run_query, links[self.bond].mtu),
             self._read_switch_side(run_query),
-            self._read_cable_ends(run_query) if bond.mode == dialect.ROUND_ROBIN else (),
+            self._read_cable_ends(run_query) if bond.mode == bonds.ROUND_ROBIN else (),
             run_query(self.host, query_earlier_report(self, "bond")),
         )
 
     def report(self, state: BondState) -> Report:
         bond = state.bond
-        troubles = [
+        findings = [
             *_list_bond_findings(bond),
             *(each for member in bond.members for each in _list_member_findings(bond, member)),
             *_list_size_findings(state, self.peer),
@@ -130,9 +134,9 @@ class BondCheck(Check[BondState], words="bond check", example="nas1 bond0"):
         up = sum(member.is_up for member in bond.members)
         return Report(
             f"{self.bond} on {self.host} ({bond.mode}) has {up} of {len(bond.members)} members up"
-            + (f", and {len(troubles)} to look at" if troubles else ""),
-            healthy=not troubles,
-            findings=[*troubles, *_list_notes(state)],
+            + (f", {len(findings)} to fix" if findings else ""),
+            healthy=not findings,
+            findings=[*findings, *_list_notes(state)],
             table=Table(
                 _COLUMNS,
                 [_format_row(state, member) for member in bond.members],
@@ -140,50 +144,49 @@ class BondCheck(Check[BondState], words="bond check", example="nas1 bond0"):
         )
 
     def _read_bond(self, run_query: QueryRunner) -> tuple[Bond, str]:
-        """Read as root only where the kernel hides something from others."""
-        bond = run_query(self.host, dialect.query_bond(self.bond))
+        """Read the bond; as root only where the kernel hides details from other users."""
+        bond = run_query(self.host, bonds.query_bond(self.bond))
         if not bond.is_lacp_hidden:
             return bond, ""
         try:
-            return run_query(self.host, dialect.query_bond_as_root(self.bond)), ""
-        except CommandError as trouble:
-            return bond, str(trouble)
+            return run_query(self.host, bonds.query_bond_as_root(self.bond)), ""
+        except CommandError as error:
+            return bond, str(error)
 
     def _read_sizes(self, run_query: QueryRunner, mtu: int) -> PacketSizes | None:
         if self.peer is None:
             return None
-        whole, pieces = self._read_ping(run_query, self.peer, mtu)
-        if whole and pieces < dialect.PING_COUNT:
+        answered, fragmented = self._read_ping(run_query, self.peer, mtu)
+        if answered and fragmented < bonds.PING_COUNT:
             return PacketSizes(is_whole=True, is_reached=True)
-        reached, others = self._read_ping(run_query, self.peer, dialect.SMALL_PACKET_BYTES)
-        # A small answer comes in one piece: what is put together meanwhile is from others.
-        in_pieces = True if others < dialect.PING_COUNT else None
-        return PacketSizes(whole, whole or reached, in_pieces if whole else False)
+        reached, others = self._read_ping(run_query, self.peer, bonds.SMALL_PACKET_BYTES)
+        # Small answers are not fragmented: packets that are reassembled meanwhile are others.
+        is_fragmented = True if others < bonds.PING_COUNT else None
+        return PacketSizes(answered, answered or reached, is_fragmented if answered else False)
 
     def _read_ping(self, run_query: QueryRunner, peer: Address, mtu: int) -> tuple[bool, int]:
-        """Return whether packets of this size come back, and how many came in pieces meanwhile."""
-        before = run_query(self.host, dialect.query_reassembled_count(peer.version))
-        answered = run_query(self.host, dialect.query_packet_fits(peer, mtu))
-        return answered, run_query(
-            self.host, dialect.query_reassembled_count(peer.version)
-        ) - before
+        """Return whether packets of this size are answered, and how many packets of any sender
+        the host reassembled meanwhile."""
+        before = run_query(self.host, bonds.query_reassembled_count(peer.version))
+        answered = run_query(self.host, bonds.query_packet_fits(peer, mtu))
+        return answered, run_query(self.host, bonds.query_reassembled_count(peer.version)) - before
 
     def _read_cable_ends(self, run_query: QueryRunner) -> list[CableEnd]:
-        cables = run_query(self.host, dialect.query_switch_ports(self.bond))
-        seen = {
+        cables = run_query(self.host, bonds.query_switch_ports(self.bond))
+        ports = {
             name: _read_ports(run_query, name)
             for name in dict.fromkeys(name for name, _ in cables)
         }
-        return [_find_cable_end(name, port, seen[name]) for name, port in cables]
+        return [_find_cable_end(name, port, ports[name]) for name, port in cables]
 
     def _read_switch_side(self, run_query: QueryRunner) -> SwitchSide | None:
-        place = run_query(self.host, dialect.query_switch_lag(self.bond))
+        place = run_query(self.host, bonds.query_switch_lag(self.bond))
         if place is None:
             return None
         try:
             lag = switch.find_lag(place[1], run_query(place[0], switch.query_lags()))
-        except HostError as trouble:
-            return SwitchSide(*place, None, str(trouble))
+        except HostError as error:
+            return SwitchSide(*place, None, str(error))
         return SwitchSide(*place, lag)
 
 
@@ -191,36 +194,36 @@ _COLUMNS = ("Member", "Link", "Mbit/s", "Duplex", "Failures", "LACP", "Errors", 
 
 
 def _read_ports(run_query: QueryRunner, name: str) -> Sequence[SwitchPort] | str:
-    """Return the ports of a switch, or why they could not be seen."""
+    """Return the ports of a switch, or why they could not be read."""
     try:
         return run_query(name, switch.query_ports())
-    except HostError as trouble:
-        return str(trouble)
+    except HostError as error:
+        return str(error)
 
 
-def _find_cable_end(name: str, port: str, seen: Sequence[SwitchPort] | str) -> CableEnd:
-    if isinstance(seen, str):
-        return CableEnd(name, port, None, seen)
-    found = (each for each in seen if each.name.lower() == port.lower())
+def _find_cable_end(name: str, port: str, ports: Sequence[SwitchPort] | str) -> CableEnd:
+    if isinstance(ports, str):
+        return CableEnd(name, port, None, ports)
+    found = (each for each in ports if each.name.lower() == port.lower())
     return CableEnd(name, port, next(found, None))
 
 
 def _list_bond_findings(bond: Bond) -> Iterator[str]:
     if not bond.members:
-        yield f"{bond.name} has no members: nothing goes through it"
+        yield f"{bond.name} has no members: it carries no traffic"
         return
     if not bond.is_up:
-        yield f"{bond.name} is down: none of its members carries anything"
+        yield f"{bond.name} is down: none of its members carries traffic"
     if len(bond.members) == 1:
-        yield f"{bond.name} has one member only, {bond.members[0].name}: nothing is spare"
+        yield f"{bond.name} has only one member, {bond.members[0].name}: no redundancy"
     if not bond.is_monitored:
         yield (
-            f"nobody watches the links of {bond.name} (miimon is 0): a dead cable goes unnoticed "
-            "and its share of the packets is lost; set miimon=100"
+            f"the links of {bond.name} are not monitored (miimon is 0): packets are lost on a "
+            "dead cable. Set miimon=100"
         )
     speeds = {member.speed for member in bond.members if member.is_up}
     if len(speeds) > 1:
-        yield f"the members run at different speeds: {_format_speeds(bond)}"
+        yield f"the members have different speeds: {_format_speeds(bond)}"
     yield from _list_lacp_findings(bond)
 
 
@@ -231,12 +234,12 @@ def _list_lacp_findings(bond: Bond) -> Iterator[str]:
         found = ", ".join(f"{each.name} {each.aggregator}" for each in bond.members if each.is_up)
         yield (
             f"the members are in different aggregators ({found}), and only one of these carries "
-            "traffic: are their ports in one LACP group of one switch?"
+            "traffic: check that their ports are in one LACP group of one switch"
         )
     if bond.is_without_partner:
         yield (
-            f"nobody answers {bond.name} in LACP: the switch's ports are in no LACP group, so one "
-            "member at most carries traffic, although every link is up"
+            f"{bond.name} has no LACP partner: the switch's ports are in no LACP group, so at "
+            "most one member carries traffic, although every link is up"
         )
     elif bond.port_count is not None and bond.port_count < up:
         yield f"{bond.port_count} of the {up} members that are up are in LACP's active aggregation"
@@ -244,23 +247,24 @@ def _list_lacp_findings(bond: Bond) -> Iterator[str]:
 
 def _list_member_findings(bond: Bond, member: BondMember) -> Iterator[str]:
     if not member.is_up:
-        words = {"down": "has no link: look at its cable and port, and whether it is set up"}
-        yield f"{member.name} {words.get(member.link_state, f'is {member.link_state}')}"
+        texts = {"down": "has no link: check its cable, its port and its configuration"}
+        yield f"{member.name} {texts.get(member.link_state, f'is {member.link_state}')}"
         return
     if member.duplex != "full":
-        yield f"{member.name} runs in {member.duplex} duplex: one of its ends does not negotiate"
+        yield f"{member.name} runs in {member.duplex} duplex: enable autonegotiation at both ends"
     if bond.aggregator is None or bond.is_without_partner:
         return
     if member.aggregator != bond.aggregator:
         yield (
-            f"{member.name} is in aggregator {member.aggregator} and the active one is "
-            f"{bond.aggregator}: it carries nothing. Is its cable in another switch or group?"
+            f"{member.name} is in aggregator {member.aggregator}, but the active one is "
+            f"{bond.aggregator}: it carries no traffic. Check whether its cable is in another "
+            "switch or group"
         )
     elif member.partner not in {None, bond.partner}:
-        yield f"{member.name} leads to {member.partner} and the others to {bond.partner}"
+        yield f"{member.name} has the partner {member.partner}, but the others have {bond.partner}"
     elif member.is_churned or member.refusing_end:
-        who = member.refusing_end or "one of its ends"
-        yield f"{member.name} is kept out of the aggregation by {who}"
+        end = member.refusing_end or "one of its ends"
+        yield f"{member.name} is kept out of the aggregation by {end}"
 
 
 def _list_size_findings(state: BondState, peer: object) -> Iterator[str]:
@@ -271,20 +275,20 @@ def _list_size_findings(state: BondState, peer: object) -> Iterator[str]:
     }
     if other:
         found = ", ".join(f"{name} {mtu}" for name, mtu in other.items())
-        yield f"{state.bond.name} has an MTU of {state.mtu} and not all its members: {found}"
+        yield f"{state.bond.name} has an MTU of {state.mtu}, but some members differ: {found}"
     sizes = state.sizes
     if sizes is None:
         return
     if not sizes.is_reached:
-        yield f"{peer} does not answer at all, so nothing is known of the MTU up to it"
+        yield f"{peer} does not answer pings, so the MTU of the path is unknown"
     elif not sizes.is_whole:
         yield (
-            f"packets of {state.mtu} bytes do not come back from {peer}, small ones do: something "
-            "on the way has a smaller MTU (a switch's port, or the peer)"
+            f"{peer} answers small packets but not packets of {state.mtu} bytes: something on "
+            "the path has a smaller MTU (a switch port, or the peer)"
         )
     elif sizes.is_fragmented:
         yield (
-            f"packets of {state.mtu} bytes reach {peer}, and its answers come back in pieces: the "
+            f"packets of {state.mtu} bytes reach {peer}, but its answers are fragmented: the "
             f"MTU of {peer}, or of a router on the way back, is smaller"
         )
 
@@ -293,9 +297,9 @@ def _list_switch_findings(bond: Bond, far: SwitchSide | None) -> Iterator[str]:
     if far is None:
         return
     if far.error:
-        yield f"the other end, {far.name} on {far.switch}, could not be seen: {far.error}"
+        yield f"the other end, {far.name} on {far.switch}, could not be read: {far.error}"
     elif far.lag is None:
-        yield f"{far.switch} has no {far.name}, where the inventory says that {bond.name} ends"
+        yield f"{far.switch} has no {far.name}, which the inventory sets as the end of {bond.name}"
     else:
         yield from (f"{far.switch}: {finding}" for finding in far.lag.findings)
         yield from _list_mismatch_findings(bond, far.switch, far.lag)
@@ -305,47 +309,50 @@ def _list_mismatch_findings(bond: Bond, name: str, lag: Lag) -> Iterator[str]:
     up = sum(member.is_up for member in bond.members)
     if lag.members is not None and len(lag.bundled_members) != up:
         yield (
-            f"{len(lag.bundled_members)} ports are bundled on {name}, and {up} members are up here"
+            f"{len(lag.bundled_members)} ports are bundled on {name}, but {up} members are up here"
         )
-    lacp_there, lacp_here = lag.protocol == "LACP", bond.mode == dialect.LACP
+    lacp_there, lacp_here = lag.protocol == "LACP", bond.mode == bonds.LACP
     if lag.members is not None and lacp_there != lacp_here:
-        there = "speaks" if lacp_there else "does not speak"
-        yield f"{name} {there} LACP on {lag.name}, and the mode here is {bond.mode}"
+        there = "uses" if lacp_there else "does not use"
+        yield f"{name} {there} LACP on {lag.name}, but the mode here is {bond.mode}"
 
 
-def _list_port_findings(bond: Bond, sockets: Sequence[CableEnd]) -> Iterator[str]:
-    """Judge the ports of round-robin: each in a VLAN of its own, as its other end has to be."""
-    if not sockets:
+def _list_port_findings(bond: Bond, cable_ends: Sequence[CableEnd]) -> Iterator[str]:
+    """Return findings of a round-robin bond's ports: each port needs a VLAN of its own."""
+    if not cable_ends:
         return
-    for trouble in dict.fromkeys(each.error for each in sockets if each.error):
-        yield f"the ports that the cables end in could not be seen: {trouble}"
-    if len(sockets) != len(bond.members):
-        yield f"the inventory names {len(sockets)} ports, and the bond has {len(bond.members)}"
-    for each in sockets:
+    for error in dict.fromkeys(each.error for each in cable_ends if each.error):
+        yield f"the switch ports of the cables could not be read: {error}"
+    if len(cable_ends) != len(bond.members):
+        yield (
+            f"the inventory has {len(cable_ends)} ports, but the bond has "
+            f"{len(bond.members)} members"
+        )
+    for each in cable_ends:
         yield from _list_cable_end_findings(each)
     by_vlan: dict[tuple[str, str], list[str]] = {}
-    for each in sockets:
+    for each in cable_ends:
         if each.port is not None and each.port.vlan:
             by_vlan.setdefault((each.switch, each.port.vlan), []).append(each.name)
     yield from (
-        f"{name}: {' and '.join(ports)} share VLAN {vlan}, so the switch finds the bond's one "
-        "address at each in turn, and sends what comes back by one only: give each port a VLAN of "
-        "its own"
+        f"{name}: {' and '.join(ports)} share VLAN {vlan}, so the switch learns the bond's "
+        "address at each port in turn and returns traffic through only one: give each port a "
+        "VLAN of its own"
         for (name, vlan), ports in by_vlan.items()
         if len(ports) > 1
     )
 
 
-def _list_cable_end_findings(socket: CableEnd) -> Iterator[str]:
-    port = socket.port
+def _list_cable_end_findings(cable_end: CableEnd) -> Iterator[str]:
+    port = cable_end.port
     if port is None:
-        if not socket.error:
-            yield f"{socket.switch} has no port {socket.name}, which the inventory names"
+        if not cable_end.error:
+            yield f"{cable_end.switch} has no port {cable_end.name}, which is in the inventory"
         return
     if port.state != "up":
-        yield f"{socket.switch}: {socket.name} is {port.state}"
+        yield f"{cable_end.switch}: {cable_end.name} is {port.state}"
     if not port.vlan:
-        yield f"{socket.switch} does not tell the VLAN of {socket.name}"
+        yield f"{cable_end.switch} does not show the VLAN of {cable_end.name}"
 
 
 def _list_new_failures(state: BondState) -> Iterator[str]:
@@ -354,19 +361,19 @@ def _list_new_failures(state: BondState) -> Iterator[str]:
         if count and earlier:
             yield (
                 f"{member} lost its link {_format_times(count)} since "
-                f"{earlier.time:%Y-%m-%d %H:%M} UTC, "
-                "when this was last asked: look at its cable, transceiver and port"
+                f"the last check at {earlier.time:%Y-%m-%d %H:%M} UTC: check its cable, "
+                "transceiver and port"
             )
 
 
 def _count_new_failures(state: BondState) -> Mapping[str, int]:
-    """Return how often each member lost its link since last time; none of those new since."""
+    """Return how often each member lost its link since the last check, without new members."""
     table = state.earlier.report.table if state.earlier else None
     if table is None or tuple(table.columns) != _COLUMNS:
         return {}
     at = _COLUMNS.index("Failures")
     before = {row[0]: int(row[at]) for row in table.rows if row[at].isdecimal()}
-    # A member that joined anew, or after a start of the host, counts from zero.
+    # The count of a member that joined again, or of a rebooted host, starts from zero.
     return {
         each.name: each.failure_count
         - (before[each.name] if each.failure_count >= before[each.name] else 0)
@@ -376,32 +383,32 @@ def _count_new_failures(state: BondState) -> Mapping[str, int]:
 
 
 def _list_notes(state: BondState) -> Iterator[str]:
-    """Say what explains something, and what nothing has to be done about now."""
+    """Return notes that require no action."""
     bond = state.bond
     if state.sizes and state.sizes.is_fragmented is None:
         yield (
-            "whether the peer's answers come back in pieces is not known: this host receives "
-            "other packets in pieces at the same time"
+            "it is unknown whether the peer's answers are fragmented: this host receives other "
+            "fragmented packets at the same time"
         )
     far = state.switch_side
     if far and far.lag and far.lag.members is None:
         yield (
-            f"{far.switch} does not tell which ports are in {far.lag.name}: they were not checked"
+            f"{far.switch} does not show which ports are in {far.lag.name}: they were not checked"
         )
     if bond.is_lacp_hidden:
         yield (
-            "the kernel tells LACP's partners and aggregators to root alone, so whether the "
-            f"switch takes part is not known: {state.hidden_reason}"
+            "only root can read LACP's partners and aggregators, so it is unknown whether the "
+            f"switch uses LACP: {state.hidden_reason}"
         )
-    if bond.mode == dialect.ROUND_ROBIN and not state.cable_ends:
+    if bond.mode == bonds.ROUND_ROBIN and not state.cable_ends:
         yield (
-            "round-robin gives one connection the speed of all members and mixes up its packets; "
-            "each member's port wants a VLAN of its own through the switch, and no LACP: with "
-            f"`{bond.name}.ports` in the inventory that is looked at"
+            "round-robin gives one connection the speed of all members and reorders its packets; "
+            "each member's port needs a VLAN of its own on the switch, without LACP: set "
+            f"`{bond.name}.ports` in the inventory to check that"
         )
-    if bond.mode == dialect.ACTIVE_BACKUP and bond.primary_member not in {"", bond.active_member}:
+    if bond.mode == bonds.ACTIVE_BACKUP and bond.primary_member not in {"", bond.active_member}:
         yield (
-            f"{bond.active_member or 'nobody'} is active although {bond.primary_member} is "
+            f"{bond.active_member or 'no member'} is active although {bond.primary_member} is "
             "the primary"
         )
     failed = [
@@ -411,10 +418,10 @@ def _list_notes(state: BondState) -> Iterator[str]:
     ]
     if failed:
         since = _count_new_failures(state)
-        calm = ", and none since this was last asked" if since and not any(since.values()) else ""
+        none = ", none since the last check" if since and not any(since.values()) else ""
         yield (
-            f"links were lost since they joined the bond: {', '.join(failed)}{calm}; whether they "
-            "still are, `bond watch` tells"
+            f"members lost their links since they joined the bond: {', '.join(failed)}{none}; "
+            "run `bond watch` to check whether they still do"
         )
 
 
@@ -430,7 +437,7 @@ def _format_speeds(bond: Bond) -> str:
 
 def _format_row(state: BondState, member: BondMember) -> Sequence[str]:
     link = state.links.get(member.name)
-    partner = member.partner or "not told"
+    partner = member.partner or "unknown"
     lacp = "" if member.aggregator is None else f"{partner} ({member.aggregator})"
     return (
         member.name,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from connectors import bond as dialect
+from connectors import bond as bonds
 from connectors.bond import BondSample
 from connectors.command import QueryRunner
 from runbooks import Check, Host, Report, Table
@@ -12,20 +12,20 @@ from runbooks import Check, Host, Report, Table
 BondName = Annotated[
     str,
     Field(
-        pattern=dialect.NAME,
+        pattern=bonds.NAME,
         description="The bond, such as bond0, without a VLAN",
         json_schema_extra={"lists": "bonds"},
     ),
 ]
 Samples = tuple[BondSample, BondSample]
 
-# Below so many bytes a second there is too little traffic to say who carries it.
+# Bytes per second: with less traffic, the shares of members mean nothing.
 _QUIET = 10_000
 
 
 @dataclass(frozen=True)
 class _MemberTraffic:
-    """What one member did meanwhile. sent, received: bytes a second."""
+    """The activity of one member between the samples."""
 
     name: str
     link_before: str
@@ -33,34 +33,36 @@ class _MemberTraffic:
     failures: int
     errors: int
     sent: float
+    """Bytes per second."""
     received: float
+    """Bytes per second."""
 
 
 class BondWatch(Check[Samples], words="bond watch", example="nas1 bond0 10"):
-    """See what moves on a network bond within some seconds: links lost, and who carries what."""
+    """Watch a network bond for some seconds: lost links, and the traffic of each member."""
 
     host: Host
     bond: BondName = "bond0"
     seconds: int = Field(default=10, ge=1, le=60, description="How long to watch, 1 to 60")
 
     def read(self, run_query: QueryRunner) -> Samples:
-        return run_query(self.host, dialect.query_samples(self.bond, seconds=self.seconds))
+        return run_query(self.host, bonds.query_samples(self.bond, seconds=self.seconds))
 
-    def report(self, looks: Samples) -> Report:
-        members = _compute_traffic(looks)
+    def report(self, samples: Samples) -> Report:
+        members = _compute_traffic(samples)
         sent = sum(each.sent for each in members)
         received = sum(each.received for each in members)
         findings = [
-            *_list_membership_changes(looks),
+            *_list_membership_changes(samples),
             *(each for m in members for each in _list_findings(m)),
         ]
-        notes = _list_idle_members(looks[1], members, sent)
-        elapsed = looks[1].uptime - looks[0].uptime
+        notes = _list_idle_members(samples[1], members, sent)
+        elapsed = samples[1].uptime - samples[0].uptime
         return Report(
             f"{self.bond} on {self.host} sent {_format_mbit(sent)} and received "
             f"{_format_mbit(received)} Mbit/s "
             f"for {elapsed:.0f} s; "
-            + (f"{len(findings)} to look at" if findings else "all links held"),
+            + (f"{len(findings)} to fix" if findings else "no link was lost"),
             healthy=not findings,
             findings=[*findings, *notes],
             table=Table(
@@ -70,8 +72,8 @@ class BondWatch(Check[Samples], words="bond watch", example="nas1 bond0 10"):
         )
 
 
-def _compute_traffic(looks: Samples) -> list[_MemberTraffic]:
-    before, after = looks
+def _compute_traffic(samples: Samples) -> list[_MemberTraffic]:
+    before, after = samples
     seconds = max(after.uptime - before.uptime, 0.01)
     earlier = {member.name: member for member in before.bond.members}
     return [
@@ -90,8 +92,8 @@ def _compute_traffic(looks: Samples) -> list[_MemberTraffic]:
     ]
 
 
-def _list_membership_changes(looks: Samples) -> Iterator[str]:
-    before, after = ({member.name for member in look.bond.members} for look in looks)
+def _list_membership_changes(samples: Samples) -> Iterator[str]:
+    before, after = ({member.name for member in sample.bond.members} for sample in samples)
     yield from (f"{name} left the bond" for name in sorted(before - after))
     yield from (f"{name} joined the bond" for name in sorted(after - before))
 
@@ -99,24 +101,24 @@ def _list_membership_changes(looks: Samples) -> Iterator[str]:
 def _list_findings(member: _MemberTraffic) -> Iterator[str]:
     if member.failures > 0:
         times = "once" if member.failures == 1 else f"{member.failures} times"
-        yield f"{member.name} lost its link {times} while we watched: cable, transceiver or port"
-    elif member.link_before != member.link_after:
         yield (
-            f"{member.name} went from {member.link_before} to {member.link_after} while we watched"
+            f"{member.name} lost its link {times} meanwhile: check its cable, transceiver and port"
         )
+    elif member.link_before != member.link_after:
+        yield f"{member.name} changed from {member.link_before} to {member.link_after} meanwhile"
     elif member.link_after != "up":
         yield f"{member.name} is {member.link_after}"
     if member.errors > 0:
-        yield f"{member.name} had {member.errors:,} errors while we watched: cable or port"
+        yield f"{member.name} had {member.errors:,} errors meanwhile: check its cable and port"
 
 
 def _list_idle_members(
-    look: BondSample, members: Sequence[_MemberTraffic], sent: float
+    sample: BondSample, members: Sequence[_MemberTraffic], sent: float
 ) -> list[str]:
-    if sent < _QUIET or look.bond.mode == dialect.ACTIVE_BACKUP:
+    if sent < _QUIET or sample.bond.mode == bonds.ACTIVE_BACKUP:
         return []
     return [
-        f"{each.name} is up and sent nothing: with few connections a hash may leave a member out"
+        f"{each.name} is up and sent nothing: with few connections the hash may not use a member"
         for each in members
         if each.link_after == "up" and each.sent == 0
     ]
@@ -138,5 +140,5 @@ def _format_mbit(rate: float) -> str:
     return f"{rate * 8 / 1_000_000:,.1f}"
 
 
-def _format_share(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.0f} %" if whole > 0 else ""
+def _format_share(value: float, total: float) -> str:
+    return f"{100 * value / total:.0f} %" if total > 0 else ""

@@ -11,7 +11,7 @@ from connectors.access_log import MAX_HOURS, MAX_ROWS, AgentTraffic, WebTraffic
 from connectors.command import QueryRunner
 from runbooks import Check, Host, Report, Table
 
-# Whom an agent says it is, and how the addresses of the real one are called: so their makers say.
+# Search engines by user agent, with the domains of their real addresses, as documented by each.
 _ENGINES = {
     "Googlebot": (".googlebot.com", ".google.com"),
     "bingbot": (".search.msn.com",),
@@ -19,25 +19,26 @@ _ENGINES = {
     "Applebot": (".applebot.apple.com",),
     "Baiduspider": (".baidu.com", ".baidu.jp"),
 }
-# Requests in the busiest hour, about three each second; nobody clicks that fast.
+# Requests in the busiest hour, about three each second: no person is that fast.
 _FAST = 10_000
 
 
 @dataclass(frozen=True)
 class BotTraffic:
-    """The busiest clients. real: whether an address is the search engine that it says it is."""
+    """The busiest clients."""
 
     traffic: WebTraffic
     verified: Mapping[str, bool]
+    """By address, whether it belongs to the search engine in its user agent."""
 
 
 class BotsTop(Check[BotTraffic], words="bots top", example="web1 3"):
-    """See who asks a host's web server for most, and which search engines are real."""
+    """List the busiest clients of a host's web server, and verify search engines."""
 
     host: Host
     hours: Annotated[
         int,
-        Field(ge=1, le=MAX_HOURS, description="Hours to look back on, the one going on included"),
+        Field(ge=1, le=MAX_HOURS, description="Hours to look back, including the current one"),
     ] = 2
 
     def read(self, run_query: QueryRunner) -> BotTraffic:
@@ -51,15 +52,19 @@ class BotsTop(Check[BotTraffic], words="bots top", example="web1 3"):
         }
         return BotTraffic(
             traffic,
-            {each: self._verify_address(run_query, each, of) for each, of in claims.items()},
+            {
+                address: self._verify_address(run_query, address, domains)
+                for address, domains in claims.items()
+            },
         )
 
     def _verify_address(
         self, run_query: QueryRunner, address: str, domains: tuple[str, ...]
     ) -> bool:
-        """Tell whether the address has a name of the engine, and that name this address.
+        """Return whether the address has a name in these domains that resolves to the address.
 
-        Anybody may call an own address as he likes; the way back is the owner's of the name.
+        Anyone can choose the name of their own address; only a domain's owner can point a name
+        of it to an address.
         """
         named = [
             name for name in run_query(self.host, access_log.query_names(address)) if _NAME(name)
@@ -70,24 +75,24 @@ class BotsTop(Check[BotTraffic], words="bots top", example="web1 3"):
             for name in named[:3]
         )
 
-    def report(self, seen: BotTraffic) -> Report:
-        traffic = seen.traffic
+    def report(self, bots: BotTraffic) -> Report:
+        traffic = bots.traffic
         refused = sum(client.refused_requests for client in traffic.clients)
-        findings = [*_list_findings(seen)]
+        findings = [*_list_findings(bots)]
         return Report(
-            f"{self.host} answered {traffic.requests:,} requests in {self.hours} hours; of its "
-            f"{len(traffic.clients)} busiest clients it refused {refused:,} with 503",
+            f"{self.host} answered {traffic.requests:,} requests in {self.hours} hours; it "
+            f"refused {refused:,} of its {len(traffic.clients)} busiest clients with 503",
             healthy=not findings,
             findings=findings,
             table=Table(
-                ("address", "requests", "busiest hour", "503", "is", "agent"),
+                ("address", "requests", "busiest hour", "503", "identity", "agent"),
                 [
                     (
                         client.address,
                         f"{client.requests:,}",
                         f"{client.peak_requests:,}",
                         f"{client.refused_requests / client.requests:.0%}",
-                        _format_identity(client, seen.verified),
+                        _format_identity(client, bots.verified),
                         client.agent[:80],
                     )
                     for client in traffic.clients
@@ -99,25 +104,23 @@ class BotsTop(Check[BotTraffic], words="bots top", example="web1 3"):
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]{0,250}[a-z0-9_])?", re.ASCII).fullmatch
 
 
-def _list_findings(seen: BotTraffic) -> Iterator[str]:
-    traffic = seen.traffic
+def _list_findings(bots: BotTraffic) -> Iterator[str]:
+    traffic = bots.traffic
     for client in traffic.clients:
-        if _find_claimed_engine(client) and not seen.verified.get(client.address, False):
+        if _find_claimed_engine(client) and not bots.verified.get(client.address, False):
             yield (
-                f"{client.address} says it is {_find_claimed_engine(client)} and is not: its "
-                "name in the DNS "
-                "is another's"
+                f"{client.address} claims to be {_find_claimed_engine(client)} and is not: its "
+                "DNS name does not belong to that search engine"
             )
         elif client.peak_requests >= _FAST:
             yield (
-                f"{client.address} asked {client.peak_requests:,} times in one hour: "
+                f"{client.address} sent {client.peak_requests:,} requests in one hour: "
                 f"{client.agent[:80]}"
             )
     if traffic.unparsed_lines:
         yield (
-            f"{traffic.unparsed_lines:,} lines are of another format than `combined` or "
-            "HAProxy's, and were "
-            "not counted"
+            f"{traffic.unparsed_lines:,} lines were not counted: their format is neither "
+            "`combined` nor HAProxy's"
         )
 
 

@@ -10,9 +10,9 @@ from connectors.command import QueryRunner
 from connectors.errors import CommandError
 from runbooks import Check, Host, Report, Table
 
-# Who renews by ACME does so 30 days before the end: with fewer left, it did not work.
+# ACME clients renew 30 days before the expiry: with fewer left, the renewal failed.
 _SOON = 21
-# An address each; more of them are behind one proxy, and hosts are not asked for ever.
+# Addresses to check; more of them usually have the same certificate.
 _MOST = 8
 
 _DNS_NAME = r"^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?(\.|$)){1,12}$|^$"
@@ -20,11 +20,12 @@ _DNS_NAME = r"^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?(\.|$)){1,12}$|^$"
 
 @dataclass(frozen=True)
 class ShownCertificate:
-    """What one address showed, or why it showed nothing."""
+    """The certificate of one address."""
 
     address: str
     certificate: Certificate | None
     error: str = ""
+    """Why there is none."""
 
 
 class CertCheck(
@@ -32,17 +33,17 @@ class CertCheck(
     words="cert check",
     example="web1 443 server_name=www.example.com",
 ):
-    """See when the certificate ends that a host shows, and whether it is good until then."""
+    """Check a host's TLS certificate: its expiry, its names and its chain."""
 
     host: Host
-    port: Annotated[int, Field(ge=1, le=65535, description="The port that is listened at")] = 443
+    port: Annotated[int, Field(ge=1, le=65535, description="The port of the server")] = 443
     server_name: Annotated[
         str,
         Field(
             pattern=_DNS_NAME,
             max_length=253,
             title="Server name (SNI)",
-            description="The name that a client would ask for, such as www.example.com",
+            description="The server name that clients send, such as www.example.com",
         ),
     ] = ""
 
@@ -66,55 +67,54 @@ class CertCheck(
         ends = [one.certificate for one in shown if one.certificate]
         if not ends:
             return Report(
-                f"{self.host}:{self.port} shows no certificate", healthy=False, findings=findings
+                f"{self.host}:{self.port} has no certificate", healthy=False, findings=findings
             )
         first = min(ends, key=lambda one: one.not_after)
         return Report(
-            f"{self.host}:{self.port} shows a certificate {_format_end(first)}",
+            f"{self.host}:{self.port} has a certificate {_format_end(first)}",
             healthy=not findings,
             findings=findings,
             table=Table(
-                ("address", "subject", "issuer", "ends", "names"),
+                ("address", "subject", "issuer", "expires", "names"),
                 [_format_row(one.address, one.certificate) for one in shown if one.certificate],
             ),
         )
 
     def _list_findings(self, one: ShownCertificate) -> Iterator[str]:
-        found = one.certificate
-        if found is None:
+        cert = one.certificate
+        if cert is None:
             yield one.error
             return
-        if found.days_left < _SOON:
+        if cert.days_left < _SOON:
             yield (
-                f"the certificate of {found.subject} is one {_format_end(found)}: renew it; "
-                "where that "
-                "was done already, what listens there has not read it yet and wants a reload"
+                f"{cert.subject} has a certificate {_format_end(cert)}: renew it. If it is "
+                "already renewed, reload the server, which still uses the old one"
             )
-        if found.not_before > found.host_time:
+        if cert.not_before > cert.host_time:
             yield (
-                f"it is good only from {found.not_before:%Y-%m-%d} on, by the clock of {self.host}"
+                f"it is valid only from {cert.not_before:%Y-%m-%d}, by the clock of {self.host}"
             )
-        if found.matches_name is False:
-            yield f"it is not for {self.server_name} but for {_format_names(found)}"
-        code, words = found.verify_result
+        if cert.matches_name is False:
+            yield f"it is not for {self.server_name} but for {_format_names(cert)}"
+        code, message = cert.verify_result
         if code:
             yield (
-                f"{self.host} would not trust it: {words} ({code}); other clients neither, unless "
-                "they were told to, or know an intermediate certificate that is not sent"
+                f"{self.host} does not trust it: {message} ({code}). Other clients do not either, "
+                "unless they are configured to, or have a missing intermediate certificate"
             )
 
 
-def _format_end(found: Certificate) -> str:
-    end = f"{found.not_after:%Y-%m-%d}"
-    if found.days_left < 0:
-        return f"that ended on {end}"
-    return f"that ends on {end}, in {found.days_left} days"
+def _format_end(cert: Certificate) -> str:
+    end = f"{cert.not_after:%Y-%m-%d}"
+    if cert.days_left < 0:
+        return f"that expired on {end}"
+    return f"that expires on {end}, in {cert.days_left} days"
 
 
-def _format_names(found: Certificate) -> str:
-    return ", ".join(found.names) or found.subject
+def _format_names(cert: Certificate) -> str:
+    return ", ".join(cert.names) or cert.subject
 
 
-def _format_row(address: str, found: Certificate) -> tuple[str, ...]:
-    ends = f"{found.not_after:%Y-%m-%d %H:%M UTC}"
-    return (address, found.subject, found.issuer, ends, _format_names(found))
+def _format_row(address: str, cert: Certificate) -> tuple[str, ...]:
+    ends = f"{cert.not_after:%Y-%m-%d %H:%M UTC}"
+    return (address, cert.subject, cert.issuer, ends, _format_names(cert))

@@ -10,38 +10,38 @@ _LONG_CHAINS = 8
 
 
 class ConntrackCheck(Check[Conntrack], words="conntrack check", example="lb1"):
-    """See how near a host is to the most connections that its firewall can keep track of."""
+    """Check how close a host is to the limit of connections that its firewall tracks."""
 
     host: Host
 
     def read(self, run_query: QueryRunner) -> Conntrack:
         return run_query(self.host, conntrack.query_conntrack())
 
-    def report(self, found: Conntrack) -> Report:
-        findings = [*_list_findings(found)]
+    def report(self, state: Conntrack) -> Report:
+        findings = [*_list_findings(state)]
         return Report(
-            f"{self.host} keeps track of {found.count:,} connections of at most "
-            f"{found.maximum:,} ({found.usage:.0%})",
+            f"{self.host} tracks {state.count:,} of at most {state.maximum:,} connections "
+            f"({state.usage:.0%})",
             healthy=not findings,
             findings=findings,
         )
 
 
-def _list_findings(found: Conntrack) -> Iterator[str]:
-    if found.usage >= _NEARLY_FULL:
+def _list_findings(state: Conntrack) -> Iterator[str]:
+    if state.usage >= _NEARLY_FULL:
         yield (
-            f"{found.usage:.0%} of the limit is used: at 100 % new connections get no answer, and "
-            "only the kernel's log says why. `conntrack set` raises it"
+            f"{state.usage:.0%} of the limit is used: at 100 % new connections are dropped, and "
+            "only the kernel's log shows it. Raise the limit with `conntrack set`"
         )
-    if found.dropped:
+    if state.dropped:
         yield (
-            f"{found.dropped:,} packets of new connections were dropped since the host started, "
-            "as there was no place for them"
+            f"{state.dropped:,} packets of new connections were dropped since the host started, "
+            "because the table was full"
         )
-    if found.early_dropped:
-        yield f"{found.early_dropped:,} connections were forgotten early to make place for others"
-    if found.buckets and found.maximum > _LONG_CHAINS * found.buckets:
+    if state.early_dropped:
+        yield f"{state.early_dropped:,} connections were removed early to make room for others"
+    if state.buckets and state.maximum > _LONG_CHAINS * state.buckets:
         yield (
-            f"the hash table has only {found.buckets:,} buckets for {found.maximum:,} "
-            "connections, which makes each packet slower: nf_conntrack's hashsize sets them"
+            f"the hash table has only {state.buckets:,} buckets for {state.maximum:,} "
+            "connections, which slows down each packet: raise nf_conntrack's hashsize"
         )

@@ -7,9 +7,9 @@ from connectors.command import QueryRunner, Shell
 from connectors.conntrack import ENTRY_BYTES, MAX_CONNECTIONS, MIN_CONNECTIONS, Conntrack
 from runbooks import Change, Host, NoUndo, Plan, Refused, Step
 
-# Of what is in use now, so that the next rush does not reach the limit at once.
+# Times the connections in use, so that the next peak does not reach the limit immediately.
 _ROOM = 1.25
-# A full table must leave the host most of its memory.
+# A full table may use one such part of the host's memory.
 _SHARE = 8
 
 
@@ -17,9 +17,9 @@ class SetConntrack(
     Change[Conntrack],
     words="conntrack set",
     example="lb1 524288",
-    undo="sets the limit that was set before",
+    undo="restores the previous limit",
 ):
-    """Set how many connections a host's firewall can keep track of, until its next start."""
+    """Set the limit of connections that a host's firewall tracks, until the next boot."""
 
     host: Host
     maximum: Annotated[
@@ -34,53 +34,53 @@ class SetConntrack(
     def read(self, run_query: QueryRunner) -> Conntrack:
         return run_query(self.host, conntrack.query_conntrack())
 
-    def plan(self, found: Conntrack) -> Plan:
-        if found.maximum == self.maximum:
-            return Plan(f"the limit is {self.maximum:,} connections already")
-        self._refuse_unsafe(found)
+    def plan(self, state: Conntrack) -> Plan:
+        if state.maximum == self.maximum:
+            return Plan(f"the limit is already {self.maximum:,} connections")
+        self._refuse_unsafe(state)
         step = Step(
-            f"Let {self.host} keep track of {self.maximum:,} connections",
+            f"Set the limit of {self.host} to {self.maximum:,} connections",
             self.host,
             do=conntrack.set_maximum(self.maximum),
-            undo=_make_undo(found),
-            before=f"{found.maximum:,} connections",
+            undo=_make_undo(state),
+            before=f"{state.maximum:,} connections",
             after=f"{self.maximum:,} connections",
         )
-        return Plan(f"the limit is {found.maximum:,} connections", [step], self._list_notes(found))
+        return Plan(f"the limit is {state.maximum:,} connections", [step], self._list_notes(state))
 
-    def _refuse_unsafe(self, found: Conntrack) -> None:
-        least = int(found.count * _ROOM)
+    def _refuse_unsafe(self, state: Conntrack) -> None:
+        least = int(state.count * _ROOM)
         if self.maximum < least:
             raise Refused(
-                f"{found.count:,} connections are open, and new ones would soon be dropped: "
-                f"ask for {least:,} or more"
+                f"{state.count:,} connections are open, so new ones would soon be dropped: "
+                f"set {least:,} or more"
             )
-        most = found.memory_bytes // _SHARE // ENTRY_BYTES
-        if self.maximum > max(most, found.maximum):
+        most = state.memory_bytes // _SHARE // ENTRY_BYTES
+        if self.maximum > max(most, state.maximum):
             raise Refused(
-                f"a full table would take more than an eighth of the memory of {self.host}: "
-                f"ask for {most:,} or fewer"
+                f"a full table would use more than an eighth of the memory of {self.host}: "
+                f"set {most:,} or fewer"
             )
 
-    def _list_notes(self, found: Conntrack) -> list[str]:
+    def _list_notes(self, state: Conntrack) -> list[str]:
         mebibytes = self.maximum * ENTRY_BYTES / 2**20
         notes = [
-            f"{found.count:,} connections are open now; a full table takes about "
+            f"{state.count:,} connections are open now; a full table uses about "
             f"{mebibytes:,.0f} MiB of the kernel's memory.",
-            "The next start of the host brings back what its /etc/sysctl.d says.",
+            "The next boot restores the value in the host's /etc/sysctl.d.",
         ]
-        if found.buckets and self.maximum > 8 * found.buckets:
+        if state.buckets and self.maximum > 8 * state.buckets:
             notes.append(
-                f"The hash table stays at {found.buckets:,} buckets, and long chains make each "
-                "packet slower."
+                f"The hash table keeps {state.buckets:,} buckets; long chains slow down each "
+                "packet."
             )
         return notes
 
 
-def _make_undo(found: Conntrack) -> Shell | NoUndo:
-    if MIN_CONNECTIONS <= found.maximum <= MAX_CONNECTIONS:
-        return conntrack.set_maximum(found.maximum)
+def _make_undo(state: Conntrack) -> Shell | NoUndo:
+    if MIN_CONNECTIONS <= state.maximum <= MAX_CONNECTIONS:
+        return conntrack.set_maximum(state.maximum)
     return NoUndo(
-        f"the limit of before, {found.maximum:,}, is not one that Keyturn sets "
-        f"({MIN_CONNECTIONS:,} to {MAX_CONNECTIONS:,})"
+        f"Keyturn cannot set the previous limit, {state.maximum:,}: it allows "
+        f"{MIN_CONNECTIONS:,} to {MAX_CONNECTIONS:,}"
     )

@@ -7,7 +7,7 @@ from runbooks import Address, Check, Host, Report, Table, make_host_field
 
 
 class FindInCsf(Check[Sequence[CsfMatch]], words="csf find", example="web1 198.51.100.7"):
-    """See which rules, sets and files of csf hold an address."""
+    """Find an address in the rules, sets and files of csf."""
 
     host: Host = make_host_field("csf")
     address: Address
@@ -17,12 +17,12 @@ class FindInCsf(Check[Sequence[CsfMatch]], words="csf find", example="web1 198.5
 
     def report(self, finds: Sequence[CsfMatch]) -> Report:
         if not finds:
-            return Report(f"{self.host} knows nothing of {self.address}")
+            return Report(f"csf on {self.host} has no entry for {self.address}")
         places = ", ".join(dict.fromkeys(find.place for find in finds))
         return Report(
             f"{self.host} has {self.address} in {places}",
             findings=_list_contradictions(finds),
-            table=Table(("Place", "What is there"), [(find.place, find.text) for find in finds]),
+            table=Table(("Place", "Entry"), [(find.place, find.text) for find in finds]),
         )
 
 
@@ -30,7 +30,7 @@ def _list_contradictions(finds: Sequence[CsfMatch]) -> Sequence[str]:
     places = {find.place for find in finds}
     enforced = any(place.startswith(("filter ", "set ")) for place in places)
     if not enforced and places & {"csf.allow", "csf.deny"}:
-        return ("it is in csf's files, and no rule is in force: csf was not restarted since",)
+        return ("it is in csf's files but no rule is in force: restart csf to apply them",)
     if {"csf.allow", "csf.deny"} <= places:
-        return ("it is allowed and denied: being allowed counts for more",)
+        return ("it is both allowed and denied: csf allows it",)
     return ()

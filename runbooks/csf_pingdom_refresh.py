@@ -13,16 +13,16 @@ from connectors.pingdom import ProbeFeed
 from connectors.public_addresses import Address
 from runbooks import Change, Host, Plan, Refused, Step, make_host_field
 
-_BEGIN = "Begin a probation: the host saves list and rules, and puts them back by itself"
+_BEGIN = "Begin the probation: the host saves list and rules, and restores them by itself"
 _END = "End the probation over a new connection"
 
-# So many addresses are named; the rest are counted.
+# How many addresses are listed; the others are counted.
 _NAMED = 40
 
 
 @dataclass(frozen=True)
 class ProbeState:
-    """Whom the host lets in, and whom it should."""
+    """The host's firewall, and Pingdom's probes."""
 
     firewall: Firewall
     feed: ProbeFeed
@@ -32,16 +32,16 @@ class RefreshPingdom(
     Change[ProbeState],
     words="csf pingdom refresh",
     example="web1",
-    undo="puts the list of before back",
+    undo="restores the previous list",
 ):
-    """Let Pingdom's probes through csf, as Pingdom lists them now."""
+    """Allow Pingdom's current probes in csf."""
 
     host: Host = make_host_field("csf")
     accept_size_change: Annotated[
         bool,
         Field(
             title="Accept a much different list",
-            description="Take a list that lost or gained much: somebody has compared it",
+            description="Accept a list that lost or gained many addresses, after you compared it",
         ),
     ] = False
 
@@ -63,16 +63,16 @@ class RefreshPingdom(
         absent = [address for address in new if not firewall.is_allowed(address)]
         if not firewall.missing_tables and old == new and not absent:
             return Plan(
-                f"{self.host} lets in all {len(listed)} addresses of Pingdom's probes",
+                f"{self.host} allows all {len(listed)} addresses of Pingdom's probes",
                 notes=tuple(_list_skipped(feed, new - listed)),
             )
         self._refuse_start(firewall)
         _refuse_contradictions(firewall, listed)
-        odd = list(_list_size_changes(old, feed.addresses))
-        if odd and not self.accept_size_change:
+        size_changes = list(_list_size_changes(old, feed.addresses))
+        if size_changes and not self.accept_size_change:
             raise Refused(
-                f"{'; '.join(odd)}: compare it with my.pingdom.com/probes, and if it is right "
-                "ask again with accept_size_change=true"
+                f"{'; '.join(size_changes)}: compare it with my.pingdom.com/probes, and if it is "
+                "correct request it with accept_size_change=true"
             )
         return Plan(
             _format_current_state(firewall, old, new, absent),
@@ -82,7 +82,7 @@ class RefreshPingdom(
                 *_list_differences(old, new),
                 *_list_skipped(feed, new - listed),
                 *_list_notes(probes, new),
-                *(f"Accepted: {why}." for why in odd),
+                *(f"Accepted: {change}." for change in size_changes),
             ],
         )
 
@@ -90,13 +90,12 @@ class RefreshPingdom(
         if firewall.missing_tables and self.start != "firewall":
             raise Refused(
                 "the firewall is off: csf's rules are not loaded into "
-                f"{firewall.missing_tables}, and "
-                "loading the list would turn it on. Find out who flushed them and why; if it is "
-                "to be turned on, ask again with start=firewall"
+                f"{firewall.missing_tables}, and loading the list would turn it on. Find out who "
+                "flushed them and why. To turn the firewall on, request it with start=firewall"
             )
 
     def _make_steps(self, firewall: Firewall, own: str, listing: str) -> Sequence[Step]:
-        """Begin, load, keep. Undone from the last to the first they are the same three again."""
+        """Return begin, load, keep. In reverse order, their undos are the same three steps."""
         restart = firewall.reload_option
         before, after = (f"{len(csf_list.parse_list(text))} addresses" for text in (own, listing))
         return [
@@ -108,7 +107,7 @@ class RefreshPingdom(
                 undo_title=_END,
             ),
             Step(
-                "Turn the firewall on, with Keyturn's list replaced"
+                "Replace Keyturn's list and turn the firewall on"
                 if firewall.missing_tables
                 else "Replace Keyturn's list and load it",
                 self.host,
@@ -130,41 +129,41 @@ class RefreshPingdom(
 def _parse_own_list(own: str) -> frozenset[Address]:
     try:
         return csf_list.parse_list(own)
-    except ParseError as strange:
-        raise Refused(str(strange)) from None
+    except ParseError as error:
+        raise Refused(str(error)) from None
 
 
 def _refuse_unusable_firewall(firewall: Firewall) -> None:
     if not firewall.is_enabled:
-        raise Refused("csf is disabled on this host: enable it with csf -e first")
+        raise Refused("csf is disabled on this host: run csf -e first")
     if firewall.is_testing:
         raise Refused(
-            "csf is in its TESTING mode, which takes all rules away every five minutes: "
+            "csf is in TESTING mode, which removes all rules every five minutes: "
             'set TESTING = "0" in csf.conf first'
         )
     if firewall.is_on_probation:
         raise Refused(
-            "a list is on probation on this host, and nobody has kept it: ask again in some "
-            "minutes, when the host has put the one of before back"
+            "a list is on probation on this host and was not confirmed: try again in some "
+            "minutes, when the host has restored the previous one"
         )
     if firewall.own_list is None or not firewall.is_included:
         file = firewall.include_line.removeprefix("Include ")
         raise Refused(
-            f"csf does not read Keyturn's list yet: as root, once, touch {file} and put the line "
-            f"“{firewall.include_line}” into csf.allow"
+            f"csf does not read Keyturn's list yet: as root, once, run touch {file} and add the "
+            f"line “{firewall.include_line}” to csf.allow"
         )
 
 
 def _refuse_contradictions(firewall: Firewall, new: Collection[Address]) -> None:
     if mine := sorted(map(str, firewall.own_addresses & frozenset(new))):
         raise Refused(
-            f"Pingdom's feed lists {', '.join(mine)}, which is this host itself: do not believe it"
+            f"Pingdom's feed lists {', '.join(mine)}, which is this host itself: do not trust it"
         )
     for entry, comment in firewall.deny.items():
         if not comment.startswith("lfd:") and (denied := _find_covered(entry, new)):
             raise Refused(
-                f"Pingdom's feed lists {denied[0]}, and csf.deny has {entry} ({comment}), which "
-                "lfd did not put there: take that out, or find out why the feed lists it"
+                f"Pingdom's feed lists {denied[0]}, but csf.deny has {entry} ({comment}), which "
+                "lfd did not add: remove that entry, or find out why the feed lists the address"
             )
 
 
@@ -172,33 +171,33 @@ def _find_covered(entry: str, addresses: Collection[Address]) -> Sequence[Addres
     try:
         network = ip_network(entry, strict=False)
     except ValueError:
-        return ()  # an advanced rule, which is about ports
+        return ()  # an advanced rule, which is for ports
     return [each for each in addresses if each.version == network.version and each in network]
 
 
 def _list_size_changes(old: Collection[Address], new: Collection[Address]) -> Iterator[str]:
-    """Say what no week at Pingdom does: a fifth of the addresses gone, or half as many new."""
+    """Yield unusual changes: a fifth of the addresses removed, or half as many added."""
     for version in (4, 6):
         had = {address for address in old if address.version == version}
         has = {address for address in new if address.version == version}
         gone, come = len(had - has), len(has - had)
         if had and gone * 5 > len(had):
             yield (
-                f"Pingdom's feed has lost {gone} of the {len(had)} IPv{version} addresses of "
-                "this host's list, more than 20 %"
+                f"Pingdom's feed lacks {gone} of the {len(had)} IPv{version} addresses in this "
+                "host's list, more than 20 %"
             )
         if had and come * 2 > len(had):
             yield (
-                f"Pingdom's feed has {come} IPv{version} addresses more than the {len(had)} of "
-                "this host's list, more than 50 %"
+                f"Pingdom's feed has {come} new IPv{version} addresses, more than 50 % of the "
+                f"{len(had)} in this host's list"
             )
 
 
 def _list_start_notes(firewall: Firewall) -> Iterator[str]:
     if firewall.missing_tables:
         yield (
-            "This turns the firewall on: what csf's rules do not let in is kept out from then on. "
-            "An undo brings the list of before back and leaves the firewall on."
+            "This turns the firewall on: it then blocks everything that csf's rules do not allow. "
+            "Undo restores the previous list and leaves the firewall on."
         )
 
 
@@ -211,9 +210,11 @@ def _format_current_state(
     if firewall.missing_tables:
         return f"The firewall is off: csf's rules are not loaded into {firewall.missing_tables}"
     if old == new:
-        return f"The list is right, but {len(absent)} of its {len(new)} addresses are not in force"
+        return (
+            f"The list is current, but {len(absent)} of its {len(new)} addresses are not in force"
+        )
     come, gone = len(set(new) - set(old)), len(set(old) - set(new))
-    return f"Pingdom's probes have {come} new addresses, and {gone} are gone"
+    return f"Pingdom's probes have {come} new addresses, and {gone} were removed"
 
 
 def _list_differences(old: Collection[Address], new: Collection[Address]) -> Iterator[str]:
@@ -223,12 +224,12 @@ def _list_differences(old: Collection[Address], new: Collection[Address]) -> Ite
 
 
 def _list_skipped(feed: ProbeFeed, kept: Collection[Address]) -> Iterator[str]:
-    """Name the items of the feed that were skipped, and what stays on the list for them."""
-    yield from (f"Skipped in Pingdom's feed: {why}." for why in feed.skip_reasons)
+    """Yield the skipped items of the feed, and the addresses that stay on the list for them."""
+    yield from (f"Skipped in Pingdom's feed: {reason}." for reason in feed.skip_reasons)
     if kept:
         yield (
-            f"Keeps {len(kept)} that may belong to what was skipped, until the feed is right "
-            f"again: {_format_addresses(kept)}."
+            f"Keeps {len(kept)} addresses that may belong to skipped items, until the feed is "
+            f"correct again: {_format_addresses(kept)}."
         )
 
 
@@ -240,25 +241,25 @@ def _format_addresses(addresses: Collection[Address]) -> str:
 
 def _list_notes(probes: ProbeState, new: Collection[Address]) -> Iterator[str]:
     firewall, feed = probes.firewall, probes.feed
-    yield "Whoever is on the list reaches every port of the host."
+    yield "An address on the list can reach every port of the host."
     yield (
-        "csf loads all its rules anew, so that changes that somebody made to its files and did "
-        "not load yet come into force too."
+        "csf reloads all its rules: changes to its files that were not loaded yet come into "
+        "force too."
     )
-    yield "Unless the list is kept over a new connection, the host puts the one of before back."
+    yield "The host restores the previous list unless Keyturn confirms it over a new connection."
     if unknown := sum(not firewall.can_filter(address) for address in feed.addresses):
-        yield f"csf filters no IPv6 here: {unknown} addresses are left out."
+        yield f"csf does not filter IPv6 here: {unknown} addresses are skipped."
     if feed.inactive_count:
-        yield f"The feed lists {feed.inactive_count} more probes that are not active: not taken."
+        yield f"The feed lists {feed.inactive_count} more probes that are not active: skipped."
     if feed.built_at:
-        yield f"The feed says that it was made on {feed.built_at}."
+        yield f"The feed is dated {feed.built_at}."
     by_hand = [entry for entry in firewall.allow if _find_covered(entry, new)]
     if by_hand:
-        yield f"{len(by_hand)} entries of csf.allow let some of them in too: left as they are."
+        yield f"{len(by_hand)} entries of csf.allow also allow some of them: not changed."
     blocked = [
         entry
         for entry, comment in firewall.deny.items()
         if comment.startswith("lfd:") and _find_covered(entry, new)
     ]
     if blocked:
-        yield f"lfd has blocked {', '.join(blocked)} of them: being allowed counts for more."
+        yield f"lfd has blocked {', '.join(blocked)} of them: csf allows them all the same."

@@ -12,10 +12,10 @@ _BUSY = 90
 
 
 class DiskTraffic(Check[Sequence[DiskUse]], words="disk io", example="nas1 10"):
-    """See whether disks are saturated, how long requests take and how they come."""
+    """Check whether disks are saturated, how long requests take, and their pattern."""
 
     host: Host
-    seconds: Annotated[int, Field(ge=1, le=60, description="How long to watch")] = 5
+    seconds: Annotated[int, Field(ge=1, le=60, description="How long to measure, in seconds")] = 5
 
     def read(self, run_query: QueryRunner) -> Sequence[DiskUse]:
         return iostat.read_disk_use(run_query, self.host, self.seconds)
@@ -25,7 +25,7 @@ class DiskTraffic(Check[Sequence[DiskUse]], words="disk io", example="nas1 10"):
             (use for use in uses if use.request_rate), key=lambda use: use.busy, reverse=True
         )
         if not working:
-            return Report(f"In {self.seconds} s, no disk of {self.host} had anything to do")
+            return Report(f"In {self.seconds} s, all disks of {self.host} were idle")
         saturated = [use for use in working if use.is_saturated]
         return Report(
             f"In {self.seconds} s, {_format_verdict(saturated)}; busiest: {working[0]}",
@@ -50,17 +50,17 @@ def _format_verdict(saturated: Sequence[DiskUse]) -> str:
 def _format_finding(use: DiskUse) -> str:
     if not use.is_saturated:
         return (
-            f"{use.device} is busy {use.busy:.0f} % of the time, and yet its requests take only "
-            f"{use.average_wait:.1f} ms: a disk that serves several at once may have room left"
+            f"{use.device} is busy {use.busy:.0f} % of the time, but its requests take only "
+            f"{use.average_wait:.1f} ms: a disk with parallel requests may have capacity left"
         )
     advice = {
-        "random": "memory for caches, faster disks, or fewer small requests help",
-        "sequential": "more disks side by side, or moving large copies and backups to the night",
-        "mixed": "see who reads and writes at the same time",
+        "random": "add memory for caches, use faster disks, or send fewer small requests",
+        "sequential": "add disks in parallel, or move large copies and backups to the night",
+        "mixed": "find out which programs read and write at the same time",
     }[use.pattern]
     return (
         f"{use.device} is saturated: busy {use.busy:.0f} % of the time, {use.queue:.1f} requests "
-        f"under way, {use.average_wait:.0f} ms each. Its traffic is {use.pattern} "
+        f"in progress, {use.average_wait:.0f} ms each. Its traffic is {use.pattern} "
         f"({use.request_kib:.0f} KiB a request): {advice}"
     )
 

@@ -20,15 +20,15 @@ from runbooks import Change, Clock, Host, Instant, Plan, Refused, Step
 
 _MIB = 2**20
 _GIB = 2**30
-# From here on the trial would be in the way of the host's own work, and would measure that.
+# Percent of I/O wait from which the test would disturb the host's own work, and measure that.
 _WAITED = 20.0
-# It may take so long: a disk that writes 5 MiB/s and the most that can be asked for.
+# Seconds: enough for the largest size on a disk that writes 5 MiB/s.
 _PATIENCE = 300
 
 
 @dataclass(frozen=True)
 class DirectoryReading:
-    """The directory and the state of its host, and what time it is there."""
+    """The directory, and the host's clock."""
 
     directory: DirectoryState
     clock: Clock
@@ -38,94 +38,94 @@ class MeasureDiskWrite(
     Change[DirectoryReading],
     words="disk write test",
     example="nas1 /srv",
-    undo="forgets the result; nothing else is left",
+    undo="deletes the result; nothing else is left",
 ):
-    """Measure how fast a disk takes data, by writing a file that is gone before it is written."""
+    """Measure how fast a disk writes, with a temporary file that is already unlinked."""
 
     host: Host
     directory: Annotated[
         str,
         Field(
             pattern=f"^{DIRECTORY}$",
-            description="A directory of root's on the disk that is meant, such as /srv",
+            description="A directory on the disk that only root can write to, such as /srv",
         ),
     ]
     mib: Annotated[
         int,
         Field(ge=MIN_MIB, le=MAX_MIB, title="Size (MiB)", description="How much to write, in MiB"),
     ] = 64
-    # A trial leaves nothing behind but its result: so the request says how old one may be.
+    # A test leaves only its result behind, so the request says how old a result may be.
     since: Instant = Field(
         default_factory=lambda: datetime.now(UTC).replace(microsecond=0),
-        description="Take a result from after this moment for the answer; now, if left empty",
+        description="Accept a result that is newer than this time; now if left empty",
     )
 
     def read(self, run_query: QueryRunner) -> DirectoryReading:
-        place = run_query(self.host, disk_write.query_directory(self.directory))
-        return DirectoryReading(place, Clock.read(place.host_time))
+        state = run_query(self.host, disk_write.query_directory(self.directory))
+        return DirectoryReading(state, Clock.read(state.host_time))
 
-    def plan(self, found: DirectoryReading) -> Plan:
-        place, last = found.directory, found.directory.last_result
-        found.clock.refuse_future(self.since)
-        asked = (self.directory, self.mib)
+    def plan(self, reading: DirectoryReading) -> Plan:
+        state, last = reading.directory, reading.directory.last_result
+        reading.clock.refuse_future(self.since)
+        requested = (self.directory, self.mib)
         if (
             last
-            and (last.directory, last.mib) == asked
-            and found.clock.is_since(last.ended_at, self.since)
+            and (last.directory, last.mib) == requested
+            and reading.clock.is_since(last.ended_at, self.since)
         ):
             return Plan(str(last))
-        self._refuse_unsuitable(place)
-        self._refuse_full(place)
-        self._refuse_busy(place)
+        self._refuse_unsuitable(state)
+        self._refuse_full(state)
+        self._refuse_busy(state)
         step = Step(
             f"Write {self.mib} MiB to {self.directory}",
             self.host,
             do=disk_write.write_test_file(self.directory, mib=self.mib, seconds=_PATIENCE),
             undo=disk_write.delete_result(),
             before="not measured",
-            after="measured, and what was written is gone",
+            after="measured, file deleted",
         )
         because = (
-            f"{self.directory} is on {place.mount} ({place.filesystem}), which has "
-            f"{place.free_bytes / _GIB:,.1f} GiB free; load {place.load:g} on {place.cpus} CPUs"
+            f"{self.directory} is on {state.mount} ({state.filesystem}), which has "
+            f"{state.free_bytes / _GIB:,.1f} GiB free; load {state.load:g} on {state.cpus} CPUs"
         )
-        return Plan(because, [step], [*self._list_notes(place)])
+        return Plan(because, [step], [*self._list_notes(state)])
 
-    def _refuse_unsuitable(self, place: DirectoryState) -> None:
-        why = NO_DISKS.get(place.filesystem)
-        if why:
-            raise Refused(f"{self.directory} is on {place.mount}, which {why}")
-        if not place.is_root_owned:
+    def _refuse_unsuitable(self, state: DirectoryState) -> None:
+        reason = NO_DISKS.get(state.filesystem)
+        if reason:
+            raise Refused(f"{self.directory} is on {state.mount}, which {reason}")
+        if not state.is_root_owned:
             raise Refused(
-                f"others than root may write to {self.directory}, and could lead the trial "
-                "astray: name a directory on the same disk that is root's"
+                f"others than root can write to {self.directory} and could redirect the test: "
+                "choose a directory on the same disk that only root can write to"
             )
 
-    def _refuse_full(self, place: DirectoryState) -> None:
-        spare = max(SPARE_BYTES, place.size_bytes // SPARE_SHARE)
-        if place.free_bytes - self.mib * _MIB < spare:
+    def _refuse_full(self, state: DirectoryState) -> None:
+        spare = max(SPARE_BYTES, state.size_bytes // SPARE_SHARE)
+        if state.free_bytes - self.mib * _MIB < spare:
             raise Refused(
-                f"{place.mount} has {place.free_bytes / _GIB:,.1f} GiB free, and behind "
-                f"{self.mib} MiB "
-                f"{spare / _GIB:,.1f} GiB are to be left: make room, or ask for less"
+                f"{state.mount} has {state.free_bytes / _GIB:,.1f} GiB free, and after writing "
+                f"{self.mib} MiB, {spare / _GIB:,.1f} GiB must remain free: free some space, or "
+                "request a smaller size"
             )
 
-    def _refuse_busy(self, place: DirectoryState) -> None:
-        if place.load >= place.cpus:
+    def _refuse_busy(self, state: DirectoryState) -> None:
+        if state.load >= state.cpus:
             raise Refused(
-                f"{self.host} is busy (load {place.load:g} on {place.cpus} CPUs): ask again when "
-                "it is calm, or the trial disturbs it and measures that"
+                f"{self.host} is busy (load {state.load:g} on {state.cpus} CPUs), and the test "
+                "would disturb it and measure that: try again when it is idle"
             )
-        if place.io_wait is not None and place.io_wait >= _WAITED:
+        if state.io_wait is not None and state.io_wait >= _WAITED:
             raise Refused(
-                f"programs on {self.host} wait for its disks {place.io_wait:.0f} % of the time: "
-                "ask again when they are calm, or see `disk io` for who is at them"
+                f"programs on {self.host} wait for its disks {state.io_wait:.0f} % of the time: "
+                "try again when they are idle, or run `disk io` to see their use"
             )
 
-    def _list_notes(self, place: DirectoryState) -> Iterator[str]:
-        yield "Others who write to the same disk wait meanwhile; it is stopped after 5 minutes."
-        yield "What is written is random, so that compression does not flatter the disk."
-        if place.io_wait is None:
-            yield "This kernel does not tell whether programs wait for disks."
-        if place.last_result:
-            yield f"Last time: {place.last_result}."
+    def _list_notes(self, state: DirectoryState) -> Iterator[str]:
+        yield "Other writes to the same disk wait meanwhile; the test is stopped after 5 minutes."
+        yield "The data is random, so that compression does not affect the result."
+        if state.io_wait is None:
+            yield "This kernel does not show whether programs wait for disks."
+        if state.last_result:
+            yield f"Last result: {state.last_result}."

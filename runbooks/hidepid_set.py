@@ -13,14 +13,14 @@ class SetHidepid(
     Change[ProcMount],
     words="hidepid set",
     example="web1 2",
-    undo="sets what was set before, in fstab too",
+    undo="restores the previous value, also in fstab",
 ):
-    """Choose whether people on a host can see the processes of others."""
+    """Set whether users of a host can see the processes of others."""
 
     host: Host
     value: Annotated[
         Literal["0", "1", "2"],
-        Field(description="0: all is seen, 1: not what others run, 2: not even that they do"),
+        Field(description="0: shows all, 1: hides details of others' processes, 2: hides them"),
     ]
 
     def read(self, run_query: QueryRunner) -> ProcMount:
@@ -30,19 +30,19 @@ class SetHidepid(
     def plan(self, proc: ProcMount) -> Plan:
         wanted = int(self.value)
         boot = (
-            f"fstab says {proc.hidepid_after_boot}"
+            f"fstab has {proc.hidepid_after_boot}"
             if proc.fstab_options is not None
-            else "fstab says nothing"
+            else "fstab has no line for /proc"
         )
         steps = [*self._make_fstab_steps(proc, wanted), *self._make_mount_steps(proc, wanted)]
         return Plan(
-            f"hidepid={proc.hidepid} is in force, and {boot}", steps, [*_list_notes(proc, wanted)]
+            f"hidepid={proc.hidepid} is in force; {boot}", steps, [*_list_notes(proc, wanted)]
         )
 
     def _make_mount_steps(self, proc: ProcMount, wanted: int) -> Iterator[Step]:
         if proc.hidepid != wanted:
             yield Step(
-                f"Mount /proc again with hidepid={wanted}",
+                f"Remount /proc with hidepid={wanted}",
                 self.host,
                 do=hidepid.remount_proc(wanted),
                 undo=hidepid.remount_proc(proc.hidepid),
@@ -51,12 +51,12 @@ class SetHidepid(
             )
 
     def _make_fstab_steps(self, proc: ProcMount, wanted: int) -> Iterator[Step]:
-        """Yield the change of fstab, which comes first: it disturbs nobody if it fails."""
+        """Yield the change of fstab, which comes first because a failure has no effect."""
         if proc.hidepid_after_boot == wanted:
             return
         options = hidepid.replace_hidepid(proc.fstab_options or "defaults", wanted)
         yield Step(
-            f"Have fstab mount /proc with hidepid={wanted}",
+            f"Set hidepid={wanted} for /proc in fstab",
             self.host,
             do=hidepid.add_fstab_line(options)
             if proc.fstab_options is None
@@ -74,7 +74,7 @@ def _list_notes(proc: ProcMount, wanted: int) -> Iterator[str]:
         return
     if proc.gid is None:
         yield (
-            "Monitoring and services that do not run as root lose sight of the processes of "
-            "others: test those first. A group given as gid= in fstab would still see all."
+            "Monitoring and services that do not run as root cannot see the processes of others "
+            "any more: test them first. A group in fstab's gid= still sees all."
         )
-    yield "systemd-logind and polkit need to see all processes where they do not run as root."
+    yield "systemd-logind and polkit must see all processes where they do not run as root."

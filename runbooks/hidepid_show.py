@@ -4,15 +4,15 @@ from connectors.hidepid import ProcMount
 from runbooks import Check, Host, Report
 
 _MEANING = {
-    0: "everybody sees the processes of all",
-    1: "people see that others have processes, and not which",
-    2: "people see only their own processes",
-    4: "people see only processes that they may trace",
+    0: "all users see all processes",
+    1: "users see that others have processes, but not their details",
+    2: "users see only their own processes",
+    4: "users see only processes that they may trace",
 }
 
 
 class ShowHidepid(Check[ProcMount], words="hidepid show", example="web1"):
-    """See whether people on a host can see the processes of others."""
+    """Show whether users of a host can see the processes of others."""
 
     host: Host
 
@@ -21,21 +21,20 @@ class ShowHidepid(Check[ProcMount], words="hidepid show", example="web1"):
         return ProcMount(value, gid, run_query(self.host, hidepid.query_fstab()))
 
     def report(self, proc: ProcMount) -> Report:
-        apart = "" if proc.gid is None else f", and members of the group {proc.gid} see all"
+        group = "" if proc.gid is None else f"; members of the group {proc.gid} see all"
         findings: list[str] = []
         if proc.fstab_options is not None and proc.hidepid_after_boot != proc.hidepid:
             findings.append(
-                f"fstab says hidepid={proc.hidepid_after_boot}, and hidepid={proc.hidepid} is "
-                "in force: "
-                "it changes when the host starts again"
+                f"fstab has hidepid={proc.hidepid_after_boot}, but hidepid={proc.hidepid} is "
+                "in force: it changes at the next boot"
             )
         if proc.fstab_options is None and proc.hidepid:
             findings.append(
-                "fstab has no line for /proc: unless something else sets hidepid, it is gone "
-                "when the host starts again"
+                "fstab has no line for /proc: unless something else sets hidepid, it is reset at "
+                "the next boot"
             )
         return Report(
-            f"On {self.host} {_MEANING[proc.hidepid]} (hidepid={proc.hidepid}){apart}",
+            f"On {self.host} {_MEANING[proc.hidepid]} (hidepid={proc.hidepid}){group}",
             healthy=not findings,
             findings=findings,
         )

@@ -13,40 +13,40 @@ from runbooks import Check, Host, Instant, Refused, Report, Table
 
 _USUAL = timedelta(days=1)
 _LONGEST = timedelta(days=92)
-# Rows that people read; a window with more is asked for in parts.
+# The most rows in one report.
 _MOST = 200
 
 
 @dataclass(frozen=True)
 class HostHistory:
-    """All events of a window, and the sources that could not be read, each with the reason.
-
-    own: what Keyturn knows of itself. ahead: how far its clock is ahead of the host's.
-    """
+    """All events in a time range."""
 
     since: datetime
     events: Events
     unread_sources: tuple[tuple[str, str], ...]
+    """The sources that could not be read, each with the reason."""
     keyturn: KeyturnHistory = field(default_factory=KeyturnHistory)
+    """Keyturn's own runs."""
     clock_lead: timedelta = timedelta(0)
+    """How far Keyturn's clock is ahead of the host's."""
 
 
 class HostChanges(
     Check[HostHistory], words="host changes", example="web1 2026-03-01T08:00Z 2026-03-01T09:30Z"
 ):
-    """See who did what on a host: by Keyturn, by hand and by its packages, newest first.
+    """List who did what on a host: with Keyturn, by hand and by packages, newest first.
 
-    What a run of Keyturn did with sudo is counted beside the run.
+    The uses of sudo by a run of Keyturn are counted beside the run.
     """
 
     host: Host
     since: Annotated[
         Instant | None,
-        Field(description="From when on, such as 2026-03-01T08:00Z; the day before, if left out"),
+        Field(description="Start, such as 2026-03-01T08:00Z; one day ago if left empty"),
     ] = None
     until: Annotated[
         Instant | None,
-        Field(description="Up to when, such as 2026-03-01T09:30Z; now, if left out"),
+        Field(description="End, such as 2026-03-01T09:30Z; now if left empty"),
     ] = None
     kind: Annotated[
         EventKind | None, Field(description="Only logins, starts, uses of sudo, packages or runs")
@@ -55,7 +55,7 @@ class HostChanges(
         str,
         Field(
             pattern=r"^[A-Za-z0-9_.$-]{0,64}$",
-            description="Only what this person or account did",
+            description="Only events of this person or account",
         ),
     ] = ""
     each: Annotated[
@@ -67,69 +67,69 @@ class HostChanges(
         since = self.since or (self.until or now) - _USUAL
         if since > now or now - since > _LONGEST:
             raise Refused(
-                f"on {self.host} it is {now:%Y-%m-%d %H:%M} UTC: give a moment of the last "
+                f"on {self.host} it is {now:%Y-%m-%d %H:%M} UTC: enter a time within the last "
                 f"{_LONGEST.days} days"
             )
         if self.until is not None and self.until < since:
-            raise Refused(f"{self.until:%Y-%m-%d %H:%M} UTC is before the beginning: turn them")
-        own = run_query(self.host, history.query_keyturn(since))
-        events = [*own.events]
-        silent: list[tuple[str, str]] = []
+            raise Refused(f"{self.until:%Y-%m-%d %H:%M} UTC is before the start: swap the times")
+        keyturn = run_query(self.host, history.query_keyturn(since))
+        events = [*keyturn.events]
+        unread: list[tuple[str, str]] = []
         for source, query in _list_sources(since):
             try:
                 events += run_query(self.host, query)
-            except (CommandError, ParseError) as trouble:
-                silent.append((source, str(trouble)))
-        if len(silent) == len(_list_sources(since)):
-            raise CommandError("; ".join(f"{source}: {why}" for source, why in silent))
+            except (CommandError, ParseError) as error:
+                unread.append((source, str(error)))
+        if len(unread) == len(_list_sources(since)):
+            raise CommandError("; ".join(f"{source}: {why}" for source, why in unread))
         within = (one for one in events if self.until is None or one.time <= self.until)
-        ahead = own.clock - now if own.clock else timedelta(0)
+        ahead = keyturn.clock - now if keyturn.clock else timedelta(0)
         in_order = tuple(sorted(within, key=lambda one: one.time))
-        return HostHistory(since, in_order, tuple(silent), own, ahead)
+        return HostHistory(since, in_order, tuple(unread), keyturn, ahead)
 
-    def report(self, happened: HostHistory) -> Report:
-        events = [one for one in self._list_events(happened) if self._is_wanted(one)]
+    def report(self, past: HostHistory) -> Report:
+        events = [one for one in self._list_events(past) if self._is_wanted(one)]
         people = sorted({event.account for event in events if event.account})
-        findings = [f"{source} are not known: {why}" for source, why in happened.unread_sources]
+        findings = [
+            f"{source} could not be read: {reason}" for source, reason in past.unread_sources
+        ]
         if len(events) > _MOST:
             findings.append(
-                f"only the last {_MOST} of {len(events)} are shown: ask for less time, or with "
-                "kind= or who="
+                f"only the last {_MOST} of {len(events)} are shown: request a shorter time, or "
+                "use kind= or who="
             )
         until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M}"
         return Report(
-            f"{len(events)} thing{'' if len(events) == 1 else 's'} happened on {self.host} since "
-            f"{happened.since:%Y-%m-%d %H:%M}{until} UTC"
+            f"{len(events)} event{'' if len(events) == 1 else 's'} on {self.host} since "
+            f"{past.since:%Y-%m-%d %H:%M}{until} UTC"
             + (f", by {', '.join(people)}" * bool(people)),
-            healthy=not happened.unread_sources,
+            healthy=not past.unread_sources,
             findings=findings,
-            table=Table(
-                ("when (UTC)", "what kind", "who", "what"), [*_list_rows(events[-_MOST:])]
-            ),
+            table=Table(("time (UTC)", "kind", "who", "event"), [*_list_rows(events[-_MOST:])]),
         )
 
-    def _list_events(self, happened: HostHistory) -> Sequence[HostEvent]:
+    def _list_events(self, past: HostHistory) -> Sequence[HostEvent]:
         if self.each:
-            return happened.events
-        return sorted(_count_by_run(happened), key=lambda one: one.time)
+            return past.events
+        return sorted(_count_by_run(past), key=lambda one: one.time)
 
     def _is_wanted(self, event: HostEvent) -> bool:
         return self.kind in (None, event.kind) and self.who in ("", event.account)
 
 
-def _count_by_run(happened: HostHistory) -> Iterator[HostEvent]:
+def _count_by_run(past: HostHistory) -> Iterator[HostEvent]:
     """Yield the events with Keyturn's uses of sudo counted by run.
 
-    Those at a time without a run are counted by their command: each of them is still seen.
+    Uses of sudo outside of a run are counted by command, so that each command is shown.
     """
-    own = happened.keyturn
+    keyturn = past.keyturn
     of_runs: dict[int, list[HostEvent]] = {}
     stray: dict[str, list[HostEvent]] = {}
     others: list[HostEvent] = []
-    for event in happened.events:
-        if event.kind != "sudo" or event.account not in own.accounts:
+    for event in past.events:
+        if event.kind != "sudo" or event.account not in keyturn.accounts:
             others.append(event)
-        elif span := _find_span(own.spans, event.time + happened.clock_lead):
+        elif span := _find_span(keyturn.spans, event.time + past.clock_lead):
             of_runs.setdefault(span.run, []).append(event)
         else:
             stray.setdefault(event.description, []).append(event)
@@ -140,14 +140,14 @@ def _count_by_run(happened: HostHistory) -> Iterator[HostEvent]:
             if used
             else event
         )
-    about = {span.run: span for span in own.spans}
+    about = {span.run: span for span in keyturn.spans}
     for number, used in of_runs.items():
         what = f"{about[number].description}; {_format_uses(used)}"
         yield HostEvent(used[0].time, "keyturn", about[number].requester, what, number)
     for what, used in stray.items():
         often = f", {len(used)} times since {used[0].time:%Y-%m-%d %H:%M}" if len(used) > 1 else ""
         yield replace(
-            used[-1], description=f"{what} (by Keyturn's login, in none of its runs{often})"
+            used[-1], description=f"{what} (by Keyturn's login, outside of its runs{often})"
         )
 
 

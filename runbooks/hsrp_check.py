@@ -9,36 +9,36 @@ from connectors.errors import CommandError
 from connectors.gateway import Gateway
 from runbooks import Check, Host, Refused, Report, Table, make_host_field
 
-# What each router takes part in, by its name.
+# The groups of each router, by router.
 Pair = Mapping[str, tuple[Gateway, ...]]
 
-# Where the group to the outside and the one to the inside are led by different routers.
+# If different routers lead the outside group and the inside group.
 _CROSSED = (
-    "what goes out by one router comes back by the other. HSRP is not for WANs: let the "
-    "outside be routed, or let the groups track the same thing so that they move together"
+    "traffic leaves through one router and returns through the other. HSRP is not for WANs: use "
+    "routing on the outside, or let the groups track the same object so that they move together"
 )
 
 
 class HsrpCheck(Check[Pair], words="hsrp check", example="r1 r2"):
-    """See whether routers stand in for each other as they should, with HSRP or VRRP."""
+    """Check the redundancy of routers with HSRP or VRRP."""
 
     host: Host = make_host_field("router")
     other: Host | None = Field(
         default=None,
         title="Other router",
-        description="The second router of the pair: with it, each group is seen from both sides",
+        description="The second router of the pair, to check each group from both sides",
         json_schema_extra={"choices": "hosts", "tag": "router"},
     )
 
     def read(self, run_query: QueryRunner) -> Pair:
         if self.other == self.host:
-            raise Refused(f"{self.host} cannot stand in for itself: name two routers, or one")
+            raise Refused(f"{self.host} is given twice: enter two different routers, or one")
         routers = [self.host, self.other] if self.other else [self.host]
         return {router: _read_groups(run_query, router) for router in routers}
 
     def report(self, pair: Pair) -> Report:
         if not any(pair.values()):
-            return Report(f"no group of HSRP or VRRP on {' and '.join(pair)}")
+            return Report(f"no HSRP or VRRP group on {' and '.join(pair)}")
         findings = [
             *(
                 finding
@@ -54,7 +54,7 @@ class HsrpCheck(Check[Pair], words="hsrp check", example="r1 r2"):
         count = len({each.group_key for groups in pair.values() for each in groups})
         return Report(
             f"{count} group{'' if count == 1 else 's'} on {' and '.join(pair)}: "
-            + (f"{len(findings)} to look at" if findings else "all as they should be"),
+            + (f"{len(findings)} to fix" if findings else "all healthy"),
             healthy=not findings,
             findings=findings,
             table=Table(
@@ -65,31 +65,29 @@ class HsrpCheck(Check[Pair], words="hsrp check", example="r1 r2"):
 
 
 def _read_groups(run_query: QueryRunner, router: str) -> tuple[Gateway, ...]:
-    """Ask for HSRP; where there is none, for VRRP, which not every Cisco knows."""
+    """Read HSRP groups; if there are none, VRRP groups, which not every Cisco supports."""
     groups = run_query(router, gateway.query_gateways())
     if groups:
         return groups
     try:
         return run_query(router, gateway.query_vrrp_groups())
-    except CommandError as trouble:
-        if LACKS_FEATURE in str(trouble):
+    except CommandError as error:
+        if LACKS_FEATURE in str(error):
             return ()
         raise
 
 
 def _list_router_findings(router: str, groups: Sequence[Gateway]) -> Iterator[str]:
-    """Judge what one router says of its own groups."""
+    """Return findings of one router's groups."""
     for each in groups:
         if not each.is_working:
-            yield f"{router}: {each} is in state {each.state}: it takes no part"
+            yield f"{router}: {each} is in state {each.state} and does not participate"
         if each.is_active and each.standby_router == "unknown":
-            yield (
-                f"{router}: {each} has no standby: if this router goes, the address goes with it"
-            )
+            yield (f"{router}: {each} has no standby: if this router fails, the address fails too")
         if each.tracked_objects == ():
             yield (
-                f"{router}: {each} tracks nothing: a router whose uplink is gone goes on leading "
-                "it and swallows the traffic; track the uplink, or better a route"
+                f"{router}: {each} tracks nothing: a router without its uplink stays active and "
+                "drops the traffic. Track the uplink, or better a route"
             )
         yield from (
             f"{router}: {each} tracks {track.name}, "
@@ -99,24 +97,24 @@ def _list_router_findings(router: str, groups: Sequence[Gateway]) -> Iterator[st
         )
         if each.is_preempting is False:
             yield (
-                f"{router}: {each} does not preempt: when the other router's priority sinks, "
-                "this one does not take over"
+                f"{router}: {each} does not preempt: it does not take over when the other "
+                "router's priority decreases"
             )
 
 
 def _list_split_findings(router: str, groups: Sequence[Gateway]) -> Iterator[str]:
-    """Judge one router that leads some groups and not others."""
+    """Return findings of one router that is active in some groups and not in others."""
     led = [str(each) for each in groups if each.is_active]
     followed = [str(each) for each in groups if each.is_working and not each.is_active]
     if led and followed:
         yield (
-            f"{router} leads {', '.join(led)} and not {', '.join(followed)}: unless they are "
-            f"shared out on purpose, {_CROSSED}"
+            f"{router} is active for {', '.join(led)} and not for {', '.join(followed)}: unless "
+            f"that is intended, {_CROSSED}"
         )
 
 
 def _list_pair_findings(pair: Pair) -> Iterator[str]:
-    """Judge each group from both sides."""
+    """Return findings of each group from both sides."""
     by_group: dict[tuple[str, int, str], dict[str, Gateway]] = {}
     for router, groups in pair.items():
         for each in groups:
@@ -129,8 +127,10 @@ def _list_pair_findings(pair: Pair) -> Iterator[str]:
         if len(leading) == 1:
             leaders.setdefault(leading[0], []).append(str(sides[leading[0]]))
     if len(leaders) > 1:
-        shares = "; ".join(f"{router} leads {', '.join(led)}" for router, led in leaders.items())
-        yield f"{shares}: unless they are shared out on purpose, {_CROSSED}"
+        shares = "; ".join(
+            f"{router} is active for {', '.join(led)}" for router, led in leaders.items()
+        )
+        yield f"{shares}: unless that is intended, {_CROSSED}"
 
 
 def _list_group_findings(
@@ -138,19 +138,19 @@ def _list_group_findings(
 ) -> Iterator[str]:
     if len(sides) < len(pair):
         (absent,) = pair.keys() - set(sides)
-        yield f"{absent} takes no part in {each}: nobody stands in for {sides[0]}"
+        yield f"{absent} does not participate in {each}: {sides[0]} has no standby"
     elif len(leading) > 1:
         yield (
-            f"{' and '.join(leading)} both say that they are {each.state} for {each}: split "
-            "brain. They do not hear each other on that link, and both answer for the address"
+            f"{' and '.join(leading)} are both {each.state} for {each}: split brain. They do not "
+            "receive each other's packets on that link, and both answer for the address"
         )
     elif not leading:
-        yield f"nobody leads {each}: the address does not answer"
+        yield f"no router is active for {each}: the address does not answer"
 
 
 def _format_row(router: str, each: Gateway) -> Sequence[str]:
     tracks = (
-        "not told"
+        "unknown"
         if each.tracked_objects is None
         else ", ".join(track.name for track in each.tracked_objects)
     )

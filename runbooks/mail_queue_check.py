@@ -6,20 +6,20 @@ from connectors.command import QueryRunner
 from connectors.mail_message import MailQueue
 from runbooks import Check, Host, Report, Table
 
-# From one sender or script at once: more than a busy person sends, fewer than a spammer.
+# Messages from one sender or script: more than a busy person sends, fewer than a spammer.
 _MANY = 100
 _DAY = 86400
 _ROWS = 10
 
 
 class MailQueueCheck(Check[MailQueue], words="mail queue check", example="mail1"):
-    """See what waits in Exim's or Postfix's queue, by sender and script, and what may be spam."""
+    """Check Exim's or Postfix's queue, by sender and script, and find possible spam."""
 
     host: Host
 
     def read(self, run_query: QueryRunner) -> MailQueue:
-        dialect = postfix if run_query(self.host, postfix.query_is_installed()) else exim
-        return run_query(self.host, dialect.query_queue())
+        connector = postfix if run_query(self.host, postfix.query_is_installed()) else exim
+        return run_query(self.host, connector.query_queue())
 
     def report(self, queue: MailQueue) -> Report:
         messages = queue.messages
@@ -42,9 +42,8 @@ class MailQueueCheck(Check[MailQueue], words="mail queue check", example="mail1"
 def _list_uncounted(queue: MailQueue) -> Iterator[str]:
     if queue.unlisted_count:
         yield (
-            f"of {queue.unlisted_count:,} messages it is known only that they wait: the rest "
-            "tells who sent "
-            f"the first {len(queue.messages):,}"
+            f"{queue.unlisted_count:,} messages were only counted: the figures below are for the "
+            f"first {len(queue.messages):,}"
         )
 
 
@@ -54,16 +53,16 @@ def _list_findings(queue: MailQueue) -> Iterator[str]:
     for sender, count in senders.most_common(_ROWS):
         if count >= _MANY:
             yield (
-                f"{count:,} messages are from {sender}: if nobody meant to send so many, its "
-                "password or a script is in other hands"
+                f"{count:,} messages are from {sender}: if that is not intended, its password or "
+                "a script is compromised"
             )
     for script, count in Counter(queue.scripts).most_common(_ROWS):
         if count >= _MANY:
-            yield f"{count:,} messages were sent by the script {script}: look at it for spam"
+            yield f"{count:,} messages were sent by the script {script}: check it for spam"
     if bounces >= _MANY:
         yield (
-            f"{bounces:,} are bounces that nobody takes: spam was sent with forged senders, from "
-            "here or to here"
+            f"{bounces:,} are bounces that no server accepts: spam was sent with forged senders, "
+            "from here or to here"
         )
     crowded = [message for message in queue.messages if len(message.recipients) >= _MANY]
     for message in crowded[:_ROWS]:
@@ -72,7 +71,7 @@ def _list_findings(queue: MailQueue) -> Iterator[str]:
         )
     old = sum(message.age_seconds > 3 * _DAY for message in queue.messages)
     if old:
-        yield f"{old:,} wait for over three days: their servers take them no more"
+        yield f"{old:,} have waited for over three days: their servers do not accept them"
 
 
 def _list_rows(queue: MailQueue) -> Iterator[tuple[str, str, str]]:

@@ -16,40 +16,39 @@ _WITH_SLICE_IDLE = ("bfq", "cfq")
 _REQUESTS, _AHEAD, _IDLE = (
     BOUNDS[name] for name in ("nr_requests", "read_ahead_kb", "iosched/slice_idle")
 )
-# Seconds; they pass each time that the host is read.
+# Seconds of each measurement of the disk's load.
 _SAMPLE = 1
 
 
 @dataclass(frozen=True)
 class SchedulerState:
-    """One device and what is known of it.
-
-    loadable: the scheduler that is asked for is offered, or its module is there. rule: the text
-    of the udev rule, "" if there is none. lies_on: what uses the device. doing: a short look at
-    its load, or why there is none.
-    """
+    """One device with its queue and its udev rule."""
 
     queue: BlockQueue
     is_loadable: bool
+    """Whether the requested scheduler is available or its module exists."""
     rule_text: str
+    """The text of the udev rule, "" if there is none."""
     upper_devices: Sequence[BlockDevice]
+    """The devices above it."""
     load: str
+    """Its load as a sentence, or why it could not be measured."""
 
 
 class SetScheduler(
     Change[SchedulerState],
     words="nfs scheduler set",
     example="nas1 sdb bfq slice_idle=0",
-    undo="sets what was set before",
+    undo="restores the previous settings",
 ):
-    """Choose how a disk orders its reads and writes, at once and without a pause."""
+    """Set the I/O scheduler of a disk, immediately and without downtime."""
 
     host: Host = make_host_field("nfs")
     device: Annotated[
         str,
         Field(
             pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$",
-            description="The disk, such as sdb: `nfs scheduler show` names those behind exports",
+            description="The disk, such as sdb; `nfs scheduler show` lists those behind exports",
             json_schema_extra={"lists": "disks"},
         ),
     ]
@@ -70,7 +69,7 @@ class SetScheduler(
             le=_AHEAD[1],
             multiple_of=4,
             title="Read-ahead (KiB)",
-            description="KiB read ahead of who reads in order; whole pages of 4, up to 65536",
+            description="KiB to read ahead of sequential reads; a multiple of 4, up to 65536",
         ),
     ] = None
     nr_requests: Annotated[
@@ -79,14 +78,14 @@ class SetScheduler(
             ge=_REQUESTS[0],
             le=_REQUESTS[1],
             title="Queued requests",
-            description="Requests that may be queued; 4 to 10240",
+            description="The length of the queue; 4 to 10240",
         ),
     ] = None
     persist: Annotated[
         bool,
         Field(
-            title="Keep after a restart",
-            description="Also write a udev rule, so that it outlives a restart",
+            title="Keep after a reboot",
+            description="Also write a udev rule, so that it stays after a reboot",
         ),
     ] = False
 
@@ -119,7 +118,7 @@ class SetScheduler(
             *self._make_rule_steps(disk),
         ]
         used = f"{self.device} uses {_format_queue(queue)}"
-        # Where nothing is left to do, what the disk does now stands beside what it did before.
+        # After the change, the verification also shows the load, to compare with that before.
         because = used if steps else f"{used}. {disk.load}".removesuffix(".")
         return Plan(because, steps, [*self._list_notes(disk)])
 
@@ -132,8 +131,7 @@ class SetScheduler(
             )
         if node.type == "part":
             raise Refused(
-                f"{self.device} is a part of {', '.join(node.lower_devices)}, and only the "
-                "whole disk "
+                f"{self.device} is a partition: only the disk {', '.join(node.lower_devices)} "
                 "has a scheduler"
             )
         return node
@@ -142,31 +140,30 @@ class SetScheduler(
         if not disk.is_loadable:
             raise Refused(
                 f"{self.device} offers {', '.join(disk.queue.available_schedulers)}, and the "
-                "host's kernel "
-                f"has no module for {self.scheduler}"
+                f"host's kernel has no module for {self.scheduler}"
             )
         if self.slice_idle is not None and self.scheduler not in _WITH_SLICE_IDLE:
-            raise Refused(f"slice_idle is a tunable of bfq and cfq: {self.scheduler} has none")
+            raise Refused(f"only bfq and cfq have slice_idle: {self.scheduler} does not")
         if self.nr_requests is not None and disk.queue.nr_requests is None:
-            raise Refused(f"{self.device} passes its requests on: set nr_requests of its disks")
+            raise Refused(f"{self.device} has no queue of its own: set nr_requests of its disks")
         if self.persist and not block_rule.is_own_rule(disk.rule_text):
             raise Refused(
-                f"{self._make_rule_path(disk.queue)} was written by somebody else: move it away "
+                f"{self._make_rule_path(disk.queue)} was not written by Keyturn: move it away "
                 "first"
             )
 
     def _list_settings(self) -> Mapping[str, int]:
-        """Return what else is asked for, in the order in which the kernel takes it."""
-        asked = {
+        """Return the other requested settings, in the order in which the kernel accepts them."""
+        settings = {
             "nr_requests": self.nr_requests,
             "iosched/slice_idle": self.slice_idle,
             "read_ahead_kb": self.read_ahead_kb,
         }
-        return {name: value for name, value in asked.items() if value is not None}
+        return {name: value for name, value in settings.items() if value is not None}
 
     @staticmethod
     def _is_reset_by_switch(name: str, *, switching: bool) -> bool:
-        """Tell whether a switch sets this to a default, so that it is set in any case."""
+        """Return whether a switch of the scheduler resets this, so that it must be set again."""
         return switching and name != "read_ahead_kb"
 
     def _make_switch_step(self, queue: BlockQueue) -> Step:
@@ -182,16 +179,16 @@ class SetScheduler(
     def _make_setting_step(self, queue: BlockQueue, name: str, value: int) -> Step:
         switching = queue.scheduler != self.scheduler
         before = queue.get_setting(name)
-        forgotten = self._is_reset_by_switch(name, switching=switching)
+        is_reset = self._is_reset_by_switch(name, switching=switching)
         return Step(
             f"Set {name.removeprefix('iosched/')} of {self.device} to {value}",
             self.host,
             do=block.set_queue_setting(queue.device, name, value),
-            # What this was set to is lost with the old scheduler, so both come back together.
+            # The old value is lost with the old scheduler, so both are restored together.
             undo=block.restore_queue(queue)
-            if forgotten
+            if is_reset
             else _make_undo(queue.device, name, before),
-            before=before or "not there",
+            before=before or "none",
             after=str(value),
         )
 
@@ -207,12 +204,12 @@ class SetScheduler(
         if self.persist and disk.rule_text != wanted:
             file = self._make_rule_path(disk.queue)
             yield Step(
-                f"Keep it when {self.host} starts again",
+                f"Keep it after a reboot of {self.host}",
                 self.host,
                 do=block_rule.replace_rule(file, wanted),
                 undo=block_rule.replace_rule(file, disk.rule_text),
                 before="another rule" if disk.rule_text else "no rule",
-                after="a rule of udev",
+                after="a udev rule",
             )
 
     def _list_notes(self, disk: SchedulerState) -> Iterator[str]:
@@ -220,11 +217,11 @@ class SetScheduler(
         yield disk.load
         if queue.scheduler != self.scheduler:
             yield (
-                f"Switching takes a moment in which {self.device} answers nobody, and forgets "
-                "nr_requests and all tunables of the old scheduler; an undo brings them back."
+                f"{self.device} does not answer for a short time during the switch, which resets "
+                "nr_requests and all tunables of the old scheduler. Undo restores them."
             )
         if self.scheduler not in queue.available_schedulers:
-            yield f"The kernel loads the module of {self.scheduler} as it is written."
+            yield f"The kernel loads the module of {self.scheduler} when it is set."
         yield from self._list_rule_notes(disk)
         paths = [node for node in disk.upper_devices if node.type == "mpath"]
         if paths:
@@ -232,51 +229,50 @@ class SetScheduler(
                 f"{self.device} is a path of {paths[0].name}: requests are ordered in the queue "
                 f"of {paths[0].kernel_name}, unless it offers no scheduler."
             )
-        whole = [node.kernel_name for node in disk.upper_devices if node.type != "part"]
-        if self.read_ahead_kb is not None and whole:
+        upper = [node.kernel_name for node in disk.upper_devices if node.type != "part"]
+        if self.read_ahead_kb is not None and upper:
             yield (
-                f"Files are read ahead by what is mounted. On {self.device} lies "
-                f"{', '.join(whole)}, whose own read-ahead counts there."
+                "For files, the read-ahead of the mounted device counts. "
+                f"{', '.join(upper)} uses {self.device} and has its own."
             )
 
     def _list_rule_notes(self, disk: SchedulerState) -> Iterator[str]:
         if self.persist and disk.queue.identity is None:
             yield (
-                f"{self.device} has no number of its own, so the rule goes by its name, which "
-                "may be another disk's after a restart."
+                f"{self.device} has no ID of its own, so the rule uses its name, which may be "
+                "another disk's after a reboot."
             )
         if not self.persist and disk.rule_text and disk.rule_text != self._make_rule(disk.queue):
             yield (
-                f"A rule in {self._make_rule_path(disk.queue)} sets something else when "
-                f"{self.host} "
-                "starts again: ask with persist=true to replace it."
+                f"A rule in {self._make_rule_path(disk.queue)} sets other values at the next boot "
+                f"of {self.host}: request it with persist=true to replace the rule."
             )
         if not self.persist and not disk.rule_text:
-            yield f"It is forgotten when {self.host} starts again, unless asked with persist=true."
+            yield f"A reboot of {self.host} resets it, unless requested with persist=true."
 
 
 def _format_queue(queue: BlockQueue) -> str:
-    told = {
+    settings = {
         "slice_idle": queue.slice_idle,
         "read_ahead_kb": queue.read_ahead_kb,
         "nr_requests": queue.nr_requests,
     }
-    values = [f"{name} {value}" for name, value in told.items() if value is not None]
+    values = [f"{name} {value}" for name, value in settings.items() if value is not None]
     return f"{queue.scheduler} with {', '.join(values)}"
 
 
 def _read_load(run_query: QueryRunner, host: str, device: str) -> str:
-    """Watch the device for a moment. No change fails because this cannot be told."""
+    """Measure the load of the device. A change does not fail because this fails."""
     try:
-        seen = {use.device: use for use in iostat.read_disk_use(run_query, host, _SAMPLE)}
-    except (CommandError, ParseError) as trouble:
-        return f"How busy {device} is cannot be told: {trouble}."
-    if device not in seen:
+        uses = {use.device: use for use in iostat.read_disk_use(run_query, host, _SAMPLE)}
+    except (CommandError, ParseError) as error:
+        return f"The load of {device} could not be measured: {error}."
+    if device not in uses:
         return f"{device} has not been used since the host started."
-    return f"In {_SAMPLE} s, {seen[device]}."
+    return f"In {_SAMPLE} s, {uses[device]}."
 
 
 def _make_undo(device: str, name: str, before: str) -> Shell | NoUndo:
     if block.is_settable(name, before):
         return block.set_queue_setting(device, name, before)
-    return NoUndo(f"{name} was {before}, which is not a value that Keyturn sets")
+    return NoUndo(f"{name} was {before}, which Keyturn cannot set")

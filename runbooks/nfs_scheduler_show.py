@@ -11,27 +11,27 @@ from runbooks import Check, Host, Report, Table, make_host_field
 
 @dataclass(frozen=True)
 class ExportedPath:
-    """One exported path. device: what is mounted there, None where no disk is known behind it.
-
-    disks: the devices whose queues order what goes to it.
-    """
+    """One exported path."""
 
     path: str
     mount: Mount
     device: BlockDevice | None
+    """The mounted device; None where no block device is known."""
     disks: Sequence[BlockDevice]
+    """The devices whose queues order its requests."""
 
 
 @dataclass(frozen=True)
 class ExportState:
-    """What is exported, and the queues of all devices behind it, by the kernel's names."""
+    """The NFS exports, and the queues of the devices behind them."""
 
     exports: Sequence[ExportedPath]
     queues: Mapping[str, BlockQueue]
+    """By kernel name."""
 
 
 class ShowScheduler(Check[ExportState], words="nfs scheduler show", example="nas1"):
-    """See how the disks behind the NFS exports order their reads and writes."""
+    """Show the I/O schedulers of the disks behind the NFS exports."""
 
     host: Host = make_host_field("nfs")
 
@@ -64,7 +64,7 @@ class ShowScheduler(Check[ExportState], words="nfs scheduler show", example="nas
         findings = [*_list_export_findings(storage), *_list_disk_findings(storage, sorted(disks))]
         return Report(
             f"{self.host} exports {exports} director{'y' if exports == 1 else 'ies'} from "
-            f"{', '.join(sorted(disks)) or 'no disk that is known'}",
+            f"{', '.join(sorted(disks)) or 'unknown disks'}",
             healthy=not findings,
             findings=findings,
             table=Table(
@@ -75,10 +75,10 @@ class ShowScheduler(Check[ExportState], words="nfs scheduler show", example="nas
 
 _COLUMNS = (
     "Export",
-    "Lies on",
+    "Device",
     "Disk",
     "Scheduler",
-    "Offered",
+    "Available",
     "slice_idle",
     "Read-ahead",
     "Requests",
@@ -107,17 +107,14 @@ def _list_rows(each: ExportedPath, storage: ExportState) -> Iterator[tuple[str, 
             "-" if queue.slice_idle is None else f"{queue.slice_idle} ms",
             f"{ahead} KiB",
             "-" if queue.nr_requests is None else str(queue.nr_requests),
-            "turning" if queue.rotational else "not turning",
+            "HDD" if queue.rotational else "SSD",
         )
 
 
 def _get_read_ahead(
     device: BlockDevice, disks: Sequence[BlockDevice], storage: ExportState
 ) -> int:
-    """Return what counts for files: the number of the device that is mounted.
-
-    A partition has none of its own, so there it is its disk's.
-    """
+    """Return the read-ahead for files: that of the mounted device, or of a partition's disk."""
     name = device.kernel_name if device.type != "part" else disks[0].kernel_name
     return storage.queues[name].read_ahead_kb
 
@@ -130,22 +127,22 @@ def _list_export_findings(storage: ExportState) -> Iterator[str]:
     for each in storage.exports:
         if each.device is None:
             yield (
-                f"{each.path} lies on {each.mount.type} ({each.mount.source}): no block device "
-                f"is known behind it{_format_advice(each.mount.type)}"
+                f"{each.path} is on {each.mount.type} ({each.mount.source}): its block devices "
+                f"are unknown{_format_advice(each.mount.type)}"
             )
             continue
         used = {storage.queues[node.kernel_name].scheduler for node in each.disks}
         if len(used) > 1:
             yield (
                 f"The disks behind {each.path} use different schedulers "
-                f"({', '.join(sorted(used))}): the slowest sets the pace, so set them alike"
+                f"({', '.join(sorted(used))}): the slowest limits all, so set the same for all"
             )
         if each.mount.type == "btrfs":
             yield f"{each.path} is btrfs, which may have more disks: only one of them is known"
 
 
 def _format_advice(kind: str) -> str:
-    return ", as ZFS looks after its disks: ask `zfs io`" if kind == "zfs" else ""
+    return ", because ZFS manages its disks: run `zfs io`" if kind == "zfs" else ""
 
 
 def _list_disk_findings(storage: ExportState, disks: Sequence[str]) -> Iterator[str]:
@@ -154,16 +151,16 @@ def _list_disk_findings(storage: ExportState, disks: Sequence[str]) -> Iterator[
         if queue.rotational and queue.slice_idle:
             yield (
                 f"{name} waits up to {queue.slice_idle} ms for one process's next request "
-                f"(slice_idle). The threads of nfsd take turns, so it often waits in vain: "
-                f"`nfs scheduler set` with slice_idle=0 or 1 tries without"
+                f"(slice_idle). The threads of nfsd alternate, so this is often useless: try "
+                f"`nfs scheduler set` with slice_idle=0 or 1"
             )
         if queue.rotational and queue.scheduler == "none" and len(queue.available_schedulers) > 1:
             yield (
-                f"{name} says that it turns, and nothing orders its requests (none): unless a "
-                "RAID controller or a hypervisor does, mq-deadline or bfq saves it many seeks"
+                f"{name} is a hard disk without a scheduler (none): unless a RAID controller or "
+                "a hypervisor orders its requests, mq-deadline or bfq saves many seeks"
             )
         if not queue.rotational and queue.scheduler in ("bfq", "cfq"):
             yield (
-                f"{name} does not turn: {queue.scheduler} costs it processor time and wins "
-                "little; none or mq-deadline suits it"
+                f"{name} is not a hard disk: {queue.scheduler} uses processor time with little "
+                "benefit. Use none or mq-deadline"
             )

@@ -6,14 +6,14 @@ from connectors.command import QueryRunner
 from connectors.raid import ArrayDetail, RaidArray
 from runbooks import Check, Host, Report, Table
 
-# Mirrors of memory that is changed while it is written differ without harm.
+# Mirrors may differ without harm where memory changes while it is written.
 _MIRRORS = ("raid1", "raid10")
-_UNDER_WAY = "{action} at {percent:.1f} %, about {minutes_left:.0f} min to go"
+_PROGRESS = "{action} at {percent:.1f} %, about {minutes_left:.0f} min left"
 
 
 @dataclass(frozen=True)
 class RaidState:
-    """Every array, mdadm's word on the active ones, and differing sectors, by their names."""
+    """All arrays; by name, mdadm's details of active ones, and counts of differing sectors."""
 
     arrays: Sequence[RaidArray]
     details: Mapping[str, ArrayDetail]
@@ -21,7 +21,7 @@ class RaidState:
 
 
 class CheckRaid(Check[RaidState], words="raid check", example="nas1"):
-    """See whether the software RAID arrays are whole, and what runs over them."""
+    """Check the software RAID arrays, and show their resyncs and checks."""
 
     host: Host
 
@@ -39,28 +39,32 @@ class CheckRaid(Check[RaidState], words="raid check", example="nas1"):
             run_query(self.host, raid.query_mismatches(each.name for each in arrays)),
         )
 
-    def report(self, seen: RaidState) -> Report:
-        if not seen.arrays:
+    def report(self, raid_state: RaidState) -> Report:
+        if not raid_state.arrays:
             return Report(f"{self.host} has no software RAID")
-        degraded = [each.name for each in seen.arrays if each.is_degraded or not each.is_active]
-        findings = [what for each in seen.arrays for what in _list_findings(each, seen)]
-        count = f"{len(seen.arrays)} array{'s' if len(seen.arrays) > 1 else ''}"
-        state = f"{', '.join(degraded)} not whole" if degraded else "all of them whole"
+        degraded = [
+            each.name for each in raid_state.arrays if each.is_degraded or not each.is_active
+        ]
+        findings = [
+            what for each in raid_state.arrays for what in _list_findings(each, raid_state)
+        ]
+        count = f"{len(raid_state.arrays)} array{'s' if len(raid_state.arrays) > 1 else ''}"
+        state = f"{', '.join(degraded)} degraded" if degraded else "all healthy"
         return Report(
             f"{self.host} has {count}, {state}",
             healthy=not degraded and not findings,
             findings=findings,
             table=Table(
-                ("Array", "Level", "Layout", "Members", "State", "Under way", "Mismatches"),
-                [_format_row(each, seen) for each in seen.arrays],
+                ("Array", "Level", "Layout", "Members", "State", "Progress", "Mismatches"),
+                [_format_row(each, raid_state) for each in raid_state.arrays],
             ),
         )
 
 
-def _list_findings(array: RaidArray, seen: RaidState) -> Iterator[str]:
-    detail = seen.details.get(array.name)
+def _list_findings(array: RaidArray, raid_state: RaidState) -> Iterator[str]:
+    detail = raid_state.details.get(array.name)
     if detail is None:
-        yield f"{array.name} is not active: `mdadm --detail` and `dmesg` on the host say why"
+        yield f"{array.name} is not active: run `mdadm --detail` and `dmesg` on the host"
         return
     if array.is_degraded and array.member_count and array.working_count is not None:
         yield (
@@ -70,30 +74,30 @@ def _list_findings(array: RaidArray, seen: RaidState) -> Iterator[str]:
         )
     faulty = [device for device, state in detail.members if "faulty" in state]
     if faulty:
-        yield f"{array.name}: {', '.join(faulty)} failed; remove and replace"
+        yield f"{array.name}: {', '.join(faulty)} failed; remove and replace it"
     if array.is_waiting:
-        yield f"{array.name} waits to be brought in step: another array is first, or it is unused"
+        yield f"{array.name} waits for its resync: another array is first, or it is unused"
     if array.is_read_only:
-        yield f"{array.name} is read-only, until it is first written to or set otherwise"
-    differing = seen.mismatches.get(array.name, 0)
+        yield f"{array.name} is read-only until it is first written to or set to read-write"
+    differing = raid_state.mismatches.get(array.name, 0)
     if differing:
         harmless = " (swap and mapped files can cause some)" if array.level in _MIRRORS else ""
         yield (
             f"{array.name}: {differing:,} sectors differed in the last check{harmless}; compare "
-            "with backups before a `repair`, which takes one copy for the right one"
+            "with backups before a `repair`, which assumes that one copy is correct"
         )
 
 
 def _format_remedy(array: RaidArray, detail: ArrayDetail) -> str:
     if array.progress:
-        return f"It is mending: {_UNDER_WAY.format(**vars(array.progress))}"
+        return f"It is rebuilding: {_PROGRESS.format(**vars(array.progress))}"
     if any(state == "spare" for _, state in detail.members):
-        return "A spare is there and is not being filled: look at the kernel's log"
-    return "Nothing mends it: add a disk"
+        return "It has a spare but does not rebuild: check the kernel's log"
+    return "It has no spare: add a disk"
 
 
-def _format_row(array: RaidArray, seen: RaidState) -> tuple[str, ...]:
-    detail = seen.details.get(array.name)
+def _format_row(array: RaidArray, raid_state: RaidState) -> tuple[str, ...]:
+    detail = raid_state.details.get(array.name)
     counts = (
         "-" if array.member_count is None else f"{array.working_count} of {array.member_count}"
     )
@@ -103,6 +107,6 @@ def _format_row(array: RaidArray, seen: RaidState) -> tuple[str, ...]:
         " ".join(filter(None, (detail.layout, detail.chunk))) or "-" if detail else "-",
         counts,
         detail.state if detail else "inactive",
-        _UNDER_WAY.format(**vars(array.progress)) if array.progress else "-",
-        f"{seen.mismatches[array.name]:,}" if array.name in seen.mismatches else "-",
+        _PROGRESS.format(**vars(array.progress)) if array.progress else "-",
+        f"{raid_state.mismatches[array.name]:,}" if array.name in raid_state.mismatches else "-",
     )

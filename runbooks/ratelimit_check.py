@@ -9,14 +9,15 @@ from runbooks import Check, Host, Report, Table
 
 @dataclass(frozen=True)
 class RateLimitState:
-    """counts: None where no log was written to."""
+    """nginx's limits, and the requests that they affected."""
 
     limits: RateLimits
     counts: LimitCounts | None
+    """None where no log was written."""
 
 
 class RatelimitCheck(Check[RateLimitState], words="ratelimit check", example="web1"):
-    """See how nginx limits the rate of requests, and how many it refused since yesterday."""
+    """Show nginx's limits of request rates, and how many requests it refused in a day."""
 
     host: Host
 
@@ -30,7 +31,7 @@ class RatelimitCheck(Check[RateLimitState], words="ratelimit check", example="we
         limits, counts = limited.limits, limited.counts
         findings = [*_list_findings(limited)]
         if not limits.zones:
-            return Report(f"nginx on {self.host} limits no rate of requests", findings=findings)
+            return Report(f"nginx on {self.host} has no request limits", findings=findings)
         refused = sum(counts.refused.values()) if counts else 0
         return Report(
             f"nginx on {self.host} has {_format_count(len(limits.zones))} and refused {refused:,} "
@@ -38,7 +39,7 @@ class RatelimitCheck(Check[RateLimitState], words="ratelimit check", example="we
             healthy=not findings,
             findings=findings,
             table=Table(
-                ("zone", "counts", "rate", "memory", "applied", "refused", "seen delayed"),
+                ("zone", "key", "rate", "memory", "applied", "refused", "delayed"),
                 [_format_row(zone, limited) for zone in limits.zones],
             ),
         )
@@ -57,8 +58,8 @@ def _format_row(zone: RateZone, limited: RateLimitState) -> tuple[str, ...]:
         zone.rate,
         zone.size,
         ", ".join(applied) or "nowhere",
-        f"{counts.refused.get(zone.name, 0):,}" if counts else "not known",
-        f"{counts.delayed.get(zone.name, 0):,}" if counts else "not known",
+        f"{counts.refused.get(zone.name, 0):,}" if counts else "unknown",
+        f"{counts.delayed.get(zone.name, 0):,}" if counts else "unknown",
     )
 
 
@@ -67,23 +68,23 @@ def _list_findings(limited: RateLimitState) -> Iterator[str]:
     names = {zone.name for zone in limits.zones}
     used = {use.zone for use in limits.uses}
     for name in sorted(names - used):
-        yield f"the zone {name} is set up and applied nowhere"
+        yield f"the zone {name} is defined but not applied"
     for use in limits.uses:
         if use.burst and not use.nodelay:
             yield (
-                f"{use.zone} lets a burst of {use.burst} wait one after another, which makes "
-                "pages with many parts slow: nodelay answers them at once"
+                f"{use.zone} delays a burst of {use.burst} requests, which makes pages with many "
+                "resources slow: use nodelay"
             )
     if limits.dry_run:
-        yield "limit_req_dry_run is on: what is over a limit is let through all the same"
+        yield "limit_req_dry_run is on: requests over a limit are not refused"
     if limits.status == 503 and limits.uses:
         yield (
-            "refused requests get 503, as those of a broken server do: limit_req_status 429 tells "
-            "clients and monitoring what it is"
+            "refused requests get 503, like those of a broken server: set limit_req_status 429 "
+            "so that clients and monitoring can distinguish them"
         )
     if counts is None and limits.uses:
-        yield "no error log was written to in the last day: set nginx.error_logs in the inventory"
+        yield "no error log was written in the last day: set nginx.error_logs in the inventory"
 
 
 def _format_count(count: int) -> str:
-    return "one limit of rate" if count == 1 else f"{count} limits of rate"
+    return "1 rate limit" if count == 1 else f"{count} rate limits"

@@ -6,15 +6,15 @@ from connectors.systemd import Service
 from runbooks import Check, Host, Report, ServiceName, Table
 
 _UNKNOWN = {
-    "not-found": "there is no such service: compare with `systemctl list-units --type=service`",
-    "masked": "it is masked: somebody made sure that nothing can start it",
-    "bad-setting": "its unit file holds a setting that systemd does not take",
+    "not-found": "no such service: run `systemctl list-units --type=service` for a list",
+    "masked": "it is masked: someone has disabled every way to start it",
+    "bad-setting": "its unit file has a setting that systemd refuses",
     "error": "systemd could not read its unit file",
 }
 
 
 class ServiceStatus(Check[Service], words="service status", example="web1 nginx"):
-    """See whether a service runs, since when, and how often it had to be started again."""
+    """Check whether a service runs, since when, and how often systemd restarted it."""
 
     host: Host
     service: ServiceName
@@ -33,7 +33,7 @@ class ServiceStatus(Check[Service], words="service status", example="web1 nginx"
             f"{service.name} is {service.active_state} ({service.sub_state}){since}",
             healthy=not findings,
             findings=findings,
-            table=Table(("what", "is"), [*_list_rows(service)]),
+            table=Table(("property", "value"), [*_list_rows(service)]),
         )
 
 
@@ -41,24 +41,24 @@ def _list_findings(service: Service) -> Iterator[str]:
     if service.load_state != "loaded":
         yield (
             f"{service.name}: "
-            f"{_UNKNOWN.get(service.load_state, f'systemd calls it {service.load_state}')}"
+            f"{_UNKNOWN.get(service.load_state, f'its load state is {service.load_state}')}"
         )
         return
     if not service.is_running:
-        ended = "" if service.result == "success" else f", and it ended with: {service.result}"
+        ended = "" if service.result == "success" else f", ended with: {service.result}"
         yield (
-            f"{service.name} does not run: it is {service.active_state} "
+            f"{service.name} is not running: it is {service.active_state} "
             f"({service.sub_state}){ended}"
         )
     if service.restart_count:
         yield (
-            f"{service.name} ended by itself and systemd started it again, "
-            f"{service.restart_count} times so far: its log says why"
+            f"{service.name} ended by itself, and systemd restarted it "
+            f"{service.restart_count} times so far: read its log for the reason"
         )
     if service.needs_reload:
         yield (
-            f"the unit file of {service.name} was edited and systemd still goes by the old one: "
-            "`systemctl daemon-reload` has it read again"
+            f"the unit file of {service.name} has changed, but systemd still uses the old one: "
+            "run `systemctl daemon-reload`"
         )
 
 

@@ -10,9 +10,9 @@ class ClearShaping(
     Change[Mapping[str, ShapedInterface]],
     words="shaping clear",
     example="web1 eth0",
-    undo="sets the limits of before",
+    undo="restores the previous limits",
 ):
-    """Take away the limits that Keyturn has set on an interface."""
+    """Remove the limits that Keyturn has set on an interface."""
 
     host: Host
     interface: InterfaceName
@@ -28,13 +28,13 @@ class ClearShaping(
             )
         if card.is_on_probation:
             raise Refused(
-                f"limits of {card.name} are on probation: ask again in some minutes, when they "
-                "are kept or taken back"
+                f"limits of {card.name} are on probation: try again in some minutes, when they "
+                "are confirmed or the old ones restored"
             )
         if card.rates == Rates():
             return Plan(_format_no_limit(card))
         step = Step(
-            f"Take the limits of {card.name} away",
+            f"Remove the limits of {card.name}",
             self.host,
             do=shaping.set_limits(card.name, Rates()),
             undo=shaping.set_limits(card.name, card.rates),
@@ -44,7 +44,7 @@ class ClearShaping(
         return Plan(
             f"{card.name} has {card.rates}",
             [step],
-            ["What was held back comes at once: whatever is behind the line may feel it."],
+            ["Delayed traffic passes immediately, which may affect other systems on the line."],
         )
 
 
@@ -52,4 +52,4 @@ def _format_no_limit(card: ShapedInterface) -> str:
     if not card.foreign_queues:
         return f"{card.name} has no limit"
     kinds = ", ".join(queue.kind for queue in card.foreign_queues)
-    return f"{card.name} has no limit of Keyturn's; the queue there ({kinds}) is left as it is"
+    return f"{card.name} has no limit from Keyturn; its queue ({kinds}) is not changed"

@@ -9,7 +9,7 @@ from connectors.command import QueryRunner
 from connectors.shaping import MAX_RATE, MIN_RATE, Rates, ShapedInterface
 from runbooks import Address, Change, Host, InterfaceName, Plan, Refused, Step
 
-_BEGIN = "Begin a probation: the host puts the limits of before back by itself"
+_BEGIN = "Begin the probation: the host restores the previous limits by itself"
 _END = "End the probation over a new connection"
 
 Rate = Annotated[
@@ -17,33 +17,34 @@ Rate = Annotated[
     Field(
         ge=MIN_RATE,
         le=MAX_RATE,
-        description=f"kbit/s, {MIN_RATE} to {MAX_RATE}; empty: left as it is",
+        description=f"kbit/s, {MIN_RATE} to {MAX_RATE}; unchanged if left empty",
     ),
 ]
 
 
 @dataclass(frozen=True)
 class ShapingState:
-    """All interfaces, and the seconds to the peer and back; None if it is silent or not given."""
+    """All interfaces, and the round trip to the peer."""
 
     interfaces: Mapping[str, ShapedInterface]
     round_trip: float | None
+    """Seconds; None without a peer, or if it does not answer."""
 
 
 class SetShaping(
     Change[ShapingState],
     words="shaping set",
     example="web1 eth0 down=20000 up=10000 peer=198.51.100.7",
-    undo="sets the limits of before, with a probation of its own",
+    undo="restores the previous limits, with a probation of its own",
 ):
-    """Limit how much an interface takes in and sends, until the host's next start."""
+    """Limit the download and upload rate of an interface, until the next boot."""
 
     host: Host
     interface: InterfaceName
     down: Rate = Field(default=None, title="Download rate")
     up: Rate = Field(default=None, title="Upload rate")
     peer: Annotated[
-        Address | None, Field(description="Whom to ping from the host before and after")
+        Address | None, Field(description="An address to ping from the host, before and after")
     ] = None
 
     def read(self, run_query: QueryRunner) -> ShapingState:
@@ -54,12 +55,12 @@ class SetShaping(
             cards, run_query(self.host, tcp_window.query_round_trip(str(self.peer)))
         )
 
-    def plan(self, found: ShapingState) -> Plan:
-        card = self._find_interface(found.interfaces)
+    def plan(self, state: ShapingState) -> Plan:
+        card = self._find_interface(state.interfaces)
         rates = Rates(self.down or card.rates.down, self.up or card.rates.up)
-        far = list(self._list_distance(found.round_trip))
+        far = list(self._list_distance(state.round_trip))
         if rates == card.rates:
-            # Told with the proof, so that people see what the limit did to the distance.
+            # Part of the verification, to show the effect of the limit on the round trip.
             return Plan("; ".join([f"{card.name} is limited to {rates}", *far]))
         return Plan(
             f"{card.name} has {card.rates}",
@@ -69,30 +70,28 @@ class SetShaping(
 
     def _find_interface(self, cards: Mapping[str, ShapedInterface]) -> ShapedInterface:
         if not (self.down or self.up):
-            raise Refused("no limit is given: say down=, up= or both, in kbit/s")
+            raise Refused("no limit is given: set down=, up= or both, in kbit/s")
         card = cards.get(self.interface)
         if card is None:
             there = ", ".join(each.name for each in cards.values() if not each.is_loopback)
             raise Refused(f"{self.host} has no interface {self.interface}: it has {there}")
         if card.is_loopback:
-            raise Refused(
-                f"{card.name} is the host's way to itself: name an interface that leads out"
-            )
+            raise Refused(f"{card.name} is the loopback interface: choose another one")
         if card.is_on_probation:
             raise Refused(
-                f"limits of {card.name} are on probation, and nobody has kept them: ask again in "
-                "some minutes, when the host has put those of before back"
+                f"limits of {card.name} are on probation and were not confirmed: try again in "
+                "some minutes, when the host has restored the previous ones"
             )
         if card.foreign_queues:
             kinds = ", ".join(queue.kind for queue in card.foreign_queues)
             raise Refused(
-                f"{card.name} has a queue ({kinds}) that Keyturn has not put there and could not "
-                "put back: take it away on the host first, with tc qdisc del"
+                f"{card.name} has a queue ({kinds}) from another program, which Keyturn could not "
+                "restore: remove it on the host first, with tc qdisc del"
             )
         return card
 
     def _make_steps(self, card: ShapedInterface, rates: Rates) -> Sequence[Step]:
-        """Begin, try, keep. Undone from the last to the first they are the same three again."""
+        """Return begin, try, keep. In reverse order, their undos are the same three steps."""
         name = card.name
         return [
             Step(
@@ -128,9 +127,9 @@ class SetShaping(
 
 
 def _list_notes(rates: Rates) -> Iterator[str]:
-    yield "Everything on the interface shares the limit, also logins and Keyturn's own."
-    yield "Packets wait for at most 50 ms, and are dropped then; connections slow down by that."
+    yield "All traffic of the interface shares the limit, also logins and Keyturn's own."
+    yield "Packets wait for at most 50 ms and are then dropped, which slows connections down."
     if rates.down:
-        yield "What comes in is dropped after it has come over the line: it is no help in a flood."
-    yield "The next start of the host takes the limits away."
-    yield "Unless they are kept over a new connection, the host puts those of before back."
+        yield "Incoming packets are dropped after they arrive: it does not help against a flood."
+    yield "A reboot of the host removes the limits."
+    yield "The host restores the previous limits unless Keyturn confirms the new ones in time."

@@ -9,14 +9,14 @@ from runbooks import Check, Host, Report, Table
 
 @dataclass(frozen=True)
 class InterfaceShaping:
-    """All interfaces, and the classes of those where somebody has set up htb."""
+    """All interfaces, and the htb classes of those that another program has set up."""
 
     interfaces: Mapping[str, ShapedInterface]
     classes: Mapping[str, Sequence[str]]
 
 
 class ShowShaping(Check[InterfaceShaping], words="shaping show", example="web1"):
-    """See how much each interface of a host may send and take in, and what that has dropped."""
+    """Show the traffic limits of a host's interfaces, and how many packets they dropped."""
 
     host: Host
 
@@ -31,18 +31,18 @@ class ShowShaping(Check[InterfaceShaping], words="shaping show", example="web1")
             cards, {name: run_query(self.host, shaping.query_classes(name)) for name in shared}
         )
 
-    def report(self, found: InterfaceShaping) -> Report:
+    def report(self, state: InterfaceShaping) -> Report:
         rows = [
-            row for card in found.interfaces.values() for row in _list_rows(card, found.classes)
+            row for card in state.interfaces.values() for row in _list_rows(card, state.classes)
         ]
-        limited = [card for card in found.interfaces.values() if card.down_queue or card.up_queue]
-        told = "; ".join(f"{card.name}: {card.rates}" for card in limited)
-        findings = [line for card in found.interfaces.values() for line in _list_findings(card)]
+        limited = [card for card in state.interfaces.values() if card.down_queue or card.up_queue]
+        limits = "; ".join(f"{card.name}: {card.rates}" for card in limited)
+        findings = [line for card in state.interfaces.values() for line in _list_findings(card)]
         return Report(
-            f"{self.host} limits {told}" if told else f"{self.host} has no limit of Keyturn's",
+            f"{self.host} limits {limits}" if limits else f"{self.host} has no limit from Keyturn",
             healthy=not findings,
             findings=findings,
-            table=Table(("Interface", "Way", "Limit", "Dropped", "Held back"), rows)
+            table=Table(("Interface", "Direction", "Limit", "Dropped", "Delayed"), rows)
             if rows
             else None,
         )
@@ -59,7 +59,7 @@ def _list_rows(
         rate = f", {queue.rate:,} kbit/s" if queue.rate else ""
         shared = classes.get(card.name, ()) if queue.kind == "htb" else ()
         shares = "".join(f"; {each}" for each in shared)
-        yield _format_row(card, way, f"{queue.kind} of somebody else's{rate}{shares}", queue)
+        yield _format_row(card, way, f"{queue.kind}, not from Keyturn{rate}{shares}", queue)
 
 
 def _format_row(
@@ -71,11 +71,11 @@ def _format_row(
 def _list_findings(card: ShapedInterface) -> Iterator[str]:
     if card.is_on_probation:
         yield (
-            f"the limits of {card.name} are on probation: unless they are kept within minutes, "
-            "the host puts those of before back"
+            f"the limits of {card.name} are on probation: unless confirmed, the host restores the "
+            "previous ones in some minutes"
         )
     for queue in card.foreign_queues:
         yield (
-            f"{card.name} has a queue ({queue.kind}) that Keyturn has not put there: `tc -s qdisc "
-            f"show dev {card.name}` on the host tells more"
+            f"{card.name} has a queue ({queue.kind}) that is not from Keyturn: run `tc -s qdisc "
+            f"show dev {card.name}` on the host for details"
         )

@@ -11,13 +11,13 @@ LagName = Annotated[
     str,
     Field(
         pattern=r"^([A-Za-z][A-Za-z-]{0,15} ?)?[0-9]{1,4}$",
-        description="One link aggregation, such as port-channel1 or Po1; all if left out",
+        description="One link aggregation, such as port-channel1 or Po1; all if left empty",
     ),
 ]
 
 
 class SwitchLag(Check[tuple[Lag, ...]], words="switch lag", example="sw1 port-channel1"):
-    """See whether every port of a switch's link aggregation is bundled."""
+    """Check whether every port of a switch's link aggregations is bundled."""
 
     host: Host = make_host_field("switch")
     name: LagName | None = None
@@ -39,8 +39,8 @@ class SwitchLag(Check[tuple[Lag, ...]], words="switch lag", example="sw1 port-ch
         unknown = [lag.name for lag in lags if lag.members is None and lag.is_up]
         notes = (
             [
-                f"this switch does not tell the members of {', '.join(unknown)}: whether each "
-                "port carries its share is not known"
+                f"this switch does not show the members of {', '.join(unknown)}: they were not "
+                "checked"
             ]
             if unknown
             else []
@@ -55,19 +55,19 @@ class SwitchLag(Check[tuple[Lag, ...]], words="switch lag", example="sw1 port-ch
         )
 
     def _format_summary(self, lags: tuple[Lag, ...]) -> str:
-        """Say how many are whole only of those whose members are known."""
+        """Return a summary that counts healthy aggregations only where the members are known."""
         known = [lag for lag in lags if lag.members is not None]
-        whole = sum(not lag.findings for lag in known)
+        healthy = sum(not lag.findings for lag in known)
         if known:
-            more = f", and {len(lags) - len(known)} of unknown members" * (len(known) < len(lags))
-            return f"{self.host} has {whole} of {len(known)} link aggregations whole{more}"
+            more = f", {len(lags) - len(known)} with unknown members" * (len(known) < len(lags))
+            return f"{self.host} has {healthy} of {len(known)} link aggregations healthy{more}"
         up = sum(lag.is_up for lag in lags)
         return f"{self.host} has {up} of {len(lags)} link aggregations up, with unknown members"
 
 
 def _format_row(lag: Lag) -> tuple[str, ...]:
     if lag.members is None:
-        members = "not told by this switch"
+        members = "unknown"
     else:
         members = ", ".join(f"{member.port} {member.state}" for member in lag.members)
-    return lag.name, "up" if lag.is_up else "down", lag.protocol or "not told", members
+    return lag.name, "up" if lag.is_up else "down", lag.protocol or "unknown", members

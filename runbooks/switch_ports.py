@@ -3,12 +3,12 @@ from connectors.command import QueryRunner
 from connectors.switch import SwitchPort
 from runbooks import Check, Host, Report, Table, make_host_field
 
-# A port in one of these was put there by a person, or simply has nothing plugged in.
+# Normal states: set by a person, or nothing is plugged in.
 _QUIET = frozenset({"up", "down", "disabled", "monitoring"})
 
 
 class SwitchPorts(Check[tuple[SwitchPort, ...]], words="switch ports", example="sw1"):
-    """See which ports of a switch or router are up, and which one something has stopped."""
+    """List the ports of a switch or router, and those that the device has stopped."""
 
     host: Host = make_host_field("switch")
 
@@ -19,11 +19,11 @@ class SwitchPorts(Check[tuple[SwitchPort, ...]], words="switch ports", example="
         stopped = [port for port in ports if port.state not in _QUIET]
         findings = [
             *(
-                f"{_format_port(port)} is {port.state}: the switch itself stopped it"
+                f"{_format_port(port)} is {port.state}: the switch has stopped it"
                 for port in stopped
             ),
             *(
-                f"{_format_port(port)} runs in half duplex: one of its ends does not negotiate"
+                f"{_format_port(port)} runs in half duplex: enable autonegotiation at both ends"
                 for port in ports
                 if port.is_half_duplex
             ),
@@ -31,7 +31,7 @@ class SwitchPorts(Check[tuple[SwitchPort, ...]], words="switch ports", example="
         up = sum(port.state == "up" for port in ports)
         return Report(
             f"{self.host} has {up} of {len(ports)} ports up"
-            + (f", and {len(findings)} to look at" if findings else ""),
+            + (f", {len(findings)} to fix" if findings else ""),
             healthy=not findings,
             findings=findings,
             table=Table(

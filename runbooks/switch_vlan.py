@@ -3,13 +3,13 @@ from connectors.command import QueryRunner
 from connectors.switch import Vlan
 from runbooks import Check, Host, Report, Table, make_host_field
 
-# VLANs of token ring and FDDI, which every Cisco has and nobody uses.
+# Default VLANs of token ring and FDDI on every Cisco switch.
 _RESERVED = range(1002, 1006)
 _MOST_NAMED = 12
 
 
 class SwitchVlans(Check[tuple[Vlan, ...]], words="switch vlan", example="sw1"):
-    """See which VLANs a switch has, and which ports are in them."""
+    """List the VLANs of a switch, and their ports."""
 
     host: Host = make_host_field("switch")
 
@@ -18,13 +18,13 @@ class SwitchVlans(Check[tuple[Vlan, ...]], words="switch vlan", example="sw1"):
 
     def report(self, vlans: tuple[Vlan, ...]) -> Report:
         used = [vlan for vlan in vlans if vlan.number not in _RESERVED]
-        asleep = [vlan for vlan in used if vlan.state != "active"]
+        inactive = [vlan for vlan in used if vlan.state != "active"]
         return Report(
             f"{self.host} has {len(used)} VLAN{'' if len(used) == 1 else 's'}",
-            healthy=not asleep,
+            healthy=not inactive,
             findings=[
-                f"VLAN {vlan.number} ({vlan.name}) is {vlan.state}: its ports carry nothing"
-                for vlan in asleep
+                f"VLAN {vlan.number} ({vlan.name}) is {vlan.state}: its ports carry no traffic"
+                for vlan in inactive
             ],
             table=Table(
                 ("VLAN", "Name", "State", "Access ports"),

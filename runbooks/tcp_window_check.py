@@ -9,7 +9,7 @@ from connectors.command import QueryRunner
 from connectors.tcp_window import PeerRoute, TcpSettings
 from runbooks import Address, Check, Host, Refused, Report, Table
 
-# What a link is taken for whose card does not know its speed.
+# The assumed speed of a network card that does not show one.
 _USUAL_MBITS = 1000
 _KEY = {"receive": "net.ipv4.tcp_rmem", "send": "net.ipv4.tcp_wmem"}
 _OLD = ("reno", "westwood")
@@ -17,17 +17,18 @@ _OLD = ("reno", "westwood")
 
 @dataclass(frozen=True)
 class PeerConnection:
-    """TCP's settings and the way to the peer. seconds: for a round trip."""
+    """TCP's settings, and the path to the peer."""
 
     settings: TcpSettings
     route: PeerRoute
     round_trip: float
+    """Seconds."""
 
 
 class TcpWindowCheck(
     Check[PeerConnection], words="tcp window check", example="web1 198.51.100.7 rtt=80"
 ):
-    """See whether one connection to a peer can fill the line, for its bandwidth and delay."""
+    """Check whether one TCP connection to a peer can use the full bandwidth of the line."""
 
     host: Host
     peer: Address
@@ -37,7 +38,7 @@ class TcpWindowCheck(
             ge=1,
             le=5000,
             title="Round-trip time (ms)",
-            description="Milliseconds to the peer and back; measured with ping if left empty",
+            description="Round trip to the peer in ms; measured with ping if left empty",
         ),
     ] = None
 
@@ -49,7 +50,7 @@ class TcpWindowCheck(
         seconds = run_query(self.host, tcp_window.query_round_trip(str(self.peer)))
         if seconds is None:
             raise Refused(
-                f"{self.peer} does not answer pings from {self.host}: give its rtt in milliseconds"
+                f"{self.peer} does not answer pings from {self.host}: set rtt in milliseconds"
             )
         return PeerConnection(settings, link, seconds)
 
@@ -66,17 +67,16 @@ class TcpWindowCheck(
         ]
         least = min(*rates.values(), line)
         rows = [("line", _format_rate(line)), ("round trip", f"{way.round_trip * 1000:.1f} ms")]
-        rows.append(("under way to fill it", _format_size(needed)))
+        rows.append(("in flight to fill it", _format_size(needed)))
         rows += [
             (f"{name} at most", _format_rate(min(rate, line))) for name, rate in rates.items()
         ]
         return Report(
-            f"one connection between {self.host} and {self.peer} gets {_format_rate(least)} at "
-            "most "
-            f"of {_format_line(way.route)}",
+            f"one connection between {self.host} and {self.peer} gets at most "
+            f"{_format_rate(least)} of {_format_line(way.route)}",
             healthy=not findings,
             findings=findings,
-            table=Table(("what", "is"), rows),
+            table=Table(("property", "value"), rows),
         )
 
 
@@ -87,33 +87,33 @@ def _list_window_findings(
         if rate < line and settings.scaling:
             yield (
                 f"to {name}, the largest buffer allows {_format_rate(rate)}: the line and its "
-                "delay need "
-                f"{_format_size(needed)} under way, so the third number of {_KEY[name]} "
-                f"would have to be {_format_size(2 * needed)}"
+                f"delay need {_format_size(needed)} in flight, so set the third number of "
+                f"{_KEY[name]} to {_format_size(2 * needed)}"
             )
 
 
 def _list_setting_findings(settings: TcpSettings) -> Iterator[str]:
     if not settings.scaling:
         yield (
-            "window scaling is off, so no more than 64 KiB can be under way: set "
+            "window scaling is off, so at most 64 KiB can be in flight: set "
             "net.ipv4.tcp_window_scaling to 1"
         )
     if not settings.moderation:
-        yield (
-            "buffers do not grow as a connection needs it: set net.ipv4.tcp_moderate_rcvbuf to 1"
-        )
+        yield ("buffers do not grow with a connection: set net.ipv4.tcp_moderate_rcvbuf to 1")
     if not settings.timestamps:
-        yield "timestamps are off, so round trips are measured badly and numbers may wrap"
+        yield (
+            "timestamps are off, so round trips are imprecise and sequence numbers may wrap: set "
+            "net.ipv4.tcp_timestamps to 1"
+        )
     if settings.congestion in _OLD:
-        yield f"{settings.congestion} recovers slowly from each loss on long lines: cubic or bbr"
+        yield f"{settings.congestion} recovers slowly from loss on long lines: use cubic or bbr"
 
 
 def _format_line(link: PeerRoute) -> str:
     if link.speed_mbits is None:
         return (
-            f"{_format_rate(_USUAL_MBITS * 1e6)} ({link.interface} knows no speed, so that "
-            "is taken)"
+            f"{_format_rate(_USUAL_MBITS * 1e6)} (assumed: the speed of {link.interface} is "
+            "unknown)"
         )
     return f"{_format_rate(link.speed_mbits * 1e6)} of {link.interface}"
 

@@ -6,12 +6,12 @@ from connectors.uptime import Uptime
 from runbooks import Check, Host, Report
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
-# Nobody who is up for longer runs the kernel that its packages say it has.
+# With a longer uptime, the running kernel lacks security fixes.
 _LONG = 400 * _DAY
 
 
 class UptimeCheck(Check[Uptime], words="uptime check", example="web1"):
-    """See how long a host has been up, how busy it is, and whether it waits for a restart."""
+    """Check how long a host has been up, its load, and whether it needs a reboot."""
 
     host: Host
 
@@ -23,7 +23,7 @@ class UptimeCheck(Check[Uptime], words="uptime check", example="web1"):
         load = " ".join(f"{value:.2f}" for value in up.load)
         on = f" on {up.cores} cores" if up.cores else ""
         return Report(
-            f"{self.host} is up for {_format_span(up.seconds)}, load {load}{on}, kernel "
+            f"{self.host} has been up for {_format_span(up.seconds)}, load {load}{on}, kernel "
             f"{up.kernel}",
             healthy=not findings,
             findings=findings,
@@ -32,19 +32,19 @@ class UptimeCheck(Check[Uptime], words="uptime check", example="web1"):
 
 def _list_findings(up: Uptime) -> Iterator[str]:
     if up.seconds < _HOUR:
-        yield f"it started {_format_span(up.seconds)} ago: somebody or something restarted it"
+        yield f"it was rebooted {_format_span(up.seconds)} ago: check whether that was intended"
     if up.seconds > _LONG:
-        yield "it is up for over a year: mends of its kernel since then are not in force"
+        yield "it has been up for over a year: its kernel lacks all fixes since then"
     if up.reboot_packages is not None:
-        because = f" for {', '.join(up.reboot_packages)}" if up.reboot_packages else ""
-        yield f"its packages ask for a restart{because}"
+        packages = f" for {', '.join(up.reboot_packages)}" if up.reboot_packages else ""
+        yield f"it needs a reboot{packages}"
     one, _, fifteen = up.load
     if up.cores is None:
         return
     if fifteen > 2 * up.cores:
-        yield f"more than two tasks wait for each core, for a quarter of an hour ({fifteen:.2f})"
+        yield f"the load is above 2 for each core for 15 minutes ({fifteen:.2f})"
     elif one > 4 * up.cores:
-        yield f"more than four tasks wait for each core just now ({one:.2f})"
+        yield f"the load is above 4 for each core now ({one:.2f})"
 
 
 def _format_span(seconds: float) -> str:

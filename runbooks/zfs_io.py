@@ -11,17 +11,17 @@ from runbooks import Check, Host, Report, Table, make_host_field
 
 
 class PoolTraffic(Check[Sequence[DeviceTraffic]], words="zfs io", example="nas1 tank 10"):
-    """Watch for some seconds what the disks of ZFS pools read and write."""
+    """Measure for some seconds what the disks of ZFS pools read and write."""
 
     host: Host = make_host_field("zfs")
     pool: Annotated[
         str,
         Field(
             pattern=r"^([A-Za-z][A-Za-z0-9_.:-]{0,99})?$",
-            description="The ZFS pool; all of them if left out",
+            description="The ZFS pool; all if left empty",
         ),
     ] = ""
-    seconds: Annotated[int, Field(ge=1, le=zfs.MAX_SECONDS, description="How long to watch")] = 5
+    seconds: Annotated[int, Field(ge=1, le=zfs.MAX_SECONDS, description="How long to measure")] = 5
 
     def read(self, run_query: QueryRunner) -> Sequence[DeviceTraffic]:
         return run_query(self.host, zfs.query_traffic(self.pool, self.seconds))

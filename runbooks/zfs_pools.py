@@ -9,30 +9,30 @@ from connectors.zfs import PoolSpace, ZfsStorage
 from connectors.zpool import Pool
 from runbooks import Check, Host, Report, Table, make_host_field
 
-# ZFS looks for room longer and longer from here on, and copies of snapshots may not fit.
+# Percent: above this, ZFS needs more time to find free space, and snapshots may not fit.
 _NEARLY_FULL = 85
 _OVERDUE = timedelta(days=40)
 
 
 @dataclass(frozen=True)
 class PoolState:
-    """The pools of a host and, by their names, the room that they have."""
+    """The pools of a host, and their space by name."""
 
     storage: ZfsStorage
     spaces: Mapping[str, PoolSpace]
 
 
 class ListPools(Check[PoolState], words="zfs pools", example="nas1"):
-    """See every ZFS pool: its health, its room, its last scrub and what is wrong with it."""
+    """List the ZFS pools: health, space, last scrub and problems."""
 
     host: Host = make_host_field("zfs")
 
     def read(self, run_query: QueryRunner) -> PoolState:
         storage = zfs.read_storage(run_query, self.host)
         spaces = {space.pool: space for space in run_query(self.host, zfs.query_spaces())}
-        # zpool says "no pools available" where we do not hear it, so silence must be confirmed.
+        # zpool prints "no pools available" to standard error, so an empty list is checked twice.
         if spaces.keys() != {pool.name for pool in storage.pools}:
-            raise ParseError("zpool status and zpool list tell of different pools: ask again")
+            raise ParseError("zpool status and zpool list printed different pools: try again")
         return PoolState(storage, spaces)
 
     def report(self, pools: PoolState) -> Report:
@@ -44,9 +44,9 @@ class ListPools(Check[PoolState], words="zfs pools", example="nas1"):
             for pool in storage.pools
             for finding in _list_findings(pool, pools.spaces[pool.name], storage)
         ]
-        ailing = sum(bool(pool.findings) for pool in storage.pools)
+        unhealthy = sum(bool(pool.findings) for pool in storage.pools)
         count = f"{len(storage.pools)} pool{'s' if len(storage.pools) > 1 else ''}"
-        health = f"{ailing} with trouble" if ailing else "all healthy"
+        health = f"{unhealthy} with problems" if unhealthy else "all healthy"
         return Report(
             f"{self.host} has {count}, {health}",
             healthy=not findings,
@@ -61,17 +61,17 @@ class ListPools(Check[PoolState], words="zfs pools", example="nas1"):
 def _list_findings(pool: Pool, space: PoolSpace, storage: ZfsStorage) -> list[str]:
     found = pool.findings
     if space.capacity is not None and space.capacity >= _NEARLY_FULL:
-        found.append(f"{pool.name} is {space.capacity} % full: from here on it becomes slow")
+        found.append(f"{pool.name} is {space.capacity} % full: it becomes slow. Free some space")
     if not pool.scans:
         since = "" if storage.can_pause else " since it was imported"
-        found.append(f"{pool.name} was never scrubbed{since}: `zfs scrub start` does it")
+        found.append(f"{pool.name} was never scrubbed{since}: request `zfs scrub start`")
     scrub = pool.last_scrub
     if scrub and scrub.state == "stopped":
-        found.append(f"The last scrub of {pool.name} was stopped before its end")
+        found.append(f"The last scrub of {pool.name} was stopped early")
     if scrub and scrub.state == "finished" and scrub.time:
         age = storage.host_time - scrub.time
         if age > _OVERDUE:
-            found.append(f"{pool.name} was scrubbed {age.days} days ago: once a month is good")
+            found.append(f"{pool.name} was last scrubbed {age.days} days ago: scrub it monthly")
     return found
 
 

@@ -5,9 +5,9 @@ from runbooks import Change, Host, Plan, PoolName, Refused, Step, make_host_fiel
 
 
 class PauseScrub(
-    Change[ZfsStorage], words="zfs scrub pause", example="nas1 tank", undo="lets it go on"
+    Change[ZfsStorage], words="zfs scrub pause", example="nas1 tank", undo="resumes it"
 ):
-    """Pause a scrub of a ZFS pool; `zfs scrub start` goes on from there, after a reboot too."""
+    """Pause a scrub of a ZFS pool; `zfs scrub start` resumes it, also after a reboot."""
 
     host: Host = make_host_field("zfs")
     pool: PoolName
@@ -19,7 +19,7 @@ class PauseScrub(
         pool = zfs.find_pool(self.pool, storage)
         if not any(scan.state == "paused" for scan in pool.scans):
             raise Refused(
-                f"the scrub of {pool.name} is not paused any more: ask for `zfs scrub start`"
+                f"the scrub of {pool.name} is not paused any more: request `zfs scrub start`"
             )
 
     def plan(self, storage: ZfsStorage) -> Plan:
@@ -38,20 +38,17 @@ class PauseScrub(
             )
         if not storage.can_pause:
             raise Refused(
-                "zfs-fuse cannot pause a scrub: `zfs scrub stop` ends it, and the next one begins "
-                "anew"
+                "zfs-fuse cannot pause a scrub: `zfs scrub stop` ends it, and the next one starts "
+                "over"
             )
         if pool.state == "SUSPENDED":
-            raise Refused(
-                f"{pool.name} is SUSPENDED and takes no orders: connect its disks, then "
-                "`zpool clear`"
-            )
+            raise Refused(f"{pool.name} is SUSPENDED: connect its disks, then run `zpool clear`")
         step = Step(
             f"Pause the scrub of {pool.name}",
             self.host,
             do=zfs.pause_scrub(self.pool),
             undo=zfs.start_scrub(self.pool),
-            before="being scrubbed",
+            before="scrub running",
             after="scrub paused",
         )
         return Plan(f"{pool.name}: {running.description}", [step])

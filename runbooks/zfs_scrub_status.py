@@ -8,14 +8,15 @@ from runbooks import Check, Host, PoolName, Report, Table, make_host_field
 
 @dataclass(frozen=True)
 class ScrubHistory:
-    """A pool, and whether ZFS forgets its scrubs when the pool is imported anew."""
+    """A pool with its scrubs."""
 
     pool: Pool
     is_lost_on_import: bool = False
+    """Whether an import of the pool deletes its record of scrubs, as with zfs-fuse."""
 
 
 class ScrubStatus(Check[ScrubHistory], words="zfs scrub status", example="nas1 tank"):
-    """See how far a scrub is, or how the last one ended, and which files are damaged."""
+    """Show the progress of a scrub, or the result of the last one, and damaged files."""
 
     host: Host = make_host_field("zfs")
     pool: PoolName
@@ -35,13 +36,13 @@ class ScrubStatus(Check[ScrubHistory], words="zfs scrub status", example="nas1 t
             if scan.errors
         ]
         if not pool.scans:
-            findings.append("A scrub once a month finds damage while it can be repaired")
+            findings.append("Scrub it monthly to find damage while it can be repaired")
         return Report(
             f"{self.pool}: {_format_scans(scrubbed)}",
             healthy=not findings,
             findings=findings,
             table=Table(
-                ("Device", "State", "Read", "Write", "Checksum", "Remark"),
+                ("Device", "State", "Read", "Write", "Checksum", "Note"),
                 [_format_row(vdev) for vdev in pool.vdevs if vdev.is_leaf],
             ),
         )

@@ -10,7 +10,7 @@ class StopScrub(
     example="nas1 tank",
     undo="starts it again from the beginning",
 ):
-    """Stop a scrub of a ZFS pool for good; where it can be paused, that loses nothing."""
+    """Stop a scrub of a ZFS pool for good; `zfs scrub pause` keeps its progress."""
 
     host: Host = make_host_field("zfs")
     pool: PoolName
@@ -22,15 +22,11 @@ class StopScrub(
         pool = zfs.find_pool(self.pool, storage)
         if pool.running_resilver:
             raise Refused(
-                f"{pool.name} is busy with a {pool.running_resilver.description}: that puts a "
-                "disk's data "
-                "back and must not be stopped. No scrub is running"
+                f"{pool.name} is busy with a {pool.running_resilver.description}: it restores a "
+                "disk's data and must not be stopped. No scrub is running"
             )
         if pool.state == "SUSPENDED":
-            raise Refused(
-                f"{pool.name} is SUSPENDED and takes no orders: connect its disks, then "
-                "`zpool clear`"
-            )
+            raise Refused(f"{pool.name} is SUSPENDED: connect its disks, then run `zpool clear`")
         going = next((scan for scan in pool.scans if scan.state in ("running", "paused")), None)
         if going is None:
             return Plan(f"No scrub of {pool.name} is running")
@@ -44,10 +40,10 @@ class StopScrub(
             self.host,
             do=stop(self.pool),
             undo=zfs.start_scrub(self.pool),
-            before="being scrubbed",
-            after="not being scrubbed",
+            before="scrub running",
+            after="no scrub running",
         )
-        notes = ["What it has repaired stays so. An undo starts it from the beginning."]
+        notes = ["Repaired data stays repaired. Undo starts the scrub from the beginning."]
         if storage.can_pause and going.state == "running":
-            notes.append("`zfs scrub pause` would let it go on later from where it is.")
+            notes.append("`zfs scrub pause` keeps its progress instead.")
         return Plan(f"{pool.name}: {going.description}", [step], notes)

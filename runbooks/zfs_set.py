@@ -12,9 +12,9 @@ class SetProperty(
     Change[ZfsProperty],
     words="zfs set",
     example="nas1 tank/home compression lz4",
-    undo="sets the old value, or inherits it again",
+    undo="restores the old value, or inherits it again",
 ):
-    """Set how a ZFS dataset writes, compresses, exports or keeps access times."""
+    """Set sync, compression, NFS export or access times of a ZFS dataset."""
 
     host: Host = make_host_field("zfs")
     dataset: Annotated[
@@ -24,12 +24,12 @@ class SetProperty(
             description="The dataset, such as tank/home",
         ),
     ]
-    property: Annotated[PropertyName, Field(description="What to set")]
+    property: Annotated[PropertyName, Field(description="The property to set")]
     value: Annotated[
         str,
         Field(
             max_length=500,
-            description="Such as standard, lz4, off, or rw=@192.0.2.0/24 for sharenfs",
+            description="The value, such as standard, lz4, off, or rw=@192.0.2.0/24 for sharenfs",
         ),
     ]
 
@@ -47,13 +47,13 @@ class SetProperty(
             f" (inherited from {was.inherited_from})" if was.inherited_from else f" ({was.source})"
         )
         if was.source == "none":
-            raise Refused(f"{self.dataset} has no {self.property}: it is no file system")
+            raise Refused(f"{self.dataset} has no {self.property}: it is not a file system")
         if was.value == self.value:
-            return Plan(f"{self.property} of {self.dataset} is {was.value} already{whence}")
+            return Plan(f"{self.property} of {self.dataset} is already {was.value}{whence}")
         if was.source == "temporary":
             raise Refused(
                 f"{self.property} of {self.dataset} is {was.value} by a mount option, which hides "
-                "its own value: mount it again without that option first"
+                "its own value: remount it without that option first"
             )
         step = Step(
             f"Set {self.property} of {self.dataset} to {self.value}",
@@ -71,33 +71,33 @@ class SetProperty(
             if was.source == "local":
                 zfs_property.refuse_invalid_value(self.property, was.value)
         except zfs_property.InvalidValueError:
-            return NoUndo(f"{self.property} was {was.value}, which Keyturn does not set")
+            return NoUndo(f"{self.property} was {was.value}, which Keyturn cannot set")
         return zfs_property.restore_property(was)
 
     def _list_notes(self, was: ZfsProperty) -> list[str]:
-        notes = ["Datasets below that inherit it change with it."]
+        notes = ["Child datasets that inherit it change too."]
         if self.property == "compression":
-            notes.append("Only what is written from now on is written so; old data stays.")
+            notes.append("It applies to newly written data only.")
         if (self.property, self.value) == ("sync", "disabled"):
             notes.append(
-                "Programs and NFS clients are told that data is safe before it is: after a crash "
-                "the last seconds are missing, and they will not know."
+                "Programs and NFS clients get confirmation of writes before the data is safe: "
+                "after a crash the last seconds are lost without notice."
             )
         if (self.property, self.value) == ("sync", "always"):
-            notes.append("Every write waits for the disks: without a fast log device it is slow.")
+            notes.append("Every write waits for the disks: it is slow without a fast log device.")
         if self.property == "sharenfs":
             notes += self._list_share_notes(was)
         return notes
 
     def _list_share_notes(self, was: ZfsProperty) -> list[str]:
         if self.value == "off":
-            return ["It is exported no longer: programs of NFS clients hang or fail at once."]
+            return ["The export ends: programs of NFS clients hang or fail immediately."]
         notes: list[str] = []
         clients = [option for option in self.value.split(",") if option.startswith(("rw=", "ro="))]
         if not clients:
             notes.append("It is exported to every host that can reach this one.")
         if "no_root_squash" in self.value.split(","):
-            notes.append("Root of every client is root on its files.")
+            notes.append("Root on every client has root access to its files.")
         if was.value != "off":
-            notes.append(f"Clients that only the old value ({was.value}) let in are shut out.")
+            notes.append(f"Clients that only the old value ({was.value}) allows lose access.")
         return notes

@@ -239,7 +239,7 @@ class ToyFleet:
         assert command.marker is not None
         key = command.marker.run, command.marker.step
         if key in self.markers:
-            raise AlreadyStartedError("the host has begun this step before")
+            raise AlreadyStartedError("the host had already started this step")
         self.told.append((host, str(command)))
         _, name, value = command.words
         self.hosts[host][name] = value

@@ -91,7 +91,7 @@ def test_what_nginx_does_not_take_is_put_back_and_never_loaded(fleet: Fleet, ngi
 def test_an_nginx_that_does_not_run_is_said_to_and_its_list_stays(fleet: Fleet, nginx: Nginx):
     plan = BLOCK.plan(BLOCK.read(fleet.run_query))
     nginx.stop()
-    with pytest.raises(CommandError, match="nginx does not run: nothing was changed"):
+    with pytest.raises(CommandError, match="nginx is not running: nothing was changed"):
         fleet.run_command("web1", plan.steps[0].do)
     assert fleet.run_query("web1", nginx_agents.query_agents()).refused == ()
 

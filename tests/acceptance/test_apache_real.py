@@ -79,7 +79,7 @@ def test_an_agent_is_let_in_and_the_others_stay_refused(fleet: Fleet, apache: Ap
 def test_what_apache_does_not_take_is_put_back_and_never_loaded(fleet: Fleet, apache: Apache):
     plan = BLOCK.plan(BLOCK.read(fleet.run_query))
     (apache.conf_d / "broken.conf").write_text("Nonsense\n")
-    with pytest.raises(CommandError, match="its configuration: nothing changed"):
+    with pytest.raises(CommandError, match="its configuration: nothing was changed"):
         fleet.run_command("web1", fleet.resolve_command("web1", plan.steps[0].do))
     (apache.conf_d / "broken.conf").unlink()
     assert fleet.run_query("web1", dialect.query_agents()).refused == ()
@@ -91,7 +91,7 @@ def test_an_apache_that_does_not_run_is_not_started_and_its_list_stays(
 ):
     plan = BLOCK.plan(BLOCK.read(fleet.run_query))
     apache.stop()
-    with pytest.raises(CommandError, match="Apache does not run: nothing was changed"):
+    with pytest.raises(CommandError, match="Apache is not running: nothing was changed"):
         fleet.run_command("web1", fleet.resolve_command("web1", plan.steps[0].do))
     assert fleet.run_query("web1", dialect.query_agents()).refused == ()
     with pytest.raises(OSError, match="refused"):
@@ -100,7 +100,9 @@ def test_an_apache_that_does_not_run_is_not_started_and_its_list_stays(
 
 def test_a_host_that_heeds_no_list_is_told_how_to(fleet: Fleet, apache: Apache):
     (apache.conf_d / "keyturn-agents.conf").unlink()
-    with pytest.raises(Refused, match="no server of apache on web1 heeds our list: make an empty"):
+    with pytest.raises(
+        Refused, match="no server of apache on web1 includes Keyturn's list: create an empty"
+    ):
         BLOCK.plan(BLOCK.read(fleet.run_query))
 
 

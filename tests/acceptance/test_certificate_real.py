@@ -77,7 +77,7 @@ def test_a_certificate_is_read_with_its_names_and_its_end(fleet: Fleet):
 
 # A day begins to count a second after the certificate was made.
 @pytest.mark.parametrize(
-    ("days", "said"), [(20, "in (19|20) days: renew it"), (-1, "that ended on")]
+    ("days", "said"), [(20, "in (19|20) days: renew it"), (-1, "that expired on")]
 )
 def test_an_end_that_is_near_or_past_is_a_finding(fleet: Fleet, days: int, said: str):
     with TlsServer(days=days) as server:
@@ -101,7 +101,7 @@ def test_a_server_at_another_address_of_the_host_is_found(fleet: Fleet):
 def test_a_port_that_speaks_no_tls_is_said_to(fleet: Fleet, sshd: Sshd):
     report = checked(fleet, sshd.port)
     assert not report.healthy
-    assert "speaks no TLS" in report.findings[0]
+    assert "does not use TLS" in report.findings[0]
 
 
 def test_a_port_that_nobody_listens_at_is_an_error(fleet: Fleet):

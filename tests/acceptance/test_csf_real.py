@@ -145,7 +145,7 @@ def test_where_nothing_changed_nothing_is_written_and_nobody_is_asked(web1: CsfH
     carry_out(fleet, REFRESH)
     before = (web1.own.stat(), web1.restarts)
     plan = REFRESH.plan(REFRESH.read(fleet.run_query))
-    assert plan == Plan("web1 lets in all 140 addresses of Pingdom's probes")
+    assert plan == Plan("web1 allows all 140 addresses of Pingdom's probes")
     assert (web1.own.stat(), web1.restarts) == before
 
 
@@ -163,7 +163,7 @@ def test_a_flushed_firewall_is_said_to_be_off_and_turned_on_only_by_a_word_of_it
         REFRESH.plan(REFRESH.read(fleet.run_query))
     assert web1.restarts == before
     plan = carry_out(fleet, RefreshPingdom.model_validate({"host": "web1", "start": "firewall"}))
-    assert plan.steps[1].title == "Turn the firewall on, with Keyturn's list replaced"
+    assert plan.steps[1].title == "Replace Keyturn's list and turn the firewall on"
     assert in_kernel(web1) == ALL
     assert "-j LOCALINPUT" in web1.inside("iptables", "-S", "INPUT")
     assert SHOW.report(SHOW.read(fleet.run_query)).healthy
@@ -174,7 +174,9 @@ def test_rules_that_were_flushed_are_put_back(web1: CsfHost, fleet: Fleet):
     web1.inside("iptables", "-F", "ALLOWIN")
     assert "40 of 140" in SHOW.report(SHOW.read(fleet.run_query)).summary
     plan = carry_out(fleet, REFRESH)
-    assert plan.current_state == "The list is right, but 100 of its 140 addresses are not in force"
+    assert (
+        plan.current_state == "The list is current, but 100 of its 140 addresses are not in force"
+    )
     assert in_kernel(web1) == ALL
 
 
@@ -278,7 +280,7 @@ def test_a_list_that_is_kept_too_late_is_gone_and_said_to_be(web1: CsfHost, flee
     tell(fleet, plan, 1, 2)
     let_time_run_out(watching(web1))
     for step in (3, 2):
-        with pytest.raises(CommandError, match="has put the one of before back"):
+        with pytest.raises(CommandError, match="has restored the previous one"):
             tell(fleet, plan, step)
     assert in_kernel(web1) == set()
     assert web1.own.read_text() == ""
@@ -325,7 +327,7 @@ def test_a_list_that_was_cut_on_its_way_is_not_used(web1: CsfHost, fleet: Fleet)
     tell(fleet, plan, 1)
     load = plan.steps[1].do
     assert isinstance(load, Shell)
-    with pytest.raises(CommandError, match="not the list that was approved"):
+    with pytest.raises(CommandError, match="the list differs from the approved one"):
         fleet.run_command("web1", replace(load, stdin=load.stdin[:300]))
     assert web1.own.read_text() == ""
     assert web1.restarts == 1
@@ -335,7 +337,7 @@ def test_csf_that_is_disabled_meanwhile_is_a_failure(web1: CsfHost, fleet: Fleet
     plan = REFRESH.plan(REFRESH.read(fleet.run_query))
     tell(fleet, plan, 1)
     (web1.etc / "csf.disable").touch()
-    with pytest.raises(CommandError, match="enable it with csf -e first"):
+    with pytest.raises(CommandError, match="run csf -e first"):
         tell(fleet, plan, 2)
     with pytest.raises(Refused, match="csf is disabled"):
         REFRESH.plan(REFRESH.read(fleet.run_query))
@@ -343,7 +345,7 @@ def test_csf_that_is_disabled_meanwhile_is_a_failure(web1: CsfHost, fleet: Fleet
 
 def test_a_host_without_csf_says_so(web1: CsfHost, fleet: Fleet):
     web1.program.unlink()
-    with pytest.raises(CommandError, match=r"csf is not where csf\.program says"):
+    with pytest.raises(CommandError, match=r"csf does not exist: correct csf\.program"):
         REFRESH.read(fleet.run_query)
 
 

@@ -37,7 +37,7 @@ def test_how_long_it_is_up_is_told(fleet: Fleet):
     assert up.seconds > 0
     assert up.cores is not None
     assert up.cores > 0
-    assert check.report(up).summary.startswith("web1 is up for ")
+    assert check.report(up).summary.startswith("web1 has been up for ")
 
 
 def test_what_happened_is_told_from_every_source_that_there_is(fleet: Fleet):
@@ -80,5 +80,5 @@ def test_the_malloc_of_a_running_program_is_told(fleet: Fleet, sshd: Sshd):
         finally:
             running.kill()
     assert (process.pid, process.malloc) == (running.pid, "glibc")
-    with pytest.raises(CommandError, match="no process of web1"):
+    with pytest.raises(CommandError, match="web1 has no process"):
         check.read(fleet.run_query)

@@ -56,7 +56,7 @@ class Stage:
     def told(self, user: str) -> int:
         """Return how many refusals a person sees, on a card or by themselves."""
         text = _text(self.chat.page(user))
-        return text.count("holds nothing else") + text.count("Only visible to you")
+        return text.count("has nothing else") + text.count("Only visible to you")
 
     def servers(self) -> list[list[str]]:
         """Return every server of HAProxy with its operational and administrative state."""

@@ -180,7 +180,7 @@ def test_the_login_that_reads_can_neither_see_nor_take_a_marker(web: Web):
         fleet.run_command("web1", _step(1, nginx_agents.block_agent("Evil Bot/2")))
     with _fleet(web.sshd.host(**reader)) as fleet:
         assert fleet.query_step("web1", STEP).state is MarkerState.UNMARKED
-        with pytest.raises(SetupError, match=f"keeps no marker in {web.place}"):
+        with pytest.raises(SetupError, match=f"cannot write a marker in {web.place}"):
             fleet.run_command("web1", Shell(("touch", "/tmp/never"), marker=replace(STEP, step=2)))
 
 

@@ -184,7 +184,7 @@ def test_limits_that_nobody_keeps_are_taken_back_by_the_host(inside: Inside, for
     fleet.run_command("web1", fleet.resolve_command("web1", begin.do))
     fleet.run_command("web1", fleet.resolve_command("web1", limit.do))
     assert _until_taken_back(fleet) == former
-    with pytest.raises(HostError, match="has taken the new limits back"):
+    with pytest.raises(HostError, match="has restored the old ones"):
         fleet.run_command("web1", fleet.resolve_command("web1", keep.do))
 
 
@@ -215,7 +215,7 @@ def test_no_limit_is_tried_out_without_a_probation(fleet: Fleet):
 def test_one_probation_at_a_time(fleet: Fleet):
     _tell(fleet, shaping.start_probation("eth0", Rates()))
     for command in (shaping.start_probation("eth0", Rates()), shaping.set_limits("eth0", Rates())):
-        with pytest.raises(HostError, match="on probation there already"):
+        with pytest.raises(HostError, match="already on probation there"):
             _tell(fleet, command)
     assert _eth0(fleet).is_on_probation
 

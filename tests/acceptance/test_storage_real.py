@@ -127,10 +127,10 @@ def test_what_the_kernel_makes_of_a_value_is_seen_by_reading_back(fleet: Fleet, 
 @pytest.mark.parametrize(
     ("setting", "value", "why"),
     [
-        ("scheduler", "cfq-or-whatever", "does not take this value"),
-        ("iosched/slice_idle", "1 2", "does not take this value"),
-        ("iosched/slice_idle", "0x1g", "does not take this value"),
-        ("iosched/slice_idle", "-1", "does not take this value"),
+        ("scheduler", "cfq-or-whatever", "refuses this value"),
+        ("iosched/slice_idle", "1 2", "refuses this value"),
+        ("iosched/slice_idle", "0x1g", "refuses this value"),
+        ("iosched/slice_idle", "-1", "refuses this value"),
         ("iosched/nothing", "1", "has no such tunable"),
     ],
 )

@@ -76,7 +76,7 @@ def next_second(fleet: Fleet, service: str) -> datetime:
 def test_a_service_is_restarted_once_and_takes_along_what_needs_it(fleet: Fleet):
     since = next_second(fleet, "worker")
     plan = carry_out(fleet, restart("web", since))
-    assert "Restarted with it, where they run: worker.service." in plan.notes
+    assert "Restarted with it if running: worker.service." in plan.notes
     for service in ("web", "worker"):
         start = started(fleet, service)
         assert start is not None
@@ -93,7 +93,7 @@ def test_a_service_that_fails_again_is_not_called_restarted(fleet: Fleet):
 @pytest.mark.parametrize(
     ("service", "reason"),
     [
-        ("ssh", "Keyturn reach this host"),
+        ("ssh", "access to this host depends on it"),
         ("stopped", "is stopped"),
         ("off", "is masked"),
         ("nothing", "is not-found"),

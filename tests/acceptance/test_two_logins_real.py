@@ -97,18 +97,18 @@ def test_neither_login_is_root_for_anything_else(sshd: TwoLogins, words: tuple[s
 def test_a_script_or_program_that_is_missing_is_named_and_not_the_rules(sshd: TwoLogins):
     with _fleet(sshd.host()) as fleet:
         script = ("/usr/local/lib/keyturn/nginx-agents-000000000000", "x")
-        with pytest.raises(CommandError, match="this script is not on the host"):
+        with pytest.raises(CommandError, match="this script is missing on the host"):
             fleet.run_command("web1", Shell(script, root=True))
-        with pytest.raises(CommandError, match="program zpool-nowhere is not there: install it"):
+        with pytest.raises(CommandError, match="program zpool-nowhere is missing: install it"):
             fleet.run_command("web1", Shell(("zpool-nowhere", "status"), root=True))
 
 
 def test_where_nothing_may_be_changed_nothing_is_told(sshd: TwoLogins):
     with _fleet(sshd.host(changes=False)) as fleet:
         fleet.run_query("web1", nginx_agents.query_agents())
-        with pytest.raises(SetupError, match="nothing may be changed on web1"):
+        with pytest.raises(SetupError, match="changes are not allowed on web1"):
             fleet.run_command("web1", nginx_agents.block_agent("Evil Bot/2"))
-        with pytest.raises(SetupError, match="nothing may be changed on web1"):
+        with pytest.raises(SetupError, match="changes are not allowed on web1"):
             fleet.resolve_command("web1", nginx_agents.block_agent("Evil Bot/2"))
     assert sshd.logins_of(CHANGER) == 0
 
@@ -123,7 +123,7 @@ def test_a_check_of_the_inventory_tries_both_logins_and_looks_for_the_scripts(ss
         assert not found.is_healthy
         assert "install what `keyturn sudoers web1 --scripts` prints" in found.error
         assert "csf-load" in found.error
-        assert "the program /usr/sbin/csf is not there" in found.error
+        assert "the program /usr/sbin/csf is missing" in found.error
     other = {"user": CHANGER, "key": str(sshd.directory / READER)}
     with _fleet(sshd.host(**other, reader=None)) as fleet:
         assert check_host(fleet, "web1").login is False

@@ -90,7 +90,7 @@ def test_pools_that_were_never_scrubbed_are_named(nas: ZfsFuse, fleet: Fleet):
     report = POOLS.report(POOLS.read(fleet.run_query))
     assert report.summary == "nas1 has 1 pool, all healthy"
     assert report.findings == [
-        "tank was never scrubbed since it was imported: `zfs scrub start` does it"
+        "tank was never scrubbed since it was imported: request `zfs scrub start`"
     ]
     assert report.table is not None
     (row,) = report.table.rows
@@ -110,7 +110,7 @@ def test_a_scrub_repairs_what_was_damaged_behind_its_back(nas: ZfsFuse, fleet: F
     assert repaired is not None, report
     assert 30 < float(repaired[1]) < 50
     (finding,) = report.findings
-    assert re.search(r"/d1 of tank has counted [\d,]+ checksum errors and is ONLINE", finding)
+    assert re.search(r"/d1 of tank has [\d,]+ checksum errors although it is ONLINE", finding)
     assert file.read_bytes() == before
     assert any(
         "/d1 of tank has counted" in each
@@ -156,7 +156,7 @@ def test_a_running_scrub_is_seen_left_alone_stopped_and_started_again(nas: ZfsFu
         assert plan.steps[0].undo == stopped.steps[0].do
         assert work_of(START.plan(START.read(fleet.run_query))) == work_of(plan)
     # What has ended by itself cannot be stopped, and that is no success.
-    with pytest.raises(CommandError, match="has ended by itself already"):
+    with pytest.raises(CommandError, match="has already ended"):
         fleet.run_command("nas1", stopped.steps[0].do)
     assert not isinstance(stopped.steps[0].undo, NoUndo)
     fleet.run_command("nas1", stopped.steps[0].undo)
@@ -171,7 +171,7 @@ def test_a_resilver_is_never_stopped(nas: ZfsFuse, fleet: Fleet):
         nas.told("zpool", "replace", "-o", "ashift=9", "tank", str(second), str(third))
         with pytest.raises(Refused, match="must not be stopped"):
             STOP.plan(STOP.read(fleet.run_query))
-        with pytest.raises(Refused, match="a scrub has to wait"):
+        with pytest.raises(Refused, match="try again when it has ended"):
             FORCE.plan(FORCE.read(fleet.run_query))
         with pytest.raises(CommandError):
             fleet.run_command("nas1", zfs.stop_scrub_on_fuse("tank"))
@@ -179,7 +179,7 @@ def test_a_resilver_is_never_stopped(nas: ZfsFuse, fleet: Fleet):
         # The twin: told without a look, zfs-fuse stops it and calls that a success.
         fleet.run_command("nas1", zfs.stop_scrub("tank"))
         assert nas.scan("tank").startswith("resilver stopped")
-    assert any("was stopped before its end" in finding for finding in status(fleet).findings)
+    assert any("was stopped early" in finding for finding in status(fleet).findings)
 
 
 def test_a_degraded_pool_is_scrubbed_by_force_alone(nas: ZfsFuse, fleet: Fleet):
@@ -188,7 +188,7 @@ def test_a_degraded_pool_is_scrubbed_by_force_alone(nas: ZfsFuse, fleet: Fleet):
     with pytest.raises(Refused, match=r"tank is DEGRADED \(.*/d1 is OFFLINE\).*zfs scrub force"):
         START.plan(START.read(fleet.run_query))
     plan = carry_out(fleet, FORCE)
-    assert any("See to a backup first" in note for note in plan.notes)
+    assert any("Make a backup first" in note for note in plan.notes)
     wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
     assert "tank is DEGRADED" in status(fleet).findings[0]
 
@@ -250,9 +250,9 @@ def test_a_property_is_set_and_brought_back_to_where_it_came_from(nas: ZfsFuse, 
 
 def test_a_property_or_a_value_that_this_zfs_does_not_know_is_said_so(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
-    with pytest.raises(CommandError, match="too old to know this property"):
+    with pytest.raises(CommandError, match="too old for this property"):
         carry_out(fleet, change("tank", "sync", "disabled"))
-    with pytest.raises(CommandError, match="does not know this value"):
+    with pytest.raises(CommandError, match="does not support this value"):
         carry_out(fleet, change("tank", "compression", "zstd"))
     with pytest.raises(CommandError, match="no such dataset"):
         carry_out(fleet, change("tank/absent", "compression", "off"))
@@ -260,7 +260,7 @@ def test_a_property_or_a_value_that_this_zfs_does_not_know_is_said_so(nas: ZfsFu
 
 def test_a_share_that_the_nfs_server_does_not_follow_is_no_success(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"))
-    with pytest.raises(CommandError, match="the value is set now, and the NFS server did not"):
+    with pytest.raises(CommandError, match="the value is set, but the NFS server did not"):
         carry_out(fleet, change("tank", "sharenfs", "rw=@192.0.2.0/24"))
     assert "rw=@192.0.2.0/24" in nas.told("zfs", "get", "-H", "sharenfs", "tank")
 

@@ -105,7 +105,7 @@ class Whole:
         told = asked.raise_for_status().json()
         assert told["run"]["state"] == "succeeded", told
         # What it says of the load is the machine's, which was busy a quarter of an hour ago.
-        assert told["report"]["summary"].startswith("web1 is up for "), told
+        assert told["report"]["summary"].startswith("web1 has been up for "), told
         return took
 
     def forget(self) -> None:

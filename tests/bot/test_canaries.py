@@ -85,7 +85,7 @@ def _say_all(office: Office) -> None:
     waiting = office.ask(SetSwitch(host="lb1", name="lamp", value="on"), reason=CANARIES[1])
 
     def fail(_host: str, _words: str) -> None:
-        raise CommandError(f"it said: {everything_spelt()}")
+        raise CommandError(f"output: {everything_spelt()}")
 
     office.fleet.before_tell = fail
     assert office.approve(waiting).state is State.FAILED

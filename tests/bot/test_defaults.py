@@ -78,7 +78,7 @@ def test_a_request_without_optional_words_reaches_its_host(office: Office, words
 def test_switch_lag_without_a_name_shows_every_aggregation(office: Office):
     answers = {("sw1", "show etherchannel summary"): said("cisco-etherchannel")}
     run = request(office, "switch lag", ["sw1"], answers)
-    assert "sw1 has 4 of 6 link aggregations whole" in run.summary
+    assert "sw1 has 4 of 6 link aggregations healthy" in run.summary
 
 
 def test_hsrp_check_without_a_second_router_judges_the_first(office: Office):
@@ -87,7 +87,7 @@ def test_hsrp_check_without_a_second_router_judges_the_first(office: Office):
         ("r1", "show vrrp brief"): "",
     }
     run = request(office, "hsrp check", ["r1"], answers)
-    assert "no group of HSRP or VRRP on r1" in run.summary
+    assert "no HSRP or VRRP group on r1" in run.summary
 
 
 def test_a_default_that_does_not_fit_its_own_field_is_refused_at_once():

@@ -69,7 +69,7 @@ def test_a_runbook_is_told_in_full(tmp_path: Path):
     assert told.startswith("abusers clear HOST ADDRESS")
     assert "For example: abusers clear lb1 203.0.113.9" in told
     assert "A change, for hosts tagged haproxy." in told
-    assert "Its undo sets the entry again." in told
+    assert "Its undo restores the entry." in told
     strange = keyturn(tmp_path, "runbooks", "nothing")
     assert (strange.returncode, "keyturn runbooks lists all" in strange.stderr) == (3, True)
 
@@ -270,7 +270,7 @@ def test_settings_that_others_can_read_stop_a_start_and_nothing_else(
         found = keyturn(tmp_path, *words)
         assert found.returncode == 1
         assert found.stderr == (
-            "keyturn: .env can be read or written by others and may hold secrets: chmod 600 it\n"
+            "keyturn: .env may contain secrets and others can read or write it: chmod 600 it\n"
         )
     assert keyturn(tmp_path, "stop", "all", "--why", "smoke").returncode == 0
 
@@ -281,7 +281,7 @@ def test_a_policy_that_others_may_write_stops_a_start(tmp_path: Path):
     for words in (["serve"], ["policy", "check"]):
         found = keyturn(tmp_path, *words)
         assert found.returncode == 1
-        assert f"{tmp_path}/policy can be written by others: chmod go-w it" in found.stderr
+        assert f"{tmp_path}/policy is writable by others: chmod go-w it" in found.stderr
 
 
 def test_what_a_start_makes_is_for_nobody_else(tmp_path: Path):

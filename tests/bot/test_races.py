@@ -203,7 +203,7 @@ def test_a_run_ends_normally_when_a_host_prints_nul(any_office: Office):
     office = any_office
 
     def refuse(_host: str, _words: str) -> None:
-        raise CommandError("it said: gl\0ed")
+        raise CommandError("output: gl\0ed")
 
     office.fleet.before_tell = refuse
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))

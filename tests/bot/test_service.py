@@ -108,12 +108,12 @@ def test_a_change_that_did_not_hold_is_not_called_a_success(office: Office):
 def test_a_step_that_failed_stops_the_rest(office: Office):
     def refuse(host: str, words: str) -> None:
         if "lamp" in words:
-            raise CommandError("it said: the lamp is glued")
+            raise CommandError("output: the lamp is glued")
 
     office.fleet.before_tell = refuse
     ended = office.approve(office.ask(SetAll(host="lb1", value="on")))
     assert ended.state is State.FAILED
-    assert ended.summary.startswith("Step 2 of 2 failed: it said: the lamp is glued")
+    assert ended.summary.startswith("Step 2 of 2 failed: output: the lamp is glued")
     assert office.fleet.told == [("lb1", "set fan on")]
 
 
@@ -778,7 +778,7 @@ class TestTheEndOfTheService:
     def test_a_last_look_that_was_cut_off_is_had_again(self, office: Office):
         def cut(_host: str) -> None:
             office.workflow.close()
-            raise UnreachableError("we are shutting down")
+            raise UnreachableError("Keyturn is shutting down")
 
         run = office.ask(LAMP_ON)
         office.fleet.before_ask = cut

@@ -79,7 +79,7 @@ def _cut() -> None:
 
 
 def _refuse() -> None:
-    raise CommandError("it said: glued")
+    raise CommandError("output: glued")
 
 
 def _interrupt() -> None:

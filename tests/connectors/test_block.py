@@ -187,17 +187,17 @@ def test_a_module_is_asked_for_by_the_name_that_the_kernel_asks_for():
     query = block.query_module("bfq")
     assert query.command == Shell(("modinfo", "-n", "bfq-iosched"))
     assert query.statuses == {0, 1}
-    with pytest.raises(ValueError, match="is no scheduler's name"):
+    with pytest.raises(ValueError, match="is not the name of a scheduler"):
         block.query_module("../bfq")
 
 
 @pytest.mark.parametrize(
     ("said", "meaning"),
     [
-        ("sh: 1: printf: printf: I/O error", "does not take this value"),
-        ("sh: 1: cannot create iosched/slice_idle: Permission denied", "only root"),
+        ("sh: 1: printf: printf: I/O error", "refuses this value"),
+        ("sh: 1: cannot create iosched/slice_idle: Permission denied", "this requires root"),
         ("printf: slice_idle: Numerical result out of range", "too large"),
-        ("sh: 1: cd: can't cd to /sys/block/sdb1/queue", "is gone"),
+        ("sh: 1: cd: can't cd to /sys/block/sdb1/queue", "does not exist any more"),
     ],
 )
 def test_known_errors_are_explained(said: str, meaning: str):

@@ -78,7 +78,10 @@ def test_a_certificate_that_lacks_a_line_is_not_taken_for_one(line: str):
 
 @pytest.mark.parametrize(
     ("file", "means"),
-    [("speaks-no-tls", "speaks no TLS"), ("refused", "nothing listens there any more")],
+    [
+        ("speaks-no-tls", "does not use TLS"),
+        ("refused", "nothing listens at this address any more"),
+    ],
 )
 def test_known_errors_say_what_to_do(file: str, means: str):
     answer = Answer(1, "", (ANSWERS / f"{file}.txt").read_text())

@@ -46,7 +46,7 @@ def test_anything_else_is_not_taken_for_it(answer: str):
     [
         (
             "cat: /proc/sys/net/netfilter/nf_conntrack_count: No such file",
-            "keeps track of no connections",
+            "does not track connections",
         ),
         (
             'sysctl: setting key "net.netfilter.nf_conntrack_max": Invalid argument',

@@ -154,9 +154,9 @@ def test_an_answer_that_is_not_whole_is_not_taken_for_anything(answer: str):
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ("sh: 1: cd: can't cd to /etc/csf", "csf's files are not where"),
-        ("csf: not found", "csf is not where csf.program says"),
-        ("sh: 1: ipset: not found", "lacks what csf itself needs"),
+        ("sh: 1: cd: can't cd to /etc/csf", "csf's directory does not exist"),
+        ("csf: not found", "csf does not exist: correct csf.program in"),
+        ("sh: 1: ipset: not found", "a program that csf needs is missing"),
     ],
 )
 def test_a_host_that_cannot_say_it_says_why(said: str, words: str):

@@ -64,5 +64,5 @@ def test_an_answer_without_a_table_is_not_taken_for_nothing(answer: str):
 def test_csf_that_is_disabled_says_what_to_do():
     query = csf_grep.query_matches(ip_address("198.51.100.7"))
     fleet = ScriptedFleet({("web1", query.command): Answer(1, recorded("disabled"))})
-    with pytest.raises(CommandError, match="enable it with csf -e first"):
+    with pytest.raises(CommandError, match="run csf -e first"):
         fleet.run_query("web1", query)

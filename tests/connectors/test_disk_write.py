@@ -31,7 +31,7 @@ def test_the_last_result_is_understood_and_said_in_words():
     assert last.ended_at <= parse_directory(TRIED).host_time
     told = WriteResult("/srv/data", 64, datetime(2026, 3, 1, 14, 30, tzinfo=UTC), 0.4)
     assert str(told) == (
-        "64 MiB were written to /srv/data in 0.40 s, 160 MiB/s, at 2026-03-01 14:30:00 UTC"
+        "wrote 64 MiB to /srv/data in 0.40 s, 160 MiB/s, at 2026-03-01 14:30:00 UTC"
     )
 
 
@@ -83,9 +83,9 @@ def test_anything_else_is_not_taken_for_it(answer: str):
     ("said", "words"),
     [
         ("keyturn: 1: cd: can't cd to /nosuch", "no such directory"),
-        ("the directory is not only root's", "name one on the same disk that is root's"),
-        ("dd: error writing 'standard output': No space left on device", "no room"),
-        ("mktemp: failed to create file: Read-only file system", "can only be read"),
+        ("others than root can write to the directory", "choose a directory on the same disk"),
+        ("dd: error writing 'standard output': No space left on device", "too little free space"),
+        ("mktemp: failed to create file: Read-only file system", "read-only"),
     ],
 )
 def test_known_errors_say_what_to_do(said: str, words: str):

@@ -95,14 +95,14 @@ def test_nothing_is_said_for_a_key_of_another_kind():
     [
         ("\n", "done"),
         ("", "without an answer"),
-        ("2.6-looks-only", "may only look"),
+        ("2.6-looks-only", "is read-only"),
         ("2.6-no-table", "no such table"),
         ("2.6-in-use", "a connection of this client is open"),
-        ("3.2-invalid-key", "does not take this for a key"),
+        ("3.2-invalid-key", "does not accept this as a key"),
         ("2.6-unknown-command", "not the runtime socket"),
         ("3.2-unknown-command", "not the runtime socket"),
-        ("Data type not stored in this table\n\n", "keeps no such counter"),
-        ("Something new\n\n", "it said: Something new"),
+        ("Data type not stored in this table\n\n", "has no such counter"),
+        ("Something new\n\n", "output: Something new"),
     ],
 )
 def test_only_one_empty_line_means_that_a_change_was_done(change: Shell, answer: str, words: str):
@@ -118,7 +118,7 @@ def test_only_one_empty_line_means_that_a_change_was_done(change: Shell, answer:
         ("3.2-no-table", "no such table"),
         ("2.6-hidden", "level operator"),
         ("3.2-hidden", "level operator"),
-        ("3.2-invalid-key", "does not take this for a key"),
+        ("3.2-invalid-key", "does not accept this as a key"),
         ("2.6-unknown-command", "not the runtime socket"),
     ],
 )

@@ -132,7 +132,7 @@ def test_limits_that_cannot_be_read_are_unknown_and_it_is_said_why():
 
     limits = haproxy_limits.read_limits(ask, "lb1")  # pyright: ignore[reportArgumentType] # it answers nothing
     assert limits.limits == ()
-    assert limits.error == (f"the login may not read HAProxy's configuration (it said: {said})")
+    assert limits.error == (f"the login cannot read HAProxy's configuration (output: {said})")
 
 
 def test_a_fault_that_is_no_answer_of_the_host_is_not_taken_for_unknown_limits():

@@ -75,11 +75,11 @@ def test_a_host_s_address_is_a_name_of_it_too(sshd: CertifiedSshd, authority: Au
 REFUSED = pytest.mark.parametrize(
     ("how", "says"),
     [
-        ({"validity": "20200101:20200102"}, "has expired: have its CA sign a new one"),
+        ({"validity": "20200101:20200102"}, "has expired: let its CA sign a new one"),
         ({"validity": "+1h:+2h"}, "is not valid yet"),
-        ({"principals": "web2"}, "for web2, and not for web1 or 127.0.0.1"),
-        ({"principals": "web*"}, "for web*, and not for web1"),
-        ({"principals": ""}, "for any host, and not for web1"),
+        ({"principals": "web2"}, "for web2, not for web1 or 127.0.0.1"),
+        ({"principals": "web*"}, "for web*, not for web1"),
+        ({"principals": ""}, "for any host, not for web1"),
     ],
 )
 
@@ -165,7 +165,7 @@ def _listen(listener: socket.socket, key: _Shown, asked: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [((), "meant for people, and not for hosts"), (("-h",), "whose signature is not good")],
+    [((), "for users, not for hosts"), (("-h",), "with an invalid signature")],
 )
 def test_a_forged_or_personal_certificate_is_refused_before_we_log_in(
     authority: Authority, tmp_path: Path, options: tuple[str, ...], says: str
@@ -238,7 +238,7 @@ def test_a_condition_that_nobody_knows_is_not_passed_over(
 ):
     options = ("-h", "-O", "critical:only-at=night")
     blob = _blob(authority.sign(make_key().public, tmp_path / "one.pub", options=options))
-    assert "conditions that we do not know" in _objection(blob, authority, now)
+    assert "unknown critical options" in _objection(blob, authority, now)
 
 
 def test_an_authority_that_signs_by_sha_1_is_refused(tmp_path: Path, now: float):
@@ -247,4 +247,4 @@ def test_an_authority_that_signs_by_sha_1_is_refused(tmp_path: Path, now: float)
     good = _blob(authority.sign(key, tmp_path / "one.pub"))
     assert _objection(good, authority, now) == ""
     broken = _blob(authority.sign(key, tmp_path / "two.pub", options=("-h", "-t", "ssh-rsa")))
-    assert "signature is not good" in _objection(broken, authority, now)
+    assert "invalid signature" in _objection(broken, authority, now)

@@ -142,7 +142,7 @@ def test_a_host_that_floods_an_idle_connection_is_cut_and_counted(key: str):
         session = ssh.connect(hostile.host(key), Path("/"), limits)
         assert eventually(lambda: not session.is_usable, seconds=120)
         session.close()
-        assert cuts == [("evil1", "it flooded us")]
+        assert cuts == [("evil1", "it flooded Keyturn")]
 
 
 def test_without_that_bound_it_would_go_on(key: str, monkeypatch: pytest.MonkeyPatch):
@@ -160,10 +160,10 @@ def test_the_pool_reports_the_host_that_it_hung_up_on(key: str):
     with Hostile("extensions", "exec") as hostile, pool() as sessions:
         trouble = attacked(sessions, hostile.host(key))
         assert isinstance(trouble, UnknownOutcomeError)
-        assert "we hung up on evil1" in str(trouble)
+        assert "Keyturn closed the connection to evil1" in str(trouble)
         assert sessions.drop_count == 1
         assert [(cut.host, cut.reason) for cut in sessions.list_recent_drops()] == [
-            ("evil1", "it announced more than it said")
+            ("evil1", "it announced more than it sent")
         ]
 
 

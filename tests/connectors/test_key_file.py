@@ -55,5 +55,5 @@ def test_a_known_key_is_refused_once_others_can_read_it_or_it_is_gone(file: Path
     with pytest.raises(SetupError, match="open to others"):
         key_file.load_key(file)
     file.unlink()
-    with pytest.raises(SetupError, match="cannot be read"):
+    with pytest.raises(SetupError, match="cannot read"):
         key_file.load_key(file)

@@ -29,7 +29,7 @@ def place(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("mode", [0o775, 0o777, 0o757, 0o722])
 def test_what_others_may_write_is_found(place: Path, mode: int):
     place.chmod(mode)
-    assert find_writer(place) == f"{place} can be written by others: chmod go-w it"
+    assert find_writer(place) == f"{place} is writable by others: chmod go-w it"
     place.chmod(0o755)
     assert find_writer(place) == ""
 
@@ -38,7 +38,7 @@ def test_what_others_may_write_is_found(place: Path, mode: int):
 def test_a_directory_above_that_others_may_write_is_found(place: Path, above: int):
     wide = place.parents[above]
     wide.chmod(0o777)
-    assert find_writer_above(place) == f"{wide} can be written by others: chmod go-w it"
+    assert find_writer_above(place) == f"{wide} is writable by others: chmod go-w it"
     wide.chmod(0o1777)  # such as /tmp, where nobody renames what is not theirs
     assert find_writer_above(place) == ""
 

@@ -78,7 +78,7 @@ def test_there_are_at_least_forty_ways_to_be_wrong():
 
 @pytest.mark.parametrize("bad", BAD_FEEDS.values(), ids=BAD_FEEDS.keys())
 def test_a_feed_that_is_not_to_be_believed_is_refused_as_a_whole(bad: str):
-    with pytest.raises(ParseError, match="refused as a whole, and hosts keep the list"):
+    with pytest.raises(ParseError, match="refused, and hosts keep their current list"):
         pingdom.parse_feed(bad)
 
 
@@ -145,7 +145,7 @@ def test_addresses_of_odd_items_stay_on_a_list(odd: str, kept: set[object]):
 def test_an_odd_line_of_a_plain_list_keeps_all_addresses():
     found = pingdom.parse_feed("\n".join((*FOURS, "5.172.9")))
     assert found.list_kept_addresses([GONE4, GONE6]) == {GONE4, GONE6}
-    assert found.skip_reasons == ["line 101 holds '5.172.9', which is no address"]
+    assert found.skip_reasons == ["line 101 has '5.172.9', which is not an address"]
 
 
 def test_without_what_is_wrong_the_same_feed_is_taken():

@@ -183,8 +183,8 @@ def test_a_count_that_is_something_else_is_not_understood():
 @pytest.mark.parametrize(
     ("said", "meaning"),
     [
-        ("mdadm: must be super-user to perform this action", "needs root"),
-        ("mdadm: cannot open /dev/md0: No such file or directory", "is gone"),
+        ("mdadm: must be super-user to perform this action", "requires root"),
+        ("mdadm: cannot open /dev/md0: No such file or directory", "does not exist any more"),
         ("timeout: failed to run command 'mdadm': No such file or directory", "install mdadm"),
     ],
 )

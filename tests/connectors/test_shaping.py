@@ -140,10 +140,10 @@ def test_values_reach_a_script_as_arguments_only():
 @pytest.mark.parametrize(
     ("said", "means"),
     [
-        ("nothing is on probation", "taken the new limits back"),
+        ("nothing is on probation", "restored the old ones"),
         ("Error: Specified qdisc kind is unknown.", "lacks tc's tbf"),
         ("Error: Failed to load TC action module.", "cannot limit what comes in"),
-        ('Device "eth7" does not exist.', "not there any more"),
+        ('Device "eth7" does not exist.', "does not exist any more"),
     ],
 )
 def test_known_errors_say_what_to_do(said: str, means: str):

@@ -170,7 +170,7 @@ def test_no_clean_word_means_anything_to_a_host(shared: SshSession, batches: lis
 
 def test_a_command_that_takes_too_long_is_stopped_on_the_host(sshd: Sshd, session: SshSession):
     begun = time.monotonic()
-    with pytest.raises(CommandTimeoutError, match="the host stopped it") as trouble:
+    with pytest.raises(CommandTimeoutError, match="the host stopped the command") as trouble:
         session.run(Shell(("sh", "-c", "while :; do printf .; sleep 0.05; done"), deadline=1))
     assert trouble.value.started is None
     assert time.monotonic() - begun < 6
@@ -440,7 +440,7 @@ def test_a_login_would_have_left_its_trace_in_the_log(sshd: Sshd):
 def test_a_key_that_the_host_does_not_know_is_named_with_its_user(sshd: Sshd):
     stranger_key = make_key().write(sshd.directory / "stranger")
     trouble = str(refused(host_of(sshd, key=str(stranger_key))))
-    assert f"refuses {sshd.user} with our key {stranger_key} (SHA256:" in trouble
+    assert f"refuses {sshd.user} with key {stranger_key} (SHA256:" in trouble
 
 
 def test_a_host_that_wants_a_password_says_so():
@@ -487,7 +487,7 @@ def test_weak_algorithms_are_not_spoken(option: str):
     with Sshd(options=[option]) as sshd:
         trouble = refused(host_of(sshd))
     assert type(trouble) is WeakAlgorithmsError
-    assert "that we trust" in str(trouble)
+    assert "that Keyturn accepts" in str(trouble)
 
 
 @pytest.mark.parametrize("option", ["Ciphers aes128-cbc", "MACs hmac-sha1"])
@@ -508,31 +508,31 @@ def test_nobody_there_is_said_so(tmp_path: Path):
         holder.bind(("127.0.0.1", 0))  # held and not listening
         trouble = refused(_host_at(holder.getsockname()[1], tmp_path))
     assert type(trouble) is UnreachableError
-    assert "refused the connection: sshd may not be running" in str(trouble)
+    assert "refused the connection: check that sshd is running" in str(trouble)
 
 
 def test_a_host_that_accepts_and_never_speaks_is_said_so(tmp_path: Path):
     with ExitStack() as stack:
         trouble = refused(stranger(stack, tmp_path, None), QUICK)
     assert type(trouble) is UnreachableError
-    assert "accepted the connection but never spoke SSH" in str(trouble)
+    assert "accepted the connection but sent nothing" in str(trouble)
 
 
 @pytest.mark.parametrize(
     ("says", "kind", "words"),
     [
-        (b"", HostBusyError, "hung up before it spoke SSH"),
+        (b"", HostBusyError, "closed the connection before the SSH handshake"),
         (b"Exceeded MaxStartups\r\n", HostBusyError, "MaxStartups"),
         (
             b"HTTP/1.1 400 Bad Request\r\n\r\n",
             UnreachableError,
-            "is no SSH server: it said 'HTTP/1.1",
+            "is not an SSH server, it sent 'HTTP/1.1",
         ),
-        (b"\xff\xfe\x00garbage\n" * 3, UnreachableError, "is no SSH server"),
-        (b"SSH-2.0-x\r\n", UnreachableError, "hung up in the middle of the SSH handshake"),
+        (b"\xff\xfe\x00garbage\n" * 3, UnreachableError, "is not an SSH server"),
+        (b"SSH-2.0-x\r\n", UnreachableError, "closed the connection during the SSH handshake"),
         (b"SSH-2.0-x\r\n" + b"\x00" * 700, UnreachableError, "SSH"),
-        (b"SSH-1.5-old\r\n", WeakAlgorithmsError, "no SSH version that we trust"),
-        (b"x" * 10_000_000, UnreachableError, "is no SSH server"),
+        (b"SSH-1.5-old\r\n", WeakAlgorithmsError, "no SSH version that Keyturn accepts"),
+        (b"x" * 10_000_000, UnreachableError, "is not an SSH server"),
     ],
 )
 def test_something_else_behind_the_port_is_said_so(
@@ -613,7 +613,7 @@ def test_a_user_certificate_beside_the_key_is_shown(sshd: Sshd):
             if welcome:
                 ssh.connect(host, NOWHERE).close()
             else:
-                assert "its certificate is no longer taken" in str(refused(host))
+                assert "its certificate is no longer accepted" in str(refused(host))
 
 
 def _public_half(key: Path) -> str:

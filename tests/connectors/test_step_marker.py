@@ -173,7 +173,7 @@ def test_the_host_tells_how_a_step_ended_and_what_it_said(machine: Machine):
     assert found.started_at is not None
     assert found.ended_at is not None
     assert abs(found.ended_at - time.time()) < 60
-    with pytest.raises(CommandError, match="it said: yes / no"):
+    with pytest.raises(CommandError, match="output: yes / no"):
         found.to_answer(_told(machine))
 
 
@@ -334,7 +334,7 @@ def test_asking_with_a_higher_fence_keeps_the_one_before_from_going_on(machine: 
 
 
 def test_what_a_step_reads_arrives_whole_or_it_is_not_begun(machine: Machine):
-    with pytest.raises(SetupError, match="did not arrive there whole") as trouble:
+    with pytest.raises(SetupError, match="did not arrive completely") as trouble:
         machine.tell(_told(machine), stdin="ye")
     assert trouble.value.started is False
     assert _times(machine) == 0
@@ -458,7 +458,7 @@ def test_where_no_marker_can_be_kept_nothing_is_run(
 ):
     spoil(machine)
     step = Shell(("touch", f"{machine.home.parent}/canary"), marker=STEP)
-    with pytest.raises(SetupError, match=r"keyturn\.marker, or none to do without") as trouble:
+    with pytest.raises(SetupError, match=r"keyturn\.marker, or to none") as trouble:
         machine.tell(step)
     assert trouble.value.started is False
     assert not (machine.home.parent / "canary").exists()
@@ -517,7 +517,7 @@ def test_a_host_without_timeout_runs_nothing_and_keeps_nothing(tmp_path: Path):
     )
     wrapped.out.add(ended.stdout)
     wrapped.err.add(ended.stderr)
-    with pytest.raises(SetupError, match="no program `timeout`"):
+    with pytest.raises(SetupError, match="lacks the program `timeout`"):
         wrapped.read_answer(seconds=0)
     assert not (tmp_path / "canary").exists()
     assert list((tmp_path / ".keyturn").iterdir()) == []

@@ -396,7 +396,7 @@ def test_a_host_takes_no_rule_of_udev_that_runs_a_program(given: str, taken: boo
 
 
 def test_without_looking_a_host_would_take_any_rule_of_udev(tmp_path: Path):
-    look = '[ "$other" = 1 ] || { echo this is no rule of Keyturn >&2; exit 1; };'
+    look = '[ "$other" = 1 ] || { echo this is not a rule of Keyturn >&2; exit 1; };'
     script = str(block_rule.SUDO[0].script).replace(look, "")
     assert _taken(script, 'RUN+="/bin/id"\n', tmp_path)
 
@@ -430,7 +430,7 @@ def test_a_host_takes_no_list_that_does_more_than_let_addresses_in(
     done = subprocess.run(words, input=listing, text=True, capture_output=True, check=False)
     assert done.returncode == 1
     # What is taken comes as far as the question whether it is on probation.
-    said = "nothing is on probation" if taken else "this is no list of Keyturn"
+    said = "nothing is on probation" if taken else "this is not a list of Keyturn"
     assert said in done.stderr
 
 
@@ -461,7 +461,7 @@ def test_words_are_meant_as_they_stand():
 
 @pytest.mark.parametrize("program", ["zpool", "/usr/sbin/*", "", "/usr/bin/a b", "/a,/b"])
 def test_a_program_is_named_by_its_whole_path(program: str):
-    with pytest.raises(ValueError, match="no absolute path"):
+    with pytest.raises(ValueError, match="not the absolute path"):
         SudoRule(program)
 
 
@@ -764,7 +764,7 @@ def test_a_web_server_is_not_told_to_refuse_people(agent: str, tmp_path: Path):
         words = dialect.block_agent(agent).words[-1]
         done = _run(_script(dialect.SUDO[1]), str(file), "/etc/x", "add", words)
         assert done.returncode == 1
-        assert "call themselves so" in done.stderr
+        assert "match this" in done.stderr
         # Another one comes as far as the web server, which is not there.
         other = dialect.block_agent("EvilBot/2").words[-1]
         assert (
@@ -776,7 +776,7 @@ def test_a_web_server_is_not_told_to_refuse_people(agent: str, tmp_path: Path):
 def test_a_disk_is_not_tried_where_there_is_none():
     done = _run(_script(disk_write.SUDO[1]), "/dev/shm", "64")
     assert done.returncode == 1
-    assert "not only root's" in done.stderr or "on no disk" in done.stderr
+    assert "others than root can write" in done.stderr or "on no disk" in done.stderr
 
 
 def test_fstab_is_changed_in_hidepid_only(tmp_path: Path):
@@ -808,7 +808,7 @@ def test_a_rule_of_udev_that_somebody_else_wrote_is_left_alone(tmp_path: Path):
             capture_output=True,
             check=False,
         )
-        assert "written by somebody else" in done.stderr
+        assert "not written by Keyturn" in done.stderr
     assert file.read_text() == "# mine\n"
 
 

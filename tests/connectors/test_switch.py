@@ -166,7 +166,7 @@ Po1(U)       LACP(a)    Et3/36/1(PG+)
 def test_an_answer_of_another_system_is_refused_with_its_name(
     parse: Callable[[str], object], text: str, system: str
 ):
-    with pytest.raises(ParseError, match=f"It looks like {system}, and not like the platform"):
+    with pytest.raises(ParseError, match=f"It looks like {system}, not like the platform"):
         parse(text)
 
 
@@ -192,10 +192,10 @@ def test_what_is_wrong_with_an_aggregation():
     assert lag.findings == [
         "Gi0/2 is not bundled into Po1: suspended",
         "Gi0/3 is not bundled into Po1: down",
-        "Po1 has one port only, Gi0/1: nothing spare",
+        "Po1 has only one bundled port, Gi0/1: no redundancy",
     ]
     assert Lag("Po1", is_up=True, protocol="", members=()).findings == [
-        "Po1 has no port that is bundled: nothing goes through it"
+        "Po1 has no bundled port: it carries no traffic"
     ]
     assert Lag("Po1", is_up=False, protocol="", members=members).findings == ["Po1 is down"]
     assert Lag("ch1", is_up=True, protocol="", members=None).findings == []

@@ -133,9 +133,9 @@ def test_a_number_is_a_service_and_not_a_job():
     ("said", "found"),
     [
         ("passes\n", ConfigurationTest()),
-        ("no haproxy\n", ConfigurationTest(untested_reason="there is no program haproxy")),
+        ("no haproxy\n", ConfigurationTest(untested_reason="the program haproxy is missing")),
         ("fails\n[ALERT] a\n[ALERT] b\n", ConfigurationTest(error="[ALERT] a\n[ALERT] b")),
-        ("fails\n", ConfigurationTest(error="it fails without a word")),
+        ("fails\n", ConfigurationTest(error="it fails without a message")),
     ],
 )
 def test_the_test_of_a_configuration_is_understood(said: str, found: ConfigurationTest):
@@ -165,7 +165,7 @@ def test_what_is_no_test_of_a_configuration_is_never_taken_for_one(said: str):
             "Job for slowfail.service failed because the control process exited with error code.\n"
             'See "systemctl status slowfail.service" and "journalctl -xeu slowfail.service" for '
             "details.",
-            "did not come up again",
+            "did not start again",
         ),
         (
             "Job for web.service failed because start of the service was attempted too often.\n"

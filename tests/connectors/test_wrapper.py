@@ -308,7 +308,7 @@ def test_of_long_output_the_beginning_and_the_end_are_kept_and_the_gap_is_named(
         kept.add(letter * mebibyte)
     said, left_out = kept.read_after(b"")
     assert left_out == 3 * mebibyte
-    gap = f"\n[… {left_out} bytes are left out here …]\n".encode()
+    gap = f"\n[… {left_out} bytes omitted …]\n".encode()
     assert said == b"".join([letter * mebibyte for letter in (b"a", b"b", b"c")]) + gap + (
         b"g" * mebibyte
     )

@@ -100,25 +100,25 @@ def test_traffic_is_waited_for_as_long_as_it_is_watched():
     ("status", "said", "meaning"),
     [
         (1, "cannot scrub tank: currently resilvering", "a resilver is running"),
-        (1, "cannot cancel scrubbing tank: there is no active scrub", "ended by itself already"),
-        (1, "no scrub of tank is running", "ended by itself already"),
+        (1, "cannot cancel scrubbing tank: there is no active scrub", "has already ended"),
+        (1, "no scrub of tank is running", "has already ended"),
         (
             1,
             "cannot scrub tank: currently scrubbing; use 'zpool scrub -s' to cancel current scrub",
-            "somebody else has started",
+            "someone else has started",
         ),
         (
             1,
             "cannot pause scrubbing tank: scrub is paused; use 'zpool scrub' to resume",
-            "somebody else has paused",
+            "someone else has paused",
         ),
-        (1, "cannot scrub tank: permission denied", "it needs root"),
+        (1, "cannot scrub tank: permission denied", "this requires root"),
         (1, "cannot cancel scrubbing tank2: pool I/O is currently suspended", "lost its disks"),
         (1, "cannot open 'tank': no such pool", "this host has no such pool"),
         (
             1,
             "connect: Permission denied\ninternal error: failed to initialize ZFS library",
-            "it needs root",
+            "this requires root",
         ),
         (
             1,

@@ -94,14 +94,14 @@ def test_the_way_back_leads_to_where_the_value_came_from(was: ZfsProperty, words
     ("said", "meaning"),
     [
         ("cannot open 'tank/a': dataset does not exist", "no such dataset"),
-        ("bad property list: invalid property 'sync'", "too old to know this property"),
+        ("bad property list: invalid property 'sync'", "too old for this property"),
         ("cannot set property for 'tank': 'compression' must be one of 'on | off'", "this value"),
         (
             "cannot share 'tank/home':  exportfs failed\n"
             "property may be set but unable to reshare filesystem",
-            "the value is set now",
+            "the value is set, but",
         ),
-        ("cannot set property for 'tank': permission denied", "it needs root"),
+        ("cannot set property for 'tank': permission denied", "this requires root"),
     ],
 )
 def test_known_troubles_are_explained(said: str, meaning: str):

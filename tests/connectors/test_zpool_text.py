@@ -224,7 +224,7 @@ def test_data_that_nobody_can_judge_is_not_called_sound():
     text = recorded("2.1-never").replace("errors: No known data errors\n", "")
     (pool,) = parse_pools(text)
     assert pool.error_count is None
-    assert pool.findings == ["tank cannot say whether data is lost"]
+    assert pool.findings == ["ZFS does not report whether tank has lost data"]
 
 
 def test_every_pool_of_several_is_understood():

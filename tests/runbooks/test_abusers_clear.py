@@ -46,16 +46,16 @@ def test_a_marked_client_is_let_in_and_can_be_marked_again():
     assert said(step.do) == "clear table http key 203.0.113.9\n"
     assert said(step.undo) == "set table http key 203.0.113.9 data.gpc0 57\n"
     assert (step.before, step.after) == ("marked (gpc0)", "not in http")
-    assert any("the time left and all rates begin anew" in note for note in plan.notes)
+    assert any("the remaining time and all rates start over" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize(
     ("entry", "because"),
     [
-        (None, "203.0.113.9 is not in http: nothing of it to clear"),
+        (None, "203.0.113.9 is not in table http"),
         (
             marked(gpc0=0),
-            "203.0.113.9 is known in http but not marked: gpc0 is 0, and only 1 or more marks it",
+            "203.0.113.9 is in http but not marked: gpc0 is 0, and it is marked from 1",
         ),
     ],
 )
@@ -82,17 +82,17 @@ def test_a_mark_that_went_by_itself_does_make_the_plan_stale():
 def test_a_client_that_is_still_too_fast_will_be_marked_again_and_that_is_told():
     plan = CLEAR.plan(known(marked(), elsewhere={"www": FAST}))
     assert (
-        "Its next request marks it again, unless it slows down: "
+        "It will be blocked again on its next request unless it slows down: "
         "43 connections in 100 s at www (limit 42)."
     ) in plan.notes
-    assert not any("marks it again" in note for note in CLEAR.plan(known(marked())).notes)
+    assert not any("blocked again" in note for note in CLEAR.plan(known(marked())).notes)
 
 
 def test_that_others_have_a_copy_which_comes_back_is_told():
     peers = (Peer("lb2", "mesh", is_connected=True), Peer("lb3", "mesh", is_connected=False))
     notes = CLEAR.plan(Abuser(HTTP, marked(), {"gpc0": "gpc0"}, LIMITS, {}, peers)).notes
     assert any(
-        note.startswith("lb2 and lb3 (out of touch) have copies of http") and "@tag" in note
+        note.startswith("lb2 and lb3 (not connected) have copies of http") and "@tag" in note
         for note in notes
     )
     assert not any("copies" in note for note in CLEAR.plan(known(marked())).notes)
@@ -100,7 +100,7 @@ def test_that_others_have_a_copy_which_comes_back_is_told():
 
 def test_that_the_limits_are_not_known_is_told():
     plan = CLEAR.plan(known(marked(), limits=TableLimits(error="the login may not read it")))
-    assert plan.notes[-1].endswith("as the limits are not: the login may not read it.")
+    assert plan.notes[-1].endswith("the limits could not be read (the login may not read it).")
 
 
 def test_that_haproxy_keeps_an_entry_in_use_is_told():
@@ -109,7 +109,7 @@ def test_that_haproxy_keeps_an_entry_in_use_is_told():
 
 def test_counters_that_cannot_be_set_again_are_named():
     plan = CLEAR.plan(known(marked(gpc1=4)))
-    assert any("An undo cannot set gpc1" in note for note in plan.notes)
+    assert any("Undo cannot restore gpc1" in note for note in plan.notes)
 
 
 def test_a_mark_that_cannot_be_set_again_has_no_undo():
@@ -172,10 +172,10 @@ def test_an_ipv6_address_is_written_in_its_one_way():
 @pytest.mark.parametrize(
     ("address", "table", "words"),
     [
-        ("::1", "http", "'::1' is not an IPv4 address, and table http holds nothing else"),
+        ("::1", "http", "'::1' is not an IPv4 address: table http has nothing else"),
         ("::ffff:203.0.113.9", "http", "write it as 203.0.113.9"),
         ("203.0.113.9", "six", "is not an IPv6 address"),
-        ("203.0.113.9", "blobs", "holds binary keys, which HAProxy only shows"),
+        ("203.0.113.9", "blobs", "holds binary keys, which HAProxy can only show"),
     ],
 )
 def test_an_address_of_another_family_is_refused_before_it_is_sent(
@@ -196,7 +196,7 @@ def test_what_is_no_address_is_refused_before_anything_is_sent(address: object):
         ClearAbuser.model_validate({"host": "lb1", "address": address})
     (problem,) = refused.value.errors()
     words = problem["msg"]
-    assert "give one address, such as 203.0.113.9" in words or "address " in words
+    assert "enter one IP address, such as 203.0.113.9" in words or "address " in words
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_what_is_wrong_with_an_address_is_said_in_words():
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ("Entry currently in use, cannot remove\n\n", "ask again then"),
+        ("Entry currently in use, cannot remove\n\n", "try again then"),
         ("Permission denied\n\n", "level operator"),
         ("", "did nothing"),
     ],

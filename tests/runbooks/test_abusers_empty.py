@@ -58,7 +58,7 @@ def test_of_many_the_worst_are_named():
 
 
 def test_a_table_in_which_nobody_is_marked_is_left_alone():
-    assert EMPTY.plan(crowd()) == Plan("nobody is marked in http (entries that it holds: 1,234)")
+    assert EMPTY.plan(crowd()) == Plan("no client is marked in http (1,234 entries)")
 
 
 def test_clients_who_would_be_marked_again_at_once_are_no_work():
@@ -66,13 +66,13 @@ def test_clients_who_would_be_marked_again_at_once_are_no_work():
     plan = EMPTY.plan(crowd(marked(9), busy=busy))
     assert not plan.steps
     assert plan.current_state == (
-        "everybody who is marked in http is above a limit now, and the next request marks them "
-        "again: "
+        "all marked clients of http are above a limit now and will be marked again on their next "
+        "request: "
         "203.0.113.9 (43 connections in 100 s at www)"
     )
     both = EMPTY.plan(crowd(marked(9), marked(8), busy=busy))
     assert both.steps
-    assert any(note.startswith("1 of them are above a limit now") for note in both.notes)
+    assert any(note.startswith("1 of them is above a limit") for note in both.notes)
 
 
 def test_what_moves_by_itself_does_not_make_the_plan_stale():
@@ -83,7 +83,7 @@ def test_what_moves_by_itself_does_not_make_the_plan_stale():
 
 def test_what_stays_and_what_comes_back_is_told():
     notes = EMPTY.plan(crowd(marked(9, use=1), peer="lb2")).notes
-    assert any("1 of them have a connection open" in note for note in notes)
+    assert any("1 of them have an open connection" in note for note in notes)
     assert any(note.startswith("lb2 has a copy of http") for note in notes)
     quiet = EMPTY.plan(crowd(marked(9))).notes
     assert not any("connection open" in note or "copy of http" in note for note in quiet)
@@ -94,7 +94,8 @@ def test_that_the_limits_are_not_known_is_told():
         crowd(marked(9), limits=TableLimits(error="the login may not read it"))
     ).notes
     assert any(
-        note.endswith("as the limits are not: the login may not read it.") for note in notes
+        note.endswith("the limits could not be read (the login may not read it).")
+        for note in notes
     )
 
 

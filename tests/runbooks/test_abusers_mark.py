@@ -33,8 +33,8 @@ def test_a_client_is_marked_and_can_be_unmarked(gpc0: int | None):
 
 
 def test_a_client_that_is_marked_needs_nothing():
-    assert MARK.plan(known(1)) == Plan("203.0.113.9 is marked already")
-    assert MARK.plan(known(57)) == Plan("203.0.113.9 is marked already")
+    assert MARK.plan(known(1)) == Plan("203.0.113.9 is already marked")
+    assert MARK.plan(known(57)) == Plan("203.0.113.9 is already marked")
 
 
 def test_a_client_that_comes_to_be_known_meanwhile_does_not_make_the_plan_stale():
@@ -55,17 +55,17 @@ def test_a_counter_of_an_array_is_set_as_this_haproxy_spells_it():
 
 def test_a_mark_that_nothing_asks_for_may_block_nobody():
     assert not any("block" in note for note in MARK.plan(known()).notes)
-    assert "may block nobody" in MARK.plan(known(limits=TableLimits())).notes[-1]
+    assert "may block no one" in MARK.plan(known(limits=TableLimits())).notes[-1]
     unknown = MARK.plan(known(limits=TableLimits(error="it is not there")))
-    assert unknown.notes[-1].endswith("as the limits are not: it is not there.")
+    assert unknown.notes[-1].endswith("the limits could not be read (it is not there).")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "172.31.0.1", "192.168.1.1", "::1"])
 def test_to_block_ones_own_networks_takes_a_second_look(address: str):
     mine = MarkAbuser.model_validate({"host": "lb1", "address": address})
     client = ClientEntry(SIX if ":" in address else HTTP, None, "gpc0", LIMITS)
-    assert any("your own networks" in note for note in mine.plan(client).notes)
-    assert not any("your own networks" in note for note in MARK.plan(known()).notes)
+    assert any("is a private address" in note for note in mine.plan(client).notes)
+    assert not any("is a private address" in note for note in MARK.plan(known()).notes)
 
 
 @pytest.mark.parametrize("address", [EVERY, "::", "224.0.0.1", "ff02::1", "255.255.255.255"])
@@ -101,7 +101,7 @@ def test_a_table_that_keeps_no_such_counter_is_refused():
         for spelling in ("gpc0", "gpc[0]", "gpc")
     }
     www = MarkAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "table": "www"})
-    with pytest.raises(Refused, match="www keeps no gpc0 that this HAProxy could set"):
+    with pytest.raises(Refused, match="www has no gpc0 that this HAProxy can set"):
         www.read(balancer({"show table www key 203.0.113.9": "\n", **unknown}).run_query)
 
 

@@ -37,7 +37,7 @@ def test_who_is_blocked_how_long_and_why():
         (
             "203.0.113.9",
             "for 9 min 38 s more",
-            "marked again at once",
+            "blocked again",
             "gpc0 1",
             "www: 43 connections in 100 s, 9 bytes out in 60 s",
         )
@@ -48,10 +48,10 @@ def test_how_often_it_was_caught_is_told():
     often = MARKED.replace("gpc0=1", "gpc0=57")
     report = shown({ASK_MARKED: rows("http", often), ASK_WWW: rows("www", SLOW)})
     assert report.findings[0].startswith(
-        "203.0.113.9 is blocked for 9 min 38 s more, caught 57 times: it is above no limit now"
+        "203.0.113.9 is blocked for 9 min 38 s more, counted 57 times: it is below all limits now"
     )
     assert report.table is not None
-    assert report.table.rows[0][2] == "stays in"
+    assert report.table.rows[0][2] == "stays unblocked"
 
 
 def test_that_others_have_a_copy_is_told():
@@ -63,13 +63,13 @@ def test_that_others_have_a_copy_is_told():
 
 def test_nobody_marked_is_good_news():
     report = shown({ASK_MARKED: rows("http")})
-    assert (report.summary, report.findings) == ("lb1 has marked nobody in http", ())
+    assert (report.summary, report.findings) == ("no client is marked in http on lb1", ())
 
 
 def test_a_client_that_has_calmed_down_is_still_blocked_and_that_is_said():
     report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: rows("www", SLOW)})
     assert report.findings == [
-        "203.0.113.9 is blocked for 9 min 38 s more: it is above no limit now "
+        "203.0.113.9 is blocked for 9 min 38 s more: it is below all limits now "
         "(3 connections in 100 s at www, 9 bytes out in 60 s at www)"
     ]
 
@@ -77,7 +77,7 @@ def test_a_client_that_has_calmed_down_is_still_blocked_and_that_is_said():
 def test_a_client_that_no_other_table_knows_is_shown_too():
     report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: "\n"})
     assert report.findings == [
-        "203.0.113.9 is blocked for 9 min 38 s more: it is above no limit now"
+        "203.0.113.9 is blocked for 9 min 38 s more: it is below all limits now"
     ]
 
 
@@ -90,24 +90,24 @@ def test_without_the_configuration_rates_are_shown_and_why_limits_are_not():
         "203.0.113.9 is marked for 9 min 38 s more: "
         "43 connections in 100 s at www, 9 bytes out in 60 s at www"
     )
-    assert second.startswith("The limits are not known: the login may not read HAProxy's conf")
+    assert second.startswith("The limits could not be read: the login cannot read HAProxy's conf")
 
 
 def test_without_the_configuration_and_without_rates_it_says_that_nothing_tells():
     report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: "\n"}, config=UNREADABLE)
-    assert report.findings[0].endswith("more: no table tells what it does")
+    assert report.findings[0].endswith("more: no table has rates for it")
 
 
 def test_a_mark_that_no_condition_asks_for_may_block_nobody():
     report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: "\n"}, config="backend www\n")
     assert report.findings[0].startswith("203.0.113.9 is marked for")
-    assert report.findings[1].startswith("No condition in the configuration asks for gpc0 of http")
+    assert report.findings[1].startswith("No condition in the configuration uses gpc0 of http")
 
 
 def test_the_configuration_says_how_high_a_mark_counts():
     config = "backend www\n acl abuser src_get_gpc0(http) gt 4\n"
     report = shown({"show table http data.gpc0 ge 5": rows("http")}, config=config)
-    assert report.summary == "lb1 has marked nobody in http"
+    assert report.summary == "no client is marked in http on lb1"
 
 
 def test_the_worst_come_first_and_those_above_a_limit_before_all():
@@ -207,7 +207,7 @@ def test_an_empty_table_is_empty_only_if_it_could_hold_a_mark(kept: bool):
     }
     if kept:
         report = array.report(array.read(balancer(answers).run_query))
-        assert report.summary == "lb1 has marked nobody in http"
+        assert report.summary == "no client is marked in http on lb1"
         return
     with pytest.raises(Refused, match="http keeps no gpc2 to mark abusers with"):
         array.read(balancer(answers).run_query)

@@ -31,7 +31,7 @@ def test_a_table_that_is_nearly_full_is_a_finding():
 
 
 def test_a_balancer_without_tables_is_well():
-    assert LOOK.report(StickTables(())).summary == "lb1 keeps no stick tables"
+    assert LOOK.report(StickTables(())).summary == "lb1 has no stick tables"
     assert LOOK.report(StickTables(())).healthy
 
 
@@ -60,4 +60,4 @@ def test_a_peer_that_is_out_of_touch_is_a_finding():
     fleet.script("lb1", haproxy.query_peers().command, (PEERS / "2.6-peers-alone.txt").read_text())
     report = LOOK.report(LOOK.read(fleet.run_query))
     assert not report.healthy
-    assert report.findings[0].startswith("lb2 of the peers mesh is out of touch")
+    assert report.findings[0].startswith("lb2 of the peers mesh is not connected")

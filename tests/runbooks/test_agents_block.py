@@ -46,15 +46,15 @@ def test_an_agent_is_refused_and_can_be_let_in():
     assert step.do == nginx_agents.block_agent("BadBot/1.0")
     assert not isinstance(step.undo, NoUndo)
     assert step.undo == nginx_agents.unblock_agent("BadBot/1.0")
-    assert plan.notes == ["An agent is what a client says of itself: it is changed in a moment."]
+    assert plan.notes == ["A client chooses its own user agent and can easily change it."]
 
 
 def test_one_that_is_refused_needs_nothing():
-    assert BLOCK.plan(AgentList(("BadBot/1.0",), 2, 2)) == Plan("BadBot/1.0 is refused already")
+    assert BLOCK.plan(AgentList(("BadBot/1.0",), 2, 2)) == Plan("BadBot/1.0 is already blocked")
 
 
 def test_a_host_that_heeds_no_list_is_told_how_to():
-    with pytest.raises(Refused, match=r"no server of nginx on web1 heeds our list"):
+    with pytest.raises(Refused, match=r"no server of nginx on web1 includes Keyturn's list"):
         BLOCK.plan(AgentList((), 0, 3))
 
 
@@ -74,7 +74,7 @@ def test_a_search_engine_is_announced():
 def test_what_everybody_is_called_is_refused_before_anything_is_asked(agent: str):
     fleet = ScriptedFleet(hosts=["web1"])
     everybody = BlockAgent.model_validate({"host": "web1", "agent": agent})
-    with pytest.raises(Refused, match="people would be refused"):
+    with pytest.raises(Refused, match="people would be blocked"):
         everybody.read(fleet.run_query)
     assert fleet.asked == []
 
@@ -99,7 +99,9 @@ def test_apache_is_asked_and_told_where_it_is_meant():
         apache_agents.block_agent("BadBot/1.0"),
         apache_agents.unblock_agent("BadBot/1.0"),
     )
-    with pytest.raises(Refused, match="no server of apache on web1 heeds our list: make an empty"):
+    with pytest.raises(
+        Refused, match="no server of apache on web1 includes Keyturn's list: create an empty"
+    ):
         block.plan(AgentList((), 0, 1))
 
 

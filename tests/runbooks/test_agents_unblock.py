@@ -21,11 +21,13 @@ def test_an_agent_is_let_in_and_can_be_refused_again():
 
 
 def test_one_that_is_not_refused_needs_nothing():
-    assert UNBLOCK.plan(AgentList((), 1, 1)) == Plan("EvilBot/2 is not refused by the list")
+    assert UNBLOCK.plan(AgentList((), 1, 1)) == Plan("EvilBot/2 is not blocked by Keyturn's list")
 
 
 def test_one_that_is_refused_by_another_part_of_its_name_is_told():
-    with pytest.raises(Refused, match="EvilBot/2 is refused as evilbot is: ask for evilbot"):
+    with pytest.raises(
+        Refused, match="EvilBot/2 is blocked by the entry evilbot: unblock evilbot"
+    ):
         UNBLOCK.plan(AgentList(("evilbot",), 1, 1))
 
 

@@ -18,7 +18,7 @@ JEMALLOC = Process(7, "jemalloc", 2**30, ("LD_PRELOAD=/usr/lib/libjemalloc.so.2"
 def test_processes_that_use_the_same_are_well():
     report = CHECK.report((JEMALLOC, replace(JEMALLOC, pid=8)))
     assert report.healthy
-    assert report.summary == ("mysqld on db1 gets its memory from: jemalloc in 2 of 2 processes")
+    assert report.summary == ("mysqld on db1 uses jemalloc in 2 of 2 processes")
     assert report.table is not None
     assert report.table.rows[0][2] == "1,024 MiB"
 
@@ -27,17 +27,17 @@ def test_processes_that_differ_are_a_finding():
     fleet = ScriptedFleet({("db1", allocator.query_processes("mysqld").command): BOTH})
     report = CHECK.report(CHECK.read(fleet.run_query))
     assert not report.healthy
-    assert "not all of them use the same" in report.findings[0]
+    assert "the processes use different allocators" in report.findings[0]
 
 
 def test_a_library_that_was_asked_for_and_is_not_there_is_a_finding():
     report = CHECK.report((replace(JEMALLOC, malloc="glibc"),))
-    assert "process 7 was to use jemalloc" in report.findings[0]
+    assert "process 7 does not use jemalloc" in report.findings[0]
 
 
 def test_a_program_that_does_not_run_is_an_error():
     fleet = ScriptedFleet({("db1", allocator.query_processes("mysqld").command): ""})
-    with pytest.raises(CommandError, match="no process of db1 is called mysqld"):
+    with pytest.raises(CommandError, match="db1 has no process with the name mysqld"):
         CHECK.read(fleet.run_query)
 
 

@@ -108,7 +108,7 @@ def test_what_root_alone_may_read_and_we_may_not_is_said_to_be_unknown():
     asked = host("bond-8023ad-not-root", more={f"SUDO cat {FILE}": refusal}, user="keyturn")
     report = CHECK.report(CHECK.read(asked.run_query))
     (note,) = report.findings
-    assert "whether the switch takes part is not known: the login may not run this" in note
+    assert "it is unknown whether the switch uses LACP: the login may not run this" in note
     assert report.healthy
     assert report.table is not None
     assert {row[5] for row in report.table.rows} == {"not told (1)"}
@@ -145,8 +145,8 @@ def test_a_switch_that_speaks_no_lacp_is_found_although_every_link_is_up():
     bond = replace(state.bond, port_count=1, partner=NOBODY)
     found = findings(replace(state, bond=bond))
     assert found == [
-        "nobody answers bond0 in LACP: the switch's ports are in no LACP group, so one member at "
-        "most carries traffic, although every link is up"
+        "bond0 has no LACP partner: the switch's ports are in no LACP group, so at most one "
+        "member carries traffic, although every link is up"
     ]
 
 
@@ -155,21 +155,24 @@ def test_a_member_in_another_aggregator_is_a_finding():
     found = findings(replace(state, bond=replace(state.bond, port_count=3)))
     assert found == [
         "3 of the 4 members that are up are in LACP's active aggregation",
-        "eth1 is in aggregator 2 and the active one is 1: it carries nothing. Is its cable in "
-        "another switch or group?",
+        "eth1 is in aggregator 2, but the active one is 1: it carries no traffic. Check whether "
+        "its cable is in another switch or group",
     ]
 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"partner": "52:54:00:00:09:09"}, "eth1 leads to 52:54:00:00:09:09 and the others to"),
+        (
+            {"partner": "52:54:00:00:09:09"},
+            "eth1 has the partner 52:54:00:00:09:09, but the others have",
+        ),
         ({"is_churned": True}, "eth1 is kept out of the aggregation by one of its ends"),
         ({"partner_state": 7}, "eth1 is kept out of the aggregation by the switch"),
         ({"state": 7}, "eth1 is kept out of the aggregation by this host"),
         ({"duplex": "half"}, "eth1 runs in half duplex"),
-        ({"speed": 100}, "the members run at different speeds: eth0 1000, eth1 100, eth2 1000"),
-        ({"speed": None}, "the members run at different speeds: eth0 1000, eth1 unknown"),
+        ({"speed": 100}, "the members have different speeds: eth0 1000, eth1 100, eth2 1000"),
+        ({"speed": None}, "the members have different speeds: eth0 1000, eth1 unknown"),
         ({"link_state": "down"}, "eth1 has no link"),
         ({"link_state": "going down"}, "eth1 is going down"),
         ({"link_state": "going back"}, "eth1 is going back"),
@@ -197,8 +200,8 @@ def test_round_robin_is_explained():
     [
         (["Gi1/0/2", "gi1/0/4", "Gi1/0/5", "Po1"], []),
         (["Gi1/0/2", "Gi1/0/6", "Gi1/0/5", "Po1"], ["sw1: Gi1/0/2 and Gi1/0/6 share VLAN 8, so"]),
-        (["Gi1/0/2", "Gi1/0/4", "Gi9", "Po1"], ["sw1 has no port Gi9, which the inventory names"]),
-        (["Gi1/0/2", "Gi1/0/4"], ["the inventory names 2 ports, and the bond has 4"]),
+        (["Gi1/0/2", "Gi1/0/4", "Gi9", "Po1"], ["sw1 has no port Gi9, which is in the inventory"]),
+        (["Gi1/0/2", "Gi1/0/4"], ["the inventory has 2 ports, but the bond has 4 members"]),
         (["Gi1/0/1", "Gi1/0/2", "Gi1/0/5", "Po1"], ["sw1: Gi1/0/1 is down"]),
         (["Gi1/0/2", "Gi1/0/4", "Gi1/0/16", "Po1"], ["sw1: Gi1/0/16 is err-disabled"]),
     ],
@@ -215,11 +218,11 @@ def test_ports_that_cannot_be_seen_or_tell_no_vlan_are_said_once():
     fleet = host("bond-rr", ports=["Gi1", "Gi2", "Gi3", "Gi4"])
     fleet.script("sw1", "show interfaces status", silent)
     assert CHECK.report(CHECK.read(fleet.run_query)).findings == [
-        "the ports that the cables end in could not be seen: sw1 is down"
+        "the switch ports of the cables could not be read: sw1 is down"
     ]
     sockets = [CableEnd("sw2", f"g{n}", SwitchPort(f"g{n}", "up")) for n in (1, 2, 3, 4)]
     state = replace(healthy("bond-rr"), cable_ends=sockets)
-    assert findings(state)[0] == "sw2 does not tell the VLAN of g1"
+    assert findings(state)[0] == "sw2 does not show the VLAN of g1"
 
 
 def test_the_ports_of_another_mode_are_asked_by_nobody():
@@ -264,7 +267,7 @@ def test_links_lost_before_last_time_are_none_now():
     state = with_member(healthy(), failure_count=5)
     report = CHECK.report(seen_before(state, eth0=0, eth1=5, eth2=0, eth3=0))
     assert report.healthy
-    assert "eth1 5 times, and none since this was last asked;" in report.findings[-1]
+    assert "eth1 5 times, none since the last check;" in report.findings[-1]
 
 
 def test_a_member_that_is_new_and_a_report_of_another_kind_tell_nothing():
@@ -287,10 +290,10 @@ def test_links_that_were_lost_once_are_told_and_are_no_trouble_now():
 
 def test_a_bond_without_members_and_one_of_one():
     report = CHECK.report(CHECK.read(host("bond-rr-no-members").run_query))
-    assert report.findings[0] == "bond0 has no members: nothing goes through it"
+    assert report.findings[0] == "bond0 has no members: it carries no traffic"
     lonely = findings(healthy("bond-unwatched"))
-    assert lonely[0] == "bond0 has one member only, eth2: nothing is spare"
-    assert lonely[1].startswith("nobody watches the links of bond0 (miimon is 0)")
+    assert lonely[0] == "bond0 has only one member, eth2: no redundancy"
+    assert lonely[1].startswith("the links of bond0 are not monitored (miimon is 0)")
 
 
 def test_a_bond_that_runs_on_its_second_card_says_so():
@@ -328,8 +331,12 @@ def counted(*numbers: int) -> Replies:
     ("big", "small", "words"),
     [
         ("ping-whole", "", ""),
-        ("ping-too-big", "ping-whole", "packets of 9000 bytes do not come back from 10.9.0.2"),
-        ("ping-too-big", "ping-too-big", "10.9.0.2 does not answer at all"),
+        (
+            "ping-too-big",
+            "ping-whole",
+            "10.9.0.2 answers small packets but not packets of 9000 bytes",
+        ),
+        ("ping-too-big", "ping-too-big", "10.9.0.2 does not answer pings"),
     ],
 )
 def test_packets_as_large_as_the_mtu_must_come_back(big: str, small: str, words: str):
@@ -348,7 +355,7 @@ def test_packets_as_large_as_the_mtu_must_come_back(big: str, small: str, words:
         (
             (5, 7, 7, 7),
             False,
-            "packets of 9000 bytes reach 10.9.0.2, and its answers come back in pieces: the MTU "
+            "packets of 9000 bytes reach 10.9.0.2, but its answers are fragmented: the MTU "
             "of 10.9.0.2, or of a router on the way back, is smaller",
         ),
         # One packet of somebody else's meanwhile.
@@ -375,7 +382,7 @@ def test_members_with_another_mtu_are_a_finding():
     state = replace(
         healthy(), links={**healthy().links, "eth2": LinkCounters("eth2", 1500, 0, 0, 0)}
     )
-    assert findings(state) == ["bond0 has an MTU of 9000 and not all its members: eth2 1500"]
+    assert findings(state) == ["bond0 has an MTU of 9000, but some members differ: eth2 1500"]
 
 
 # --- the other end ---
@@ -389,14 +396,14 @@ def test_both_ends_are_in_one_report():
 def test_a_switch_that_does_not_answer_leaves_the_hosts_side_in_the_report():
     report = CHECK.report(CHECK.read(host(lag=UnreachableError("sw1 is down")).run_query))
     assert list(report.findings) == [
-        "the other end, port-channel1 on sw1, could not be seen: sw1 is down"
+        "the other end, port-channel1 on sw1, could not be read: sw1 is down"
     ]
 
 
 @pytest.mark.parametrize(
     ("lag", "words"),
     [
-        (None, "sw1 has no Po1, where the inventory says that bond0 ends"),
+        (None, "sw1 has no Po1, which the inventory sets as the end of bond0"),
         (Lag("Po1", False, "LACP", ()), "sw1: Po1 is down"),
         (
             Lag("Po1", True, "LACP", (LagMember("Gi1", "bundled"), LagMember("Gi2", "suspended"))),
@@ -408,7 +415,7 @@ def test_a_switch_that_does_not_answer_leaves_the_hosts_side_in_the_report():
         ),
         (
             Lag("Po1", True, "", tuple(LagMember(f"Gi{n}", "bundled") for n in range(4))),
-            "sw1 does not speak LACP on Po1, and the mode here is IEEE 802.3ad",
+            "sw1 does not use LACP on Po1, but the mode here is IEEE 802.3ad",
         ),
     ],
 )
@@ -421,7 +428,7 @@ def test_ends_that_do_not_fit_are_a_finding(lag: Lag | None, words: str):
 def test_a_switch_that_does_not_name_members_is_not_blamed():
     far = SwitchSide("sw2", "ch1", Lag("ch1", True, "", None))
     state = replace(healthy(), switch_side=far)
-    assert findings(state) == ["sw2 does not tell which ports are in ch1: they were not checked"]
+    assert findings(state) == ["sw2 does not show which ports are in ch1: they were not checked"]
     assert CHECK.report(state).healthy
 
 

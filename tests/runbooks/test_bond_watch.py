@@ -37,13 +37,13 @@ def test_who_carried_what_is_shown():
     later = look(105.0, sent=(5_000_000, 5_000_000, 10_000_000, 0))
     report = WATCH.report((QUIET, later))
     assert report.summary == (
-        "bond0 on nas1 sent 32.0 and received 64.0 Mbit/s for 5 s; all links held"
+        "bond0 on nas1 sent 32.0 and received 64.0 Mbit/s for 5 s; no link was lost"
     )
     assert report.healthy
     assert report.table is not None
     assert report.table.rows[2] == ("eth2", "up", "+0", "16.0", "50 %", "32.0", "50 %")
     assert list(report.findings) == [
-        "eth3 is up and sent nothing: with few connections a hash may leave a member out"
+        "eth3 is up and sent nothing: with few connections the hash may not use a member"
     ]
 
 
@@ -57,9 +57,9 @@ def test_a_bond_without_traffic_blames_nobody():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"failure_count": 1}, "eth0 lost its link once while we watched"),
-        ({"failure_count": 3}, "eth0 lost its link 3 times while we watched"),
-        ({"link_state": "going down"}, "eth0 went from up to going down while we watched"),
+        ({"failure_count": 1}, "eth0 lost its link once meanwhile"),
+        ({"failure_count": 3}, "eth0 lost its link 3 times meanwhile"),
+        ({"link_state": "going down"}, "eth0 changed from up to going down meanwhile"),
     ],
 )
 def test_a_link_that_moved_is_a_finding(fields: dict[str, object], words: str):
@@ -76,7 +76,7 @@ def test_a_link_that_was_lost_before_and_holds_now_is_none():
 
 def test_errors_that_grow_are_a_finding():
     report = WATCH.report((QUIET, look(105.0, sent=(0,) * 4, errors=1200)))
-    assert report.findings[0] == "eth0 had 1,200 errors while we watched: cable or port"
+    assert report.findings[0] == "eth0 had 1,200 errors meanwhile: check its cable and port"
 
 
 def test_members_that_come_and_go_are_findings():

@@ -59,7 +59,7 @@ def test_a_search_engine_whose_name_leads_back_to_it_is_real():
 def test_one_whose_name_does_not_is_a_finding(names: str, addresses: str):
     report = LOOK.report(asked(GOOGLE, names, addresses))
     assert not report.healthy
-    assert report.findings[0].startswith("66.249.66.1 says it is Googlebot and is not")
+    assert report.findings[0].startswith("66.249.66.1 claims to be Googlebot and is not")
 
 
 def test_nobody_else_is_looked_up():
@@ -81,7 +81,7 @@ def test_nobody_else_is_looked_up():
 def test_one_who_is_faster_than_people_is_a_finding():
     fast = AgentTraffic("203.0.113.9", "python-requests/2.31", 30_000, 12_000, 0)
     (finding,) = LOOK.report(BotTraffic(WebTraffic(30_000, 0, (fast,)), {})).findings
-    assert finding == "203.0.113.9 asked 12,000 times in one hour: python-requests/2.31"
+    assert finding == "203.0.113.9 sent 12,000 requests in one hour: python-requests/2.31"
 
 
 def test_a_client_that_the_log_knows_by_name_only_is_not_called_verified():

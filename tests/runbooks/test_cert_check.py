@@ -26,7 +26,7 @@ BEGINS_LATER = replace(GOOD, not_before=NOW + timedelta(days=1))
 def test_a_certificate_that_is_good_for_long_is_well():
     report = CHECK.report([ShownCertificate("127.0.0.1", GOOD)])
     assert report.healthy
-    assert report.summary == "web1:443 shows a certificate that ends on 2027-01-21, in 60 days"
+    assert report.summary == "web1:443 has a certificate that expires on 2027-01-21, in 60 days"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_first_of_several_to_end_is_told():
     shown = [
         ShownCertificate("192.0.2.1", GOOD),
         ShownCertificate("192.0.2.2", replace(GOOD, not_after=NOW + timedelta(days=1))),
-        ShownCertificate("192.0.2.3", None, "what listens there speaks no TLS"),
+        ShownCertificate("192.0.2.3", None, "the service does not use TLS"),
     ]
     report = CHECK.report(shown)
     assert report.summary.endswith("in 1 days")
@@ -77,7 +77,7 @@ def test_every_address_is_asked_and_one_that_fails_hides_no_other():
     )
     first, second = CHECK.read(fleet.run_query)
     assert first.certificate == recorded("asked-by-its-name")
-    assert "nothing listens there any more" in second.error
+    assert "nothing listens at this address any more" in second.error
 
 
 def test_a_port_that_nobody_listens_at_is_an_error():

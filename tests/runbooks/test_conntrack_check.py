@@ -16,7 +16,7 @@ def test_a_host_that_is_well_is_told_in_one_sentence():
     fleet = ScriptedFleet({("lb1", conntrack.query_conntrack().command): IN_USE})
     assert CHECK.report(CHECK.read(fleet.run_query)).healthy
     report = CHECK.report(WELL)
-    assert report.summary == "lb1 keeps track of 10,000 connections of at most 262,144 (4%)"
+    assert report.summary == "lb1 tracks 10,000 of at most 262,144 connections (4%)"
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_a_host_that_is_well_is_told_in_one_sentence():
     [
         (replace(WELL, count=209_716), "80% of the limit is used"),
         (replace(WELL, dropped=1234), "1,234 packets of new connections were dropped"),
-        (replace(WELL, early_dropped=7), "7 connections were forgotten early"),
+        (replace(WELL, early_dropped=7), "7 connections were removed early"),
         (replace(WELL, buckets=1024), "only 1,024 buckets"),
     ],
 )

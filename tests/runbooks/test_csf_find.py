@@ -43,7 +43,7 @@ def test_what_does_not_fit_together_is_said(finds: Sequence[CsfMatch], findings:
 
 
 def test_nothing_is_nothing():
-    assert FIND.report([]).summary == "web1 knows nothing of 198.51.100.7"
+    assert FIND.report([]).summary == "csf on web1 has no entry for 198.51.100.7"
 
 
 @pytest.mark.parametrize("address", HOSTILE_ADDRESSES)

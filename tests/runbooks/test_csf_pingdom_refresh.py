@@ -55,7 +55,7 @@ def test_turning_the_firewall_on_is_asked_for_and_said():
     starting = RefreshPingdom.model_validate({"host": "web1", "start": "firewall"})
     made = plan(firewall(ALL, in_force=[], loaded=()), probes(), runbook=starting)
     assert made.current_state.startswith("The firewall is off")
-    assert made.steps[1].title == "Turn the firewall on, with Keyturn's list replaced"
+    assert made.steps[1].title == "Replace Keyturn's list and turn the firewall on"
     assert (made.steps[1].before, made.steps[1].after) == (
         "the firewall is off, 140 addresses",
         "the firewall is on, 140 addresses",
@@ -87,12 +87,12 @@ def test_undone_from_the_last_to_the_first_it_is_the_same_with_the_list_of_befor
 
 def test_a_list_that_is_right_and_in_force_needs_nothing():
     made = plan(firewall(ALL), probes())
-    assert made == Plan("web1 lets in all 140 addresses of Pingdom's probes")
+    assert made == Plan("web1 allows all 140 addresses of Pingdom's probes")
 
 
 def test_a_list_that_is_right_and_not_in_force_is_loaded():
     made = plan(firewall(ALL, in_force=ALL[7:]), probes())
-    assert made.current_state == "The list is right, but 7 of its 140 addresses are not in force"
+    assert made.current_state == "The list is current, but 7 of its 140 addresses are not in force"
     assert len(made.steps) == 3
 
 
@@ -101,17 +101,20 @@ def test_all_that_is_added_and_removed_is_named():
     assert list(made.notes[:2]) == [f"Adds 1: {NEW}.", f"Removes 2: {ALL[0]}, {ALL[1]}."]
 
 
-RESTING = "probe 141 is 'Resting', and neither active nor inactive"
+RESTING = "probe 141 has the unknown state 'Resting'"
 
 
 def test_an_address_stays_on_the_list_while_its_item_is_odd():
     odd = replace(
         probes(ALL[1:]), skip_reasons=[RESTING], skipped_addresses=frozenset({ip_address(ALL[0])})
     )
-    kept = f"Keeps 1 that may belong to what was skipped, until the feed is right again: {ALL[0]}."
+    kept = (
+        "Keeps 1 addresses that may belong to skipped items, until the feed is correct again: "
+        f"{ALL[0]}."
+    )
     # By itself it changes nothing.
     assert plan(firewall(ALL), odd) == Plan(
-        "web1 lets in all 139 addresses of Pingdom's probes",
+        "web1 allows all 139 addresses of Pingdom's probes",
         notes=(f"Skipped in Pingdom's feed: {RESTING}.", kept),
     )
     # And it stays where others come and go.
@@ -137,7 +140,7 @@ def test_nothing_is_removed_while_an_address_of_an_odd_item_cannot_be_read():
     )
     made = plan(firewall(ALL), odd)
     assert not made.steps
-    assert made.notes[-1].startswith("Keeps 3 that may belong to what was skipped")
+    assert made.notes[-1].startswith("Keeps 3 addresses that may belong to skipped items")
     six = replace(
         probes(ALL[:-3]),
         skip_reasons=["probe 138 holds '5.172'"],
@@ -180,7 +183,7 @@ def test_where_csf_filters_no_ipv6_none_is_listed():
     four = firewall(settings={"IPV6": "0"})
     made = plan(four, probes())
     assert list_of(made.steps[1].do) == sorted(FOURS)
-    assert "csf filters no IPv6 here: 40 addresses are left out." in made.notes
+    assert "csf does not filter IPv6 here: 40 addresses are skipped." in made.notes
 
 
 def test_where_a_daemon_restarts_csf_it_is_loaded_at_once_all_the_same():
@@ -215,7 +218,7 @@ def test_a_list_that_lost_or_gained_too_much_needs_a_person_who_says_so(
     if not refused:
         assert plan(firewall(had), probes(has)).steps
         return
-    with pytest.raises(Refused, match="ask again with accept_size_change=true"):
+    with pytest.raises(Refused, match="request it with accept_size_change=true"):
         plan(firewall(had), probes(has))
     accepted = plan(firewall(had), probes(has), runbook=ACCEPTING)
     assert accepted.steps
@@ -232,13 +235,13 @@ def test_that_ipv6_was_switched_off_is_no_fault_of_the_feed():
     [
         (replace(firewall(), is_enabled=False), "csf is disabled on this host"),
         (firewall(settings={"TESTING": "1"}), 'set TESTING = "0" in csf.conf first'),
-        (replace(firewall(), is_on_probation=True), "ask again in some minutes"),
+        (replace(firewall(), is_on_probation=True), "try again in some minutes"),
         (
             replace(firewall(), is_included=False),
             f"touch /etc/csf/keyturn.allow and .*“{INCLUDE}”",
         ),
         (replace(firewall(), own_list=None), "csf does not read Keyturn's list yet"),
-        (replace(firewall(), own_list="8.8.8.8 # by hand, Jo\n"), "move it into csf.allow"),
+        (replace(firewall(), own_list="8.8.8.8 # by hand, Jo\n"), "Move it to csf.allow"),
         (firewall(mine=[ALL[0]]), f"lists {ALL[0]}, which is this host itself"),
         (
             firewall(deny={"5.172.0.0/24": "abuser - Sat Nov 21 08:20:11 2026"}),
@@ -257,8 +260,8 @@ def test_entries_made_by_hand_and_blocks_of_lfd_are_told_of():
         deny={ALL[1]: "lfd: (sshd) Failed SSH login", "192.0.2.0/24": "abuser"},
     )
     notes = plan(found, probes()).notes
-    assert any(note.startswith("1 entries of csf.allow let some of them in") for note in notes)
-    assert f"lfd has blocked {ALL[1]} of them: being allowed counts for more." in notes
+    assert any(note.startswith("1 entries of csf.allow also allow some of them") for note in notes)
+    assert f"lfd has blocked {ALL[1]} of them: csf allows them all the same." in notes
 
 
 def test_that_every_port_is_open_to_them_is_told():

@@ -30,15 +30,13 @@ def test_a_firewall_that_is_off_is_reported_as_such():
     assert not seen.healthy
     assert "not loaded into iptables and ip6tables, so nothing is kept out" in seen.findings[0]
     assert "start=firewall" in seen.findings[0]
-    assert not any("sees to it" in finding for finding in seen.findings)
+    assert not any("request csf pingdom refresh" in finding for finding in seen.findings)
 
 
 def test_what_differs_is_shown_address_by_address():
     seen = report(firewall([*ALL[1:], "5.173.1.1"], in_force=ALL[2:]))
     assert seen.summary == "web1 lets in 138 of 140 addresses of Pingdom's probes"
-    assert seen.findings == [
-        "3 addresses are not as they should be: csf pingdom refresh web1 sees to it"
-    ]
+    assert seen.findings == ["3 addresses are not up to date: request csf pingdom refresh web1"]
     assert not seen.healthy
     assert seen.table
     assert list(seen.table.rows) == [
@@ -63,7 +61,7 @@ def test_a_probe_that_is_let_in_by_hand_is_not_on_the_list_all_the_same():
     seen = report(firewall(ALL[1:], in_force=ALL))
     assert seen.summary == "web1 lets in 140 of 140 addresses of Pingdom's probes"
     assert seen.table
-    assert list(seen.table.rows) == [(ALL[0], "active", "missing", "lets it in")]
+    assert list(seen.table.rows) == [(ALL[0], "active", "missing", "allowed")]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +73,7 @@ def test_a_probe_that_is_let_in_by_hand_is_not_on_the_list_all_the_same():
         (replace(firewall(ALL), is_on_probation=True), "on probation"),
         (firewall(ALL, settings={"GLOBAL_ALLOW": "https://example.com/a"}), "GLOBAL_ALLOW"),
         (replace(firewall(ALL), common_domains=frozenset({"example.com"})), "commondomains"),
-        (firewall(ALL, allow={"0.0.0.0/0": "everything"}), "lets in everybody"),
+        (firewall(ALL, allow={"0.0.0.0/0": "everything"}), "allows everyone"),
     ],
 )
 def test_what_a_person_should_see_to_is_said(found: Firewall, words: str):
@@ -93,7 +91,7 @@ def test_a_cpanel_that_keeps_the_name_is_well():
 def test_a_list_that_somebody_wrote_into_is_told_of_and_the_rest_shown():
     strange = replace(firewall(ALL), own_list="8.8.8.8 # by hand, Jo\n")
     seen = report(strange)
-    assert "move it into csf.allow" in seen.findings[0]
+    assert "Move it to csf.allow" in seen.findings[0]
     assert seen.summary.startswith("web1 lets in 140 of 140")
 
 

@@ -44,7 +44,7 @@ def test_the_advice_fits_the_pattern(kib: int, advice: str):
 def test_a_disk_that_is_always_busy_and_quick_is_told_and_is_well():
     report = LOOK.report([replace(SLOW, read_await=0.4, queue=1.0)])
     assert report.healthy
-    assert "may have room left" in report.findings[0]
+    assert "may have capacity left" in report.findings[0]
 
 
 def test_several_saturated_disks_are_named():
@@ -54,7 +54,7 @@ def test_several_saturated_disks_are_named():
 
 def test_idle_disks_are_well():
     report = LOOK.report([replace(SLOW, reads=0.0, busy=0.0)])
-    assert report.summary == "In 3 s, no disk of nas1 had anything to do"
+    assert report.summary == "In 3 s, all disks of nas1 were idle"
     assert LOOK.report([]).healthy
 
 

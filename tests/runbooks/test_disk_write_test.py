@@ -51,7 +51,7 @@ def test_a_trial_is_one_step_that_leaves_nothing_but_its_result():
 
 def test_the_result_is_the_proof_and_is_told():
     assert plan(replace(CALM, last_result=DONE)) == Plan(
-        "64 MiB were written to /srv in 0.40 s, 160 MiB/s, at 2026-03-01 14:30:03 UTC"
+        "wrote 64 MiB to /srv in 0.40 s, 160 MiB/s, at 2026-03-01 14:30:03 UTC"
     )
 
 
@@ -83,17 +83,20 @@ def test_what_moves_by_itself_does_not_make_the_plan_stale():
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        (replace(CALM, load=4.0), "nas1 is busy .load 4 on 4 CPUs.: ask again"),
+        (replace(CALM, load=4.0), "nas1 is busy .load 4 on 4 CPUs., and the test"),
         (replace(CALM, io_wait=20.0), "wait for its disks 20 % of the time"),
         (
             replace(CALM, free_bytes=2**30),
-            "1.0 GiB free, and behind 64 MiB 5.0 GiB are to be left",
+            "1.0 GiB free, and after writing 64 MiB, 5.0 GiB must remain free",
         ),
-        (replace(CALM, size_bytes=4 * 2**30, free_bytes=2**30), "64 MiB 1.0 GiB are to be left"),
-        (replace(CALM, is_root_owned=False), "name a directory on the same disk that is root's"),
+        (
+            replace(CALM, size_bytes=4 * 2**30, free_bytes=2**30),
+            "64 MiB, 1.0 GiB must remain free",
+        ),
+        (replace(CALM, is_root_owned=False), "choose a directory on the same disk"),
         (replace(CALM, filesystem="tmpfs"), "in memory and on no disk"),
         (replace(CALM, filesystem="nfs4"), "another host's"),
-        (replace(CALM, filesystem="squashfs"), "can only be read"),
+        (replace(CALM, filesystem="squashfs"), "read-only"),
     ],
 )
 def test_a_trial_that_would_disturb_or_tell_nothing_is_refused(state: DirectoryState, words: str):
@@ -119,7 +122,7 @@ def test_a_moment_that_is_still_to_come_is_refused():
 
 def test_a_kernel_that_does_not_tell_who_waits_is_said_to_be_one():
     notes = plan(replace(CALM, io_wait=None)).notes
-    assert "This kernel does not tell whether programs wait for disks." in notes
+    assert "This kernel does not show whether programs wait for disks." in notes
 
 
 def test_what_is_needed_is_read_at_once():

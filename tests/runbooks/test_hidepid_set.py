@@ -19,7 +19,7 @@ def test_a_line_is_added_and_proc_mounted_again():
     assert fstab.do == hidepid.add_fstab_line("defaults,hidepid=2")
     assert fstab.undo == hidepid.remove_fstab_line("defaults,hidepid=2")
     assert (mount.do, mount.undo) == (hidepid.remount_proc(2), hidepid.remount_proc(0))
-    assert plan.current_state == "hidepid=0 is in force, and fstab says nothing"
+    assert plan.current_state == "hidepid=0 is in force; fstab has no line for /proc"
     assert "Monitoring" in plan.notes[0]
 
 
@@ -36,8 +36,8 @@ def test_a_line_that_is_there_keeps_its_other_options():
     [
         (ProcMount(2, None, "hidepid=2"), []),
         (ProcMount(2, None, "defaults,hidepid=invisible"), []),
-        (ProcMount(2, None, "defaults"), ["Have fstab mount /proc with hidepid=2"]),
-        (ProcMount(0, None, "hidepid=2"), ["Mount /proc again with hidepid=2"]),
+        (ProcMount(2, None, "defaults"), ["Set hidepid=2 for /proc in fstab"]),
+        (ProcMount(0, None, "hidepid=2"), ["Remount /proc with hidepid=2"]),
     ],
 )
 def test_only_what_is_missing_is_done(proc: ProcMount, titles: list[str]):
@@ -46,7 +46,7 @@ def test_only_what_is_missing_is_done(proc: ProcMount, titles: list[str]):
 
 def test_showing_all_again_disturbs_nobody():
     plan = wish("0").plan(ProcMount(2, None, None))
-    assert [step.title for step in plan.steps] == ["Mount /proc again with hidepid=0"]
+    assert [step.title for step in plan.steps] == ["Remount /proc with hidepid=0"]
     assert not plan.notes
 
 

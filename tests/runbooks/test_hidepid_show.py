@@ -14,7 +14,7 @@ FSTAB = recorded("findmnt-fstab-proc")
 @pytest.mark.parametrize(
     ("now", "fstab", "summary", "findings"),
     [
-        ("findmnt-proc", NO_LINE, "On web1 everybody sees the processes of all (hidepid=0)", []),
+        ("findmnt-proc", NO_LINE, "On web1 all users see all processes (hidepid=0)", []),
         (
             "findmnt-proc-noaccess-gid",
             FSTAB,
@@ -26,7 +26,7 @@ FSTAB = recorded("findmnt-fstab-proc")
             "findmnt-proc-invisible",
             FSTAB,
             "On web1 people see only their own processes (hidepid=2)",
-            ["fstab says hidepid=1"],
+            ["fstab has hidepid=1"],
         ),
         (
             "findmnt-proc-invisible",

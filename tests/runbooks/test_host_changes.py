@@ -47,7 +47,9 @@ def test_all_sources_are_joined_newest_first():
 def test_a_source_that_cannot_be_read_is_a_finding_and_hides_no_other():
     report = LOOK.report(LOOK.read(fleet(SINCE, sudo=NO_JOURNAL).run_query))
     assert not report.healthy
-    assert report.findings[0].startswith("uses of sudo are not known: this host keeps no journal")
+    assert report.findings[0].startswith(
+        "uses of sudo could not be read: this host keeps no journal"
+    )
     assert report.summary.startswith("5 things")
 
 
@@ -83,7 +85,7 @@ def test_without_a_beginning_it_is_the_day_before_its_end():
 
 def test_a_window_that_ends_before_it_begins_is_refused():
     turned = {"host": "web1", "since": "2026-11-20", "until": "2026-11-19"}
-    with pytest.raises(Refused, match="2026-11-19 00:00 UTC is before the beginning"):
+    with pytest.raises(Refused, match="2026-11-19 00:00 UTC is before the start"):
         HostChanges.model_validate(turned).read(fleet(SINCE, sudo="").run_query)
 
 
@@ -136,10 +138,10 @@ def rows(look: HostChanges, happened: HostHistory = HAPPENED) -> list[tuple[str,
 
 def test_what_keyturn_did_with_sudo_is_counted_by_run():
     assert rows(LOOK) == [
-        ("sudo", "keyturn", "/bin/bash as root (by Keyturn's login, in none of its runs)"),
+        ("sudo", "keyturn", "/bin/bash as root (by Keyturn's login, outside of its runs)"),
         (
             *("sudo", "keyturn"),
-            f"{BY_KEYTURN} (by Keyturn's login, in none of its runs, 3 times since "
+            f"{BY_KEYTURN} (by Keyturn's login, outside of its runs, 3 times since "
             "2026-11-20 00:40)",
         ),
         ("sudo", "ada", "/usr/bin/vim /etc/fstab as root"),
@@ -197,7 +199,7 @@ def test_of_very_many_events_the_last_are_shown():
     assert len(report.table.rows) == 200
     assert report.table.rows[0][3] == "install 249"
     assert report.findings == [
-        "only the last 200 of 250 are shown: ask for less time, or with kind= or who="
+        "only the last 200 of 250 are shown: request a shorter time, or use kind= or who="
     ]
 
 

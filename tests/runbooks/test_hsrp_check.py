@@ -41,7 +41,7 @@ def findings(pair: Mapping[str, tuple[Gateway, ...]]) -> list[str]:
 def test_a_pair_as_it_should_be():
     pair = {"r1": (WAN, LAN), "r2": (behind(WAN), behind(LAN))}
     report = TWO.report(pair)
-    assert report.summary == "2 groups on r1 and r2: all as they should be"
+    assert report.summary == "2 groups on r1 and r2: all healthy"
     assert findings(pair) == []
     assert report.table is not None
     assert report.table.rows[0] == (
@@ -95,7 +95,7 @@ def test_a_group_without_a_standby_is_a_finding():
 
 def test_a_group_that_only_one_router_knows_is_a_finding():
     assert findings({"r1": (WAN, LAN), "r2": (behind(WAN),)}) == [
-        "r2 takes no part in Vlan10 group 10 (10.0.0.1): nobody stands in for r1"
+        "r2 does not participate in Vlan10 group 10 (10.0.0.1): r1 has no standby"
     ]
 
 
@@ -103,13 +103,13 @@ def test_a_group_that_nobody_leads_is_a_finding():
     stuck = replace(LAN, state="Init")
     found = findings({"r1": (stuck,), "r2": (stuck,)})
     assert [each for each in found if each.startswith("nobody leads")]
-    assert len([each for each in found if "it takes no part" in each]) == 2
+    assert len([each for each in found if "does not participate" in each]) == 2
 
 
 def test_what_recorded_routers_said_is_judged():
     recorded = fleet({("r1", STANDBY): said("cisco-standby")}, platforms=CISCO)
     report = ONE.report(ONE.read(recorded.run_query))
-    assert report.summary == "4 groups on r1: 4 to look at"
+    assert report.summary == "4 groups on r1: 4 to fix"
     first = [finding.split(":", 2)[1].strip()[:40] for finding in report.findings]
     assert first[0].startswith("Vlan703 group 4 (172.23.40.9) has no sta")
     alone = fleet({("r1", STANDBY): said("cisco-standby-alone")}, platforms=CISCO)
@@ -124,7 +124,7 @@ def test_split_brain_is_seen_from_both_sides():
         ("r2", JSON): said("frr-8.4-vrrp-cut-2"),
     }
     (finding,) = TWO.report(TWO.read(fleet(cut, platforms=FRR).run_query)).findings
-    assert finding.startswith("r1 and r2 both say that they are Master for ve1 group 5")
+    assert finding.startswith("r1 and r2 are both Master for ve1 group 5")
     whole: dict[tuple[str, str | QueryCommand], Replies] = {
         ("r1", JSON): said("frr-8.4-vrrp-master"),
         ("r2", JSON): said("frr-8.4-vrrp-backup"),
@@ -135,7 +135,10 @@ def test_split_brain_is_seen_from_both_sides():
 def test_a_cisco_without_hsrp_is_asked_for_vrrp():
     routers = fleet({("r1", STANDBY): "", ("r1", VRRP): said("cisco-vrrp-brief")}, platforms=CISCO)
     report = ONE.report(ONE.read(routers.run_query))
-    assert "r1: Fa0/1.4 group 4 (10.0.4.1) is in state Init: it takes no part" in report.findings
+    assert (
+        "r1: Fa0/1.4 group 4 (10.0.4.1) is in state Init and does not participate"
+        in report.findings
+    )
 
 
 def test_a_router_in_no_group_at_all_says_so():
@@ -144,13 +147,13 @@ def test_a_router_in_no_group_at_all_says_so():
     )
     report = ONE.report(ONE.read(routers.run_query))
     assert report.healthy
-    assert report.summary == "no group of HSRP or VRRP on r1"
+    assert report.summary == "no HSRP or VRRP group on r1"
 
 
 def test_vrrp_that_could_not_be_read_is_not_taken_for_none():
     refused = Answer(1, "% Authorization failed.\n")
     routers = fleet({("r1", STANDBY): "", ("r1", VRRP): refused}, platforms=CISCO)
-    with pytest.raises(CommandError, match="the login may not look at this"):
+    with pytest.raises(CommandError, match="the login may not read this"):
         ONE.read(routers.run_query)
 
 
@@ -162,7 +165,7 @@ def test_a_router_that_does_not_know_the_question_is_not_one_without_groups():
 
 def test_a_router_is_not_compared_with_itself():
     same = HsrpCheck.model_validate({"host": "r1", "other": "r1"})
-    with pytest.raises(Refused, match="cannot stand in for itself"):
+    with pytest.raises(Refused, match="is given twice"):
         same.read(fleet({}, platforms=CISCO).run_query)
 
 

@@ -50,7 +50,11 @@ def test_the_read_ahead_that_is_shown_is_that_of_what_is_mounted():
 
 def test_disks_that_turn_and_that_nothing_orders_are_a_finding():
     findings = report(QUEUES + like_sda("sdb") + like_sda("sdc")).findings
-    assert [finding.split()[0] for finding in findings if "says that it turns" in finding] == [
+    assert [
+        finding.split()[0]
+        for finding in findings
+        if "is a hard disk without a scheduler" in finding
+    ] == [
         "sda",
         "sdb",
         "sdc",
@@ -59,7 +63,7 @@ def test_disks_that_turn_and_that_nothing_orders_are_a_finding():
 
 def test_an_export_without_a_disk_is_a_finding():
     (finding,) = report(HEALTHY).findings
-    assert finding.startswith("/srv/onroot lies on tmpfs (tm): no block device is known behind it")
+    assert finding.startswith("/srv/onroot is on tmpfs (tm): its block devices are unknown")
 
 
 def test_waiting_for_one_process_is_a_finding():
@@ -77,7 +81,7 @@ def test_a_fair_scheduler_on_what_does_not_turn_is_a_finding():
         "/nvme0n1/queue/scheduler:none [mq-deadline]", "/nvme0n1/queue/scheduler:[bfq]"
     )
     assert any(
-        finding.startswith("nvme0n1 does not turn: bfq") for finding in report(text).findings
+        finding.startswith("nvme0n1 is not a hard disk: bfq") for finding in report(text).findings
     )
 
 
@@ -102,8 +106,8 @@ def test_zfs_is_pointed_to_its_own_runbook():
     fleet.script("nas1", mounts.query_mount("/tank/home").command, zfs)
     fleet.script("nas1", block_tree.query_tree().command, recorded("lsblk"))
     seen = SHOW.report(SHOW.read(fleet.run_query))
-    assert seen.summary == "nas1 exports 1 directory from no disk that is known"
-    assert "ask `zfs io`" in seen.findings[0]
+    assert seen.summary == "nas1 exports 1 directory from unknown disks"
+    assert "run `zfs io`" in seen.findings[0]
 
 
 def test_a_host_that_exports_nothing_is_well():

@@ -126,7 +126,7 @@ def test_a_plan_is_bound_to_the_dialects_too(own: Path, keyturn: Keyturn):
     [
         ("runbooks/greeting_show.py", "def broken(:\n", "greeting_show.py: line 1: "),
         ("connectors/greeting.py", "\nimport nothing_like_it\n", "greeting.py: line 2: Module"),
-        ("runbooks/greeting_show.py", "\n\nimport subprocess\n", "line 3: a runbook does not use"),
+        ("runbooks/greeting_show.py", "\n\nimport subprocess\n", "line 3: a runbook may not use"),
         ("runbooks/greeting_show.py", "from bot.db import seal\n", "does not use bot.db"),
         ("runbooks/greeting_show.py", "import os\nos.system('id')\n", "does not use os:"),
         ("runbooks/greeting_show.py", "import urllib.request\n", "does not use urllib.request:"),
@@ -143,9 +143,9 @@ def test_a_plan_is_bound_to_the_dialects_too(own: Path, keyturn: Keyturn):
             "does not use connectors.ssh_pool:",
         ),
         ("connectors/greeting.py", "import subprocess\n", "does not use subprocess:"),
-        ("runbooks/bond_check.py", _RUNBOOK, "Keyturn has a module of this name"),
-        ("connectors/haproxy.py", _DIALECT, "Keyturn has a module of this name"),
-        ("runbooks/greeting-again.py", _RUNBOOK, "name it as Python names modules"),
+        ("runbooks/bond_check.py", _RUNBOOK, "Keyturn has a module with this name"),
+        ("connectors/haproxy.py", _DIALECT, "Keyturn has a module with this name"),
+        ("runbooks/greeting-again.py", _RUNBOOK, "use only letters, digits and _"),
         ("runbooks/greeting_again.py", _RUNBOOK, 'both have words="greeting show"'),
     ],
 )
@@ -167,13 +167,13 @@ def test_what_others_could_write_is_not_run(own: Path, keyturn: Keyturn, path: s
     place.chmod(place.stat().st_mode | 0o020)
     told = keyturn("runbooks")
     assert told.returncode == 1
-    assert "can be written by others: chmod go-w it" in told.stderr
+    assert "is writable by others: chmod go-w it" in told.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_what_belongs_to_somebody_else_is_not_run(own: Path, keyturn: Keyturn):
     os.chown(own / "runbooks" / "greeting_show.py", 65534, 65534)
-    assert "is neither root's nor Keyturn's" in keyturn("runbooks").stderr
+    assert "belongs neither to root nor to Keyturn" in keyturn("runbooks").stderr
 
 
 def test_a_directory_that_is_not_there_or_holds_nothing_is_no_setting(
@@ -183,7 +183,7 @@ def test_a_directory_that_is_not_there_or_holds_nothing_is_no_setting(
     assert "No such file or directory" in gone.stderr
     (tmp_path / "empty").mkdir(mode=0o755)
     empty = keyturn("runbooks", KEYTURN_RUNBOOKS=str(tmp_path / "empty"))
-    assert "holds no module in runbooks/ nor in connectors/" in empty.stderr
+    assert "has no module in runbooks/ or connectors/" in empty.stderr
 
 
 def test_they_are_completed_in_a_shell(own: Path, tmp_path: Path):

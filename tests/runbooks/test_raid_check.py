@@ -20,7 +20,7 @@ def report(mdstat: str, *, mismatches: str = "", **details: str) -> Report:
 def test_whole_arrays_are_well():
     seen = report("clean", md0="raid1", md1="raid10-far")
     assert seen.healthy
-    assert seen.summary == "nas1 has 2 arrays, all of them whole"
+    assert seen.summary == "nas1 has 2 arrays, all healthy"
     assert seen.table is not None
     assert list(seen.table.rows) == [
         ("md1", "raid10", "far=2 512K", "2 of 2", "active", "-", "-"),
@@ -34,13 +34,14 @@ def test_an_array_that_mends_is_told_with_how_far_it_is():
     assert seen.summary == "nas1 has 1 array, md0 not whole"
     (finding,) = seen.findings
     assert finding == (
-        "md0 is degraded: 2 of 3 members work. It is mending: recovery at 0.7 %, about 4 min to go"
+        "md0 is degraded: 2 of 3 members work. "
+        "It is rebuilding: recovery at 0.7 %, about 4 min left"
     )
 
 
 def test_an_array_that_nothing_mends_is_told_with_its_failed_disks():
     first, second = report("degraded", md0="raid5-degraded").findings
-    assert first == "md0 is degraded: 2 of 3 members work. Nothing mends it: add a disk"
+    assert first == "md0 is degraded: 2 of 3 members work. It has no spare: add a disk"
     assert second == "md0: /dev/sda, /dev/sdf failed; remove and replace"
 
 
@@ -50,15 +51,15 @@ def test_differing_sectors_are_a_finding():
     )
     assert seen.findings[0].startswith("md1: 8,192 sectors differed in the last check (swap")
     assert seen.table is not None
-    assert seen.table.rows[0][-2:] == ("check at 1.7 %, about 3 min to go", "8,192")
+    assert seen.table.rows[0][-2:] == ("check at 1.7 %, about 3 min left", "8,192")
 
 
 def test_an_array_that_waits_or_may_not_be_written_is_told():
     seen = report("read-only", md4="raid1-pending", md3="raid1", md2="raid0")
     assert [finding.split(":")[0] for finding in seen.findings] == [
-        "md4 waits to be brought in step",
-        "md4 is read-only, until it is first written to or set otherwise",
-        "md3 is read-only, until it is first written to or set otherwise",
+        "md4 waits for its resync",
+        "md4 is read-only until it is first written to or set to read-write",
+        "md3 is read-only until it is first written to or set to read-write",
     ]
     assert seen.table is not None
     assert seen.table.rows[2][:4] == ("md2", "raid0", "512K", "-")

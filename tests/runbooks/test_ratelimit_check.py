@@ -22,7 +22,7 @@ def test_limits_that_are_applied_well_are_told_with_their_counts():
     report = CHECK.report(RateLimitState(WELL, COUNTS))
     assert report.healthy
     assert report.summary == (
-        "nginx on web1 has one limit of rate and refused 1,234 requests with 429 in the logs of "
+        "nginx on web1 has 1 rate limit and refused 1,234 requests with 429 in the logs of "
         "the last day"
     )
     assert report.table is not None
@@ -32,9 +32,9 @@ def test_limits_that_are_applied_well_are_told_with_their_counts():
 @pytest.mark.parametrize(
     ("limited", "said"),
     [
-        (RateLimitState(replace(WELL, uses=()), COUNTS), "one is set up and applied nowhere"),
+        (RateLimitState(replace(WELL, uses=()), COUNTS), "one is defined but not applied"),
         (RateLimitState(replace(WELL, status=503), COUNTS), "limit_req_status 429"),
-        (RateLimitState(replace(WELL, dry_run=True), COUNTS), "let through all the same"),
+        (RateLimitState(replace(WELL, dry_run=True), COUNTS), "not refused"),
         (
             RateLimitState(replace(WELL, uses=(ZoneUse("one", 5, nodelay=False),)), COUNTS),
             "nodelay answers",
@@ -57,7 +57,7 @@ def test_counts_that_are_not_known_are_not_nothing():
 
 def test_a_host_that_limits_nothing_is_said_to():
     report = CHECK.report(RateLimitState(RateLimits((), (), status=503, dry_run=False), None))
-    assert report.summary == "nginx on web1 limits no rate of requests"
+    assert report.summary == "nginx on web1 has no request limits"
     assert report.healthy
 
 
@@ -69,4 +69,4 @@ def test_it_is_read_from_the_configuration_and_the_error_log():
         }
     )
     report = CHECK.report(CHECK.read(fleet.run_query))
-    assert "the zone spare is set up and applied nowhere" in report.findings
+    assert "the zone spare is defined but not applied" in report.findings

@@ -28,9 +28,9 @@ def test_a_service_that_came_up_before_the_request_is_restarted():
     assert isinstance(step.do, Shell)
     assert step.do.words[3:5] == ("keyturn", "web.service")
     assert isinstance(step.undo, NoUndo)
-    assert step.before == "active, came up: 2026-11-21 11:47:09 UTC"
-    assert any("connections are cut" in note for note in plan.notes)
-    assert "Restarted with it, where they run: worker.service, part.service." in plan.notes
+    assert step.before == "active, started: 2026-11-21 11:47:09 UTC"
+    assert any("connections are closed" in note for note in plan.notes)
+    assert "Restarted with it if running: worker.service, part.service." in plan.notes
 
 
 @pytest.mark.parametrize("seconds", [0, 1, 300])
@@ -64,7 +64,7 @@ def test_a_plan_goes_stale_when_somebody_else_restarts_the_service():
         ("not-found", "is not-found"),
         ("stopped", "is stopped, and a restart would start it"),
         ("starting", "is activating"),
-        ("ssh-by-its-alias", "Keyturn reach this host"),
+        ("ssh-by-its-alias", "access to this host depends on it"),
     ],
 )
 def test_what_should_not_be_restarted_is_refused(name: str, reason: str):
@@ -93,9 +93,9 @@ def test_what_people_may_not_start_is_refused():
     ],
 )
 def test_the_way_in_is_refused_also_where_it_is_only_dragged_along(name: str):
-    with pytest.raises(Refused, match="Keyturn reach this host"):
+    with pytest.raises(Refused, match="access to this host depends on it"):
         RESTART.plan(ServiceState(replace(RUNNING, name=name), NOW))
-    with pytest.raises(Refused, match="Keyturn reach this host"):
+    with pytest.raises(Refused, match="access to this host depends on it"):
         RESTART.plan(ServiceState(replace(RUNNING, dependents=("a.service", name)), NOW))
 
 
@@ -125,11 +125,11 @@ def test_a_configuration_with_errors_is_refused_with_its_message():
 
 
 def test_the_plan_says_whether_the_configuration_was_tested():
-    said = "The test of its configuration passes, and is made again right before the restart."
+    said = "Its configuration test passes, and is repeated right before the restart."
     assert said in RESTART.plan(ServiceState(RUNNING, NOW, ConfigurationTest())).notes
-    none = ConfigurationTest(untested_reason="there is no program haproxy")
+    none = ConfigurationTest(untested_reason="the program haproxy is missing")
     notes = RESTART.plan(ServiceState(RUNNING, NOW, none)).notes
-    assert "Its configuration was not tested: there is no program haproxy." in notes
+    assert "Its configuration was not tested: the program haproxy is missing." in notes
 
 
 def test_a_service_that_crashes_again_and_again_can_be_restarted():

@@ -25,10 +25,10 @@ def test_a_running_service_is_well():
 @pytest.mark.parametrize(
     ("name", "finding"),
     [
-        ("failed", "is failed (failed), and it ended with: exit-code"),
-        ("stopped", "does not run: it is inactive (dead)"),
-        ("starting", "does not run: it is activating (start)"),
-        ("masked", "somebody made sure that nothing can start it"),
+        ("failed", "is failed (failed), ended with: exit-code"),
+        ("stopped", "is not running: it is inactive (dead)"),
+        ("starting", "is not running: it is activating (start)"),
+        ("masked", "someone has disabled every way to start it"),
         ("not-found", "there is no such service"),
         ("edited", "daemon-reload"),
     ],

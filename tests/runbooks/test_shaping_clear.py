@@ -26,7 +26,7 @@ def test_an_interface_without_limits_needs_nothing():
 def test_what_somebody_else_has_set_up_is_left_alone():
     plan = CLEAR.plan(parse_interfaces(SOMEBODYS))
     assert not plan.steps
-    assert "(tbf) is left as it is" in plan.current_state
+    assert "(tbf) is not changed" in plan.current_state
 
 
 def test_limits_on_probation_are_left_to_the_host():

@@ -87,12 +87,12 @@ def test_limits_that_somebody_changed_meanwhile_make_the_plan_stale():
 @pytest.mark.parametrize(
     ("fields", "answer", "why"),
     [
-        ({}, NONE, "no limit is given: say down=, up= or both"),
-        ({"interface": "lo", "up": 512}, NONE, "the host's way to itself"),
+        ({}, NONE, "no limit is given: set down=, up= or both"),
+        ({"interface": "lo", "up": 512}, NONE, "the loopback interface"),
         ({"interface": "eth7", "up": 512}, NONE, "no interface eth7: it has eth1, eth0"),
         ({"interface": "kt-in3", "up": 512}, LIMITED, "no interface kt-in3"),
         ({"up": 512}, PROBATION, "are on probation"),
-        ({"up": 512}, SOMEBODYS, r"has a queue \(tbf\) that Keyturn has not put there"),
+        ({"up": 512}, SOMEBODYS, r"has a queue \(tbf\) from another program"),
         ({"interface": "eth1", "down": 512}, SOMEBODYS, r"a queue \(htb, ingress\)"),
     ],
 )

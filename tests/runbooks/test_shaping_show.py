@@ -18,7 +18,7 @@ def report_of(answer: str) -> Report:
 
 
 def test_a_host_without_limits_says_so():
-    assert report_of(NONE) == Report("web1 has no limit of Keyturn's", findings=[])
+    assert report_of(NONE) == Report("web1 has no limit from Keyturn", findings=[])
 
 
 def test_limits_and_what_they_dropped_are_shown_for_each_way():
@@ -39,10 +39,10 @@ def test_limits_on_probation_are_a_finding():
 
 def test_what_somebody_else_has_set_up_is_shown_and_is_a_finding():
     report = report_of(SOMEBODYS)
-    assert report.summary == "web1 has no limit of Keyturn's"
+    assert report.summary == "web1 has no limit from Keyturn"
     assert len(report.findings) == 3
     assert report.table is not None
     limits = {(row[0], row[1]): row[2] for row in report.table.rows}
-    assert limits["eth0", "out"] == "tbf of somebody else's, 1,000 kbit/s"
+    assert limits["eth0", "out"] == "tbf, not from Keyturn, 1,000 kbit/s"
     assert "class 1:10 3Mbit to 8Mbit" in limits["eth1", "out"]
-    assert limits["eth1", "in"] == "ingress of somebody else's"
+    assert limits["eth1", "in"] == "ingress, not from Keyturn"

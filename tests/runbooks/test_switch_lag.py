@@ -17,10 +17,10 @@ def cisco():
 
 def test_every_aggregation_is_shown_with_its_members():
     report = ALL.report(ALL.read(cisco().run_query))
-    assert report.summary == "sw1 has 4 of 6 link aggregations whole"
+    assert report.summary == "sw1 has 4 of 6 link aggregations healthy"
     assert list(report.findings) == [
-        "Po13 has one port only, Te2/8: nothing spare",
-        "Po14 has one port only, Te1/8: nothing spare",
+        "Po13 has only one bundled port, Te2/8: no redundancy",
+        "Po14 has only one bundled port, Te1/8: no redundancy",
     ]
     assert report.table is not None
     assert report.table.rows[1] == ("Po3", "up", "LACP", "Te4/2 bundled, Te2/2 bundled")
@@ -30,7 +30,10 @@ def test_one_aggregation_is_found_by_any_of_its_names():
     for name in ("port-channel1", "Po1", "1"):
         one = SwitchLag.model_validate({"host": "sw1", "name": name})
         report = one.report(one.read(cisco().run_query))
-        assert (report.summary, report.healthy) == ("sw1 has 1 of 1 link aggregations whole", True)
+        assert (report.summary, report.healthy) == (
+            "sw1 has 1 of 1 link aggregations healthy",
+            True,
+        )
 
 
 def test_an_aggregation_that_is_not_there_is_refused_with_what_is():
@@ -51,7 +54,7 @@ def test_a_member_that_is_left_out_is_a_finding():
 def test_what_a_switch_does_not_tell_is_not_made_up():
     report = ALL.report((Lag("ch1", True, "", None),))
     assert report.table is not None
-    assert list(report.table.rows) == [("ch1", "up", "not told", "not told by this switch")]
+    assert list(report.table.rows) == [("ch1", "up", "not told", "unknown")]
     assert report.summary == "sw1 has 1 of 1 link aggregations up, with unknown members"
     assert list(report.findings) == [
         "this switch does not tell the members of ch1: whether each port carries its share is not "
@@ -64,8 +67,8 @@ def test_what_a_switch_does_not_tell_is_not_made_up():
 
 def test_an_aggregation_without_a_bundled_port_is_not_whole():
     report = ALL.report((Lag("Po1", True, "LACP", ()), Lag("ch1", True, "", None)))
-    assert report.summary == ("sw1 has 0 of 1 link aggregations whole, and 1 of unknown members")
-    assert report.findings[0] == "Po1 has no port that is bundled: nothing goes through it"
+    assert report.summary == ("sw1 has 0 of 1 link aggregations healthy, 1 with unknown members")
+    assert report.findings[0] == "Po1 has no bundled port: it carries no traffic"
     assert ALL.report(()).summary == "sw1 has no link aggregation in use"
 
 

@@ -13,10 +13,10 @@ SHOW = ("sw1", "show interfaces status")
 def test_a_port_that_the_switch_stopped_is_a_finding():
     cisco = fleet({SHOW: said("cisco-interfaces-status")}, platforms={"sw1": "cisco_ios"})
     report = LOOK.report(LOOK.read(cisco.run_query))
-    assert report.summary == "sw1 has 6 of 16 ports up, and 2 to look at"
+    assert report.summary == "sw1 has 6 of 16 ports up, 2 to fix"
     assert list(report.findings) == [
-        "Gi1/0/7 (Trunk Example) is suspended: the switch itself stopped it",
-        "Gi1/0/16 (Multi Space to the) is err-disabled: the switch itself stopped it",
+        "Gi1/0/7 (Trunk Example) is suspended: the switch has stopped it",
+        "Gi1/0/16 (Multi Space to the) is err-disabled: the switch has stopped it",
     ]
     assert not report.healthy
     assert report.table is not None
@@ -43,5 +43,5 @@ def test_a_switch_that_does_not_know_the_question_has_not_no_ports():
 
 
 def test_a_host_that_is_no_switch_is_not_asked():
-    with pytest.raises(SetupError, match="no network device"):
+    with pytest.raises(SetupError, match="not a network device"):
         LOOK.read(fleet({}, platforms={"sw1": "linux"}).run_query)

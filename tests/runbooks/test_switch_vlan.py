@@ -24,5 +24,5 @@ def test_many_ports_are_counted_and_one_vlan_is_one():
 
 def test_a_vlan_that_is_suspended_is_a_finding():
     report = LOOK.report((Vlan(7, "guests", "suspended", ()),))
-    assert list(report.findings) == ["VLAN 7 (guests) is suspended: its ports carry nothing"]
+    assert list(report.findings) == ["VLAN 7 (guests) is suspended: its ports carry no traffic"]
     assert not report.healthy

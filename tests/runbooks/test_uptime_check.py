@@ -17,7 +17,7 @@ def test_a_host_that_is_well_is_told_in_one_sentence():
     report = CHECK.report(WELL)
     assert report.healthy
     assert report.summary == (
-        "web1 is up for 3 d 2 h, load 0.50 0.40 0.30 on 4 cores, kernel 6.1.0-18-amd64"
+        "web1 has been up for 3 d 2 h, load 0.50 0.40 0.30 on 4 cores, kernel 6.1.0-18-amd64"
     )
 
 
@@ -33,9 +33,9 @@ def test_a_host_that_does_not_tell_its_cores_is_not_judged_by_its_load():
         (replace(WELL, seconds=600), "it started 10 min ago"),
         (replace(WELL, seconds=401 * DAY), "over a year"),
         (replace(WELL, reboot_packages=("libc6",)), "ask for a restart for libc6"),
-        (replace(WELL, reboot_packages=()), "its packages ask for a restart"),
-        (replace(WELL, load=(9.0, 9.0, 8.1)), "for a quarter of an hour (8.10)"),
-        (replace(WELL, load=(17.0, 9.0, 1.0)), "more than four tasks wait for each core"),
+        (replace(WELL, reboot_packages=()), "it needs a reboot"),
+        (replace(WELL, load=(9.0, 9.0, 8.1)), "for 15 minutes (8.10)"),
+        (replace(WELL, load=(17.0, 9.0, 1.0)), "the load is above 4 for each core"),
     ],
 )
 def test_what_a_person_should_act_on_is_a_finding(up: Uptime, said: str):

@@ -20,7 +20,7 @@ def test_every_pool_is_listed_with_what_is_wrong():
     assert report.summary == "nas1 has 3 pools, 1 with trouble"
     assert not report.healthy
     assert report.findings[0].startswith("tank is DEGRADED: sdd is REMOVED")
-    assert "tank.a-b_c:1 was never scrubbed: `zfs scrub start` does it" in report.findings
+    assert "tank.a-b_c:1 was never scrubbed: request `zfs scrub start`" in report.findings
     assert report.table is not None
     scan = "scrub done on 21 Nov 2026 08:10 host time, in 2 s, repaired 40 KiB, 6 errors"
     assert report.table.rows[0] == ("tank", "DEGRADED", "1.88G", "408M", "21 %", scan, "2")
@@ -42,9 +42,9 @@ def test_a_scrub_that_is_long_ago_or_was_stopped_is_a_finding():
     pools = pools_of("2.1-finished")
     later = replace(pools.storage, host_time=pools.storage.host_time + timedelta(days=50))
     report = LIST.report(replace(pools, storage=later))
-    assert report.findings == ["tank was scrubbed 50 days ago: once a month is good"]
+    assert report.findings == ["tank was last scrubbed 50 days ago: scrub it monthly"]
     stopped = LIST.report(pools_of("2.1-canceled-spare"))
-    assert stopped.findings == ["The last scrub of tank was stopped before its end"]
+    assert stopped.findings == ["The last scrub of tank was stopped early"]
 
 
 def test_a_pool_that_fills_up_is_a_finding():

@@ -48,7 +48,7 @@ def test_zfs_fuse_cannot_pause():
 def test_a_pool_that_stands_still_takes_no_orders():
     storage = storage_of("2.1-running")
     (pool,) = storage.pools
-    with pytest.raises(Refused, match="takes no orders"):
+    with pytest.raises(Refused, match="connect its disks"):
         PAUSE.plan(replace(storage, pools=(replace(pool, state="SUSPENDED"),)))
 
 

@@ -55,7 +55,7 @@ def test_a_scrub_that_finds_nothing_needs_nobody(name: str):
 def test_damage_is_named_by_disk_and_by_file():
     report = report_of("2.1-lost")
     assert not report.healthy
-    assert "tank has lost data in 2 places: tank:<0x0>, /tank/more: restore from backup" in (
+    assert "tank has lost data in 2 places: tank:<0x0>, /tank/more: restore it from a backup" in (
         report.findings
     )
     assert report.findings[-1] == "The scrub ended with 6 errors that it could not repair"
@@ -71,7 +71,7 @@ def test_spares_are_told_from_the_disks_that_hold_data():
 
 def test_never_scrubbed_is_nothing_to_be_proud_of():
     assert report_of("2.1-never").findings == [
-        "A scrub once a month finds damage while it can be repaired"
+        "Scrub it monthly to find damage while it can be repaired"
     ]
 
 

@@ -18,7 +18,7 @@ def test_a_scrub_is_stopped_and_an_undo_starts_it_anew(name: str):
     plan = STOP.plan(STOP.read(nas(name).run_query))
     (step,) = plan.steps
     assert (str(step.do), str(step.undo)) == ("zpool scrub -s tank", "zpool scrub tank")
-    assert "An undo starts it from the beginning" in plan.notes[0]
+    assert "Undo starts the scrub from the beginning" in plan.notes[0]
 
 
 def test_on_zfs_fuse_it_looks_before_it_stops():
@@ -51,7 +51,7 @@ def test_a_pool_that_stands_still_takes_no_orders():
     storage = storage_of("2.1-running")
     (pool,) = storage.pools
     suspended = replace(storage, pools=(replace(pool, state="SUSPENDED"),))
-    with pytest.raises(Refused, match="takes no orders"):
+    with pytest.raises(Refused, match="connect its disks"):
         STOP.plan(suspended)
 
 

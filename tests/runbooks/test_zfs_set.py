@@ -58,7 +58,7 @@ def test_a_value_that_is_so_already_needs_nothing():
 
 
 def test_a_volume_has_no_such_property():
-    with pytest.raises(Refused, match="tank/home has no sharenfs: it is no file system"):
+    with pytest.raises(Refused, match="tank/home has no sharenfs: it is not a file system"):
         change("sharenfs", "on").plan(was("sharenfs", "-", "none"))
 
 
@@ -70,15 +70,15 @@ def test_a_mount_option_hides_the_value_and_that_is_said():
 @pytest.mark.parametrize(
     ("name", "value", "before", "warning"),
     [
-        ("sync", "disabled", "standard", "after a crash the last seconds are missing"),
-        ("sync", "always", "standard", "without a fast log device it is slow"),
-        ("compression", "lz4", "off", "old data stays"),
-        ("sharenfs", "off", "on", "exported no longer"),
+        ("sync", "disabled", "standard", "after a crash the last seconds are lost"),
+        ("sync", "always", "standard", "it is slow without a fast log device"),
+        ("compression", "lz4", "off", "newly written data only"),
+        ("sharenfs", "off", "on", "The export ends"),
         ("sharenfs", "on", "off", "every host that can reach this one"),
         ("sharenfs", "ro", "off", "every host that can reach this one"),
-        ("sharenfs", "rw=@192.0.2.0/24,no_root_squash", "off", "Root of every client is root"),
+        ("sharenfs", "rw=@192.0.2.0/24,no_root_squash", "off", "Root on every client has root"),
         ("sharenfs", "rw=@192.0.2.0/24", "on", "Clients that only the old value (on) let in"),
-        ("atime", "off", "on", "inherit it change with it"),
+        ("atime", "off", "on", "inherit it change too"),
     ],
 )
 def test_what_it_means_is_said(name: str, value: str, before: str, warning: str):
@@ -87,7 +87,7 @@ def test_what_it_means_is_said(name: str, value: str, before: str, warning: str)
 
 def test_a_share_for_some_is_not_called_a_share_for_all():
     notes = change("sharenfs", "rw=@192.0.2.0/24").plan(was("sharenfs", "off")).notes
-    assert notes == ["Datasets below that inherit it change with it."]
+    assert notes == ["Child datasets that inherit it change too."]
 
 
 @pytest.mark.parametrize(

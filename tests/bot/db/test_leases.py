@@ -300,7 +300,7 @@ def test_a_proof_that_was_cut_off_is_read_by_another_at_once(any_office: Office)
 
     def cut(_host: str) -> None:
         office.fleet.before_ask = lambda _host: None
-        raise UnreachableError("we are shutting down")
+        raise UnreachableError("Keyturn is shutting down")
 
     def end(_host: str, _words: str) -> None:
         office.workflow.close()

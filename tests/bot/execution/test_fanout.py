@@ -94,12 +94,12 @@ def test_waves_start_with_one_host_then_a_tenth_then_the_rest(crowd: Office):
 def test_after_the_first_failure_no_further_wave_starts(crowd: Office, bad: str, reached: int):
     def refuse(host: str, _words: str) -> None:
         if host == bad:
-            raise CommandError("it said: the lamp is glued")
+            raise CommandError("output: the lamp is glued")
 
     crowd.fleet.before_tell = refuse
     ended = crowd.approve(_ask(crowd, NAMES))
     assert ended.state is State.FAILED
-    assert f"{bad}: Step 1 of 1 failed: it said: the lamp is glued" in ended.summary
+    assert f"{bad}: Step 1 of 1 failed: output: the lamp is glued" in ended.summary
     states = [child.state for child in _children(crowd, ended)]
     assert states.count(State.WITHDRAWN) == 12 - reached
     assert len(crowd.fleet.told) == reached - 1
@@ -108,7 +108,7 @@ def test_after_the_first_failure_no_further_wave_starts(crowd: Office, bad: str,
 def test_without_waves_every_host_would_be_reached(crowd: Office, monkeypatch: pytest.MonkeyPatch):
     def refuse(host: str, _words: str) -> None:
         if host == "lb1":
-            raise CommandError("it said: the lamp is glued")
+            raise CommandError("output: the lamp is glued")
 
     monkeypatch.setattr(fanout, "_count_next_wave", len)
     crowd.fleet.before_tell = refuse
@@ -551,7 +551,7 @@ def test_a_host_without_changes_is_no_canary(crowd: Office):
         crowd.fleet.hosts[name]["lamp"] = "on"
 
     def refuse(_host: str, _words: str) -> None:
-        raise CommandError("it said: the lamp is glued")
+        raise CommandError("output: the lamp is glued")
 
     crowd.fleet.before_tell = refuse
     ended = crowd.approve(_ask(crowd, NAMES))

@@ -202,7 +202,7 @@ def test_what_the_host_says_has_failed_has_failed(office: Office):
     _later(office)
     run = office.run(run.id)
     assert run.state is State.FAILED
-    assert "lb1 returned that it exited with status 3: it said: glued" in run.summary
+    assert "lb1 returned that it exited with status 3: output: glued" in run.summary
     assert "Current state: lamp is off." in run.summary
 
 

@@ -78,7 +78,7 @@ def test_one_sick_host_is_status_1_and_told_what_to_do(fleet: LoopbackFleet):
     found = keyturn_at(fleet.directory, "inventory", "check")
     assert found.returncode == 1
     assert re.search(r"^web1 +127\.0\.0\.2:\d+ +NO +\? +\? +\? +\?$", found.stdout, re.MULTILINE)
-    assert "refused the connection: sshd may not be running" in found.stdout
+    assert "refused the connection: check that sshd is running" in found.stdout
     assert found.stdout.endswith("1 of 4 is not well\n")
 
 
@@ -125,7 +125,7 @@ def test_another_key_than_the_pinned_one_is_told_before_any_login(fleet: Loopbac
     _edited(fleet, lambda hosts: hosts["db1"].update(host_key=make_key().public))
     found = _stood(fleet, "db1")
     assert (found.reachable, found.key, found.login) == (True, False, None)
-    assert "Was it installed anew?" in found.error
+    assert "Find out whether the host was reinstalled" in found.error
     assert fleet.hosts["db1"].accepted == 0
 
 

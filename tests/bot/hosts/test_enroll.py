@@ -389,7 +389,9 @@ def test_what_is_no_ssh_server_is_told_and_bounded():
         thread = threading.Thread(target=greet)
         thread.start()
         address, port = listener.getsockname()
-        with pytest.raises(UnreachableError, match="is no SSH server: it said '220 mail ready"):
+        with pytest.raises(
+            UnreachableError, match="is not an SSH server, it sent '220 mail ready"
+        ):
             fetch_host_key(HostCandidate("nas2", address, port))
         thread.join()
 

@@ -239,7 +239,7 @@ def test_a_policy_that_others_may_write_is_not_used(tmp_path: Path, name: str):
     place = tmp_path / name
     mode = place.stat().st_mode & 0o777
     place.chmod(mode | 0o020)
-    with pytest.raises(NoPolicyError, match="can be written by others: chmod go-w it"):
+    with pytest.raises(NoPolicyError, match="is writable by others: chmod go-w it"):
         directory.get_policy()
     place.chmod(mode)
     assert directory.get_policy()

@@ -51,7 +51,7 @@ def _pages(office: Office) -> str:
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"), reason=CANARIES[1])
 
     def fail(_host: str, _words: str) -> None:
-        raise CommandError(f"it said: {everything_spelt()}")
+        raise CommandError(f"output: {everything_spelt()}")
 
     office.fleet.before_tell = fail
     office.approve(run)
@@ -74,7 +74,7 @@ async def _bodies(office: Office) -> str:
         assert isinstance(chat, Chat)
 
         def fail(_host: str, _words: str) -> None:
-            raise CommandError(f"it said: {everything_spelt()}")
+            raise CommandError(f"output: {everything_spelt()}")
 
         office.fleet.before_tell = fail
         said = await chat.type(f"toy set lb1 lamp on because {CANARIES[1]}")

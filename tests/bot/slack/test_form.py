@@ -199,7 +199,7 @@ async def test_the_blocked_addresses_of_the_chosen_host_and_table_are_offered(ch
     await shown.choose("table", "www", host="lb1")
     assert await shown.suggest("address", "") == ["198.51.100.7", "2001:db8::7"]
     assert await shown.suggest("address", "2001") == ["2001:db8::7", "2001"]
-    # What is no name of a table is put to no host.
+    # What is not the name of a table is put to no host.
     await shown.choose("table", "http; id", host="lb1")
     assert await shown.suggest("address", "") == []
     await shown.choose("table", "www", host="lb1")

@@ -225,7 +225,7 @@ def gallery(database: Database) -> dict[str, int]:
         ).id
         moving = running(tx, approved(tx, waiting(tx, asked(tx)), reason="known customer"))
         output = "bash: line 1: socat: command not found\n" * 3
-        trouble = "the program is not there (it said: socat: command not found)"
+        trouble = "the program is not there (output: socat: command not found)"
         concluded(tx, moving, StepState.FAILED, output=output, trouble=trouble)
         shown["failed"] = ended(tx, moving, State.FAILED, f"Step 1 of 1 failed: {trouble}.").id
         moving = running(tx, approved(tx, waiting(tx, asked(tx, host="lb2"))))

@@ -76,7 +76,7 @@ def a_bond(tx: Transaction, name: str = "eth1") -> int:
     report = Report(
         "bond0: scrub running, 30.3 % done",
         healthy=False,
-        findings=(f"{name} has no link: look at its cable",),
+        findings=(f"{name} has no link: check its cable",),
         table=Table(MEMBERS, rows),
     )
     run = checked(tx, report)
