@@ -102,6 +102,6 @@ def test_a_host_that_heeds_no_list_is_told_how_to(sshd: Sshd):
             area="web", settings={"nginx.config": str(nginx.configuration)}
         )
         fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), SshPool(Path("/")))
-        with pytest.raises(Refused, match="put `include"):
+        with pytest.raises(Refused, match="add `include"):
             BLOCK.plan(BLOCK.read(fleet.run_query))
         fleet.close()

@@ -109,7 +109,7 @@ def test_who_is_blocked_and_why(haproxy: Haproxy):
     haproxy.get("198.51.100.7")
     haproxy.abuse(ABUSER)
     report = SHOW.report(SHOW.read(fleet.run_query))
-    assert report.summary == "lb1 has marked 1 client in http"
+    assert report.summary == "1 client is blocked in http on lb1"
     (finding,) = report.findings
     assert re.fullmatch(
         r"203\.0\.113\.9 is blocked for (10 min|9 min \d+ s) more: "
@@ -301,7 +301,7 @@ def test_a_command_without_its_newline_is_dropped_and_not_called_done(haproxy: H
         error_pattern=clear.error_pattern,
         hints=clear.hints,
     )
-    with pytest.raises(CommandError, match="did nothing"):
+    with pytest.raises(CommandError, match="changed nothing"):
         fleet.run_command("lb1", cut)
     assert haproxy.marked(ABUSER)
     # The twin: by the status alone it would have been done.
@@ -402,7 +402,7 @@ def test_the_first_counter_of_an_array_marks_and_clears(arrays: Arrays):
 def _marked_and_cleared(fleet: Fleet) -> Iterator[Step]:
     (step,) = MARK.plan(MARK.read(fleet.run_query)).steps
     fleet.run_command("lb1", step.do)
-    assert SHOW.report(SHOW.read(fleet.run_query)).summary == "lb1 has marked 1 client in http"
+    assert SHOW.report(SHOW.read(fleet.run_query)).summary == "1 client is blocked in http on lb1"
     (step,) = CLEAR.plan(CLEAR.read(fleet.run_query)).steps
     fleet.run_command("lb1", step.do)
     assert not CLEAR.plan(CLEAR.read(fleet.run_query)).steps

@@ -45,7 +45,7 @@ def test_what_happened_is_told_from_every_source_that_there_is(fleet: Fleet):
     happened = look.read(fleet.run_query)
     # Packages are known everywhere; a container has no journal, and newer systems no `last`.
     assert "packages" not in dict(happened.unread_sources)
-    assert "things happened on web1" in look.report(happened).summary
+    assert "events on web1" in look.report(happened).summary
 
 
 def test_the_limit_of_connections_is_raised_by_one_and_set_back(fleet: Fleet):

@@ -50,7 +50,7 @@ def test_a_command_that_is_started_afresh_does_what_these_tests_see(logged: Path
 
 def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
     listed = keyturn(tmp_path, "runbooks").stdout
-    assert "Let an address back in that HAProxy has marked as an abuser." in listed
+    assert "Unblock an address that HAProxy has marked as an abuser." in listed
     assert len(listed.splitlines()) == len(load_catalogue())
     assert max(map(len, listed.splitlines())) <= 120
     effects = {

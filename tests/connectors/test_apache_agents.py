@@ -59,7 +59,7 @@ def test_a_dot_and_a_plus_are_said_as_themselves():
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ("AH00526: Syntax error on line 1 of /x.conf:", "nothing changed"),
+        ("AH00526: Syntax error on line 1 of /x.conf:", "nothing was changed"),
         ("Apache is not running", "nothing was changed"),
         ("keyturn: 1: apachectl: not found", "set apache.control in the inventory"),
         ("cat: /x/keyturn-agents.conf: No such file or directory", "create an empty"),

@@ -158,9 +158,9 @@ def test_the_scheduler_comes_back_before_what_it_would_reset():
 def test_what_is_no_name_of_a_device_never_becomes_a_path(device: str):
     with pytest.raises(ValueError, match=re.escape(repr(device))):
         block.set_queue_setting(device, "scheduler", "none")
-    with pytest.raises(ValueError, match="is no name"):
+    with pytest.raises(ValueError, match="is not the name"):
         block.query_queues(["sda", device])
-    with pytest.raises(ValueError, match="is no name"):
+    with pytest.raises(ValueError, match="is not the name"):
         block.restore_queue(
             BlockQueue(device, "none", ("none",), 128, 256, rotational=False, tunables={})
         )

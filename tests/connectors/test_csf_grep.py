@@ -57,7 +57,7 @@ def test_what_is_not_known_is_passed_on():
 
 @pytest.mark.parametrize("answer", ["", "\n", "csf: v15.00 (generic)\n"])
 def test_an_answer_without_a_table_is_not_taken_for_nothing(answer: str):
-    with pytest.raises(ParseError, match="no table of rules"):
+    with pytest.raises(ParseError, match="instead of a table of rules"):
         csf_grep.parse_matches(answer)
 
 

@@ -107,7 +107,7 @@ def test_more_odd_items_than_a_few_spoil_the_feed(good: int, odd: int, refused: 
     lines = "\n".join((*FOURS[:good], *["10.0.0.1"] * odd))
     if refused:
         for spoilt in (text, lines):
-            with pytest.raises(ParseError, match=f"{odd} of its {good + odd} items cannot be"):
+            with pytest.raises(ParseError, match=f"{odd} of its {good + odd} items are invalid"):
                 pingdom.parse_feed(spoilt)
     else:
         assert (

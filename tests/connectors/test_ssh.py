@@ -448,7 +448,7 @@ def test_a_host_that_wants_a_password_says_so():
     with Sshd(options=options) as sshd:
         trouble = refused(host_of(sshd))
     assert type(trouble) is LoginError
-    assert "it wants password" in str(trouble)
+    assert "it requires password" in str(trouble)
 
 
 def test_a_host_that_wants_more_than_a_key_says_so():
@@ -456,7 +456,7 @@ def test_a_host_that_wants_more_than_a_key_says_so():
     with Sshd(options=options) as sshd:
         trouble = refused(host_of(sshd))
     assert type(trouble) is LoginError
-    assert "it wants password" in str(trouble)
+    assert "it requires password" in str(trouble)
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])

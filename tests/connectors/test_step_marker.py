@@ -259,7 +259,7 @@ def test_a_step_that_was_killed_with_its_shell_is_gone_and_nobody_knows_how(mach
     assert found.state is MarkerState.GONE
     assert found.out == "at last\n"
     assert not found.is_complete
-    with pytest.raises(UnknownOutcomeError, match="nobody knows"):
+    with pytest.raises(UnknownOutcomeError, match="exit status is unknown"):
         found.to_answer(_slow(machine))
 
 
@@ -458,7 +458,9 @@ def test_where_no_marker_can_be_kept_nothing_is_run(
 ):
     spoil(machine)
     step = Shell(("touch", f"{machine.home.parent}/canary"), marker=STEP)
-    with pytest.raises(SetupError, match=r"keyturn\.marker, or to none") as trouble:
+    with pytest.raises(
+        SetupError, match=r"keyturn\.marker of the host to another one, or to none"
+    ) as trouble:
         machine.tell(step)
     assert trouble.value.started is False
     assert not (machine.home.parent / "canary").exists()

@@ -768,7 +768,7 @@ def test_a_web_server_is_not_told_to_refuse_people(agent: str, tmp_path: Path):
         # Another one comes as far as the web server, which is not there.
         other = dialect.block_agent("EvilBot/2").words[-1]
         assert (
-            "call themselves"
+            "match this"
             not in _run(_script(dialect.SUDO[1]), str(file), "/etc/x", "add", other).stderr
         )
 

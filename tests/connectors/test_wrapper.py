@@ -278,7 +278,7 @@ def test_a_login_shell_that_refuses_is_quoted():
 @pytest.mark.parametrize("status", [124, 137])
 def test_a_command_that_was_out_of_time_timed_out(status: int):
     end = f"f00d begins\nf00d {status}\n".encode()
-    with pytest.raises(CommandTimeoutError, match="after 9 s"):
+    with pytest.raises(CommandTimeoutError, match="at its deadline of 9 s"):
         _heard(end, end, deadline=9).read_answer(seconds=9.01)
 
 

@@ -106,7 +106,7 @@ def test_a_scan_is_told_in_words():
     done = Scan("resilver", "finished", when, seconds_taken=18, repaired=1024, errors=0)
     assert (
         done.description
-        == "resilver done on 21 Nov 2026 08:08 host time, in 18 s, put back 1 KiB, 0 errors"
+        == "resilver done on 21 Nov 2026 08:08 host time, in 18 s, resilvered 1 KiB, 0 errors"
     )
     assert (
         Scan("scrub", "stopped", when).description

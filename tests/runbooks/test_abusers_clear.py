@@ -239,7 +239,7 @@ def test_what_is_wrong_with_an_address_is_said_in_words():
     [
         ("Entry currently in use, cannot remove\n\n", "try again then"),
         ("Permission denied\n\n", "level operator"),
-        ("", "did nothing"),
+        ("", "changed nothing"),
     ],
 )
 def test_a_clear_that_was_not_done_is_never_called_done(answer: Replies, words: str):

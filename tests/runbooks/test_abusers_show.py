@@ -28,7 +28,7 @@ def shown(answers: Mapping[str, Replies], *, config: Replies | None = None) -> R
 def test_who_is_blocked_how_long_and_why():
     report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: rows("www", FAST)})
     assert report.healthy
-    assert report.summary == "lb1 has marked 1 client in http"
+    assert report.summary == "1 client is blocked in http on lb1"
     assert report.findings == [
         "203.0.113.9 is blocked for 9 min 38 s more: 43 connections in 100 s at www (limit 42)"
     ]
@@ -151,7 +151,7 @@ def test_where_haproxy_cannot_pick_the_marked_we_do():
         }
     )
     report = array.report(array.read(fleet.run_query))
-    assert report.summary == "lb1 has marked 1 client in http"
+    assert report.summary == "1 client is blocked in http on lb1"
 
 
 def test_a_table_that_keeps_no_such_mark_is_refused_and_not_called_empty():
@@ -164,7 +164,7 @@ def test_a_table_that_keeps_no_such_mark_is_refused_and_not_called_empty():
     empty = balancer({"show table www": rows("www"), **unknown})
     with pytest.raises(Refused, match=r"www keeps no gpc0 to mark abusers with"):
         www.read(empty.run_query)
-    with pytest.raises(Refused, match=r"www keeps no gpc0 .*: it keeps conn_rate, bytes_out_rate"):
+    with pytest.raises(Refused, match=r"www has no gpc0 .*: it has conn_rate, bytes_out_rate"):
         www.read(fleet.run_query)
 
 

@@ -111,7 +111,7 @@ def test_what_root_alone_may_read_and_we_may_not_is_said_to_be_unknown():
     assert "it is unknown whether the switch uses LACP: the login may not run this" in note
     assert report.healthy
     assert report.table is not None
-    assert {row[5] for row in report.table.rows} == {"not told (1)"}
+    assert {row[5] for row in report.table.rows} == {"unknown (1)"}
 
 
 def test_members_in_different_aggregators_are_seen_without_root_too():
@@ -364,8 +364,8 @@ def test_packets_as_large_as_the_mtu_must_come_back(big: str, small: str, words:
         (
             (5, 9, 9, 14),
             True,
-            "whether the peer's answers come back in pieces is not known: this host receives "
-            "other packets in pieces at the same time",
+            "it is unknown whether the peer's answers are fragmented: this host receives other "
+            "fragmented packets at the same time",
         ),
     ],
 )

@@ -74,7 +74,7 @@ def test_nobody_else_is_looked_up():
     assert len(fleet.asked) == 1
     assert report.summary.startswith("web1 answered 7 requests in 2 hours")
     assert report.findings == [
-        "1 lines are of another format than `combined` or HAProxy's, and were not counted"
+        "1 lines were not counted: their format is neither `combined` nor HAProxy's"
     ]
 
 

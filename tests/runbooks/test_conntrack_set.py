@@ -26,7 +26,7 @@ def test_the_limit_is_raised_and_can_be_set_back():
 
 def test_a_limit_that_is_as_asked_needs_nothing():
     assert SET.plan(replace(NOW, maximum=524_288)) == Plan(
-        "the limit is 524,288 connections already"
+        "the limit is already 524,288 connections"
     )
 
 

@@ -169,7 +169,7 @@ def test_what_the_feed_tells_beside_the_addresses_does_not_make_a_plan_stale():
     shown = plan(firewall(ALL[1:]), probes(built="Mon, 1 Nov 2027 10:00:00 +0000"))
     later = plan(firewall(ALL[1:]), probes(built="Mon, 1 Nov 2027 11:00:00 +0000", inactive=3))
     assert work_of(later) == work_of(shown)
-    assert any("made on Mon, 1 Nov 2027 11:00" in note for note in later.notes)
+    assert any("dated Mon, 1 Nov 2027 11:00" in note for note in later.notes)
     assert any("3 more probes that are not active" in note for note in later.notes)
 
 

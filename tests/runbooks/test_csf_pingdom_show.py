@@ -19,7 +19,7 @@ def report(found: Firewall, feed: ProbeFeed | None = None) -> Report:
 
 def test_a_host_that_lets_in_all_is_well():
     seen = report(firewall(ALL))
-    assert seen.summary == "web1 lets in 140 of 140 addresses of Pingdom's probes"
+    assert seen.summary == "web1 allows 140 of 140 addresses of Pingdom's probes"
     assert seen.healthy
     assert seen.table is None
 
@@ -28,14 +28,14 @@ def test_a_firewall_that_is_off_is_reported_as_such():
     seen = report(firewall(ALL, in_force=[], loaded=()))
     assert seen.summary == "the firewall of web1 is off: csf's rules are not loaded"
     assert not seen.healthy
-    assert "not loaded into iptables and ip6tables, so nothing is kept out" in seen.findings[0]
+    assert "not loaded into iptables and ip6tables, so nothing is blocked" in seen.findings[0]
     assert "start=firewall" in seen.findings[0]
     assert not any("request csf pingdom refresh" in finding for finding in seen.findings)
 
 
 def test_what_differs_is_shown_address_by_address():
     seen = report(firewall([*ALL[1:], "5.173.1.1"], in_force=ALL[2:]))
-    assert seen.summary == "web1 lets in 138 of 140 addresses of Pingdom's probes"
+    assert seen.summary == "web1 allows 138 of 140 addresses of Pingdom's probes"
     assert seen.findings == ["3 addresses are not up to date: request csf pingdom refresh web1"]
     assert not seen.healthy
     assert seen.table
@@ -59,7 +59,7 @@ def test_an_odd_item_of_the_feed_is_named_and_what_it_may_keep_is_no_difference(
 
 def test_a_probe_that_is_let_in_by_hand_is_not_on_the_list_all_the_same():
     seen = report(firewall(ALL[1:], in_force=ALL))
-    assert seen.summary == "web1 lets in 140 of 140 addresses of Pingdom's probes"
+    assert seen.summary == "web1 allows 140 of 140 addresses of Pingdom's probes"
     assert seen.table
     assert list(seen.table.rows) == [(ALL[0], "active", "missing", "allowed")]
 
@@ -92,12 +92,12 @@ def test_a_list_that_somebody_wrote_into_is_told_of_and_the_rest_shown():
     strange = replace(firewall(ALL), own_list="8.8.8.8 # by hand, Jo\n")
     seen = report(strange)
     assert "Move it to csf.allow" in seen.findings[0]
-    assert seen.summary.startswith("web1 lets in 140 of 140")
+    assert seen.summary.startswith("web1 allows 140 of 140")
 
 
 def test_the_feed_and_the_firewall_are_read():
     found = SHOW.read(fleet().run_query)
-    assert SHOW.report(found).summary == "web1 lets in 1 of 140 addresses of Pingdom's probes"
+    assert SHOW.report(found).summary == "web1 allows 1 of 140 addresses of Pingdom's probes"
 
 
 def test_it_is_typed_as_its_help_says():

@@ -70,7 +70,7 @@ def test_a_result_is_told_however_busy_its_trial_has_made_the_host():
 def test_an_older_or_another_result_is_no_answer(last: WriteResult):
     proposed = plan(replace(CALM, last_result=last))
     assert proposed.steps
-    assert any(note.startswith("Last time: ") for note in proposed.notes)
+    assert any(note.startswith("Last result: ") for note in proposed.notes)
 
 
 def test_what_moves_by_itself_does_not_make_the_plan_stale():
@@ -95,7 +95,7 @@ def test_what_moves_by_itself_does_not_make_the_plan_stale():
         ),
         (replace(CALM, is_root_owned=False), "choose a directory on the same disk"),
         (replace(CALM, filesystem="tmpfs"), "in memory and on no disk"),
-        (replace(CALM, filesystem="nfs4"), "another host's"),
+        (replace(CALM, filesystem="nfs4"), "another host"),
         (replace(CALM, filesystem="squashfs"), "read-only"),
     ],
 )

@@ -18,7 +18,7 @@ FSTAB = recorded("findmnt-fstab-proc")
         (
             "findmnt-proc-noaccess-gid",
             FSTAB,
-            "On web1 people see that others have processes, and not which (hidepid=1), and "
+            "On web1 users see that others have processes, but not their details (hidepid=1); "
             "members of the group 5 see all",
             [],
         ),

@@ -35,7 +35,7 @@ def fleet(since: datetime, *, sudo: str | Answer) -> ScriptedFleet:
 def test_all_sources_are_joined_newest_first():
     report = LOOK.report(LOOK.read(fleet(SINCE, sudo=recorded("sudo")).run_query))
     assert report.healthy
-    assert report.summary == ("9 things happened on web1 since 2026-11-20 00:00 UTC, by ada, root")
+    assert report.summary == ("9 events on web1 since 2026-11-20 00:00 UTC, by ada, root")
     assert report.table is not None
     assert [row[1] for row in report.table.rows] == ["sudo"] * 4 + ["package"] * 3 + [
         "login",

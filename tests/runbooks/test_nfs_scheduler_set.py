@@ -229,7 +229,7 @@ def test_a_path_of_multipath_is_pointed_to_the_queue_that_counts():
             Answer(127, "", "timeout: failed to run command 'iostat': No such file"),
             "install sysstat",
         ),
-        ("{}", "cannot be told: iostat answered"),
+        ("{}", "could not be measured: iostat printed"),
         (LOAD.replace('"sda"', '"sdq"'), "sda has not been used since the host started."),
     ],
 )

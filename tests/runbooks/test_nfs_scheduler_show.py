@@ -35,8 +35,8 @@ def test_every_export_is_shown_with_the_disks_behind_it():
         ("/export/home/sub", "sdc1", "sdc", "none"),
         ("/srv/onroot", "tm", "-", "-"),
     ]
-    assert seen.table.rows[0][4:] == ("none mq-deadline", "-", "128 KiB", "256", "turning")
-    assert seen.table.rows[4][-1] == "not turning"
+    assert seen.table.rows[0][4:] == ("none mq-deadline", "-", "128 KiB", "256", "HDD")
+    assert seen.table.rows[4][-1] == "SSD"
 
 
 def test_the_read_ahead_that_is_shown_is_that_of_what_is_mounted():

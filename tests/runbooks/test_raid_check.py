@@ -31,7 +31,7 @@ def test_whole_arrays_are_well():
 def test_an_array_that_mends_is_told_with_how_far_it_is():
     seen = report("recovery", md0="raid5-recovery")
     assert not seen.healthy
-    assert seen.summary == "nas1 has 1 array, md0 not whole"
+    assert seen.summary == "nas1 has 1 array, md0 degraded"
     (finding,) = seen.findings
     assert finding == (
         "md0 is degraded: 2 of 3 members work. "
@@ -67,7 +67,7 @@ def test_an_array_that_waits_or_may_not_be_written_is_told():
 
 def test_an_array_that_is_not_active_is_not_whole():
     seen = report("inactive", md4="raid1-pending", md2="raid0")
-    assert seen.summary == "nas1 has 3 arrays, md3 not whole"
+    assert seen.summary == "nas1 has 3 arrays, md3 degraded"
     assert seen.findings[0].startswith("md3 is not active")
 
 

@@ -37,7 +37,7 @@ def test_limits_that_are_applied_well_are_told_with_their_counts():
         (RateLimitState(replace(WELL, dry_run=True), COUNTS), "not refused"),
         (
             RateLimitState(replace(WELL, uses=(ZoneUse("one", 5, nodelay=False),)), COUNTS),
-            "nodelay answers",
+            "use nodelay",
         ),
         (RateLimitState(WELL, None), "set nginx.error_logs"),
     ],

@@ -54,11 +54,10 @@ def test_a_member_that_is_left_out_is_a_finding():
 def test_what_a_switch_does_not_tell_is_not_made_up():
     report = ALL.report((Lag("ch1", True, "", None),))
     assert report.table is not None
-    assert list(report.table.rows) == [("ch1", "up", "not told", "unknown")]
+    assert list(report.table.rows) == [("ch1", "up", "unknown", "unknown")]
     assert report.summary == "sw1 has 1 of 1 link aggregations up, with unknown members"
     assert list(report.findings) == [
-        "this switch does not tell the members of ch1: whether each port carries its share is not "
-        "known"
+        "this switch does not show the members of ch1: they were not checked"
     ]
     down = ALL.report((Lag("ch1", True, "", None), Lag("ch2", False, "", None)))
     assert down.summary == "sw1 has 1 of 2 link aggregations up, with unknown members"

@@ -28,7 +28,7 @@ def test_buffers_that_are_large_enough_are_well():
     report = CHECK.report(way())
     assert report.healthy
     assert report.summary == (
-        "one connection between web1 and 198.51.100.7 gets 1.0 Gbit/s at most of "
+        "one connection between web1 and 198.51.100.7 gets at most 1.0 Gbit/s of "
         "1.0 Gbit/s of eth0"
     )
     assert report.table is not None

@@ -30,7 +30,7 @@ def test_a_host_that_does_not_tell_its_cores_is_not_judged_by_its_load():
 @pytest.mark.parametrize(
     ("up", "said"),
     [
-        (replace(WELL, seconds=600), "it started 10 min ago"),
+        (replace(WELL, seconds=600), "it was rebooted 10 min ago"),
         (replace(WELL, seconds=401 * DAY), "over a year"),
         (replace(WELL, reboot_packages=("libc6",)), "ask for a restart for libc6"),
         (replace(WELL, reboot_packages=()), "it needs a reboot"),

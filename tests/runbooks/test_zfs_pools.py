@@ -17,7 +17,7 @@ def pools_of(name: str) -> PoolState:
 
 def test_every_pool_is_listed_with_what_is_wrong():
     report = LIST.report(pools_of("2.1-several"))
-    assert report.summary == "nas1 has 3 pools, 1 with trouble"
+    assert report.summary == "nas1 has 3 pools, 1 with problems"
     assert not report.healthy
     assert report.findings[0].startswith("tank is DEGRADED: sdd is REMOVED")
     assert "tank.a-b_c:1 was never scrubbed: request `zfs scrub start`" in report.findings

@@ -13,7 +13,7 @@ PAUSE = PauseScrub.model_validate({"host": "nas1", "pool": "tank"})
 def test_a_scrub_is_paused_and_goes_on_by_the_undo():
     (step,) = PAUSE.plan(PAUSE.read(nas("2.1-running").run_query)).steps
     assert (str(step.do), str(step.undo)) == ("zpool scrub -p tank", "zpool scrub tank")
-    assert (step.before, step.after) == ("being scrubbed", "scrub paused")
+    assert (step.before, step.after) == ("scrub running", "scrub paused")
 
 
 @pytest.mark.parametrize(

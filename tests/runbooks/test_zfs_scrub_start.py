@@ -43,7 +43,7 @@ def test_a_scrub_is_started_and_can_be_stopped(runbook: StartScrub | ForceScrub)
     plan = runbook.plan(found("2.1-never"))
     assert commands(plan) == [("zpool scrub tank", "zpool scrub -s tank")]
     (step,) = plan.steps
-    assert (step.before, step.after) == ("no scrub running", "being scrubbed")
+    assert (step.before, step.after) == ("no scrub running", "scrub running")
     assert plan.current_state == "tank is ONLINE; never scrubbed"
 
 
