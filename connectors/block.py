@@ -25,11 +25,11 @@ _HINTS = (
     Hint(r"Numerical result out of range", "the number is too large for the kernel"),
     Hint(
         r"[Pp]ermission denied",
-        "only root can write this, or the scheduler has no such tunable",
+        "this requires root, or the scheduler has no such tunable",
     ),
     Hint(
         r"cannot create|can't cd to|queue/.*: No such file",
-        "the device is gone, or its scheduler has no such tunable",
+        "the device does not exist any more, or its scheduler has no such tunable",
     ),
 )
 _MODINFO_MISSING = Hint(

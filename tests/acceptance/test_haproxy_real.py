@@ -120,7 +120,7 @@ def test_who_is_blocked_and_why(haproxy: Haproxy):
 
 def test_an_empty_table_without_the_mark_is_not_said_to_have_marked_nobody(haproxy: Haproxy):
     www = ShowAbusers.model_validate({"host": "lb1", "table": "www"})
-    with pytest.raises(Refused, match="www keeps no gpc0"):
+    with pytest.raises(Refused, match="www has no gpc0"):
         www.read(fleet_of(haproxy).run_query)
 
 

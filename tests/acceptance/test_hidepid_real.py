@@ -100,7 +100,7 @@ def test_processes_are_hidden_and_shown_again(fleet: Fleet, etc: Path, line: str
     assert len(plan.steps) == 2
     report = SHOW.report(SHOW.read(fleet.run_query))
     assert report.healthy
-    assert "people see only their own processes (hidepid=2)" in report.summary
+    assert "users see only their own processes (hidepid=2)" in report.summary
     take_back(fleet, HIDE, plan)
     assert fstab.read_text() == before
     assert "(hidepid=0)" in SHOW.report(SHOW.read(fleet.run_query)).summary

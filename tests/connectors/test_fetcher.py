@@ -239,7 +239,7 @@ def test_a_server_that_is_not_there_is_named(
         (Fetch("https://[::1"), "must be https://"),
         (Fetch("https://localhost:99999/"), "must be https://"),
         (Fetch("https://localhost/", networks="127.0.0.1/8"), "invalid networks for a feed"),
-        (Fetch("https://localhost/", authority="none.pem"), "cannot be used .No such file"),
+        (Fetch("https://localhost/", authority="none.pem"), "cannot use .*No such file"),
     ],
 )
 def test_an_inventory_that_does_not_say_it_well_is_told_so(

@@ -144,7 +144,7 @@ def test_a_table_without_that_counter_is_refused():
     }
     all_of_it = rows("www", "203.0.113.9 use=0 exp=98000 conn_rate(100000)=43")
     fleet = balancer({**unknown, "show table www": all_of_it})
-    with pytest.raises(Refused, match="www keeps no gpc0"):
+    with pytest.raises(Refused, match="www has no gpc0"):
         EmptyTable.model_validate(values).read(fleet.run_query)
 
 

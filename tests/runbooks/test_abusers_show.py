@@ -132,7 +132,7 @@ def test_of_very_many_only_the_worst_are_asked_for():
     entries = [f"{key} use=0 exp={1000 + place} gpc0=1" for place, key in enumerate(keys)]
     worst = {f"show table www key {key}": "\n" for key in keys[75:]}
     report = shown({ASK_MARKED: rows("http", *entries), **worst})
-    assert report.summary == "lb1 has marked 100 clients in http"
+    assert report.summary == "100 clients are blocked in http on lb1"
     assert len(report.findings) == 26
     assert report.findings[-1] == "75 more are marked"
 
@@ -151,7 +151,7 @@ def test_where_haproxy_cannot_pick_the_marked_we_do():
         }
     )
     report = array.report(array.read(fleet.run_query))
-    assert report.summary == "1 client is blocked in http on lb1"
+    assert report.summary == "1 client is marked in http on lb1"
 
 
 def test_a_table_that_keeps_no_such_mark_is_refused_and_not_called_empty():
@@ -162,7 +162,7 @@ def test_a_table_that_keeps_no_such_mark_is_refused_and_not_called_empty():
     fleet = balancer({"show table www": rows("www", FAST), **unknown})
     www = ShowAbusers.model_validate({"host": "lb1", "table": "www"})
     empty = balancer({"show table www": rows("www"), **unknown})
-    with pytest.raises(Refused, match=r"www keeps no gpc0 to mark abusers with"):
+    with pytest.raises(Refused, match=r"www has no gpc0 to mark abusers with"):
         www.read(empty.run_query)
     with pytest.raises(Refused, match=r"www has no gpc0 .*: it has conn_rate, bytes_out_rate"):
         www.read(fleet.run_query)
@@ -209,5 +209,5 @@ def test_an_empty_table_is_empty_only_if_it_could_hold_a_mark(kept: bool):
         report = array.report(array.read(balancer(answers).run_query))
         assert report.summary == "no client is marked in http on lb1"
         return
-    with pytest.raises(Refused, match="http keeps no gpc2 to mark abusers with"):
+    with pytest.raises(Refused, match="http has no gpc2 to mark abusers with"):
         array.read(balancer(answers).run_query)

@@ -16,7 +16,7 @@ def test_every_table_is_shown_with_how_full_it_is():
     assert ("users", "string keys", "1,024", "3", "0.3 %", "-") in report.table.rows
     assert ("http", "IPv4 addresses", "204,800", "5", "0.0 %", "-") in report.table.rows
     assert report.summary == (
-        "lb1 keeps 5 stick tables: the fullest is users with 3 of 1,024 entries"
+        "lb1 has 5 stick tables: the fullest is users with 3 of 1,024 entries"
     )
 
 
@@ -27,7 +27,7 @@ def test_a_table_that_is_nearly_full_is_a_finding():
     assert not report.healthy
     (finding,) = report.findings
     assert finding.startswith("http is 90.0 % full: ")
-    assert report.summary.startswith("lb1 keeps 2 stick tables")
+    assert report.summary.startswith("lb1 has 2 stick tables")
 
 
 def test_a_balancer_without_tables_is_well():
@@ -37,8 +37,7 @@ def test_a_balancer_without_tables_is_well():
 
 def test_one_table_is_one_table():
     assert (
-        "keeps 1 stick table:"
-        in LOOK.report(StickTables((TableHead("http", "ip", 0, 0),))).summary
+        "has 1 stick table:" in LOOK.report(StickTables((TableHead("http", "ip", 0, 0),))).summary
     )
 
 

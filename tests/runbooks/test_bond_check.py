@@ -250,8 +250,8 @@ def seen_before(state: BondState, **failures: int) -> BondState:
 @pytest.mark.parametrize(
     ("now", "before", "words"),
     [
-        (3, 1, "eth1 lost its link 2 times since 2026-03-01 08:00 UTC"),
-        (2, 1, "eth1 lost its link once since 2026-03-01 08:00 UTC"),
+        (3, 1, "eth1 lost its link 2 times since the last check at 2026-03-01 08:00 UTC"),
+        (2, 1, "eth1 lost its link once since the last check at 2026-03-01 08:00 UTC"),
         # It joined anew meanwhile, and counts from zero.
         (1, 7, "eth1 lost its link once since"),
     ],
@@ -411,7 +411,7 @@ def test_a_switch_that_does_not_answer_leaves_the_hosts_side_in_the_report():
         ),
         (
             Lag("Po1", True, "LACP", (LagMember("Gi1", "bundled"), LagMember("Gi2", "bundled"))),
-            "2 ports are bundled on sw1, and 4 members are up here",
+            "2 ports are bundled on sw1, but 4 members are up here",
         ),
         (
             Lag("Po1", True, "", tuple(LagMember(f"Gi{n}", "bundled") for n in range(4))),

@@ -42,7 +42,7 @@ def test_the_end_is_a_finding_when_renewal_should_have_been(days: int, findings:
     [
         (replace(GOOD, matches_name=False), "it is not for www.example.com but for"),
         (replace(GOOD, verify_result=(20, "unable to get local issuer certificate")), "(20)"),
-        (BEGINS_LATER, "only from 2026-11-23 on"),
+        (BEGINS_LATER, "only from 2026-11-23"),
     ],
 )
 def test_what_else_clients_would_refuse_is_a_finding(shown: Certificate, said: str):

@@ -36,12 +36,12 @@ def test_connections_that_come_and_go_do_not_make_the_plan_stale():
 
 def test_a_limit_below_what_is_in_use_is_refused():
     low = SetConntrack.model_validate({"host": "lb1", "maximum": 249_999})
-    with pytest.raises(Refused, match="ask for 250,000 or more"):
+    with pytest.raises(Refused, match="set 250,000 or more"):
         low.plan(NOW)
 
 
 def test_a_table_that_would_eat_the_memory_is_refused():
-    with pytest.raises(Refused, match="ask for 335,544 or fewer"):
+    with pytest.raises(Refused, match="set 335,544 or fewer"):
         SET.plan(replace(NOW, memory_bytes=2**30))
 
 

@@ -33,7 +33,7 @@ def list_of(step_do: object) -> Sequence[str]:
 
 def test_the_first_list_is_loaded_on_probation_and_kept():
     made = plan(firewall(), probes())
-    assert made.current_state == "Pingdom's probes have 140 new addresses, and 0 are gone"
+    assert made.current_state == "Pingdom's probes have 140 new addresses, and 0 were removed"
     begin, load, keep = made.steps
     assert load.do == csf_list.load_list(listing := _stdin(load.do), restart="-r")
     assert begin.do == csf_list.start_probation(listing, restart="-r")
@@ -155,7 +155,7 @@ def test_odd_items_do_not_hide_that_the_list_shrank():
         skip_reasons=["probe 80 holds '5.172'"],
         unreadable_versions=frozenset({4}),
     )
-    with pytest.raises(Refused, match="lost 21 of the 100 IPv4 addresses"):
+    with pytest.raises(Refused, match="lacks 21 of the 100 IPv4 addresses"):
         plan(firewall(FOURS), replace(odd, addresses=odd.addresses | {ip_address(NEW)}))
 
 
@@ -222,7 +222,7 @@ def test_a_list_that_lost_or_gained_too_much_needs_a_person_who_says_so(
         plan(firewall(had), probes(has))
     accepted = plan(firewall(had), probes(has), runbook=ACCEPTING)
     assert accepted.steps
-    assert accepted.notes[-1].startswith("Accepted: Pingdom's feed has ")
+    assert accepted.notes[-1].startswith("Accepted: Pingdom's feed ")
 
 
 def test_that_ipv6_was_switched_off_is_no_fault_of_the_feed():

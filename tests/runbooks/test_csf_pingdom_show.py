@@ -30,7 +30,7 @@ def test_a_firewall_that_is_off_is_reported_as_such():
     assert not seen.healthy
     assert "not loaded into iptables and ip6tables, so nothing is blocked" in seen.findings[0]
     assert "start=firewall" in seen.findings[0]
-    assert not any("request csf pingdom refresh" in finding for finding in seen.findings)
+    assert not any("are not up to date" in finding for finding in seen.findings)
 
 
 def test_what_differs_is_shown_address_by_address():
@@ -40,9 +40,9 @@ def test_what_differs_is_shown_address_by_address():
     assert not seen.healthy
     assert seen.table
     assert list(seen.table.rows) == [
-        (ALL[0], "active", "missing", "does not"),
-        (ALL[1], "active", "on it", "does not"),
-        ("5.173.1.1", "not a probe", "on it", "does not"),
+        (ALL[0], "active", "missing", "not allowed"),
+        (ALL[1], "active", "listed", "not allowed"),
+        ("5.173.1.1", "not a probe", "listed", "not allowed"),
     ]
 
 

@@ -33,7 +33,7 @@ def test_a_saturated_disk_is_a_finding_with_advice():
     assert not report.healthy
     assert report.summary.startswith("In 3 s, sda is saturated")
     (finding,) = report.findings
-    assert "60 ms each. Its traffic is random (4 KiB a request): memory for caches" in finding
+    assert "60 ms each. Its traffic is random (4 KiB a request): add memory for caches" in finding
 
 
 @pytest.mark.parametrize(("kib", "advice"), [(64, "at the same time"), (512, "to the night")])

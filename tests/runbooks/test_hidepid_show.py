@@ -25,13 +25,13 @@ FSTAB = recorded("findmnt-fstab-proc")
         (
             "findmnt-proc-invisible",
             FSTAB,
-            "On web1 people see only their own processes (hidepid=2)",
+            "On web1 users see only their own processes (hidepid=2)",
             ["fstab has hidepid=1"],
         ),
         (
             "findmnt-proc-invisible",
             NO_LINE,
-            "On web1 people see only their own processes (hidepid=2)",
+            "On web1 users see only their own processes (hidepid=2)",
             ["fstab has no line"],
         ),
     ],

@@ -50,7 +50,7 @@ def test_a_source_that_cannot_be_read_is_a_finding_and_hides_no_other():
     assert report.findings[0].startswith(
         "uses of sudo could not be read: this host keeps no journal"
     )
-    assert report.summary.startswith("5 things")
+    assert report.summary.startswith("5 events")
 
 
 def test_a_host_that_tells_nothing_at_all_is_an_error():
@@ -171,7 +171,7 @@ def test_each_use_of_sudo_is_listed_where_that_is_asked_for():
 def test_only_what_is_asked_for_is_listed(fields: dict[str, object], count: int):
     look = _look(**fields)
     assert len(rows(look)) == count
-    assert look.report(HAPPENED).summary.startswith(f"{count} thing")
+    assert look.report(HAPPENED).summary.startswith(f"{count} event")
 
 
 def test_a_clock_that_is_slow_does_not_part_a_run_from_what_it_did():

@@ -52,7 +52,8 @@ def test_a_pair_as_it_should_be():
 def test_wan_and_lan_led_by_different_routers_are_the_lesson():
     (finding,) = findings({"r1": (WAN, behind(LAN)), "r2": (behind(WAN), LAN)})
     assert finding.startswith(
-        "r1 leads Gi0/0 group 1 (198.51.100.1); r2 leads Vlan10 group 10 (10.0.0.1): "
+        "r1 is active for Gi0/0 group 1 (198.51.100.1); "
+        "r2 is active for Vlan10 group 10 (10.0.0.1): "
     )
     assert "HSRP is not for WANs" in finding
 
@@ -60,7 +61,9 @@ def test_wan_and_lan_led_by_different_routers_are_the_lesson():
 def test_one_router_tells_the_lesson_by_halves():
     report = ONE.report({"r1": (WAN, behind(LAN))})
     (finding,) = report.findings
-    assert finding.startswith("r1 leads Gi0/0 group 1 (198.51.100.1) and not Vlan10 group 10")
+    assert finding.startswith(
+        "r1 is active for Gi0/0 group 1 (198.51.100.1) and not for Vlan10 group 10"
+    )
 
 
 def test_a_group_that_tracks_nothing_is_a_finding():

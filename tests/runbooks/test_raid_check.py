@@ -42,7 +42,7 @@ def test_an_array_that_mends_is_told_with_how_far_it_is():
 def test_an_array_that_nothing_mends_is_told_with_its_failed_disks():
     first, second = report("degraded", md0="raid5-degraded").findings
     assert first == "md0 is degraded: 2 of 3 members work. It has no spare: add a disk"
-    assert second == "md0: /dev/sda, /dev/sdf failed; remove and replace"
+    assert second == "md0: /dev/sda, /dev/sdf failed; remove and replace it"
 
 
 def test_differing_sectors_are_a_finding():

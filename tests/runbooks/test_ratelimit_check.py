@@ -52,7 +52,7 @@ def test_what_a_person_should_act_on_is_a_finding(limited: RateLimitState, said:
 def test_counts_that_are_not_known_are_not_nothing():
     table = CHECK.report(RateLimitState(WELL, None)).table
     assert table is not None
-    assert table.rows[0][5:] == ("not known", "not known")
+    assert table.rows[0][5:] == ("unknown", "unknown")
 
 
 def test_a_host_that_limits_nothing_is_said_to():

@@ -29,7 +29,7 @@ def test_a_running_service_is_well():
         ("stopped", "is not running: it is inactive (dead)"),
         ("starting", "is not running: it is activating (start)"),
         ("masked", "someone has disabled every way to start it"),
-        ("not-found", "there is no such service"),
+        ("not-found", "no such service"),
         ("edited", "daemon-reload"),
     ],
 )

@@ -32,7 +32,7 @@ def test_a_host_that_does_not_tell_its_cores_is_not_judged_by_its_load():
     [
         (replace(WELL, seconds=600), "it was rebooted 10 min ago"),
         (replace(WELL, seconds=401 * DAY), "over a year"),
-        (replace(WELL, reboot_packages=("libc6",)), "ask for a restart for libc6"),
+        (replace(WELL, reboot_packages=("libc6",)), "needs a reboot for libc6"),
         (replace(WELL, reboot_packages=()), "it needs a reboot"),
         (replace(WELL, load=(9.0, 9.0, 8.1)), "for 15 minutes (8.10)"),
         (replace(WELL, load=(17.0, 9.0, 1.0)), "the load is above 4 for each core"),

@@ -37,7 +37,7 @@ def report_of(name: str) -> Report:
         ),
         (
             "2.1-resilvering",
-            "tank: resilver running, 34.5 % done, 17.3 MiB/s, 15 s left, put back 29 MiB",
+            "tank: resilver running, 34.5 % done, 17.3 MiB/s, 15 s left, resilvered 29 MiB",
         ),
     ],
 )

@@ -54,7 +54,7 @@ def test_a_value_is_set_and_brought_back_to_where_it_came_from(
 
 def test_a_value_that_is_so_already_needs_nothing():
     plan = change("atime", "off").plan(was("atime", "off", "inherited", "tank"))
-    assert plan == Plan("atime of tank/home is off already (inherited from tank)")
+    assert plan == Plan("atime of tank/home is already off (inherited from tank)")
 
 
 def test_a_volume_has_no_such_property():
@@ -77,7 +77,7 @@ def test_a_mount_option_hides_the_value_and_that_is_said():
         ("sharenfs", "on", "off", "every host that can reach this one"),
         ("sharenfs", "ro", "off", "every host that can reach this one"),
         ("sharenfs", "rw=@192.0.2.0/24,no_root_squash", "off", "Root on every client has root"),
-        ("sharenfs", "rw=@192.0.2.0/24", "on", "Clients that only the old value (on) let in"),
+        ("sharenfs", "rw=@192.0.2.0/24", "on", "Clients that only the old value (on) allows"),
         ("atime", "off", "on", "inherit it change too"),
     ],
 )
