@@ -242,7 +242,9 @@ class Inventory(BaseModel):
         except KeyError:
             close = _format_similar(name, self.hosts)
             more = f": did you mean {close}?" if close else ""
-            raise UnknownHostError(f"no host {quote_text(name)} in the inventory{more}") from None
+            raise UnknownHostError(
+                f"there is no host {quote_text(name)} in the inventory{more}"
+            ) from None
 
     def __iter__(self) -> Iterator[Host]:  # type: ignore[override]  # a mapping of hosts, not of pydantic fields
         return iter(self.hosts.values())

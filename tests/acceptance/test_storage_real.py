@@ -151,7 +151,7 @@ def test_a_device_that_is_not_there_is_refused(fleet: Fleet, device: str):
 def test_the_load_of_a_disk_is_told_before_it_is_changed(fleet: Fleet, device: str):
     disk = wish(device, scheduler="none").read(fleet.run_query)
     assert device in disk.load
-    assert "cannot be told" not in disk.load
+    assert "could not be measured" not in disk.load
 
 
 def test_a_disk_at_work_is_seen(fleet: Fleet, device: str):

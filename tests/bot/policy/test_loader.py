@@ -32,7 +32,7 @@ ASK = 'permit (principal, action == Action::"request", resource)'
          "inventory.yaml, line 9: nas1: jump lb7 is not in the inventory"),
         ("inventory.yaml", "user: keyturn", "user: Keyturn!", "inventory.yaml, line 3: hosts.lb1"),
         ("inventory.yaml", "area: web", "area: web, zone: Mars/Olympus",
-         "there is no time zone 'Mars/Olympus': give one such as Europe/Paris"),
+         "unknown time zone 'Mars/Olympus': use one such as Europe/Paris"),
         ("policy.cedar", '(principal in Role::"developer"', '(principal in Role::"devloper"',
          'role "devloper" is not in people.yaml, which has administrator, developer: correct'),
         ("policy.cedar", '\n@from("owners")', '\n@from("role:secrity")', 'role "secrity" is not'),
