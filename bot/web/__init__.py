@@ -1,4 +1,4 @@
-"""The web door: pages on which people read, decide and look things up again."""
+"""The web pages, on which people request, decide and look up runs."""
 
 from bot.web.app import build_app
 from bot.web.deps import WebDependencies

@@ -1,4 +1,4 @@
-"""Builds the web door out of the parts it is handed."""
+"""Build the web application."""
 
 import logging
 
@@ -8,10 +8,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from bot.web import (
-    audit_log,
+    access,
     bans,
+    change_log,
+    changes,
     compare,
-    delegations,
     emergency,
     erasure,
     errors,
@@ -34,7 +35,6 @@ from bot.web import (
     sessions,
     step_up,
     stream,
-    timeline,
     tokens,
     wait_report,
 )
@@ -44,21 +44,21 @@ from bot.web.deps import WebDependencies
 _ROUTER_MODULES = (
     home,
     runs,
-    audit_log,
-    # Before the run's page, whose address would take its own for a number.
+    change_log,
+    # Before `run`, whose route /runs/{number} would match /runs/compare.
     compare,
     run,
     stream,
     run_proof,
     erasure,
     hosts,
-    timeline,
+    changes,
     saved_views,
     request,
     wait_report,
     health_page,
     schedules,
-    delegations,
+    access,
     policy,
     login,
     output,
@@ -75,39 +75,39 @@ _ROUTER_MODULES = (
 log = logging.getLogger(__name__)
 
 
-def build_app(parts: WebDependencies) -> FastAPI:
-    """Return the application. It refuses every POST that does not come from its own pages."""
+def build_app(deps: WebDependencies) -> FastAPI:
+    """Return the web application. It refuses POST requests that do not come from its own pages."""
     app = FastAPI(title="Keyturn", openapi_url=None, docs_url=None, redoc_url=None)
-    app.state.parts = parts
-    if bare := describe_missing_assets():
-        log.error("the pages %s", bare)
-    app.state.looks = stream.ProgressCache()
-    errors.install_error_handlers(app, parts)
-    # Routers within the router would be looked through anew for each request.
-    app.router.routes += [route for room in _ROUTER_MODULES for route in room.router.routes]
-    # Pages are not compressed: how long they become would tell of what stands in them.
+    app.state.deps = deps
+    if missing := describe_missing_assets():
+        log.error("the pages %s", missing)
+    app.state.progress_cache = stream.ProgressCache()
+    errors.install_error_handlers(app, deps)
+    # Add the routes directly: nested routers would be searched for each request.
+    app.router.routes += [route for module in _ROUTER_MODULES for route in module.router.routes]
+    # Pages are not compressed, because the compressed size leaks their content (BREACH).
     app.mount(
         "/static",
         GZipMiddleware(_StaticFilesWithCache(directory=STATIC_DIRECTORY), compresslevel=6),
         "static",
     )
-    app.add_middleware(middleware.RequestGuard, origin=parts.origin, build_refusal=_build_refusal)
+    app.add_middleware(middleware.RequestGuard, origin=deps.origin, build_refusal=_build_refusal)
     return app
 
 
 def _build_refusal(status: int, message: str) -> Response:
-    """Draw a refusal for a request that nothing has looked into."""
+    """Return the page of a refusal by the request guard."""
     bare = Request({"type": "http", "method": "GET", "path": "/", "headers": []})
     return errors.render_refusal(bare, status, message)
 
 
 class _StaticFilesWithCache(StaticFiles):
-    """Files whose address holds a hash of their content: kept for good."""
+    """Static files; browsers cache those whose address has a hash for good."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        answer = await super().get_response(path, scope)
+        response = await super().get_response(path, scope)
         hashed = scope.get("query_string", b"").startswith(b"v=")
-        answer.headers["Cache-Control"] = (
+        response.headers["Cache-Control"] = (
             "public, max-age=31536000, immutable" if hashed else "no-cache"
         )
-        return answer
+        return response

@@ -1,4 +1,4 @@
-"""What the pages wear that is fetched before they are installed: their stylesheet and scripts."""
+"""Static files of the pages, some of which are downloaded by `make assets`."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ _VENDOR_FILES = ("vendor/tabler.min.css", "vendor/htmx.min.js")
 
 
 def describe_missing_assets(static_directory: Path = STATIC_DIRECTORY) -> str:
-    """Return what is so, and what to do, where some of it is not there; "" if all is."""
+    """Return a message about missing files and how to fix it; "" if none are missing."""
     missing = [name for name in _VENDOR_FILES if not (static_directory / name).is_file()]
     if not missing:
         return ""
     return (
-        f"lack {' and '.join(missing)}, so they look bare and follow nothing by themselves: run "
-        "make assets where Keyturn is installed from, and install it anew"
+        f"lack {' and '.join(missing)}, so they have no layout and no live updates: run make "
+        "assets in the source directory of Keyturn, then install it again"
     )

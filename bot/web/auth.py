@@ -1,4 +1,4 @@
-"""The visitor: who is signed in, looked up in the policy anew with every request."""
+"""The signed-in user, looked up in the policy with every request."""
 
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,19 +17,17 @@ from bot.web.deps import WebDependencies, WebDeps
 
 
 class NotSignedInError(Exception):
-    """Nobody is signed in. The message says why, where there is more to say."""
+    """No one is signed in. The message says why, or is empty."""
 
 
 @dataclass(frozen=True)
-class Visitor:
-    """Somebody with a session, and the policy that held when the request came in.
-
-    session: its token, by which a second factor is bound to it.
-    """
+class User:
+    """A signed-in person, with the policy at the time of the request."""
 
     person: Person
     policy: Policy
     session_token: str = field(default="", repr=False)
+    """A confirmed second factor is bound to this token."""
 
     @property
     def id(self) -> str:
@@ -37,78 +35,86 @@ class Visitor:
 
     @property
     def view_rights(self) -> ViewRights:
-        """What they may view."""
+        """What the user may view."""
         return self.policy.get_view_rights(self.id)
 
     def get_person_name(self, person_id: str) -> str:
-        """Return what a person is called; ids of people who have left stay as they are."""
+        """Return the name of a person, or the id if they are no longer in the policy."""
         return self.policy.get_person_name(person_id)
 
 
-def _get_visitor(request: Request, parts: WebDeps) -> Visitor:
-    """Return who is there and keep the session alive."""
-    return _load_visitor(request, parts, refresh_session=True)
+def _get_user(request: Request, deps: WebDeps) -> User:
+    """Return the user and keep the session alive."""
+    return _load_visitor(request, deps, refresh_session=True)
 
 
-def _get_visitor_without_refresh(request: Request, parts: WebDeps) -> Visitor:
-    """Return who is there for a page that refreshes by itself: that is no sign of life."""
-    return _load_visitor(request, parts, refresh_session=False)
+def _get_user_without_refresh(request: Request, deps: WebDeps) -> User:
+    """Return the user of a page that refreshes by itself, without keeping the session alive."""
+    return _load_visitor(request, deps, refresh_session=False)
 
 
-def check_still_signed_in(request: Request, parts: WebDependencies) -> Visitor:
-    """Look anew who is there, for what goes on after the request was let in. Raises SignedOut."""
-    return _load_visitor(request, parts, refresh_session=False)
+def check_still_signed_in(request: Request, deps: WebDependencies) -> User:
+    """Return the user of a long request, as of now.
+
+    Raises:
+        NotSignedInError: The session has ended, or the person is no longer in the policy.
+    """
+    return _load_visitor(request, deps, refresh_session=False)
 
 
-def _load_visitor(request: Request, parts: WebDependencies, *, refresh_session: bool) -> Visitor:
-    with _open_visit(request, parts, refresh_session=refresh_session) as (visitor, _):
-        return visitor
+def _load_visitor(request: Request, deps: WebDependencies, *, refresh_session: bool) -> User:
+    with _open_visit(request, deps, refresh_session=refresh_session) as (user, _):
+        return user
 
 
-def open_visit(request: Request) -> AbstractContextManager[tuple[Visitor, Transaction]]:
-    """Look who is there, and at the database in the same transaction. Raises SignedOut."""
-    return _open_visit(request, request.app.state.parts, refresh_session=True)
+def open_visit(request: Request) -> AbstractContextManager[tuple[User, Transaction]]:
+    """Load the user and open a transaction that reads what they may view.
+
+    Raises:
+        NotSignedInError: No one is signed in.
+    """
+    return _open_visit(request, request.app.state.deps, refresh_session=True)
 
 
 @contextmanager
 def _open_visit(
-    request: Request, parts: WebDependencies, *, refresh_session: bool
-) -> Generator[tuple[Visitor, Transaction]]:
-    token = request.cookies.get(parts.cookie_name, "")
+    request: Request, deps: WebDependencies, *, refresh_session: bool
+) -> Generator[tuple[User, Transaction]]:
+    token = request.cookies.get(deps.cookie_name, "")
     if not token:
         raise NotSignedInError("")
-    with parts.database.reading() as tx:
+    with deps.database.reading() as tx:
         session = auth_sessions.find_session(tx, token)
         if session is None:
-            raise NotSignedInError("You were signed out after a while.")
-        now, policy = tx.now, parts.policies.get_policy()
+            raise NotSignedInError("Your session has expired.")
+        now, policy = tx.now, deps.policies.get_policy()
         person = policy.find_person(session.person)
         if person is not None:
-            request.state.halt = stops.get_stop_of_everything(tx)
+            request.state.active_stop = stops.get_stop_of_everything(tx)
             observability.add_context(person=person.id)
-            request.state.visitor = visitor = Visitor(person, policy, token)
-            # Whatever is read after this is read for them.
-            tx.sight = visitor.view_rights
-            yield visitor, tx
+            request.state.user = user = User(person, policy, token)
+            # From here on, reads are limited to what the user may view.
+            tx.sight = user.view_rights
+            yield user, tx
     if person is None:
-        with parts.database.transaction() as tx:
+        with deps.database.transaction() as tx:
             auth_sessions.end_session(tx, token)
-        raise NotSignedInError("You are not among the people of the policy any more.")
+        raise NotSignedInError("You are no longer in the policy.")
     if (
         refresh_session
         and now - session.last_seen_at > auth_sessions.LAST_SEEN_PRECISION_SECONDS * 1_000_000
     ):
-        _refresh_session(parts, token)
+        _refresh_session(deps, token)
 
 
-def _refresh_session(parts: WebDependencies, token: str) -> None:
+def _refresh_session(deps: WebDependencies, token: str) -> None:
     try:
-        with parts.database.transaction() as tx:
+        with deps.database.transaction() as tx:
             auth_sessions.touch_session(tx, token)
     except StoreUnavailable:
-        # A database that takes nothing in can still be read, and that is when people look.
+        # A read-only database is no reason to refuse pages: people need them then.
         return
 
 
-CurrentVisitor = Annotated[Visitor, Depends(_get_visitor)]
-PassiveVisitor = Annotated[Visitor, Depends(_get_visitor_without_refresh)]
+CurrentUser = Annotated[User, Depends(_get_user)]
+PassiveUser = Annotated[User, Depends(_get_user_without_refresh)]

@@ -1,4 +1,4 @@
-"""Badges of schedules, their due times and hosts, which pages alone show. Pure."""
+"""Badges of schedules, due times, hosts and runbooks. Pure."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ SCHEDULE_BADGES: Mapping[ScheduleState, StatusDisplay] = {
         "Suspended", Tone.WARNING, "ban", "It starts no runs until resumed."
     ),
     ScheduleState.LAPSED: StatusDisplay(
-        "Lapsed", Tone.WARNING, "clock", "Its approval no longer holds."
+        "Approval expired", Tone.WARNING, "clock", "It starts no runs until it is approved again."
     ),
     ScheduleState.ENDED: StatusDisplay("Ended", Tone.NEUTRAL, "back", "It starts no more runs."),
 }
@@ -37,36 +37,45 @@ FIRE_BADGES: Mapping[FireOutcome, StatusDisplay] = {
 
 REACHABILITY_BADGES: Mapping[Reachability, StatusDisplay] = {
     Reachability.REACHABLE: StatusDisplay(
-        "Answers", Tone.SUCCESS, "check", "It answered when it was last asked."
+        "Reachable", Tone.SUCCESS, "check", "The last connection succeeded."
     ),
     Reachability.UNREACHABLE: StatusDisplay(
-        "Not reached", Tone.DANGER, "cross", "It could not be reached last time."
+        "Unreachable", Tone.DANGER, "cross", "The last connection failed."
     ),
     Reachability.KEY: StatusDisplay(
-        "Shows another key", Tone.DANGER, "alert", "Nothing is sent to it until it is it."
+        "Host key mismatch", Tone.DANGER, "alert", "Blocked until the host key is confirmed."
     ),
     Reachability.LOGIN: StatusDisplay(
-        "Lets nobody in", Tone.DANGER, "lock", "It does not take our key."
+        "Login refused", Tone.DANGER, "lock", "The host rejected the SSH key of Keyturn."
     ),
     Reachability.WEAK: StatusDisplay(
-        "Too weak", Tone.DANGER, "alert", "It speaks only what we refuse to speak."
+        "Weak crypto", Tone.DANGER, "alert", "It offers only algorithms that Keyturn rejects."
     ),
     Reachability.INTERRUPTED: StatusDisplay(
-        "Broke off", Tone.WARNING, "question", "Its answer never came whole."
+        "Interrupted", Tone.WARNING, "question", "The last connection broke off."
     ),
     Reachability.NEVER_TRIED: StatusDisplay(
-        "Not met yet", Tone.NEUTRAL, "dots", "Nothing was asked of it so far."
+        "Never contacted", Tone.NEUTRAL, "dots", "Keyturn has not connected to it yet."
     ),
 }
 
 HOST_KEY_BADGES: Mapping[HostKeyKind, StatusDisplay] = {
     HostKeyKind.PINNED: StatusDisplay(
-        "Pinned", Tone.SUCCESS, "key", "It is known by its own key."
+        "Pinned", Tone.SUCCESS, "key", "The host key is pinned in the inventory."
     ),
     HostKeyKind.CA: StatusDisplay(
-        "By CA", Tone.SUCCESS, "shield", "It is known by a key that a CA has signed."
+        "CA", Tone.SUCCESS, "shield", "The host key is signed by a trusted CA."
     ),
     HostKeyKind.CHANGED: StatusDisplay(
-        "Changed key", Tone.DANGER, "alert", "It showed a key that is not its own."
+        "Mismatch", Tone.DANGER, "alert", "The host key does not match the pinned key."
+    ),
+}
+
+# By `RunbookInfo.effect`.
+EFFECT_BADGES: Mapping[str, StatusDisplay] = {
+    "check": StatusDisplay("Read-only", Tone.SUCCESS, "eye", "It changes nothing."),
+    "change": StatusDisplay("Change", Tone.INFO, "play", "It changes the host and can be undone."),
+    "irreversible": StatusDisplay(
+        "Irreversible", Tone.WARNING, "alert", "It changes the host and cannot be undone."
     ),
 }

@@ -1,4 +1,4 @@
-"""The bans: who is shut out and why, shutting somebody out, and letting them in again."""
+"""Bans page: list the bans, ban a person, and lift a ban."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from fastapi import APIRouter, Request, Response
 
 from bot.db import stops
 from bot.db.stops import Ban
-from bot.web.auth import CurrentVisitor, Visitor
-from bot.web.blanks import FormValues
+from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.emergency import perform_order
+from bot.web.form_values import FormValues
 from bot.web.templating import render_page
 from bot.workflow.second_factor import get_shown_factor
 
@@ -19,98 +19,91 @@ router = APIRouter(prefix="/bans")
 
 @dataclass(frozen=True)
 class _BanRow:
-    """A ban, and whether whoever looks at it may lift it. able: who else may."""
+    """A ban, and whether the user may lift it."""
 
     ban: Ban
     is_own: bool
     can_unban: bool
     needs_second_factor: bool
     others_allowed: list[str]
+    """Names of the other people who may lift it."""
 
 
 @router.get("")
-def show_bans(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, done: str = ""
-) -> Response:
-    return _render_page(request, parts, visitor, done=done)
+def show_bans(request: Request, deps: WebDeps, user: CurrentUser, done: str = "") -> Response:
+    return _render_page(request, deps, user, done=done)
 
 
 @router.post("")
-def ban_person(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, form: FormValues
-) -> Response:
+def ban_person(request: Request, deps: WebDeps, user: CurrentUser, form: FormValues) -> Response:
     def act() -> None:
         who, why = form.get("person", "").strip().lower(), form.get("reason", "")
-        parts.workflow.ban_person(
-            who, banned_by=visitor.id, reason=why, session=visitor.session_token
-        )
+        deps.workflow.ban_person(who, banned_by=user.id, reason=why, session=user.session_token)
 
-    return _perform_and_redirect(request, parts, visitor, act, "banned")
+    return _perform_and_redirect(request, deps, user, act, "banned")
 
 
 @router.post("/lift")
-def unban_person(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, form: FormValues
-) -> Response:
+def unban_person(request: Request, deps: WebDeps, user: CurrentUser, form: FormValues) -> Response:
     def act() -> None:
         who, why = form.get("person", ""), form.get("reason", "")
-        parts.workflow.unban_person(
-            who, unbanned_by=visitor.id, reason=why, session=visitor.session_token
+        deps.workflow.unban_person(
+            who, unbanned_by=user.id, reason=why, session=user.session_token
         )
 
-    return _perform_and_redirect(request, parts, visitor, act, "lifted")
+    return _perform_and_redirect(request, deps, user, act, "lifted")
 
 
 def _perform_and_redirect(
     request: Request,
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     action: Callable[[], None],
     outcome: str,
 ) -> Response:
-    def anew(status: int, alert: str) -> Response:
-        return _render_page(request, parts, visitor, status=status, alert=alert)
+    def render_again(status: int, alert: str) -> Response:
+        return _render_page(request, deps, user, status=status, alert=alert)
 
-    done = f"/bans?done={outcome}"
+    done_url = f"/bans?done={outcome}"
     return perform_order(
-        action, done_url=done, step_up_url="/step-up?next=/bans", render_again=anew
+        action, done_url=done_url, step_up_url="/step-up?next=/bans", render_again=render_again
     )
 
 
 def _render_page(
     request: Request,
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     *,
     status: int = 200,
     alert: str = "",
     done: str = "",
 ) -> Response:
-    with parts.database.reading(visitor.view_rights) as tx:
+    with deps.database.reading(user.view_rights) as tx:
         held = stops.list_bans(tx)
         stepped_up = bool(
-            get_shown_factor(tx, visitor.policy, person=visitor.id, session=visitor.session_token)
+            get_shown_factor(tx, user.policy, person=user.id, session=user.session_token)
         )
-    ruling = visitor.policy.get_order_ruling(visitor.id, "ban")
-    people = visitor.policy.organisation.people.values()
+    ruling = user.policy.get_order_ruling(user.id, "ban")
+    people = user.policy.organisation.people.values()
     return render_page(
         request,
         "bans.html",
         status=status,
         alert=alert,
         done=done,
-        rows=[_build_row(visitor, one, stepped_up=stepped_up) for one in held],
-        people=sorted((one.name, one.id) for one in people if one.id != visitor.id),
+        rows=[_build_row(user, one, stepped_up=stepped_up) for one in held],
+        people=sorted((one.name, one.id) for one in people if one.id != user.id),
         allowed=ruling.allowed,
         factor_first=ruling.requires_second_factor and not stepped_up,
-        able=sorted(visitor.policy.list_people_allowed("ban", except_person=visitor.id)),
+        able=sorted(user.policy.list_people_allowed("ban", except_person=user.id)),
     )
 
 
-def _build_row(visitor: Visitor, ban: Ban, *, stepped_up: bool) -> _BanRow:
-    own = ban.banned_by == visitor.id
-    ruling = visitor.policy.get_order_ruling(visitor.id, "resume", is_own=own)
-    able = sorted(visitor.policy.list_people_allowed("resume", except_person=ban.banned_by))
+def _build_row(user: User, ban: Ban, *, stepped_up: bool) -> _BanRow:
+    own = ban.banned_by == user.id
+    ruling = user.policy.get_order_ruling(user.id, "resume", is_own=own)
+    able = sorted(user.policy.list_people_allowed("resume", except_person=ban.banned_by))
     return _BanRow(
         ban, own, ruling.allowed, ruling.requires_second_factor and not stepped_up, able
     )

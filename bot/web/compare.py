@@ -1,11 +1,11 @@
-"""Two runs beside each other, so that one sees what was different this time."""
+"""Compare page: two runs side by side."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
 from bot.db.runs import NoSuchRun
-from bot.web.auth import CurrentVisitor
+from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
 from bot.web.templating import render_page
 from bot.workflow.compare import compare_runs, find_runs_to_compare
@@ -18,16 +18,16 @@ RunIdQuery = Annotated[int | None, Query(ge=1, le=2_147_483_647)]
 @router.get("/runs/compare")
 def compare_runs_page(
     request: Request,
-    parts: WebDeps,
-    visitor: CurrentVisitor,
+    deps: WebDeps,
+    user: CurrentUser,
     b: RunIdQuery = None,
     a: RunIdQuery = None,
 ) -> Response:
-    """Show run b on the right, and on the left run a, or the one before that is most like b."""
+    """Show run *b* on the right and run *a*, or the previous similar run, on the left."""
     if b is None:
-        raise NoSuchRun("two runs are compared: say which")
-    with parts.database.reading(visitor.view_rights) as tx:
-        left, right = find_runs_to_compare(tx, b, a, name_person=visitor.get_person_name)
+        raise NoSuchRun("run number is missing: add ?a=1&b=2 to the address")
+    with deps.database.reading(user.view_rights) as tx:
+        left, right = find_runs_to_compare(tx, b, a, name_person=user.get_person_name)
         now = tx.now
     return render_page(
         request,

@@ -1,7 +1,7 @@
-"""The HTTP connections of this process: how many there may be, and how long each may hold one up.
+"""Limits of the HTTP connections of this process: their number, and time to send and receive.
 
-uvicorn limits neither the time that a request takes to arrive nor the connections that never send
-one, so a thousand unfinished requests would take every file descriptor.
+uvicorn limits neither the time that a request takes to arrive nor the number of idle connections,
+so a thousand unfinished requests would use up all file descriptors.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _MAX_DESCRIPTORS = 8192
 _MOST_CONNECTIONS, _LARGEST_BACKLOG = 1000, 512
 _WARN_SECONDS = 60.0
-# Under this name uvicorn hands a request's connection to `Timed`, in the state of its scope.
+# Key in the state of an ASGI scope under which RequestTimeMiddleware finds the connection.
 _CONNECTION_KEY = "keyturn.connection"
 
 Message = MutableMapping[str, Any]
@@ -34,7 +34,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def raise_descriptor_limit() -> None:
-    """Raise how many files this process may have open, to 8192 if it may."""
+    """Raise the limit of open files of this process to 8192, if the hard limit allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_MAX_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -43,20 +43,19 @@ def raise_descriptor_limit() -> None:
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """What connections may take.
-
-    total: how many may be open; per_address: how many of one client address. backlog: how many
-    are accepted in one go. request_seconds: how long the head of a request may take to arrive,
-    and then its body. unread_seconds: how long an answer may lie there with none of it read.
-    proxies: addresses whose connections are those of many people, and count in all only.
-    """
+    """Limits of the connections of one server."""
 
     total: int
     per_address: int
+    """Limit per client address."""
     backlog: int
+    """Connections accepted at a time."""
     request_seconds: float = 15
+    """Time for the head of a request to arrive, and again for its body."""
     unread_seconds: float = 30
+    """Time after which a response of which nothing is read is given up."""
     proxies: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
+    """Addresses of reverse proxies, which count towards the total only."""
 
     @classmethod
     def create_for_process(cls, proxies: Iterable[str] = ()) -> Self:
@@ -76,15 +75,15 @@ class ConnectionLimits:
 
 
 class ConnectionRegistry:
-    """The open connections of one server. Used in its event loop only.
+    """The open connections of one server. Use it only in the event loop of the server.
 
-    cut: how many were closed by us, by reason.
+    `closed_by_reason` counts the connections that were closed because of a limit.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self.closed_by_reason: Counter[str] = Counter()
-        # Of each address those that wait for a request, the longest first, and how many there are.
+        # Open connections by address, and those waiting for a request, the longest waiting first.
         self._open_by_address: Counter[str] = Counter()
         self._waiting_connections: dict[Connection, None] = {}
         self._warned_at, self._closed_since_warning = float("-inf"), 0
@@ -94,10 +93,10 @@ class ConnectionRegistry:
         return self._open_by_address.total()
 
     def admit_connection(self, connection: "Connection") -> bool:
-        """Count a new connection. False: there is no room for it, and it is to be closed.
+        """Register a new connection. Return False if there is no room and it has to be closed.
 
-        Room is made by closing the connection that waits longest for a request: so a client that
-        sends one at once is served however many others send none.
+        To make room, the connection that has waited longest for a request is closed. A client that
+        sends its request immediately is therefore served, however many idle connections exist.
         """
         peer = connection.peer
         if self._open_by_address[peer] >= self.limits.per_address and not self._is_shared_address(
@@ -116,22 +115,23 @@ class ConnectionRegistry:
         return True
 
     def mark_waiting(self, connection: "Connection") -> None:
-        """Note that a connection waits for a request, or for more of one, from now on."""
+        """Record that a connection waits for a request, or for the rest of one, from now on."""
         self._waiting_connections.pop(connection, None)
         self._waiting_connections[connection] = None
 
     def mark_working(self, connection: "Connection") -> None:
-        """Note that a request is whole: its connection is not closed to make room for others."""
+        """Record that a request is complete. Its connection is then not closed to make room."""
         self._waiting_connections.pop(connection, None)
 
     def remove_connection(self, connection: "Connection") -> None:
+        """Forget a closed connection."""
         self._waiting_connections.pop(connection, None)
         self._open_by_address[connection.peer] -= 1
         if not self._open_by_address[connection.peer]:
             del self._open_by_address[connection.peer]
 
     def count_closed(self, reason: str, peer: str) -> None:
-        """Count a connection that we close; write a warning at most once a minute."""
+        """Count a connection closed because of a limit; log a warning at most once a minute."""
         self.closed_by_reason[reason] += 1
         self._closed_since_warning += 1
         now = time.monotonic()
@@ -149,15 +149,15 @@ class ConnectionRegistry:
         longest = next(iter(candidates), None)
         if longest is None:
             return False
-        longest.close_now("it waited longest when there was no room")
+        longest.close_now("longest waiting when there was no room")
         return True
 
     def _refuse_connection(self, peer: str) -> bool:
-        self.count_closed("there was no room", peer)
+        self.count_closed("no room", peer)
         return False
 
     def _is_shared_address(self, peer: str) -> bool:
-        """Say whether a proxy may stand there: one that is named, or any on this machine."""
+        """Return whether the address may be a reverse proxy: a configured one, or a local one."""
         try:
             address = ipaddress.ip_address(peer)
         except ValueError:
@@ -166,13 +166,13 @@ class ConnectionRegistry:
 
 
 class Connection(H11Protocol):
-    """One connection, which is closed when no whole request comes or no answer is read.
+    """One connection. It is closed if no request arrives, or no response is read, in time.
 
-    everyone: all connections of the server, which its own subclass names.
-    peer: the address that it comes from.
+    `peer` is the address of the client.
     """
 
     registry: ClassVar[ConnectionRegistry]
+    """All connections of the server; each server has a subclass that sets it."""
 
     def __init__(
         self,
@@ -203,21 +203,21 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def close_now(self, reason: str) -> None:
-        """Close it at once, without an answer."""
+        """Close the connection immediately, without a response."""
         self.registry.count_closed(reason, self.peer)
         self._stop_watching()
         self.transport.abort()
 
     async def handle_request(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have a request answered whose head is there, and keep time for its body."""
+        """Handle a request whose head has arrived, and limit the time for its body."""
         self._requests += 1
         self._mark_working()
-        begun = False
+        has_begun = False
 
         async def receive_in_time() -> Message:
-            nonlocal begun
-            if not begun:
-                begun = True
+            nonlocal has_begun
+            if not has_begun:
+                has_begun = True
                 self._mark_waiting()
             message = await receive()
             if not message.get("more_body", False):
@@ -252,13 +252,13 @@ class Connection(H11Protocol):
             self._unread_since = now
         self._unread = unread
         if now - self._unread_since >= limits.unread_seconds:
-            self.close_now("the answer was not read")
+            self.close_now("response not read in time")
         elif (
             not unread
             and self._waiting_since is not None
             and now - self._waiting_since >= limits.request_seconds
         ):
-            self.close_now("no whole request came in time")
+            self.close_now("no complete request in time")
         else:
             self._schedule_check()
 
@@ -271,7 +271,7 @@ class Connection(H11Protocol):
 
 
 class RequestTimeMiddleware:
-    """ASGI middleware: tells each connection when it works and when it waits for its client."""
+    """ASGI middleware that records when a connection works and when it waits for its client."""
 
     def __init__(self, app: App) -> None:
         self._app = app

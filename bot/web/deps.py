@@ -1,4 +1,4 @@
-"""What the web door works with, handed to it once."""
+"""Dependencies of the web pages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,59 +19,58 @@ from bot.workflow.form_options import FormOptions
 
 @dataclass(frozen=True)
 class ComponentHealth:
-    """How another part is, in words. broken: whether it stays so until somebody mends it."""
+    """Health of a component, as a message."""
 
     message: str
     is_broken: bool = False
+    """Whether it stays broken until an operator fixes it."""
 
 
 @dataclass(frozen=True)
 class WebDependencies:
-    """base_url: how people reach the pages, such as `https://keyturn.example.com`.
-
-    secure_cookies: whether that is over TLS; on plain http, cookies go without `Secure`.
-    provider: whom people can prove to who they are, if there is one.
-    conditions: how other doors are, asked whenever somebody wants to know.
-    seats: who watches a run just now.
-    enrolling: the hosts that wait for a second person.
-    offering: what hosts list, for forms; None where forms offer nothing.
-    findings: how the service itself is.
-    """
+    """Everything that the pages need from the service."""
 
     workflow: Workflow
     database: Database
     policies: PolicySource
     base_url: str
+    """Address of the pages for browsers, such as `https://keyturn.example.com`."""
     secure_cookies: bool
+    """Whether cookies have the `Secure` flag; false for plain HTTP."""
     health_checks: Mapping[str, Callable[[], ComponentHealth]] = field(
         default_factory=dict[str, Callable[[], ComponentHealth]]
     )
+    """Checks of other components, by name."""
     stream_slots: StreamSlots = field(default_factory=StreamSlots)
     list_enrolling_hosts: Callable[[], Sequence[PendingHostSummary]] = tuple
+    """Hosts that are pending confirmation by a second person."""
     form_options: FormOptions | None = None
+    """Options that hosts list for form fields; None if they are disabled."""
     list_check_results: Callable[[], Sequence[CheckResult]] = tuple
+    """Results of the health checks of the service itself."""
     identity_provider: IdentityProvider | None = None
+    """OpenID Connect provider for sign-in, if there is one."""
 
     @property
     def provider_name(self) -> str:
-        """What people call whom they can prove to who they are; "" if there is nobody."""
+        """Name of the identity provider; "" if there is none."""
         return self.identity_provider.registration.name if self.identity_provider else ""
 
     @property
     def origin(self) -> str:
-        """What browsers call our origin: scheme, name and port."""
-        parts = urlsplit(self.base_url)
-        return f"{parts.scheme}://{parts.netloc}".lower()
+        """Origin of the pages: scheme, host name and port."""
+        url = urlsplit(self.base_url)
+        return f"{url.scheme}://{url.netloc}".lower()
 
     @property
     def cookie_name(self) -> str:
-        """The name of the session's cookie; `__Host-` binds it to this very host over TLS."""
+        """Name of the session cookie. The prefix `__Host-` binds it to this host over TLS."""
         return "__Host-keyturn" if self.secure_cookies else "keyturn"
 
 
 async def _get_web_dependencies(request: Request) -> WebDependencies:
-    # Not in a thread of its own, which takes longer than this.
-    return request.app.state.parts
+    # Async, because running this in a thread would take longer than the function itself.
+    return request.app.state.deps
 
 
 WebDeps = Annotated[WebDependencies, Depends(_get_web_dependencies)]

@@ -1,7 +1,7 @@
-"""Pictures of what a check found, where one look tells more than a table. Pure.
+"""Diagrams of reports and of the changes of a host. Pure.
 
-They are drawn from the report alone, each with the same in words. What does not look as expected
-is not drawn: the report's table stands below in any case.
+Each diagram is computed from a report alone and has a text description. A report with an
+unexpected shape gets no diagram; its table is shown in any case.
 """
 
 import re
@@ -13,9 +13,9 @@ from bot.model.run import Run, State
 from bot.model.run_states import RUN_STATUS_DISPLAYS, Tone, get_run_display
 from runbooks import Report
 
-# A mark is some pixels wide, however short what it stands for was: none sticks out at the end.
+# Marks have a minimum width in pixels. This keeps the last one inside the chart.
 _MAX_POSITION = 99.0
-_LANE_NAMES = ("Done", "Went wrong", "Not done", "Open")
+_LANE_NAMES = ("Succeeded", "Failed", "Not run", "Pending")
 _FAILED_STATES = frozenset({State.FAILED, State.UNKNOWN, State.STOPPED, State.STALE})
 _SUCCESSFUL_STATES = frozenset({State.SUCCEEDED, State.NO_CHANGES})
 _TICK_COUNT = 6
@@ -23,44 +23,48 @@ _TICK_COUNT = 6
 
 @dataclass(frozen=True)
 class TimelineMark:
-    """One change. x: where it begins; width: how long it took; lane: from above, the first is 0.
-
-    title: what a pointer that rests on it reads.
-    """
+    """One change on a timeline."""
 
     x: float
+    """Position of its start, in percent of the period."""
     width: float
+    """Duration, in percent of the period."""
     lane: int
+    """Index of the lane, from the top."""
     tone: str
     title: str
+    """Tooltip text."""
 
 
 @dataclass(frozen=True)
 class ChangeTimeline:
-    """lanes: their names and how many marks each has. words: all of it in a sentence."""
+    """The changes of a period, in a lane per outcome."""
 
     lanes: Sequence[tuple[str, int]]
+    """Name and number of marks of each lane."""
     marks: Sequence[TimelineMark]
     ticks: Sequence[float]
+    """Positions of the vertical lines, in percent."""
     since: int
     until: int
     description: str
+    """The chart as a sentence."""
 
 
 def build_timeline(runs: Sequence[Run], *, since: int, until: int) -> ChangeTimeline:
-    """Lay out the changes of a stretch of time, each in the lane of what became of it."""
+    """Return the timeline of the changes between two times, in microseconds."""
     marks = [_build_mark(run, since, until) for run in runs]
     counts = [sum(mark.lane == lane for mark in marks) for lane in range(len(_LANE_NAMES))]
-    told = [f"{n} {name.lower()}" for name, n in zip(_LANE_NAMES, counts, strict=True) if n]
+    lane_counts = [f"{n} {name.lower()}" for name, n in zip(_LANE_NAMES, counts, strict=True) if n]
     noun = "change" if len(runs) == 1 else "changes"
-    words = f"{len(runs)} {noun} in {times.format_span(until - since)}"
+    summary = f"{len(runs)} {noun} in {times.format_span(until - since)}"
     return ChangeTimeline(
         lanes=list(zip(_LANE_NAMES, counts, strict=True)),
         marks=marks,
         ticks=[100 * n / _TICK_COUNT for n in range(1, _TICK_COUNT)],
         since=since,
         until=until,
-        description=f"{words}: {', '.join(told)}" if told else words,
+        description=f"{summary}: {', '.join(lane_counts)}" if lane_counts else summary,
     )
 
 
@@ -68,13 +72,13 @@ def _build_mark(run: Run, since: int, until: int) -> TimelineMark:
     begin = run.started_at or run.requested_at
     end = run.ended_at if run.ended_at is not None else until if run.started_at else begin
     x = min(compute_position(begin, since, until), _MAX_POSITION)
-    shown = get_run_display(run)
+    display = get_run_display(run)
     return TimelineMark(
         x=x,
         width=max(compute_position(end, since, until) - x, 0),
         lane=_get_lane(run.state),
-        tone=shown.tone,
-        title=f"{shown.label}: {run.title}, {times.format_utc(begin)}",
+        tone=display.tone,
+        title=f"{display.label}: {run.title}, {times.format_utc(begin)}",
     )
 
 
@@ -86,21 +90,21 @@ def _get_lane(state: State) -> int:
     return 2 if RUN_STATUS_DISPLAYS[state].tone in {Tone.NEUTRAL, Tone.DANGER} else 3
 
 
-def compute_position(moment: int, since: int, until: int) -> float:
-    """Return where a moment lies between two others, in hundredths, kept between them."""
-    return round(min(max((moment - since) / max(until - since, 1), 0), 1) * 100, 3)
+def compute_position(time: int, since: int, until: int) -> float:
+    """Return the position of a time between two others in percent, from 0 to 100."""
+    return round(min(max((time - since) / max(until - since, 1), 0), 1) * 100, 3)
 
 
 _PERCENT = re.compile(r"\b(\d{1,3}(?:\.\d+)?) % done", re.ASCII)
 _MAX_BRANCHES = 24
 _MAX_LABEL_LENGTH = 20
-# Units of the picture: a branch's height, and how much is left free below it.
+# Height of the box of a branch, and the distance from one box to the next, in SVG units.
 _HEIGHT, _STEP = 28, 38
 
 
 @dataclass(frozen=True)
 class ProgressGauge:
-    """How far something is, in hundredths. words: the same, and whatever else is known of it."""
+    """Progress in percent."""
 
     percent: float
     description: str
@@ -108,12 +112,13 @@ class ProgressGauge:
 
 @dataclass(frozen=True)
 class Branch:
-    """One of several that carry something together. y: where its box begins."""
+    """One member of a redundant group."""
 
     name: str
     state: str
     is_good: bool
     y: int
+    """Top of its box, in SVG units."""
 
     @property
     def middle(self) -> float:
@@ -122,7 +127,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class RedundancyTree:
-    """What hangs on what: *root* is carried by the branches, and by each as long as it is good."""
+    """A redundant group: *root* works as long as at least one branch is good."""
 
     root: str
     condition: str
@@ -141,15 +146,13 @@ class RedundancyTree:
 
 @dataclass(frozen=True)
 class _TreeColumns:
-    """How a table is read: which columns name a branch and its state, and which states are good.
-
-    root: the field of the request that names what they carry, or a word for it.
-    """
+    """The columns of a report table that hold the branches of a tree."""
 
     name_column: str
     state_column: str
     good_states: frozenset[str]
     root_field: str
+    """Field of the request that names the root, or a fixed name."""
     condition: str
 
 
@@ -163,28 +166,28 @@ _TREE_COLUMNS: Mapping[str, _TreeColumns] = {
         "State",
         frozenset({"active", "standby", "master", "backup"}),
         "the gateway",
-        "routers can carry it",
+        "routers can forward",
     ),
 }
 
 
 def build_gauge(report: Report) -> ProgressGauge | None:
-    """Return how far it is, where the report tells so and it is still under way."""
-    found = _PERCENT.search(report.summary)
-    if found is None:
+    """Return the progress in a report, or None if the report has none."""
+    match = _PERCENT.search(report.summary)
+    if match is None:
         return None
-    return ProgressGauge(min(float(found[1]), 100.0), report.summary)
+    return ProgressGauge(min(float(match[1]), 100.0), report.summary)
 
 
 def build_tree(run: Run) -> RedundancyTree | None:
-    """Return what hangs on what, for the checks that look at such a thing."""
-    reading, report = _TREE_COLUMNS.get(run.runbook), run.report
-    if reading is None or report is None or report.table is None:
+    """Return the redundancy tree of a check, or None if its report has none."""
+    tree_columns, report = _TREE_COLUMNS.get(run.runbook), run.report
+    if tree_columns is None or report is None or report.table is None:
         return None
     columns = list(report.table.columns)
-    if columns[:1] != [reading.name_column] or reading.state_column not in columns:
+    if columns[:1] != [tree_columns.name_column] or tree_columns.state_column not in columns:
         return None
-    state = columns.index(reading.state_column)
+    state = columns.index(tree_columns.state_column)
     rows = [row for row in report.table.rows if len(row) == len(columns)]
     if not 1 <= len(rows) <= _MAX_BRANCHES:
         return None
@@ -192,14 +195,14 @@ def build_tree(run: Run) -> RedundancyTree | None:
         Branch(
             _shorten_label(row[0]),
             _shorten_label(row[state]),
-            row[state].lower() in reading.good_states,
+            row[state].lower() in tree_columns.good_states,
             n * _STEP,
         )
         for n, row in enumerate(rows)
     ]
     return RedundancyTree(
-        _shorten_label(run.values.get(reading.root_field, reading.root_field)),
-        reading.condition,
+        _shorten_label(run.values.get(tree_columns.root_field, tree_columns.root_field)),
+        tree_columns.condition,
         branches,
     )
 

@@ -1,4 +1,4 @@
-"""The brake: everything is stopped here, and let go on."""
+"""Emergency stop page: stop everything, and resume."""
 
 from collections.abc import Callable
 
@@ -7,21 +7,21 @@ from fastapi.responses import RedirectResponse
 
 from bot.db import stops
 from bot.model.errors import StepUpRequired
-from bot.web.auth import CurrentVisitor, Visitor
-from bot.web.blanks import FormValues
+from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
+from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
 from bot.workflow.second_factor import get_shown_factor
 
-# Shows the page anew, with this status and what is to be said.
+# Renders the page again with an HTTP status and an alert.
 RenderAgain = Callable[[int, str], Response]
 
 
 def perform_order(
     action: Callable[[], None], *, done_url: str, step_up_url: str, render_again: RenderAgain
 ) -> Response:
-    """Give the order. done: where it leads then; factor: where the second factor is shown."""
+    """Run *action* and redirect to *done_url*, or to *step_up_url* if it needs a second factor."""
     try:
         action()
     except StepUpRequired:
@@ -35,76 +35,70 @@ router = APIRouter(prefix="/stop")
 
 
 @router.get("")
-def show_stop(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, done: str = ""
-) -> Response:
-    return _render_page(request, parts, visitor, done=done)
+def show_stop(request: Request, deps: WebDeps, user: CurrentUser, done: str = "") -> Response:
+    return _render_page(request, deps, user, done=done)
 
 
 @router.post("")
 def stop_everything(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, form: FormValues
+    request: Request, deps: WebDeps, user: CurrentUser, form: FormValues
 ) -> Response:
-    """Send nothing more to any host."""
+    """Stop every run and hold every request."""
 
     def act() -> None:
         why = form.get("reason", "")
-        parts.workflow.stop_everything(
-            person=visitor.id, reason=why, session=visitor.session_token
-        )
+        deps.workflow.stop_everything(person=user.id, reason=why, session=user.session_token)
 
-    return _perform_and_redirect(request, parts, visitor, act, "stopped")
+    return _perform_and_redirect(request, deps, user, act, "stopped")
 
 
 @router.post("/resume")
 def resume_everything(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, form: FormValues
+    request: Request, deps: WebDeps, user: CurrentUser, form: FormValues
 ) -> Response:
     def act() -> None:
         why = form.get("reason", "")
-        parts.workflow.resume_everything(
-            person=visitor.id, reason=why, session=visitor.session_token
-        )
+        deps.workflow.resume_everything(person=user.id, reason=why, session=user.session_token)
 
-    return _perform_and_redirect(request, parts, visitor, act, "resumed")
+    return _perform_and_redirect(request, deps, user, act, "resumed")
 
 
 def _perform_and_redirect(
     request: Request,
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     action: Callable[[], None],
     outcome: str,
 ) -> Response:
-    def anew(status: int, alert: str) -> Response:
-        return _render_page(request, parts, visitor, status=status, alert=alert)
+    def render_again(status: int, alert: str) -> Response:
+        return _render_page(request, deps, user, status=status, alert=alert)
 
-    done = f"/stop?done={outcome}"
+    done_url = f"/stop?done={outcome}"
     return perform_order(
-        action, done_url=done, step_up_url="/step-up?next=/stop", render_again=anew
+        action, done_url=done_url, step_up_url="/step-up?next=/stop", render_again=render_again
     )
 
 
 def _render_page(
     request: Request,
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     *,
     status: int = 200,
     alert: str = "",
     done: str = "",
 ) -> Response:
-    with parts.database.reading(visitor.view_rights) as tx:
+    with deps.database.reading(user.view_rights) as tx:
         held = stops.get_stop_of_everything(tx)
         stepped_up = bool(
-            get_shown_factor(tx, visitor.policy, person=visitor.id, session=visitor.session_token)
+            get_shown_factor(tx, user.policy, person=user.id, session=user.session_token)
         )
-    own = held is not None and held.person == visitor.id
+    own = held is not None and held.person == user.id
     order = "resume" if held else "stop"
-    ruling = visitor.policy.get_order_ruling(visitor.id, order, is_own=own)
+    ruling = user.policy.get_order_ruling(user.id, order, is_own=own)
     return render_page(
         request,
-        "brake.html",
+        "emergency_stop.html",
         status=status,
         alert=alert,
         done=done,
@@ -112,5 +106,5 @@ def _render_page(
         own=own,
         allowed=ruling.allowed,
         factor_first=ruling.requires_second_factor and not stepped_up,
-        able=visitor.policy.list_people_allowed(order, except_person=held.person if held else ""),
+        able=user.policy.list_people_allowed(order, except_person=held.person if held else ""),
     )

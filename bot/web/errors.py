@@ -1,4 +1,4 @@
-"""Trouble: every no and every fault as a page that says what is so and what to do."""
+"""Error pages: each says what is wrong and what to do."""
 
 import logging
 from collections.abc import Mapping
@@ -24,97 +24,97 @@ from bot.web.templating import render_page
 log = logging.getLogger(__name__)
 
 _ERROR_MESSAGES: Mapping[int, tuple[str, str]] = {
-    400: ("That could not be read", "The request was garbled. Go back and try it again."),
-    403: ("That is not for you", "Somebody else may do this."),
-    404: ("There is no such page", "The address may be mistyped, or the link may be too old."),
-    405: ("That cannot be done here", "This address is for something else."),
-    408: ("That took too long", "The request came in too slowly. Try it again."),
-    409: ("Somebody was faster", "It has changed since you looked. Look at it again."),
-    410: ("This link is used up", "Type /keyturn web in Slack for a new one."),
-    413: ("That is too long", middleware.TOO_LARGE),
-    422: ("That does not fit", "Something that was filled in does not fit. Go back and look."),
-    500: ("Keyturn has a fault", "It was written down in the service's log. Try it again later."),
-    503: ("Keyturn cannot work now", "Try it again in a moment."),
+    400: ("Invalid request", "The request could not be read. Go back and try again."),
+    403: ("Not allowed", "You are not allowed to do this."),
+    404: ("Page not found", "Check the address. The link may be out of date."),
+    405: ("Method not allowed", "This address does not accept this kind of request."),
+    408: ("Request timeout", "The request arrived too slowly. Try again."),
+    409: ("Conflict", "It has changed since you opened the page. Open it again."),
+    410: ("Link expired", "Type /keyturn web in Slack for a new link."),
+    413: ("Request too large", middleware.TOO_LARGE),
+    422: ("Invalid input", "A field has an invalid value. Go back and correct it."),
+    500: ("Internal error", "The details are in the log of the service. Try again later."),
+    503: ("Service unavailable", "Try again shortly."),
 }
 
 
 def render_refusal(request: Request, status: int, message: str = "") -> HTMLResponse:
-    """Draw the page for a status, with words of its own or the usual ones."""
-    title, usual = _ERROR_MESSAGES.get(status, ("That did not work", "Go back and try it again."))
+    """Return the error page of an HTTP status, with *message* or the default message."""
+    title, default = _ERROR_MESSAGES.get(status, ("Error", "Go back and try again."))
     return render_page(
-        request, "trouble.html", status=status, title=title, words=message or usual, code=status
+        request, "error.html", status=status, title=title, message=message or default, code=status
     )
 
 
-def install_error_handlers(app: FastAPI, parts: WebDependencies) -> None:
-    """Give every exception that a page may meet its answer."""
+def install_error_handlers(app: FastAPI, deps: WebDependencies) -> None:
+    """Register a response for every exception that a page may raise."""
 
-    def signed_out(request: Request, error: Exception) -> Response:
-        to = redirects.get_requested_page(request)
-        answer = render_page(
+    def handle_not_signed_in(request: Request, error: Exception) -> Response:
+        target_page = redirects.get_requested_page(request)
+        response = render_page(
             request,
             "signed_out.html",
             status=401,
-            why=str(error),
-            provider=parts.provider_name,
-            to=to,
+            message=str(error),
+            provider=deps.provider_name,
+            target_page=target_page,
         )
-        redirects.store_target_page(request, answer, parts, to)
-        if request.cookies.get(parts.cookie_name):
-            delete_session_cookie(answer, parts)
-        return answer
+        redirects.store_target_page(request, response, deps, target_page)
+        if request.cookies.get(deps.cookie_name):
+            delete_session_cookie(response, deps)
+        return response
 
-    def fault(request: Request, _error: Exception) -> Response:
-        # This one is drawn outside the guard, so it is dressed here.
-        answer = render_refusal(request, 500)
+    def handle_internal_error(request: Request, _error: Exception) -> Response:
+        # The request guard does not see this response, so the headers are set here.
+        response = render_refusal(request, 500)
         middleware.set_security_headers(
-            MutableHeaders(raw=answer.raw_headers), request.url.path, origin=parts.origin
+            MutableHeaders(raw=response.raw_headers), request.url.path, origin=deps.origin
         )
-        return answer
+        return response
 
-    app.add_exception_handler(NotSignedInError, signed_out)
+    app.add_exception_handler(NotSignedInError, handle_not_signed_in)
     app.add_exception_handler(HTTPException, _handle_http_error)
     app.add_exception_handler(RequestValidationError, _handle_invalid_request)
     app.add_exception_handler(NoSuchRun, _handle_not_found)
     app.add_exception_handler(NoSuchSchedule, _handle_not_found)
     app.add_exception_handler(NoPolicyError, _handle_invalid_policy)
     app.add_exception_handler(StoreUnavailable, _handle_database_unavailable)
-    app.add_exception_handler(Exception, fault)
+    app.add_exception_handler(Exception, handle_internal_error)
 
 
-def delete_session_cookie(response: Response, parts: WebDependencies) -> None:
-    """Take the session's cookie away."""
+def delete_session_cookie(response: Response, deps: WebDependencies) -> None:
+    """Delete the session cookie."""
     response.delete_cookie(
-        parts.cookie_name, path="/", secure=parts.secure_cookies, httponly=True, samesite="lax"
+        deps.cookie_name, path="/", secure=deps.secure_cookies, httponly=True, samesite="lax"
     )
 
 
 def _handle_http_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    # A bare phrase such as "Not Found" is Starlette's own, and says less than ours.
+    # A bare phrase such as "Not Found" is the default of Starlette; use our message instead.
     phrase = HTTPStatus(error.status_code).phrase
-    _find_visitor(request)
-    answer = render_refusal(
+    _find_user(request)
+    response = render_refusal(
         request, error.status_code, "" if error.detail == phrase else error.detail
     )
-    answer.headers.update(error.headers or {})
-    return answer
+    response.headers.update(error.headers or {})
+    return response
 
 
-def _find_visitor(request: Request) -> None:
-    """Find whose menu belongs on a page that asked nobody who they are; without one, it does."""
-    if not hasattr(request.state, "visitor"):
+def _find_user(request: Request) -> None:
+    """Load the user for the menu of an error page, if someone is signed in."""
+    if not hasattr(request.state, "user"):
         with suppress(NotSignedInError, StoreUnavailable, NoPolicyError):
-            check_still_signed_in(request, request.app.state.parts)
+            check_still_signed_in(request, request.app.state.deps)
 
 
 def _handle_invalid_request(request: Request, error: Exception) -> Response:
-    places = {
+    locations = {
         problem["loc"][0]
         for problem in (error.errors() if isinstance(error, RequestValidationError) else ())
     }
-    return render_refusal(request, 404 if "path" in places else 422)
+    return render_refusal(request, 404 if "path" in locations else 422)
 
 
 def _handle_not_found(request: Request, error: Exception) -> Response:
@@ -122,21 +122,21 @@ def _handle_not_found(request: Request, error: Exception) -> Response:
 
 
 def _handle_invalid_policy(request: Request, error: Exception) -> Response:
-    log.error("there is no valid policy: %s", error)
-    words = (
-        "The policy files cannot be used as they are, so nobody may do anything. "
-        "`keyturn policy check` says where and what to do."
+    log.error("policy is not valid: %s", error)
+    message = (
+        "The policy files are not valid, so all requests are refused. "
+        "Ask an administrator to run `keyturn policy check`."
     )
-    return render_refusal(request, 503, words)
+    return render_refusal(request, 503, message)
 
 
 def _handle_database_unavailable(request: Request, error: Exception) -> Response:
-    # Not the whole address, which may be a link that signs somebody in.
+    # Log the route only: the full address may be a sign-in link.
     log.critical(
         "%s %s: %s", request.method, observability.route_name(request.scope["path"]), error
     )
-    words = (
-        "The database does not answer, so nothing was done. Try it again in a moment; "
-        "whoever runs Keyturn finds the reason in its log."
+    message = (
+        "The database does not respond, so nothing was done. Try again shortly. "
+        "Administrators find the reason in the log of the service."
     )
-    return render_refusal(request, 503, words)
+    return render_refusal(request, 503, message)

@@ -1,4 +1,4 @@
-"""A fan: how far a request for several hosts is, drawn and in words. Pure."""
+"""Chart of the progress of a run on several hosts. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,13 +9,13 @@ from bot.db.run_progress import RunProgress
 from bot.model.run import State
 from bot.web.templating import render_code, render_part
 
-# Squares of a picture, side by side and below each other, in units of its own.
+# Squares per row, and the size of a square, in SVG units.
 _IN_A_ROW, _STEP = 25, 12
 _MAX_SQUARES = 500
 
 
 class _ChildRun(Protocol):
-    """What is known of one host: a run in full, or as far as watching it takes."""
+    """The fields of a child run that the chart needs."""
 
     @property
     def id(self) -> int: ...
@@ -31,7 +31,7 @@ class _ChildRun(Protocol):
 
 @dataclass(frozen=True)
 class OutcomeGroup:
-    """How many hosts are alike. word: for people, after their number. kind: how it is drawn."""
+    """States of child runs that the chart shows alike. `label` follows their number."""
 
     css_class: str
     label: str
@@ -46,20 +46,22 @@ OUTCOME_GROUPS = (
         "failed",
         frozenset({_S.FAILED, _S.STALE, _S.REFUSED, _S.DENIED, _S.EXPIRED, _S.SUPERSEDED}),
     ),
-    OutcomeGroup("unknown", "with an unknown end", frozenset({_S.UNKNOWN})),
+    OutcomeGroup("unknown", "with an unknown outcome", frozenset({_S.UNKNOWN})),
     OutcomeGroup(
-        "moving", "under way", frozenset({_S.PLANNING, _S.QUEUED, _S.STARTING, _S.RUNNING})
+        "active", "in progress", frozenset({_S.PLANNING, _S.QUEUED, _S.STARTING, _S.RUNNING})
     ),
-    OutcomeGroup("pending", "to come", frozenset({_S.PENDING, _S.COUNTER_PROPOSED})),
-    OutcomeGroup("left", "left alone", frozenset({_S.WITHDRAWN, _S.STOPPED})),
+    OutcomeGroup("pending", "pending", frozenset({_S.PENDING, _S.COUNTER_PROPOSED})),
+    OutcomeGroup("not-run", "not run", frozenset({_S.WITHDRAWN, _S.STOPPED})),
 )
 _CSS_CLASS_OF_STATE = {
-    state: share.css_class for share in OUTCOME_GROUPS for state in share.states
+    state: group.css_class for group in OUTCOME_GROUPS for state in group.states
 }
 
 
 @dataclass(frozen=True)
 class Square:
+    """The square of one host."""
+
     x: int
     y: int
     css_class: str
@@ -68,7 +70,7 @@ class Square:
 
 @dataclass(frozen=True)
 class BarSegment:
-    """A part of the bar, in hundredths of its width."""
+    """A segment of the bar, in percent of its width."""
 
     x: float
     width: float
@@ -77,29 +79,31 @@ class BarSegment:
 
 @dataclass(frozen=True)
 class FanoutChart:
-    """counted: of each share that there is, how many hosts. elapsed: microseconds, or None."""
+    """The progress of all child runs."""
 
     total: int
     group_counts: Sequence[tuple[OutcomeGroup, int]]
+    """Number of hosts in each group; groups without hosts are left out."""
     squares: Sequence[Square]
     elapsed: int | None
+    """Microseconds since the start; None before it."""
     is_ended: bool
 
     @property
     def description(self) -> str:
-        """Tell what the picture shows."""
-        told = ", ".join(f"{count} {share.label}" for share, count in self.group_counts)
-        return f"Of {self.total} hosts: {told}"
+        """Return the chart as text."""
+        counts = ", ".join(f"{count} {group.label}" for group, count in self.group_counts)
+        return f"{self.total} hosts: {counts}"
 
     @property
     def bar_segments(self) -> Sequence[BarSegment]:
-        found: list[BarSegment] = []
+        segments: list[BarSegment] = []
         x = 0.0
-        for share, count in self.group_counts:
+        for group, count in self.group_counts:
             width = 100 * count / self.total
-            found.append(BarSegment(round(x, 3), round(width, 3), share.css_class))
+            segments.append(BarSegment(round(x, 3), round(width, 3), group.css_class))
             x += width
-        return found
+        return segments
 
     @property
     def height(self) -> int:
@@ -113,40 +117,41 @@ class FanoutChart:
 def build_fanout_chart(
     child_runs: Sequence[_ChildRun], *, started: int | None, ended: int | None, now: int
 ) -> FanoutChart:
-    counts = Counter(_CSS_CLASS_OF_STATE[part.state] for part in child_runs)
-    counted = [
-        (share, counts[share.css_class]) for share in OUTCOME_GROUPS if counts[share.css_class]
+    """Return the chart of the child runs. Times are microseconds since 1970."""
+    counts = Counter(_CSS_CLASS_OF_STATE[child.state] for child in child_runs)
+    group_counts = [
+        (group, counts[group.css_class]) for group in OUTCOME_GROUPS if counts[group.css_class]
     ]
     elapsed = None if started is None else (ended or now) - started
     squares = [*_build_squares(child_runs)] if len(child_runs) <= _MAX_SQUARES else []
-    return FanoutChart(len(child_runs), counted, squares, elapsed, ended is not None)
+    return FanoutChart(len(child_runs), group_counts, squares, elapsed, ended is not None)
 
 
 def _build_squares(child_runs: Sequence[_ChildRun]) -> Iterable[Square]:
-    for n, part in enumerate(child_runs):
+    for n, child in enumerate(child_runs):
         y, x = divmod(n, _IN_A_ROW)
-        says = f"{part.host}: {part.state}"
-        yield Square(x * _STEP, y * _STEP, _CSS_CLASS_OF_STATE[part.state], says)
+        label = f"{child.host}: {child.state}"
+        yield Square(x * _STEP, y * _STEP, _CSS_CLASS_OF_STATE[child.state], label)
 
 
 def render_fanout(progress: RunProgress) -> str:
-    """Return the picture as a piece of a page."""
+    """Return the chart as HTML."""
     whole = progress.whole
-    seen = build_fanout_chart(
+    chart = build_fanout_chart(
         progress.parts, started=whole.started_at, ended=whole.ended_at, now=progress.now
     )
-    return render_part("run_fan.html", fan=seen)
+    return render_part("run_fanout.html", fanout=chart)
 
 
 def render_host_rows(
     child_runs: Iterable[_ChildRun], *, has_started: bool
 ) -> list[Mapping[str, object]]:
-    """Return what the table of hosts says of each, as pieces of a page."""
+    """Return the id, badge and summary of each child run, the latter two as HTML."""
     return [
         {
-            "id": part.id,
-            "badge": render_part("run_state.html", standing=part.status, begun=has_started),
-            "summary": render_code(part.summary or "–"),
+            "id": child.id,
+            "badge": render_part("run_badge.html", status=child.status, has_started=has_started),
+            "summary": render_code(child.summary or "–"),
         }
-        for part in child_runs
+        for child in child_runs
     ]

@@ -1,4 +1,4 @@
-"""Health of the web door: liveness and readiness for machines, and the check of the pages."""
+"""Liveness and readiness for monitoring, and the health check of the pages."""
 
 import logging
 from collections.abc import Iterator
@@ -27,100 +27,103 @@ router = APIRouter()
 
 @router.get("/healthz")
 def report_liveness() -> PlainTextResponse:
+    """Return 200 while the process answers requests."""
     return PlainTextResponse("alive\n")
 
 
 @router.get("/readyz")
-def report_readiness(parts: WebDeps) -> JSONResponse:
-    """Answer 200 if the database answers, the log can be written and the policy is valid.
+def report_readiness(deps: WebDeps) -> JSONResponse:
+    """Return 200 if the database responds, the change log is writable and the policy is valid.
 
-    Else 503; in words too. A moment without Slack is only told; but a token that Slack refused is
-    for somebody to mend, and without any connection for long nothing arrives.
+    Otherwise return 503. A short loss of the connection to Slack is only reported. A token that
+    Slack refuses, or a long loss of connection, also makes the service not ready.
     """
-    others = {name: look() for name, look in parts.health_checks.items()}
-    troubles = {
-        "database": _describe_database_problem(parts),
-        "change log": _describe_change_log_problem(parts),
-        "policy": _describe_policy_problem(parts),
+    components = {name: check() for name, check in deps.health_checks.items()}
+    problems = {
+        "database": _describe_database_problem(deps),
+        "change log": _describe_change_log_problem(deps),
+        "policy": _describe_policy_problem(deps),
     }
-    well = {"database": "answers", "change log": "can be written", "policy": "is valid"}
-    broken = any(troubles.values()) or any(other.is_broken for other in others.values())
+    ok_messages = {"database": "responds", "change log": "is writable", "policy": "is valid"}
+    broken = any(problems.values()) or any(one.is_broken for one in components.values())
     return JSONResponse(
         {"ready": not broken}
-        | {name: trouble or well[name] for name, trouble in troubles.items()}
-        | {name: other.message for name, other in others.items()}
-        | _describe_role_problem(parts)
-        | _describe_site_problem(parts),
+        | {name: problem or ok_messages[name] for name, problem in problems.items()}
+        | {name: one.message for name, one in components.items()}
+        | _describe_role_problem(deps)
+        | _describe_site_problem(deps),
         503 if broken else 200,
     )
 
 
 def check_pages(installation: Installation, _policy: Policy | None) -> Iterator[CheckResult]:
-    """Check that the pages are complete and that people reach them over TLS."""
+    """Check that the pages are complete and are reached over TLS."""
     address = installation.base_url
-    if bare := describe_missing_assets():
-        yield create_error_result("the pages", bare)
+    if missing := describe_missing_assets():
+        yield create_error_result("the pages", missing)
     elif not address:
         yield create_warning_result(
             "the pages",
-            "have no address for others: set KEYTURN_BASE_URL to how people reach them",
+            "have no base URL: set KEYTURN_BASE_URL to the address that browsers use",
         )
     elif not address.startswith("https://"):
-        yield create_warning_result("the pages", f"are at {address}, without TLS: put it in front")
+        yield create_warning_result(
+            "the pages", f"are at {address}, without TLS: put a TLS proxy in front of Keyturn"
+        )
     else:
         yield create_ok_result("the pages", f"are at {address}")
 
 
-def _describe_database_problem(parts: WebDependencies) -> str:
+def _describe_database_problem(deps: WebDependencies) -> str:
     try:
-        with parts.database.reading() as tx:
+        with deps.database.reading() as tx:
             change_log.get_head(tx)
-    except StoreUnavailable as trouble:
-        log.critical("not ready: %s", trouble)
-        return "does not answer: the service's log says why"
+    except StoreUnavailable as error:
+        log.critical("not ready: %s", error)
+        return "does not respond: see the log of the service"
     return ""
 
 
-def _describe_role_problem(parts: WebDependencies) -> dict[str, str]:
-    """Say if our role in the database could rewrite the log: a warning, for we work all the same.
+def _describe_role_problem(deps: WebDependencies) -> dict[str, str]:
+    """Return a warning if our database role could rewrite the change log; the service still works.
 
-    What exactly it could is not for strangers.
+    No details, because the response is public.
     """
     try:
-        strong = roles.find_excess_rights(parts.database)
+        excess_rights = roles.find_excess_rights(deps.database)
     except StoreUnavailable:
         return {}
-    words = "may do more than it should: keyturn db check says what"
-    return {"database role": words} if strong else {}
+    message = "has too many rights: run keyturn db check"
+    return {"database role": message} if excess_rights else {}
 
 
-def _describe_site_problem(parts: WebDependencies) -> dict[str, str]:
-    """Say if there is a site without a worker: this replica does its work all the same.
+def _describe_site_problem(deps: WebDependencies) -> dict[str, str]:
+    """Return a warning if a site has no worker; this replica still works.
 
-    Which it is is not for strangers.
+    No details, because the response is public.
     """
-    if parts.database.embedded:
+    if deps.database.embedded:
         return {}
     try:
-        with parts.database.reading() as tx:
-            well = health.check_sites(tx).level == "ok"
+        with deps.database.reading() as tx:
+            is_ok = health.check_sites(tx).level == "ok"
     except StoreUnavailable:
         return {}
-    words = "requests wait at a site without a worker: keyturn doctor says which"
-    return {} if well else {"sites": words}
+    message = "requests wait at a site without a worker: run keyturn doctor"
+    return {} if is_ok else {"sites": message}
 
 
-def _describe_change_log_problem(parts: WebDependencies) -> str:
-    if not parts.database.trouble:
+def _describe_change_log_problem(deps: WebDependencies) -> str:
+    if not deps.database.trouble:
         return ""
-    return "could not be written, and until it can be, nothing runs: the service's log says why"
+    return "is not writable, so nothing runs: see the log of the service"
 
 
-def _describe_policy_problem(parts: WebDependencies) -> str:
-    # Strangers may ask: what is wrong in which file is not for them.
+def _describe_policy_problem(deps: WebDependencies) -> str:
+    # No details, because the response is public.
     try:
-        parts.policies.get_policy()
-    except NoPolicyError as trouble:
-        log.critical("not ready: %s", trouble)
-        return "is not valid, so nobody may do anything: keyturn policy check says where"
+        deps.policies.get_policy()
+    except NoPolicyError as error:
+        log.critical("not ready: %s", error)
+        return "is not valid, so all requests are refused: run keyturn policy check"
     return ""

@@ -1,4 +1,4 @@
-"""The page of health checks, for those who may stop the service."""
+"""Health page, for those who are allowed to stop everything."""
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
@@ -8,35 +8,38 @@ from bot.model.check_result import (
     create_ok_result,
     describe_total,
 )
-from bot.web.auth import CurrentVisitor, Visitor
+from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.templating import render_page
 
-router = APIRouter(prefix="/condition")
+router = APIRouter(prefix="/health")
 
 
 @router.get("")
-def show_health(request: Request, parts: WebDeps, visitor: CurrentVisitor) -> Response:
+def show_health(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
     """Show the result of every check, errors first."""
-    if not can_view_health(visitor):
-        raise HTTPException(403, "Only those who may stop everything see how the service is.")
+    if not can_view_health(user):
+        raise HTTPException(
+            403, "The health page is for people who are allowed to stop everything."
+        )
     order = ("error", "warning", "ok")
-    found = sorted(_list_check_results(parts), key=lambda one: order.index(one.level))
-    return render_page(request, "condition.html", found=found, total=describe_total(found))
+    results = sorted(_list_check_results(deps), key=lambda one: order.index(one.level))
+    return render_page(request, "health.html", results=results, total=describe_total(results))
 
 
-def can_view_health(visitor: Visitor) -> bool:
-    return visitor.policy.get_order_ruling(visitor.id, "stop").allowed
+def can_view_health(user: User) -> bool:
+    """Return whether the user may see the health page."""
+    return user.policy.get_order_ruling(user.id, "stop").allowed
 
 
-def _list_check_results(parts: WebDependencies) -> list[CheckResult]:
-    doors = [(name, look()) for name, look in parts.health_checks.items()]
+def _list_check_results(deps: WebDependencies) -> list[CheckResult]:
+    components = [(name, check()) for name, check in deps.health_checks.items()]
     return [
-        *parts.list_check_results(),
+        *deps.list_check_results(),
         *(
-            create_error_result(name.capitalize(), how.message)
-            if how.is_broken
-            else create_ok_result(name.capitalize(), how.message)
-            for name, how in doors
+            create_error_result(name.capitalize(), health.message)
+            if health.is_broken
+            else create_ok_result(name.capitalize(), health.message)
+            for name, health in components
         ),
     ]

@@ -1,4 +1,4 @@
-"""The first page: what waits for the visitor, what is under way, and what was done last."""
+"""Home page: what needs the user's action, runs in progress, and recent runs."""
 
 from datetime import UTC, datetime
 
@@ -10,7 +10,7 @@ from bot.model.run import Run, State
 from bot.policy import Policy
 from bot.policy.summary.build import summarise_freezes
 from bot.policy.summary.model import FreezeSummary
-from bot.web.auth import CurrentVisitor
+from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
 from bot.web.templating import render_page
 from bot.workflow import pending
@@ -26,36 +26,38 @@ _MAX_RUNS = 100
 
 
 @router.get("/")
-def show_home(request: Request, parts: WebDeps, visitor: CurrentVisitor) -> Response:
-    with parts.database.reading(visitor.view_rights) as tx:
-        waiting = _list_runs_in_states(tx, frozenset({State.PENDING}))
-        moving = _list_runs_in_states(tx, _ACTIVE_STATES)
+def show_home(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
+    with deps.database.reading(user.view_rights) as tx:
+        pending_runs = _list_runs_in_states(tx, frozenset({State.PENDING}))
+        active = _list_runs_in_states(tx, _ACTIVE_STATES)
         latest = search.find_newest_runs(tx, search.RunFilter(), most=_MAX_LATEST_RUNS)
-        votes = runs.list_votes_on(tx, [run.id for run in (*waiting, *moving, *latest)])
-        panes = break_glass.list_unreviewed(tx)
+        votes = runs.list_votes_on(tx, [run.id for run in (*pending_runs, *active, *latest)])
+        break_glass_uses = break_glass.list_unreviewed(tx)
         now = tx.now
-        mine = pending.list_runs_awaiting_person(tx, visitor.policy, visitor.id)
-        known = {run.id for run in mine}
+        mine = pending.list_runs_awaiting_person(tx, user.policy, user.id)
+        mine_ids = {run.id for run in mine}
     return render_page(
         request,
         "home.html",
         mine=mine,
-        panes=panes,
-        asked=[run for run in waiting if run.requested_by == visitor.id],
-        moving=[run for run in moving if run.id not in known],
+        break_glass_uses=break_glass_uses,
+        pending=[run for run in pending_runs if run.requested_by == user.id],
+        active=[run for run in active if run.id not in mine_ids],
         latest=latest,
         votes=votes,
         now=now,
-        freezes=_list_active_freezes(visitor.policy, now),
+        freezes=_list_active_freezes(user.policy, now),
     )
 
 
 def _list_active_freezes(policy: Policy, now: int) -> list[tuple[FreezeSummary, int]]:
-    """Return the freezes that hold now, each with its end in microseconds."""
-    found = summarise_freezes(policy, datetime.fromtimestamp(now / _MICROSECONDS_PER_SECOND, UTC))
+    """Return the active freezes, each with its end in microseconds since 1970."""
+    freezes = summarise_freezes(
+        policy, datetime.fromtimestamp(now / _MICROSECONDS_PER_SECOND, UTC)
+    )
     return [
         (one, round(one.ends_at.timestamp()) * _MICROSECONDS_PER_SECOND)
-        for one in found
+        for one in freezes
         if one.is_active
     ]
 

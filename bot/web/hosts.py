@@ -1,4 +1,4 @@
-"""Hosts: how each was met last, how it is known, what holds it, and what was changed there."""
+"""Host pages: status from the last contact, host key, lock and changes of each host."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from bot.db import runs, search
 from bot.db.database import Transaction
 from bot.hosts.status import HostStatus, Reachability, list_host_statuses
 from bot.model.run import Run
-from bot.web.auth import CurrentVisitor
+from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
 from bot.web.diagrams import ChangeTimeline, build_timeline
 from bot.web.templating import render_page
@@ -22,7 +22,7 @@ router = APIRouter(prefix="/hosts")
 _MAX_RUNS = 300
 _MAX_SHOWN_CHANGES = 20
 _MICROSECONDS_PER_DAY = 86_400_000_000
-# Days that the timeline goes back, as they are offered.
+# Periods of the timeline to choose from, in days.
 TIMELINE_DAYS = (1, 7, 30, 90)
 
 HostNamePath = Annotated[str, Path(max_length=64)]
@@ -32,6 +32,8 @@ DaysQuery = Annotated[int, Query(ge=1, le=90)]
 
 @dataclass(frozen=True)
 class HostsOfArea:
+    """The hosts of one area, with the area's title and owners."""
+
     title: str
     owners: Sequence[str]
     hosts: Sequence[HostStatus]
@@ -40,35 +42,35 @@ class HostsOfArea:
 @router.get("")
 def list_hosts(
     request: Request,
-    parts: WebDeps,
-    visitor: CurrentVisitor,
+    deps: WebDeps,
+    user: CurrentUser,
     tag: FilterQuery = "",
     area: FilterQuery = "",
     reach: FilterQuery = "",
     host: FilterQuery = "",
 ) -> Response:
-    """Show the hosts by area. Nothing is asked of any of them for it."""
+    """Show the hosts by area, without connecting to any of them."""
 
-    def fits(one: Host) -> bool:
-        named = host.strip().lower() in one.name
-        return named and tag in {"", *one.tags} and area in {"", one.area}
+    def is_match(one: Host) -> bool:
+        has_name = host.strip().lower() in one.name
+        return has_name and tag in {"", *one.tags} and area in {"", one.area}
 
-    with parts.database.reading(visitor.view_rights) as tx:
-        found = list(list_host_statuses(tx, visitor.policy, fits))
+    with deps.database.reading(user.view_rights) as tx:
+        statuses = list(list_host_statuses(tx, user.policy, is_match))
         now = tx.now
-    shown = [one for one in found if reach in {"", one.reachability.name.lower()}]
+    shown = [one for one in statuses if reach in {"", one.reachability.name.lower()}]
     return render_page(
         request,
         "hosts.html",
         areas=_group_by_area(shown),
         shown=len(shown),
-        locked=[one for one in found if one.lock],
-        enrolling=parts.list_enrolling_hosts(),
+        locked=[one for one in statuses if one.lock],
+        enrolling=deps.list_enrolling_hosts(),
         typed={"tag": tag, "area": area, "reach": reach, "host": host},
-        tags=sorted({each for one in visitor.policy.inventory for each in one.tags}),
-        known_areas=visitor.policy.organisation.areas,
-        reaches=list(Reachability),
-        total=len(visitor.policy.inventory.hosts),
+        tags=sorted({each for one in user.policy.inventory for each in one.tags}),
+        known_areas=user.policy.organisation.areas,
+        reachabilities=list(Reachability),
+        total=len(user.policy.inventory.hosts),
         now=now,
     )
 
@@ -76,31 +78,31 @@ def list_hosts(
 @router.get("/{name}")
 def show_host(
     request: Request,
-    parts: WebDeps,
-    visitor: CurrentVisitor,
+    deps: WebDeps,
+    user: CurrentUser,
     name: HostNamePath,
     days: DaysQuery = 7,
 ) -> Response:
-    """Show one host, with the changes of the last days on a line."""
+    """Show one host, with a timeline of its changes of the last *days*."""
     try:
-        host = visitor.policy.inventory[name]
-    except UnknownHostError as unknown:
-        raise HTTPException(404, f"{unknown}."[:300]) from None
-    with parts.database.reading(visitor.view_rights) as tx:
-        standing = next(list_host_statuses(tx, visitor.policy, lambda one: one.name == host.name))
-        changes, line = _list_changes(tx, host.name, days)
+        host = user.policy.inventory[name]
+    except UnknownHostError as error:
+        raise HTTPException(404, f"{error}."[:300]) from None
+    with deps.database.reading(user.view_rights) as tx:
+        status = next(list_host_statuses(tx, user.policy, lambda one: one.name == host.name))
+        changes, timeline = _list_changes(tx, host.name, days)
         shown = changes[:_MAX_SHOWN_CHANGES]
         votes = runs.list_votes_on(tx, [each.parent or each.id for each in shown])
         now = tx.now
     return render_page(
         request,
         "host.html",
-        one=standing,
+        host_status=status,
         host=host,
         changes=shown,
         more=len(changes) > len(shown),
         votes={each.id: votes.get(each.parent or each.id, ()) for each in shown},
-        line=line,
+        timeline=timeline,
         days=days,
         spans=TIMELINE_DAYS,
         now=now,
@@ -108,7 +110,7 @@ def show_host(
 
 
 def _list_changes(tx: Transaction, host: str, days: int) -> tuple[list[Run], ChangeTimeline]:
-    """Return the changes that were asked for there, newest first, and where they lie."""
+    """Return the changes of a host in the last *days*, newest first, and their timeline."""
     since = tx.now - days * _MICROSECONDS_PER_DAY
     found = search.search_runs(tx, search.RunFilter(host=host, since=since), most=_MAX_RUNS).runs
     changes = [run for run in found if run.kind == "change"]

@@ -1,4 +1,4 @@
-"""ID tokens: what a provider signed about who somebody is, believed or not. Pure.
+"""Verify OpenID Connect ID tokens and find the person they name. Pure.
 
 Source: https://openid.net/specs/openid-connect-core-1_0.html#IDTokenValidation
 """
@@ -11,9 +11,9 @@ from typing import Any, cast
 from bot.model.text import escape_to_one_line
 from bot.policy import Organisation, Person
 
-# How far the provider's clock may be from ours.
+# Accepted difference between the clocks of the provider and of Keyturn.
 LEEWAY_SECONDS = 60
-# Only what a private key makes: with a shared secret, or with none, anybody could have signed.
+# Asymmetric signatures only: without a private key, others could have signed the token.
 _TRUSTED_ALGORITHMS = (
     "RS256",
     "RS384",
@@ -33,40 +33,52 @@ _SLACK_ENTERPRISE_CLAIM = "https://slack.com/enterprise_id"
 
 
 class InvalidIdTokenError(Exception):
-    """A token that proves nothing to us. The message says what is wrong with it."""
+    """The token cannot be trusted. The message says why."""
 
 
 class UnknownSigningKeyError(InvalidIdTokenError):
-    """It is signed by a key that is not among those that we know; there may be new ones."""
+    """The token is signed with an unknown key. The provider may have new keys."""
 
 
 @dataclass(frozen=True)
 class ExpectedClaims:
-    """What a token must say. now: seconds since 1970. access_token: that came along with it."""
+    """Claims that a token has to contain."""
 
     issuer: str
     client_id: str
     nonce: str
     now: int
+    """Seconds since 1970."""
     access_token: str = ""
+    """The access token that came with the ID token."""
 
 
 def list_trusted_algorithms(offered_algorithms: object) -> list[str]:
-    """Return by which algorithms we believe a provider; offered: what it says it signs by."""
-    said = (
+    """Return the trusted algorithms among those that the provider offers."""
+    offered = (
         cast("list[object]", offered_algorithms)
         if isinstance(offered_algorithms, list)
         else ["RS256"]
     )
-    return [way for way in _TRUSTED_ALGORITHMS if way in said]
+    return [algorithm for algorithm in _TRUSTED_ALGORITHMS if algorithm in offered]
 
 
 def verify_id_token(
     token: str, keys: Mapping[str, Any], *, algorithms: Sequence[str], expected: ExpectedClaims
 ) -> Mapping[str, Any]:
-    """Return what the token says. keys: the provider's key set. Raises NotBelieved.
+    """Return the claims of a token, after checking its signature and claims.
 
-    Not loaded until somebody signs in so: authlib, joserfc.
+    authlib and joserfc are imported here, so that they are loaded only when someone signs in.
+
+    Args:
+        token: The ID token.
+        keys: Key set of the provider.
+        algorithms: Accepted signature algorithms.
+        expected: Required claims.
+
+    Raises:
+        UnknownSigningKeyError: The key set lacks the key of the token.
+        InvalidIdTokenError: The token cannot be trusted.
     """
     from authlib.oidc.core import CodeIDToken
     from joserfc import jwt
@@ -74,8 +86,8 @@ def verify_id_token(
     from joserfc.jwk import KeySet
 
     if not algorithms:
-        # An empty list would mean the library's own, and those with shared secrets are among them.
-        raise InvalidIdTokenError("the provider signs in no way that can be trusted")
+        # joserfc reads an empty list as its defaults, which include shared secrets.
+        raise InvalidIdTokenError("the provider offers no trusted signature algorithm")
     try:
         decoded = jwt.decode(token, KeySet.import_key_set(cast("Any", keys)), list(algorithms))
         options = {
@@ -90,22 +102,20 @@ def verify_id_token(
         }
         claims: Any = CodeIDToken(decoded.claims, decoded.header, options, params)
         claims.validate(now=expected.now, leeway=LEEWAY_SECONDS)
-    except InvalidKeyIdError as unknown:
-        raise UnknownSigningKeyError(escape_to_one_line(str(unknown))) from None
-    except (JoseError, ValueError, TypeError, KeyError) as trouble:
-        raise InvalidIdTokenError(
-            escape_to_one_line(str(trouble) or type(trouble).__name__)
-        ) from None
+    except InvalidKeyIdError as error:
+        raise UnknownSigningKeyError(escape_to_one_line(str(error))) from None
+    except (JoseError, ValueError, TypeError, KeyError) as error:
+        raise InvalidIdTokenError(escape_to_one_line(str(error) or type(error).__name__)) from None
     return claims
 
 
 def find_person_of_claims(
     claims: Mapping[str, Any], organisation: Organisation, *, issuer: str, is_slack: bool
 ) -> Person | None:
-    """Return whom of the policy a believed token names; None for strangers.
+    """Return the person of the policy that the claims name, or None.
 
-    slack: by the ids of their Slack account and by nothing else. Otherwise by the subject that the
-    policy holds for them, or by an address that is verified where the policy says so.
+    With *is_slack*, only the ids of the Slack account count. Otherwise the person is found by the
+    subject in the policy, or by a verified email address if the policy allows that.
     """
     if is_slack:
         return organisation.find_by_slack(
@@ -113,14 +123,14 @@ def find_person_of_claims(
             enterprise=_get_text_claim(claims, _SLACK_ENTERPRISE_CLAIM) or None,
             user=_get_text_claim(claims, _USER),
         )
-    known = organisation.find_by_oidc(issuer=issuer, subject=_get_text_claim(claims, "sub"))
-    if known is None and claims.get("email_verified") is True:
-        known = organisation.find_by_email(issuer=issuer, email=_get_text_claim(claims, "email"))
-    return known
+    person = organisation.find_by_oidc(issuer=issuer, subject=_get_text_claim(claims, "sub"))
+    if person is None and claims.get("email_verified") is True:
+        person = organisation.find_by_email(issuer=issuer, email=_get_text_claim(claims, "email"))
+    return person
 
 
 def format_account_entry(claims: Mapping[str, Any], *, is_slack: bool) -> str:
-    """Return what whoever keeps the policy has to put into it for this account."""
+    """Return the entry of people.yaml for this account."""
     if is_slack:
         return escape_to_one_line(
             f"{{team: {_get_text_claim(claims, _TEAM)}, user: {_get_text_claim(claims, _USER)}}}"

@@ -1,4 +1,4 @@
-"""The guard before every page: where a request may come from, how big it is, what answers say."""
+"""Request guard of all pages: origin and size of requests, security headers of responses."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ _SECONDS_PER_YEAR = 365 * 86400
 
 
 class RequestGuard:
-    """ASGI middleware. origin: ours. refuse: draws the page for a status and its words."""
+    """ASGI middleware that refuses foreign and oversized requests and sets security headers."""
 
     def __init__(
         self, app: ASGIApp, *, origin: str, build_refusal: Callable[[int, str], Response]
@@ -39,15 +39,15 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = self._get_refusal(scope)
-        if answer is not None:
-            await answer(scope, receive, self._add_headers_to_answer(scope, send))
+        refusal = self._get_refusal(scope)
+        if refusal is not None:
+            await refusal(scope, receive, self._add_headers(scope, send))
             return
-        # Whoever may GET a page may look at its headers; the server leaves out the body.
-        head = scope["method"] == "HEAD"
-        inner = {**scope, "method": "GET", "head": True} if head else scope
+        # Answer HEAD like GET; the server omits the body.
+        is_head = scope["method"] == "HEAD"
+        inner_scope = {**scope, "method": "GET", "head": True} if is_head else scope
         await self._app(
-            inner, _LimitedBody(receive).receive_message, self._add_headers_to_answer(scope, send)
+            inner_scope, _LimitedBody(receive).receive_message, self._add_headers(scope, send)
         )
 
     def _get_refusal(self, scope: Scope) -> Response | None:
@@ -55,41 +55,42 @@ class RequestGuard:
         if scope["method"] not in {"GET", "HEAD"} and not is_same_origin(headers, self._origin):
             return self._build_refusal(
                 403,
-                f"This was not sent from a page of Keyturn. Open {self._origin} and do it there.",
+                "The request did not come from a page of Keyturn. "
+                f"Open {self._origin} and try again there.",
             )
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
             return self._build_refusal(413, TOO_LARGE)
         return None
 
-    def _add_headers_to_answer(self, scope: Scope, send: Send) -> Send:
-        async def answer(message: Message) -> None:
+    def _add_headers(self, scope: Scope, send: Send) -> Send:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 set_security_headers(
                     MutableHeaders(scope=message), scope["path"], origin=self._origin
                 )
             await send(message)
 
-        return answer
+        return send_with_headers
 
 
-TOO_LARGE = f"That is more than {MAX_BODY_BYTES // 1024} KiB. Say it in fewer words."
+TOO_LARGE = f"The request is larger than {MAX_BODY_BYTES // 1024} KiB. Shorten it and try again."
 
 
 def is_same_origin(headers: Headers, origin: str) -> bool:
-    """Say whether a browser vouches that one of our own pages sent this.
+    """Return whether one of our own pages sent the request, according to the browser.
 
-    A browser sends Origin with every POST, and Sec-Fetch-Site unless it is old; what sends
-    neither is no browser, and has no business with pages.
+    Browsers send Origin with every POST, and all but old ones send Sec-Fetch-Site. A client that
+    sends neither is not a browser and is refused.
     """
-    said, site = headers.get("origin"), headers.get("sec-fetch-site")
-    if said is None and site is None:
+    sent_origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    if sent_origin is None and site is None:
         return False
-    return said in {None, origin} and site in {None, "same-origin"}
+    return sent_origin in {None, origin} and site in {None, "same-origin"}
 
 
 def set_security_headers(headers: MutableHeaders, path: str, *, origin: str) -> None:
-    """Put the security headers on an answer."""
+    """Set the security headers of a response."""
     headers.update(_SECURITY_HEADERS)
     if origin.startswith("https:"):
         headers["Strict-Transport-Security"] = f"max-age={_SECONDS_PER_YEAR}"
@@ -98,7 +99,7 @@ def set_security_headers(headers: MutableHeaders, path: str, *, origin: str) -> 
 
 
 class _LimitedBody:
-    """Hands a body on, up to the limits, also where nobody announced its length."""
+    """Passes on a request body up to the limits of size and time, even without Content-Length."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -112,7 +113,7 @@ class _LimitedBody:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError:
-            raise HTTPException(408, "The request came in too slowly.") from None
+            raise HTTPException(408, "The request arrived too slowly. Try again.") from None
         self._has_more = bool(message.get("more_body"))
         self._received_bytes += len(message.get("body", b""))
         if self._received_bytes > MAX_BODY_BYTES:

@@ -1,4 +1,4 @@
-"""Signing in by the provider that the installation names: out to it, and back with its word."""
+"""Sign in with an OpenID Connect provider: redirect to it and handle its callback."""
 
 import hashlib
 import hmac
@@ -25,14 +25,14 @@ from bot.workflow.bans import describe_ban
 router = APIRouter(prefix="/oidc")
 log = logging.getLogger(__name__)
 
-CALLBACK_PATH = "/oidc/back"
+CALLBACK_PATH = "/oidc/callback"
 _ATTEMPT_SECONDS = 10 * 60
 
 CallbackQuery = Annotated[str | None, Query(max_length=4096)]
 
 
 class _SignInError(Exception):
-    """The message says why; status: of the page that tells it."""
+    """A sign-in failed. `status` is the HTTP status of the error page."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -41,75 +41,78 @@ class _SignInError(Exception):
 
 @dataclass(frozen=True)
 class _SignInAttempt:
-    """What the browser has kept while it was away. secret: never sent to the provider itself."""
+    """What the browser stores in a cookie during the sign-in."""
 
     secret: str
+    """Never sent to the provider; only values derived from it are."""
     target_page: str
 
 
-@router.get("/begin")
-def redirect_to_provider(request: Request, parts: WebDeps, to: TargetPageQuery = "/") -> Response:
-    """Send the browser to the provider, with a secret of its own to come back with."""
-    provider = _get_provider(parts)
+@router.get("/start")
+def redirect_to_provider(
+    request: Request, deps: WebDeps, target_page: TargetPageQuery = "/"
+) -> Response:
+    """Redirect the browser to the provider, with a new secret in a cookie."""
+    provider = _get_provider(deps)
     secret = secrets.token_urlsafe(32)
     try:
         address = provider.build_authorization_url(
-            secret, redirect_uri=parts.base_url + CALLBACK_PATH
+            secret, redirect_uri=deps.base_url + CALLBACK_PATH
         )
-    except ProviderError as trouble:
-        return _render_failure(request, provider, _build_no_answer_error(provider, trouble))
-    answer = RedirectResponse(address, 303)
-    answer.set_cookie(
-        _get_cookie_name(parts),
-        f"{secret}.{encode_page(to)}",
+    except ProviderError as error:
+        return _render_failure(request, provider, _build_unavailable_error(provider, error))
+    response = RedirectResponse(address, 303)
+    response.set_cookie(
+        _get_cookie_name(deps),
+        f"{secret}.{encode_page(target_page)}",
         max_age=_ATTEMPT_SECONDS,
         path="/",
-        secure=parts.secure_cookies,
+        secure=deps.secure_cookies,
         httponly=True,
         samesite="lax",
     )
-    return answer
+    return response
 
 
-@router.get("/back")
+@router.get("/callback")
 def handle_callback(
     request: Request,
-    parts: WebDeps,
+    deps: WebDeps,
     state: CallbackQuery = None,
     code: CallbackQuery = None,
     error: CallbackQuery = None,
     iss: CallbackQuery = None,
 ) -> Response:
-    """Take the provider's word for who this is, if the answer is to what this browser began."""
-    provider = _get_provider(parts)
-    attempt = _parse_attempt(request.cookies.get(_get_cookie_name(parts), ""))
+    """Sign in the person whom the provider names, if this browser started the sign-in."""
+    provider = _get_provider(deps)
+    attempt = _parse_attempt(request.cookies.get(_get_cookie_name(deps), ""))
     if attempt is None or not is_own_state(attempt.secret, state):
-        # Nothing is noted and nothing ends: anybody can have a browser ask for this address.
-        words = "This browser did not begin this, or began it too long ago."
-        return _render_failure(request, provider, _SignInError(400, words))
+        # Nothing is logged and no session ends, because any site can send a browser here.
+        message = "This browser did not start the sign-in, or started it too long ago."
+        return _render_failure(request, provider, _SignInError(400, message))
     try:
-        claims = _fetch_claims(parts, provider, attempt, code=code, error=error, iss=iss)
-        answer = _sign_in_person(request, parts, provider, claims, attempt.target_page)
-    except _SignInError as no:
-        answer = _render_failure(request, provider, no)
-    answer.delete_cookie(
-        _get_cookie_name(parts),
+        claims = _fetch_claims(deps, provider, attempt, code=code, error=error, iss=iss)
+        response = _sign_in_person(request, deps, provider, claims, attempt.target_page)
+    except _SignInError as sign_in_error:
+        response = _render_failure(request, provider, sign_in_error)
+    response.delete_cookie(
+        _get_cookie_name(deps),
         path="/",
-        secure=parts.secure_cookies,
+        secure=deps.secure_cookies,
         httponly=True,
         samesite="lax",
     )
-    return answer
+    return response
 
 
 def is_own_state(secret: str, state: str | None) -> bool:
-    """Say whether an answer is to what the keeper of *secret* began: nobody else could know."""
-    wanted = derive_value(secret, "state")
-    return state is not None and hmac.compare_digest(wanted.encode(), state.encode())
+    """Return whether *state* was derived from *secret* by the browser that began the sign-in."""
+    expected = derive_value(secret, "state")
+    return state is not None and hmac.compare_digest(expected.encode(), state.encode())
 
 
 def _fetch_claims(
-    parts: WebDependencies,
+    deps: WebDependencies,
     provider: IdentityProvider,
     attempt: _SignInAttempt,
     *,
@@ -120,68 +123,72 @@ def _fetch_claims(
     name = provider.registration.name
     try:
         if not provider.is_own_issuer(iss):
-            raise InvalidIdTokenError("the answer is another provider's")
+            raise InvalidIdTokenError("the response is from another provider")
         if error or not code:
             raise InvalidIdTokenError(
-                f"the answer is {escape_to_one_line(error or 'no code')[:80]}"
+                f"the response is {escape_to_one_line(error or 'no code')[:80]}"
             )
-        with parts.database.transaction() as tx:
+        with deps.database.transaction() as tx:
             first = dedup.remember_first(tx, f"oidc {_hash_secret(attempt.secret)}")
         if not first:
-            raise InvalidIdTokenError("the answer was used before")
+            raise InvalidIdTokenError("the response was already used")
         return provider.fetch_claims(
-            attempt.secret, code, redirect_uri=parts.base_url + CALLBACK_PATH
+            attempt.secret, code, redirect_uri=deps.base_url + CALLBACK_PATH
         )
-    except ProviderError as trouble:
-        raise _build_no_answer_error(provider, trouble) from None
-    except InvalidIdTokenError as no:
+    except ProviderError as provider_error:
+        raise _build_unavailable_error(provider, provider_error) from None
+    except InvalidIdTokenError as token_error:
         refusals.log_refusal_in_own_transaction(
-            parts.database, refusals.SIGN_IN, account="", reason=f"{name}: {no}", source="web"
+            deps.database,
+            refusals.SIGN_IN,
+            account="",
+            reason=f"{name}: {token_error}",
+            source="web",
         )
-        raise _SignInError(403, f"{name} did not sign you in: {no}.") from None
+        raise _SignInError(403, f"{name} did not sign you in: {token_error}.") from None
 
 
 def _sign_in_person(
     request: Request,
-    parts: WebDependencies,
+    deps: WebDependencies,
     provider: IdentityProvider,
     claims: Mapping[str, Any],
-    to: str,
+    target_page: str,
 ) -> Response:
-    given = provider.registration
-    policy = parts.policies.get_policy()
+    registration = provider.registration
+    policy = deps.policies.get_policy()
     found = find_person_of_claims(
-        claims, policy.organisation, issuer=given.issuer, is_slack=given.is_slack
+        claims, policy.organisation, issuer=registration.issuer, is_slack=registration.is_slack
     )
     known = found and policy.find_person(found.id)
     if known:
-        return begin_session_of_person(request, parts, known.id, method="oidc", to=to)
+        return begin_session_of_person(request, deps, known.id, method="oidc", to=target_page)
     notice = describe_ban(
-        parts.policies,
-        parts.database,
-        lambda household: find_person_of_claims(
-            claims, household, issuer=given.issuer, is_slack=given.is_slack
+        deps.policies,
+        deps.database,
+        lambda organisation: find_person_of_claims(
+            claims, organisation, issuer=registration.issuer, is_slack=registration.is_slack
         ),
     )
-    account = format_account_entry(claims, is_slack=given.is_slack)
-    why = f"{given.name}: {account} is {'banned' if notice else 'nobody of the policy'}"
+    account = format_account_entry(claims, is_slack=registration.is_slack)
+    why = f"{registration.name}: {account} is {'banned' if notice else 'not in the policy'}"
     refusals.log_refusal_in_own_transaction(
-        parts.database, refusals.SIGN_IN, account="", reason=why, source="web"
+        deps.database, refusals.SIGN_IN, account="", reason=why, source="web"
     )
     if notice:
         raise _SignInError(403, notice)
-    where = "slack" if given.is_slack else "oidc"
+    key = "slack" if registration.is_slack else "oidc"
     raise _SignInError(
         403,
-        f"{given.name} says who you are, but Keyturn does not know you. Somebody who keeps its "
-        f"policy can add you to people.yaml, under {where}: {account}",
+        f"Your {registration.name} account is not in the policy of Keyturn. Ask an administrator "
+        f"to add it to people.yaml, under {key}: {account}",
     )
 
 
-def _get_provider(parts: WebDependencies) -> IdentityProvider:
-    if parts.identity_provider is None:
+def _get_provider(deps: WebDependencies) -> IdentityProvider:
+    if deps.identity_provider is None:
         raise HTTPException(404)
-    return parts.identity_provider
+    return deps.identity_provider
 
 
 def _render_failure(request: Request, provider: IdentityProvider, error: _SignInError) -> Response:
@@ -189,28 +196,28 @@ def _render_failure(request: Request, provider: IdentityProvider, error: _SignIn
         request,
         "not_signed_in.html",
         status=error.status,
-        words=str(error),
+        message=str(error),
         provider=provider.registration.name,
     )
 
 
-def _build_no_answer_error(provider: IdentityProvider, error: ProviderError) -> _SignInError:
-    log.error("nobody can sign in by %s: %s", provider.registration.name, error)
+def _build_unavailable_error(provider: IdentityProvider, error: ProviderError) -> _SignInError:
+    log.error("sign-in with %s does not work: %s", provider.registration.name, error)
     return _SignInError(
         503,
-        f"{provider.registration.name} does not answer as it should, so nobody can sign in by it "
-        "now. Try it again in a moment; whoever runs Keyturn finds the reason in its log.",
+        f"{provider.registration.name} returns errors, so signing in with it does not work now. "
+        "Try again shortly. Administrators find the reason in the log of the service.",
     )
 
 
-def _get_cookie_name(parts: WebDependencies) -> str:
-    return f"{parts.cookie_name}-oidc"
+def _get_cookie_name(deps: WebDependencies) -> str:
+    return f"{deps.cookie_name}-oidc"
 
 
 def _parse_attempt(cookie: str) -> _SignInAttempt | None:
-    secret, _, kept = cookie.partition(".")
-    to = decode_page(kept)
-    return _SignInAttempt(secret, to) if to and len(secret) >= 43 else None
+    secret, _, encoded = cookie.partition(".")
+    target_page = decode_page(encoded)
+    return _SignInAttempt(secret, target_page) if target_page and len(secret) >= 43 else None
 
 
 def _hash_secret(secret: str) -> str:

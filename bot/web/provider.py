@@ -1,4 +1,4 @@
-"""The provider: whom people prove to by OpenID Connect who they are, and what it answers.
+"""OpenID Connect client: sign-in at an identity provider.
 
 Source: https://openid.net/specs/openid-connect-core-1_0.html#CodeFlowAuth
 """
@@ -24,36 +24,35 @@ from bot.web.id_token import (
 )
 
 _TIMEOUT_SECONDS = 5.0
-# How long what the provider says of itself is believed, and how often a new key is looked for.
-_KEEP_SECONDS, _APART_SECONDS = 3600.0, 60.0
-# How long one that did not answer is left alone: strangers wait for it, and hold a thread each.
+# How long documents of the provider are cached, and the minimum time between two key refreshes.
+_CACHE_SECONDS, _KEY_REFRESH_SECONDS = 3600.0, 60.0
+# How long a failed request is not repeated, because each sign-in attempt blocks a thread.
 _RETRY_SECONDS = 15.0
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
 class ProviderError(Exception):
-    """The provider cannot be asked, or says something that is no answer. For its keepers."""
+    """The provider is unreachable or returns an invalid response. The message is for operators."""
 
 
 @dataclass(frozen=True)
 class ClientRegistration:
-    """How we are known to the provider.
-
-    issuer: exactly as its tokens say. slack: whether its tokens carry Slack's own ids.
-    endpoints: those that are not to be looked up in the discovery document, by their names there.
-    """
+    """Registration of Keyturn at an identity provider."""
 
     issuer: str
+    """Exactly as in the `iss` claim of its tokens."""
     client_id: str
     client_secret: str
     name: str
     is_slack: bool
+    """Whether its tokens carry Slack team and user ids."""
     discovery_url: str
     endpoints: Mapping[str, str]
+    """Endpoints that override those of the discovery document, by their names there."""
 
 
 class IdentityProvider:
-    """Asked over HTTPS for its description, its keys and for tokens. clock: seconds since 1970."""
+    """Client of the provider over HTTPS. `clock` returns seconds since 1970."""
 
     def __init__(
         self, registration: ClientRegistration, *, clock: Callable[[], float] = time.time
@@ -64,11 +63,16 @@ class IdentityProvider:
         self._failures: dict[str, tuple[float, str]] = {}
 
     def build_authorization_url(self, secret: str, *, redirect_uri: str) -> str:
-        """Return where to send a browser that keeps *secret*. back: where it comes back to."""
-        about = self._get_metadata()
-        with self._create_client(about, redirect_uri) as client:
+        """Return the address that starts a sign-in.
+
+        Args:
+            secret: Random value that the browser keeps in a cookie.
+            redirect_uri: Address to which the provider sends the browser back.
+        """
+        metadata = self._get_metadata()
+        with self._create_client(metadata, redirect_uri) as client:
             address, _ = client.create_authorization_url(
-                about["authorization_endpoint"],
+                metadata["authorization_endpoint"],
                 state=derive_value(secret, "state"),
                 nonce=derive_value(secret, "nonce"),
                 code_verifier=derive_value(secret, "verifier"),
@@ -76,12 +80,17 @@ class IdentityProvider:
         return address
 
     def fetch_claims(self, secret: str, code: str, *, redirect_uri: str) -> Mapping[str, Any]:
-        """Return what the provider says of whom it gave *code*. Raises NoAnswer, NotBelieved."""
-        about = self._get_metadata()
-        answer = self._fetch_tokens(about, secret, code, redirect_uri)
-        token, access = answer.get("id_token"), answer.get("access_token")
+        """Return the verified claims of the person for whom the provider issued *code*.
+
+        Raises:
+            ProviderError: The provider cannot be reached.
+            InvalidIdTokenError: The response cannot be trusted.
+        """
+        metadata = self._get_metadata()
+        response = self._fetch_tokens(metadata, secret, code, redirect_uri)
+        token, access = response.get("id_token"), response.get("access_token")
         if not isinstance(token, str):
-            raise InvalidIdTokenError("there is no ID token in its answer")
+            raise InvalidIdTokenError("its response has no ID token")
         expected = ExpectedClaims(
             self.registration.issuer,
             self.registration.client_id,
@@ -89,35 +98,35 @@ class IdentityProvider:
             now=int(self._clock()),
             access_token=access if isinstance(access, str) else "",
         )
-        ways = list_trusted_algorithms(about.get("id_token_signing_alg_values_supported"))
-        keys = about["jwks_uri"]
+        algorithms = list_trusted_algorithms(metadata.get("id_token_signing_alg_values_supported"))
+        keys_url = metadata["jwks_uri"]
         try:
             claims = verify_id_token(
-                token, self._get_document(keys), algorithms=ways, expected=expected
+                token, self._get_document(keys_url), algorithms=algorithms, expected=expected
             )
         except UnknownSigningKeyError:
-            renewed = self._get_document(keys, max_age=_APART_SECONDS)
-            claims = verify_id_token(token, renewed, algorithms=ways, expected=expected)
+            keys = self._get_document(keys_url, max_age=_KEY_REFRESH_SECONDS)
+            claims = verify_id_token(token, keys, algorithms=algorithms, expected=expected)
         return (
             claims
             if "email" in claims
-            else {**claims, **self._fetch_email(about, expected, claims["sub"])}
+            else {**claims, **self._fetch_email(metadata, expected, claims["sub"])}
         )
 
     def _fetch_email(
         self, metadata: Mapping[str, Any], expected: ExpectedClaims, subject: object
     ) -> Mapping[str, Any]:
-        """Return the e-mail address where it is not in the token, but has to be asked for."""
-        where = metadata.get("userinfo_endpoint")
-        if self.registration.is_slack or not isinstance(where, str) or not expected.access_token:
+        """Return the email claims from the userinfo endpoint, for tokens without them."""
+        url = metadata.get("userinfo_endpoint")
+        if self.registration.is_slack or not isinstance(url, str) or not expected.access_token:
             return {}
-        said = _fetch_document(where, {"Authorization": f"Bearer {expected.access_token}"})
-        if said.get("sub") != subject:
-            raise InvalidIdTokenError("it tells of somebody else when asked for the address")
-        return {name: said[name] for name in ("email", "email_verified") if name in said}
+        claims = _fetch_document(url, {"Authorization": f"Bearer {expected.access_token}"})
+        if claims.get("sub") != subject:
+            raise InvalidIdTokenError("its userinfo endpoint describes another person")
+        return {name: claims[name] for name in ("email", "email_verified") if name in claims}
 
     def is_own_issuer(self, iss: str | None) -> bool:
-        """Say whether an answer is this provider's, as far as it says whose it is (RFC 9207)."""
+        """Return whether a response with this `iss` parameter is from this provider (RFC 9207)."""
         if iss is None:
             return (
                 self._get_metadata().get("authorization_response_iss_parameter_supported")
@@ -138,22 +147,22 @@ class IdentityProvider:
                     grant_type="authorization_code",
                     code_verifier=derive_value(secret, "verifier"),
                 )
-        except AuthlibBaseError as no:
-            raise InvalidIdTokenError(escape_to_one_line(str(no))) from None
-        except (httpx2.HTTPError, ValueError) as trouble:
-            raise ProviderError(_describe_error(metadata["token_endpoint"], trouble)) from None
+        except AuthlibBaseError as error:
+            raise InvalidIdTokenError(escape_to_one_line(str(error))) from None
+        except (httpx2.HTTPError, ValueError) as error:
+            raise ProviderError(_describe_error(metadata["token_endpoint"], error)) from None
 
     def _create_client(self, metadata: Mapping[str, Any], redirect_uri: str) -> Any:
         from authlib.integrations.httpx_client import OAuth2Client
 
-        given = self.registration
-        ways: object = metadata.get("token_endpoint_auth_methods_supported")
-        by_post = isinstance(ways, list) and "client_secret_basic" not in ways
-        secret = "client_secret_post" if by_post else "client_secret_basic"
+        registration = self.registration
+        methods: object = metadata.get("token_endpoint_auth_methods_supported")
+        by_post = isinstance(methods, list) and "client_secret_basic" not in methods
+        method = "client_secret_post" if by_post else "client_secret_basic"
         return OAuth2Client(
-            given.client_id,
-            given.client_secret or None,
-            token_endpoint_auth_method=secret if given.client_secret else "none",
+            registration.client_id,
+            registration.client_secret or None,
+            token_endpoint_auth_method=method if registration.client_secret else "none",
             scope="openid email profile",
             redirect_uri=redirect_uri,
             code_challenge_method="S256",
@@ -162,65 +171,67 @@ class IdentityProvider:
         )
 
     def _get_metadata(self) -> Mapping[str, Any]:
-        """Return the description of the provider, with what is set here put over it."""
-        given = self.registration
-        if all(name in given.endpoints for name in _ENDPOINTS):
-            return given.endpoints
-        found = self._get_document(given.discovery_url)
-        if found.get("issuer") != given.issuer:
-            said = escape_to_one_line(str(found.get("issuer")))[:200]
-            raise ProviderError(f"{given.discovery_url} describes {said}, and not {given.issuer}")
-        about = {**found, **given.endpoints}
+        """Return the metadata of the provider, overridden by the registered endpoints."""
+        registration = self.registration
+        if all(name in registration.endpoints for name in _ENDPOINTS):
+            return registration.endpoints
+        url = registration.discovery_url
+        document = self._get_document(url)
+        if document.get("issuer") != registration.issuer:
+            issuer = escape_to_one_line(str(document.get("issuer")))[:200]
+            raise ProviderError(f"{url} has the issuer {issuer} instead of {registration.issuer}")
+        metadata = {**document, **registration.endpoints}
         for name in _ENDPOINTS:
-            if not isinstance(about.get(name), str):
-                raise ProviderError(f"{given.discovery_url} has no {name}")
-        return about
+            if not isinstance(metadata.get(name), str):
+                raise ProviderError(f"{url} has no {name}")
+        return metadata
 
-    def _get_document(self, url: str, *, max_age: float = _KEEP_SECONDS) -> Mapping[str, Any]:
-        """Return what lies there, or lay there at most so many seconds ago."""
+    def _get_document(self, url: str, *, max_age: float = _CACHE_SECONDS) -> Mapping[str, Any]:
+        """Return a JSON document, cached for at most *max_age* seconds."""
         with self._lock:
-            at, kept = self._cached_documents.get(url, (0.0, None))
-            if kept is None or self._clock() - at > max_age:
-                kept = self._fetch_document_or_wait(url)
-                self._cached_documents[url] = self._clock(), kept
-            return kept
+            fetched_at, document = self._cached_documents.get(url, (0.0, None))
+            if document is None or self._clock() - fetched_at > max_age:
+                document = self._fetch_unless_failed(url)
+                self._cached_documents[url] = self._clock(), document
+            return document
 
-    def _fetch_document_or_wait(self, url: str) -> Mapping[str, Any]:
-        """Fetch it, unless there was no answer just now."""
-        since, why = self._failures.get(url, (0.0, ""))
-        if why and self._clock() - since < _RETRY_SECONDS:
-            raise ProviderError(why)
+    def _fetch_unless_failed(self, url: str) -> Mapping[str, Any]:
+        """Fetch a document, unless the last attempt has just failed."""
+        failed_at, message = self._failures.get(url, (0.0, ""))
+        if message and self._clock() - failed_at < _RETRY_SECONDS:
+            raise ProviderError(message)
         try:
-            found = _fetch_document(url)
-        except ProviderError as no:
-            self._failures[url] = self._clock(), str(no)
+            document = _fetch_document(url)
+        except ProviderError as error:
+            self._failures[url] = self._clock(), str(error)
             raise
         self._failures.pop(url, None)
-        return found
+        return document
 
 
 def derive_value(secret: str, purpose: str) -> str:
-    """Return what only the keeper of *secret* can know, for one use: 43 letters of base64url.
+    """Return a value derived from *secret* for one purpose: 43 characters of base64url.
 
-    State, nonce and verifier come from one secret in the browser's cookie, so that nothing is
-    stored for strangers, and whoever has not that cookie has none of the three.
+    State, nonce and verifier all come from one secret in a cookie of the browser. Nothing is
+    stored on the server for people who are not signed in, and without the cookie none of the
+    three is known.
     """
-    made = hmac.digest(secret.encode(), purpose.encode(), hashlib.sha256)
-    return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
+    digest = hmac.digest(secret.encode(), purpose.encode(), hashlib.sha256)
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def _fetch_document(url: str, headers: Mapping[str, str] | None = None) -> Mapping[str, Any]:
     try:
-        answer = httpx2.get(
+        response = httpx2.get(
             url, headers=dict(headers or {}), timeout=_TIMEOUT_SECONDS, follow_redirects=False
         )
-        answer.raise_for_status()
-        found: object = answer.json()
-    except (httpx2.HTTPError, ValueError) as trouble:
-        raise ProviderError(_describe_error(url, trouble)) from None
-    if not isinstance(found, dict):
-        raise ProviderError(f"{url} answers no JSON object")
-    return cast("dict[str, Any]", found)
+        response.raise_for_status()
+        document: object = response.json()
+    except (httpx2.HTTPError, ValueError) as error:
+        raise ProviderError(_describe_error(url, error)) from None
+    if not isinstance(document, dict):
+        raise ProviderError(f"{url} does not return a JSON object")
+    return cast("dict[str, Any]", document)
 
 
 def _describe_error(url: str, error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Onward: the page that somebody wanted when they were asked who they are, and come to then."""
+"""Redirects after sign-in: the page that was requested before."""
 
 import base64
 import binascii
@@ -11,10 +11,11 @@ from bot.web.deps import WebDependencies
 
 MAX_LENGTH = 2000
 _COOKIE_SECONDS = 10 * 60
-# Every page that somebody may be on. What follows its `?` only says what the page shows.
+# Every page that may be the target. Its query string only selects what the page shows.
 _PAGE_PATTERN = re.compile(
-    r"(/|/(runs|log|tokens|sessions|second-factor|stop|bans|hosts|around|ask|report|condition"
-    r"|schedules|mandates|policy)|/runs/compare|/schedules/new|/ask/form|/(runs|log)\.(csv|json)"
+    r"(/|/(runs|changelog|tokens|sessions|second-factor|stop|bans|hosts|changes|runbooks|report|health"
+    r"|schedules|access|policy)|/runs/compare|/schedules/new|/runbooks/form"
+    r"|/(runs|changelog)\.(csv|json)"
     r"|/(runs|schedules|views)/[1-9][0-9]{0,8}|/runs/[1-9][0-9]{0,8}/erase"
     r"|/(hosts|policy)/[a-z0-9][a-z0-9._-]{0,62})"
     r"(\?[!$-;=?-\[\]^-~]*)?",
@@ -25,65 +26,67 @@ TargetPageQuery = Annotated[str, Query(alias="next", max_length=MAX_LENGTH)]
 
 
 def get_safe_page(url: str) -> str:
-    """Return the address if it is one of our pages, else the first page."""
+    """Return the address if it is one of our pages, or else the home page."""
     return url if len(url) <= MAX_LENGTH and _PAGE_PATTERN.fullmatch(url) else "/"
 
 
 def get_requested_page(request: Request) -> str:
-    """Return the address that was asked for, with what follows its `?` if that can be kept."""
+    """Return the requested address, with its query string if that is safe to keep."""
     path, query = request.url.path, request.url.query
-    whole = get_safe_page(f"{path}?{query}") if query and request.method == "GET" else "/"
-    return whole if whole != "/" else get_safe_page(path)
+    full_url = get_safe_page(f"{path}?{query}") if query and request.method == "GET" else "/"
+    return full_url if full_url != "/" else get_safe_page(path)
 
 
 def store_target_page(
-    request: Request, response: Response, parts: WebDependencies, page_url: str
+    request: Request, response: Response, deps: WebDependencies, page_url: str
 ) -> None:
-    """Have the browser keep it until somebody signs in there by a link from chat.
+    """Store a page in a cookie until the person signs in.
 
-    Not what a page asks for by itself: it is no page that somebody would come back to.
+    Requests that a page makes by itself are not stored, because they are no pages to return to.
     """
     headers = request.headers
-    by_itself = "hx-request" in headers or headers.get("sec-fetch-mode", "navigate") != "navigate"
-    if page_url == "/" or by_itself:
+    is_background = (
+        "hx-request" in headers or headers.get("sec-fetch-mode", "navigate") != "navigate"
+    )
+    if page_url == "/" or is_background:
         return
     response.set_cookie(
-        _get_cookie_name(parts),
+        _get_cookie_name(deps),
         encode_page(page_url),
         max_age=_COOKIE_SECONDS,
         path="/",
-        secure=parts.secure_cookies,
+        secure=deps.secure_cookies,
         httponly=True,
         samesite="lax",
     )
 
 
-def read_target_page(request: Request, parts: WebDependencies) -> str:
-    """Return what the browser has kept, or the first page."""
-    return decode_page(request.cookies.get(_get_cookie_name(parts), "")) or "/"
+def read_target_page(request: Request, deps: WebDependencies) -> str:
+    """Return the stored page, or the home page."""
+    return decode_page(request.cookies.get(_get_cookie_name(deps), "")) or "/"
 
 
-def delete_target_page(request: Request, response: Response, parts: WebDependencies) -> None:
-    """Take it away from a browser that has kept it: one has come there."""
-    name = _get_cookie_name(parts)
+def delete_target_page(request: Request, response: Response, deps: WebDependencies) -> None:
+    """Delete the stored page after the redirect."""
+    name = _get_cookie_name(deps)
     if name in request.cookies:
         response.delete_cookie(
-            name, path="/", secure=parts.secure_cookies, httponly=True, samesite="lax"
+            name, path="/", secure=deps.secure_cookies, httponly=True, samesite="lax"
         )
 
 
 def encode_page(page_url: str) -> str:
-    """Return a page of ours so that it can stand in a cookie."""
+    """Return the address of a page as the value of a cookie."""
     return base64.urlsafe_b64encode(get_safe_page(page_url).encode()).rstrip(b"=").decode()
 
 
 def decode_page(text: str) -> str | None:
-    """Return the page that was packed; None if it was not packed by us."""
+    """Return the page from the value of a cookie; None if the value is invalid."""
     try:
         return get_safe_page(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
     except (binascii.Error, ValueError):
         return None
 
 
-def _get_cookie_name(parts: WebDependencies) -> str:
-    return f"{parts.cookie_name}-onward"
+def _get_cookie_name(deps: WebDependencies) -> str:
+    return f"{deps.cookie_name}-target"

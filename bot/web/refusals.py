@@ -1,4 +1,4 @@
-"""Noes: what is refused to a visitor, and with which status a page says so."""
+"""Refusals that pages show to users, with their HTTP status."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from bot.model.request_form import RequestSyntaxError
 from bot.model.run import IllegalTransitionError
 from bot.model.schedule import ScheduleError
 
-# Of two that fit, the first holds.
+# The first match counts.
 _STATUS_BY_REFUSAL: Mapping[type[Exception], int] = {
     RequestSyntaxError: 422,
     ScheduleError: 422,
@@ -19,9 +19,10 @@ _STATUS_BY_REFUSAL: Mapping[type[Exception], int] = {
     ConcurrentUpdateError: 409,
     IllegalTransitionError: 409,
 }
-# What to catch. Whoever can do more about one, such as step up first, catches that before.
+# The exceptions to catch. Handle StepUpRequired and the like before them.
 REFUSALS = tuple(_STATUS_BY_REFUSAL)
 
 
 def get_http_status(refusal: Exception) -> int:
+    """Return the HTTP status for an exception of REFUSALS."""
     return next(status for kind, status in _STATUS_BY_REFUSAL.items() if isinstance(refusal, kind))

@@ -1,4 +1,4 @@
-"""Asking on the web: the runbooks, and a form for each from its fields."""
+"""Runbooks page, and the request form of each runbook."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from bot.model.request_form import FormField, InvalidValuesError
 from bot.model.run import RequestOrigin, Run
 from bot.model.runbook_info import RunbookInfo, list_runbook_info
 from bot.policy.explain import PreviewQuestion
-from bot.web.auth import CurrentVisitor, Visitor
-from bot.web.blanks import FormValues
+from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
+from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
 from bot.workflow.form_options import list_requestable_hosts
 from bot.workflow.preview import preview_request
 from runbooks import AnyRunbook, load_catalogue
 
-router = APIRouter(prefix="/ask")
+router = APIRouter(prefix="/runbooks")
 
 _FIELD_PREFIX = "field-"
 
@@ -33,20 +33,19 @@ FieldHostQuery = Annotated[str, Query(alias=f"{_FIELD_PREFIX}host", max_length=6
 
 @dataclass(frozen=True)
 class ShownField:
-    """One blank of the form. offered: what may be chosen; other words may be typed too.
-
-    problem: what is wrong with the value, "" if nothing is.
-    """
+    """One field of the form."""
 
     form_field: FormField
     value: str
     options: Sequence[str]
+    """Suggestions; other values may be typed too."""
     problem: str
+    """What is wrong with the value; "" if nothing."""
 
 
 @dataclass(frozen=True)
 class _TypedForm:
-    """What was typed into a form. problems: by field; alert: what is wrong with all of it."""
+    """The values typed into a form, with problems by field and an alert for the whole form."""
 
     values: Mapping[str, str]
     reason: str = ""
@@ -57,193 +56,201 @@ class _TypedForm:
 
 @router.get("")
 def list_runbooks_page(
-    request: Request, visitor: CurrentVisitor, host: HostQuery = "", text: TextQuery = ""
+    request: Request, user: CurrentUser, host: HostQuery = "", text: TextQuery = ""
 ) -> Response:
-    """Show the runbooks by what they are about; of a host, those that are meant for it.
+    """Show the runbooks in groups.
 
-    text: words that all occur in how it is typed or what it does, or parts of them.
+    Args:
+        request: The HTTP request.
+        user: The signed-in user.
+        host: Show only runbooks for this host.
+        text: Show only runbooks whose name or summary contains all of these words.
     """
-    known = visitor.policy.inventory.hosts.get(host)
-    found = list_runbook_info()
-    if known is not None:
-        found = [one for one in found if not one.tag or one.tag in known.tags]
-    sought = text.casefold().split()
-    found = [
-        one for one in found if all(w in f"{one.name} {one.summary}".casefold() for w in sought)
+    known_host = user.policy.inventory.hosts.get(host)
+    runbooks = list_runbook_info()
+    if known_host is not None:
+        runbooks = [one for one in runbooks if not one.tag or one.tag in known_host.tags]
+    words = text.casefold().split()
+    runbooks = [
+        one for one in runbooks if all(w in f"{one.name} {one.summary}".casefold() for w in words)
     ]
     groups: dict[str, list[RunbookInfo]] = {}
-    for one in found:
+    for one in runbooks:
         groups.setdefault(one.name.split()[0], []).append(one)
-    named = known.name if known else ""
-    return render_page(request, "ask.html", groups=groups, host=named, text=text, count=len(found))
+    host_name = known_host.name if known_host else ""
+    return render_page(
+        request, "runbooks.html", groups=groups, host=host_name, text=text, count=len(runbooks)
+    )
 
 
 @router.get("/form")
 def show_form(
     request: Request,
-    parts: WebDeps,
-    visitor: CurrentVisitor,
+    deps: WebDeps,
+    user: CurrentUser,
     runbook: TextQuery = "",
     host: HostQuery = "",
 ) -> Response:
-    """Show the form of a runbook. What stands in the address is filled in."""
-    known = _get_runbook(runbook)
-    typed = {name: request.query_params.get(name, "")[:300] for name in known.model_fields}
+    """Show the request form of a runbook, with the values of the address filled in."""
+    runbook_class = _get_runbook(runbook)
+    typed = {name: request.query_params.get(name, "")[:300] for name in runbook_class.model_fields}
     values = typed | ({"host": host} if host else {})
-    return _render_form(request, parts, visitor, known, _TypedForm(values))
+    return _render_form(request, deps, user, runbook_class, _TypedForm(values))
 
 
-@router.get("/lists")
+@router.get("/options")
 def list_field_options(
     request: Request,
-    parts: WebDeps,
-    visitor: CurrentVisitor,
+    deps: WebDeps,
+    user: CurrentUser,
     runbook: TextQuery = "",
     host: FieldHostQuery = "",
 ) -> Response:
-    """Answer with what the chosen host lists for the fields: it is asked, as its checks are."""
-    known = _get_runbook(runbook)
+    """Return the options that the chosen host has for the fields. This queries the host."""
+    runbook_class = _get_runbook(runbook)
     query = request.query_params
     typed = {
-        name: query.get(f"{_FIELD_PREFIX}{name}", "").strip()[:300] for name in known.model_fields
+        name: query.get(f"{_FIELD_PREFIX}{name}", "").strip()[:300]
+        for name in runbook_class.model_fields
     }
     typed |= {"host": host}
-    if parts.form_options is not None and host in visitor.policy.inventory.hosts:
-        parts.form_options.read_options(
-            known, host=host, person=visitor.id, source="web", form_values=typed
+    if deps.form_options is not None and host in user.policy.inventory.hosts:
+        deps.form_options.read_options(
+            runbook_class, host=host, person=user.id, source="web", form_values=typed
         )
-    fields = _build_fields(parts, visitor, known, typed, {})
-    return render_page(request, "ask_lists.html", fields=fields)
+    fields = _build_fields(deps, user, runbook_class, typed, {})
+    return render_page(request, "field_options.html", fields=fields)
 
 
 @router.post("")
-def request_run(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, filled: FormValues
+def submit_request(
+    request: Request, deps: WebDeps, user: CurrentUser, form: FormValues
 ) -> Response:
-    """Ask for it, and go to the run; or show what was typed, with what does not fit beside it."""
-    known = _get_runbook(filled.get("runbook", ""))
-    typed = {name: filled.get(f"{_FIELD_PREFIX}{name}", "").strip() for name in known.model_fields}
-    reason = filled.get("reason", "")
+    """Request a run and redirect to it, or show the form again with the problems."""
+    runbook_class = _get_runbook(form.get("runbook", ""))
+    typed = {
+        name: form.get(f"{_FIELD_PREFIX}{name}", "").strip() for name in runbook_class.model_fields
+    }
+    reason = form.get("reason", "")
     try:
-        run = _request_run(parts, visitor, known, typed, reason)
-    except InvalidValuesError as misfit:
-        sheet = _TypedForm(typed, reason, problems=misfit.problems, status=422)
-        return _render_form(request, parts, visitor, known, sheet)
-    except REFUSALS as no:
-        sheet = _TypedForm(typed, reason, alert=str(no), status=get_http_status(no))
-        return _render_form(request, parts, visitor, known, sheet)
+        run = _request_run(deps, user, runbook_class, typed, reason)
+    except InvalidValuesError as error:
+        typed_form = _TypedForm(typed, reason, problems=error.problems, status=422)
+        return _render_form(request, deps, user, runbook_class, typed_form)
+    except REFUSALS as error:
+        typed_form = _TypedForm(typed, reason, alert=str(error), status=get_http_status(error))
+        return _render_form(request, deps, user, runbook_class, typed_form)
     return RedirectResponse(f"/runs/{run.id}", 303)
 
 
 def _get_runbook(name: str) -> type[AnyRunbook]:
-    known = load_catalogue().get(" ".join(name.lower().split()))
-    if known is None:
-        raise HTTPException(404, "There is no such runbook: choose one from the list.")
-    return known
+    runbook_class = load_catalogue().get(" ".join(name.lower().split()))
+    if runbook_class is None:
+        raise HTTPException(404, "Runbook not found. Choose one on the Runbooks page.")
+    return runbook_class
 
 
 def _request_run(
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     runbook: type[AnyRunbook],
     typed: Mapping[str, str],
     reason: str,
 ) -> Run:
-    """Record the request. Raises NotUnderstood, and what the workflow refuses."""
+    """Request the run.
+
+    Raises:
+        InvalidValuesError: Values are invalid.
+        Exception: One of REFUSALS.
+    """
     words = [f"{name}={value}" for name, value in typed.items() if value]
-    spelled, requests = request_form.parse_request_for_hosts(
-        runbook, words, visitor.policy.inventory.tags
+    host_pattern, requests = request_form.parse_request_for_hosts(
+        runbook, words, user.policy.inventory.tags
     )
-    origin = RequestOrigin("web", user=visitor.id)
-    flow = parts.workflow
-    if spelled:
-        return flow.request_fanout_run(
-            requests, host_pattern=spelled, person=visitor.id, origin=origin, reason=reason
+    origin = RequestOrigin("web", user=user.id)
+    workflow = deps.workflow
+    if host_pattern:
+        return workflow.request_fanout_run(
+            requests, host_pattern=host_pattern, person=user.id, origin=origin, reason=reason
         )
-    return flow.request_run(requests[0], person=visitor.id, origin=origin, reason=reason)
+    return workflow.request_run(requests[0], person=user.id, origin=origin, reason=reason)
 
 
 def _render_form(
     request: Request,
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     runbook: type[AnyRunbook],
     typed_form: _TypedForm,
 ) -> Response:
-    fields = _build_fields(parts, visitor, runbook, typed_form.values, typed_form.problems)
-    known = {field.form_field.name for field in fields}
+    fields = _build_fields(deps, user, runbook, typed_form.values, typed_form.problems)
+    form_field_names = {field.form_field.name for field in fields}
     return render_page(
         request,
-        "ask_form.html",
+        "request_form.html",
         status=typed_form.status,
-        leaflet=next(one for one in list_runbook_info(runbook.words) if one.name == runbook.words),
+        info=next(one for one in list_runbook_info(runbook.words) if one.name == runbook.words),
         fields=fields,
         reason=typed_form.reason,
-        # What is wrong with no field of the form still is to be said.
+        # Problems of fields that are not in the form are shown above it.
         alerts=[
             typed_form.alert,
-            *(typed_form.problems[name] for name in set(typed_form.problems) - known),
+            *(typed_form.problems[name] for name in set(typed_form.problems) - form_field_names),
         ],
-        outlook=_preview_request(parts, visitor, runbook, typed_form.values.get("host", "")),
-        # The fields that say where the lists come from: they are read again when one changes.
-        reads=["host", *(name for field in fields for name in field.form_field.within)]
-        if parts.form_options is not None and any(field.form_field.lists for field in fields)
+        preview=_preview_request(deps, user, runbook, typed_form.values.get("host", "")),
+        # When one of these fields changes, the options are loaded again.
+        option_sources=["host", *(name for field in fields for name in field.form_field.within)]
+        if deps.form_options is not None and any(field.form_field.lists for field in fields)
         else [],
     )
 
 
 def _build_fields(
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     runbook: type[AnyRunbook],
     typed: Mapping[str, str],
     problems: Mapping[str, str],
 ) -> list[ShownField]:
     return [
         ShownField(
-            blank,
-            typed.get(blank.name) or blank.default,
-            _list_options(parts, visitor, runbook, blank, typed),
-            problems.get(blank.name, ""),
+            form_field,
+            typed.get(form_field.name) or form_field.default,
+            _list_options(deps, user, runbook, form_field, typed),
+            problems.get(form_field.name, ""),
         )
-        for blank in request_form.list_form_fields(runbook)
+        for form_field in request_form.list_form_fields(runbook)
     ]
 
 
 def _list_options(
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     runbook: type[AnyRunbook],
     form_field: FormField,
     typed: Mapping[str, str],
 ) -> Sequence[str]:
     host = typed.get("host", "")
     if form_field.kind == "host":
-        with parts.database.reading(visitor.view_rights) as tx:
+        with deps.database.reading(user.view_rights) as tx:
             now = tx.now
         return list(
-            list_requestable_hosts(
-                visitor.policy, runbook, person=visitor.id, source="web", now=now
-            )
+            list_requestable_hosts(user.policy, runbook, person=user.id, source="web", now=now)
         )
-    if (
-        form_field.choices
-        or parts.form_options is None
-        or host not in visitor.policy.inventory.hosts
-    ):
+    if form_field.choices or deps.form_options is None or host not in user.policy.inventory.hosts:
         return ()
-    return parts.form_options.list_options(
-        runbook, form_field, host=host, person=visitor.id, source="web", form_values=typed
+    return deps.form_options.list_options(
+        runbook, form_field, host=host, person=user.id, source="web", form_values=typed
     )
 
 
 def _preview_request(
-    parts: WebDependencies, visitor: Visitor, runbook: type[AnyRunbook], host: str
+    deps: WebDependencies, user: User, runbook: type[AnyRunbook], host: str
 ) -> Sequence[str]:
-    """Say what would come of it on this host; nothing as long as none is chosen."""
-    if host not in visitor.policy.inventory.hosts:
+    """Return what a request for this host would need, as sentences; empty without a host."""
+    if host not in user.policy.inventory.hosts:
         return ()
-    with parts.database.reading(visitor.view_rights) as tx:
-        meant = PreviewQuestion(runbook, (host,))
-        seen = preview_request(tx, visitor.policy, meant, person=visitor.id, source="web")
-    return seen.describe()
+    with deps.database.reading(user.view_rights) as tx:
+        question = PreviewQuestion(runbook, (host,))
+        preview = preview_request(tx, user.policy, question, person=user.id, source="web")
+    return preview.describe()

@@ -1,4 +1,4 @@
-"""One run: what was asked, planned, decided, sent and proven, and the buttons to move it on."""
+"""Page of one run: plan, approvals, output, timeline, and the actions on it."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -13,10 +13,10 @@ from bot.db.database import Transaction
 from bot.model import request_form
 from bot.model.errors import InvalidRequestError, StepUpRequired
 from bot.model.run import RequestOrigin, Run, describe_proposals
-from bot.web.auth import CurrentVisitor, PassiveVisitor, Visitor
-from bot.web.blanks import FormValues
+from bot.web.auth import CurrentUser, PassiveUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.fanout_chart import build_fanout_chart
+from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
 from bot.workflow import resubmit
@@ -28,237 +28,239 @@ router = APIRouter(prefix="/runs/{number}")
 
 RunIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
-# What the page says after a button, by the word in its address.
+# Notices after an action, by the value of `done` in the address.
 _DONE_NOTICES: Mapping[str, str] = {
     "approved": "Your approval is recorded.",
-    "denied": "Your no is recorded. Nothing was sent.",
+    "denied": "The request is denied. No command was sent.",
     "countered": "Your values are proposed. The request stays pending until they are accepted.",
-    "accepted": "It is yours now, and waits for approval like any other.",
-    "withdrawn": "The request is withdrawn. Nothing was sent.",
-    "requested": "The undo is asked for. It is planned and approved like any other change.",
-    "broken": "The glass is broken. The owners are told, and somebody else reviews it.",
+    "accepted": "You accepted the values. The run now needs approval.",
+    "withdrawn": "The request is withdrawn. No command was sent.",
+    "requested": "Undo requested. It is planned and approved like any other change.",
+    "break-glass": "Break-glass is active. The owners are notified; a review is due within 24 h.",
     "reviewed": "Your review is recorded.",
-    "stopped": "It is stopped: nothing more is sent for it.",
-    "settled": "It is settled, and the host is free again.",
+    "stopped": "The run is stopped. No further commands are sent.",
+    "resolved": "The run is resolved, and the host is unlocked.",
 }
 
 
 @router.get("")
 def show_run(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, done: str = ""
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, done: str = ""
 ) -> Response:
     """Show the whole page."""
-    return render_run_page(request, parts, visitor, number, notice=_DONE_NOTICES.get(done, ""))
+    return render_run_page(request, deps, user, number, notice=_DONE_NOTICES.get(done, ""))
 
 
 @router.get("/live")
 def show_live_part(
     request: Request,
-    parts: WebDeps,
-    visitor: PassiveVisitor,
+    deps: WebDeps,
+    user: PassiveUser,
     number: RunIdPath,
-    seen: str = "",
+    stamp: str = "",
     streamed: str = "",
 ) -> Response:
-    """Answer with the part of the page that moves, or with nothing if nothing has moved.
+    """Return the part of the page that changes, or status 204 if nothing has changed.
 
-    streamed: how hosts are drawn on a page that its stream tells of each; they stay as they are.
+    Args:
+        stamp: Stamp of what the page shows now.
+        streamed: Phase of the table of hosts, if the stream updates the table; it is then kept.
     """
-    with parts.database.reading(visitor.view_rights) as tx:
-        view = _build_view(tx, number, visitor)
-    stay = streamed == _get_hosts_display(view) and not view.run.is_ended
-    if seen in {
+    with deps.database.reading(user.view_rights) as tx:
+        view = _build_view(tx, number, user)
+    keep_hosts = streamed == _get_hosts_phase(view) and not view.run.is_ended
+    if stamp in {
         _compute_stamp(view),
-        _compute_stamp_without_hosts(view) if stay else _compute_stamp(view),
+        _compute_stamp_without_hosts(view) if keep_hosts else _compute_stamp(view),
     }:
         return Response(status_code=204)
     return render_page(
-        request, "run_moved.html", **_list_variables(view, visitor) | {"streamed": stay}
+        request, "run_update.html", **_list_variables(view, user) | {"streamed": keep_hosts}
     )
 
 
 @router.post("/approve")
 def approve_run(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
 ) -> Response:
-    """Turn a key for the plan whose digest was on the page."""
+    """Approve the plan whose digest was on the page."""
 
     def act() -> None:
-        parts.workflow.approve_run(
+        deps.workflow.approve_run(
             number,
-            person=visitor.id,
+            person=user.id,
             digest=form.get("digest", ""),
             reason=form.get("reason", ""),
-            session=visitor.session_token,
+            session=user.session_token,
         )
 
-    return _perform_and_redirect(request, parts, visitor, number, act, "approved")
+    return _perform_and_redirect(request, deps, user, number, act, "approved")
 
 
 @router.post("/deny")
 def deny_run(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
 ) -> Response:
     def act() -> None:
-        parts.workflow.deny_run(number, person=visitor.id, reason=form.get("reason", ""))
+        deps.workflow.deny_run(number, person=user.id, reason=form.get("reason", ""))
 
-    return _perform_and_redirect(request, parts, visitor, number, act, "denied")
+    return _perform_and_redirect(request, deps, user, number, act, "denied")
 
 
 @router.post("/counter")
 def propose_values(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
 ) -> Response:
-    """Propose other values, and go to the run that has them."""
+    """Propose other values, and redirect to the run that has them."""
 
     def act() -> int:
-        typed = {
+        changes = {
             name.removeprefix("field-"): value
             for name, value in form.items()
             if name.startswith("field-")
         }
-        return parts.workflow.propose_values(
-            number, person=visitor.id, changed_values=typed, reason=form.get("reason", "")
+        return deps.workflow.propose_values(
+            number, person=user.id, changed_values=changes, reason=form.get("reason", "")
         ).id
 
-    return _perform_and_redirect(request, parts, visitor, number, act, "countered")
+    return _perform_and_redirect(request, deps, user, number, act, "countered")
 
 
 @router.post("/accept")
 def accept_proposal(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
 ) -> Response:
-    """Take over the values that an approver proposes."""
+    """Accept the values that an approver proposes."""
 
     def act() -> None:
-        parts.workflow.accept_proposal(number, person=visitor.id, digest=form.get("digest", ""))
+        deps.workflow.accept_proposal(number, person=user.id, digest=form.get("digest", ""))
 
-    return _perform_and_redirect(request, parts, visitor, number, act, "accepted")
+    return _perform_and_redirect(request, deps, user, number, act, "accepted")
 
 
 @router.post("/withdraw")
 def withdraw_run(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath
 ) -> Response:
     def act() -> None:
-        parts.workflow.withdraw_run(number, person=visitor.id)
+        deps.workflow.withdraw_run(number, person=user.id)
 
-    return _perform_and_redirect(request, parts, visitor, number, act, "withdrawn")
+    return _perform_and_redirect(request, deps, user, number, act, "withdrawn")
 
 
 @router.post("/stop")
 def stop_run(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
 ) -> Response:
-    """Send nothing more; what is on its way is finished as a step."""
+    """Stop the run after the current step."""
 
     def act() -> None:
-        parts.workflow.stop_run(number, person=visitor.id, reason=form.get("reason", ""))
+        deps.workflow.stop_run(number, person=user.id, reason=form.get("reason", ""))
 
-    return _perform_and_redirect(request, parts, visitor, number, act, "stopped")
+    return _perform_and_redirect(request, deps, user, number, act, "stopped")
 
 
 @router.post("/undo")
 def request_undo(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
 ) -> Response:
-    """Ask for the undo, and go to the run that it is."""
+    """Request the undo, and redirect to its run."""
 
     def act() -> int:
-        return parts.workflow.request_undo(
+        return deps.workflow.request_undo(
             number,
-            person=visitor.id,
-            origin=RequestOrigin("web", user=visitor.id),
+            person=user.id,
+            origin=RequestOrigin("web", user=user.id),
             reason=form.get("reason", ""),
         ).id
 
-    return _perform_and_redirect(request, parts, visitor, number, act, "requested")
+    return _perform_and_redirect(request, deps, user, number, act, "requested")
 
 
 @router.post("/break-glass")
 def activate_break_glass(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
 ) -> Response:
-    """Go through a freeze and without approvals, with the plan whose digest was on the page."""
+    """Start the plan whose digest was on the page, without approvals and despite freezes."""
 
-    breaking, reason = parts.workflow.break_glass, form.get("reason", "")
+    breaking, reason = deps.workflow.break_glass, form.get("reason", "")
 
     def act() -> None:
         digest = form.get("digest", "")
         try:
             breaking.activate_break_glass(
                 number,
-                person=visitor.id,
-                session=visitor.session_token,
+                person=user.id,
+                session=user.session_token,
                 digest=digest,
                 reason=reason,
             )
         except StepUpRequired:
-            # What was typed is there again when they come back with it.
-            breaking.request_break_glass(number, person=visitor.id, reason=reason)
+            # Keep the typed reason for when the user comes back from the step-up page.
+            breaking.request_break_glass(number, person=user.id, reason=reason)
             raise
 
-    return _perform_and_redirect(request, parts, visitor, number, act, "broken")
+    return _perform_and_redirect(request, deps, user, number, act, "break-glass")
 
 
 @router.post("/review")
 def review_break_glass(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
 ) -> Response:
-    """Record what somebody else says of the glass that was broken."""
+    """Record the review of a break-glass use."""
 
     def act() -> None:
-        parts.workflow.break_glass.review_break_glass(
-            number, person=visitor.id, findings=form.get("words", "")
+        deps.workflow.break_glass.review_break_glass(
+            number, person=user.id, findings=form.get("findings", "")
         )
 
-    return _perform_and_redirect(request, parts, visitor, number, act, "reviewed")
+    return _perform_and_redirect(request, deps, user, number, act, "reviewed")
 
 
-@router.post("/settle")
+@router.post("/resolve")
 def resolve_run(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: RunIdPath, form: FormValues
+    request: Request, deps: WebDeps, user: CurrentUser, number: RunIdPath, form: FormValues
 ) -> Response:
-    """Record how an unknown run ended, as its owner found it on the host."""
+    """Record the outcome of a run with an unknown outcome."""
 
     def act() -> None:
-        ending = form.get("ending", "")
-        if ending not in {"succeeded", "failed"}:
-            raise InvalidRequestError("choose whether it was done or not")
-        parts.workflow.resolve_run(
+        outcome = form.get("outcome", "")
+        if outcome not in {"succeeded", "failed"}:
+            raise InvalidRequestError("choose whether the change was made or not")
+        deps.workflow.resolve_run(
             number,
-            person=visitor.id,
-            succeeded=ending == "succeeded",
-            reason=form.get("why", ""),
+            person=user.id,
+            succeeded=outcome == "succeeded",
+            reason=form.get("reason", ""),
         )
 
-    return _perform_and_redirect(request, parts, visitor, number, act, "settled")
+    return _perform_and_redirect(request, deps, user, number, act, "resolved")
 
 
 def _perform_and_redirect(
     request: Request,
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     number: int,
     action: Callable[[], int | None],
     outcome: str,
 ) -> Response:
-    """Do it and show the run anew, or show the run with the reason why not."""
+    """Run *action* and redirect to the run, or render the page again with the error."""
     try:
-        onward = action() or number
+        target_run = action() or number
     except StepUpRequired:
         return RedirectResponse(f"/step-up?next=/runs/{number}", 303)
-    except REFUSALS as no:
+    except REFUSALS as error:
         return render_run_page(
-            request, parts, visitor, number, status=get_http_status(no), alert=str(no)
+            request, deps, user, number, status=get_http_status(error), alert=str(error)
         )
-    return RedirectResponse(f"/runs/{onward}?done={outcome}", 303)
+    return RedirectResponse(f"/runs/{target_run}?done={outcome}", 303)
 
 
-def render_run_page(  # noqa: PLR0913 - what stands on top of it, by name
+def render_run_page(  # noqa: PLR0913 - keyword arguments for what is shown above the run
     request: Request,
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     number: int,
     *,
     status: int = 200,
@@ -266,54 +268,56 @@ def render_run_page(  # noqa: PLR0913 - what stands on top of it, by name
     notice: str = "",
     verification_result: RunVerification | None = None,
 ) -> Response:
-    """Draw it all as it is now. proof: what was just verified."""
-    with parts.database.reading(visitor.view_rights) as tx:
-        view = _build_view(tx, number, visitor)
-    shown = _list_variables(view, visitor) | {
+    """Return the whole page, with *verification_result* if the run was just verified."""
+    with deps.database.reading(user.view_rights) as tx:
+        view = _build_view(tx, number, user)
+    variables = _list_variables(view, user) | {
         "alert": alert,
         "notice": notice,
         "proof": verification_result,
     }
-    return render_page(request, "run.html", status=status, **shown)
+    return render_page(request, "run.html", status=status, **variables)
 
 
-def _build_view(tx: Transaction, number: int, visitor: Visitor) -> RunView:
-    return build_run_view(tx, number, visitor.policy, Viewer(visitor.id, visitor.session_token))
+def _build_view(tx: Transaction, number: int, user: User) -> RunView:
+    return build_run_view(tx, number, user.policy, Viewer(user.id, user.session_token))
 
 
-def _list_variables(view: RunView, visitor: Visitor) -> dict[str, Any]:
-    """Return what the templates of the page draw."""
+def _list_variables(view: RunView, user: User) -> dict[str, Any]:
+    """Return the variables of the templates of the page."""
     run = view.run
-    parts = view.children
+    child_runs = view.children
     return {
         "view": view,
         "run": run,
-        "timeline": build_run_events(view.entries, visitor.get_person_name),
+        "timeline": build_run_events(view.entries, user.get_person_name),
         "entries": view.entries[::-1],
         "now": view.now,
-        "fan": build_fanout_chart(parts, started=run.started_at, ended=run.ended_at, now=view.now)
-        if parts
+        "fanout": build_fanout_chart(
+            child_runs, started=run.started_at, ended=run.ended_at, now=view.now
+        )
+        if child_runs
         else None,
         "stamp": _compute_stamp(view),
-        "stamp_of_rest": _compute_stamp_without_hosts(view),
-        "hosts_drawn": _get_hosts_display(view),
-        "blanks": _list_editable_fields(run),
-        "again": _build_resubmit_url(run),
+        "stamp_without_hosts": _compute_stamp_without_hosts(view),
+        "hosts_phase": _get_hosts_phase(view),
+        "editable_fields": _list_editable_fields(run),
+        "resubmit_url": _build_resubmit_url(run),
         "streamed": False,
         "proposals": describe_proposals(view.proposals),
     }
 
 
 def _compute_stamp(view: RunView) -> str:
-    """Return short digits that differ whenever the page would show something else."""
-    parts = [(part.id, part.version) for part in view.children]
-    return f"{_compute_stamp_without_hosts(view)}-{_hash_value(parts)}"
+    """Return a hash that changes whenever the page would show something else."""
+    versions = [(child.id, child.version) for child in view.children]
+    return f"{_compute_stamp_without_hosts(view)}-{_hash_value(versions)}"
 
 
 def _compute_stamp_without_hosts(view: RunView) -> str:
-    """Return short digits that differ whenever all but its hosts would show something else."""
+    """Return the same hash, without the table of hosts."""
     head = view.entries[-1].hash if view.entries else ""
-    seen = (
+    state = (
         view.run.version,
         head,
         len(view.decisions),
@@ -321,34 +325,35 @@ def _compute_stamp_without_hosts(view: RunView) -> str:
         view.allowed_actions,
         view.proposals,
     )
-    return _hash_value((*seen, view.is_stepped_up))
+    return _hash_value((*state, view.is_stepped_up))
 
 
 def _hash_value(value: object) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
-def _get_hosts_display(view: RunView) -> str:
-    """Return "before" until the run has started: until then its hosts wait for people."""
-    return "begun" if view.run.started_at else "before"
+def _get_hosts_phase(view: RunView) -> str:
+    """Return the phase of the run, because the table of hosts moves on the page when it starts."""
+    return "started" if view.run.started_at else "before"
 
 
 def _list_editable_fields(run: Run) -> list[tuple[request_form.FormField, str]]:
-    """Return what of a request can be edited, with its values."""
-    known = load_catalogue().get(run.runbook)
-    if known is None:
+    """Return the fields of a request that can be edited, with their values."""
+    runbook = load_catalogue().get(run.runbook)
+    if runbook is None:
         return []
     return [
-        (blank, run.values.get(blank.name, blank.default))
-        for blank in request_form.list_form_fields(known)
-        if blank.name != "host"
+        (field, run.values.get(field.name, field.default))
+        for field in request_form.list_form_fields(runbook)
+        if field.name != "host"
     ]
 
 
 def _build_resubmit_url(run: Run) -> str:
-    """Return where the same is asked for once more, with its values filled in; "" if nowhere."""
+    """Return the address of the request form with the same values, or "" if there is none."""
     if run.undo_of is not None:
         return f"/runs/{run.undo_of}#undo"
     if resubmit.get_resubmit_refusal(run):
         return ""
-    return f"/ask/form?{urlencode({'runbook': run.runbook, **resubmit.get_resubmit_values(run)})}"
+    query = urlencode({"runbook": run.runbook, **resubmit.get_resubmit_values(run)})
+    return f"/runbooks/form?{query}"

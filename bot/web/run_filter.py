@@ -1,4 +1,4 @@
-"""What is wanted of the history, as typed into its filters. Pure."""
+"""Filters of the runs page. Pure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,9 +23,9 @@ _OPEN_STATES = frozenset(
         State.UNKNOWN,
     }
 )
-# What people look for, beside the single states.
+# Groups of states to filter by, besides single states.
 STATE_GROUPS: Mapping[str, tuple[str, frozenset[State]]] = {
-    "under-way": ("Under way", _OPEN_STATES),
+    "under-way": ("In progress or pending", _OPEN_STATES),
     "ended": ("Ended", ENDED_STATES),
     "not-done": ("Ended without success", ENDED_STATES - {State.SUCCEEDED, State.NO_CHANGES}),
 }
@@ -34,60 +34,64 @@ _MAX_RUN_ID = 2_147_483_647
 
 @dataclass(frozen=True)
 class TypedFilter:
-    """typed: the filters that are not empty. filter: what to search for. problems: by name."""
+    """Filters as typed, and what they select."""
 
     typed: Mapping[str, str]
+    """The filters that are not empty."""
     run_filter: RunFilter
     problems: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Problems of invalid filters, by name."""
 
     def __getitem__(self, name: str) -> str:
         return self.typed.get(name, "")
 
     def build_url(self, *, before: int | None = None, extension: str = "") -> str:
-        """Return the address that shows this again, or the page of it below a run.
+        """Return the address with these filters.
 
-        form: "" for the page, ".csv" and ".json" for what programs read.
+        Args:
+            before: Show only runs with a lower number.
+            extension: "" for the page, ".csv" or ".json" for an export.
         """
         values = dict(self.typed) | ({"before": str(before)} if before else {})
         return f"/runs{extension}?{urlencode(values)}" if values else f"/runs{extension}"
 
 
 def format_filters(query: Mapping[str, str]) -> str:
-    """Return the filters that are not empty as they stand in an address, in one order."""
+    """Return the filters that are not empty as a query string, in a fixed order."""
     return urlencode(_read_filters(query))
 
 
 def parse_filters(query: Mapping[str, str], *, now: int) -> TypedFilter:
-    """Understand the filters; what cannot be understood is a problem and filters nothing."""
+    """Parse the filters. An invalid filter is reported as a problem and filters nothing."""
     typed = _read_filters(query)
     zone = typed.get("zone", "UTC")
     problems: dict[str, str] = {}
 
-    def understood(name: str, how: Callable[[str], object]) -> object:
+    def parse(name: str, parser: Callable[[str], object]) -> object:
         if name not in typed:
             return None
         try:
-            return how(refuse_invisible(typed[name]))
-        except (InvisibleCharacterError, InvalidTimeError, KeyError, OverflowError) as trouble:
-            known = isinstance(trouble, (InvisibleCharacterError, InvalidTimeError))
-            problems[name] = str(trouble) if known else "is not known here: choose another"
+            return parser(refuse_invisible(typed[name]))
+        except (InvisibleCharacterError, InvalidTimeError, KeyError, OverflowError) as error:
+            has_message = isinstance(error, (InvisibleCharacterError, InvalidTimeError))
+            problems[name] = str(error) if has_message else "unknown value, choose another"
             return None
 
     values = {
-        "host": understood("host", str.lower),
-        "area": understood("area", str.lower),
-        "text": understood("text", _parse_search_text) or (),
-        "person": understood("person", str.lower),
-        "runbook": understood("runbook", lambda text: " ".join(text.lower().split())),
-        "states": understood("state", _parse_state) or frozenset[str](),
-        "since": understood("since", lambda text: parse_earliest_moment(text, now=now, zone=zone)),
-        "until": understood("until", lambda text: parse_latest_moment(text, now=now, zone=zone)),
+        "host": parse("host", str.lower),
+        "area": parse("area", str.lower),
+        "text": parse("text", _parse_search_text) or (),
+        "person": parse("person", str.lower),
+        "runbook": parse("runbook", lambda text: " ".join(text.lower().split())),
+        "states": parse("state", _parse_state) or frozenset[str](),
+        "since": parse("since", lambda text: parse_earliest_moment(text, now=now, zone=zone)),
+        "until": parse("until", lambda text: parse_latest_moment(text, now=now, zone=zone)),
     }
-    return TypedFilter(typed, RunFilter(**values, before=_parse_before(query)), problems)  # pyright: ignore[reportArgumentType] - each `how` returns its field's type
+    return TypedFilter(typed, RunFilter(**values, before=_parse_before(query)), problems)  # pyright: ignore[reportArgumentType] - each parser returns the type of its field
 
 
 def _read_filters(query: Mapping[str, str]) -> dict[str, str]:
-    """Return the filters that are not empty; a zone filters nothing but with a time."""
+    """Return the filters that are not empty. A time zone counts only together with a time."""
     typed = {
         name: query[name].strip()[:200] for name in FILTER_NAMES if query.get(name, "").strip()
     }

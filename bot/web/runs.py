@@ -1,4 +1,4 @@
-"""The history of every run, newest first, filtered and paged."""
+"""Runs page: all runs, newest first, with filters and exports."""
 
 import json
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from bot.db.saved_views import NoSuchView, SavedView
 from bot.db.search import ListedRun, RunListing
 from bot.model import times as model_times
 from bot.model.run import Decision
-from bot.web.auth import Visitor, open_visit
-from bot.web.choices import list_choices
+from bot.web.auth import User, open_visit
 from bot.web.deps import WebDependencies
+from bot.web.filter_choices import list_choices
 from bot.web.run_filter import FILTER_NAMES, TypedFilter, format_filters, parse_filters
 from bot.web.templating import render_page
 from bot.workflow.unknown_filters import describe_unknown_names
@@ -23,7 +23,7 @@ from bot.workflow.unknown_filters import describe_unknown_names
 router = APIRouter()
 
 _PAGE_SIZE = 40
-# What else than a page the same runs are handed out as.
+# Formats of the export.
 FILE_FORMATS = ("csv", "json")
 _COLUMNS = (
     "run",
@@ -43,44 +43,45 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class _HistoryPage:
-    """What a page shows. older: the address of the next one, "" if this is the last."""
+class _RunsPage:
+    """One page of runs."""
 
     typed_filter: TypedFilter
     listing: RunListing
     next_url: str
+    """Address of the next page; "" on the last."""
     now: int
 
 
 @router.get("/runs")
-def show_history(request: Request) -> Response:
-    """Show one page of runs. The address says everything, so it can be sent to somebody."""
-    with open_visit(request) as (visitor, tx):
+def show_runs(request: Request) -> Response:
+    """Show one page of runs. The address holds all filters, so that it can be shared."""
+    with open_visit(request) as (user, tx):
         named = _find_named_view(tx, request.query_params.get("view", ""))
-        seen = _read_history_page(request, tx, visitor)
-    view = _find_shown_view([*named, *seen.listing.views], seen.typed_filter)
-    before = seen.typed_filter.run_filter.before
-    unknown_filters = _describe_unknown_filters(request, visitor, seen)
+        page = _read_runs_page(request, tx, user)
+    view = _find_shown_view([*named, *page.listing.views], page.typed_filter)
+    before = page.typed_filter.run_filter.before
+    unknown_filters = _describe_unknown_filters(request, user, page)
     return render_page(
         request,
-        "history.html",
-        wanted=seen.typed_filter,
+        "runs.html",
+        filters=page.typed_filter,
         unknown_filters=unknown_filters,
-        choices=list_choices(visitor.policy),
-        typed={name: seen.typed_filter[name] for name in FILTER_NAMES},
-        wrong=seen.typed_filter.problems,
-        runs=seen.listing.runs,
-        votes=seen.listing.votes,
-        now=seen.now,
-        older=seen.next_url,
-        short=len(seen.listing.runs) < _PAGE_SIZE,
+        choices=list_choices(user.policy),
+        typed={name: page.typed_filter[name] for name in FILTER_NAMES},
+        invalid=page.typed_filter.problems,
+        runs=page.listing.runs,
+        votes=page.listing.votes,
+        now=page.now,
+        older=page.next_url,
+        short=len(page.listing.runs) < _PAGE_SIZE,
         paged=before is not None,
-        views=seen.listing.views,
+        views=page.listing.views,
         view=view,
-        query=format_filters(seen.typed_filter.typed),
-        log=seen.typed_filter.build_url().replace("/runs", "/log", 1),
+        query=format_filters(page.typed_filter.typed),
+        log=page.typed_filter.build_url().replace("/runs", "/changelog", 1),
         files={
-            form: seen.typed_filter.build_url(before=before, extension=f".{form}")
+            form: page.typed_filter.build_url(before=before, extension=f".{form}")
             for form in FILE_FORMATS
         },
     )
@@ -88,67 +89,63 @@ def show_history(request: Request) -> Response:
 
 @router.get("/runs.csv")
 def export_csv(request: Request) -> Response:
-    """Hand out what a page shows for a spreadsheet, in which no cell is a formula."""
-    with open_visit(request) as (visitor, tx):
-        seen = _read_history_page(request, tx, visitor)
+    """Export a page as CSV; no cell is read as a formula by spreadsheets."""
+    with open_visit(request) as (user, tx):
+        page = _read_runs_page(request, tx, user)
     rows = [formats.format_csv_row(_COLUMNS)]
-    rows += [formats.format_csv_row(list(row.values())) for row in _build_rows(seen)]
-    return _build_download("".join(rows), "text/csv", "runs.csv", seen)
+    rows += [formats.format_csv_row(list(row.values())) for row in _build_rows(page)]
+    return _build_download("".join(rows), "text/csv", "runs.csv", page)
 
 
 @router.get("/runs.json")
 def export_json(request: Request) -> Response:
-    """Hand out what a page shows for programs; older: the address of the next, "" at the end."""
-    with open_visit(request) as (visitor, tx):
-        seen = _read_history_page(request, tx, visitor)
-    older = seen.next_url.replace("/runs?", "/runs.json?", 1)
-    said = {
-        "runs": _build_rows(seen),
+    """Export a page as JSON. `older` is the address of the next page, "" on the last."""
+    with open_visit(request) as (user, tx):
+        page = _read_runs_page(request, tx, user)
+    older = page.next_url.replace("/runs?", "/runs.json?", 1)
+    document = {
+        "runs": _build_rows(page),
         "older": older,
-        "problems": dict(seen.typed_filter.problems),
-        "unknown_filters": _describe_unknown_filters(request, visitor, seen),
+        "problems": dict(page.typed_filter.problems),
+        "unknown_filters": _describe_unknown_filters(request, user, page),
     }
-    text = json.dumps(said, ensure_ascii=False, indent=1)
-    return _build_download(text, "application/json", "runs.json", seen)
+    text = json.dumps(document, ensure_ascii=False, indent=1)
+    return _build_download(text, "application/json", "runs.json", page)
 
 
-def _build_download(
-    text: str, media_type: str, name: str, history_page: "_HistoryPage"
-) -> Response:
-    """Return a file to be kept; of filters that do not fit, nothing but that."""
-    status = 422 if history_page.typed_filter.problems else 200
+def _build_download(text: str, media_type: str, name: str, page: _RunsPage) -> Response:
+    """Return a download; status 422 if a filter is invalid."""
+    status = 422 if page.typed_filter.problems else 200
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(text, status, headers, f"{media_type}; charset=utf-8")
 
 
-def _read_history_page(request: Request, tx: Transaction, visitor: Visitor) -> "_HistoryPage":
-    sought = parse_filters(request.query_params, now=tx.now)
-    # Half a filter would mislead, so what does not fit finds nothing.
-    asked = None if sought.problems else sought.run_filter
-    found = search.list_run_page(tx, asked, most=_PAGE_SIZE, whose=visitor.id)
-    return _HistoryPage(
-        sought, found, sought.build_url(before=found.older) if found.older else "", tx.now
+def _read_runs_page(request: Request, tx: Transaction, user: User) -> _RunsPage:
+    filters = parse_filters(request.query_params, now=tx.now)
+    # An invalid filter matches nothing: ignoring it would show misleading results.
+    run_filter = None if filters.problems else filters.run_filter
+    listing = search.list_run_page(tx, run_filter, most=_PAGE_SIZE, whose=user.id)
+    return _RunsPage(
+        filters, listing, filters.build_url(before=listing.older) if listing.older else "", tx.now
     )
 
 
-def _describe_unknown_filters(
-    request: Request, visitor: Visitor, history_page: "_HistoryPage"
-) -> dict[str, str]:
-    """Return by filter what is said of a name that never was, where nothing was found."""
+def _describe_unknown_filters(request: Request, user: User, page: _RunsPage) -> dict[str, str]:
+    """Return warnings about names that do not exist, by filter, if no runs match."""
     if (
-        history_page.listing.runs
-        or history_page.next_url
-        or history_page.typed_filter.problems
-        or not history_page.typed_filter.typed
+        page.listing.runs
+        or page.next_url
+        or page.typed_filter.problems
+        or not page.typed_filter.typed
     ):
         return {}
-    parts: WebDependencies = request.app.state.parts
-    with parts.database.reading(visitor.view_rights) as tx:
-        return describe_unknown_names(tx, history_page.typed_filter.run_filter, visitor.policy)
+    deps: WebDependencies = request.app.state.deps
+    with deps.database.reading(user.view_rights) as tx:
+        return describe_unknown_names(tx, page.typed_filter.run_filter, user.policy)
 
 
 def _find_named_view(tx: Transaction, view_id: str) -> list[SavedView]:
-    """Return the view that an address names, if there is one."""
+    """Return the view with this id, or an empty list."""
     if not (view_id.isascii() and view_id.isdecimal()) or len(view_id) >= 10:
         return []
     try:
@@ -158,30 +155,30 @@ def _find_named_view(tx: Transaction, view_id: str) -> list[SavedView]:
 
 
 def _find_shown_view(views: Sequence[SavedView], typed_filter: TypedFilter) -> SavedView | None:
-    """Return the view that is looked at: as long as its filters are those of the page."""
+    """Return the view whose filters are exactly those of the page, if any."""
     query = format_filters(typed_filter.typed)
     return next((view for view in views if view.query == query), None)
 
 
-def _build_rows(history_page: "_HistoryPage") -> list[dict[str, object]]:
+def _build_rows(page: _RunsPage) -> list[dict[str, object]]:
     return [
         dict(
             zip(
                 _COLUMNS,
-                _build_cells(run, history_page.listing.votes.get(run.id, ())),
+                _build_cells(run, page.listing.votes.get(run.id, ())),
                 strict=True,
             )
         )
-        for run in history_page.listing.runs
+        for run in page.listing.runs
     ]
 
 
 def _build_cells(run: ListedRun, decisions: Sequence[Decision]) -> list[object]:
-    approved = " ".join(vote.person for vote in decisions if vote.approves)
+    approvers = " ".join(vote.person for vote in decisions if vote.approves)
     times = [
         model_times.format_iso(at) if at else ""
         for at in (run.requested_at, run.started_at, run.ended_at)
     ]
     hosts = " ".join(run.hosts or (run.host,))
-    what = [run.id, run.state.value, run.title, hosts, run.area, run.requested_by, approved]
-    return [*what, *times, run.reason, run.summary, run.needs_attention]
+    columns = [run.id, run.state.value, run.title, hosts, run.area, run.requested_by, approvers]
+    return [*columns, *times, run.reason, run.summary, run.needs_attention]

@@ -1,4 +1,4 @@
-"""Views: the history's filters under a name: kept, opened by their link, and forgotten."""
+"""Saved views: named filters of the runs page."""
 
 from typing import Annotated
 from urllib.parse import parse_qsl
@@ -9,10 +9,10 @@ from fastapi.responses import RedirectResponse
 from bot.db import saved_views
 from bot.db.saved_views import NoSuchView, SavedView
 from bot.model.plain_text import join_to_one_line
-from bot.web.auth import CurrentVisitor
-from bot.web.blanks import FormValues
+from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
 from bot.web.errors import render_refusal
+from bot.web.form_values import FormValues
 from bot.web.run_filter import format_filters
 from connectors.command import InvisibleCharacterError
 
@@ -22,47 +22,45 @@ ViewIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 
 @router.get("/{number}")
-def open_view(parts: WebDeps, visitor: CurrentVisitor, number: ViewIdPath) -> Response:
-    """Go to the history as somebody has kept it: the link for others."""
+def open_view(deps: WebDeps, user: CurrentUser, number: ViewIdPath) -> Response:
+    """Redirect to the runs page with the filters of a view."""
     try:
-        with parts.database.reading(visitor.view_rights) as tx:
+        with deps.database.reading(user.view_rights) as tx:
             view = saved_views.get_view(tx, number)
     except NoSuchView:
-        raise HTTPException(404, "There is no such view: whose it was has forgotten it.") from None
+        raise HTTPException(404, "View not found. Its owner may have deleted it.") from None
     return RedirectResponse(_build_url(view), 303)
 
 
 @router.post("")
-def store_view(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, form: FormValues
-) -> Response:
-    """Keep the filters that the page showed under a name."""
+def store_view(request: Request, deps: WebDeps, user: CurrentUser, form: FormValues) -> Response:
+    """Save the filters of the page under a name."""
     query = format_filters(dict(parse_qsl(form.get("query", ""), max_num_fields=20)))
     try:
         name = join_to_one_line(form.get("name", ""))
-    except InvisibleCharacterError as unclean:
-        return render_refusal(request, 422, f"The name {unclean}.")
+    except InvisibleCharacterError as error:
+        return render_refusal(request, 422, f"The name {error}.")
     if not name or len(name) > saved_views.LONGEST_NAME:
         return render_refusal(
-            request, 422, f"Give it a name of {saved_views.LONGEST_NAME} characters at most."
+            request, 422, f"Enter a name of at most {saved_views.LONGEST_NAME} characters."
         )
-    with parts.database.transaction() as tx:
-        mine = saved_views.list_views(tx, visitor.id)
+    with deps.database.transaction() as tx:
+        mine = saved_views.list_views(tx, user.id)
         if len(mine) >= saved_views.MOST and name not in {view.name for view in mine}:
-            words = f"You keep {saved_views.MOST} views already: forget one first."
-            return render_refusal(request, 422, words)
-        view = saved_views.store_view(tx, person=visitor.id, name=name, query=query)
+            message = f"You already have {saved_views.MOST} saved views. Delete one first."
+            return render_refusal(request, 422, message)
+        view = saved_views.store_view(tx, person=user.id, name=name, query=query)
     return RedirectResponse(_build_url(view), 303)
 
 
-@router.post("/{number}/forget")
+@router.post("/{number}/delete")
 def delete_view(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: ViewIdPath
+    request: Request, deps: WebDeps, user: CurrentUser, number: ViewIdPath
 ) -> Response:
-    with parts.database.transaction() as tx:
-        gone = saved_views.delete_view(tx, number, person=visitor.id)
-    if not gone:
-        return render_refusal(request, 404, "You keep no such view.")
+    with deps.database.transaction() as tx:
+        is_deleted = saved_views.delete_view(tx, number, person=user.id)
+    if not is_deleted:
+        return render_refusal(request, 404, "You have no such view.")
     return RedirectResponse("/runs", 303)
 
 

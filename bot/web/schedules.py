@@ -1,4 +1,4 @@
-"""Schedules: what fires by the clock, when next, what became of the last moments; and new ones."""
+"""Schedule pages: list, calendar, one schedule with its past runs, and new schedules."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from bot.model import request_form
 from bot.model.run import RequestOrigin, Run
 from bot.model.schedule import SETTING_HINTS, ScheduleTiming, parse_timing
 from bot.policy import Policy
-from bot.web.auth import CurrentVisitor, Visitor
-from bot.web.blanks import FormValues
+from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
+from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
 from bot.workflow.calendar import DEFAULT_DAYS, build_calendar
@@ -28,208 +28,209 @@ ScheduleIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 _MAX_FIRES = 40
 _MAX_UPCOMING = 5
 _DONE_NOTICES: Mapping[str, str] = {
-    "suspended": "It fires no more until somebody resumes it.",
-    "resumed": "It fires again, from its next moment on.",
-    "ended": "It fires no more.",
+    "suspended": "The schedule is suspended.",
+    "resumed": "The schedule is active again.",
+    "ended": "The schedule has ended.",
 }
 
 
 @dataclass(frozen=True)
 class ShownSchedule:
-    """A schedule with the request that was approved. coming: its next moments in local time."""
+    """A schedule with its approved request."""
 
     schedule: Schedule
     run: Run
     last_fire: Fire | None
     upcoming: list[str]
+    """Next due times, in the time zone of the schedule."""
     can_manage: bool
 
 
 @router.get("")
 def list_schedules_page(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, ended: str = ""
+    request: Request, deps: WebDeps, user: CurrentUser, ended: str = ""
 ) -> Response:
-    """Show the schedules, those that fire first; what ended long ago only if it is asked for."""
-    with parts.database.reading(visitor.view_rights) as tx:
-        listed, older = schedules.list_recent_schedules(tx)
-        whole = ended == "all"
-        found = [
-            _build_shown_schedule(tx, each, visitor)
-            for each in (schedules.list_schedules(tx) if whole else listed)
+    """Show the schedules and the calendar. With `ended=all`, include those that ended long ago."""
+    with deps.database.reading(user.view_rights) as tx:
+        recent, ended_count = schedules.list_recent_schedules(tx)
+        show_all = ended == "all"
+        shown = [
+            _build_shown_schedule(tx, each, user)
+            for each in (schedules.list_schedules(tx) if show_all else recent)
         ]
         missed = schedules.count_missed(tx)
-        coming = build_calendar(tx, visitor.policy)
+        calendar = build_calendar(tx, user.policy)
     return render_page(
         request,
         "schedules.html",
-        schedules=found,
+        schedules=shown,
         missed=missed,
-        diary=coming,
+        calendar=calendar,
         days=DEFAULT_DAYS,
-        older=older,
-        whole=whole,
+        ended_count=ended_count,
+        show_all=show_all,
         missed_days=schedules.MISSED_DAYS,
         ended_days=schedules.ENDED_DAYS,
     )
 
 
 @router.get("/new")
-def show_new_schedule(request: Request, parts: WebDeps, visitor: CurrentVisitor) -> Response:
-    """Show the form; once it is filled in, what it means and when that would be."""
+def show_new_schedule(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
+    """Show the form; if it is filled in, also a preview of the schedule."""
     typed = {
         name: request.query_params.get(name, "") for name in ("name", "request", *SETTING_HINTS)
     }
     if not any(typed.values()):
         return _render_form(request, typed)
-    with parts.database.reading(visitor.view_rights) as tx:
+    with deps.database.reading(user.view_rights) as tx:
         now = tx.now
     try:
-        wanted, _, _ = _parse_schedule(parts, typed)
-    except REFUSALS as no:
-        return _render_form(request, typed, status=get_http_status(no), alert=str(no))
-    coming = wanted.cron_expression.format_due_times(now, count=_MAX_UPCOMING)
-    return _render_form(request, typed, timing=wanted, upcoming=coming)
+        timing, _, _ = _parse_schedule(deps, typed)
+    except REFUSALS as error:
+        return _render_form(request, typed, status=get_http_status(error), alert=str(error))
+    upcoming = timing.cron_expression.format_due_times(now, count=_MAX_UPCOMING)
+    return _render_form(request, typed, timing=timing, upcoming=upcoming)
 
 
 @router.post("")
 def request_schedule(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, form: FormValues
+    request: Request, deps: WebDeps, user: CurrentUser, form: FormValues
 ) -> Response:
-    """Ask for the schedule, and go to the run by which it is approved."""
+    """Request the schedule, and redirect to the run that has to be approved."""
     typed = {name: form.get(name, "") for name in ("name", "request", *SETTING_HINTS)}
     try:
-        wanted, spelled, requests = _parse_schedule(parts, typed)
-        run = parts.workflow.schedules.request_schedule(
+        timing, host_pattern, requests = _parse_schedule(deps, typed)
+        run = deps.workflow.schedules.request_schedule(
             requests,
-            host_pattern=spelled,
-            person=visitor.id,
-            origin=RequestOrigin("web", user=visitor.id),
-            timing=wanted,
+            host_pattern=host_pattern,
+            person=user.id,
+            origin=RequestOrigin("web", user=user.id),
+            timing=timing,
             reason=form.get("reason", ""),
         )
-    except REFUSALS as no:
-        return _render_form(request, typed, status=get_http_status(no), alert=str(no))
+    except REFUSALS as error:
+        return _render_form(request, typed, status=get_http_status(error), alert=str(error))
     return RedirectResponse(f"/runs/{run.id}", 303)
 
 
 @router.get("/{number}")
 def show_schedule(
     request: Request,
-    parts: WebDeps,
-    visitor: CurrentVisitor,
+    deps: WebDeps,
+    user: CurrentUser,
     number: ScheduleIdPath,
     done: str = "",
 ) -> Response:
-    return _render_page(request, parts, visitor, number, notice=_DONE_NOTICES.get(done, ""))
+    return _render_page(request, deps, user, number, notice=_DONE_NOTICES.get(done, ""))
 
 
 @router.post("/{number}/suspend")
 def suspend_schedule(
     request: Request,
-    parts: WebDeps,
-    visitor: CurrentVisitor,
+    deps: WebDeps,
+    user: CurrentUser,
     number: ScheduleIdPath,
     form: FormValues,
 ) -> Response:
     def act() -> None:
-        parts.workflow.schedules.suspend_schedule(
-            number, person=visitor.id, reason=form.get("reason", "").strip()
+        deps.workflow.schedules.suspend_schedule(
+            number, person=user.id, reason=form.get("reason", "").strip()
         )
 
-    return _perform_and_redirect(request, parts, visitor, number, act, "suspended")
+    return _perform_and_redirect(request, deps, user, number, act, "suspended")
 
 
 @router.post("/{number}/resume")
 def resume_schedule(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: ScheduleIdPath
+    request: Request, deps: WebDeps, user: CurrentUser, number: ScheduleIdPath
 ) -> Response:
     def act() -> None:
-        parts.workflow.schedules.resume_schedule(number, person=visitor.id)
+        deps.workflow.schedules.resume_schedule(number, person=user.id)
 
-    return _perform_and_redirect(request, parts, visitor, number, act, "resumed")
+    return _perform_and_redirect(request, deps, user, number, act, "resumed")
 
 
 @router.post("/{number}/end")
 def end_schedule(
     request: Request,
-    parts: WebDeps,
-    visitor: CurrentVisitor,
+    deps: WebDeps,
+    user: CurrentUser,
     number: ScheduleIdPath,
     form: FormValues,
 ) -> Response:
     def act() -> None:
-        parts.workflow.schedules.end_schedule(
-            number, person=visitor.id, reason=form.get("reason", "").strip()
+        deps.workflow.schedules.end_schedule(
+            number, person=user.id, reason=form.get("reason", "").strip()
         )
 
-    return _perform_and_redirect(request, parts, visitor, number, act, "ended")
+    return _perform_and_redirect(request, deps, user, number, act, "ended")
 
 
-@router.post("/{number}/take")
+@router.post("/{number}/take-over")
 def take_over_schedule(
     request: Request,
-    parts: WebDeps,
-    visitor: CurrentVisitor,
+    deps: WebDeps,
+    user: CurrentUser,
     number: ScheduleIdPath,
     form: FormValues,
 ) -> Response:
-    """Ask for the same schedule as one's own, and go to the run by which that is approved."""
+    """Request the same schedule as its new owner, and redirect to the run to approve."""
 
     def act() -> int:
-        return parts.workflow.schedules.take_over_schedule(
+        return deps.workflow.schedules.take_over_schedule(
             number,
-            person=visitor.id,
-            origin=RequestOrigin("web", user=visitor.id),
+            person=user.id,
+            origin=RequestOrigin("web", user=user.id),
             reason=form.get("reason", ""),
         ).id
 
-    return _perform_and_redirect(request, parts, visitor, number, act, "")
+    return _perform_and_redirect(request, deps, user, number, act, "")
 
 
 def _parse_schedule(
-    parts: WebDependencies, typed: Mapping[str, str]
+    deps: WebDependencies, typed: Mapping[str, str]
 ) -> tuple[ScheduleTiming, str, Any]:
     settings = {name: typed[name].strip() for name in SETTING_HINTS if typed[name].strip()}
-    wanted = parse_timing(typed["name"], settings, zone="UTC")
+    timing = parse_timing(typed["name"], settings, zone="UTC")
     runbook, values = request_form.find_runbook(
         request_form.split_words(typed["request"].removeprefix("/keyturn").strip())
     )
-    tags = parts.policies.get_policy().inventory.tags
-    spelled, requests = request_form.parse_request_for_hosts(runbook, values, tags)
-    return wanted, spelled, requests
+    tags = deps.policies.get_policy().inventory.tags
+    host_pattern, requests = request_form.parse_request_for_hosts(runbook, values, tags)
+    return timing, host_pattern, requests
 
 
 def _perform_and_redirect(
     request: Request,
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     number: int,
     action: Callable[[], int | None],
     outcome: str,
 ) -> Response:
-    """Do it and show the schedule anew, or show it with the reason why not."""
+    """Run *action* and redirect to the schedule or run, or show the page with the error."""
     try:
         run = action()
-    except REFUSALS as no:
+    except REFUSALS as error:
         return _render_page(
-            request, parts, visitor, number, status=get_http_status(no), alert=str(no)
+            request, deps, user, number, status=get_http_status(error), alert=str(error)
         )
-    onward = f"/schedules/{number}?done={outcome}" if run is None else f"/runs/{run}"
-    return RedirectResponse(onward, 303)
+    target = f"/schedules/{number}?done={outcome}" if run is None else f"/runs/{run}"
+    return RedirectResponse(target, 303)
 
 
 def _render_page(
     request: Request,
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     number: int,
     *,
     status: int = 200,
     alert: str = "",
     notice: str = "",
 ) -> Response:
-    with parts.database.reading(visitor.view_rights) as tx:
-        shown = _build_shown_schedule(tx, schedules.get_schedule(tx, number), visitor)
+    with deps.database.reading(user.view_rights) as tx:
+        shown = _build_shown_schedule(tx, schedules.get_schedule(tx, number), user)
         fires = schedules.list_fires(tx, number, most=_MAX_FIRES)
     return render_page(
         request,
@@ -258,21 +259,23 @@ def _render_form(
         status=status,
         typed=typed,
         alert=alert,
-        wanted=timing,
-        coming=upcoming or [],
+        timing=timing,
+        upcoming=upcoming or [],
     )
 
 
-def _build_shown_schedule(tx: Transaction, schedule: Schedule, visitor: Visitor) -> ShownSchedule:
+def _build_shown_schedule(tx: Transaction, schedule: Schedule, user: User) -> ShownSchedule:
     run = runs.get_run(tx, schedule.run)
-    active = schedule.state is ScheduleState.ACTIVE
-    table = schedule.timing.cron_expression
+    is_active = schedule.state is ScheduleState.ACTIVE
+    cron_expression = schedule.timing.cron_expression
     return ShownSchedule(
         schedule,
         run,
         last_fire=next(iter(schedules.list_fires(tx, schedule.id, most=1)), None),
-        upcoming=table.format_due_times(tx.now, count=_MAX_UPCOMING) if active else [],
-        can_manage=_can_manage_schedule(visitor.policy, visitor.id, schedule, run),
+        upcoming=cron_expression.format_due_times(tx.now, count=_MAX_UPCOMING)
+        if is_active
+        else [],
+        can_manage=_can_manage_schedule(user.policy, user.id, schedule, run),
     )
 
 

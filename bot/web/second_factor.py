@@ -1,4 +1,4 @@
-"""My second factor: enrolling an app or a key, and confirming those of other people."""
+"""Second factor page: enrol an app or a key, and confirm those of other people."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from bot.auth import second_factors, totp, webauthn
 from bot.auth.second_factors import SecondFactor
 from bot.auth.webauthn import RelyingParty
 from bot.model.errors import InvalidRequestError, StepUpRequired
-from bot.web.auth import CurrentVisitor, Visitor
-from bot.web.blanks import FormValues
+from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
+from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
 from bot.workflow.second_factor import get_shown_factor, is_area_owner, is_factor_valid
@@ -23,15 +23,15 @@ router = APIRouter(prefix="/second-factor")
 FactorIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 _DONE_NOTICES: Mapping[str, str] = {
-    "enrolled": "It works. It counts as soon as somebody else has vouched for it: see below.",
-    "confirmed": "It counts from now on.",
-    "removed": "It is forgotten, and counts no more.",
+    "enrolled": "Enrolled. It becomes active when an owner confirms it: see below.",
+    "confirmed": "Confirmed. It is active now.",
+    "removed": "The second factor is removed.",
 }
 
 
 @dataclass(frozen=True)
 class ShownFactor:
-    """One factor as the page shows it. counts: it may be used."""
+    """A second factor as the page shows it."""
 
     factor: SecondFactor
     is_valid: bool
@@ -42,22 +42,20 @@ class ShownFactor:
 
     @property
     def grouped_digest(self) -> str:
-        """The digest in groups, so that it can be read out."""
-        whole = self.factor.digest
-        return " ".join(whole[at : at + 4] for at in range(0, len(whole), 4))
+        """The digest in groups of four digits, for reading aloud."""
+        digest = self.factor.digest
+        return " ".join(digest[at : at + 4] for at in range(0, len(digest), 4))
 
 
 @router.get("")
-def show_factors(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, done: str = ""
-) -> Response:
-    return _render_page(request, parts, visitor, notice=_DONE_NOTICES.get(done, ""))
+def show_factors(request: Request, deps: WebDeps, user: CurrentUser, done: str = "") -> Response:
+    return _render_page(request, deps, user, notice=_DONE_NOTICES.get(done, ""))
 
 
 @router.post("/app")
-def begin_app_enrolment(parts: WebDeps, visitor: CurrentVisitor) -> Response:
+def begin_app_enrolment(deps: WebDeps, user: CurrentUser) -> Response:
     try:
-        factor = parts.workflow.factor_enrolment.begin_app_enrolment(visitor.id)
+        factor = deps.workflow.factor_enrolment.begin_app_enrolment(user.id)
     except InvalidRequestError:
         return RedirectResponse("/second-factor", 303)
     return RedirectResponse(f"/second-factor/app/{factor.id}", 303)
@@ -65,123 +63,123 @@ def begin_app_enrolment(parts: WebDeps, visitor: CurrentVisitor) -> Response:
 
 @router.get("/app/{number}")
 def show_app_enrolment(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: FactorIdPath
+    request: Request, deps: WebDeps, user: CurrentUser, number: FactorIdPath
 ) -> Response:
-    """Show what the app must know, until it has shown a code."""
-    return _render_app_page(request, parts, visitor, number)
+    """Show the secret for the app, until a code has been entered."""
+    return _render_app_page(request, deps, user, number)
 
 
 @router.post("/app/{number}")
 def finish_app_enrolment(
     request: Request,
-    parts: WebDeps,
-    visitor: CurrentVisitor,
+    deps: WebDeps,
+    user: CurrentUser,
     number: FactorIdPath,
     form: FormValues,
 ) -> Response:
     try:
-        parts.workflow.factor_enrolment.finish_app_enrolment(
-            visitor.id, number, form.get("code", "")
-        )
-    except InvalidRequestError as unfit:
-        return _render_app_page(request, parts, visitor, number, status=422, alert=str(unfit))
+        deps.workflow.factor_enrolment.finish_app_enrolment(user.id, number, form.get("code", ""))
+    except InvalidRequestError as error:
+        return _render_app_page(request, deps, user, number, status=422, alert=str(error))
     return RedirectResponse("/second-factor?done=enrolled", 303)
 
 
 @router.post("/key/options")
-def begin_key_enrolment(parts: WebDeps, visitor: CurrentVisitor) -> Response:
-    home = webauthn.build_relying_party(parts.base_url)
-    if home is None:
-        return JSONResponse({"why": KEYS_UNAVAILABLE}, 422)
-    options = parts.workflow.factor_enrolment.begin_key_enrolment(
-        visitor.id, visitor.session_token, home
+def begin_key_enrolment(deps: WebDeps, user: CurrentUser) -> Response:
+    relying_party = webauthn.build_relying_party(deps.base_url)
+    if relying_party is None:
+        return JSONResponse({"error": KEYS_UNAVAILABLE}, 422)
+    options = deps.workflow.factor_enrolment.begin_key_enrolment(
+        user.id, user.session_token, relying_party
     )
     return Response(options, media_type="application/json")
 
 
 @router.post("/key")
 def finish_key_enrolment(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, form: FormValues
+    request: Request, deps: WebDeps, user: CurrentUser, form: FormValues
 ) -> Response:
     try:
-        home = get_relying_party(parts)
-        answer = form.get("credential", "")
-        parts.workflow.factor_enrolment.finish_key_enrolment(
-            visitor.id, visitor.session_token, home, answer
+        relying_party = get_relying_party(deps)
+        credential = form.get("credential", "")
+        deps.workflow.factor_enrolment.finish_key_enrolment(
+            user.id, user.session_token, relying_party, credential
         )
-    except InvalidRequestError as unfit:
-        return _render_page(request, parts, visitor, status=422, alert=str(unfit))
+    except InvalidRequestError as error:
+        return _render_page(request, deps, user, status=422, alert=str(error))
     return RedirectResponse("/second-factor?done=enrolled", 303)
 
 
 @router.post("/{number}/confirm")
 def confirm_factor(
     request: Request,
-    parts: WebDeps,
-    visitor: CurrentVisitor,
+    deps: WebDeps,
+    user: CurrentUser,
     number: FactorIdPath,
     form: FormValues,
 ) -> Response:
     try:
-        parts.workflow.factor_enrolment.confirm_factor(
-            visitor.id, visitor.session_token, number, form.get("digest", "")
+        deps.workflow.factor_enrolment.confirm_factor(
+            user.id, user.session_token, number, form.get("digest", "")
         )
     except StepUpRequired:
         return RedirectResponse("/step-up?next=/second-factor", 303)
-    except REFUSALS as no:
+    except REFUSALS as error:
         return _render_page(
-            request, parts, visitor, status=get_http_status(no), alert=_format_refusal(no)
+            request, deps, user, status=get_http_status(error), alert=_format_refusal(error)
         )
     return RedirectResponse("/second-factor?done=confirmed", 303)
 
 
 @router.post("/{number}/remove")
 def remove_factor(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: FactorIdPath
+    request: Request, deps: WebDeps, user: CurrentUser, number: FactorIdPath
 ) -> Response:
     try:
-        parts.workflow.factor_enrolment.remove_factor(visitor.id, number)
-    except REFUSALS as no:
+        deps.workflow.factor_enrolment.remove_factor(user.id, number)
+    except REFUSALS as error:
         return _render_page(
-            request, parts, visitor, status=get_http_status(no), alert=_format_refusal(no)
+            request, deps, user, status=get_http_status(error), alert=_format_refusal(error)
         )
     return RedirectResponse("/second-factor?done=removed", 303)
 
 
 KEYS_UNAVAILABLE = (
-    "Browsers let security keys work only where the pages are reached by a name over HTTPS. An "
-    "authenticator app works everywhere."
+    "Browsers support security keys only on pages reached by host name over HTTPS. Use an "
+    "authenticator app instead."
 )
 
 
-def get_relying_party(parts: WebDependencies) -> RelyingParty:
-    """Return where keys of these pages belong. Raises Unfit where they belong to nothing."""
-    home = webauthn.build_relying_party(parts.base_url)
-    if home is None:
+def get_relying_party(deps: WebDependencies) -> RelyingParty:
+    """Return the relying party of security keys.
+
+    Raises:
+        InvalidRequestError: Browsers do not support security keys at this address.
+    """
+    relying_party = webauthn.build_relying_party(deps.base_url)
+    if relying_party is None:
         raise InvalidRequestError(KEYS_UNAVAILABLE)
-    return home
+    return relying_party
 
 
 def _render_page(
     request: Request,
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     *,
     status: int = 200,
     alert: str = "",
     notice: str = "",
 ) -> Response:
-    with parts.database.reading(visitor.view_rights) as tx:
+    with deps.database.reading(user.view_rights) as tx:
         mine = [
-            factor for factor in second_factors.list_factors(tx, visitor.id) if factor.verified_at
+            factor for factor in second_factors.list_factors(tx, user.id) if factor.verified_at
         ]
         others = (
-            second_factors.list_verified_factors(tx)
-            if is_area_owner(visitor.policy, visitor.id)
-            else []
+            second_factors.list_verified_factors(tx) if is_area_owner(user.policy, user.id) else []
         )
-        fresh = get_shown_factor(
-            tx, visitor.policy, person=visitor.id, session=visitor.session_token
+        shown_factor = get_shown_factor(
+            tx, user.policy, person=user.id, session=user.session_token
         )
     return render_page(
         request,
@@ -189,40 +187,40 @@ def _render_page(
         status=status,
         alert=alert,
         notice=notice,
-        mine=_build_shown_factors(visitor, mine),
+        mine=_build_shown_factors(user, mine),
         others=_build_shown_factors(
-            visitor, [factor for factor in others if factor.person != visitor.id]
+            user, [factor for factor in others if factor.person != user.id]
         ),
-        owners=_list_confirmers(visitor),
-        stepped_up=bool(fresh),
-        keys=webauthn.build_relying_party(parts.base_url) is not None,
-        no_keys=KEYS_UNAVAILABLE,
+        owners=_list_confirmers(user),
+        stepped_up=bool(shown_factor),
+        are_keys_available=webauthn.build_relying_party(deps.base_url) is not None,
+        keys_unavailable=KEYS_UNAVAILABLE,
     )
 
 
 def _render_app_page(
     request: Request,
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     number: int,
     *,
     status: int = 200,
     alert: str = "",
 ) -> Response:
     try:
-        secret = parts.workflow.factor_enrolment.get_app_secret(visitor.id, number)
-    except InvalidRequestError as unfit:
-        gone = 404 if status == 200 else status
+        secret = deps.workflow.factor_enrolment.get_app_secret(user.id, number)
+    except InvalidRequestError as error:
+        status = 404 if status == 200 else status
         return render_page(
             request,
-            "trouble.html",
-            status=gone,
-            title="There is no such app",
-            words=_format_refusal(unfit),
-            code=gone,
+            "error.html",
+            status=status,
+            title="Authenticator app not found",
+            message=_format_refusal(error),
+            code=status,
         )
     address = totp.build_provisioning_uri(
-        secret, person=visitor.id, host=parts.origin.partition("//")[2]
+        secret, person=user.id, host=deps.origin.partition("//")[2]
     )
     return render_page(
         request,
@@ -230,21 +228,21 @@ def _render_app_page(
         status=status,
         alert=alert,
         number=number,
-        picture=totp.render_qr_code(address),
+        qr_code=totp.render_qr_code(address),
         address=address,
         secret=" ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
     )
 
 
-def _build_shown_factors(visitor: Visitor, factors: Sequence[SecondFactor]) -> list[ShownFactor]:
-    return [ShownFactor(factor, is_factor_valid(visitor.policy, factor)) for factor in factors]
+def _build_shown_factors(user: User, factors: Sequence[SecondFactor]) -> list[ShownFactor]:
+    return [ShownFactor(factor, is_factor_valid(user.policy, factor)) for factor in factors]
 
 
-def _list_confirmers(visitor: Visitor) -> list[str]:
-    """Return who could confirm a factor of the visitor's, by name."""
-    people = visitor.policy.organisation.people.values()
-    able = [p.name for p in people if p.id != visitor.id and is_area_owner(visitor.policy, p.id)]
-    return sorted(able)
+def _list_confirmers(user: User) -> list[str]:
+    """Return the names of the people who can confirm a factor of the user."""
+    people = user.policy.organisation.people.values()
+    names = [p.name for p in people if p.id != user.id and is_area_owner(user.policy, p.id)]
+    return sorted(names)
 
 
 def _format_refusal(refusal: Exception) -> str:

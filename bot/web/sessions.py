@@ -1,4 +1,4 @@
-"""Sessions: where the visitor is signed in, and how that ends everywhere."""
+"""Sessions page: list and end the sessions of the user."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse
 from bot.audit import change_log
 from bot.auth import sessions
 from bot.web import errors
-from bot.web.auth import CurrentVisitor
+from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
 from bot.web.templating import render_page
 from bot.web.user_agent import describe_user_agent
@@ -19,49 +19,47 @@ SessionNamePath = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 
 @router.get("")
-def show_sessions(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, done: str = ""
-) -> Response:
-    with parts.database.reading(visitor.view_rights) as tx:
-        mine, here = (
-            sessions.list_sessions(tx, visitor.id),
-            sessions.find_session(tx, visitor.session_token),
+def show_sessions(request: Request, deps: WebDeps, user: CurrentUser, done: str = "") -> Response:
+    with deps.database.reading(user.view_rights) as tx:
+        mine, current = (
+            sessions.list_sessions(tx, user.id),
+            sessions.find_session(tx, user.session_token),
         )
     return render_page(
         request,
         "sessions.html",
         sessions=mine,
-        readable=describe_user_agent,
-        here=here.name if here else "",
-        notice="It has ended." if done == "ended" else "",
-        idle=sessions.IDLE_SECONDS // 60,
-        longest=sessions.MAX_SECONDS // 3600,
-        provider=parts.provider_name,
+        describe_user_agent=describe_user_agent,
+        current_session=current.name if current else "",
+        notice="The session has ended." if done == "ended" else "",
+        idle_minutes=sessions.IDLE_SECONDS // 60,
+        max_hours=sessions.MAX_SECONDS // 3600,
+        provider=deps.provider_name,
     )
 
 
 @router.post("/{session}/end")
-def end_session(parts: WebDeps, visitor: CurrentVisitor, session: SessionNamePath) -> Response:
-    """End one of the visitor's own sessions; one that has ended meanwhile is as it should be."""
-    with parts.database.transaction() as tx:
-        if sessions.end_named_session(tx, visitor.id, session):
-            change_log.append_entry(tx, "session ended", person=visitor.id, source="web")
+def end_session(deps: WebDeps, user: CurrentUser, session: SessionNamePath) -> Response:
+    """End one of the user's own sessions. A session that has already ended is no error."""
+    with deps.database.transaction() as tx:
+        if sessions.end_named_session(tx, user.id, session):
+            change_log.append_entry(tx, "session ended", person=user.id, source="web")
     return RedirectResponse("/sessions?done=ended", 303)
 
 
 @router.post("/end-all")
-def end_all_sessions(request: Request, parts: WebDeps, visitor: CurrentVisitor) -> Response:
-    """End every session of the visitor, this one too, and every link that would begin one."""
-    with parts.database.transaction() as tx:
-        sessions.end_all_sessions(tx, visitor.id)
-        change_log.append_entry(tx, "sessions ended", person=visitor.id, source="web")
-    request.state.visitor = None
-    answer = render_page(
+def end_all_sessions(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
+    """End every session of the user, including this one, and every unused sign-in link."""
+    with deps.database.transaction() as tx:
+        sessions.end_all_sessions(tx, user.id)
+        change_log.append_entry(tx, "sessions ended", person=user.id, source="web")
+    request.state.user = None
+    response = render_page(
         request,
         "signed_out.html",
-        why="You are signed out everywhere.",
-        provider=parts.provider_name,
-        to="/",
+        message="You are signed out everywhere.",
+        provider=deps.provider_name,
+        target_page="/",
     )
-    errors.delete_session_cookie(answer, parts)
-    return answer
+    errors.delete_session_cookie(response, deps)
+    return response

@@ -1,4 +1,4 @@
-"""A run's stream: what moves on its page, as server-sent events, until it is over."""
+"""Live updates of the page of a run, as server-sent events until the run ends."""
 
 import asyncio
 import json
@@ -22,15 +22,15 @@ from bot.db.run_progress import RunProgress, RunProgressPart
 from bot.db.runs import NoSuchRun
 from bot.model.text import escape_control
 from bot.policy import NoPolicyError
-from bot.web.auth import NotSignedInError, PassiveVisitor, Visitor, check_still_signed_in
+from bot.web.auth import NotSignedInError, PassiveUser, User, check_still_signed_in
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.fanout_chart import render_fanout, render_host_rows
 from bot.web.run import RunIdPath
 from bot.web.stream_slots import NoFreeSlotError, StreamLimits
 
-# Lines of one look that a reader is sent in all, however many hosts speak; and of each at least.
-MOST_LINES, LEAST_LINES = 400, 2
-# As a position is handed back after a break, so much is told again: it may have come meanwhile.
+# Lines sent per poll in total, and at least per host.
+MAX_LINES, MIN_LINES_PER_HOST = 400, 2
+# After a reconnect, output of this long before the position is sent again so that none is lost.
 _REPLAY_MICROSECONDS = 6_000_000
 
 StreamEvent = tuple[str, Any]
@@ -38,78 +38,81 @@ StreamEvent = tuple[str, Any]
 
 @dataclass
 class StreamReader:
-    """since: up to when the reader knows what was said; 0 if nothing of it."""
+    """What one reader has received so far."""
 
     since: int = 0
+    """Time up to which the reader has received output, in microseconds; 0 for none."""
     _last_stamp: str = ""
     _sent_lines: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     _sent_versions: dict[int, int] = field(default_factory=dict[int, int])
     _is_first: bool = True
 
     def list_new_events(self, progress: RunProgress) -> list[StreamEvent]:
-        """Return the events that a reader has not had yet, each with what it tells."""
-        moved = progress.stamp if progress.stamp != self._last_stamp else ""
+        """Return the events that the reader has not received yet, each with its data."""
+        stamp = progress.stamp if progress.stamp != self._last_stamp else ""
         self._last_stamp = progress.stamp
-        told: list[StreamEvent] = [
-            ("moved", moved),
-            ("parts", self._list_changed_children(progress.parts)),
-            ("said", [*self._iterate_new_lines(progress.heard)]),
-            ("silent", self._remove_finished_outputs(progress.heard)),
+        events: list[StreamEvent] = [
+            ("updated", stamp),
+            ("children", self._list_changed_children(progress.parts)),
+            ("output", [*self._iterate_new_lines(progress.heard)]),
+            ("output_ended", self._remove_finished_outputs(progress.heard)),
         ]
         self._is_first = False
-        return [(name, what) for name, what in told if what]
+        return [(name, data) for name, data in events if data]
 
     @staticmethod
     def get_resume_position(progress: RunProgress) -> int:
-        """Return from where a reader that broke off goes on."""
+        """Return the position from which a reader continues after a reconnect."""
         return progress.now - _REPLAY_MICROSECONDS
 
     def _list_changed_children(
         self, child_runs: Sequence[RunProgressPart]
     ) -> list[RunProgressPart]:
-        changed = [part for part in child_runs if self._sent_versions.get(part.id) != part.version]
-        self._sent_versions = {part.id: part.version for part in child_runs}
+        changed = [
+            child for child in child_runs if self._sent_versions.get(child.id) != child.version
+        ]
+        self._sent_versions = {child.id: child.version for child in child_runs}
         return changed
 
     def _iterate_new_lines(
         self, live_outputs: Sequence[LiveOutput]
     ) -> Iterator[Mapping[str, Any]]:
         if self._is_first:
-            known = [one for one in live_outputs if one.at <= self.since]
-            self._sent_lines = {(one.run, one.n): one.total for one in known}
-        speaking = [
+            received = [one for one in live_outputs if one.at <= self.since]
+            self._sent_lines = {(one.run, one.n): one.total for one in received}
+        active = [
             one for one in live_outputs if one.total > self._sent_lines.get((one.run, one.n), 0)
         ]
-        most = max(LEAST_LINES, MOST_LINES // max(len(speaking), 1))
-        for one in speaking:
-            had = self._sent_lines.get((one.run, one.n))
-            fresh = one.total - (had or 0)
-            lines = one.newest[-min(fresh, most) :]
+        limit = max(MIN_LINES_PER_HOST, MAX_LINES // max(len(active), 1))
+        for one in active:
+            sent = self._sent_lines.get((one.run, one.n))
+            new_count = one.total - (sent or 0)
+            lines = one.newest[-min(new_count, limit) :]
             self._sent_lines[one.run, one.n] = one.total
             yield {
                 "key": f"{one.run}-{one.n}",
                 "host": escape_control(one.host),
                 "n": one.n,
                 "total": one.total,
-                "anew": had is None,
-                "left_out": fresh - len(lines),
+                "is_new": sent is None,
+                "omitted": new_count - len(lines),
                 "lines": [escape_control(line) for line in lines],
             }
 
     def _remove_finished_outputs(self, live_outputs: Sequence[LiveOutput]) -> list[str]:
-        """Return those of which no more is heard: what they said is with their step."""
-        there = {(one.run, one.n) for one in live_outputs}
-        gone = [key for key in self._sent_lines if key not in there]
-        for key in gone:
+        """Return the keys of outputs that have ended; the full output is now with the step."""
+        current = {(one.run, one.n) for one in live_outputs}
+        ended = [key for key in self._sent_lines if key not in current]
+        for key in ended:
             del self._sent_lines[key]
-        return [f"{run}-{n}" for run, n in gone]
+        return [f"{run}-{n}" for run, n in ended]
 
 
 router = APIRouter(prefix="/runs/{number}")
 
-# So many threads at once look at the database for all who watch: pages find others free.
+# Threads that poll the database for all readers. The limit keeps threads free for pages.
 _MAX_READER_THREADS = 2
-_GONE, _FULL, _OVER = "gone", "full", "over"
+_ACCESS_ENDED, _NO_SLOT, _RUN_ENDED = "access_ended", "no_slot", "run_ended"
 
 PositionQuery = Annotated[int, Query(ge=0, le=2**62)]
 
@@ -117,26 +120,29 @@ PositionQuery = Annotated[int, Query(ge=0, le=2**62)]
 @router.get("/stream")
 async def stream_run(
     request: Request,
-    parts: WebDeps,
-    visitor: PassiveVisitor,
+    deps: WebDeps,
+    user: PassiveUser,
     number: RunIdPath,
     after: PositionQuery = 0,
     last_event_id: Annotated[str, Header()] = "",
 ) -> Response:
-    """Tell what moves. after, or the header Last-Event-ID: from where to go on after a break."""
-    known = last_event_id[:20]
-    since = int(known) if known.isascii() and known.isdecimal() else after
-    looks: ProgressCache = request.app.state.looks
-    await to_thread.run_sync(_require_view, parts, visitor, number)
-    await looks.get_progress(parts.database, number, parts.stream_slots.limits.poll_seconds)
+    """Stream updates of a run.
+
+    After a reconnect, the position comes in *after* or in the header Last-Event-ID.
+    """
+    position = last_event_id[:20]
+    since = int(position) if position.isascii() and position.isdecimal() else after
+    cache: ProgressCache = request.app.state.progress_cache
+    await to_thread.run_sync(_require_view, deps, user, number)
+    await cache.get_progress(deps.database, number, deps.stream_slots.limits.poll_seconds)
     if request.scope.get("head"):
         return Response(media_type=EventStreamResponse.media_type)
-    told = _stream_in_slot(request, parts, visitor, number, since=since)
-    return EventStreamResponse(told, parts.stream_slots.limits)
+    events = _stream_in_slot(request, deps, user, number, since=since)
+    return EventStreamResponse(events, deps.stream_slots.limits)
 
 
 class EventStreamResponse(StreamingResponse):
-    """Server-sent events to one reader, who is given up when nothing gets through to them."""
+    """Server-sent events to one reader; ends if the reader does not receive them in time."""
 
     media_type = "text/event-stream"
 
@@ -145,20 +151,20 @@ class EventStreamResponse(StreamingResponse):
         self._events, self._limits = events, limits
 
     async def stream_response(self, send: Send) -> None:
-        async def patiently(message: Message) -> None:
+        async def send_in_time(message: Message) -> None:
             async with asyncio.timeout(self._limits.send_timeout_seconds):
                 await send(message)
 
         async with aclosing(self._events):
             try:
-                await super().stream_response(patiently)
+                await super().stream_response(send_in_time)
             except TimeoutError:
                 return
 
 
 @dataclass
 class ProgressCache:
-    """The newest look at each run that somebody watches: all of them share it."""
+    """The latest progress of each watched run, shared by all readers of the run."""
 
     _lock: Lock = field(default_factory=Lock)
     _cached: dict[int, tuple[float, RunProgress]] = field(
@@ -167,111 +173,116 @@ class ProgressCache:
     _limiter: CapacityLimiter | None = None
 
     async def get_progress(self, database: Database, run_id: int, max_age: float) -> RunProgress:
-        """Raises NoSuchRun and StoreUnavailable. fresh: seconds that a look is good for."""
+        """Return the progress of a run, at most *max_age* seconds old.
+
+        Raises:
+            NoSuchRun: There is no such run.
+            StoreUnavailable: The database does not respond.
+        """
         if self._limiter is None:
             self._limiter = CapacityLimiter(_MAX_READER_THREADS)
-        look = partial(self._read_progress, database, run_id, max_age)
-        return await to_thread.run_sync(look, limiter=self._limiter)
+        read = partial(self._read_progress, database, run_id, max_age)
+        return await to_thread.run_sync(read, limiter=self._limiter)
 
     def _read_progress(self, database: Database, run_id: int, max_age: float) -> RunProgress:
         with self._lock:
-            at, known = self._cached.get(run_id, (0.0, None))
-        if known is not None and time.monotonic() - at < max_age / 2:
-            return known
+            read_at, cached = self._cached.get(run_id, (0.0, None))
+        if cached is not None and time.monotonic() - read_at < max_age / 2:
+            return cached
         with database.reading() as tx:
-            seen = run_progress.get_run_progress(tx, run_id)
+            progress = run_progress.get_run_progress(tx, run_id)
         now = time.monotonic()
         with self._lock:
             self._cached = {
-                n: kept for n, kept in self._cached.items() if now - kept[0] < 2 * max_age
+                n: entry for n, entry in self._cached.items() if now - entry[0] < 2 * max_age
             }
-            self._cached[run_id] = (now, seen)
-        return seen
+            self._cached[run_id] = (now, progress)
+        return progress
 
 
 async def _stream_in_slot(
-    request: Request, parts: WebDependencies, visitor: Visitor, run_id: int, *, since: int
+    request: Request, deps: WebDependencies, user: User, run_id: int, *, since: int
 ) -> AsyncGenerator[bytes]:
     try:
-        with parts.stream_slots.take_slot(visitor.id):
+        with deps.stream_slots.take_slot(user.id):
             yield b"retry: 3000\n\n"
             async with aclosing(
-                _stream_events(request, parts, run_id, StreamReader(since))
-            ) as news:
-                async for told in news:
-                    yield told
+                _stream_events(request, deps, run_id, StreamReader(since))
+            ) as events:
+                async for event in events:
+                    yield event
     except NoFreeSlotError:
-        yield _encode_event(_FULL, "")
+        yield _encode_event(_NO_SLOT, "")
 
 
 async def _stream_events(
-    request: Request, parts: WebDependencies, run_id: int, reader: StreamReader
+    request: Request, deps: WebDependencies, run_id: int, reader: StreamReader
 ) -> AsyncGenerator[bytes]:
-    terms = parts.stream_slots.limits
-    looks: ProgressCache = request.app.state.looks
+    limits = deps.stream_slots.limits
+    cache: ProgressCache = request.app.state.progress_cache
     clock = asyncio.get_running_loop().time
-    begun = checked = beaten = clock()
-    while not parts.workflow.is_closing and clock() - begun < terms.max_seconds:
+    started_at = checked_at = sent_at = clock()
+    while not deps.workflow.is_closing and clock() - started_at < limits.max_seconds:
         try:
-            if clock() - checked >= terms.session_check_seconds:
-                checked = clock()
-                if not await _can_still_view(request, parts, run_id):
-                    yield _encode_event(_GONE, "")
+            if clock() - checked_at >= limits.session_check_seconds:
+                checked_at = clock()
+                if not await _can_still_view(request, deps, run_id):
+                    yield _encode_event(_ACCESS_ENDED, "")
                     return
-            glance = await looks.get_progress(parts.database, run_id, terms.poll_seconds)
+            progress = await cache.get_progress(deps.database, run_id, limits.poll_seconds)
         except (StoreUnavailable, NoPolicyError):
             return
-        for told in await to_thread.run_sync(
-            lambda look=glance: [*_encode_new_events(reader, look)]
+        for event in await to_thread.run_sync(
+            lambda progress=progress: [*_encode_new_events(reader, progress)]
         ):
-            beaten = clock()
-            yield told
-        if glance.whole.is_ended:
-            yield _encode_event(_OVER, "")
+            sent_at = clock()
+            yield event
+        if progress.whole.is_ended:
+            yield _encode_event(_RUN_ENDED, "")
             return
-        if clock() - beaten >= terms.keepalive_seconds:
-            beaten = clock()
-            yield b": still here\n\n"
-        await asyncio.sleep(terms.poll_seconds)
+        if clock() - sent_at >= limits.keepalive_seconds:
+            sent_at = clock()
+            yield b": keep-alive\n\n"
+        await asyncio.sleep(limits.poll_seconds)
 
 
-async def _can_still_view(request: Request, parts: WebDependencies, run_id: int) -> bool:
-    """Say whether the reader is still signed in, among the people, and may still view the run."""
+async def _can_still_view(request: Request, deps: WebDependencies, run_id: int) -> bool:
+    """Return whether the reader is still signed in and may still view the run."""
 
-    def look() -> None:
-        _require_view(parts, check_still_signed_in(request, parts), run_id)
+    def check() -> None:
+        _require_view(deps, check_still_signed_in(request, deps), run_id)
 
     try:
-        await to_thread.run_sync(look)
+        await to_thread.run_sync(check)
     except (NotSignedInError, NoSuchRun):
         return False
     return True
 
 
-def _require_view(parts: WebDependencies, visitor: Visitor, run_id: int) -> None:
-    """Raise NoSuchRun unless the visitor may view it: looks are shared by all who watch."""
-    with parts.database.reading(visitor.view_rights) as tx:
+def _require_view(deps: WebDependencies, user: User, run_id: int) -> None:
+    """Raise NoSuchRun unless the user may view the run. The shared cache does not check this."""
+    with deps.database.reading(user.view_rights) as tx:
         runs.get_run(tx, run_id)
 
 
 def _encode_new_events(reader: StreamReader, progress: RunProgress) -> Iterator[bytes]:
     position = reader.get_resume_position(progress)
-    for name, told in reader.list_new_events(progress):
-        if name == "parts":
+    for name, data in reader.list_new_events(progress):
+        if name == "children":
             yield _encode_event(
                 name,
                 {
-                    "drawn": render_fanout(progress),
+                    "chart": render_fanout(progress),
                     "rows": render_host_rows(
-                        told, has_started=progress.whole.started_at is not None
+                        data, has_started=progress.whole.started_at is not None
                     ),
                 },
                 position,
             )
         else:
-            yield _encode_event(name, told, position)
+            yield _encode_event(name, data, position)
 
 
 def _encode_event(name: str, data: Any, position: int | None = None) -> bytes:
-    known = "" if position is None else f"id: {position}\n"
-    return f"{known}event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+    event_id = "" if position is None else f"id: {position}\n"
+    return f"{event_id}event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()

@@ -1,4 +1,4 @@
-"""Seats: how many watch at once, each in a stream of their own, and for how long at a time."""
+"""Slots of live streams: how many may be open, in total and per person."""
 
 from collections import Counter
 from collections.abc import Generator
@@ -8,30 +8,30 @@ from threading import Lock
 
 
 class NoFreeSlotError(Exception):
-    """Too many watch already; whoever is turned away looks again by themselves."""
+    """Too many streams are open. The page polls instead."""
 
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """look: seconds between two looks at the database, shared by all who watch the same run.
-
-    check: seconds after which it is looked up whether somebody is still signed in. beat: seconds
-    of silence after which a sign of life is sent. patience: seconds that a reader may take for
-    what was sent. longest: seconds after which a stream ends, and is taken up where it ended.
-    """
+    """Intervals and limits of streams."""
 
     poll_seconds: float = 0.5
+    """Time between two reads of the database, which all readers of a run share."""
     session_check_seconds: float = 10.0
+    """Time after which the session of the reader is checked again."""
     keepalive_seconds: float = 15.0
+    """Time without events after which a comment is sent."""
     send_timeout_seconds: float = 20.0
+    """Time within which a reader has to receive what was sent."""
     max_seconds: float = 900.0
+    """Time after which a stream ends; the browser then reconnects and continues."""
     max_per_person: int = 8
     max_in_total: int = 300
 
 
 @dataclass
 class StreamSlots:
-    """Who watches now."""
+    """The open streams, by person."""
 
     limits: StreamLimits = field(default_factory=StreamLimits)
     _taken_by_person: Counter[str] = field(default_factory=Counter[str])
@@ -39,10 +39,14 @@ class StreamSlots:
 
     @contextmanager
     def take_slot(self, person: str) -> Generator[None]:
-        """Hold a seat for as long as somebody watches. Raises Full."""
+        """Hold a slot for the duration of the context.
+
+        Raises:
+            NoFreeSlotError: The person, or everyone together, has too many open streams.
+        """
         with self._lock:
-            mine, all_of_them = self._taken_by_person[person], self._taken_by_person.total()
-            if mine >= self.limits.max_per_person or all_of_them >= self.limits.max_in_total:
+            by_person, total = self._taken_by_person[person], self._taken_by_person.total()
+            if by_person >= self.limits.max_per_person or total >= self.limits.max_in_total:
                 raise NoFreeSlotError
             self._taken_by_person[person] += 1
         try:

@@ -1,4 +1,4 @@
-"""Render page templates with Jinja: every value is made visible, then escaped."""
+"""Render page templates with Jinja: control characters become visible, values are escaped."""
 
 import hashlib
 import re
@@ -18,7 +18,7 @@ from bot.web import badges, diagrams
 from bot.web.assets import STATIC_DIRECTORY
 from bot.workflow.run_timeline import format_fact, get_entry_facts
 
-# What can be typed, as sentences quote it.
+# Text between backticks.
 _QUOTED_PATTERN = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`")
 
 
@@ -31,20 +31,20 @@ def render_page(
         request: The request that the page answers.
         template: File name of the template.
         status: HTTP status of the response.
-        things: Variables of the template.
+        variables: Variables of the template.
     """
     return load_templates().TemplateResponse(request, template, variables, status)
 
 
 def render_part(template: str, **variables: object) -> str:
-    """Render a part of a page. `things` are the template's variables."""
+    """Render a part of a page with the given variables."""
     return load_templates().get_template(template).render(variables)
 
 
 def make_visible(value: object) -> Markup | str:
-    """Return a value as text with control and bidi characters spelt out; markup stays as it is.
+    """Return a value as text with control and bidi characters spelt out. Markup is unchanged.
 
-    Jinja calls it for every value before it escapes it.
+    Jinja calls it for every value before escaping.
     """
     if isinstance(value, Markup):
         return value
@@ -52,9 +52,9 @@ def make_visible(value: object) -> Markup | str:
 
 
 def render_code(text: str) -> Markup:
-    """Return a sentence as HTML, with the words between backticks in `<code>`."""
+    """Return a text as HTML, with `<code>` around what is between backticks."""
     parts = _QUOTED_PATTERN.split(text)
-    # The words between backticks stand at the odd places.
+    # The parts at odd indexes were between backticks.
     parts[1::2] = [Markup("<code>%s</code>") % make_visible(part) for part in parts[1::2]]
     return Markup("").join(map(make_visible, parts))
 
@@ -81,14 +81,18 @@ def load_templates() -> Jinja2Templates:
         "describe_run": run_states.get_run_display,
         "statuses": run_states.RUN_STATUS_DISPLAYS,
         "step_badge": run_states.STEP_STATE_DISPLAYS,
-        "standing_badge": badges.SCHEDULE_BADGES,
+        "schedule_badge": badges.SCHEDULE_BADGES,
         "fire_badge": badges.FIRE_BADGES,
-        "reach_badge": badges.REACHABILITY_BADGES,
-        "pin_badge": badges.HOST_KEY_BADGES,
+        "reachability_badge": badges.REACHABILITY_BADGES,
+        "host_key_badge": badges.HOST_KEY_BADGES,
+        "effect_badge": badges.EFFECT_BADGES,
     }
     environment.globals.update(variables)
     environment.filters.update(
-        utc=times.format_utc, span=times.format_span, plainly=format_fact, coded=render_code
+        utc=times.format_utc,
+        span=times.format_span,
+        format_fact=format_fact,
+        code_spans=render_code,
     )
     icons: Any = environment.get_template("icons.html").module
     environment.globals["icon"] = icons.icon
@@ -96,17 +100,17 @@ def load_templates() -> Jinja2Templates:
 
 
 def _list_common_variables(request: Request) -> dict[str, Any]:
-    """Return the variables that every page needs for its frame."""
+    """Return the variables that the layout of every page needs."""
     return {
-        "visitor": getattr(request.state, "visitor", None),
-        "halt": getattr(request.state, "halt", None),
+        "user": getattr(request.state, "user", None),
+        "active_stop": getattr(request.state, "active_stop", None),
         "path": request.scope["path"],
     }
 
 
 @cache
 def _asset_address(name: str) -> str:
-    """Return the address of a static file, with a hash of its content so that browsers keep it."""
+    """Return the address of a static file with a hash of its content, for caching."""
     path = STATIC_DIRECTORY / name
     version = hashlib.sha256(path.read_bytes()).hexdigest()[:12] if path.is_file() else "missing"
     return f"/static/{name}?v={version}"

@@ -1,4 +1,4 @@
-"""Tokens: what the visitor's programs come with; a new one is shown once."""
+"""API tokens page: list, create and revoke tokens. A new token is shown once."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -8,9 +8,9 @@ from fastapi.responses import RedirectResponse
 
 from bot.auth import second_factors, tokens
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.web.auth import CurrentVisitor, Visitor
-from bot.web.blanks import FormValues
+from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
+from bot.web.form_values import FormValues
 from bot.web.templating import render_page
 from bot.workflow.second_factor import get_shown_factor, is_factor_valid
 from bot.workflow.tokens import MAX_DAYS, SCOPES
@@ -21,74 +21,70 @@ TokenIdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 
 @router.get("")
-def show_tokens(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, done: str = ""
-) -> Response:
-    notice = "It opens nothing any more." if done == "revoked" else ""
-    return _render_page(request, parts, visitor, notice=notice)
+def show_tokens(request: Request, deps: WebDeps, user: CurrentUser, done: str = "") -> Response:
+    notice = "The token is revoked." if done == "revoked" else ""
+    return _render_page(request, deps, user, notice=notice)
 
 
 @router.post("")
-def create_token(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, form: FormValues
-) -> Response:
-    """Make one and show it, this once."""
+def create_token(request: Request, deps: WebDeps, user: CurrentUser, form: FormValues) -> Response:
+    """Create a token and show it."""
     days, name = form.get("days", ""), form.get("name", "")
     scopes = [scope for scope in SCOPES if f"scope-{scope}" in form]
-    if _needs_step_up(parts, visitor):
+    if _needs_step_up(deps, user):
         return RedirectResponse("/step-up?next=/tokens", 303)
     try:
         if not (days.isascii() and days.isdecimal() and len(days) < 5):
-            raise InvalidRequestError(f"say for how many days, 1 to {MAX_DAYS}")
-        new = parts.workflow.tokens.create_token(
-            person=visitor.id, scopes=scopes, days=int(days), name=name, source="web"
+            raise InvalidRequestError(f"expiry must be 1 to {MAX_DAYS} days")
+        new = deps.workflow.tokens.create_token(
+            person=user.id, scopes=scopes, days=int(days), name=name, source="web"
         )
-    except InvalidRequestError as unfit:
+    except InvalidRequestError as error:
         typed = {"name": name, "days": days, "scopes": scopes}
-        return _render_page(request, parts, visitor, alert=str(unfit), typed=typed)
-    return _render_page(request, parts, visitor, new_token=new)
+        return _render_page(request, deps, user, alert=str(error), typed=typed)
+    return _render_page(request, deps, user, new_token=new)
 
 
 @router.post("/{number}/revoke")
 def revoke_token(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, number: TokenIdPath
+    request: Request, deps: WebDeps, user: CurrentUser, number: TokenIdPath
 ) -> Response:
     try:
-        parts.workflow.tokens.revoke_token(number, person=visitor.id, source="web")
-    except (InvalidRequestError, NotAllowed, TooLate) as no:
-        # That somebody else has a token with this number is nobody's business.
-        words = "there is no such token of yours" if isinstance(no, NotAllowed) else str(no)
-        return _render_page(request, parts, visitor, alert=words)
+        deps.workflow.tokens.revoke_token(number, person=user.id, source="web")
+    except (InvalidRequestError, NotAllowed, TooLate) as error:
+        # Do not reveal that another person has a token with this number.
+        alert = "you have no such token" if isinstance(error, NotAllowed) else str(error)
+        return _render_page(request, deps, user, alert=alert)
     return RedirectResponse("/tokens?done=revoked", 303)
 
 
-def _needs_step_up(parts: WebDependencies, visitor: Visitor) -> bool:
-    """Say whether the visitor has a second factor, and has not just shown it.
+def _needs_step_up(deps: WebDependencies, user: User) -> bool:
+    """Return whether the user has a second factor and has not confirmed it recently.
 
-    Whoever has taken a session over for an hour would otherwise leave with a token for a year.
+    Without this check, a stolen session of an hour could create a token that lasts a year.
     """
-    with parts.database.reading(visitor.view_rights) as tx:
+    with deps.database.reading(user.view_rights) as tx:
         has = any(
-            is_factor_valid(visitor.policy, factor)
-            for factor in second_factors.list_factors(tx, visitor.id)
+            is_factor_valid(user.policy, factor)
+            for factor in second_factors.list_factors(tx, user.id)
         )
         return has and not get_shown_factor(
-            tx, visitor.policy, person=visitor.id, session=visitor.session_token
+            tx, user.policy, person=user.id, session=user.session_token
         )
 
 
 def _render_page(
     request: Request,
-    parts: WebDependencies,
-    visitor: Visitor,
+    deps: WebDependencies,
+    user: User,
     *,
     alert: str = "",
     notice: str = "",
     typed: Mapping[str, object] | None = None,
     new_token: tuple[tokens.ApiToken, str] | None = None,
 ) -> Response:
-    with parts.database.reading(visitor.view_rights) as tx:
-        mine, now = tokens.list_tokens(tx, visitor.id), tx.now
+    with deps.database.reading(user.view_rights) as tx:
+        mine, now = tokens.list_tokens(tx, user.id), tx.now
     return render_page(
         request,
         "tokens.html",
@@ -96,9 +92,9 @@ def _render_page(
         alert=alert,
         notice=notice,
         typed=typed or {"name": "", "days": "30", "scopes": ["read"]},
-        made=new_token and new_token[0],
-        whole=new_token[1] if new_token else "",
-        live=[one for one in mine if one.is_active(now)],
+        new_token=new_token and new_token[0],
+        token_text=new_token[1] if new_token else "",
+        active=[one for one in mine if one.is_active(now)],
         scopes=SCOPES,
-        most_days=MAX_DAYS,
+        max_days=MAX_DAYS,
     )

@@ -1,8 +1,8 @@
-"""What a browser says it is, in words that people know. Pure."""
+"""Describe a User-Agent header. Pure."""
 
 import re
 
-# The first that fits tells: most browsers also name those that they are like.
+# The first match counts, because most browsers also name the browsers they imitate.
 _BROWSER_PATTERNS = (
     (r"Edg(e|A|iOS)?/", "Edge"),
     (r"(OPR|Opera)/", "Opera"),
@@ -23,14 +23,14 @@ _SYSTEM_PATTERNS = (
 
 
 def describe_user_agent(user_agent: str) -> str:
-    """Return `Firefox on Linux`; of what is no browser we know, what it says itself.
+    """Return for example `Firefox on Linux`, or the header itself for an unknown client.
 
-    It is what was sent, which anybody may make up.
+    The header is sent by the client, so it proves nothing.
     """
     found = [
         next((name for pattern, name in known if re.search(pattern, user_agent)), "")
         for known in (_BROWSER_PATTERNS, _SYSTEM_PATTERNS)
     ]
     if not found[0]:
-        return user_agent or "A browser that does not say what it is"
+        return user_agent or "Unknown browser"
     return " on ".join(filter(None, found))

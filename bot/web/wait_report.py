@@ -1,4 +1,4 @@
-"""The waiting report: how long people wait for approvals, drawn, and what could be lifted."""
+"""Approval report page: how long requests wait for approval, and suggested self-service rules."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from bot.web.auth import CurrentVisitor
+from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
 from bot.web.templating import render_page
 from bot.workflow.wait_report import DEFAULT_DAYS, WaitRow, build_wait_report
@@ -20,7 +20,7 @@ DaysQuery = Annotated[int, Query(ge=1, le=366)]
 
 @dataclass(frozen=True)
 class WaitBar:
-    """A line with its lengths in hundredths of the longest that is drawn."""
+    """A row of the report with the widths of its bars, in percent of the longest."""
 
     row: WaitRow
     median_width: float
@@ -29,36 +29,36 @@ class WaitBar:
 
 @router.get("")
 def show_wait_report(
-    request: Request, parts: WebDeps, visitor: CurrentVisitor, days: DaysQuery = DEFAULT_DAYS
+    request: Request, deps: WebDeps, user: CurrentUser, days: DaysQuery = DEFAULT_DAYS
 ) -> Response:
-    """Show the waits of the last days, by runbook, area and hour."""
-    with parts.database.reading(visitor.view_rights) as tx:
-        found = build_wait_report(tx, visitor.policy, days=days)
+    """Show the waits of the last *days*, by runbook, area and hour."""
+    with deps.database.reading(user.view_rights) as tx:
+        report = build_wait_report(tx, user.policy, days=days)
     groups: Mapping[str, Sequence[WaitBar]] = {
-        "By runbook": _build_bars(found.runbooks),
-        "By area": _build_bars(found.areas),
+        "By runbook": _build_bars(report.runbooks),
+        "By area": _build_bars(report.areas),
     }
     return render_page(
         request,
         "report.html",
-        found=found,
-        total=found.total,
+        report=report,
+        total=report.total,
         groups=groups,
-        hours=_build_bars(found.hours),
+        hours=_build_bars(report.hours),
         days=days,
         spans=REPORT_DAYS,
     )
 
 
 def _build_bars(rows: Sequence[WaitRow]) -> list[WaitBar]:
-    most = max((line.ninth_decile or 0 for line in rows), default=0) or 1
+    maximum = max((row.ninth_decile or 0 for row in rows), default=0) or 1
     return [
         WaitBar(
-            line,
-            _compute_width(line.median or 0, most),
-            _compute_width(line.ninth_decile or 0, most),
+            row,
+            _compute_width(row.median or 0, maximum),
+            _compute_width(row.ninth_decile or 0, maximum),
         )
-        for line in rows
+        for row in rows
     ]
 
 

@@ -192,7 +192,7 @@ def _check_shown_factor(
     if not factor:
         raise StepUpRequired(
             "This requires your second factor, which you cannot enter in chat: use the web page "
-            "“Stop everything”, which also links to banning a person. /keyturn web signs you in."
+            "“Emergency stop”, which also links to banning a person. /keyturn web signs you in."
         )
 
 

@@ -31,12 +31,12 @@ NO_PAGES = {
     "/readyz",
     "/runs.csv",
     "/runs.json",
-    "/log.csv",
-    "/log.json",
+    "/changelog.csv",
+    "/changelog.json",
     "/runs/{number}/stream",
     "/runs/{number}/live",
-    "/oidc/begin",
-    "/oidc/back",
+    "/oidc/start",
+    "/oidc/callback",
 }
 # Of runs: one that waits, is done, has an end that nobody knows, is a check, says far too much.
 SHOWN = ("pending", "succeeded", "unknown", "checked", "long")
@@ -45,9 +45,9 @@ STATES = (
     "/nope",
     "/runs?since=soon",
     "/runs?text=nothing+like+it",
-    "/around?at=soon",
-    "/around?host=web1&at=2020-01-01+02:00",
-    "/ask/form?runbook=abusers+clear&host=lb1",
+    "/changes?at=soon",
+    "/changes?host=web1&at=2020-01-01+02:00",
+    "/runbooks/form?runbook=abusers+clear&host=lb1",
     "/schedules/1",
     "/schedules/new?name=x&request=zfs+pools+nas1&cron=@daily",
     "/schedules/new?name=x&request=zfs+pools+nas1&cron=often",
@@ -65,7 +65,7 @@ SENT = (
     "/second-factor/app",
 )
 ASKED = {"runbook": "abusers clear", "field-host": "lb1", "field-address": "203.0.113.9"}
-EMPTY = ("/", "/runs", "/log", "/hosts", "/schedules", "/around", "/report", "/mandates")
+EMPTY = ("/", "/runs", "/changelog", "/hosts", "/schedules", "/changes", "/report", "/access")
 # What takes a while to look for, and is in no page but in the styles of all: looked for once.
 OF_STYLES = "css-orientation-lock"
 # Sends a form there, as a page of ours would.
@@ -223,23 +223,23 @@ def test_pages_that_say_no_and_a_second_factor_are_for_everybody_too(
             looks[what] = _looked_at(visit)
 
         visit.open("/step-up?next=/runs")
-        look("step up", "Your second factor")
+        look("step up", "Confirm with your second factor")
         _send(visit, "/step-up/code", code="000000")
         expect(visit.page.get_by_role("alert")).to_be_visible()
-        look("not the digits", "Your second factor")
+        look("not the digits", "Confirm with your second factor")
         for _ in range(2):
-            _send(visit, "/ask", **ASKED)
+            _send(visit, "/runbooks", **ASKED)
         expect(visit.page.get_by_role("alert")).to_contain_text("within a minute")
         look("429", "abusers clear")
         with office.database.transaction() as tx:
             broken = "UPDATE run SET state = 'upside down' WHERE id = ?"
             tx.sql.exec_driver_sql(broken, (number,))
         visit.open(f"/runs/{number}")
-        look("500", "Keyturn has a fault")
+        look("500", "Internal error")
         expect(visit.page.get_by_role("navigation", name="Pages")).to_be_visible()
         (office.policies.path / "people.yaml").write_text("people: [")
         visit.open("/runs")
-        look("503", "Keyturn cannot work now")
+        look("503", "Service unavailable")
         visit.page.context.close()
         server.stop()
     assert {what: one for what, one in looks.items() if one.faults} == {}
@@ -280,7 +280,7 @@ def test_where_the_keyboard_is_would_be_missed_if_it_could_not_be_seen(visit: Vi
 
 def test_tab_goes_through_a_page_in_its_order_and_out_again(visit: Visit):
     page = visit.page
-    visit.open("/around")
+    visit.open("/changes")
     page.evaluate(PLACES)
     went: list[int] = []
     for _ in range(page.evaluate("window.places.length")):
@@ -310,10 +310,10 @@ def test_utc_is_shown_beside_the_readers_own_time_and_stays_so(visit: Visit):
     beside = "getComputedStyle(document.querySelector('main time'), '::after').content"
     visit.open("/runs")
     assert page.evaluate(beside) == "none"
-    button = page.get_by_role("button", name="Show UTC beside")
+    button = page.get_by_role("button", name="Also show UTC")
     button.press("Space")
     expect(button).to_have_attribute("aria-pressed", "true")
-    visit.open("/log")
+    visit.open("/changelog")
     title = page.locator("main time").first.get_attribute("title")
     assert page.evaluate(beside) == f'"{title}"'
     button.press("Enter")

@@ -27,7 +27,7 @@ def service(tmp_path: Path) -> Generator[Service]:
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     port = free_port("127.0.0.1")
     with (
-        OidcProvider(ACCOUNTS, back=f"http://127.0.0.1:{port}/oidc/back") as provider,
+        OidcProvider(ACCOUNTS, back=f"http://127.0.0.1:{port}/oidc/callback") as provider,
         Service(
             tmp_path,
             port=port,
@@ -53,8 +53,8 @@ def test_somebody_signs_in_with_slack_and_out_everywhere(service: Service, page:
     page.screenshot(path=ARTEFACTS / "web-sign-in.png")
     page.get_by_role("link", name="Sign in with Slack").click()
     page.get_by_role("button", name="Sign in as mallory").click()
-    expect(page.get_by_role("heading")).to_have_text("You are not signed in")
-    expect(page.get_by_text("Keyturn does not know you")).to_contain_text("U0MAL")
+    expect(page.get_by_role("heading")).to_have_text("Sign-in failed")
+    expect(page.get_by_text("account is not in the policy")).to_contain_text("U0MAL")
     page.screenshot(path=ARTEFACTS / "web-not-signed-in.png")
 
     page.context.clear_cookies()
@@ -62,10 +62,10 @@ def test_somebody_signs_in_with_slack_and_out_everywhere(service: Service, page:
     page.get_by_role("link", name="Sign in with Slack").click()
     page.get_by_role("button", name="Sign in as dora").click()
     page.wait_for_url(f"{service.address}/runs")
-    expect(page.locator("details.kt-me summary")).to_have_text("Dora Developer")
-    page.locator("details.kt-me summary").click()
+    expect(page.locator("details.kt-account summary")).to_have_text("Dora Developer")
+    page.locator("details.kt-account summary").click()
     page.get_by_role("link", name="Sessions").click()
-    expect(page.get_by_text("by Slack since")).to_be_visible()
+    expect(page.get_by_text("signed in with Slack")).to_be_visible()
     page.screenshot(path=ARTEFACTS / "web-sessions.png")
     page.get_by_role("button", name="Sign out everywhere").click()
     expect(page.get_by_text("You are signed out everywhere")).to_be_visible()

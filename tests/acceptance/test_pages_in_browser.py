@@ -55,7 +55,7 @@ def visit(browser: Browser, server: Server) -> Generator[Visit]:
 
 def test_a_newcomer_finds_what_changed_on_a_host_and_who_allowed_it(visit: Visit) -> None:
     page = visit.page
-    page.get_by_role("link", name="What changed in the last hour?").click()
+    page.get_by_role("link", name="Changes in the last hour").click()
     page.get_by_role("combobox", name="Hosts").fill("lb1")
     expect(page.get_by_role("heading", name="on lb1")).to_be_visible()
     first = page.locator("#results tbody tr").first
@@ -76,7 +76,7 @@ def test_filters_are_kept_under_a_name_and_their_link_shows_others_the_same(
     page.get_by_label("Host", exact=True).fill("lb2")
     expect(page.locator("#results")).not_to_contain_text("abusers clear lb1")
     page.get_by_label("Name of the view").fill("what became of lb2")
-    page.get_by_role("button", name="Keep").click()
+    page.get_by_role("button", name="Save view").click()
     link = page.get_by_role("link", name="/views/1", exact=True)
     expect(link).to_be_visible()
     path = link.inner_text()
@@ -84,7 +84,7 @@ def test_filters_are_kept_under_a_name_and_their_link_shows_others_the_same(
     other = a_visit(browser, visit.server)
     other.sign_in("olga")
     other.open(path)
-    expect(other.page.get_by_text("The view “what became of lb2” of Dora")).to_be_visible()
+    expect(other.page.get_by_text("View “what became of lb2” of Dora")).to_be_visible()
     expect(other.page.locator("#results")).not_to_contain_text("abusers clear lb1")
     other.page.context.close()
     assert visit.complaints == []
@@ -94,20 +94,20 @@ def test_hosts_are_filtered_while_one_looks(visit: Visit) -> None:
     page = visit.page
     page.get_by_role("link", name="Hosts").click()
     expect(page.locator("#results")).to_contain_text("web1")
-    page.get_by_label("Last met").select_option("key")
+    page.get_by_label("Status").select_option("key")
     expect(page.locator("#results")).not_to_contain_text("web1")
     page.locator("#results").get_by_role("link", name="nas1").click()
-    expect(page.get_by_role("status").filter(has_text="Shows another key")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Host key mismatch")).to_be_visible()
     assert visit.complaints == []
 
 
 def test_what_does_not_fit_is_said_at_its_field_and_then_it_is_asked(visit: Visit) -> None:
     page = visit.page
-    visit.open("/ask/form?runbook=toy+set&host=lb1")
+    visit.open("/runbooks/form?runbook=toy+set&host=lb1")
     expect(page.get_by_text("1 approval from")).to_be_visible()
     page.get_by_label("Name", exact=True).fill("two words\u202e")
     page.get_by_label("Value").fill("on")
-    page.get_by_role("button", name="Show me the plan").click()
+    page.get_by_role("button", name="Plan").click()
     expect(page.get_by_label("Name", exact=True)).to_have_attribute("aria-invalid", "true")
     page.get_by_label("Name", exact=True).fill("lamp")
     page.get_by_label("Reason").fill("it is dark")
@@ -124,7 +124,7 @@ def test_the_calendar_is_read_and_a_schedule_suspended_by_keyboard(visit: Visit)
     visit.keep("calendar")
     page.get_by_role("button", name="Suspend nightly look").focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_text("It fires no more until somebody resumes it.")).to_be_visible()
+    expect(page.get_by_text("The schedule is suspended.")).to_be_visible()
     visit.open("/schedules")
     expect(page.locator(".kt-calendar")).not_to_contain_text("nightly look")
     assert visit.complaints == []
@@ -134,8 +134,8 @@ def test_the_calendar_is_read_and_a_schedule_suspended_by_keyboard(visit: Visit)
 def test_the_pages_fit_the_screen_and_can_be_read(
     browser: Browser, server: Server, scheme: Any, width: int
 ) -> None:
-    paths = ("/hosts", "/hosts/lb1", "/around", "/schedules", "/report", "/ask", "/condition")
-    form = "/ask/form?runbook=toy+set&host=lb1"
+    paths = ("/hosts", "/hosts/lb1", "/changes", "/schedules", "/report", "/runbooks", "/health")
+    form = "/runbooks/form?runbook=toy+set&host=lb1"
     size: Any = {"width": width, "height": 900}
     visit = a_visit(browser, server, color_scheme=scheme, viewport=size)
     visit.sign_in("olga")

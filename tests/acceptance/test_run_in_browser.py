@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real
 COUNT = """() => {
   window.made = 0;
   new MutationObserver(changes => { window.made += changes.length; })
-    .observe(document.getElementById("said"), { childList: true, subtree: true });
+    .observe(document.getElementById("live-output"), { childList: true, subtree: true });
 }"""
 
 
@@ -56,30 +56,30 @@ def say(server: Server, run: int, total: int, *newest: str) -> None:
 
 
 def scrolled(page: Page) -> float:
-    return page.evaluate("document.querySelector('#said pre').scrollTop")
+    return page.evaluate("document.querySelector('#live-output pre').scrollTop")
 
 
 def test_lines_come_as_hosts_say_them_and_are_only_text(visit: Visit) -> None:
     run = under_way(visit.server)
     visit.open(f"/runs/{run.id}")
     page = visit.page
-    expect(page.locator("#standing")).to_have_text("Live")
-    expect(page.locator("#said")).to_be_hidden()
+    expect(page.locator("#live-status")).to_have_text("Live")
+    expect(page.locator("#live-output")).to_be_hidden()
     say(visit.server, run.id, 2, "<img src=x onerror=alert(1)>", "\x1b[31mred‮")
-    lines = page.locator("#said pre")
+    lines = page.locator("#live-output pre")
     expect(lines).to_have_text("<img src=x onerror=alert(1)>\n\\x1b[31mred\\u202e")
-    assert page.locator("#said img").count() == 0
+    assert page.locator("#live-output img").count() == 0
     say(visit.server, run.id, 3, "red", "and the third")
     expect(lines).to_contain_text("and the third")
-    expect(page.locator("#said [data-total]")).to_have_text("3 lines")
+    expect(page.locator("#live-output [data-total]")).to_have_text("3 lines")
     visit.keep("live-light-1280")
 
     with visit.server.office.database.transaction() as tx:
         live_output.delete_lines(tx, run.id)
         ended(tx, runs.get_run(tx, run.id), State.SUCCEEDED, "Verified")
     expect(page.locator(".kt-headline")).to_contain_text("Succeeded")
-    expect(page.locator("#said")).to_be_hidden()
-    expect(page.locator("#standing")).to_be_hidden()
+    expect(page.locator("#live-output")).to_be_hidden()
+    expect(page.locator("#live-status")).to_be_hidden()
     assert visit.complaints == []
 
 
@@ -88,12 +88,12 @@ def test_what_is_being_read_is_left_in_peace(visit: Visit) -> None:
     say(visit.server, run.id, 90, *[f"line {n}" for n in range(90)])
     visit.open(f"/runs/{run.id}")
     page = visit.page
-    expect(page.locator("#said pre")).to_contain_text("line 89")
+    expect(page.locator("#live-output pre")).to_contain_text("line 89")
     assert scrolled(page) > 100
-    page.evaluate("document.querySelector('#said pre').scrollTop = 10")
+    page.evaluate("document.querySelector('#live-output pre').scrollTop = 10")
     say(visit.server, run.id, 95, *[f"line {n}" for n in range(95)])
-    expect(page.locator("#said [data-total]")).to_have_text("95 lines")
-    expect(page.locator("#said pre")).to_contain_text("line 94")
+    expect(page.locator("#live-output [data-total]")).to_have_text("95 lines")
+    expect(page.locator("#live-output pre")).to_contain_text("line 94")
     assert scrolled(page) == 10
 
 
@@ -101,17 +101,17 @@ def test_a_host_that_is_unfolded_shows_its_newest_lines(visit: Visit) -> None:
     run = under_way(visit.server)
     visit.open(f"/runs/{run.id}")
     page = visit.page
-    expect(page.locator("#standing")).to_have_text("Live")
+    expect(page.locator("#live-status")).to_have_text("Live")
     say(visit.server, run.id, 90, *[f"line {n}" for n in range(90)])
-    expect(page.locator("#said pre")).to_contain_text("line 89")
-    page.locator("#said summary").click()
+    expect(page.locator("#live-output pre")).to_contain_text("line 89")
+    page.locator("#live-output summary").click()
     say(visit.server, run.id, 190, *[f"line {n}" for n in range(190)])
-    expect(page.locator("#said [data-last]")).to_have_text("line 189")
-    page.locator("#said summary").click()
-    expect(page.locator("#said pre")).to_contain_text("line 189")
+    expect(page.locator("#live-output [data-last]")).to_have_text("line 189")
+    page.locator("#live-output summary").click()
+    expect(page.locator("#live-output pre")).to_contain_text("line 189")
     assert page.evaluate(
         "(pre => pre.scrollHeight - pre.clientHeight - pre.scrollTop < 8)"
-        "(document.querySelector('#said pre'))"
+        "(document.querySelector('#live-output pre'))"
     )
 
 
@@ -121,19 +121,19 @@ def test_a_page_that_lost_its_stream_takes_it_up_again(browser: Browser, server:
     visit.sign_in("dora")
     visit.open(f"/runs/{run.id}")
     page = visit.page
-    expect(page.locator("#standing")).to_have_text("Live")
+    expect(page.locator("#live-status")).to_have_text("Live")
     page.context.set_offline(True)
     page.evaluate("window.dispatchEvent(new Event('offline'))")
     say(server, run.id, 1, "said meanwhile")
     page.context.set_offline(False)
-    expect(page.locator("#said pre")).to_have_text("said meanwhile", timeout=15_000)
+    expect(page.locator("#live-output pre")).to_have_text("said meanwhile", timeout=15_000)
     page.context.close()
 
 
 def test_a_page_whose_session_ended_asks_to_sign_in(visit: Visit) -> None:
     run = under_way(visit.server)
     visit.open(f"/runs/{run.id}")
-    expect(visit.page.locator("#standing")).to_have_text("Live")
+    expect(visit.page.locator("#live-status")).to_have_text("Live")
     token = visit.page.context.cookies()[0].get("value", "")
     with visit.server.office.database.transaction() as tx:
         sessions.end_session(tx, token)
@@ -146,12 +146,13 @@ def test_two_hundred_loud_hosts_freeze_neither_page_nor_service(visit: Visit) ->
         whole, parts = a_fan(tx)
     page = visit.page
     visit.open(f"/runs/{whole.id}")
-    expect(page.locator("#standing")).to_have_text("Live")
+    expect(page.locator("#live-status")).to_have_text("Live")
     with speaking(visit.server.office.database, parts):
-        expect(page.locator("#said details")).to_have_count(HOSTS, timeout=30_000)
-        expect(page.locator("#said [data-last]").last).to_contain_text("what a host has to say")
+        expect(page.locator("#live-output details")).to_have_count(HOSTS, timeout=30_000)
+        newest = page.locator("#live-output [data-last]").last
+        expect(newest).to_contain_text("what a host has to say")
         page.evaluate(COUNT)
-        counted = page.locator("#said [data-total]").last
+        counted = page.locator("#live-output [data-total]").last
         before = counted.inner_text()
         # Whoever clicks is answered, and what is shown grows no further.
         slowest = 0.0
@@ -163,9 +164,9 @@ def test_two_hundred_loud_hosts_freeze_neither_page_nor_service(visit: Visit) ->
         expect(counted).not_to_have_text(before)
         # Each part of a page that is made anew has the styles of all others looked up.
         assert page.evaluate("window.made") == 0
-        page.locator("#said summary").first.click()
-        expect(page.locator("#said pre").first).to_contain_text("of what a host has to say")
-        assert page.evaluate("document.querySelectorAll('#said *').length") < 8 * HOSTS
+        page.locator("#live-output summary").first.click()
+        expect(page.locator("#live-output pre").first).to_contain_text("of what a host has to say")
+        assert page.evaluate("document.querySelectorAll('#live-output *').length") < 8 * HOSTS
         begun = time.monotonic()
         other = page.context.request.get(f"{visit.server.address}/runs")
         assert other.ok
@@ -187,16 +188,16 @@ def test_a_fan_is_drawn_and_told(
     visit.sign_in("dora")
     visit.open(f"/runs/{whole.id}")
     page = visit.page
-    words = "Of 60 hosts: 1 done, 1 failed, 1 with an unknown end, 27 under way, 30 to come"
-    expect(page.locator("#fan strong")).to_have_text(words)
+    words = "60 hosts: 1 done, 1 failed, 1 with an unknown outcome, 27 in progress, 30 pending"
+    expect(page.locator("#fanout strong")).to_have_text(words)
     expect(page.get_by_role("img", name=words)).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(CONTRAST) == []
     visit.keep(f"fan-{scheme}-{width}")
     with server.office.database.transaction() as tx:
         ended(tx, parts[4], State.SUCCEEDED, "Verified, too")
-    expect(page.locator("#fan strong")).to_contain_text("2 done")
-    expect(page.locator(f"#part-{parts[4].id}")).to_contain_text("Verified, too")
+    expect(page.locator("#fanout strong")).to_contain_text("2 done")
+    expect(page.locator(f"#child-{parts[4].id}")).to_contain_text("Verified, too")
     expect(page.locator("#announce")).to_contain_text("2 done")
     assert visit.complaints == []
     page.context.close()
@@ -211,10 +212,10 @@ def test_without_scripts_the_page_tells_how_it_was_and_offers_another_look(
     visit.sign_in("dora")
     visit.open(f"/runs/{run.id}")
     page = visit.page
-    expect(page.locator("#said pre")).to_have_text("as it was then")
+    expect(page.locator("#live-output pre")).to_have_text("as it was then")
     say(server, run.id, 2, "as it was then", "and now")
-    page.get_by_role("link", name="Look again").click()
-    expect(page.locator("#said pre")).to_contain_text("and now")
+    page.get_by_role("link", name="Refresh").click()
+    expect(page.locator("#live-output pre")).to_contain_text("and now")
     page.context.close()
 
 
@@ -238,8 +239,8 @@ def test_two_runs_are_compared(browser: Browser, server: Server, scheme: Any, wi
     visit.sign_in("dora")
     visit.open(f"/runs/{run.id}")
     page = visit.page
-    page.get_by_role("link", name="with the one before that is like it").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Runs 1 and 2, compared")
+    page.get_by_role("link", name="with the previous similar run").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Compare runs 1 and 2")
     row = page.get_by_role("row", name="Differs table http1: 3 keys table http1: 2 keys")
     expect(row).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -276,6 +277,6 @@ def test_the_log_of_a_run_is_verified_by_keyboard_alone(visit: Visit) -> None:
     visit.open(f"/runs/{run.id}")
     visit.page.get_by_role("button", name="Verify").focus()
     visit.page.keyboard.press("Enter")
-    expect(visit.page.locator("#proof")).to_contain_text("is as it was written")
+    expect(visit.page.locator("#proof")).to_contain_text("are intact")
     visit.keep("verified-light-1280")
     assert visit.complaints == []

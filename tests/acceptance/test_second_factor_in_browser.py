@@ -54,7 +54,7 @@ def confirmed_key(visit: Visit, person: str) -> None:
     office, page = visit.server.office, visit.page
     visit.open("/second-factor")
     page.get_by_role("button", name="Add a key").click()
-    expect(page.get_by_text("Does not count yet")).to_be_visible()
+    expect(page.get_by_text("Not confirmed")).to_be_visible()
     with office.database.transaction() as tx:
         [factor] = second_factors.list_factors(tx, person)
         assert not is_factor_valid(office.policies.get_policy(), factor)
@@ -70,8 +70,8 @@ def test_a_key_approves_what_takes_a_second_factor(browser: Browser, server: Ser
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     visit.open(f"/runs/{run.id}")
     expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
-    page.get_by_role("link", name="Show your second factor").click()
-    page.get_by_role("button", name="Use your key").click()
+    page.get_by_role("link", name="Confirm with your second factor").click()
+    page.get_by_role("button", name="Use your security key").click()
     page.wait_for_url(f"**/runs/{run.id}")
     page.get_by_role("button", name="Approve", exact=True).click()
     expect(page.get_by_text("Your approval is recorded.")).to_be_visible()
@@ -92,8 +92,8 @@ def test_a_key_that_is_not_there_is_said_to_be_missing(browser: Browser, server:
     # Another key than the one that was enrolled.
     plug_in(page)
     visit.open("/step-up?next=/runs")
-    page.get_by_role("button", name="Use your key").click()
-    expect(page.get_by_role("alert")).to_contain_text("The key was not used", timeout=70_000)
+    page.get_by_role("button", name="Use your security key").click()
+    expect(page.get_by_role("alert")).to_contain_text("No response from the key", timeout=70_000)
     assert page.url.endswith("/step-up?next=/runs")
     page.context.close()
 
@@ -106,16 +106,16 @@ def test_glass_is_broken_with_a_key(browser: Browser, server: Server) -> None:
     confirmed_key(visit, "adam")
     run = office.ask(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
     visit.open(f"/runs/{run.id}")
-    page.get_by_text("In an emergency: break the glass").click()
-    page.get_by_label("Why it cannot wait").fill("all customers see an error page")
-    page.get_by_role("button", name="Show your second factor").click()
-    page.get_by_role("button", name="Use your key").click()
+    page.get_by_text("Break-glass: emergency access").click()
+    page.get_by_label("Reason (at least 20 characters)").fill("all customers see an error page")
+    page.get_by_role("button", name="Confirm with your second factor").click()
+    page.get_by_role("button", name="Use your security key").click()
     page.wait_for_url(f"**/runs/{run.id}")
-    expect(page.get_by_label("Why it cannot wait")).to_have_value(
+    expect(page.get_by_label("Reason (at least 20 characters)")).to_have_value(
         "all customers see an error page"
     )
-    page.get_by_role("button", name="Break the glass").click()
-    expect(page.get_by_role("heading", name="The glass was broken")).to_be_visible()
+    page.get_by_role("button", name="Use break-glass").click()
+    expect(page.get_by_role("heading", name="Break-glass was used")).to_be_visible()
     office.work()
     assert office.run(run.id).state is State.SUCCEEDED
     assert visit.complaints == []

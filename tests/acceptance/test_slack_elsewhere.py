@@ -55,7 +55,7 @@ def played(environment: Mapping[str, str], *words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("left_out", "stories", "passed"),
+    ("omitted", "stories", "passed"),
     [
         ("KEYTURN_SLACK_SIGNING_SECRET", "test_", "6 passed"),
         ("KEYTURN_SLACK_APP_TOKEN", "decided_by_two or deactivated", "2 passed"),

@@ -44,7 +44,7 @@ def test_a_request_is_found_read_and_approved(visit: Visit) -> None:
     visit.sign_in("olga")
     page.get_by_role("link", name="Review run 1").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("toy set all lb1 on")
-    expect(page.locator("#do-1")).to_have_text("set fan on")
+    expect(page.locator("#command-1")).to_have_text("set fan on")
     page.get_by_label("Reason (optional)").fill("go on")
     page.get_by_role("button", name="Approve").click()
     expect(page.get_by_text("Your approval is recorded.")).to_be_visible()
@@ -65,14 +65,14 @@ def test_the_history_is_filtered_while_one_looks(visit: Visit) -> None:
     gallery(visit.server.office.database)
     page = visit.page
     visit.sign_in("dora")
-    page.get_by_role("link", name="History", exact=True).click()
+    page.get_by_role("link", name="Runs", exact=True).click()
     rows = page.locator("#results tbody tr")
     expect(rows).to_have_count(12)
     page.evaluate("window.untouched = true")
 
     page.get_by_label("Host").fill("lb2")
     expect(rows).to_have_count(4)
-    page.get_by_label("Asked by").select_option("adam")
+    page.get_by_label("Requested by").select_option("adam")
     expect(rows).to_have_count(1)
     expect(page.locator("#announce")).to_have_text("1 run shown")
     assert page.url.endswith("/runs?host=lb2&person=adam")
@@ -115,7 +115,7 @@ def test_times_are_the_readers_own_with_utc_at_hand(visit: Visit) -> None:
     run = both_on(visit.server)
     visit.sign_in("olga")
     visit.open(f"/runs/{run.id}")
-    time = visit.page.locator("#keys ~ ul time, .kt-keys time").first
+    time = visit.page.locator(".kt-approvals time").first
     at = datetime.fromtimestamp(run.requested_at // 1_000_000, UTC)
     assert time.get_attribute("datetime") == at.strftime("%Y-%m-%dT%H:%M:%SZ")
     assert time.get_attribute("title") == at.strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -154,7 +154,7 @@ def test_a_command_can_be_copied(visit: Visit) -> None:
 def test_the_keyboard_reaches_the_content_at_once(visit: Visit) -> None:
     visit.sign_in("olga")
     visit.page.keyboard.press("Tab")
-    expect(visit.page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    expect(visit.page.get_by_role("link", name="Skip to content")).to_be_focused()
     visit.page.keyboard.press("Enter")
     expect(visit.page.locator("main")).to_be_focused()
 
@@ -191,7 +191,7 @@ def test_everything_works_without_scripts(browser: Browser, server: Server) -> N
     visit.open("/runs")
     page.get_by_label("Runbook").select_option(index=0)
     page.get_by_label("Host").fill("lb2")
-    page.get_by_role("button", name="Show").click()
+    page.get_by_role("button", name="Filter").click()
     expect(page.locator("#results tbody tr")).to_have_count(4)
     visit.open(f"/runs/{run.id}")
     expect(page.locator("#live time").first).to_contain_text("UTC")
@@ -208,7 +208,7 @@ def test_pages_fit_the_screen_and_complain_of_nothing(
     shown = gallery(server.office.database)
     visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
     visit.sign_in("olga")
-    paths = {"home": "/", "history": "/runs", "log": "/log", "misfit": "/runs?since=soon"}
+    paths = {"home": "/", "history": "/runs", "log": "/changelog", "misfit": "/runs?since=soon"}
     paths |= {name: f"/runs/{number}" for name, number in shown.items()}
     paths["compared"] = f"/runs/compare?a={shown['succeeded']}&b={shown['pending']}"
     for name, path in paths.items():
@@ -224,7 +224,7 @@ def test_pages_fit_the_screen_and_complain_of_nothing(
 
 def test_what_is_ones_own_is_in_a_menu_for_the_keyboard_too(visit: Visit):
     visit.sign_in("olga")
-    menu = visit.page.locator("details.kt-me")
+    menu = visit.page.locator("details.kt-account")
     menu.locator("summary").focus()
     visit.page.keyboard.press("Enter")
     expect(menu.get_by_role("link", name="Sessions")).to_be_visible()

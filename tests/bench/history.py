@@ -16,10 +16,10 @@ _PAGES = {
     "/runs of a host": "/runs?host=web7",
     "/runs by words of output": "/runs?text=overheated",
     "/runs by value, area and state": "/runs?text=device%3Dsdb&area=web&state=failed",
-    "/log": "/log",
-    "/log of a host and a kind": "/log?host=web7&kind=succeeded",
-    "/log of hosts": "/log?host=web1*",
-    "/log of an area": "/log?area=edge",
+    "/changelog": "/changelog",
+    "/changelog of a host and a kind": "/changelog?host=web7&kind=succeeded",
+    "/changelog of hosts": "/changelog?host=web1*",
+    "/changelog of an area": "/changelog?area=edge",
 }
 
 

@@ -36,8 +36,8 @@ _EXPECTED = {"Strict-Transport-Security is not set"}
 # Every filter that asks the database for what was typed.
 _QUESTIONS = {
     "/runs": {"host": "lb1", "person": "dora", "runbook": "abusers clear", "words": "lamp"},
-    "/log": {"host": "lb1", "person": "dora", "kind": "requested", "before": "9"},
-    "/around": {"at": "02:00", "host": "lb*", "within": "45m"},
+    "/changelog": {"host": "lb1", "person": "dora", "kind": "requested", "before": "9"},
+    "/changes": {"at": "02:00", "host": "lb*", "within": "45m"},
     f"{API}/runs": {"host": "lb1", "person": "dora", "area": "edge", "text": "lamp"},
     f"{API}/log": {"host": "lb1", "person": "dora", "kind": "requested", "text": "lamp"},
     f"{API}/around": {"host": "lb*", "within": "45m"},

@@ -1,153 +1,153 @@
-// A run's page while something happens: the stream of events, and what hosts say as they say it.
-// Nothing a host says is ever markup here. A page that cannot stream looks again every two seconds.
+// Live updates of the page of a run: a stream of events with the output of hosts. Output is
+// inserted as text, never as markup. Without a stream the page polls every two seconds.
 (function () {
   "use strict";
 
-  var box = document.getElementById("said");
+  var box = document.getElementById("live-output");
   if (!box) { return; }
-  var list = document.getElementById("said-lines");
-  var pattern = document.getElementById("said-one");
-  var standing = document.getElementById("standing");
-  var most = Number(box.dataset.most);
+  var list = document.getElementById("live-output-list");
+  var template = document.getElementById("live-output-template");
+  var status = document.getElementById("live-status");
+  var maxLines = Number(box.dataset.maxLines);
   var position = "";
   var source = null;
-  var polling = 0;
-  var over = false;
-  var said = new Map();
+  var pollTimer = 0;
+  var hasEnded = false;
+  var outputs = new Map();
 
-  // Words in the place of words: a new text node would have the whole page's styles looked up anew.
-  function tell(place, words) {
-    if (place.firstChild) { place.firstChild.data = words; } else { place.textContent = words; }
+  // Reuse the text node: a new one would make the browser recompute the styles of the whole page.
+  function setText(element, text) {
+    if (element.firstChild) { element.firstChild.data = text; } else { element.textContent = text; }
   }
 
-  // --- The part of the page that the server draws ---
+  // --- The part of the page that the server renders ---
 
-  // Of its hosts the stream tells: many of them are not drawn anew with all the rest.
-  function hosts() { return document.getElementById("hosts-card"); }
-  function streaming() { return source !== null && source.readyState === EventSource.OPEN; }
+  // The stream updates the table of hosts, so that a long table is not rendered with every update.
+  function hostsCard() { return document.getElementById("hosts-card"); }
+  function isStreaming() { return source !== null && source.readyState === EventSource.OPEN; }
 
-  // Without a stream they are, and that takes a while.
-  var asked = 0;
-  var waiting = 0;
+  // Without a stream, rendering a long table takes a while, so refresh less often.
+  var refreshedAt = 0;
+  var refreshTimer = 0;
   function refresh() {
     var live = document.getElementById("live");
     if (!live || !live.hasAttribute("hx-get")) { return; }
-    var gap = hosts() && !streaming() ? 5000 : 500;
-    window.clearTimeout(waiting);
-    waiting = window.setTimeout(function () {
-      asked = Date.now();
-      window.htmx.trigger("#live", "moved");
-    }, Math.max(0, asked + gap - Date.now()));
+    var gap = hostsCard() && !isStreaming() ? 5000 : 500;
+    window.clearTimeout(refreshTimer);
+    refreshTimer = window.setTimeout(function () {
+      refreshedAt = Date.now();
+      window.htmx.trigger("#live", "updated");
+    }, Math.max(0, refreshedAt + gap - Date.now()));
   }
 
   document.addEventListener("htmx:configRequest", function (event) {
-    if (event.target.id === "live" && hosts() && streaming()) {
-      event.detail.parameters.streamed = hosts().dataset.drawn;
+    if (event.target.id === "live" && hostsCard() && isStreaming()) {
+      event.detail.parameters.streamed = hostsCard().dataset.phase;
     }
   });
 
-  function replaceHosts(told) {
-    var fan = document.getElementById("fan");
-    if (fan) { fan.innerHTML = told.drawn; }
-    told.rows.forEach(function (row) {
-      var line = document.getElementById("part-" + row.id);
+  function updateHosts(data) {
+    var fanout = document.getElementById("fanout");
+    if (fanout) { fanout.innerHTML = data.chart; }
+    data.rows.forEach(function (row) {
+      var line = document.getElementById("child-" + row.id);
       if (!line) { return; }
       line.querySelector("[data-state]").innerHTML = row.badge;
       line.querySelector("[data-summary]").innerHTML = row.summary;
     });
-    var words = fan && fan.querySelector("strong");
-    if (words) { document.getElementById("announce").textContent = words.textContent; }
+    var summary = fanout && fanout.querySelector("strong");
+    if (summary) { document.getElementById("announce").textContent = summary.textContent; }
   }
 
-  // --- What hosts say ---
+  // --- Live output ---
 
-  // The newest is in sight, until somebody scrolls away from it.
+  // Show the newest lines until the user scrolls up.
   list.querySelectorAll("pre").forEach(function (pre) { pre.scrollTop = pre.scrollHeight; });
 
-  function count(number) { return number.toLocaleString("en-GB") + (number === 1 ? " line" : " lines"); }
+  function formatLineCount(number) { return number.toLocaleString("en-GB") + (number === 1 ? " line" : " lines"); }
 
-  function place(one) {
-    var known = said.get(one.key);
-    if (known) { return known; }
-    var details = document.getElementById("said-" + one.key);
-    var drawn = details !== null && details.open;
+  function getOutput(one) {
+    var output = outputs.get(one.key);
+    if (output) { return output; }
+    var details = document.getElementById("live-output-" + one.key);
+    var wasOpen = details !== null && details.open;
     if (!details) {
-      details = pattern.content.firstElementChild.cloneNode(true);
-      details.id = "said-" + one.key;
+      details = template.content.firstElementChild.cloneNode(true);
+      details.id = "live-output-" + one.key;
       details.querySelector("[data-host]").textContent = one.host;
       details.querySelector("[data-n]").textContent = "step " + one.n;
-      details.querySelector("pre").setAttribute("aria-label", "What " + one.host + " says in step " + one.n);
-      details.open = said.size < 5 && most > 100;
+      details.querySelector("pre").setAttribute("aria-label", "Live output of " + one.host + ", step " + one.n);
+      details.open = outputs.size < 5 && maxLines > 100;
       list.appendChild(details);
     }
-    known = { details: details, pre: details.querySelector("pre"), lines: [], total: 0, dirty: true, seen: drawn };
-    details.addEventListener("toggle", function () { known.dirty = true; paintSoon(); });
-    said.set(one.key, known);
-    return known;
+    output = { details: details, pre: details.querySelector("pre"), lines: [], total: 0, changed: true, wasOpen: wasOpen };
+    details.addEventListener("toggle", function () { output.changed = true; scheduleRender(); });
+    outputs.set(one.key, output);
+    return output;
   }
 
-  function hear(news) {
-    news.forEach(function (one) {
-      var here = place(one);
-      if (one.anew) { here.lines = []; }
-      if (one.left_out) { here.lines.push("[\u2026 " + count(one.left_out) + " left out here; the rest is in the output \u2026]"); }
+  function addOutput(updates) {
+    updates.forEach(function (one) {
+      var here = getOutput(one);
+      if (one.is_new) { here.lines = []; }
+      if (one.omitted) { here.lines.push("[\u2026 " + formatLineCount(one.omitted) + " omitted; the full output appears with the step \u2026]"); }
       here.lines.push.apply(here.lines, one.lines);
-      here.lines.splice(0, Math.max(0, here.lines.length - most));
+      here.lines.splice(0, Math.max(0, here.lines.length - maxLines));
       here.total = one.total;
-      here.dirty = true;
+      here.changed = true;
     });
-    paintSoon();
+    scheduleRender();
   }
 
-  function fallSilent(keys) {
+  function removeOutputs(keys) {
     keys.forEach(function (key) {
-      var here = said.get(key);
-      var details = here ? here.details : document.getElementById("said-" + key);
+      var here = outputs.get(key);
+      var details = here ? here.details : document.getElementById("live-output-" + key);
       if (details) { details.remove(); }
-      said.delete(key);
+      outputs.delete(key);
     });
     box.hidden = list.childElementCount === 0;
-    if (!hosts()) { refresh(); }
+    if (!hostsCard()) { refresh(); }
   }
 
-  // At most four times a second, however fast hosts speak; and only what somebody can see.
-  var painting = 0;
-  function paintSoon() {
-    if (painting) { return; }
-    painting = window.setTimeout(function () { painting = 0; window.requestAnimationFrame(paint); }, 250);
+  // Render at most four times a second, and only what is visible.
+  var renderTimer = 0;
+  function scheduleRender() {
+    if (renderTimer) { return; }
+    renderTimer = window.setTimeout(function () { renderTimer = 0; window.requestAnimationFrame(render); }, 250);
   }
 
-  function isRead(pre) {
-    var chosen = document.getSelection();
-    return chosen && !chosen.isCollapsed && pre.contains(chosen.anchorNode);
+  function hasSelection(pre) {
+    var selection = document.getSelection();
+    return selection && !selection.isCollapsed && pre.contains(selection.anchorNode);
   }
 
-  // All is measured first, then written, then scrolled: in turns, each host would lay out the page anew.
-  function paint() {
-    var due = [];
-    said.forEach(function (here) {
-      if (!here.dirty) { return; }
+  // First measure all outputs, then write, then scroll. Mixing these would lay out the page per host.
+  function render() {
+    var changed = [];
+    outputs.forEach(function (here) {
+      if (!here.changed) { return; }
       var pre = here.pre, open = here.details.open;
-      here.moves = open && !isRead(pre);
-      here.below = here.moves && (!here.seen || pre.scrollHeight - pre.clientHeight - pre.scrollTop < 8);
-      here.seen = open;
-      here.dirty = open && !here.moves;
-      due.push(here);
+      here.updates = open && !hasSelection(pre);
+      here.follows = here.updates && (!here.wasOpen || pre.scrollHeight - pre.clientHeight - pre.scrollTop < 8);
+      here.wasOpen = open;
+      here.changed = open && !here.updates;
+      changed.push(here);
     });
-    due.forEach(function (here) {
-      tell(here.details.querySelector("[data-total]"), count(here.total));
-      tell(here.details.querySelector("[data-last]"), here.details.open ? "" : here.lines[here.lines.length - 1] || "");
-      if (here.moves) { tell(here.pre, here.lines.join("\n")); }
+    changed.forEach(function (here) {
+      setText(here.details.querySelector("[data-total]"), formatLineCount(here.total));
+      setText(here.details.querySelector("[data-last]"), here.details.open ? "" : here.lines[here.lines.length - 1] || "");
+      if (here.updates) { setText(here.pre, here.lines.join("\n")); }
     });
-    due.forEach(function (here) { if (here.below) { here.pre.scrollTop = here.pre.scrollHeight; } });
+    changed.forEach(function (here) { if (here.follows) { here.pre.scrollTop = here.pre.scrollHeight; } });
     box.hidden = list.childElementCount === 0;
   }
 
   // --- The stream ---
 
-  function poll(words) {
-    standing.textContent = words;
-    if (!polling && !over) { polling = window.setInterval(refresh, 2000); }
+  function poll(text) {
+    status.textContent = text;
+    if (!pollTimer && !hasEnded) { pollTimer = window.setInterval(refresh, 2000); }
   }
 
   function close() {
@@ -155,24 +155,24 @@
   }
 
   function open() {
-    if (source || over || !window.EventSource) { return; }
+    if (source || hasEnded || !window.EventSource) { return; }
     source = new EventSource(box.dataset.stream + (position ? "?after=" + position : ""));
-    on("moved", refresh);
-    on("parts", replaceHosts);
-    on("said", hear);
-    on("silent", fallSilent);
-    on("gone", function () { window.location.reload(); });
-    on("full", function () { close(); poll("Too many watch: this page looks again by itself"); });
-    on("over", function () { over = true; close(); box.hidden = standing.hidden = true; window.clearInterval(polling); refresh(); });
+    on("updated", refresh);
+    on("children", updateHosts);
+    on("output", addOutput);
+    on("output_ended", removeOutputs);
+    on("access_ended", function () { window.location.reload(); });
+    on("no_slot", function () { close(); poll("Refreshing every 2 s: too many live pages are open"); });
+    on("run_ended", function () { hasEnded = true; close(); box.hidden = status.hidden = true; window.clearInterval(pollTimer); refresh(); });
     source.onopen = function () {
-      standing.textContent = "Live";
-      window.clearInterval(polling);
-      polling = 0;
+      status.textContent = "Live";
+      window.clearInterval(pollTimer);
+      pollTimer = 0;
     };
     source.onerror = function () {
-      // A browser tries again by itself, unless it was told no.
+      // The browser reconnects by itself, unless the server refused.
       if (source && source.readyState === EventSource.CLOSED) { close(); window.setTimeout(open, 10000); }
-      poll("Not live at the moment");
+      poll("Live updates interrupted. Reconnecting\u2026");
     };
   }
 
@@ -183,27 +183,27 @@
     });
   }
 
-  // A browser opens few connections to one place: pages that nobody looks at give theirs back.
-  var leaving = 0;
+  // Browsers limit the connections per server, so hidden pages close theirs.
+  var closeTimer = 0;
   document.addEventListener("visibilitychange", function () {
-    window.clearTimeout(leaving);
-    if (document.hidden) { leaving = window.setTimeout(close, 20000); } else { open(); refresh(); }
+    window.clearTimeout(closeTimer);
+    if (document.hidden) { closeTimer = window.setTimeout(close, 20000); } else { open(); refresh(); }
   });
 
-  // What has a time that runs goes on between two looks.
-  var since = new WeakMap();
-  function span(seconds) {
+  // Update elapsed times every second.
+  var startTimes = new WeakMap();
+  function formatSpan(seconds) {
     var hours = Math.floor(seconds / 3600), minutes = Math.floor(seconds / 60) % 60;
     if (hours) { return hours + " h " + minutes + " min"; }
     return minutes ? minutes + " min " + seconds % 60 + " s" : seconds + " s";
   }
   window.setInterval(function () {
     document.querySelectorAll("[data-elapsed]").forEach(function (clock) {
-      if (!since.has(clock)) { since.set(clock, Date.now() - 1000 * Number(clock.dataset.elapsed)); }
-      tell(clock, span(Math.floor((Date.now() - since.get(clock)) / 1000)));
+      if (!startTimes.has(clock)) { startTimes.set(clock, Date.now() - 1000 * Number(clock.dataset.elapsed)); }
+      setText(clock, formatSpan(Math.floor((Date.now() - startTimes.get(clock)) / 1000)));
     });
   }, 1000);
 
   open();
-  if (!window.EventSource) { poll("Not live here: this page looks again by itself"); }
+  if (!window.EventSource) { poll("Refreshing every 2 s"); }
 })();

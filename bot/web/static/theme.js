@@ -1,4 +1,5 @@
-// Runs before the first paint: follows the system's light or dark, and says that scripts run.
+// Runs before the first paint: follows the light or dark mode of the system, and marks that
+// scripts are enabled.
 (function () {
   "use strict";
   var root = document.documentElement;

@@ -56,7 +56,7 @@ def _pages(office: Office) -> str:
     office.fleet.before_tell = fail
     office.approve(run)
     browser = a_site(office).browser("olga")
-    paths = ("/", "/runs", f"/runs/{run.id}", f"/runs/{run.id}/erase", "/log", "/runs.csv")
+    paths = ("/", "/runs", f"/runs/{run.id}", f"/runs/{run.id}/erase", "/changelog", "/runs.csv")
     return "\n".join(browser.get(path).text for path in (*paths, "/runs.json", "/hosts"))
 
 

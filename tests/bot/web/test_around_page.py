@@ -7,7 +7,7 @@ from bot.audit import timeline as audit_timeline
 from bot.db import runs
 from bot.model import times
 from bot.model.run import State
-from bot.web import timeline
+from bot.web import changes
 from tests.bot.office import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
@@ -20,13 +20,13 @@ def test_the_last_hour_of_a_host_and_who_allowed_it_is_two_links_from_home(site:
         done = succeeded(tx, asked(tx, host="lb1"))
         other = succeeded(tx, asked(tx, host="web1"))
     browser = site.browser("dora")
-    assert "/around?within=1+h" in Page(browser.get("/").text).links
-    page = Page(browser.get("/around?host=lb1").text)
+    assert "/changes?within=1+h" in Page(browser.get("/").text).links
+    page = Page(browser.get("/changes?host=lb1").text)
     assert page.strange == []
     assert f"/runs/{done.id}" in page.links
     assert f"/runs/{other.id}" not in page.links
     row = page.text[page.text.index(f"run {done.id}") :]
-    for words in ("Changed", "Succeeded", "lb1", "Dora Developer", "Olga Owner"):
+    for words in ("Change", "Succeeded", "lb1", "Dora Developer", "Olga Owner"):
         assert words in row
 
 
@@ -39,7 +39,7 @@ def test_what_was_done_stands_before_what_was_tried_and_what_was_seen(site: Site
             tx, "event", hosts=["lb1"], source="deploys", title="web 4.2 went out"
         )
         change_log.append_entry(tx, "event", hosts=["nas1"], source="deploys", title="elsewhere")
-    text = Page(site.browser("dora").get("/around?host=lb1").text).text
+    text = Page(site.browser("dora").get("/changes?host=lb1").text).text
     places = [text.index(f"run {run.id}") for run in (done, tried)]
     seen = [text.index(f"run {found.id}"), text.index("deploys: web 4.2 went out")]
     assert max(places) < min(seen)
@@ -51,7 +51,7 @@ def test_what_was_done_stands_before_what_was_tried_and_what_was_seen(site: Site
 
 def test_several_hosts_are_ranked_by_how_many_it_touches(site: Site):
     gallery(site.database)
-    text = Page(site.browser("dora").get("/around?host=lb1,+lb2").text).text
+    text = Page(site.browser("dora").get("/changes?host=lb1,+lb2").text).text
     assert "on lb1, lb2" in text
     assert "abusers clear lb1" in text
     assert "abusers clear lb2" in text
@@ -62,12 +62,12 @@ def test_the_moment_is_meant_in_the_zone_that_the_page_names(site: Site):
         done = succeeded(tx, asked(tx, host="lb1"))
         at = times.format_moment(tx.now, "Pacific/Auckland")
     browser = site.browser("dora")
-    shown = Page(browser.get(f"/around?at={at}&within=5+min&zone=Pacific/Auckland").text)
+    shown = Page(browser.get(f"/changes?at={at}&within=5+min&zone=Pacific/Auckland").text)
     assert f"/runs/{done.id}" in shown.links
     assert "Pacific/Auckland" in shown.text
     assert shown.values["zone"] == "Pacific/Auckland"
     # Half a day ahead, it is still to come elsewhere.
-    assert "is still to come" in browser.get(f"/around?at={at}&within=5+min").text
+    assert "is still to come" in browser.get(f"/changes?at={at}&within=5+min").text
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_the_moment_is_meant_in_the_zone_that_the_page_names(site: Site):
     ],
 )
 def test_what_cannot_be_understood_says_what_can(site: Site, query: str, words: str):
-    answer = site.browser("dora").get(f"/around?{query}")
+    answer = site.browser("dora").get(f"/changes?{query}")
     assert answer.status_code == 422
     assert words in Page(answer.text).text
 
 
 def test_nothing_found_says_what_to_do(site: Site):
-    text = Page(site.browser("dora").get("/around?host=nas1").text).text
-    assert "Nothing that Keyturn knows of" in text
+    text = Page(site.browser("dora").get("/changes?host=nas1").text).text
+    assert "No known changes" in text
 
 
 def test_who_allowed_a_request_for_several_hosts_allowed_it_on_each(site: Site):
@@ -100,7 +100,7 @@ def test_who_allowed_a_request_for_several_hosts_allowed_it_on_each(site: Site):
     office.work()
     office.approve(office.run(whole.id))
     office.work()
-    page = Page(site.browser("dora").get("/around?host=lb1").text)
+    page = Page(site.browser("dora").get("/changes?host=lb1").text)
     with site.database.reading() as tx:
         [part] = [run for run in runs.list_children(tx, whole.id) if run.host == "lb1"]
     row = page.text[page.text.index(f"run {part.id}") :]
@@ -109,25 +109,25 @@ def test_who_allowed_a_request_for_several_hosts_allowed_it_on_each(site: Site):
 
 def test_what_waits_for_a_key_is_not_said_to_have_been_attempted(site: Site):
     numbers = gallery(site.database)
-    page = Page(site.browser("dora").get("/around").text)
+    page = Page(site.browser("dora").get("/changes").text)
 
     def kind(state: str) -> str:
         row = page.text[page.text.index(f"run {numbers[state]} ") :]
         return row[: row.index("before")]
 
-    assert "Asked for" in kind("pending")
-    assert "Attempted" not in kind("pending")
-    assert "Attempted" in kind("denied")
+    assert "Requested" in kind("pending")
+    assert "Not run" not in kind("pending")
+    assert "Not run" in kind("denied")
 
 
 def test_what_is_left_out_is_said(site: Site, monkeypatch: pytest.MonkeyPatch):
     gallery(site.database)
     browser = site.browser("dora")
-    whole = Page(browser.get("/around").text).text
-    assert "more are not" not in whole
-    assert "looked at" not in whole
-    monkeypatch.setattr(timeline, "_MAX_EVENTS", 2)
+    whole = Page(browser.get("/changes").text).text
+    assert "not shown" not in whole
+    assert "were searched" not in whole
+    monkeypatch.setattr(changes, "_MAX_EVENTS", 2)
     monkeypatch.setattr(audit_timeline, "_MAX_ENTRIES", 10)
-    cut = Page(browser.get("/around").text).text
-    assert "The 2 likeliest are shown" in cut
-    assert "So much happened then that only what lies within" in cut
+    cut = Page(browser.get("/changes").text).text
+    assert "Showing the first 2" in cut
+    assert "There are too many events: only those within" in cut

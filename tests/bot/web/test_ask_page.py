@@ -30,7 +30,9 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_runbook_has_a_form(site: Site):
     browser = site.browser("dora")
-    links = [link for link in Page(browser.get("/ask").text).links if "/ask/form" in link]
+    links = [
+        link for link in Page(browser.get("/runbooks").text).links if "/runbooks/form" in link
+    ]
     assert len(links) == len(load_catalogue())
     for link in links:
         page = Page(browser.get(link).text)
@@ -39,33 +41,33 @@ def test_every_runbook_has_a_form(site: Site):
 
 
 def test_words_to_type_stand_as_code(site: Site):
-    page = site.browser("dora").get("/ask/form?runbook=zfs+scrub+pause").text
+    page = site.browser("dora").get("/runbooks/form?runbook=zfs+scrub+pause").text
     assert "<code>zfs scrub start</code> goes on from there" in page
 
 
 def test_of_a_host_only_what_is_meant_for_it_is_offered(site: Site):
-    links = " ".join(Page(site.browser("dora").get("/ask?host=nas1").text).links)
+    links = " ".join(Page(site.browser("dora").get("/runbooks?host=nas1").text).links)
     assert "zfs%20scrub%20start&host=nas1" in links
     assert "abusers" not in links
 
 
 def test_words_narrow_what_is_offered_also_of_a_host(site: Site):
     def offered(query: str) -> list[str]:
-        links = Page(site.browser("dora").get(f"/ask?{query}").text).links
-        return [link.partition("runbook=")[2] for link in links if "/ask/form" in link]
+        links = Page(site.browser("dora").get(f"/runbooks?{query}").text).links
+        return [link.partition("runbook=")[2] for link in links if "/runbooks/form" in link]
 
     assert offered("text=ZFS+how+far") == ["zfs%20scrub%20status"]
     assert offered("text=abuser&host=nas1") == []
     assert "abusers%20clear&host=lb1" in offered("text=abuser&host=lb1")
-    shown = Page(site.browser("dora").get("/ask?text=%3Cscript%3E&host=lb1").text)
-    assert "No runbook has these words" in shown.text
+    shown = Page(site.browser("dora").get("/runbooks?text=%3Cscript%3E&host=lb1").text)
+    assert "No matching runbooks" in shown.text
     assert (shown.strange, shown.unlabelled) == ([], [])
     assert shown.values["text"] == "<script>"
     assert shown.values["host"] == "lb1"
 
 
 def test_what_is_asked_becomes_a_run_with_its_reason(site: Site):
-    answer = site.browser("dora").post("/ask", data=LAMP)
+    answer = site.browser("dora").post("/runbooks", data=LAMP)
     assert (answer.status_code, answer.headers["location"]) == (303, "/runs/1")
     run = site.office.run(1)
     assert (run.title, run.requested_by, run.reason) == (
@@ -77,13 +79,13 @@ def test_what_is_asked_becomes_a_run_with_its_reason(site: Site):
 
 
 def test_a_pattern_asks_for_several_hosts_as_one(site: Site):
-    site.browser("dora").post("/ask", data=LAMP | {"field-host": "lb*"})
+    site.browser("dora").post("/runbooks", data=LAMP | {"field-host": "lb*"})
     assert site.office.run(1).hosts == ("lb1", "lb2")
 
 
 def test_what_does_not_fit_stands_under_its_field_and_what_was_typed_stays(site: Site):
     typed = LAMP | {"field-host": "lb9", "field-name": "<b>x</b>", "field-value": ""}
-    answer = site.browser("dora").post("/ask", data=typed)
+    answer = site.browser("dora").post("/runbooks", data=typed)
     assert answer.status_code == 422
     page = Page(answer.text)
     assert page.strange == []
@@ -91,7 +93,7 @@ def test_what_does_not_fit_stands_under_its_field_and_what_was_typed_stays(site:
     assert page.values["reason"] == "it is dark"
     field = answer.text.partition('id="f-value"')[2].partition("</div></div>")[0]
     assert 'aria-invalid="true"' in field
-    assert "kt-trouble" in field
+    assert "kt-error" in field
     assert site.office.entries() == []
 
 
@@ -102,19 +104,19 @@ def test_what_the_policy_refuses_is_a_run_that_says_so_as_in_chat(site: Site):
         ' when { context.source == "web" };'
     )
     rules.write_text(f"{rules.read_text()}\n{forbid}\n")
-    answer = site.browser("dora").post("/ask", data=LAMP)
+    answer = site.browser("dora").post("/runbooks", data=LAMP)
     assert answer.status_code == 303
     assert site.office.run(1).state == "refused"
 
 
 def test_the_form_says_what_would_come_of_it(site: Site):
-    text = Page(site.browser("dora").get("/ask/form?runbook=toy+set&host=lb1").text).text
+    text = Page(site.browser("dora").get("/runbooks/form?runbook=toy+set&host=lb1").text).text
     assert "1 approval from" in text
     assert "Olga Owner" in text
 
 
 def test_a_form_can_be_filled_by_its_address_and_sends_nothing(site: Site):
-    page = Page(site.browser("dora").get("/ask/form?runbook=toy+set&host=lb1&name=fan").text)
+    page = Page(site.browser("dora").get("/runbooks/form?runbook=toy+set&host=lb1&name=fan").text)
     assert (page.values["field-host"], page.values["field-name"]) == ("lb1", "fan")
     assert site.office.entries() == []
     assert site.office.fleet.asked == 0
@@ -125,8 +127,8 @@ def test_the_lists_of_a_host_are_offered(site: Site):
     offering = FormOptions(office.fleet, office.database, office.policies)
     site.app = build_app(replace(site.parts, form_options=offering))
     browser = site.browser("dora")
-    browser.post("/ask", data=LAMP)
-    shown = browser.get("/ask/lists?runbook=toy+set&field-host=lb1").text
+    browser.post("/runbooks", data=LAMP)
+    shown = browser.get("/runbooks/options?runbook=toy+set&field-host=lb1").text
     assert '<datalist id="list-name"><option value="lamp">' in shown
 
 
@@ -135,34 +137,36 @@ def test_the_blocked_addresses_of_the_chosen_table_are_offered(site: Site):
     offering = FormOptions(office.fleet, office.database, office.policies, listers=LISTS)
     site.app = build_app(replace(site.parts, form_options=offering))
     browser = site.browser("dora")
-    form = browser.get("/ask/form?runbook=abusers+clear").text
+    form = browser.get("/runbooks/form?runbook=abusers+clear").text
     assert form.count('hx-params="field-host,field-table,field-mark"') == 3
     for table, found in ABUSERS.items():
         query = f"runbook=abusers+clear&field-host=lb1&field-table={table}"
-        shown = browser.get(f"/ask/lists?{query}").text
+        shown = browser.get(f"/runbooks/options?{query}").text
         listed = "".join(f'<option value="{one}"></option>' for one in found)
         assert f'<datalist id="list-address">{listed}</datalist>' in shown
     query = "runbook=abusers+clear&field-host=lb1&field-table=a;b"
-    assert "list-address" not in browser.get(f"/ask/lists?{query}").text
+    assert "list-address" not in browser.get(f"/runbooks/options?{query}").text
 
 
 def test_labels_are_words(site: Site):
-    text = Page(site.browser("dora").get("/ask/form?runbook=nfs+scheduler+set").text).text
+    text = Page(site.browser("dora").get("/runbooks/form?runbook=nfs+scheduler+set").text).text
     assert "Queued requests" in text
     assert "Nr" not in text.split()
 
 
-@pytest.mark.parametrize("path", ["/ask/form?runbook=rm", "/ask/form", "/ask/lists?runbook=rm"])
+@pytest.mark.parametrize(
+    "path", ["/runbooks/form?runbook=rm", "/runbooks/form", "/runbooks/options?runbook=rm"]
+)
 def test_what_is_no_runbook_is_not_there(site: Site, path: str):
     assert site.browser("dora").get(path).status_code == 404
 
 
 def test_the_first_page_tells_which_freeze_holds(site: Site):
     browser = site.browser("dora")
-    assert "Frozen" not in Page(browser.get("/").text).text
+    assert "Change freeze" not in Page(browser.get("/").text).text
     times = 'from: "2000-01-01 00:00", until: "2200-01-01 00:00"'
     freeze = f"{{name: Black Friday, areas: [edge], {times}}}"
     (site.policy / "freezes.yaml").write_text(f"freezes:\n  - {freeze}\n")
     page = Page(browser.get("/").text)
-    assert "Frozen (Black Friday): changes of the edge wait until" in page.text
-    assert {"/ask", "/policy/dora"} <= set(page.links)
+    assert "Change freeze “Black Friday” : changes of the edge are on hold until" in page.text
+    assert {"/runbooks", "/policy/dora"} <= set(page.links)

@@ -60,14 +60,14 @@ def test_the_one_before_that_is_like_it_is_found(site: Site) -> None:
         last = asked(tx).id
     browser = site.browser("dora")
     words = Page(browser.get(f"/runs/compare?b={last}").text).text
-    assert f"Runs {same} and {last}, compared" in words
+    assert f"Compare runs {same} and {last}" in words
     assert f"/runs/compare?b={last}" in browser.get(f"/runs/{last}").text
 
 
 def test_where_there_is_none_it_says_so(site: Site) -> None:
     run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     words = Page(site.browser("dora").get(f"/runs/compare?b={run.id}").text).text
-    assert "No earlier run of toy set on lb1 is known" in words
+    assert "There is no earlier run of toy set on lb1" in words
 
 
 @pytest.mark.parametrize("query", ["", "?a=1", "?a=1&b=999", "?a=999&b=1", "?b=0", "?b=x"])

@@ -13,14 +13,14 @@ def test_who_may_stop_everything_sees_how_the_service_is(site: Site):
     findings = ServiceHealth(site.database, clock=lambda: 0.0).findings
     doors = {"slack": lambda: Door("the token was refused", is_broken=True)}
     site.app = build_app(replace(site.parts, list_check_results=findings, health_checks=doors))
-    page = Page(site.browser("olga").get("/condition").text)
+    page = Page(site.browser("olga").get("/health").text)
     assert page.strange == []
     assert "2 problems" in page.text
     for words in ("Clock Error", "Slack Error the token was refused", "Database OK SQLite"):
         assert words in page.text
-    assert "/condition" in Page(site.browser("olga").get("/policy").text).links
+    assert "/health" in Page(site.browser("olga").get("/policy").text).links
 
 
 def test_nobody_else_does(site: Site):
-    assert site.browser("dora").get("/condition").status_code == 403
-    assert "/condition" not in Page(site.browser("dora").get("/policy").text).links
+    assert site.browser("dora").get("/health").status_code == 403
+    assert "/health" not in Page(site.browser("dora").get("/policy").text).links

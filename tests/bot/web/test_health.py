@@ -39,8 +39,8 @@ def test_all_is_well(site: Site) -> None:
     assert answer.status_code == 200
     assert answer.json() == {
         "ready": True,
-        "database": "answers",
-        "change log": "can be written",
+        "database": "responds",
+        "change log": "is writable",
         "policy": "is valid",
     }
 
@@ -52,8 +52,8 @@ def test_without_a_database_it_is_alive_but_not_ready(site: Site) -> None:
     assert answer.status_code == 503
     assert answer.json() == {
         "ready": False,
-        "database": "does not answer: the service's log says why",
-        "change log": "can be written",
+        "database": "does not respond: see the log of the service",
+        "change log": "is writable",
         "policy": "is valid",
     }
 
@@ -62,7 +62,7 @@ def test_a_log_that_cannot_be_written_is_not_ready(site: Site) -> None:
     site.database.trouble = "the disk is full"
     answer = site.browser().get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["change log"].startswith("could not be written, and until it can be")
+    assert answer.json()["change log"].startswith("is not writable, so nothing runs")
     assert "disk" not in answer.text
 
 
@@ -70,7 +70,7 @@ def test_without_a_policy_it_is_not_ready_and_strangers_do_not_learn_why(site: S
     (site.policy / "policy.cedar").write_text("permit (everything);")
     answer = site.browser().get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["policy"].startswith("is not valid, so nobody may do anything")
+    assert answer.json()["policy"].startswith("is not valid, so all requests are refused")
     assert "cedar" not in answer.text
 
 
@@ -83,7 +83,7 @@ def test_without_a_database_people_are_told_that_nothing_was_done(site: Site) ->
         browser.post(f"/runs/{run.id}/approve", data={"digest": run.digest}),
     ):
         assert answer.status_code == 503
-        assert "The database does not answer, so nothing was done." in answer.text
+        assert "The database does not respond, so nothing was done." in answer.text
         assert "no such table" not in answer.text
     assert site.office.run(run.id).state is State.PENDING
 
@@ -141,6 +141,6 @@ def test_a_role_that_is_too_strong_is_a_warning_and_not_red(
         answer = site.browser().get("/readyz")
         assert answer.status_code == 200
         assert answer.json()["ready"] is True
-        assert answer.json()["database role"].startswith("may do more than it should")
+        assert answer.json()["database role"].startswith("has too many rights")
         assert "superuser" not in answer.text
         site.browsers[0].close()

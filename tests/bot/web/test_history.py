@@ -137,7 +137,7 @@ def test_a_zone_alone_filters_nothing_and_stays_out_of_the_links(site: Site) -> 
     gallery(site.database)
     html = site.browser("dora").get("/runs?host=lb1&zone=Asia/Tokyo").text
     assert "zone=" not in html
-    assert "Keep this view" in html
+    assert "Save view" in html
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_zone_alone_filters_nothing_and_stays_out_of_the_links(site: Site) -> 
         ("since=soon", "“soon” is no time"),
         ("until=2026-13-45", "is no time"),
         ("since=99999999+weeks", "is no time"),
-        ("state=purple", "is not known here"),
+        ("state=purple", "unknown value"),
         ("host=lb1%00", "invisible character"),
         ("person=dora%E2%80%AE", "invisible character"),
     ],
@@ -217,7 +217,7 @@ def test_whom_the_policy_and_the_runs_do_not_know_is_said_to_be_nobody(site: Sit
     html = browser.get("/runs?person=dorra").text
     assert "“dorra” is not in the policy, and has never requested anything" in html
     assert "did you mean “dora”?" in html
-    assert "It says nothing of whom you look for" in html
+    assert "A filter names something that does not exist" in html
     assert list(browser.get("/runs.json?person=dorra").json()["unknown_filters"]) == ["person"]
     for address in ("/runs?person=stan", "/runs?person=dora"):
         assert "has never requested" not in browser.get(address).text
@@ -233,7 +233,7 @@ def test_a_search_that_goes_far_back_says_so_and_goes_on(
             asked(tx, host="lb1", person="dora")
     browser = site.browser("olga")
     first = browser.get("/runs?host=lb1&person=adam").text
-    assert "Nothing fits among the newest" in first
+    assert "No matches in recent runs" in first
     pages = paged(browser, "/runs?host=lb1&person=adam")
     assert [number for page in pages for number in page] == [wanted.id]
 
@@ -275,11 +275,11 @@ def test_a_check_that_found_something_wrong_is_told_so_in_every_list(site: Site)
 
 def test_empty_pages_say_what_to_do(site: Site) -> None:
     browser = site.browser("dora")
-    assert "Nothing was asked for yet" in browser.get("/runs").text
-    assert "Nothing was asked for yet" in browser.get("/").text
-    assert "All is quiet" in browser.get("/").text
+    assert "No runs yet" in browser.get("/runs").text
+    assert "No runs yet" in browser.get("/").text
+    assert "No runs in progress" in browser.get("/").text
     gallery(site.database)
-    assert "Nothing fits these filters" in browser.get("/runs?host=gone1").text
+    assert "No matching runs" in browser.get("/runs?host=gone1").text
 
 
 def test_the_first_page_shows_each_person_what_waits_for_them(site: Site) -> None:
@@ -290,19 +290,19 @@ def test_the_first_page_shows_each_person_what_waits_for_them(site: Site) -> Non
     }
     assert f'href="/runs/{shown["pending"]}"' in waiting_for["olga"]
     assert f'href="/runs/{shown["unknown"]}"' in waiting_for["olga"]
-    assert "Nobody waits for your key" in waiting_for["dora"]
-    assert "Nobody waits for your key" in waiting_for["stan"]
+    assert "Nothing needs your action" in waiting_for["dora"]
+    assert "Nothing needs your action" in waiting_for["stan"]
     assert f'href="/runs/{shown["pending"]}"' in waiting_for["dora"]  # as a request of her own
     own = waiting_for["olga"].index(f'href="/runs/{shown["own"]}"')
-    assert own > waiting_for["olga"].index("Your requests that wait")
+    assert own > waiting_for["olga"].index("Your pending requests")
 
 
 def test_what_one_has_approved_waits_for_one_no_more(site: Site) -> None:
     with site.database.transaction() as tx:
         run = waiting(tx, asked(tx), needed=2)
         runs.add_vote(tx, _vote(run, "olga", tx.now))
-    assert "Nobody waits for your key" in site.browser("olga").get("/").text
-    assert "Nobody waits for your key" not in site.browser("adam").get("/").text
+    assert "Nothing needs your action" in site.browser("olga").get("/").text
+    assert "Nothing needs your action" not in site.browser("adam").get("/").text
 
 
 def _vote(run: runs.Run, person: str, at: int) -> runs.Decision:

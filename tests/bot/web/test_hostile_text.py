@@ -127,8 +127,8 @@ def test_hostile_text_stays_text(site: Site, kind: str) -> None:
         live_output.store_lines(tx, [NewestLines(number, 1, 1, text)])
     browser = site.browser("olga")
     same = f"/runs/compare?a={number}&b={number}"
-    paths = ["/", "/runs", f"/runs/{number}", f"/runs/{number}/live", same, "/log"]
-    paths += ["/around?within=1+day", "/hosts", "/hosts/lb1", "/report"]
+    paths = ["/", "/runs", f"/runs/{number}", f"/runs/{number}/live", same, "/changelog"]
+    paths += ["/changes?within=1+day", "/hosts", "/hosts/lb1", "/report"]
     for path in paths:
         answer = browser.get(path)
         assert answer.status_code == 200, path
@@ -144,17 +144,17 @@ def test_what_is_typed_into_an_address_or_a_form_stays_text(site: Site, kind: st
     names = ("host", "person", "runbook", "state", "since", "until", "before", "done", "next")
     answers = [
         browser.get("/runs", params=dict.fromkeys(names, text)),
-        browser.get("/log", params=dict.fromkeys((*names, "kind"), text)),
-        browser.get("/around", params=dict.fromkeys(("at", "within", "host"), text)),
+        browser.get("/changelog", params=dict.fromkeys((*names, "kind"), text)),
+        browser.get("/changes", params=dict.fromkeys(("at", "within", "host"), text)),
         browser.get("/hosts", params=dict.fromkeys(("host", "tag", "area", "reach"), text)),
-        browser.get("/ask/form", params={"runbook": "uptime check", "host": text}),
-        browser.post("/ask", data={"runbook": "uptime check", "field-host": text}),
+        browser.get("/runbooks/form", params={"runbook": "uptime check", "host": text}),
+        browser.post("/runbooks", data={"runbook": "uptime check", "field-host": text}),
         browser.post("/views", data={"name": text, "query": text}),
         browser.get(f"/runs/{run}", params={"done": text}),
-        browser.get(f"/runs/{run}/live", params={"seen": text}),
+        browser.get(f"/runs/{run}/live", params={"stamp": text}),
         browser.get("/sign-in/x", params={"next": text}),
         browser.post(f"/runs/{run}/approve", data={"digest": text, "reason": text}),
-        browser.post(f"/runs/{run}/settle", data={"ending": text, "why": text}),
+        browser.post(f"/runs/{run}/resolve", data={"outcome": text, "reason": text}),
         browser.get("/" + quote(text)),
     ]
     for answer in answers:
@@ -210,7 +210,7 @@ def test_ordinary_pages_are_sound(site: Site, exhibit: str) -> None:
     assert page.unlabelled == []
 
 
-@pytest.mark.parametrize("path", ["/", "/runs", "/log", "/runs?host=gone1"])
+@pytest.mark.parametrize("path", ["/", "/runs", "/changelog", "/runs?host=gone1"])
 @pytest.mark.parametrize("person", ["olga", ""])
 def test_other_pages_are_sound(site: Site, path: str, person: str) -> None:
     gallery(site.database)
@@ -228,8 +228,8 @@ def test_an_open_page_is_told_how_a_host_ended_as_a_new_one_draws_it(text: str):
         "run_hosts.html",
         run=part,
         view=SimpleNamespace(children=[part]),
-        fan=fanout_chart.build_fanout_chart([part], started=1, ended=2, now=3),
-        hosts_drawn="",
+        fanout=fanout_chart.build_fanout_chart([part], started=1, ended=2, now=3),
+        hosts_phase="",
         streamed=False,
     )
     assert f">{row['summary']}</td>" in page

@@ -28,7 +28,7 @@ def test_the_page_shows_every_host_and_what_became_of_it(site: Site, whole: Run)
     site.office.approve(whole)
     page = site.browser("olga").get(f"/runs/{whole.id}").text
     assert "toy set lb* lamp on" in page
-    assert "Of 2 hosts: 2 done" in page
+    assert "2 hosts: 2 done" in page
     for part in _parts(site, whole):
         assert f'href="/runs/{part.id}"' in page
         assert f"/runs?host={part.host}" in page
@@ -57,10 +57,10 @@ def test_the_page_moves_when_a_part_does(site: Site, whole: Run):
     site.office.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
     site.office.workflow.advance_run(whole.id)
     before = browser.get(f"/runs/{whole.id}").text
-    stamp = before.partition("/live?seen=")[2][:33]
-    assert browser.get(f"/runs/{whole.id}/live?seen={stamp}").status_code == 204
+    stamp = before.partition("/live?stamp=")[2][:33]
+    assert browser.get(f"/runs/{whole.id}/live?stamp={stamp}").status_code == 204
     site.office.workflow.advance_run(_parts(site, whole)[0].id)
-    assert browser.get(f"/runs/{whole.id}/live?seen={stamp}").status_code == 200
+    assert browser.get(f"/runs/{whole.id}/live?stamp={stamp}").status_code == 200
 
 
 def test_hosts_that_a_stream_tells_of_are_not_drawn_again(site: Site, whole: Run):
@@ -71,9 +71,9 @@ def test_hosts_that_a_stream_tells_of_are_not_drawn_again(site: Site, whole: Run
     site.office.workflow.advance_run(whole.id)
     # Hosts whose turn has come are drawn in another way, once.
     drawn = browser.get(f"{page}/live?streamed=before").text
-    assert 'data-drawn="begun"' in drawn
-    seen = browser.get(f"{page}/live?streamed=begun").text.partition("/live?seen=")[2][:16]
+    assert 'data-phase="started"' in drawn
+    seen = browser.get(f"{page}/live?streamed=started").text.partition("/live?stamp=")[2][:16]
     site.office.workflow.advance_run(_parts(site, whole)[0].id)
-    assert browser.get(f"{page}/live?seen={seen}&streamed=begun").status_code == 204
+    assert browser.get(f"{page}/live?stamp={seen}&streamed=started").status_code == 204
     # Whoever lost the stream is shown them as they are.
-    assert 'data-drawn="begun"' in browser.get(f"{page}/live?seen={seen}").text
+    assert 'data-phase="started"' in browser.get(f"{page}/live?stamp={seen}").text

@@ -26,7 +26,7 @@ def test_hosts_stand_by_area_with_how_they_were_met_last(site: Site):
     assert [
         page.text.index(area) for area in ("Storage", "The edge", "The web servers")
     ] == sorted(page.text.index(area) for area in ("Storage", "The edge", "The web servers"))
-    for words in ("lb1 Answers", "nas1 Not reached", "web1 Not met yet"):
+    for words in ("lb1 Reachable", "nas1 Unreachable", "web1 Never contacted"):
         assert words in page.text
     assert page.strange == []
 
@@ -64,7 +64,7 @@ def test_a_changed_key_is_told_with_what_to_do(site: Site):
         why = "shows the key SHA256:abc. Find out who answers there <script>alert(1)</script>"
         meet(tx, "lb1", met=tx.now, answered=None, kind="key", trouble=why)
     page = Page(site.browser("dora").get("/hosts/lb1").text)
-    assert "Changed key" in page.text
+    assert "Mismatch" in page.text
     assert why in page.text
     assert page.strange == []
 
@@ -90,7 +90,7 @@ def test_the_changes_of_a_host_are_drawn_and_listed(site: Site):
         other = succeeded(tx, asked(tx, host="lb2"))
     html = site.browser("dora").get("/hosts/lb1").text
     page = Page(html)
-    assert 'aria-label="1 change in 7 d: 1 done"' in html
+    assert 'aria-label="1 change in 7 d: 1 succeeded"' in html
     assert f"/runs/{done.id}" in page.links
     assert f"/runs/{other.id}" not in page.links
     # Who allowed it stands beside it.
@@ -130,7 +130,7 @@ def test_hosts_that_wait_for_a_second_person_are_shown(site: Site):
         replace(site.parts, list_enrolling_hosts=lambda: list_pending_host_summaries(site.policy))
     )
     text = Page(site.browser("dora").get("/hosts").text).text
-    assert "Waiting for a second person 1 web9 at 10.0.3.9" in text
+    assert "Pending confirmation 1 web9 at 10.0.3.9" in text
 
 
 def test_a_broken_file_of_such_hosts_breaks_no_page(site: Site):

@@ -115,7 +115,7 @@ def _provider(crook: Crook, clock: Callable[[], float] = lambda: NOW) -> Identit
 
 def _vouched(crook: Crook) -> Mapping[str, Any]:
     return _provider(crook).fetch_claims(
-        SECRET, "code", redirect_uri="http://keyturn.test/oidc/back"
+        SECRET, "code", redirect_uri="http://keyturn.test/oidc/callback"
     )
 
 
@@ -253,7 +253,7 @@ def test_a_new_key_is_looked_for_once_a_minute_at_most(crook: Crook) -> None:
     asked = _provider(crook, clock=lambda: now[0])
 
     def attempt() -> Mapping[str, Any]:
-        return asked.fetch_claims(SECRET, "code", redirect_uri="http://keyturn.test/oidc/back")
+        return asked.fetch_claims(SECRET, "code", redirect_uri="http://keyturn.test/oidc/callback")
 
     for _ in range(5):
         with pytest.raises(InvalidIdTokenError):
@@ -288,7 +288,7 @@ def test_endpoints_that_are_set_are_not_looked_up(crook: Crook) -> None:
     )
     asked = IdentityProvider(given, clock=lambda: NOW)
     assert (
-        asked.fetch_claims(SECRET, "code", redirect_uri="http://keyturn.test/oidc/back")["sub"]
+        asked.fetch_claims(SECRET, "code", redirect_uri="http://keyturn.test/oidc/callback")["sub"]
         == "dora"
     )
     assert crook.asked == ["/token", "/keys"]

@@ -27,11 +27,11 @@ def test_the_log_shows_every_entry_once(site: Site) -> None:
             change_log.append_entry(tx, "noted", person="dora", number=n)
     browser = site.browser("stan")
     seen: list[int] = []
-    address = "/log"
+    address = "/changelog"
     while address:
         page = Page(browser.get(address).text)
         seen += [int(i.removeprefix("entry-")) for i in page.ids if i.startswith("entry-")]
-        address = next((link for link in page.links if link.startswith("/log?before=")), "")
+        address = next((link for link in page.links if link.startswith("/changelog?before=")), "")
     assert seen == list(range(120, 0, -1))
 
 
@@ -40,7 +40,7 @@ def test_facts_are_told_as_people_read_them(site: Site) -> None:
         change_log.append_entry(
             tx, "noted", lapses_at=1_803_009_881_141_996, size=7_000_000, hosts=[]
         )
-    told = site.browser("stan").get("/log").text
+    told = site.browser("stan").get("/changelog").text
     assert "<dd>2027-02-19 04:04:41 UTC</dd>" in told
     assert "<dd>7000000</dd>" in told
     assert "<dt>hosts</dt>" not in told
@@ -50,8 +50,8 @@ def test_a_whole_chain_is_said_to_be_whole(site: Site) -> None:
     _begin(site)
     with site.database.reading() as tx:
         seq, head = change_log.get_head(tx)
-    words = Page(site.browser("stan").post("/log/verify").text).text
-    assert f"Unbroken. All {seq} entries" in words
+    words = Page(site.browser("stan").post("/changelog/verify").text).text
+    assert f"Verified. The hashes of all {seq} entries" in words
     assert head in words
 
 
@@ -72,33 +72,33 @@ def test_a_broken_chain_is_said_to_be_broken(site: Site, statement: str, words: 
             tx.sql.execute(text(f'DROP TRIGGER "{trigger}"'))
         tx.sql.execute(text(statement))
     browser = site.browser("stan")
-    answer = browser.post("/log/verify")
+    answer = browser.post("/changelog/verify")
     assert answer.status_code == 200
-    assert f"Broken at entry 5: {words}" in Page(answer.text).text
-    assert "Unbroken" not in answer.text
-    assert browser.get("/log").status_code == 200
+    assert f"Verification failed at entry 5: {words}" in Page(answer.text).text
+    assert "Verified." not in answer.text
+    assert browser.get("/changelog").status_code == 200
 
 
 @pytest.mark.parametrize("before", ["0", "-1", "x", "9" * 30, "%00"])
 def test_a_mangled_place_does_no_harm(site: Site, before: str) -> None:
-    assert site.browser("stan").get(f"/log?before={before}").status_code == 422
+    assert site.browser("stan").get(f"/changelog?before={before}").status_code == 422
 
 
 def test_an_empty_log_says_so(site: Site) -> None:
     browser = site.browser("stan")
-    assert "There is nothing here" in browser.get("/log").text
-    assert "All 0 entries" in browser.post("/log/verify").text
+    assert "No entries yet" in browser.get("/changelog").text
+    assert "all 0 entries" in browser.post("/changelog/verify").text
 
 
 def test_the_log_is_filtered_by_entry_and_by_run(site: Site) -> None:
     numbers = gallery(site.database)
     browser = site.browser("dora")
-    page = Page(browser.get("/log?kind=approved&host=lb1").text)
+    page = Page(browser.get("/changelog?kind=approved&host=lb1").text)
     assert page.strange == []
     runs = {link for link in page.links if link.startswith("/runs/")}
     assert f"/runs/{numbers['succeeded']}" in runs
     assert f"/runs/{numbers['unknown']}" not in runs
-    of_denied = Page(browser.get("/log?state=denied").text)
+    of_denied = Page(browser.get("/changelog?state=denied").text)
     assert {link for link in of_denied.links if link.startswith("/runs/")} == {
         f"/runs/{numbers['denied']}"
     }
@@ -109,10 +109,10 @@ def test_older_entries_keep_the_filters(site: Site) -> None:
         for _ in range(60):
             asked(tx)
     browser = site.browser("dora")
-    page = Page(browser.get("/log?kind=requested").text)
+    page = Page(browser.get("/changelog?kind=requested").text)
     older = next(link for link in page.links if "before=" in link and ".csv" not in link)
-    assert older == "/log?kind=requested&before=11"
-    assert "10 shown" in Page(browser.get(older).text).text
+    assert older == "/changelog?kind=requested&before=11"
+    assert "10 of " in Page(browser.get(older).text).text
 
 
 def test_older_entries_of_an_area_are_found_however_many_runs_came_since(
@@ -125,12 +125,12 @@ def test_older_entries_of_an_area_are_found_however_many_runs_came_since(
             numbers.append(asked(tx).id)
     browser = site.browser("dora")
     seen: list[str] = []
-    address = "/log?area=edge"
+    address = "/changelog?area=edge"
     while address:
         page = Page(browser.get(address).text)
         seen += [link for link in page.links if link.startswith("/runs/") and link[6:].isdecimal()]
         address = next(
-            (link for link in page.links if link.startswith("/log?area=edge&before=")), ""
+            (link for link in page.links if link.startswith("/changelog?area=edge&before=")), ""
         )
     assert {int(link.removeprefix("/runs/")) for link in seen} == {*numbers}
 
@@ -139,17 +139,17 @@ def test_older_entries_of_an_area_are_found_however_many_runs_came_since(
 def test_filters_that_do_not_fit_find_nothing(site: Site, query: str) -> None:
     gallery(site.database)
     browser = site.browser("dora")
-    assert "Nothing was searched for" in browser.get(f"/log?{query}").text
-    assert browser.get(f"/log.csv?{query}").status_code == 422
+    assert "Invalid filter" in browser.get(f"/changelog?{query}").text
+    assert browser.get(f"/changelog.csv?{query}").status_code == 422
 
 
 def test_what_is_seen_of_the_log_is_handed_out_as_csv_and_json(site: Site) -> None:
     with site.database.transaction() as tx:
         asked(tx, reason='=HYPERLINK("//evil")')
     browser = site.browser("dora")
-    told = browser.get("/log.json?kind=requested").json()
+    told = browser.get("/changelog.json?kind=requested").json()
     assert [entry["kind"] for entry in told["entries"]] == ["requested"]
-    answer = browser.get("/log.csv?kind=requested")
+    answer = browser.get("/changelog.csv?kind=requested")
     assert "attachment" in answer.headers["content-disposition"]
     rows = list(csv.reader(io.StringIO(answer.text)))
     assert rows[0][:3] == ["seq", "at", "kind"]
@@ -162,26 +162,26 @@ def test_the_whole_log_is_verified_by_one_at_a_time(
     genuine, second = verification.verify_log, list[int]()
 
     def meanwhile(tx: Transaction) -> verification.Verification:
-        second.append(olga.post("/log/verify").status_code)
+        second.append(olga.post("/changelog/verify").status_code)
         return genuine(tx)
 
     dora, olga = site.browser("dora"), site.browser("olga")
     with monkeypatch.context() as both:
         both.setattr(verification, "verify_log", meanwhile)
-        assert dora.post("/log/verify").status_code == 200
+        assert dora.post("/changelog/verify").status_code == 200
     assert second == [409]
-    assert dora.post("/log/verify").status_code == 200
+    assert dora.post("/changelog/verify").status_code == 200
 
 
 def test_whom_the_policy_and_the_log_do_not_know_is_said_to_be_nobody(site: Site) -> None:
     gallery(site.database)
     browser = site.browser("olga")
-    html = browser.get("/log?person=dorra").text
+    html = browser.get("/changelog?person=dorra").text
     assert "“dorra” is not in the policy, and not in the log" in html
     assert "did you mean “dora”?" in html
-    assert "It says nothing of whom you look for" in html
-    told = browser.get("/log.json?host=lb11&person=dorra").json()
+    assert "A filter names something that does not exist" in html
+    told = browser.get("/changelog.json?host=lb11&person=dorra").json()
     assert list(told["unknown_filters"]) == ["person", "host"]
-    for address in ("/log?person=stan&kind=fired", "/log?person=dora", "/log"):
+    for address in ("/changelog?person=stan&kind=fired", "/changelog?person=dora", "/changelog"):
         assert "not in the log" not in browser.get(address).text
-    assert browser.get("/log.json?person=stan&kind=fired").json()["unknown_filters"] == {}
+    assert browser.get("/changelog.json?person=stan&kind=fired").json()["unknown_filters"] == {}

@@ -47,7 +47,7 @@ def test_a_link_that_opens_nothing_names_nobody(site: Site, seconds: int) -> Non
     site.browser().post(link)
     page = site.browser().get(link).text
     assert "Dora" not in page
-    assert "used, too old or not known here" in page
+    assert "has been used, has expired or is unknown" in page
 
 
 def test_a_link_works_once(site: Site) -> None:
@@ -149,7 +149,7 @@ def test_a_session_ends_when_nobody_uses_it(site: Site) -> None:
     _age(site, last_seen_at=sessions.IDLE_SECONDS + 60)
     answer = browser.get("/")
     assert answer.status_code == 401
-    assert "You were signed out after a while." in answer.text
+    assert "Your session has expired." in answer.text
 
 
 def test_a_session_ends_after_a_working_day_whatever_is_done(site: Site) -> None:
@@ -182,9 +182,9 @@ def test_somebody_who_left_the_policy_is_signed_out_at_once(site: Site) -> None:
     site.dismiss("adam")
     answer = browser.get("/runs")
     assert answer.status_code == 401
-    assert "not among the people of the policy any more" in answer.text
+    assert "no longer in the policy" in answer.text
     assert site.parts.cookie_name not in browser.cookies
-    assert browser.post("/log/verify").status_code == 401
+    assert browser.post("/changelog/verify").status_code == 401
 
 
 def test_with_a_broken_policy_nobody_may_do_anything(site: Site) -> None:
@@ -196,7 +196,7 @@ def test_with_a_broken_policy_nobody_may_do_anything(site: Site) -> None:
     assert "people.yaml" not in answer.text
 
 
-@pytest.mark.parametrize("path", ["/", "/runs", "/log", "/runs/1", "/runs/123456789"])
+@pytest.mark.parametrize("path", ["/", "/runs", "/changelog", "/runs/1", "/runs/123456789"])
 def test_a_link_leads_on_to_a_page_of_ours(site: Site, path: str) -> None:
     answer = site.browser().post(site.link("dora"), params={"next": path})
     assert answer.headers["location"] == path
@@ -240,10 +240,10 @@ def test_a_link_leads_nowhere_else(site: Site, path: str) -> None:
 
 WHOLE = [
     "/runs?host=web*&state=failed&text=disk+full",
-    "/around?at=2026-03-01%2002:00&host=lb1,web*",
+    "/changes?at=2026-03-01%2002:00&host=lb1,web*",
     "/runs/compare?a=1&b=2",
-    "/log.csv?kind=approved",
-    "/ask/form?runbook=zfs%20scrub&host=nas1",
+    "/changelog.csv?kind=approved",
+    "/runbooks/form?runbook=zfs%20scrub&host=nas1",
     "/runs?text=%0d%0aSet-Cookie:%20a",
 ]
 
@@ -307,7 +307,7 @@ def test_an_address_that_cannot_be_kept_whole_is_kept_up_to_its_query(
 
 
 def test_whoever_signs_in_comes_to_the_page_that_they_wanted(site: Site) -> None:
-    for path in ("/stop", "/hosts/lb1", "/around", "/schedules", "/runs/12/erase", "/report"):
+    for path in ("/stop", "/hosts/lb1", "/changes", "/schedules", "/runs/12/erase", "/report"):
         answer = site.browser().post(site.link("dora"), params={"next": path})
         assert answer.headers["location"] == path
 

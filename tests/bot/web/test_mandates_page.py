@@ -20,31 +20,31 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def delegate(site: Site, **other: str) -> int:
     typed = {"person": "stan", "area": "edge", "until": "4 hours"} | other
-    return site.browser("olga").post("/mandates/delegations", data=typed).status_code
+    return site.browser("olga").post("/access/delegations", data=typed).status_code
 
 
 def grant(site: Site, **other: str) -> int:
     typed = {"person": "dora", "what": "toy set lb*", "per_hour": "5", "until": "4 hours"} | other
-    return site.browser("olga").post("/mandates/grants", data=typed).status_code
+    return site.browser("olga").post("/access/grants", data=typed).status_code
 
 
 def test_a_delegation_is_made_shown_and_ended(site: Site):
     assert delegate(site, reason="at sea") == 303
     for person in ("olga", "stan"):
-        shown = Page(site.browser(person).get("/mandates").text)
-        assert "Stan Storage for Olga Owner in the edge, until" in shown.text
-        assert "/mandates/delegations/1/end" in shown.forms
+        shown = Page(site.browser(person).get("/access").text)
+        assert "Stan Storage on behalf of Olga Owner in the edge, until" in shown.text
+        assert "/access/delegations/1/end" in shown.forms
         assert shown.strange == []
-    assert "Nobody decides in your stead" in site.browser("adam").get("/mandates").text
-    assert site.browser("olga").post("/mandates/delegations/1/end").status_code == 303
-    assert "Nobody decides in your stead" in site.browser("olga").get("/mandates").text
+    assert "No delegations" in site.browser("adam").get("/access").text
+    assert site.browser("olga").post("/access/delegations/1/end").status_code == 303
+    assert "No delegations" in site.browser("olga").get("/access").text
 
 
 def test_the_end_is_meant_in_the_zone_of_whoever_types(site: Site):
     assert delegate(site, until="tomorrow 18:00", zone="Asia/Tokyo") == 303
     assert grant(site, until="tomorrow 18:00") == 303
     assert delegate(site, until="tomorrow 18:00", zone="Mars/Olympus") == 422
-    shown = site.browser("olga").get("/mandates").text
+    shown = site.browser("olga").get("/access").text
     assert "T09:00:00Z" in shown
     assert "T18:00:00Z" in shown
 
@@ -53,12 +53,12 @@ def test_a_run_says_who_decided_for_whom(site: Site):
     delegate(site)
     run = site.office.ask(LAMP_ON)
     page = Page(site.browser("stan").get(f"/runs/{run.id}").text)
-    assert "Stan Storage for Olga Owner can turn it" in page.text
+    assert "Stan Storage on behalf of Olga Owner" in page.text
     assert f"/runs/{run.id}/approve" in page.forms
     assert run.title in site.browser("stan").get("/").text
     site.browser("stan").post(f"/runs/{run.id}/approve", data={"digest": run.digest})
     assert (
-        "Stan Storage for Olga Owner approved"
+        "Approved by Stan Storage on behalf of Olga Owner"
         in Page(site.browser("dora").get(f"/runs/{run.id}").text).text
     )
 
@@ -68,18 +68,18 @@ def test_a_grant_is_made_used_shown_and_ended(site: Site):
     run = site.office.ask(LAMP_ON)
     assert run.state is State.SUCCEEDED
     page = Page(site.browser("dora").get(f"/runs/{run.id}").text)
-    assert "By grant 1 of Olga Owner 4 of 5 left this hour" in page.text
+    assert "Approved in advance by Olga Owner ( grant 1 ) 4 of 5 left this hour" in page.text
     assert "Approved by standing grant 1" in page.text
-    mine = Page(site.browser("dora").get("/mandates").text)
+    mine = Page(site.browser("dora").get("/access").text)
     assert "toy set lb*" in mine.text
     assert "4 of 5 left this hour" in mine.text
-    assert site.browser("dora").post("/mandates/grants/1/end").status_code == 303
-    assert "There is no grant" in site.browser("dora").get("/mandates").text
+    assert site.browser("dora").post("/access/grants/1/end").status_code == 303
+    assert "No standing grants" in site.browser("dora").get("/access").text
 
 
 def test_what_does_not_fit_keeps_what_was_typed(site: Site):
     answer = site.browser("olga").post(
-        "/mandates/grants",
+        "/access/grants",
         data={"person": "dora", "what": "toy st lb*", "per_hour": "5", "until": "4 hours"},
     )
     assert answer.status_code == 422
@@ -90,7 +90,7 @@ def test_what_does_not_fit_keeps_what_was_typed(site: Site):
 
 
 def test_only_owners_are_offered_the_forms(site: Site):
-    assert Page(site.browser("dora").get("/mandates").text).forms == ["/sign-out"]
+    assert Page(site.browser("dora").get("/access").text).forms == ["/sign-out"]
 
 
 def test_other_values_are_proposed_and_accepted_on_the_page(site: Site):

@@ -19,7 +19,7 @@ _IDS = re.compile(r"\b(dora|olga|adam|stan|edge)\b")
 # What is copied or typed elsewhere: commands, plans, and files.
 _NOT_PROSE = {"code", "pre", "script", "textarea"}
 # The facts of an entry of the change log are shown as they were sealed.
-_SEALED = "kt-facts"
+_SEALED = "kt-details"
 
 
 class _Prose(HTMLParser):

@@ -25,7 +25,7 @@ from tests.playground.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvide
 
 pytestmark = pytest.mark.real
 
-BACK = f"{ORIGIN}/oidc/back"
+BACK = f"{ORIGIN}/oidc/callback"
 _SLACK = {"https://slack.com/team_id": "T0KEYTURN", "https://slack.com/user_id": "U0DORA"}
 ACCOUNTS = {
     "slack-dora": _SLACK,
@@ -92,7 +92,7 @@ class Way:
     browser: TestClient
 
     def begin(self, to: str = "/") -> str:
-        answer = self.browser.get("/oidc/begin", params={"next": to})
+        answer = self.browser.get("/oidc/start", params={"next": to})
         assert answer.status_code == 303
         return answer.headers["location"]
 
@@ -134,7 +134,7 @@ def _last(site: Site) -> change_log.Entry:
 
 def _nobody(answer: Response, site: Site, *, status: int = 403) -> None:
     assert answer.status_code == status
-    assert "You are not signed in" in answer.text
+    assert "Sign-in failed" in answer.text
     with site.database.reading() as tx:
         assert [sessions.list_sessions(tx, person) for person in ("dora", "olga")] == [[], []]
 
@@ -195,7 +195,7 @@ def test_an_address_that_is_not_in_the_token_is_asked_for(office: Office) -> Non
 def test_a_stranger_is_told_what_to_put_into_the_policy(way: Way) -> None:
     answer = way.arrive("slack-none")
     _nobody(answer, way.site)
-    assert "Keyturn does not know you" in answer.text
+    assert "account is not in the policy of Keyturn" in answer.text
     assert "subject: &#34;slack-none&#34;" in answer.text
     assert _last(way.site).kind == "sign-in refused"
 
@@ -279,9 +279,9 @@ def test_without_looking_at_the_state_a_browser_takes_anybodys_answer(
 def test_another_state_is_refused(way: Way, state: str) -> None:
     back = way.go("s-olga")
     code = parse_qs(urlsplit(back).query)["code"][0]
-    answer = way.browser.get("/oidc/back", params={"state": state, "code": code})
+    answer = way.browser.get("/oidc/callback", params={"state": state, "code": code})
     _nobody(answer, way.site, status=400)
-    _nobody(way.browser.get("/oidc/back", params={"code": code}), way.site, status=400)
+    _nobody(way.browser.get("/oidc/callback", params={"code": code}), way.site, status=400)
 
 
 def test_a_code_works_once(way: Way) -> None:
@@ -293,7 +293,7 @@ def test_a_code_works_once(way: Way) -> None:
     thief.cookies.set(f"{way.site.parts.cookie_name}-oidc", kept, domain="keyturn.test", path="/")
     answer = thief.get(back)
     assert answer.status_code == 403
-    assert "was used before" in answer.text
+    assert "was already used" in answer.text
 
 
 def test_without_remembering_answers_the_provider_still_refuses_a_second_one(
@@ -320,7 +320,7 @@ def test_an_answer_that_another_provider_gave_is_refused(way: Way) -> None:
 
 
 @pytest.mark.parametrize(
-    "to", ["//evil.example", "https://evil.example", "/\\evil", "/runs/1\r\nX: y", "/oidc/begin"]
+    "to", ["//evil.example", "https://evil.example", "/\\evil", "/runs/1\r\nX: y", "/oidc/start"]
 )
 def test_a_redirect_after_sign_in_stays_on_our_pages(way: Way, to: str) -> None:
     assert way.arrive("s-olga", to).headers["location"] == "/"
@@ -329,8 +329,8 @@ def test_a_redirect_after_sign_in_stays_on_our_pages(way: Way, to: str) -> None:
 def test_one_comes_out_on_the_whole_address_that_was_asked_for(way: Way) -> None:
     address = "/runs?host=web*&state=failed&text=disk+full"
     asked = way.browser.get(address)
-    (begin,) = re.findall(r'href="(/oidc/begin[^"]+)"', asked.text)
-    assert begin == f"/oidc/begin?next={quote(address)}"
+    (begin,) = re.findall(r'href="(/oidc/start[^"]+)"', asked.text)
+    assert begin == f"/oidc/start?next={quote(address)}"
     assert way.arrive("s-olga", address).headers["location"] == address
 
 
@@ -339,7 +339,7 @@ def test_a_cookie_that_somebody_made_leads_nowhere(way: Way) -> None:
     for made in ("", "x", "short.Lw", f"{'x' * 43}.%%%", f"{'x' * 43}./////w", "." * 50):
         browser = way.site.browser()
         browser.cookies.set(name, made, domain="keyturn.test", path="/")
-        answer = browser.get("/oidc/back", params={"state": "x" * 43, "code": "c"})
+        answer = browser.get("/oidc/callback", params={"state": "x" * 43, "code": "c"})
         _nobody(answer, way.site, status=400)
 
 
@@ -358,7 +358,7 @@ def test_the_cookie_is_kept_from_scripts_and_bound_to_the_host_over_tls(way: Way
     with TestClient(
         build_app(secure), base_url="https://keyturn.test", follow_redirects=False
     ) as one:
-        cookie = one.get("/oidc/begin").headers["set-cookie"].lower()
+        cookie = one.get("/oidc/start").headers["set-cookie"].lower()
     assert cookie.startswith("__host-keyturn-oidc=")
     assert {"httponly", "secure", "samesite=lax", "path=/", "max-age=600"} <= {
         part.strip() for part in cookie.split(";")
@@ -371,9 +371,9 @@ def test_the_cookie_is_kept_from_scripts_and_bound_to_the_host_over_tls(way: Way
 def test_a_provider_that_is_gone_says_so_and_what_to_do(office: Office) -> None:
     site = a_site(office, a_registration("http://127.0.0.1:1"))
     with site.browser() as browser:
-        answer = browser.get("/oidc/begin")
+        answer = browser.get("/oidc/start")
         assert answer.status_code == 503
-        assert "Try it again in a moment" in answer.text
+        assert "Try again shortly" in answer.text
         assert "127.0.0.1:1" not in answer.text
 
 
@@ -408,7 +408,7 @@ def test_a_document_that_describes_another_provider_is_not_believed(
     there = a_registration(provider.issuer)
     site = a_site(office, replace(there, issuer="https://login.example.com"))
     with site.browser() as browser:
-        assert browser.get("/oidc/begin").status_code == 503
+        assert browser.get("/oidc/start").status_code == 503
 
 
 def test_nothing_of_it_is_loaded_where_nobody_signs_in_so() -> None:

@@ -12,7 +12,7 @@ def test_pages_are_dressed_as_they_are_here():
 
 def test_what_was_not_fetched_is_named_and_what_to_do(tmp_path: Path):
     assert describe_missing_assets(tmp_path).startswith(
-        "lack vendor/tabler.min.css and vendor/htmx.min.js, so they look bare"
+        "lack vendor/tabler.min.css and vendor/htmx.min.js, so they have no layout"
     )
     (tmp_path / "vendor").mkdir()
     shutil.copy(STATIC_DIRECTORY / "vendor" / "tabler.min.css", tmp_path / "vendor")

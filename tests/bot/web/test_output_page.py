@@ -32,7 +32,7 @@ def test_all_of_it_is_a_file_to_keep(site: Site) -> None:
 
 def test_the_lines_that_hold_some_words_are_shown_with_their_numbers(site: Site) -> None:
     run = said(site)
-    answer = site.browser("dora").get(f"/runs/{run.id}/output/1.txt?find=OUT+of")
+    answer = site.browser("dora").get(f"/runs/{run.id}/output/1.txt?filter=OUT+of")
     assert answer.text == "1 of 12 lines\n\n2: \\x1b[31mOut of memory\\x1b[0m\n"
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert "content-disposition" not in answer.headers
@@ -43,9 +43,9 @@ def test_only_what_is_long_is_searched_and_what_says_nothing_is_no_file(site: Si
     with site.database.transaction() as tx:
         silent = succeeded(tx, asked(tx, host="lb2"))
     browser = site.browser("dora")
-    assert "Lines that hold" in browser.get(f"/runs/{long.id}").text
+    assert "Filter output" in browser.get(f"/runs/{long.id}").text
     shown = browser.get(f"/runs/{short.id}").text
-    assert "Lines that hold" not in shown
+    assert "Filter output" not in shown
     assert "Download" in shown
     assert Page(shown).unlabelled == []
     for nothing in (f"{silent.id}/output/1.txt", f"{long.id}/output/2.txt", "999/output/1.txt"):

@@ -41,7 +41,7 @@ def test_a_pool_and_a_gateway_are_drawn_too() -> None:
         a_check("hsrp check", ("Router", "State"), ("sw1", "Active"), ("sw2", "Init"))
     )
     assert gateway is not None
-    assert gateway.description.startswith("the gateway: 1 of 2 routers can carry it")
+    assert gateway.description.startswith("the gateway: 1 of 2 routers can forward")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.bot.web.dom import Page
 
 def test_a_newcomer_can_read_what_a_developer_may_do(site: Site) -> None:
     words = Page(site.browser("dora").get("/policy/dora").text).text
-    assert "What may I do?" in words
+    assert "My permissions" in words
     assert "Without approval Every check, everywhere. Everyone may run read-only checks." in words
     assert "Every change, everywhere: 1 approval from the owners of the area." in words
     assert "Approvers: the edge: Adam Admin or Olga Owner; the web servers: Olga Owner;" in words
@@ -34,7 +34,7 @@ def test_every_page_leads_to_the_policy(site: Site) -> None:
 def test_who_is_not_among_the_people_has_no_page(site: Site) -> None:
     answer = site.browser("dora").get("/policy/eve")
     assert answer.status_code == 404
-    assert "Nobody among the people" in answer.text
+    assert "There is no person with this id" in answer.text
 
 
 def test_a_freeze_is_told_now_and_when_it_is_to_come(site: Site) -> None:

@@ -26,7 +26,7 @@ def test_waits_are_drawn_and_written(site: Site):
     html = site.browser("dora").get("/report").text
     page = Page(html)
     assert page.strange == []
-    for words in ("abusers clear", "the edge", "5 min", "100 %", "The same as a table"):
+    for words in ("abusers clear", "the edge", "5 min", "100 %", "Show as a table"):
         assert words in page.text
     assert html.count('class="kt-bar-middle"') == 1 + 1 + 24
 
@@ -39,13 +39,13 @@ def test_a_rule_to_copy_stands_beside_what_it_would_have_changed(site: Site):
 
 
 def test_nobody_waited_is_said(site: Site):
-    assert "Nobody waited for an approval" in site.browser("dora").get("/report").text
+    assert "No requests needed approval" in site.browser("dora").get("/report").text
     assert site.browser("dora").get("/report?days=9999").status_code == 422
 
 
 def test_that_not_all_was_looked_at_is_said(site: Site, monkeypatch: pytest.MonkeyPatch):
     _some(site)
-    said = "only the newest runs are looked at"
+    said = "The report covers the newest"
     assert said not in Page(site.browser("dora").get("/report").text).text
     limits: Any = build_wait_report.__kwdefaults__
     monkeypatch.setitem(limits, "limit", 3)

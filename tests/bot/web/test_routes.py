@@ -26,7 +26,7 @@ ROUTES = {
     ("POST", "/runs/{number}/withdraw"): (401, 403),
     ("POST", "/runs/{number}/stop"): (401, 409),
     ("POST", "/runs/{number}/undo"): (401, 422),
-    ("POST", "/runs/{number}/settle"): (401, 422),
+    ("POST", "/runs/{number}/resolve"): (401, 422),
     ("POST", "/runs/{number}/break-glass"): (401, 422),
     ("POST", "/runs/{number}/review"): (401, 422),
     ("GET", "/runs/{number}/erase"): (401, 200),
@@ -47,11 +47,11 @@ ROUTES = {
     ("POST", "/step-up/key"): (401, 422),
     ("POST", "/runs/{number}/counter"): (401, 409),
     ("POST", "/runs/{number}/accept"): (401, 403),
-    ("GET", "/mandates"): (401, 200),
-    ("POST", "/mandates/delegations"): (401, 422),
-    ("POST", "/mandates/delegations/{number}/end"): (401, 422),
-    ("POST", "/mandates/grants"): (401, 422),
-    ("POST", "/mandates/grants/{number}/end"): (401, 422),
+    ("GET", "/access"): (401, 200),
+    ("POST", "/access/delegations"): (401, 422),
+    ("POST", "/access/delegations/{number}/end"): (401, 422),
+    ("POST", "/access/grants"): (401, 422),
+    ("POST", "/access/grants/{number}/end"): (401, 422),
     ("GET", "/tokens"): (401, 200),
     ("POST", "/tokens"): (401, 422),
     ("POST", "/tokens/{number}/revoke"): (401, 422),
@@ -64,28 +64,28 @@ ROUTES = {
     ("POST", "/schedules/{number}/suspend"): (401, 404),
     ("POST", "/schedules/{number}/resume"): (401, 404),
     ("POST", "/schedules/{number}/end"): (401, 404),
-    ("POST", "/schedules/{number}/take"): (401, 404),
-    ("GET", "/around"): (401, 200),
-    ("GET", "/condition"): (401, 200),
-    ("GET", "/ask"): (401, 200),
-    ("GET", "/ask/form"): (401, 404),
-    ("GET", "/ask/lists"): (401, 404),
-    ("POST", "/ask"): (401, 404),
+    ("POST", "/schedules/{number}/take-over"): (401, 404),
+    ("GET", "/changes"): (401, 200),
+    ("GET", "/health"): (401, 200),
+    ("GET", "/runbooks"): (401, 200),
+    ("GET", "/runbooks/form"): (401, 404),
+    ("GET", "/runbooks/options"): (401, 404),
+    ("POST", "/runbooks"): (401, 404),
     ("GET", "/report"): (401, 200),
     ("GET", "/views/{number}"): (401, 404),
     ("POST", "/views"): (401, 422),
-    ("POST", "/views/{number}/forget"): (401, 404),
-    ("GET", "/log"): (401, 200),
-    ("GET", "/log.csv"): (401, 200),
-    ("GET", "/log.json"): (401, 200),
-    ("POST", "/log/verify"): (401, 200),
+    ("POST", "/views/{number}/delete"): (401, 404),
+    ("GET", "/changelog"): (401, 200),
+    ("GET", "/changelog.csv"): (401, 200),
+    ("GET", "/changelog.json"): (401, 200),
+    ("POST", "/changelog/verify"): (401, 200),
     ("GET", "/policy"): (401, 200),
     ("GET", "/policy/{person}"): (401, 200),
     ("GET", "/sign-in/{token}"): (200, 200),
     ("POST", "/sign-in/{token}"): (410, 410),
     ("POST", "/sign-out"): (200, 200),
-    ("GET", "/oidc/begin"): (404, 404),
-    ("GET", "/oidc/back"): (404, 404),
+    ("GET", "/oidc/start"): (404, 404),
+    ("GET", "/oidc/callback"): (404, 404),
     ("GET", "/sessions"): (401, 200),
     ("POST", "/sessions/{session}/end"): (401, 303),
     ("POST", "/sessions/end-all"): (401, 200),
@@ -178,7 +178,7 @@ def test_what_changes_something_cannot_be_got(
     site, numbers = gallery_site
     answer = site.browser("olga").get(path.format(number=numbers["pending"], **NAMES))
     assert answer.status_code == 405
-    assert "That cannot be done here" in answer.text
+    assert "Method not allowed" in answer.text
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_what_changes_something_cannot_be_got(
 def test_what_is_not_there_is_said_to_be_not_there(site: Site, path: str) -> None:
     answer = site.browser("olga").get(path)
     assert answer.status_code == 404
-    assert "There is no such page" in answer.text
+    assert "Page not found" in answer.text
     assert "Traceback" not in answer.text
 
 

@@ -40,7 +40,7 @@ def test_an_entry_that_was_garbled_since_is_shown_garbled(site: Site) -> None:
     with site.database.transaction() as tx:
         change_log.append_entry(tx, "noted", person="dora", told="the truth")
     browser = site.browser("stan")
-    assert "the truth" in browser.get("/log").text
+    assert "the truth" in browser.get("/changelog").text
     with site.database.engine.connect() as raw:
         for (name,) in raw.execute(
             text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'entry'")
@@ -48,7 +48,7 @@ def test_an_entry_that_was_garbled_since_is_shown_garbled(site: Site) -> None:
             raw.execute(text(f'DROP TRIGGER "{name}"'))
         raw.execute(text("UPDATE entry SET body = replace(body, 'the truth', 'a lie')"))
         raw.commit()
-    assert "a lie" in browser.get("/log").text
+    assert "a lie" in browser.get("/changelog").text
 
 
 def _results(page: str) -> str:

@@ -18,7 +18,7 @@ from tests.bot.web.exhibits import approved, asked, checked, gallery, running, w
 from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches, WarmUp
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
-BUTTONS = ("approve", "deny", "withdraw", "undo", "settle")
+BUTTONS = ("approve", "deny", "withdraw", "undo", "resolve")
 
 
 def buttons(site: Site, person: str, number: int) -> set[str]:
@@ -40,7 +40,7 @@ def test_the_page_shows_exactly_what_will_run(site: Site) -> None:
         "the cellar is dark",
         run.short_digest,
         run.digest,
-        "Adam Admin, Olga Owner can turn it",
+        "Approvers: Adam Admin, Olga Owner",
         "the owners of the edge",
         "Developers may request any change; an owner of the area approves it.",
     ):
@@ -50,14 +50,14 @@ def test_the_page_shows_exactly_what_will_run(site: Site) -> None:
 def test_the_page_tells_the_whole_story_afterwards(site: Site) -> None:
     run = site.office.approve(site.office.ask(LAMP_ON))
     words = Page(site.browser("dora").get(f"/runs/{run.id}").text).text
-    story = words.split("What happened")[1].split("In the change log")[0]
+    story = words.split("Timeline")[1].split("Change log")[0]
     told = [
-        "Asked by Dora Developer on the web",
+        "Requested by Dora Developer on the web",
         "Planned",
         "Approved by Olga Owner",
         "Started",
         "Step 1 sent",
-        "Step 1 done",
+        "Step 1 succeeded",
         "Verified",
         "Succeeded",
     ]
@@ -81,7 +81,7 @@ def test_what_cannot_be_undone_says_why(site: Site) -> None:
     run = site.office.ask(BreakSwitch(host="lb1", name="lamp"))
     words = Page(site.browser("olga").get(f"/runs/{run.id}").text).text
     assert "Cannot be undone: gone" in words
-    assert "not everything can be undone" in words
+    assert "1 command, irreversible" in words
 
 
 def test_a_failed_step_shows_what_the_host_said(site: Site) -> None:
@@ -92,7 +92,7 @@ def test_a_failed_step_shows_what_the_host_said(site: Site) -> None:
     run = site.office.approve(site.office.ask(SetAll(host="lb1", value="on")))
     words = Page(site.browser("olga").get(f"/runs/{run.id}").text).text
     assert "the lamp is loose: fasten it" in words
-    assert "Not sent" in words
+    assert "Not run" in words
 
 
 def test_a_check_shows_its_findings_and_its_table(site: Site) -> None:
@@ -109,7 +109,7 @@ def test_a_check_shows_its_findings_and_its_table(site: Site) -> None:
 
 def _story(site: Site, number: int) -> str:
     words = Page(site.browser("dora").get(f"/runs/{number}").text).text
-    return words.split("What happened")[1].split("In the change log")[0]
+    return words.split("Timeline")[1].split("Change log")[0]
 
 
 @pytest.mark.parametrize(("lamp", "told"), [("broken", "Needs attention"), ("on", "Succeeded")])
@@ -144,7 +144,7 @@ def test_a_run_that_waits_for_another_says_for_which(site: Site) -> None:
         locks.take_lock(tx, "lb1", holder.id)
         other = approved(tx, waiting(tx, asked(tx)))
     words = Page(site.browser("dora").get(f"/runs/{other.id}").text).text
-    assert f"Run {holder.id} holds lb1 since" in words
+    assert f"lb1 is locked by run {holder.id} since" in words
 
 
 def test_a_host_that_left_the_inventory_keeps_its_history(site: Site) -> None:
@@ -165,7 +165,7 @@ FINDS: Mapping[str, Mapping[str, set[str]]] = {
     "planning": {"olga": {"deny"}, "adam": set(), "dora": {"withdraw"}},
     "queued": {"olga": {"deny"}, "adam": set(), "dora": {"withdraw"}},
     "running": {"olga": set(), "dora": set(), "stan": set()},
-    "unknown": {"olga": {"settle"}, "adam": {"settle"}, "dora": set(), "stan": set()},
+    "unknown": {"olga": {"resolve"}, "adam": {"resolve"}, "dora": set(), "stan": set()},
     "succeeded": {"olga": {"undo"}, "dora": {"undo"}, "stan": {"undo"}},
     "failed": {"olga": set(), "dora": set()},
     "denied": {"olga": set(), "adam": set()},
@@ -259,7 +259,7 @@ def test_an_undo_is_a_run_of_its_own(site: Site) -> None:
 
 def again(site: Site, number: int) -> str:
     links = Page(site.browser("dora").get(f"/runs/{number}").text).links
-    return next((link for link in links if link.startswith(("/ask/form?", "/runs/1#"))), "")
+    return next((link for link in links if link.startswith(("/runbooks/form?", "/runs/1#"))), "")
 
 
 def test_what_is_over_is_asked_for_again_with_its_values_filled_in(site: Site) -> None:
@@ -272,7 +272,7 @@ def test_what_is_over_is_asked_for_again_with_its_values_filled_in(site: Site) -
 
 def test_what_is_not_over_is_not_asked_for_again(site: Site) -> None:
     words = {"runbook": "abusers clear", "field-host": "lb1", "field-address": "203.0.113.9"}
-    site.browser("dora").post("/ask", data=words)
+    site.browser("dora").post("/runbooks", data=words)
     assert again(site, 1) == ""
     site.office.work()
     assert again(site, 1) != ""
@@ -281,7 +281,7 @@ def test_what_is_not_over_is_not_asked_for_again(site: Site) -> None:
 def test_the_moment_of_asking_is_not_asked_for_again(site: Site) -> None:
     run = site.office.ask(RestartService.model_validate({"host": "lb1", "service": "nginx"}))
     assert "since" in run.values
-    assert again(site, run.id) == "/ask/form?runbook=service+restart&host=lb1&service=nginx"
+    assert again(site, run.id) == "/runbooks/form?runbook=service+restart&host=lb1&service=nginx"
 
 
 def test_an_undo_is_asked_for_again_where_it_is_asked_for(site: Site) -> None:
@@ -299,18 +299,18 @@ def test_an_unknown_run_is_settled_by_an_owner_who_says_how_they_know(site: Site
     site.office.fleet.before_tell = break_off
     run = site.office.approve(site.office.ask(LAMP_ON))
     assert run.state is State.UNKNOWN
-    address = f"/runs/{run.id}/settle"
+    address = f"/runs/{run.id}/resolve"
     why = "the lamp is dark, I looked"
     olga = site.browser("olga")
     assert (
-        site.browser("dora").post(address, data={"ending": "failed", "why": why}).status_code
+        site.browser("dora").post(address, data={"outcome": "failed", "reason": why}).status_code
         == 403
     )
-    assert olga.post(address, data={"ending": "failed", "why": "dark"}).status_code == 422
-    assert olga.post(address, data={"ending": "maybe", "why": why}).status_code == 422
+    assert olga.post(address, data={"outcome": "failed", "reason": "dark"}).status_code == 422
+    assert olga.post(address, data={"outcome": "maybe", "why": why}).status_code == 422
     assert olga.post(address, data={"why": why}).status_code == 422
     assert site.office.run(run.id).state is State.UNKNOWN
-    assert olga.post(address, data={"ending": "failed", "why": why}).status_code == 303
+    assert olga.post(address, data={"outcome": "failed", "reason": why}).status_code == 303
     settled = site.office.run(run.id)
     assert (settled.state, settled.summary) == (
         State.FAILED,
@@ -328,7 +328,7 @@ def test_an_invisible_character_in_a_reason_is_refused(site: Site) -> None:
 
 @pytest.mark.parametrize("verb", BUTTONS)
 def test_a_run_that_is_not_there_cannot_be_moved(site: Site, verb: str) -> None:
-    form = {"digest": "0" * 64, "ending": "failed", "why": "I looked at it"}
+    form = {"digest": "0" * 64, "outcome": "failed", "reason": "I looked at it"}
     answer = site.browser("olga").post(f"/runs/99/{verb}", data=form)
     assert answer.status_code == 404
     assert "There is no run 99" in answer.text
@@ -347,7 +347,7 @@ def test_only_known_notices_are_shown(site: Site) -> None:
 def test_an_open_page_asks_for_news_until_the_run_is_over(site: Site) -> None:
     run = site.office.ask(LAMP_ON)
     browser = site.browser("dora")
-    assert f'hx-get="/runs/{run.id}/live?seen=' in browser.get(f"/runs/{run.id}").text
+    assert f'hx-get="/runs/{run.id}/live?stamp=' in browser.get(f"/runs/{run.id}").text
     site.office.approve(run)
     assert "hx-trigger" not in browser.get(f"/runs/{run.id}").text
 
@@ -386,9 +386,9 @@ def test_the_log_of_a_run_is_verified_in_words(site: Site) -> None:
         verification.open_log(tx)
     run = site.office.approve(site.office.ask(LAMP_ON))
     words = Page(site.browser("dora").post(f"/runs/{run.id}/verify").text).text
-    assert "The log of this run is as it was written" in words
-    assert "All of its 9 entries, from 2 to 10, were recomputed" in words
-    assert "One answer of a host has the hash that stands in the log" in words
+    assert "Verified: all 9 entries are intact." in words
+    assert "The hashes of entries 2 to 10 were recomputed" in words
+    assert "1 stored output matches its hash in the log" in words
 
 
 def test_what_was_altered_is_said_to_be(site: Site) -> None:
@@ -414,5 +414,6 @@ def test_a_freeze_is_told_to_whoever_decides(site: Site) -> None:
     run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     told = Page(browser.get(f"/runs/{run.id}").text).text
     assert (
-        "Once approved it waits: the edge is frozen until 2200-01-01 00:00 UTC (the sale)." in told
+        "After approval the run stays on hold: "
+        "the edge is frozen until 2200-01-01 00:00 UTC (the sale)." in told
     )

@@ -52,21 +52,21 @@ def test_what_a_host_says_comes_as_text(site: Site, moving: int) -> None:
     assert answer.headers["cache-control"] == "no-store"
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     told = {name: told for name, told, _ in events(answer.text)}
-    assert told["said"][0] | {"lines": []} == {
+    assert told["output"][0] | {"lines": []} == {
         "key": f"{moving}-1",
         "host": "lb1",
         "n": 1,
         "total": 250,
-        "anew": True,
-        "left_out": 248,
+        "is_new": True,
+        "omitted": 248,
         "lines": [],
     }
-    assert told["said"][0]["lines"] == ["<b>half</b>", "\\x1b[31mdone"]
+    assert told["output"][0]["lines"] == ["<b>half</b>", "\\x1b[31mdone"]
 
 
 def test_a_run_that_is_over_ends_its_stream(site: Site) -> None:
     told = heard_by(site.browser("dora"), gallery(site.database)["succeeded"])
-    assert [name for name, *_ in told] == ["moved", "over"]
+    assert [name for name, *_ in told] == ["updated", "run_ended"]
 
 
 def test_who_broke_off_goes_on_from_there(site: Site, moving: int) -> None:
@@ -75,11 +75,11 @@ def test_who_broke_off_goes_on_from_there(site: Site, moving: int) -> None:
     for known in ({"headers": {"Last-Event-ID": later}}, {"params": {"after": later}}):
         assert "said" not in {name for name, *_ in heard_by(browser, moving, **known)}
     position = heard_by(browser, moving)[-1][2]
-    assert "said" in {
+    assert "output" in {
         name for name, *_ in heard_by(browser, moving, headers={"Last-Event-ID": position})
     }
     # What is no position of ours is as good as none.
-    assert "said" in {
+    assert "output" in {
         name for name, *_ in heard_by(browser, moving, headers={"Last-Event-ID": "x' OR 1"})
     }
 
@@ -98,7 +98,7 @@ def test_events_end_when_the_person_signs_out(site: Site, moving: int) -> None:
     )
     browser = site.browser("dora")
     token = browser.cookies[site.parts.cookie_name]
-    database, looks = site.database, site.app.state.looks
+    database, looks = site.database, site.app.state.progress_cache
     first_look = looks.get_progress
 
     async def then_sign_out(*given: Any) -> Any:
@@ -107,7 +107,7 @@ def test_events_end_when_the_person_signs_out(site: Site, moving: int) -> None:
         return await first_look(*given)
 
     looks.get_progress = then_sign_out
-    assert heard_by(browser, moving)[-1][0] == "gone"
+    assert heard_by(browser, moving)[-1][0] == "access_ended"
     with site.parts.stream_slots.take_slot("olga"):
         pass  # the seat is another's by now
 
@@ -117,7 +117,7 @@ def test_who_may_no_longer_view_the_run_is_told_no_more(site: Site, moving: int)
         site, StreamLimits(poll_seconds=0.01, session_check_seconds=0, max_seconds=60)
     )
     browser = site.browser("stan")
-    looks, rules = site.app.state.looks, site.policy / "policy.cedar"
+    looks, rules = site.app.state.progress_cache, site.policy / "policy.cedar"
     first_look = looks.get_progress
 
     async def then_hide(*given: Any) -> Any:
@@ -125,7 +125,7 @@ def test_who_may_no_longer_view_the_run_is_told_no_more(site: Site, moving: int)
         return await first_look(*given)
 
     looks.get_progress = then_hide
-    assert heard_by(browser, moving)[-1][0] == "gone"
+    assert heard_by(browser, moving)[-1][0] == "access_ended"
     assert browser.get(f"/runs/{moving}/stream").status_code == 404
 
 
@@ -134,7 +134,7 @@ def test_events_end_when_the_person_leaves_the_policy(site: Site, moving: int) -
         site, StreamLimits(poll_seconds=0.01, session_check_seconds=0, max_seconds=60)
     )
     browser = site.browser("adam")
-    looks = site.app.state.looks
+    looks = site.app.state.progress_cache
     first_look = looks.get_progress
 
     async def then_dismiss(*given: Any) -> Any:
@@ -142,7 +142,7 @@ def test_events_end_when_the_person_leaves_the_policy(site: Site, moving: int) -
         return await first_look(*given)
 
     looks.get_progress = then_dismiss
-    assert heard_by(browser, moving)[-1][0] == "gone"
+    assert heard_by(browser, moving)[-1][0] == "access_ended"
 
 
 def test_a_service_that_ends_waits_for_no_reader(site: Site, moving: int) -> None:
@@ -153,9 +153,9 @@ def test_a_service_that_ends_waits_for_no_reader(site: Site, moving: int) -> Non
 
 def test_nobody_holds_more_seats_than_allowed(site: Site, moving: int) -> None:
     with _all_seats_of(site, "dora"):
-        assert heard_by(site.browser("dora"), moving) == [("full", "", "")]
-        assert heard_by(site.browser("olga"), moving)[0][0] == "moved"
-    assert heard_by(site.browser("dora"), moving)[0][0] == "moved"
+        assert heard_by(site.browser("dora"), moving) == [("no_slot", "", "")]
+        assert heard_by(site.browser("olga"), moving)[0][0] == "updated"
+    assert heard_by(site.browser("dora"), moving)[0][0] == "updated"
     with _all_seats_of(site, "dora"):
         pass  # none was kept
 
@@ -195,7 +195,7 @@ def test_what_was_heard_last_of_an_unknown_step_stays_on_the_page(site: Site) ->
     with site.database.transaction() as tx:
         live_output.store_lines(tx, [NewestLines(number, 1, 1, "<script>alert(1)</script>")])
     page = site.browser("dora").get(f"/runs/{number}").text
-    assert "The last that was heard" in page
+    assert "Last output received" in page
     assert "&lt;script&gt;alert(1)" in page
     assert site.office.run(number).state is State.UNKNOWN
 

@@ -40,8 +40,8 @@ def test_whoever_asks_for_too_much_is_told_to_wait(office: Office) -> None:
     parts = replace(office.parts, rate_limits=RateLimits(per_person=1, per_runbook=9, in_total=9))
     site = a_site(replace(office, parts=parts, workflow=Workflow(parts)))
     browser = site.browser("dora")
-    assert browser.post("/ask", data=CLEAR).status_code == 303
-    answer = browser.post("/ask", data=CLEAR)
+    assert browser.post("/runbooks", data=CLEAR).status_code == 303
+    answer = browser.post("/runbooks", data=CLEAR)
     assert answer.status_code == 429
     assert MENU in answer.text
     assert "within a minute" in answer.text

@@ -27,7 +27,7 @@ ROUTES = {
     ("POST", "/runs/{number}/withdraw"): "run",
     ("POST", "/runs/{number}/stop"): "run",
     ("POST", "/runs/{number}/undo"): "run",
-    ("POST", "/runs/{number}/settle"): "run",
+    ("POST", "/runs/{number}/resolve"): "run",
     ("POST", "/runs/{number}/break-glass"): "run",
     ("POST", "/runs/{number}/review"): "run",
     ("GET", "/runs/{number}/erase"): "run",
@@ -48,11 +48,11 @@ ROUTES = {
     ("POST", "/step-up/code"): "tells of none",
     ("POST", "/step-up/options"): "tells of none",
     ("POST", "/step-up/key"): "tells of none",
-    ("GET", "/mandates"): "tells of none",
-    ("POST", "/mandates/delegations"): "tells of none",
-    ("POST", "/mandates/delegations/{number}/end"): "tells of none",
-    ("POST", "/mandates/grants"): "tells of none",
-    ("POST", "/mandates/grants/{number}/end"): "tells of none",
+    ("GET", "/access"): "tells of none",
+    ("POST", "/access/delegations"): "tells of none",
+    ("POST", "/access/delegations/{number}/end"): "tells of none",
+    ("POST", "/access/grants"): "tells of none",
+    ("POST", "/access/grants/{number}/end"): "tells of none",
     ("GET", "/tokens"): "tells of none",
     ("POST", "/tokens"): "tells of none",
     ("POST", "/tokens/{number}/revoke"): "tells of none",
@@ -65,28 +65,28 @@ ROUTES = {
     ("POST", "/schedules/{number}/suspend"): "schedule",
     ("POST", "/schedules/{number}/resume"): "schedule",
     ("POST", "/schedules/{number}/end"): "schedule",
-    ("POST", "/schedules/{number}/take"): "schedule",
-    ("GET", "/around"): "leaves out",
-    ("GET", "/condition"): "tells of none",
-    ("GET", "/ask"): "tells of none",
-    ("GET", "/ask/form"): "tells of none",
-    ("GET", "/ask/lists"): "tells of none",
-    ("POST", "/ask"): "tells of none",
+    ("POST", "/schedules/{number}/take-over"): "schedule",
+    ("GET", "/changes"): "leaves out",
+    ("GET", "/health"): "tells of none",
+    ("GET", "/runbooks"): "tells of none",
+    ("GET", "/runbooks/form"): "tells of none",
+    ("GET", "/runbooks/options"): "tells of none",
+    ("POST", "/runbooks"): "tells of none",
     ("GET", "/report"): "leaves out",
     ("GET", "/views/{number}"): "tells of none",
     ("POST", "/views"): "tells of none",
-    ("POST", "/views/{number}/forget"): "tells of none",
-    ("GET", "/log"): "leaves out",
-    ("GET", "/log.csv"): "leaves out",
-    ("GET", "/log.json"): "leaves out",
-    ("POST", "/log/verify"): "refuses",
+    ("POST", "/views/{number}/delete"): "tells of none",
+    ("GET", "/changelog"): "leaves out",
+    ("GET", "/changelog.csv"): "leaves out",
+    ("GET", "/changelog.json"): "leaves out",
+    ("POST", "/changelog/verify"): "refuses",
     ("GET", "/policy"): "tells of none",
     ("GET", "/policy/{person}"): "tells of none",
     ("GET", "/sign-in/{token}"): "tells of none",
     ("POST", "/sign-in/{token}"): "tells of none",
     ("POST", "/sign-out"): "tells of none",
-    ("GET", "/oidc/begin"): "tells of none",
-    ("GET", "/oidc/back"): "tells of none",
+    ("GET", "/oidc/start"): "tells of none",
+    ("GET", "/oidc/callback"): "tells of none",
     ("GET", "/sessions"): "tells of none",
     ("POST", "/sessions/{session}/end"): "tells of none",
     ("POST", "/sessions/end-all"): "tells of none",
@@ -194,7 +194,9 @@ def test_what_may_not_be_viewed_is_left_out(
         assert HIDDEN in whole or f"/runs/{narrow.hidden['done'].id}" in whole
 
 
-@pytest.mark.parametrize("path", ["/", "/runs", "/runs.csv", "/runs.json", "/log", "/schedules"])
+@pytest.mark.parametrize(
+    "path", ["/", "/runs", "/runs.csv", "/runs.json", "/changelog", "/schedules"]
+)
 def test_what_may_be_viewed_is_shown(narrow: Narrow, narrow_site: Site, path: str):
     _, shown = _open(narrow_site.browser("dora"), "GET", path, narrow.shown.id)
     assert SHOWN in shown or f"/runs/{narrow.shown.id}" in shown
@@ -218,5 +220,5 @@ def test_the_whole_log_is_for_those_who_may_view_everything(
 def test_values_of_runs_that_may_not_be_viewed_are_not_offered_in_a_form(
     narrow: Narrow, narrow_site: Site
 ):
-    path = "/ask/form?runbook=toy+set&field-host=lb1&host=lb1"
+    path = "/runbooks/form?runbook=toy+set&field-host=lb1&host=lb1"
     assert HIDDEN not in narrow_site.browser("dora").get(path).text

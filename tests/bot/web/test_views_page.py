@@ -36,9 +36,9 @@ def test_others_see_the_same_by_its_link_and_cannot_forget_it(site: Site):
     place = _keep(site)
     browser = site.browser("olga")
     page = Page(browser.get(browser.get("/views/1").headers["location"]).text)
-    assert "The view “mine” of Dora Developer" in page.text
-    assert "/views/1/forget" not in page.forms
-    assert browser.post("/views/1/forget").status_code == 404
+    assert "View “mine” of Dora Developer" in page.text
+    assert "/views/1/delete" not in page.forms
+    assert browser.post("/views/1/delete").status_code == 404
     assert site.browser("dora").get("/views/1").headers["location"] == place
 
 
@@ -51,7 +51,7 @@ def test_a_name_is_used_once_and_takes_the_newest_filters(site: Site):
 
 def test_a_view_is_forgotten_by_whose_it_is(site: Site):
     _keep(site)
-    assert site.browser("dora").post("/views/1/forget").status_code == 303
+    assert site.browser("dora").post("/views/1/delete").status_code == 303
     assert site.browser("dora").get("/views/1").status_code == 404
 
 
@@ -79,7 +79,7 @@ def test_nobody_keeps_more_views_than_they_can_find(site: Site):
             saved_views.store_view(tx, person="dora", name=f"view {n}", query="")
     answer = site.browser("dora").post("/views", data={"name": "one more", "query": ""})
     assert answer.status_code == 422
-    assert "forget one first" in answer.text
+    assert "Delete one first" in answer.text
     _keep(site, name="view 1")
     _keep(site, person="olga", name="my first")
 

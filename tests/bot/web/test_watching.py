@@ -13,7 +13,7 @@ from bot.db.run_progress import RunProgress, RunProgressPart
 from bot.model.run import State
 from bot.model.text import escape_control
 from bot.web.fanout_chart import build_fanout_chart
-from bot.web.stream import MOST_LINES, StreamReader
+from bot.web.stream import MAX_LINES, StreamReader
 
 NOW = 100_000_000
 
@@ -34,7 +34,7 @@ def spoken(total: int, *, run: int = 1, at: int = NOW) -> LiveOutput:
 
 
 def said(watching: StreamReader, *heard: LiveOutput) -> list[Any]:
-    return dict(watching.list_new_events(a_glance(heard))).get("said", [])
+    return dict(watching.list_new_events(a_glance(heard))).get("output", [])
 
 
 def test_each_line_is_told_once() -> None:
@@ -42,7 +42,7 @@ def test_each_line_is_told_once() -> None:
     assert said(watching, spoken(3))[0]["lines"] == ["line 0", "line 1", "line 2"]
     assert said(watching, spoken(3)) == []
     again = said(watching, spoken(5))[0]
-    assert (again["lines"], again["anew"]) == (["line 3", "line 4"], False)
+    assert (again["lines"], again["is_new"]) == (["line 3", "line 4"], False)
 
 
 @given(st.lists(st.integers(0, 400), max_size=12))
@@ -51,21 +51,21 @@ def test_what_is_told_and_what_is_left_out_are_all_there_was(growth: list[int]) 
     for more in growth:
         total += more
         for one in said(watching, spoken(total)) if total else []:
-            counted += len(one["lines"]) + one["left_out"]
+            counted += len(one["lines"]) + one["omitted"]
     assert counted == total
 
 
 def test_a_thousand_loud_hosts_are_bounded_in_all() -> None:
     told = said(StreamReader(), *[spoken(10_000, run=number) for number in range(200)])
-    assert sum(len(one["lines"]) for one in told) <= MOST_LINES
+    assert sum(len(one["lines"]) for one in told) <= MAX_LINES
     assert {one["total"] for one in told} == {10_000}
 
 
 def test_however_many_hosts_speak_it_is_one_event() -> None:
     loud = [spoken(10_000, run=number) for number in range(200)]
     assert [name for name, _ in StreamReader().list_new_events(a_glance(loud))] == [
-        "moved",
-        "said",
+        "updated",
+        "output",
     ]
 
 
@@ -83,17 +83,17 @@ def test_a_position_leaves_time_for_what_was_being_written() -> None:
 def test_a_step_that_is_over_is_taken_from_the_page() -> None:
     watching = StreamReader()
     said(watching, spoken(3))
-    assert ("silent", ["1-1"]) in watching.list_new_events(a_glance())
-    assert said(watching, spoken(3))[0]["anew"] is True
+    assert ("output_ended", ["1-1"]) in watching.list_new_events(a_glance())
+    assert said(watching, spoken(3))[0]["is_new"] is True
 
 
 def test_only_hosts_that_moved_are_told() -> None:
     watching = StreamReader()
     parts = [a_part(2), a_part(3)]
-    assert dict(watching.list_new_events(a_glance(parts=parts)))["parts"] == parts
+    assert dict(watching.list_new_events(a_glance(parts=parts)))["children"] == parts
     assert dict(watching.list_new_events(a_glance(parts=parts))) == {}
     moved = [parts[0], replace(parts[1], state=State.SUCCEEDED, version=2)]
-    assert dict(watching.list_new_events(a_glance(parts=moved)))["parts"] == [moved[1]]
+    assert dict(watching.list_new_events(a_glance(parts=moved)))["children"] == [moved[1]]
 
 
 @given(st.text())
@@ -107,5 +107,5 @@ def test_a_fan_counts_every_host_once() -> None:
     seen = build_fanout_chart(parts, started=NOW, ended=None, now=NOW + 5)
     assert sum(count for _, count in seen.group_counts) == len(parts) == len(seen.squares)
     assert round(sum(stretch.width for stretch in seen.bar_segments), 1) == 100
-    assert seen.description.startswith(f"Of {len(parts)} hosts: 2 done, ")
+    assert seen.description.startswith(f"{len(parts)} hosts: 2 done, ")
     assert seen.elapsed == 5

@@ -1,4 +1,4 @@
-"""What changed around a moment: whatever may have to do with it, the likeliest first."""
+"""Changes page: what changed around a time, the most likely cause first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from bot.model import times
 from bot.model.run import Decision
 from bot.model.run_states import RUN_STATUS_DISPLAYS, StatusDisplay, Tone
 from bot.model.times import InvalidTimeError
-from bot.web.auth import CurrentVisitor
+from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
 from bot.web.templating import render_page
 from connectors.command import InvisibleCharacterError, refuse_invisible
@@ -22,19 +22,19 @@ router = APIRouter()
 
 _MAX_EVENTS = 100
 _RANK_BADGES: Mapping[int, StatusDisplay] = {
-    0: StatusDisplay("Changed", Tone.INFO, "play", "It was done, or begun."),
+    0: StatusDisplay("Change", Tone.INFO, "play", "The change was made or started."),
     1: StatusDisplay(
-        "Attempted", Tone.WARNING, "ban", "It was asked for, and ended before it was begun."
+        "Not run", Tone.WARNING, "ban", "It was requested and ended before it started."
     ),
     2: StatusDisplay(
-        "Seen", Tone.PENDING, "eye", "Something that was found, told from outside or left out."
+        "Finding", Tone.PENDING, "eye", "A check result, an external event or a skipped schedule."
     ),
     3: StatusDisplay(
-        "Everywhere", Tone.NEUTRAL, "server", "It names no host and may concern each."
+        "Global", Tone.NEUTRAL, "server", "It names no host and may affect all hosts."
     ),
 }
 _PENDING_PREFIX = "not yet: "
-_REQUESTED_BADGE = StatusDisplay("Asked for", Tone.PENDING, "clock", "It may still be done.")
+_REQUESTED_BADGE = StatusDisplay("Requested", Tone.PENDING, "clock", "It has not started yet.")
 
 TimeQuery = Annotated[str, Query(max_length=100)]
 HostsQuery = Annotated[str, Query(max_length=300)]
@@ -42,86 +42,89 @@ HostsQuery = Annotated[str, Query(max_length=300)]
 
 @dataclass(frozen=True)
 class ShownEvent:
-    """One happening. apart: how long before or after. votes: who allowed it, if somebody did."""
+    """One event with its badges."""
 
     event: TimelineEvent
     rank_badge: StatusDisplay
     state_badge: StatusDisplay | None
     time_difference: str
+    """Time before or after the chosen time, as text."""
     decisions: Sequence[Decision]
+    """The approvals of the run, if any."""
 
 
-@router.get("/around")
-def show_timeline(
+@router.get("/changes")
+def show_changes(
     request: Request,
-    parts: WebDeps,
-    visitor: CurrentVisitor,
+    deps: WebDeps,
+    user: CurrentUser,
     at: TimeQuery = "",
     within: TimeQuery = "",
     host: HostsQuery = "",
     zone: TimeQuery = "",
 ) -> Response:
-    """Show what happened then. Without a moment it is now, and the hour before."""
+    """Show the events around a time. The default is the last hour."""
     typed = {"at": at.strip(), "within": within.strip(), "host": host.strip(), "zone": zone}
     problems: dict[str, str] = {}
-    with parts.database.reading(visitor.view_rights) as tx:
+    with deps.database.reading(user.view_rights) as tx:
         now = tx.now
-        at_once, reach = _parse_question(typed, now, problems)
-        found: list[ShownEvent] = []
-        left_out, looked = 0, reach
+        time, span = _parse_typed_times(typed, now, problems)
+        events: list[ShownEvent] = []
+        omitted, searched_span = 0, span
         if not problems:
-            wanted = typed["host"].lower() or "*"
-            listed = timeline.build_timeline(
-                tx, at_once, span=reach, host_pattern=wanted, limit=_MAX_EVENTS
+            host_pattern = typed["host"].lower() or "*"
+            found = timeline.build_timeline(
+                tx, time, span=span, host_pattern=host_pattern, limit=_MAX_EVENTS
             )
-            found = _build_shown_events(tx, listed.events, at_once)
-            left_out, looked = listed.omitted, listed.searched_span
+            events = _build_shown_events(tx, found.events, time)
+            omitted, searched_span = found.omitted, found.searched_span
     return render_page(
         request,
-        "around.html",
+        "changes.html",
         status=422 if problems else 200,
         typed=typed,
         problems=problems,
-        found=found,
-        at=at_once,
-        reach=reach,
-        left_out=left_out,
-        looked=looked,
-        hosts=sorted(one.name for one in visitor.policy.inventory),
+        events=events,
+        at=time,
+        span=span,
+        omitted=omitted,
+        searched=searched_span,
+        hosts=sorted(one.name for one in user.policy.inventory),
     )
 
 
-def _parse_question(
+def _parse_typed_times(
     typed: Mapping[str, str], now: int, problems: dict[str, str]
 ) -> tuple[int, int]:
+    """Return the time and the span in microseconds, and add problems by field."""
     zone = typed["zone"] or "UTC"
-    at, reach = now, times.parse_span("30 min" if typed["at"] else "1 h")
+    at, span = now, times.parse_span("30 min" if typed["at"] else "1 h")
     try:
         refuse_invisible(typed["host"])
-    except InvisibleCharacterError as unclean:
-        problems["hosts"] = str(unclean)
+    except InvisibleCharacterError as error:
+        problems["hosts"] = str(error)
     try:
         at = times.parse_past_moment(typed["at"], now=now, zone=zone) if typed["at"] else now
-    except InvalidTimeError as trouble:
-        problems["moment"] = str(trouble)
+    except InvalidTimeError as error:
+        problems["time"] = str(error)
     try:
-        reach = times.parse_span(typed["within"]) if typed["within"] else reach
-    except InvalidTimeError as trouble:
-        problems["within"] = str(trouble)
-    return at, reach
+        span = times.parse_span(typed["within"]) if typed["within"] else span
+    except InvalidTimeError as error:
+        problems["within"] = str(error)
+    return at, span
 
 
 def _build_shown_events(
-    tx: Transaction, events: Sequence[TimelineEvent], moment: int
+    tx: Transaction, events: Sequence[TimelineEvent], time: int
 ) -> list[ShownEvent]:
-    allowed = timeline.list_approvals(tx, events)
+    approvals = timeline.list_approvals(tx, events)
     return [
         ShownEvent(
             one,
             _REQUESTED_BADGE if one.state.startswith(_PENDING_PREFIX) else _RANK_BADGES[one.rank],
             RUN_STATUS_DISPLAYS.get(one.state.removeprefix(_PENDING_PREFIX)),
-            _format_time_difference(one.at - moment),
-            allowed.get(one.run or 0, ()),
+            _format_time_difference(one.at - time),
+            approvals.get(one.run or 0, ()),
         )
         for one in events
     ]

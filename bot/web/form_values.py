@@ -1,4 +1,4 @@
-"""The blanks of a posted form, as text by name."""
+"""Values of a posted form, by name of the field."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -9,12 +9,12 @@ _MAX_FIELDS = 20
 
 
 async def _read_form(request: Request) -> Mapping[str, str]:
-    """Read the form; what is no form, or holds files, is refused."""
+    """Return the values of the form. Requests with files or too many fields are refused."""
     async with request.form(max_files=0, max_fields=_MAX_FIELDS) as form:
-        blanks = {name: value for name, value in form.items() if isinstance(value, str)}
-    if len(blanks) > _MAX_FIELDS:
+        values = {name: value for name, value in form.items() if isinstance(value, str)}
+    if len(values) > _MAX_FIELDS:
         raise HTTPException(400)
-    return blanks
+    return values
 
 
 FormValues = Annotated[Mapping[str, str], Depends(_read_form)]
