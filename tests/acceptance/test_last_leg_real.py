@@ -1,0 +1,177 @@
+"""Two real HAProxy hosts carry a shop: the last one standing is not restarted."""
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from bot.db import redundancy as rows
+from bot.execution import leg_claims
+from bot.model.run import Run, State
+from bot.service import Workflow
+from bot.workflow.context import WorkflowContext
+from connectors.command import NO_HOOKS, Answer, RunHooks
+from connectors.fleet import Fleet
+from connectors.inventory import Host
+from runbooks.service_restart import RestartService
+from runbooks.service_status import ServiceStatus
+from tests.bot.empty import empty
+from tests.bot.office import WEB, ByHand
+from tests.playground.daemon import free_port
+from tests.playground.systemd import Systemd, why_not
+from tests.policies import a_policy
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(bool(why_not()), reason=f"systemd cannot run here: {why_not()}"),
+]
+
+_TREE = """\
+says: The shop
+top: no-balancer
+gates:
+  no-balancer: {says: No balancer is left, all: [lb1, lb2]}
+events:
+  lb1: {says: lb1 does not balance, leg: lb1/haproxy, check: service status lb1 haproxy}
+  lb2: {says: lb2 does not balance, leg: lb2/haproxy, check: service status lb2 haproxy}
+"""
+
+
+class TwoHosts:
+    """Runs commands on one of several systemds, by the name of the host."""
+
+    def __init__(self, hosts: Mapping[str, Systemd]) -> None:
+        self.hosts = hosts
+
+    def run(
+        self,
+        host: Host,
+        command: object,
+        /,
+        *,
+        through: tuple[Host, ...] = (),
+        hooks: RunHooks = NO_HOOKS,
+    ) -> Answer:
+        return self.hosts[host.name].run(host, command, through=through, hooks=hooks)
+
+    def close(self) -> None:
+        """Each host is closed by the test."""
+
+
+class Shop:
+    """The workflow over both hosts; nothing happens but what `work` does."""
+
+    def __init__(self, directory: Path, hosts: Mapping[str, Systemd]) -> None:
+        policies = a_policy(directory / "policy")
+        (directory / "policy" / "trees").mkdir()
+        (directory / "policy" / "trees" / "shop.yaml").write_text(_TREE)
+        self.hosts, self.queue = hosts, ByHand()
+        fleet = Fleet(policies.get_policy().inventory, TwoHosts(hosts))
+        self.database = empty(directory / "keyturn.db")
+        self.context = WorkflowContext(self.database, policies, fleet, self.queue)
+        self.workflow = Workflow(self.context)
+
+    def restart(self, host: str) -> Run:
+        request = RestartService.model_validate({"host": host, "service": "haproxy"})
+        run = self.workflow.request_run(request, person="dora", origin=WEB)
+        self.work()
+        return self.get_run(run.id)
+
+    def approve(self, run: Run) -> Run:
+        for person in ("olga", "adam"):
+            self.workflow.approve_run(run.id, person=person, digest=run.digest)
+        self.work()
+        return self.get_run(run.id)
+
+    def work(self) -> None:
+        while self.queue.waiting:
+            self.workflow.advance_run(self.queue.waiting.pop(0))
+
+    def get_run(self, number: int) -> Run:
+        from bot.db import runs
+
+        with self.database.reading() as tx:
+            return runs.get_run(tx, number)
+
+    def list_claims(self) -> list[str]:
+        with self.database.reading() as tx:
+            return [claim.event for claim in rows.list_claims(tx)]
+
+
+@contextmanager
+def _start_host(directory: Path) -> Generator[Systemd]:
+    configuration = directory / "haproxy.cfg"
+    directory.mkdir()
+    configuration.write_text(
+        f"global\n  stats socket {directory}/haproxy.sock\n"
+        f"listen shop\n  bind 127.0.0.1:{free_port()}\n  mode tcp\n"
+        "  timeout client 1s\n  timeout server 1s\n  timeout connect 1s\n"
+    )
+    unit = (
+        "[Unit]\nDescription=HAProxy\n[Service]\n"
+        f"ExecStart=/usr/sbin/haproxy -db -f {configuration}\n"
+    )
+    with Systemd({"haproxy.service": unit}) as host:
+        host.systemctl("start", "haproxy")
+        yield host
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    with ExitStack() as stack:
+        names = ("lb1", "lb2")
+        hosts = {name: stack.enter_context(_start_host(tmp_path / name)) for name in names}
+        made = Shop(tmp_path, hosts)
+        yield made
+        made.database.close()
+
+
+def test_restart_of_the_last_balancer_is_refused_by_name(shop: Shop):
+    shop.hosts["lb2"].systemctl("stop", "haproxy")
+    run = shop.restart("lb1")
+    assert run.state is State.REFUSED
+    assert "lb2 is down since" in run.summary
+    assert "This change would take lb1 down too: No balancer is left" in run.summary
+    assert "cut set shop: lb1, lb2" in run.summary
+
+
+def test_restart_is_refused_at_the_gate_when_the_other_balancer_stopped_meanwhile(shop: Shop):
+    run = shop.restart("lb1")
+    assert run.state is State.PENDING
+    assert run.plan
+    assert "Redundancy of shop: margin 2 → 1 without lb1." in run.plan.notes
+    shop.hosts["lb2"].systemctl("stop", "haproxy")
+    look = ServiceStatus.model_validate({"host": "lb2", "service": "haproxy"})
+    shop.workflow.request_run(look, person="olga", origin=WEB)
+    assert shop.approve(run).state is State.REFUSED
+
+
+def test_both_balancers_are_restarted_once_the_first_is_well_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(leg_claims, "_SETTLE", 0)
+    monkeypatch.setattr(leg_claims, "_CHECK_INTERVAL", 0)
+    first, second = shop.restart("lb1"), shop.restart("lb2")
+    assert shop.approve(first).state is State.SUCCEEDED
+    assert shop.list_claims() == ["lb1"]
+    refused = shop.approve(second)
+    assert refused.state is State.REFUSED
+    assert f"lb1 is held by run {first.id} of Dora Developer" in refused.summary
+    shop.hosts["lb1"].systemctl("stop", "haproxy")
+    leg_claims.release_due_claims(shop.context)
+    assert shop.list_claims() == ["lb1"]
+    shop.hosts["lb1"].systemctl("start", "haproxy")
+    leg_claims.release_due_claims(shop.context)
+    assert shop.list_claims() == []
+    assert shop.approve(shop.restart("lb2")).state is State.SUCCEEDED
+
+
+def test_repair_of_the_balancer_that_is_down_is_not_hindered(shop: Shop):
+    shop.hosts["lb2"].systemctl("stop", "haproxy")
+    # systemd restarts what has failed, and Keyturn starts nothing that people have stopped.
+    shop.hosts["lb2"].write("haproxy.service", "[Unit]\n[Service]\nExecStart=/bin/false\n")
+    shop.hosts["lb2"].systemctl("daemon-reload")
+    shop.hosts["lb2"].systemctl("start", "haproxy")
+    run = shop.restart("lb2")
+    assert run.state is State.PENDING
