@@ -73,14 +73,25 @@ class Workflow:
         self._interrupted_runs: set[int] = set()
 
     def request_run(
-        self, runbook: AnyRunbook, *, person: str, origin: RequestOrigin, reason: str = ""
+        self,
+        runbook: AnyRunbook,
+        *,
+        person: str,
+        origin: RequestOrigin,
+        reason: str = "",
+        guard_override: str = "",
     ) -> Run:
-        """Record a request.
+        """Record a request. guard_override: as for create_request().
 
         Raises InvalidRequestError, NoPolicyError and StoreUnavailable; nothing is recorded then.
         """
         return requests.create_request(
-            self._context, runbook, person=person, origin=origin, reason=reason
+            self._context,
+            runbook,
+            person=person,
+            origin=origin,
+            reason=reason,
+            guard_override=guard_override,
         )
 
     def request_fanout_run(

@@ -66,6 +66,7 @@ class NewRun:
     editors: Sequence[str] = ()
     proposal_for: int | None = None
     timing: ScheduleTiming | None = None
+    guard_override: str = ""
 
 
 @lru_cache(1024)
@@ -99,6 +100,7 @@ def new_run_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
         "hosts": json.dumps([*new.hosts]) if new.hosts else "[]",
         "editors": json.dumps([*new.editors]) if new.editors else "[]",
         "proposal_for": new.proposal_for,
+        "guard_override": new.guard_override,
         "timing": new.timing.to_json() if new.timing else None,
         "summary": "",
         "needs_attention": False,
@@ -165,6 +167,7 @@ def read_run(row: Any) -> Run:
         editors=read_names(row.editors),
         proposal_for=row.proposal_for,
         grant_id=row.grant_id,
+        guard_override=row.guard_override,
         timing=ScheduleTiming.from_json(row.timing) if row.timing else None,
         summary=row.summary,
         needs_attention=row.needs_attention,

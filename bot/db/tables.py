@@ -68,6 +68,7 @@ run = Table(
     Column("editors", Text, nullable=False),
     Column("proposal_for", Integer, ForeignKey("run.id")),
     Column("grant_id", Integer, ForeignKey("standing_grant.id")),
+    Column("guard_override", String(400), nullable=False),
     Column("summary", Text, nullable=False),
     # SINGLE, PARENT or CHILD.
     Column("fan_out_role", Integer, nullable=False),

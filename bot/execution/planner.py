@@ -116,6 +116,7 @@ def resolve_plan(
         host_keys={run.host: policy.inventory[run.host].fingerprint} if run.timing else {},
         schedule_lifetime=context.schedule_lifetime if run.timing else 0,
         takes_down=tuple(map(str, remaining.takes_down)),
+        guard_override=run.guard_override,
     )
 
 

@@ -198,7 +198,8 @@ class HostReader:
             return
         legs = remaining.takes_down
         if run.timing is None:
-            refusal = redundancy.find_refusal(tx, policy, legs, run=run.id)
+            override = run.guard_override
+            refusal = redundancy.find_refusal(tx, policy, legs, run=run.id, override=override)
             if refusal:
                 end_run(self._context, tx, run, State.REFUSED, refusal)
                 return

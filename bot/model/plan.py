@@ -65,6 +65,8 @@ class ResolvedPlan:
     """How long the approval of a schedule is valid, in microseconds."""
     takes_down: Sequence[str] = ()
     """What may be down while it runs: hosts, or parts of them such as lb1/haproxy."""
+    guard_override: str = ""
+    """The cut set that it may take down all the same, such as `shop: lb1, lb2`."""
 
     @property
     def document(self) -> Canonical:
@@ -83,6 +85,7 @@ class ResolvedPlan:
             "lapse": self.schedule_lifetime,
             "steps": [step.runs_command for step in self.steps],
             "takes_down": self.takes_down,
+            "guard_override": self.guard_override,
         }
 
     @cached_property

@@ -198,6 +198,8 @@ class Run:
     editors: Sequence[str] = ()
     proposal_for: int | None = None
     grant_id: int | None = None
+    guard_override: str = ""
+    """The cut set that the request may take down all the same, such as `shop: lb1, lb2`."""
     request: str = ""
     summary: str = ""
     needs_attention: bool = False

@@ -97,4 +97,5 @@ def build_policy_request(run: Run, *, now: int) -> PolicyRequest:
         now=now,
         is_escalated=run.escalated_at is not None,
         editors=run.editors,
+        overrides_guard=bool(run.guard_override),
     )

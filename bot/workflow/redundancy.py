@@ -130,6 +130,8 @@ def list_margin_notes(
     for decision, _ in list_decisions(tx, policy, legs, run=run):
         if not decision.taken or decision.margin_after is None:
             continue
+        if decision.is_refused:
+            yield f"Overrides the redundancy guard for the cut set {format_cut_set(decision)}."
         before, after = decision.margin_before, decision.margin_after
         taken = ", ".join(decision.taken)
         last = ""
@@ -153,6 +155,21 @@ def describe_refusal(analysis: TreeAnalysis, decision: GuardDecision, status: Tr
         f"{known}. This change would take {taken} down too: {effect}. Repair {others[0]} first, "
         "or request it with an override of this cut set"
     )
+
+
+def parse_cut_set(policy: Policy, text: str) -> str:
+    """Return a cut set as `format_cut_set` writes it. Raises ValueError in words for people."""
+    name, colon, listed = text.partition(":")
+    analysis = policy.trees.get(name.strip())
+    events = {event.strip() for event in listed.split(",") if event.strip()}
+    if not colon or analysis is None or not events:
+        known = ", ".join(policy.trees) or "none"
+        raise ValueError(
+            f"write the cut set as the refusal does, such as `shop: lb1, lb2`; trees: {known}"
+        )
+    if analysis.find_cut_set(events, one_of=events) is None:
+        raise ValueError(f"{', '.join(sorted(events))} is not a cut set of {analysis.tree.name}")
+    return f"{analysis.tree.name}: {', '.join(sorted(events))}"
 
 
 def format_cut_set(decision: GuardDecision) -> str:
@@ -184,7 +201,7 @@ def can_wave_start(tx: Transaction, policy: Policy, wave: Sequence[Run]) -> bool
     return True
 
 
-def take_claims(tx: Transaction, policy: Policy, run: Run, *, override: str = "") -> str:
+def take_claims(tx: Transaction, policy: Policy, run: Run) -> str:
     """Claim the events that a run may bring about, or return why it may not.
 
     Called in the gate's transaction, after all other checks: two runs that would take the last
@@ -196,6 +213,8 @@ def take_claims(tx: Transaction, policy: Policy, run: Run, *, override: str = ""
     if not touched:
         return ""
     rows.lock_trees(tx, [*touched])
+    # The approved plan says what was overridden, not the row.
+    override = run.plan.guard_override if run.plan else ""
     refusal = find_refusal(tx, policy, legs, run=run.id, override=override)
     if refusal:
         return refusal

@@ -16,7 +16,7 @@ from bot.model.request_form import format_request, get_field_texts, list_request
 from bot.model.run import MAX_AREAS_LENGTH, RequestOrigin, Run, State, StepState, join_areas
 from bot.model.schedule import ScheduleTiming
 from bot.policy import Policy
-from bot.workflow import rate_limit, stop_reasons
+from bot.workflow import rate_limit, redundancy, stop_reasons
 from bot.workflow.approval_count import get_ruling
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
@@ -42,12 +42,16 @@ def create_request(
     origin: RequestOrigin,
     reason: str = "",
     timing: ScheduleTiming | None = None,
+    guard_override: str = "",
 ) -> Run:
     """Record the request and have it planned, or record that it was refused.
 
-    timing: request a schedule instead of a run now.
+    timing: request a schedule instead of a run now. guard_override: the cut set that it may take
+    down although the redundancy guard would refuse it; needs a reason.
     """
     policy = context.policies.get_policy()
+    if guard_override:
+        guard_override = _check_override(policy, guard_override, reason)
     _check_host(policy, runbook)
     return _record_in_transaction(
         context,
@@ -63,8 +67,19 @@ def create_request(
             origin=origin,
             reason=_check_reason(reason),
             timing=timing,
+            guard_override=guard_override,
         ),
     )
+
+
+def _check_override(policy: Policy, text: str, reason: str) -> str:
+    """Return the cut set as it is stored. Raises InvalidRequestError."""
+    if not reason:
+        raise InvalidRequestError("an override of the redundancy guard needs a reason")
+    try:
+        return redundancy.parse_cut_set(policy, text)
+    except ValueError as error:
+        raise InvalidRequestError(str(error)) from None
 
 
 def create_fanout_request(
@@ -210,6 +225,7 @@ def record_request(
         undo_of=run.undo_of,
         hosts=run.hosts,
         timing=run.timing.document if run.timing else None,
+        guard_override=run.guard_override or None,
         schedule=run.origin.schedule_id or None,
     )
     stop = stop_reasons.describe_stop(tx, run, policy)

@@ -110,6 +110,7 @@ def upgrade() -> None:
     sa.Column('editors', sa.Text(), nullable=False),
     sa.Column('proposal_for', sa.Integer(), nullable=True),
     sa.Column('grant_id', sa.Integer(), nullable=True),
+    sa.Column('guard_override', sa.String(length=400), nullable=False),
     sa.Column('summary', sa.Text(), nullable=False),
     sa.Column('fan_out_role', sa.Integer(), nullable=False),
     sa.Column('needs_attention', sa.Boolean(), nullable=False),

@@ -3,10 +3,13 @@
 import threading
 
 import pytest
+from sqlalchemy import update
 
 from bot.db import redundancy as rows
+from bot.db import tables
 from bot.execution import leg_claims
 from bot.hosts.reachability import LastContact, store_contacts
+from bot.model.errors import InvalidRequestError
 from bot.model.run import Run, State
 from bot.service import Workflow
 from tests.bot.office import WEB, Office
@@ -169,3 +172,51 @@ def _advance_together(workflow: Workflow, runs: list[Run]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+# --- overriding the guard ---
+
+
+def request_override(
+    office: Office, cut_set: str, reason: str = "lb2 comes back on Monday"
+) -> Run:
+    run = office.workflow.request_run(
+        restart("lb1"), person="dora", origin=WEB, reason=reason, guard_override=cut_set
+    )
+    office.work()
+    return office.run(run.id)
+
+
+def test_override_of_the_named_cut_set_takes_the_last_leg_with_approvals(office: Office):
+    lose_host(office, "lb2")
+    run = request_override(office, "lb1-lb2: lb2, lb1")
+    assert (run.state, run.required_approvals) == (State.PENDING, 2)
+    assert run.plan
+    assert run.plan.guard_override == "lb1-lb2: lb1, lb2"
+    assert "Overrides the redundancy guard for the cut set lb1-lb2: lb1, lb2." in run.plan.notes
+    assert approve(office, run).state is State.SUCCEEDED
+
+
+def test_row_that_was_given_an_override_after_approval_is_refused(office: Office):
+    run = office.ask(restart("lb1"))
+    lose_host(office, "lb2")
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.run).values(guard_override="lb1-lb2: lb1, lb2"))
+    assert approve(office, run).state in {State.REFUSED, State.STALE}
+    assert office.fleet.told == []
+
+
+@pytest.mark.parametrize(
+    ("cut_set", "reason", "message"),
+    [
+        ("lb1-lb2: lb1, lb2", "", "needs a reason"),
+        ("lb1, lb2", "why", "write the cut set as the refusal does"),
+        ("shop: lb1, lb2", "why", "trees: lb1-lb2"),
+        ("lb1-lb2: lb1", "why", "lb1 is not a cut set of lb1-lb2"),
+    ],
+)
+def test_override_that_names_no_cut_set_is_refused_in_words(
+    office: Office, cut_set: str, reason: str, message: str
+):
+    with pytest.raises(InvalidRequestError, match=message):
+        request_override(office, cut_set, reason)
