@@ -10,6 +10,7 @@ from runbooks import (
     Change,
     CounterName,
     Host,
+    Leg,
     NoUndo,
     Plan,
     Refused,
@@ -97,6 +98,9 @@ class EmptyTable(Change[MarkedClients], words="abusers empty", example="lb1"):
         except haproxy.MissingCounterError:
             return ()
         return found
+
+    def takes_down(self) -> Sequence[Leg]:
+        return [Leg(self.host, "haproxy")]
 
     def plan(self, clients: MarkedClients) -> Plan:
         if not clients.marked:

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -5,7 +6,7 @@ from pydantic import Field
 from connectors import conntrack
 from connectors.command import QueryRunner, Shell
 from connectors.conntrack import ENTRY_BYTES, MAX_CONNECTIONS, MIN_CONNECTIONS, Conntrack
-from runbooks import Change, Host, NoUndo, Plan, Refused, Step
+from runbooks import Change, Host, Leg, NoUndo, Plan, Refused, Step
 
 # Times the connections in use, so that the next peak does not reach the limit immediately.
 _ROOM = 1.25
@@ -33,6 +34,9 @@ class SetConntrack(
 
     def read(self, run_query: QueryRunner) -> Conntrack:
         return run_query(self.host, conntrack.query_conntrack())
+
+    def takes_down(self) -> Sequence[Leg]:
+        return [Leg(self.host, "conntrack")]
 
     def plan(self, state: Conntrack) -> Plan:
         if state.maximum == self.maximum:

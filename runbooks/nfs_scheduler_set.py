@@ -10,7 +10,7 @@ from connectors.block_settings import BOUNDS, Scheduler
 from connectors.block_tree import BlockDevice, BlockTree
 from connectors.command import QueryRunner, Shell
 from connectors.errors import CommandError, ParseError
-from runbooks import Change, Host, NoUndo, Plan, Refused, Step, make_host_field
+from runbooks import Change, Host, Leg, NoUndo, Plan, Refused, Step, make_host_field
 
 _WITH_SLICE_IDLE = ("bfq", "cfq")
 _REQUESTS, _AHEAD, _IDLE = (
@@ -102,6 +102,9 @@ class SetScheduler(
             tree.list_upper_devices(node),
             _read_load(run_query, self.host, node.kernel_name),
         )
+
+    def takes_down(self) -> Sequence[Leg]:
+        return [Leg(self.host, "nfs")]
 
     def plan(self, disk: SchedulerState) -> Plan:
         self._refuse_unusable(disk)

@@ -1,5 +1,5 @@
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -8,7 +8,7 @@ from pydantic import Field
 from connectors import systemd
 from connectors.command import QueryRunner
 from connectors.systemd import ConfigurationTest, Service
-from runbooks import Change, Clock, Host, Instant, NoUndo, Plan, Refused, ServiceName, Step
+from runbooks import Change, Clock, Host, Instant, Leg, NoUndo, Plan, Refused, ServiceName, Step
 
 _PROTECTED = re.compile(systemd.PROTECTED_SERVICES, re.ASCII)
 
@@ -44,6 +44,9 @@ class RestartService(Change[ServiceState], words="service restart", example="web
         return ServiceState(
             service, Clock.read(run_query(self.host, systemd.query_clock())), configuration
         )
+
+    def takes_down(self) -> Sequence[Leg]:
+        return [Leg(self.host, self.service.removesuffix(".service"))]
 
     def plan(self, state: ServiceState) -> Plan:
         service = state.service

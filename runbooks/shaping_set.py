@@ -7,7 +7,7 @@ from pydantic import Field
 from connectors import shaping, tcp_window
 from connectors.command import QueryRunner
 from connectors.shaping import MAX_RATE, MIN_RATE, Rates, ShapedInterface
-from runbooks import Address, Change, Host, InterfaceName, Plan, Refused, Step
+from runbooks import Address, Change, Host, InterfaceName, Leg, Plan, Refused, Step
 
 _BEGIN = "Begin the probation: the host restores the previous limits by itself"
 _END = "End the probation over a new connection"
@@ -54,6 +54,9 @@ class SetShaping(
         return ShapingState(
             cards, run_query(self.host, tcp_window.query_round_trip(str(self.peer)))
         )
+
+    def takes_down(self) -> Sequence[Leg]:
+        return [Leg(self.host, self.interface)]
 
     def plan(self, state: ShapingState) -> Plan:
         card = self._find_interface(state.interfaces)

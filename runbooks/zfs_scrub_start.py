@@ -10,7 +10,7 @@ from connectors.command import QueryRunner, Shell
 from connectors.zfs import LoadAverage, ZfsStorage
 from connectors.zfs_disks import read_disks
 from connectors.zpool import Pool, Scan, format_duration
-from runbooks import Change, Host, Plan, PoolName, Refused, Report, Step, make_host_field
+from runbooks import Change, Host, Leg, Plan, PoolName, Refused, Report, Step, make_host_field
 
 # In these states a scrub can only fail or hang.
 _STANDSTILL = frozenset({"SUSPENDED", "UNAVAIL", "FAULTED", "OFFLINE", "REMOVED"})
@@ -62,6 +62,9 @@ class _Scrub(Change[ScrubState]):
         disks = read_disks(run_query, self.host, pool) if busy else frozenset[str]()
         beside = [other for other in busy if disks & read_disks(run_query, self.host, other)]
         return ScrubState(pool, storage, load, beside)
+
+    def takes_down(self) -> Sequence[Leg]:
+        return [Leg(self.host, self.pool)]
 
     def plan(self, state: ScrubState) -> Plan:
         plan = self.plan_anyway(state)

@@ -1,12 +1,15 @@
 """Two real HAProxy hosts carry a shop: the last one standing is not restarted."""
 
+import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from bot.db import redundancy as rows
+from bot.db import runs
 from bot.execution import leg_claims
 from bot.model.run import Run, State
 from bot.service import Workflow
@@ -89,10 +92,16 @@ class Shop:
             self.workflow.advance_run(self.queue.waiting.pop(0))
 
     def get_run(self, number: int) -> Run:
-        from bot.db import runs
-
         with self.database.reading() as tx:
             return runs.get_run(tx, number)
+
+    def wait_for_second(self, host: str) -> None:
+        """Wait until a request made now asks for a start after the last one, in whole seconds."""
+        look = ServiceStatus.model_validate({"host": host, "service": "haproxy"})
+        start = look.read(self.context.fleet.run_query).started_at
+        assert start is not None
+        while datetime.now(UTC) < start + timedelta(seconds=3):
+            time.sleep(0.02)
 
     def list_claims(self) -> list[str]:
         with self.database.reading() as tx:
@@ -103,9 +112,10 @@ class Shop:
 def _start_host(directory: Path) -> Generator[Systemd]:
     configuration = directory / "haproxy.cfg"
     directory.mkdir()
+    port = free_port("127.0.0.1")
     configuration.write_text(
         f"global\n  stats socket {directory}/haproxy.sock\n"
-        f"listen shop\n  bind 127.0.0.1:{free_port()}\n  mode tcp\n"
+        f"listen shop\n  bind 127.0.0.1:{port}\n  mode tcp\n"
         "  timeout client 1s\n  timeout server 1s\n  timeout connect 1s\n"
     )
     unit = (
@@ -123,6 +133,8 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         names = ("lb1", "lb2")
         hosts = {name: stack.enter_context(_start_host(tmp_path / name)) for name in names}
         made = Shop(tmp_path, hosts)
+        for name in names:
+            made.wait_for_second(name)
         yield made
         made.database.close()
 
@@ -144,6 +156,7 @@ def test_restart_is_refused_at_the_gate_when_the_other_balancer_stopped_meanwhil
     shop.hosts["lb2"].systemctl("stop", "haproxy")
     look = ServiceStatus.model_validate({"host": "lb2", "service": "haproxy"})
     shop.workflow.request_run(look, person="olga", origin=WEB)
+    shop.work()
     assert shop.approve(run).state is State.REFUSED
 
 
