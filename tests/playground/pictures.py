@@ -146,13 +146,13 @@ def take_pictures(service: Service) -> None:
         page.goto(service.sign_in_link("olga"))
         page.get_by_role("button", name="Sign in").click()
         page.wait_for_url(f"{service.address}/")
-        for name, path in _PAGES.items():
+        for name, path in PAGE_PICTURES.items():
             page.goto(service.address + path)
             write(page, name)
 
 
 # Picture, and the page that it shows.
-_PAGES = {
+PAGE_PICTURES = {
     "run": "/runs/6",
     "approval": "/runs/7",
     "history": "/runs",
