@@ -1,26 +1,45 @@
-"""What the documentation shows as code works, and what it names exists."""
+"""What the documentation shows as code works, and what it names exists.
 
+A block of code that is marked `console` is run from the first block of its page to the last, in
+one directory, and prints what the page shows.
+"""
+
+import importlib
+import pkgutil
 import re
+import shlex
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
+import click
 import pytest
+from click.testing import CliRunner
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
 
+import bot.api
 import connectors
+from bot.__main__ import main
+from bot.db.tables import metadata
 from bot.model import request_form
 from bot.model.run import NEXT_STATES, State
 from bot.policy.annotations import ANNOTATION_MEANINGS
 from bot.policy.cedar import SCHEMA
 from bot.settings import Settings
+from bot.slack.replies import render_command_help
 from connectors.inventory import Host
 from connectors.sudo import SudoRule
 from runbooks import AnyRunbook, Change, NoUndo, load_catalogue
+from tests.playground.pictures import PAGE_PICTURES
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
 MAX_LINES = 300
+# Variables that are no settings: of the command line, of make, of tests, or examples.
+_OTHER_VARIABLES = {"URL", "TOKEN", "PASSWORD", "IMAGE", "CHAOS", "OIDC_"}
 _FENCE = re.compile(r"(?ms)^( *)```(\w*)\n(.*?)^ *```")
 
 
@@ -60,6 +79,14 @@ def _list_anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+def test_every_picture_is_shown_and_made_by_the_script():
+    files = {file.stem for file in (DOCS / "pictures").glob("*.png")}
+    shown = {
+        name for page in PAGES for name in re.findall(r"pictures/(\w+)\.png", page.read_text())
+    }
+    assert files == shown == {"chat", *PAGE_PICTURES}
+
+
 @every_page
 def test_files_that_a_page_names_exist(page: Path):
     text = page.read_text()
@@ -70,6 +97,106 @@ def test_files_that_a_page_names_exist(page: Path):
 
 
 # --- commands and settings ---
+
+
+def _list_snippets(text: str) -> Iterator[str]:
+    """Yield each line of code blocks, and each code span, on one line."""
+    for _, _, block in _FENCE.findall(text):
+        yield from block.replace("\\\n", " ").splitlines()
+    for span in re.findall(r"(?s)(?<!`)`([^`]+)`(?!`)", _FENCE.sub("", text)):
+        yield re.sub(r"\s+", " ", span)
+
+
+def _list_commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of every `keyturn …` of the text, without its name."""
+    for snippet in _list_snippets(text):
+        typed = re.search(
+            r"(?:^|\$ |\| |&& |= )(?:[A-Z_]+=\S+ )*(?:\S*/bin/)?keyturn ([a-z-].*)", snippet
+        )
+        if typed and not snippet.lstrip().startswith("#"):
+            for one in re.split(r" \| | && | > ", typed[1].partition("  #")[0])[:1]:
+                yield shlex.split(
+                    one.replace("'{", "{").replace("…", ""), comments=False, posix=False
+                )
+
+
+def _find_unknown_words(words: Sequence[str]) -> list[str]:
+    """Return the words of a command that the command line does not know."""
+    command: click.Command = main
+    options: set[str] = set()
+    for n, word in enumerate(words):
+        if isinstance(command, click.Group) and not word.startswith("-"):
+            if word not in command.commands:
+                # The number of a run stands for `run show`.
+                is_known = word.isupper() or word.isdecimal()
+                return [] if is_known else [" ".join(words[: n + 1])]
+            command = command.commands[word]
+        options |= {option for one in command.params for option in one.opts + one.secondary_opts}
+        if word == "--":
+            break
+        name = word.partition("=")[0].strip("[]")
+        if name.startswith("--") and name not in options | {"--help", "--version"}:
+            return [f"{' '.join(words)}: {name}"]
+    return []
+
+
+@every_page
+def test_commands_of_a_page_exist(page: Path):
+    commands = [*_list_commands(page.read_text())]
+    assert [word for words in commands for word in _find_unknown_words(words)] == []
+
+
+def test_commands_are_found_in_text():
+    text = (
+        "Run `keyturn policy\ncheck`.\n\n```\n$ A=b keyturn frob --now\nx | keyturn nope -\n```\n"
+    )
+    commands = [*_list_commands(text)]
+    assert commands == [["frob", "--now"], ["nope", "-"], ["policy", "check"]]
+    assert [_find_unknown_words(words) for words in commands] == [["frob"], ["nope"], []]
+    assert _find_unknown_words(["policy", "check", "--wrong"]) == ["policy check --wrong: --wrong"]
+
+
+@every_page
+def test_variables_of_a_page_exist(page: Path):
+    known = {name.upper() for name in Settings.model_fields} | _OTHER_VARIABLES
+    named = set(re.findall(r"KEYTURN_([A-Z_]+)", page.read_text()))
+    assert sorted(named - known) == []
+
+
+@every_page
+def test_chat_commands_of_a_page_exist(page: Path):
+    runbook_words = {words.split()[0] for words in load_catalogue()}
+    named = set(re.findall(r"/keyturn ([a-z][a-z-]*)", page.read_text())) - runbook_words
+    assert sorted(word for word in named if render_command_help(word) is None) == []
+
+
+def _list_routes(package: ModuleType) -> list[re.Pattern[str]]:
+    """Return a pattern for the address of every route in a package."""
+    modules = pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+    routers = [getattr(importlib.import_module(one.name), "router", None) for one in modules]
+    return [
+        re.compile(re.sub(r"\{\w+(:\w+)?\}", r"[^/]+", route.path))
+        for router in routers
+        if isinstance(router, APIRouter)
+        for route in router.routes
+        if isinstance(route, APIRoute)
+    ]
+
+
+@every_page
+def test_addresses_of_the_api_on_a_page_exist(page: Path):
+    routes = _list_routes(bot.api)
+    assert routes
+    for address in re.findall(r"/api/v1(/[\w/.]+)", page.read_text()):
+        known = address == "/openapi.json" or any(route.fullmatch(address) for route in routes)
+        assert known, address
+
+
+@every_page
+def test_metrics_of_a_page_exist(page: Path):
+    source = "".join(file.read_text() for file in sorted((ROOT / "bot").rglob("*.py")))
+    for name in re.findall(r"`keyturn_(\w+)`", page.read_text()):
+        assert name.removesuffix("_total") in source, name
 
 
 def test_every_setting_is_documented():
@@ -107,6 +234,49 @@ def test_everything_that_a_rule_can_say_and_read_is_documented():
         assert word in page, word
 
 
+@pytest.mark.parametrize("name", ["policy.md", "runbooks.md"])
+def test_console_examples_print_what_the_page_shows(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    for variable in [f"KEYTURN_{setting.upper()}" for setting in Settings.model_fields]:
+        monkeypatch.delenv(variable, raising=False)
+    blocks = _FENCE.findall(_read(name))
+    shown = [_hide_version(block) for _, language, block in blocks if language == "console"]
+    assert shown
+    assert [_hide_version(block) for block in run_examples(_read(name))] == shown
+
+
+def _hide_version(text: str) -> str:
+    """Replace the version of a policy, which changes with each remark in the starter policy."""
+    return re.sub(r"version [0-9a-f]{12}", "version …", text)
+
+
+def run_examples(page: str) -> Iterator[str]:
+    """Yield the `console` blocks of a page as they are when run in the current directory.
+
+    Between them a block of `yaml` with hosts becomes the inventory, and the first rule in `cedar`
+    is added to the rules.
+    """
+    rules_added = False
+    for _, language, block in _FENCE.findall(page):
+        policy = Path("policy")
+        if language == "yaml" and "\nhosts:" in block:
+            (policy / "inventory.yaml").write_text(block)
+        elif language == "cedar" and not rules_added:
+            with (policy / "policy.cedar").open("a") as rules:
+                rules.write(f"\n{block}")
+            rules_added = True
+        elif language == "console":
+            yield "".join(_run_command(line) for line in block.splitlines() if line[:2] == "$ ")
+
+
+def _run_command(line: str) -> str:
+    words = shlex.split(line.removeprefix("$ keyturn "))
+    result = CliRunner().invoke(main, words)
+    return f"{line}\n{result.output.strip()}\n"
+
+
 # --- states and tables ---
 
 
@@ -138,6 +308,24 @@ def test_every_state_is_in_the_glossary():
     glossary = _read("words.md")
     for state in State:
         assert f"`{state}`" in glossary, state
+
+
+def test_every_table_is_documented():
+    rows = _list_table(_read("architecture.md"), "Tables")
+    documented = [name for row in rows for name in re.findall(r"`(\w+)`", row[0])]
+    assert sorted(documented) == sorted(metadata.tables)
+
+
+def test_functions_on_the_way_of_a_request_exist():
+    rows = _list_table(_read("architecture.md"), "A request from chat to the host and back")
+    for _, places, text in rows:
+        files = [ROOT / "bot" / name for name in re.findall(r"`([\w/]+\.py)`", places)]
+        files += [ROOT / "bot" / name for name in re.findall(r"`(workflow/\w+\.py)`", text)]
+        assert all(file.exists() for file in files), places
+        source = "".join(file.read_text() for file in sorted(set(files[0].parent.glob("*.py"))))
+        source += "".join(file.read_text() for file in files)
+        for name in re.findall(r"`(?:\w+\.)?([a-z]+_[a-z_]+)`", text):
+            assert f"def {name}(" in source, name
 
 
 # --- runbooks ---
