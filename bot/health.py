@@ -69,7 +69,7 @@ class ServiceHealth:
             if well
             else create_warning_result("Database", f"{said}: what slows it down?")
         )
-        trouble = self.database.trouble
+        trouble = self.database.error
         if trouble:
             yield create_error_result(
                 "Change log", f"cannot be written, so nothing runs: {trouble}"

@@ -105,7 +105,7 @@ class Mandates(schemas.Shape):
 def waiting(parts: Here, caller: Reading) -> Awaited:
     with parts.database.reading(caller.sight) as tx:
         found = pending.list_runs_awaiting_person(tx, caller.policy, caller.id)
-        votes = runs.list_votes_on(tx, [run.id for run in found])
+        votes = runs.list_decisions_on(tx, [run.id for run in found])
         panes = break_glass.list_unreviewed(tx)
     return Awaited(
         runs=[schemas.RunShape.of(run, votes.get(run.id, ()), parts.base_url) for run in found],

@@ -142,7 +142,7 @@ class _Health(Collector):
         yield _gauge(
             "keyturn_log_broken",
             "1 while the change log cannot be written, and so nothing runs.",
-            float(bool(self._parts.database.trouble)),
+            float(bool(self._parts.database.error)),
         )
         yield _gauge(
             "keyturn_database_up",

@@ -102,7 +102,7 @@ def listing(
 ) -> RunPage:
     with parts.database.reading(caller.sight) as tx:
         page = search.search_runs(tx, wanted.filter, most=wanted.limit)
-        votes = runs.list_votes_on(tx, [run.id for run in page.runs])
+        votes = runs.list_decisions_on(tx, [run.id for run in page.runs])
         found = page.runs or page.older
         unknown_filters = {} if found else describe_unknown_names(tx, wanted.filter, caller.policy)
     return RunPage(
@@ -338,7 +338,7 @@ def _done(
 
 def _became(parts: ApiParts, caller: Caller, number: int, outlook: OutlookShape) -> Asked:
     with parts.database.reading(caller.sight) as tx:
-        run, votes = runs.get_run(tx, number), runs.list_votes(tx, number)
+        run, votes = runs.get_run(tx, number), runs.list_decisions(tx, number)
     return Asked(
         run=schemas.RunShape.of(run, votes, parts.base_url),
         outlook=outlook,

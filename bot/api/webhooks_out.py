@@ -101,7 +101,7 @@ class WebhookSender:
     def _send(self, item: PendingDelivery) -> None:
         """Raises NotReached, and NoSuchRun."""
         with self._database.reading() as tx:
-            body = self._body(item, runs.get_run(tx, item.run), runs.list_votes(tx, item.run))
+            body = self._body(item, runs.get_run(tx, item.run), runs.list_decisions(tx, item.run))
         name = f"{self._to.name}-{item.seq}"
         headers = signature.build_signature_headers(
             self._to.secret, name, body, timestamp=int(self._clock())

@@ -65,7 +65,7 @@ class LogShortenedError(LogAlteredError):
     def __init__(self, last_entry: int, last_written: int) -> None:
         lost = last_written - last_entry
         super().__init__(
-            f"it ends at entry {last_entry}, and Keyturn has written entry {last_written}. If a "
+            f"it ends at entry {last_entry}, but Keyturn wrote entry {last_written}. If a "
             "failover "
             "lost them, stop Keyturn, run `keyturn changelog acknowledge "
             f"{last_entry + 1} --lost {lost} --as PERSON --reason TEXT`, and start it again"
@@ -230,7 +230,7 @@ def check_head(tx: Transaction, row: Sequence[Any] | None) -> None:
     if known:
         before = tx.sql.execute(_HASH_QUERIES, {"number": known}).scalar()
         if before != known_hash:
-            raise LogAlteredError(f"entry {known} is not the one that Keyturn has written")
+            raise LogAlteredError(f"entry {known} is not the one that Keyturn wrote")
 
 
 def check_row_signature(tx: Transaction, row: Sequence[Any]) -> None:

@@ -2,7 +2,10 @@
 
 An attacker with write access to the database can add a decision or reset a run, but cannot sign
 the entry that belongs to it. Entries that permit something must be signed by our key; entries that
-forbid something count whoever signed them.
+forbid something count with any signature.
+
+The `find_mismatch_…` functions return what the log does not confirm, as the end of the sentence
+"The change log does not confirm …"; "" if the log confirms everything.
 """
 
 from collections.abc import Sequence
@@ -51,17 +54,17 @@ _SCHEDULE_KINDS = (
     "schedule ended",
 )
 _SENDING, _DONE = "step sending", "step succeeded"
-# What the entry of a request says beside who and where.
+# The facts that the entry of a request holds, apart from its person and host.
 _REQUEST_FACTS = "runbook", "undo_of", "source", "schedule", "hosts"
-_BROKEN, _REVIEWED = "break-glass activated", "break-glass reviewed"
-# What shuts somebody out, or holds everything up, and what lets them go on.
+_ACTIVATED, _REVIEWED = "break-glass activated", "break-glass reviewed"
+# Entries that ban a person or stop everything, and those that lift this.
 _BLOCKING_KINDS = frozenset({"banned", "everything stopped"})
 _UNBLOCKING_KINDS = frozenset({"ban lifted", "everything resumed"})
 _STARTS_AND_ENDS_SINCE = (
     select(tables.entry)
     .where(
-        tables.entry.c.host == bindparam("met"),
-        tables.entry.c.seq > bindparam("began"),
+        tables.entry.c.host == bindparam("host"),
+        tables.entry.c.seq > bindparam("first"),
         or_(*(tables.entry.c.kind == kind for kind in sorted({"started", *_END_KINDS}))),
     )
     .order_by(tables.entry.c.seq)
@@ -73,83 +76,87 @@ _BLOCKING_ENTRIES = (
     )
     .order_by(tables.entry.c.seq)
 )
-EVERYBODY = ""
+# What list_banned() returns among the people if everything is stopped.
+EVERYONE = ""
 STEPPED_UP_KIND = "stepped up"
-# Of one person: whoever does so more often within a day is noticed otherwise.
+# How many entries of one person are read: more than one person writes in a day.
 _MAX_ENTRIES = 50
 
 
-def find_doubt_of_run(tx: Transaction, run: Run) -> str:
-    """Say what the log does not bear out of a run that is to be let through; "" if all is well."""
+def find_mismatch_of_run(tx: Transaction, run: Run) -> str:
+    """Return what the log does not confirm of a run that is about to start."""
     known = follow_log(tx)
     read = change_log.list_entries_of_run(tx, run.id)
     logged = [entry for entry in read if entry.kind in _RUN_KINDS]
     entries = list_vouched_entries(tx, logged)
     return (
         find_missing_entry_of_run(known, run.id, read)
-        or _find_doubt_of_request(run, entries)
-        or _find_doubt_of_plan(run, entries)
-        or _find_doubt_of_decisions(runs.list_votes(tx, run.id), entries, logged)
-        or _find_doubt_of_state(run, entries, logged)
+        or _find_mismatch_of_request(run, entries)
+        or _find_mismatch_of_plan(run, entries)
+        or _find_mismatch_of_decisions(runs.list_decisions(tx, run.id), entries, logged)
+        or _find_mismatch_of_state(run, entries, logged)
     )
 
 
-def find_doubt_of_child(tx: Transaction, child: Run, parent: Run) -> str:
-    """Say what the log does not bear out of the part of a request that is about to be sent, or is
-    under way; "" if all is well. Each host has one part, which begins once."""
+def find_mismatch_of_child(tx: Transaction, child: Run, parent: Run) -> str:
+    """Return what the log does not confirm of a child run that is about to start or is running.
+
+    Each host has one child run, which starts once.
+    """
     known = follow_log(tx)
     opened = list_vouched_entries(tx, change_log.list_entries_of_run(tx, parent.id, ["started"]))
     if not opened:
         return f"that run {parent.id} was started"
-    lacks = find_missing_entry_of_run(
+    missing = find_missing_entry_of_run(
         known, child.id, change_log.list_entries_of_run(tx, child.id)
     )
-    if lacks:
-        return lacks
+    if missing:
+        return missing
     logged = [
         Entry(*row)
         for row in tx.sql.execute(
-            _STARTS_AND_ENDS_SINCE, {"met": child.host, "began": opened[0].seq}
+            _STARTS_AND_ENDS_SINCE, {"host": child.host, "first": opened[0].seq}
         ).all()
     ]
-    others = [
+    siblings = [
         one for one in logged if one.run != child.id and one.facts.get("parent_run") == parent.id
     ]
-    if others:
-        return f"that the part for {child.host} is not begun twice"
+    if siblings:
+        return f"that the child run on {child.host} starts only once"
     own = [one for one in logged if one.run == child.id]
-    return find_missing_child_start(known, parent.id, child.host, logged) or _find_doubt_of_state(
-        child, list_vouched_entries(tx, own), own
-    )
+    return find_missing_child_start(
+        known, parent.id, child.host, logged
+    ) or _find_mismatch_of_state(child, list_vouched_entries(tx, own), own)
 
 
-def find_doubt_of_steps(tx: Transaction, run: Run) -> str:
-    """Say what the log does not bear out of a run that is between two steps; "" if all is well.
+def find_mismatch_of_steps(tx: Transaction, run: Run) -> str:
+    """Return what the log does not confirm of a run that is between two steps.
 
-    Each step that was sent was done, from the first on, and its row says so.
+    Every step that was sent has to be done, from the first on, in the log and in its row.
     """
     known = follow_log(tx)
     read = change_log.list_entries_of_run(tx, run.id)
-    if lacks := find_missing_entry_of_run(known, run.id, read):
-        return lacks
+    if missing := find_missing_entry_of_run(known, run.id, read):
+        return missing
     logged = [entry for entry in read if entry.kind in {_SENDING, _DONE}]
     done = [one.facts.get("step") for one in list_vouched_entries(tx, logged) if one.kind == _DONE]
     sent = [one.facts.get("step") for one in logged if one.kind == _SENDING]
     numbers = [record.step_number for record in runs.list_steps(tx, run.id)]
-    as_told = all(n in done for n in numbers) and all(n in numbers for n in sent)
-    in_order = numbers == list(range(1, len(numbers) + 1))
-    return "" if as_told and in_order else "which steps of it were done"
+    is_logged = all(n in done for n in numbers) and all(n in numbers for n in sent)
+    is_in_order = numbers == list(range(1, len(numbers) + 1))
+    return "" if is_logged and is_in_order else "which of its steps were done"
 
 
 def list_banned(tx: Transaction) -> frozenset[str]:
-    """Return who is banned by the log, and EVERYBODY among them if everything is stopped.
+    """Return who is banned by the log, with EVERYONE if everything is stopped.
 
-    What lets them go on has to be vouched for, unless it is older than the key.
+    An entry that lifts a ban or a stop counts only if our key vouches for it, or if it is older
+    than the key.
     """
     known = follow_log(tx)
     logged = [Entry(*row) for row in tx.sql.execute(_BLOCKING_ENTRIES).all()]
     check_revocations(known, _BLOCKING_KINDS, logged)
-    last = {str(one.facts.get("banned_person", EVERYBODY)): one for one in logged}
+    last = {str(one.facts.get("banned_person", EVERYONE)): one for one in logged}
     lifted = [one for one in last.values() if one.kind in _UNBLOCKING_KINDS]
     named = change_log.get_last_entry_of_kind(tx, change_log.KEY_KIND) if lifted else None
     ours = {one.seq for one in list_vouched_entries(tx, lifted)}
@@ -157,32 +164,36 @@ def list_banned(tx: Transaction) -> frozenset[str]:
     return frozenset(who for who, one in last.items() if one.seq not in ours | old)
 
 
-def find_doubt_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
-    """Say what the log does not bear out of a schedule, and of a run that it is to have fired."""
+def find_mismatch_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
+    """Return what the log does not confirm of a schedule and of a run that it fired."""
     known = follow_log(tx)
     read = change_log.list_entries_of_run(tx, schedule.run)
-    if lacks := find_missing_entry_of_run(known, schedule.run, read):
-        return lacks
+    if missing := find_missing_entry_of_run(known, schedule.run, read):
+        return missing
     logged = [
         entry
         for entry in read
         if entry.kind in _SCHEDULE_KINDS and entry.facts.get("schedule") == schedule.id
     ]
     entries = list_vouched_entries(tx, logged)
-    begun = [entry for entry in entries if entry.kind == "scheduled"]
-    if not begun:
+    scheduled = [entry for entry in entries if entry.kind == "scheduled"]
+    if not scheduled:
         return f"that schedule {schedule.id} was approved"
-    facts = begun[-1].facts
-    said = begun[-1].person, facts.get("lapses_at"), encode_canonical(facts.get("timing"))
-    mine = (
+    facts = scheduled[-1].facts
+    logged_schedule = (
+        scheduled[-1].person,
+        facts.get("lapses_at"),
+        encode_canonical(facts.get("timing")),
+    )
+    stored_schedule = (
         schedule.owner,
         schedule.lapses_at,
         encode_canonical(tx.redactor.redact_value(schedule.timing.document)),
     )
-    if said != mine:
-        return f"that schedule {schedule.id} is as it was approved"
+    if logged_schedule != stored_schedule:
+        return f"that schedule {schedule.id} is the one that was approved"
     if logged[-1].kind not in _ACTIVE_SCHEDULE_KINDS or logged[-1] not in entries:
-        return f"that schedule {schedule.id} fires"
+        return f"that schedule {schedule.id} is active"
     fired = list_vouched_entries(
         tx, change_log.list_run_entries_naming(tx, "fired", schedule.run, "fired_run", run.id)
     )
@@ -191,24 +202,24 @@ def find_doubt_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
     return ""
 
 
-def find_doubt_of_break_glass(tx: Transaction, run: Run, break_glass_record: BreakGlass) -> str:
-    """Say what the log does not bear out of broken glass; "" if all is well."""
-    entries = list_vouched_entries(tx, change_log.list_entries_of_run(tx, run.id, [_BROKEN]))
-    mine = break_glass_record.person, break_glass_record.factor, run.digest
+def find_mismatch_of_break_glass(tx: Transaction, run: Run, break_glass_record: BreakGlass) -> str:
+    """Return what the log does not confirm of the use of break-glass."""
+    entries = list_vouched_entries(tx, change_log.list_entries_of_run(tx, run.id, [_ACTIVATED]))
+    stored = break_glass_record.person, break_glass_record.factor, run.digest
     for entry in entries:
         facts = entry.facts
-        said = entry.person, facts.get("factor"), facts.get("digest")
+        logged = entry.person, facts.get("factor"), facts.get("digest")
         if (
-            said == mine
+            logged == stored
             and break_glass_record.active_until is not None
             and break_glass_record.active_until <= facts.get("until", 0)
         ):
             return ""
-    return f"that {break_glass_record.person} broke the glass of run {run.id}"
+    return f"that {break_glass_record.person} activated break-glass for run {run.id}"
 
 
 def is_stepped_up(tx: Transaction, session: Session) -> bool:
-    """Say whether whose session it is has shown the factor that its row names, then or later."""
+    """Return whether the log confirms the step-up of a session with its stored factor."""
     logged = change_log.list_newest_entries_of_kind(
         tx, STEPPED_UP_KIND, person=session.person, limit=_MAX_ENTRIES
     )
@@ -222,13 +233,17 @@ def is_stepped_up(tx: Transaction, session: Session) -> bool:
 
 
 def get_unreviewed_run(tx: Transaction, person: str) -> int | None:
-    """Return the oldest run whose glass this person broke, and that by the log nobody else has
-    reviewed within the day; None if there is none."""
+    """Return the oldest run of a person's break-glass that is overdue for review; None if none is.
+
+    The log has to hold a review by another person within a day.
+    """
     late = tx.now - break_glass.REVIEW_SECONDS * 1_000_000
     known = follow_log(tx)
-    broken = change_log.list_newest_entries_of_kind(tx, _BROKEN, person=person, limit=_MAX_ENTRIES)
+    broken = change_log.list_newest_entries_of_kind(
+        tx, _ACTIVATED, person=person, limit=_MAX_ENTRIES
+    )
     if len(broken) < _MAX_ENTRIES:
-        check_revocations(known, {_BROKEN}, broken, subject=person)
+        check_revocations(known, {_ACTIVATED}, broken, subject=person)
     for entry in reversed(broken):
         if entry.run is None or entry.at >= late:
             continue
@@ -240,16 +255,21 @@ def get_unreviewed_run(tx: Transaction, person: str) -> int | None:
     return None
 
 
-def _find_doubt_of_request(run: Run, entries: Sequence[Entry]) -> str:
-    """A request was asked for, or proposed by somebody else and accepted by its asker."""
-    doubt = f"that {run.requested_by} asked for this"
-    asked = [entry for entry in entries if entry.kind == "requested"]
-    if not asked:
-        return doubt if not _is_proposal_accepted(run, entries) else ""
-    facts = asked[0].facts
-    said = asked[0].person, asked[0].host, *(facts.get(name, doubt) for name in _REQUEST_FACTS)
-    came = run.origin.source, run.origin.schedule_id or None, list(run.hosts)
-    return "" if said == (run.requested_by, run.host, run.runbook, run.undo_of, *came) else doubt
+def _find_mismatch_of_request(run: Run, entries: Sequence[Entry]) -> str:
+    """Check who requested the run, or accepted the counter-proposal that it comes from."""
+    mismatch = f"that {run.requested_by} requested this"
+    requested = [entry for entry in entries if entry.kind == "requested"]
+    if not requested:
+        return mismatch if not _is_proposal_accepted(run, entries) else ""
+    first = requested[0]
+    logged = (
+        first.person,
+        first.host,
+        *(first.facts.get(name, mismatch) for name in _REQUEST_FACTS),
+    )
+    origin = run.origin.source, run.origin.schedule_id or None, list(run.hosts)
+    stored = run.requested_by, run.host, run.runbook, run.undo_of, *origin
+    return "" if logged == stored else mismatch
 
 
 def _is_proposal_accepted(run: Run, entries: Sequence[Entry]) -> bool:
@@ -268,39 +288,42 @@ def _is_proposal_accepted(run: Run, entries: Sequence[Entry]) -> bool:
     )
 
 
-def _find_doubt_of_plan(run: Run, entries: Sequence[Entry]) -> str:
-    """A plan names request and values, and its digest stands for all of it."""
+def _find_mismatch_of_plan(run: Run, entries: Sequence[Entry]) -> str:
+    """Check that the plan was shown, and that it is for this request and these values."""
     planned = [entry for entry in entries if entry.kind == "planned"]
     if not planned or _get_planned_digest(planned[-1]) != run.digest:
         return "that this plan was shown"
     plan = run.plan
     if plan is None or plan.digest != run.digest:
         return "that this plan was shown"
-    said = (plan.requested_by, plan.runbook, dict(plan.values), plan.undo_of, plan.timing)
-    mine = (run.requested_by, run.runbook, dict(run.values), run.undo_of, run.timing)
-    return "" if said == mine else "that the plan is one for this request"
+    planned_request = (
+        *(plan.requested_by, plan.runbook, dict(plan.values)),
+        *(plan.undo_of, plan.timing),
+    )
+    request = (run.requested_by, run.runbook, dict(run.values), run.undo_of, run.timing)
+    return "" if planned_request == request else "that the plan is for this request"
 
 
 @lru_cache(32)
 def _get_planned_digest(plan_entry: Entry) -> object:
-    """Return the digest that was shown: beside it stands the whole plan, which may be long."""
+    """Return the digest of a plan that was shown. Cached: the entry holds the whole plan too."""
     return plan_entry.facts.get("digest")
 
 
-def _find_doubt_of_decisions(
+def _find_mismatch_of_decisions(
     decisions: Sequence[Decision], entries: Sequence[Entry], all_entries: Sequence[Entry]
 ) -> str:
     if any(entry.kind == State.DENIED.value for entry in all_entries):
-        return "that nobody has denied it"
+        return "that no one denied it"
     approved = {
         (entry.person, entry.facts.get("digest"), *_get_factor_and_delegator(entry))
         for entry in entries
         if entry.kind == "approved"
     }
-    for vote in decisions:
-        cast = (vote.person, vote.digest, vote.factor, vote.on_behalf_of)
-        if vote.approves and cast not in approved:
-            return f"that {vote.person} approved it"
+    for decision in decisions:
+        stored = (decision.person, decision.digest, decision.factor, decision.on_behalf_of)
+        if decision.approves and stored not in approved:
+            return f"that {decision.person} approved it"
     return ""
 
 
@@ -308,15 +331,17 @@ def _get_factor_and_delegator(entry: Entry) -> tuple[str, str]:
     return entry.facts.get("factor") or "", entry.facts.get("on_behalf_of") or ""
 
 
-def _find_doubt_of_state(run: Run, entries: Sequence[Entry], all_entries: Sequence[Entry]) -> str:
-    """What has begun, was stopped or ended does not begin again; what goes on was let through."""
+def _find_mismatch_of_state(
+    run: Run, entries: Sequence[Entry], all_entries: Sequence[Entry]
+) -> str:
+    """Check that a run starts only once, and does not continue after it was stopped or ended."""
     kinds, ours = {entry.kind for entry in all_entries}, {entry.kind for entry in entries}
     if run.escalated_at is not None and "escalated" not in ours:
-        return "that nobody has decided in time"
+        return "that no one decided in time"
     if run.state in _STATES_BEFORE_START and "started" in kinds:
         return "that it has not been started before"
     if run.state is State.RUNNING and "started" not in ours:
         return "that it was started"
     if _STOP_KIND in kinds:
-        return "that nobody has stopped it"
+        return "that no one stopped it"
     return "" if run.is_ended or not kinds & _END_KINDS else "that it has not ended before"

@@ -1,12 +1,12 @@
-"""What this process knows of the change log: which entries there are about what is still open.
+"""Follow the change log: remember its entries about open runs and revocations, to detect removals.
 
-An attacker who writes to the database but has no key cannot write an entry, and can take one out:
-that a request was denied, or a person banned. So each process follows the log from its first entry
-on, each bound to the one before, and remembers the entries that matter to a decision. What the
-gate reads of the log has to hold all of them, with the same hashes.
+An attacker with write access to the database but without the key cannot add an entry, but can
+remove one: that a request was denied, or a person banned. So each process follows the log from its
+first entry on, each linked to the one before, and remembers the entries that matter to a decision.
+What the gate reads of the log has to contain all of them, with the same hashes.
 
-A run is open from its first entry until it ends, or until its schedule does. Of one that ended
-nothing is remembered but that: it does not begin again.
+A run is open from its first entry until it, or its schedule, ends. Of an ended run only the fact
+that it ended is remembered: it does not start again.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -24,14 +24,14 @@ from bot.model.run import ENDED_STATES
 
 _END_KINDS = frozenset(state.value for state in ENDED_STATES)
 _SCHEDULE_END_KINDS = frozenset({"schedule ended", "schedule lapsed"})
-# The entries of a run by which it is decided whether it goes on.
+# The entries of a run that decide whether it may continue.
 DECIDING_KINDS = _END_KINDS | {
     *("requested", "proposed", "accepted", "planned", "escalated", "approved", "started"),
     *("stop requested", "step sending", "step succeeded", "break-glass activated"),
     *("scheduled", "schedule resumed", "schedule suspended", *_SCHEDULE_END_KINDS),
 }
-# What takes something from somebody for good, or until it is lifted; and by which of its facts it
-# names what that is.
+# Entries that revoke something for good or until they are lifted, each with the name of the fact
+# that holds what they revoke.
 _SUBJECT_FACTS = {
     "banned": "banned_person",
     "delegation revoked": "delegation",
@@ -40,7 +40,7 @@ _SUBJECT_FACTS = {
     "token revoked": "token",
 }
 REVOKING_KINDS = frozenset({"everything stopped", "break-glass activated", *_SUBJECT_FACTS})
-# The place of the hash among the members of an entry.
+# The index of the hash in a row of the log.
 _HASH = 8
 # Only the latest of these count.
 _USED, _USED_FOR = "grant used", 2 * 3_600_000_000
@@ -53,47 +53,47 @@ _Revocation = tuple[str, str, str, int]
 
 @dataclass
 class LogState:
-    """What is known as of one entry. It is not changed: `_following` returns another."""
+    """What is known as of one entry. Not changed after that: `_follow_to_end` returns a copy."""
 
     seq: int = 0
     hash: str = GENESIS
     open_runs: dict[int, dict[int, str]] = field(default_factory=dict[int, dict[int, str]])
-    """By each open run, the hashes of its deciding entries by their numbers."""
+    """For each open run, the hashes of its deciding entries by their numbers."""
     child_starts: dict[int, dict[int, str]] = field(default_factory=dict[int, dict[int, str]])
-    """By each open request for several hosts, where one of its parts started: number, host."""
+    """For each open parent run, the hosts whose child run started, by the number of the entry."""
     runs_of_active_schedules: frozenset[int] = frozenset()
     """Runs whose schedule has not ended."""
     revocations: dict[int, "_Revocation"] = field(default_factory=dict[int, "_Revocation"])
-    """Kind and hash of what takes something from somebody, which grant, delegation, token, second
-    factor or person it is about, and when."""
+    """For each entry that revokes something: kind, hash, subject and time. The subject is a grant,
+    delegation, token, second factor or person."""
     grant_uses: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
     """Hash and time of each use of a grant that may still count."""
     highest_run: int = 0
     """The highest number of a run so far."""
     unused_runs: frozenset[int] = frozenset()
-    """Lower numbers that no entry has named yet."""
+    """Lower numbers that no entry has named so far."""
     copied_runs: set[int] = field(default_factory=set[int])
-    """Open runs whose entries are no other's as well, so that one can be added."""
+    """Open runs whose entries this copy owns, so that it can add one."""
 
 
 class _LogFollower:
-    """What a process knows, as of the newest durable entry that it followed the log to."""
+    """What this process knows of one log, up to the newest durable entry that it has read."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._durable_state = LogState()
-        # As of entries that are not durable yet, by the connection that those share who write
-        # together.
+        # As of entries that are not durable yet, by the connection that the transactions of one
+        # commit share.
         self._pending_states: WeakKeyDictionary[Connection, LogState] = WeakKeyDictionary()
 
     def follow_log(self, tx: Transaction) -> LogState:
         connection = tx.sql
-        ahead = self._pending_states.get(connection)
+        pending = self._pending_states.get(connection)
         try:
-            found = _follow_to_end(tx, ahead or self._durable_state)
+            found = _follow_to_end(tx, pending or self._durable_state)
         except LogAlteredError:
-            # What others wrote in the same transaction, they may have taken back.
-            if ahead is None:
+            # Another writer of the same transaction may have rolled back what it wrote.
+            if pending is None:
                 raise
             found = _follow_to_end(tx, self._durable_state)
         self._pending_states[connection] = found
@@ -116,10 +116,10 @@ _STATES: WeakKeyDictionary[Transaction, LogState] = WeakKeyDictionary()
 
 
 def follow_log(tx: Transaction) -> LogState | None:
-    """Return what is known with the newest entry there is; None where there is no key: nothing is
-    decided there. Raises LogAltered.
+    """Read the log to its end and return what is known of it. Raises LogAlteredError.
 
-    Call it before you read entries: those that come later are not looked for among them.
+    None if this process has no signing key: it decides nothing then. Call it before you read
+    entries, so that newer ones are not missed among them.
     """
     if tx not in _STATES:
         try:
@@ -134,7 +134,7 @@ def follow_log(tx: Transaction) -> LogState | None:
 def find_missing_entry_of_run(
     log_state: LogState | None, run: int, entries: Iterable[Entry]
 ) -> str:
-    """Say what the log lacks of an open run; "" if nothing. entries: all that were read of it."""
+    """Return what the log lacks of an open run; "" if nothing. entries: all that were read."""
     if log_state is None:
         return ""
     read = {e.seq: e.hash for e in entries if e.kind in DECIDING_KINDS and e.seq <= log_state.seq}
@@ -145,18 +145,18 @@ def find_missing_entry_of_run(
     wrong = sorted(seq for seq in {*read, *mine} if read.get(seq) != mine.get(seq))
     if not wrong:
         return ""
-    return f"all that was decided on it: entry {wrong[0]} was taken out or altered"
+    return f"every decision on it: entry {wrong[0]} was removed or altered"
 
 
 def find_missing_child_start(
     log_state: LogState | None, parent: int, host: str, entries: Iterable[Entry]
 ) -> str:
-    """Say what the log lacks of the starts of a request on one host. entries: those read."""
+    """Return what the log lacks of the starts of a child run. entries: all that were read."""
     if log_state is None:
         return ""
-    begun = {seq for seq, at in log_state.child_starts.get(parent, {}).items() if at == host}
-    wrong = sorted(begun - {entry.seq for entry in entries})
-    return f"which of its parts were begun: entry {wrong[0]} was taken out" if wrong else ""
+    started = {seq for seq, at in log_state.child_starts.get(parent, {}).items() if at == host}
+    wrong = sorted(started - {entry.seq for entry in entries})
+    return f"which of its child runs started: entry {wrong[0]} was removed" if wrong else ""
 
 
 def check_revocations(
@@ -166,60 +166,64 @@ def check_revocations(
     *,
     subject: str = "",
 ) -> None:
-    """Raise LogAltered unless every entry of these kinds is among those that were read.
+    """Raise LogAlteredError unless *entries* contains every entry of these kinds.
 
-    about: only those about this grant, delegation, token, second factor or person.
+    subject: only those about this grant, delegation, token, second factor or person.
     """
     if log_state is None:
         return
     read = {entry.seq: entry.hash for entry in entries}
-    for seq, (kind, digest, whom, _) in log_state.revocations.items():
-        if kind in kinds and subject in {"", whom} and read.get(seq) != digest:
-            raise LogAlteredError(f"entry {seq} ({kind}) was taken out or altered")
+    for seq, (kind, digest, about, _) in log_state.revocations.items():
+        if kind in kinds and subject in {"", about} and read.get(seq) != digest:
+            raise LogAlteredError(f"entry {seq} ({kind}) was removed or altered")
 
 
 def find_known_revocation_time(
     tx: Transaction, kind: str, subject: str, *, since: int
 ) -> int | None:
-    """Return when an entry of this kind about it was written that this process has followed,
-    whether it still stands in the log or not; None if there is none since then.
+    """Return when this process first read an entry of this kind about the subject since then.
 
-    It reads nothing, so it also serves where the log has no key.
+    None if there is none. An entry that was removed from the log counts as well. This reads
+    nothing, so it also works without a signing key.
     """
     memory = _FOLLOWERS.get(tx.seen_head)
-    taking = memory.known.revocations.values() if memory is not None else ()
-    ends = [at for each, _, whom, at in taking if (each, whom) == (kind, subject) and at >= since]
+    revocations = memory.known.revocations.values() if memory is not None else ()
+    ends = [
+        at
+        for each, _, about, at in revocations
+        if (each, about) == (kind, subject) and at >= since
+    ]
     return min(ends, default=None)
 
 
 def check_grant_uses(log_state: LogState | None, since: int, entries: Iterable[Entry]) -> None:
-    """Raise LogAltered unless every use of a grant since then is among those that were read."""
+    """Raise LogAlteredError unless *entries* contains every use of a grant since then."""
     if log_state is None:
         return
     read = {entry.seq: entry.hash for entry in entries}
     for seq, (digest, at) in log_state.grant_uses.items():
         if at > since and read.get(seq) != digest:
-            raise LogAlteredError(f"entry {seq} ({_USED}) was taken out or altered")
+            raise LogAlteredError(f"entry {seq} ({_USED}) was removed or altered")
 
 
 def _follow_to_end(tx: Transaction, state_before: LogState) -> LogState:
-    """Follow the log from there to its end, and return what is known then."""
-    # Others may write more, and be done, while this reads.
-    seen, known, row = tx.seen_head.head, state_before, None
+    """Read the log from there to its end, and return what is known then."""
+    # Others may write and commit more while this reads.
+    written_head, known, row = tx.seen_head.head, state_before, None
     while True:
         rows = change_log.list_rows_from(tx, known.seq, limit=_BATCH_SIZE)
         if known.seq and (not rows or (rows[0][0], rows[0][_HASH]) != (known.seq, known.hash)):
-            raise LogAlteredError(f"entry {known.seq} is not the one that Keyturn has read")
+            raise LogAlteredError(f"entry {known.seq} is not the one that Keyturn read")
         new = rows[1:] if known.seq else rows
         if not new:
             break
         if known is state_before:
             known = _copy_state(state_before)
         for row in new:
-            _add_entry(known, row, seen)
-    if known.seq < seen[0]:
-        raise change_log.LogShortenedError(known.seq, seen[0])
-    if row is not None and known.seq > seen[0]:
+            _add_entry(known, row, written_head)
+    if known.seq < written_head[0]:
+        raise change_log.LogShortenedError(known.seq, written_head[0])
+    if row is not None and known.seq > written_head[0]:
         change_log.check_row_signature(tx, row)
     return known
 
@@ -236,14 +240,14 @@ def _copy_state(log_state: LogState) -> LogState:
 
 
 def _add_entry(log_state: LogState, row: Sequence[Any], written_head: tuple[int, str]) -> None:
-    """Take up one more entry. seen: number and hash of one that this process has written."""
+    """Add one entry. written_head: number and hash of the newest that this process has written."""
     seq, at, kind, run, person, host, body, prev, digest, _ = row
     if seq != log_state.seq + 1:
         raise LogAlteredError(f"entry {log_state.seq + 1} is missing")
     if prev != log_state.hash or not change_log.is_hash_valid(row):
-        raise LogAlteredError(f"entry {seq} was altered, or the one before it")
+        raise LogAlteredError(f"entry {seq} or the one before it was altered")
     if seq == written_head[0] and digest != written_head[1]:
-        raise LogAlteredError(f"entry {seq} is not the one that Keyturn has written")
+        raise LogAlteredError(f"entry {seq} is not the one that Keyturn wrote")
     log_state.seq, log_state.hash = seq, digest
     if kind in REVOKING_KINDS:
         about = Entry(*row).facts.get(_SUBJECT_FACTS[kind]) if kind in _SUBJECT_FACTS else person

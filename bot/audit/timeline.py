@@ -101,7 +101,7 @@ def list_approvals(tx: Transaction, events: Sequence[TimelineEvent]) -> dict[int
     """
     known = runs.list_runs(tx, [one.run for one in events if one.run])
     asked = {run.id: run.parent or run.id for run in known}
-    votes = runs.list_votes_on(tx, [*asked.values()])
+    votes = runs.list_decisions_on(tx, [*asked.values()])
     given = {
         run: [vote for vote in votes.get(of, ()) if vote.approves] for run, of in asked.items()
     }

@@ -167,7 +167,7 @@ class Transaction:
         run_events: RunEvents | None = None,
     ) -> None:
         # What may be viewed by the person for whom it reads; None for the service itself.
-        self.sight: ViewRights | None = None
+        self.view_rights: ViewRights | None = None
         # What runs and entries must fit by that, once it was asked for.
         self.conditions: dict[ViewRights, tuple[Condition, Condition]] = {}
         self.sql, self.now = sql, now
@@ -247,7 +247,7 @@ class Database:
         self._seal = seal
         self.redactor = redactor or Redactor()
         # Why the change log could not be written, until it could again; "" if all is well.
-        self.trouble = ""
+        self.error = ""
         self.embedded = url.startswith("sqlite")
         opened = open_sqlite if self.embedded else open_postgresql
         self.engine = opened(url, patience=patience, busy=_BUSY_SECONDS)
@@ -283,11 +283,11 @@ class Database:
             self.may_write()
             with opened as transaction:
                 yield transaction
-        except StoreUnavailable as trouble:
-            self.trouble = str(trouble)
+        except StoreUnavailable as error:
+            self.error = str(error)
             raise
         if transaction.logged:
-            self.trouble = ""
+            self.error = ""
         transaction.committed()
 
     @contextmanager
@@ -321,10 +321,10 @@ class Database:
             yield connection
 
     @contextmanager
-    def reading(self, sight: ViewRights | None = None) -> Generator[Transaction]:
+    def reading(self, view_rights: ViewRights | None = None) -> Generator[Transaction]:
         """Read one consistent state. Nothing written here is kept.
 
-        sight: of the person for whom it reads; None for the service itself, which sees all.
+        view_rights: of the person for whom it reads; None for the service itself, which sees all.
         """
         with self.guarded(), self._connection() as connection:
             self._begin(connection, _READING)
@@ -338,7 +338,7 @@ class Database:
                     run_events=self.run_events,
                 )
                 made.seen_head = self.seen_head
-                made.sight = sight
+                made.view_rights = view_rights
                 yield made
 
     @contextmanager

@@ -426,7 +426,7 @@ def seen(tx: Transaction, rows: Iterable[Any]) -> list[Run]:
 
 
 def _seen_runs(tx: Transaction, found: list[Run]) -> list[Run]:
-    if tx.sight is None:
+    if tx.view_rights is None:
         return found
     seen = view_conditions.list_viewable(tx, [run.id for run in found])
     return [run for run in found if run.id in seen]
@@ -516,7 +516,7 @@ def overtaken_proposals(tx: Transaction) -> list[int]:
     return list(tx.sql.execute(query.order_by(column.id)).scalars())
 
 
-def add_vote(tx: Transaction, vote: Decision) -> bool:
+def add_decision(tx: Transaction, vote: Decision) -> bool:
     """Record a person's only vote on a run; False if that person has voted before."""
     return tx.insert_once(
         tables.decision,
@@ -531,7 +531,7 @@ def add_vote(tx: Transaction, vote: Decision) -> bool:
     )
 
 
-def replace_vote(tx: Transaction, vote: Decision) -> None:
+def replace_decision(tx: Transaction, vote: Decision) -> None:
     """Put a person's yes with a second factor in the place of the one without."""
     column = tables.decision.c
     tx.sql.execute(
@@ -547,11 +547,11 @@ def replace_vote(tx: Transaction, vote: Decision) -> None:
     )
 
 
-def list_votes(tx: Transaction, run: int) -> list[Decision]:
+def list_decisions(tx: Transaction, run: int) -> list[Decision]:
     return [Decision(**row) for row in tx.sql.execute(_VOTES, {"of": run}).mappings()]
 
 
-def list_votes_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Decision]]:
+def list_decisions_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Decision]]:
     """Return the votes on several runs at once, by run; a run without votes is left out."""
     found: dict[int, list[Decision]] = {}
     for row in tx.sql.execute(_VOTES_ON, {"wanted": numbers}):

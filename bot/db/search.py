@@ -501,6 +501,6 @@ def list_run_page(
     return RunListing(
         [*map(ListedRun._make, rows)],
         older,
-        runs.list_votes_on(tx, found),
+        runs.list_decisions_on(tx, found),
         saved_views.list_views(tx, whose),
     )

@@ -24,14 +24,14 @@ _AMONG = select(tables.stop.c.what).where(
 
 @dataclass(frozen=True)
 class Stop:
-    """Who stopped what, when and why. what: a run's number, or EVERYTHING. at: microseconds.
-
-    person: "" where it was done on the command line.
-    """
+    """Who stopped what, when and why."""
 
     what: str
+    """The number of a run, or EVERYTHING."""
     person: str
-    at: int
+    """Empty if it was done on the command line."""
+    stopped_at: int
+    """Microseconds since 1970, UTC."""
     reason: str
 
 
@@ -78,11 +78,12 @@ _PEOPLE = select(tables.ban.c.person)
 
 @dataclass(frozen=True)
 class Ban:
-    """A person who is banned. at: microseconds."""
+    """A person who is banned."""
 
     person: str
     banned_by: str
-    at: int
+    banned_at: int
+    """Microseconds since 1970, UTC."""
     reason: str
 
 

@@ -58,7 +58,7 @@ def list_viewable(tx: Transaction, numbers: Iterable[int]) -> frozenset[int]:
 def hide(tx: Transaction, *, host: str | None, words: str | None) -> bool:
     """Say whether the rules show no run of this runbook on this host, whatever there is: only the
     person's own are left. None means any."""
-    sight = tx.sight
+    sight = tx.view_rights
     if sight is None or (host is None and words is None):
         return False
     known = sight.all_viewable.hosts
@@ -88,11 +88,11 @@ OWN = (
 
 def _conditions(tx: Transaction) -> tuple[Condition, Condition]:
     """Return the conditions on runs and on entries, put together once for a transaction."""
-    if tx.sight is None:
+    if tx.view_rights is None:
         return _ALL, _ALL
     # Written here alone, as soon as it is asked for.
-    known = tx.conditions.get(tx.sight) or _drawn(tx, tx.sight)
-    tx.conditions[tx.sight] = known
+    known = tx.conditions.get(tx.view_rights) or _drawn(tx, tx.view_rights)
+    tx.conditions[tx.view_rights] = known
     return known
 
 

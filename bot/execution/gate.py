@@ -215,7 +215,9 @@ def authorise_run(context: WorkflowContext, tx: Transaction, run: Run, policy: P
         parent = runs.get_run(tx, run.parent)
         _check_is_child_of(run, parent)
         # A queued run only locks its host; the evidence is checked before its first step.
-        doubt = "" if run.state is State.QUEUED else evidence.find_doubt_of_child(tx, run, parent)
+        doubt = (
+            "" if run.state is State.QUEUED else evidence.find_mismatch_of_child(tx, run, parent)
+        )
         if doubt:
             raise _build_evidence_refusal(run, doubt)
     counted = _count_approvals(context, tx, parent, unbanned_policy)
@@ -228,7 +230,7 @@ def authorise_run(context: WorkflowContext, tx: Transaction, run: Run, policy: P
 def _exclude_banned(tx: Transaction, run: Run, policy: Policy) -> Policy:
     """Return the policy without banned people; raise GateRefused if everything is stopped."""
     banned = evidence.list_banned(tx)
-    if evidence.EVERYBODY in banned:
+    if evidence.EVERYONE in banned:
         raise _build_evidence_refusal(run, "that everything was resumed")
     return policy.without_people(stops.list_banned_people(tx) | banned)
 
@@ -273,10 +275,12 @@ def _check_evidence(
     # The rules depend on the kind, which no log entry contains.
     changed = known is not None and get_kind(known) != run.kind
     doubt = (
-        f"that {run.runbook} is a {run.kind}" if changed else evidence.find_doubt_of_run(tx, run)
+        f"that {run.runbook} is a {run.kind}"
+        if changed
+        else evidence.find_mismatch_of_run(tx, run)
     )
     doubt = doubt or (
-        "" if approved_run is run else _find_doubt_of_schedule(tx, run, approved_run)
+        "" if approved_run is run else _find_mismatch_of_schedule(tx, run, approved_run)
     )
     if doubt:
         raise _build_evidence_refusal(run, doubt)
@@ -292,9 +296,9 @@ def _build_evidence_refusal(run: Run, doubt: str) -> GateRefused:
     )
 
 
-def _find_doubt_of_schedule(tx: Transaction, run: Run, approved_run: Run) -> str:
+def _find_mismatch_of_schedule(tx: Transaction, run: Run, approved_run: Run) -> str:
     schedule = schedules.get_schedule(tx, run.origin.schedule_id)
-    return evidence.find_doubt_of_run(tx, approved_run) or evidence.find_doubt_of_fire(
+    return evidence.find_mismatch_of_run(tx, approved_run) or evidence.find_mismatch_of_fire(
         tx, schedule, run
     )
 

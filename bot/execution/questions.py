@@ -64,7 +64,7 @@ def _query_own_runs(
         # Schedules and parent runs send nothing themselves.
         alone = [run for run in found if not run.hosts and run.timing is None]
         events = [
-            _build_event(run, runs.list_votes(tx, run.parent or run.id))
+            _build_event(run, runs.list_decisions(tx, run.parent or run.id))
             for run in alone
             if _has_sent_commands(run) and (run.started_at or 0) >= since
         ]

@@ -97,7 +97,7 @@ class RecoveryService:
         records = runs.list_steps(tx, run.id)
         if not records or any(each.state is not StepState.SUCCEEDED for each in records):
             return _UNKNOWN_OUTCOME
-        if doubt := evidence.find_doubt_of_steps(tx, run):
+        if doubt := evidence.find_mismatch_of_steps(tx, run):
             return _EVIDENCE_MISSING.format(doubt)
         if run.plan is not None and len(records) < len(run.plan.steps):
             summary = stop_reasons.describe_stopped_run(
@@ -130,7 +130,7 @@ def can_resume(tx: Transaction, run: Run) -> bool:
         and bool(records)
         and all(each.state is StepState.SUCCEEDED for each in records)
         and tx.now - max(each.ended_at or 0 for each in records) < _MAX_RESUME_AGE
-        and not evidence.find_doubt_of_steps(tx, run)
+        and not evidence.find_mismatch_of_steps(tx, run)
     )
 
 

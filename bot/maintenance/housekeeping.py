@@ -56,7 +56,7 @@ class Housekeeping:
 
     def keep(self) -> None:
         """Say what could not be written or was forged, forget old signatures, tell witnesses."""
-        trouble = self._database.trouble
+        trouble = self._database.error
         with self._database.transaction() as tx:
             dedup.delete_old_keys(tx)
             inbound_events.delete_old_events(tx)

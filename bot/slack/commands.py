@@ -329,7 +329,7 @@ class SlackCommands:
         wanted = search.RunFilter(host=host, text=search_words.parse_search(sought))
         with self._database.reading(command.view_rights) as tx:
             found = search.find_newest_runs(tx, wanted, most=_MAX_RUNS)
-            decisions = runs.list_votes_on(tx, [run.id for run in found])
+            decisions = runs.list_decisions_on(tx, [run.id for run in found])
             now = tx.now
         if not found and sought:
             raise InvalidRequestError(

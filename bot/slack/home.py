@@ -270,12 +270,12 @@ class HomeTabs:
 
     def _load_content(self, tx: Transaction, home: Home) -> HomeContent:
         """Load the content of a Home tab that its person may view."""
-        tx.sight = self._view_builder.get_view_rights(home.person)
+        tx.view_rights = self._view_builder.get_view_rights(home.person)
         try:
             return self._build_content(tx, home)
         finally:
             # The rest of the transaction has the rights of the service.
-            tx.sight = None
+            tx.view_rights = None
 
     def _build_content(self, tx: Transaction, home: Home) -> HomeContent:
         pending = [

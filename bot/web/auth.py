@@ -94,7 +94,7 @@ def _open_visit(
             observability.add_context(person=person.id)
             request.state.user = user = User(person, policy, token)
             # From here on, reads are limited to what the user may view.
-            tx.sight = user.view_rights
+            tx.view_rights = user.view_rights
             yield user, tx
     if person is None:
         with deps.database.transaction() as tx:

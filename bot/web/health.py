@@ -114,7 +114,7 @@ def _describe_site_problem(deps: WebDependencies) -> dict[str, str]:
 
 
 def _describe_change_log_problem(deps: WebDependencies) -> str:
-    if not deps.database.trouble:
+    if not deps.database.error:
         return ""
     return "is not writable, so nothing runs: see the log of the service"
 

@@ -31,7 +31,7 @@ def show_home(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
         pending_runs = _list_runs_in_states(tx, frozenset({State.PENDING}))
         active = _list_runs_in_states(tx, _ACTIVE_STATES)
         latest = search.find_newest_runs(tx, search.RunFilter(), most=_MAX_LATEST_RUNS)
-        votes = runs.list_votes_on(tx, [run.id for run in (*pending_runs, *active, *latest)])
+        votes = runs.list_decisions_on(tx, [run.id for run in (*pending_runs, *active, *latest)])
         break_glass_uses = break_glass.list_unreviewed(tx)
         now = tx.now
         mine = pending.list_runs_awaiting_person(tx, user.policy, user.id)

@@ -92,7 +92,7 @@ def show_host(
         status = next(list_host_statuses(tx, user.policy, lambda one: one.name == host.name))
         changes, timeline = _list_changes(tx, host.name, days)
         shown = changes[:_MAX_SHOWN_CHANGES]
-        votes = runs.list_votes_on(tx, [each.parent or each.id for each in shown])
+        votes = runs.list_decisions_on(tx, [each.parent or each.id for each in shown])
         now = tx.now
     return render_page(
         request,

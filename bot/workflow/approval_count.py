@@ -74,7 +74,7 @@ def count_approvals(
     """Count the approvals of a run. approved_run: the run that was approved, if it is another."""
     request, ruling = get_ruling(tx, policy, run)
     approved = approved_run or run
-    votes = runs.list_votes(tx, approved.id)
+    votes = runs.list_decisions(tx, approved.id)
     valid = [
         vote
         for vote in votes

@@ -88,7 +88,7 @@ def deny_run(context: WorkflowContext, number: int, *, person: str, reason: str 
         if not no:
             weighed = get_ruling(tx, policy, run)
             vote = _build_decision(tx, policy, run, person, reason, weighed, approves=False)
-            runs.add_vote(tx, vote)
+            runs.add_decision(tx, vote)
             name = policy.get_person_name(person)
             if vote.on_behalf_of:
                 name += f" for {policy.get_person_name(vote.on_behalf_of)}"
@@ -182,7 +182,7 @@ def _build_decision(
     request, ruling = evaluated
     on_behalf_of = ""
     if not policy.get_approval_ruling(person, request, ruling).allowed:
-        counted = {vote.on_behalf_of or vote.person for vote in runs.list_votes(tx, run.id)}
+        counted = {vote.on_behalf_of or vote.person for vote in runs.list_decisions(tx, run.id)}
         on_behalf_of = find_delegator(
             tx, policy, request, ruling, person, counted_approvers=counted
         )
@@ -199,12 +199,12 @@ def _build_decision(
 
 def _record_approval(tx: Transaction, policy: Policy, run: Run, decision: Decision) -> bool:
     """Record an approval; return False if this person has given a complete one before."""
-    if runs.add_vote(tx, decision):
+    if runs.add_decision(tx, decision):
         return True
-    before = next(one for one in runs.list_votes(tx, run.id) if one.person == decision.person)
+    before = next(one for one in runs.list_decisions(tx, run.id) if one.person == decision.person)
     if is_decision_complete(tx, policy, run, before):
         return False
-    runs.replace_vote(tx, decision)
+    runs.replace_decision(tx, decision)
     return True
 
 
@@ -301,7 +301,7 @@ def _check_is_pending(context: WorkflowContext, tx: Transaction, run: Run) -> No
 
 def _describe_earlier_decision(context: WorkflowContext, tx: Transaction, run: Run) -> str:
     """Describe the earlier decision, for a person who decides too late."""
-    votes = runs.list_votes(tx, run.id)
+    votes = runs.list_decisions(tx, run.id)
     last = votes[-1] if votes else None
     if last is None:
         return f"Run {run.id} is {run.state.phrase} already. {run.summary}".strip()

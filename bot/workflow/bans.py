@@ -139,7 +139,7 @@ def describe_ban(
     if ban is None:
         return ""
     by = policy.find_person(ban.banned_by)
-    since = datetime.fromtimestamp(ban.at / 1_000_000, UTC)
+    since = datetime.fromtimestamp(ban.banned_at / 1_000_000, UTC)
     who, ask = (f" by {by.name}", f"{by.name} or ") if by else ("", "")
     return (
         f"You have been banned from Keyturn since {since:%Y-%m-%d %H:%M} UTC{who}. Nothing was "

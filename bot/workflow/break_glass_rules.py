@@ -24,7 +24,7 @@ def is_break_glass_active(tx: Transaction, policy: Policy, run: Run) -> bool:
     parent = run if run.parent is None else runs.get_run(tx, run.parent)
     if get_break_glass_refusal(policy, parent, usage.person, now=tx.now):
         return False
-    doubt = evidence.find_doubt_of_break_glass(tx, parent, usage)
+    doubt = evidence.find_mismatch_of_break_glass(tx, parent, usage)
     if doubt:
         log.critical("run %d: the change log does not confirm %s", run.id, doubt)
         return False

@@ -90,7 +90,7 @@ def _load_compared_run(
     tx: Transaction, run: Run, name_person: Callable[[str], str]
 ) -> ComparedRun:
     records = runs.list_steps_of_children(tx, run.id) if run.hosts else runs.list_steps(tx, run.id)
-    votes = runs.list_votes(tx, run.parent or run.id)
+    votes = runs.list_decisions(tx, run.parent or run.id)
     return ComparedRun(run, votes, {record.step_number: record for record in records}, name_person)
 
 

@@ -22,7 +22,7 @@ def list_runs_awaiting_person(tx: Transaction, policy: Policy, person: str) -> l
     pending = search.find_newest_runs(
         tx, search.RunFilter(states=frozenset({State.PENDING})), most=_MAX_RUNS
     )
-    votes = runs.list_votes_on(tx, [run.id for run in pending])
+    votes = runs.list_decisions_on(tx, [run.id for run in pending])
     voted = {run for run, cast in votes.items() if any(vote.person == person for vote in cast)}
     return [run for run in unknown if can_resolve(policy, run, person)] + [
         run for run in pending if run.id not in voted and can_decide(tx, policy, run, person)

@@ -145,7 +145,7 @@ def build_run_view(
     view = RunView(
         run=run,
         now=tx.now,
-        decisions=runs.list_votes(tx, run_id),
+        decisions=runs.list_decisions(tx, run_id),
         step_records={record.step_number: record for record in sent},
         children=runs.list_children(tx, run_id) if run.hosts else (),
         grant=_get_grant(tx, run),

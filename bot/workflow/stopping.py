@@ -96,7 +96,7 @@ def resume_everything(
             person=person,
             reason=reason,
             stopped_by=stop.person,
-            stopped_at=stop.at,
+            stopped_at=stop.stopped_at,
         )
 
 

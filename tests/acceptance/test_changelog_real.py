@@ -172,11 +172,11 @@ def test_on_a_full_disk_nothing_is_sent_and_it_goes_on_by_itself_later(
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="full"):
             flow.request_run(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
-    assert "full" in database.trouble
+    assert "full" in database.error
     assert (queue.waiting, host.connections) == ([], 0)
     filler.unlink()
     run = flow.request_run(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
-    assert (run.state, database.trouble) == (State.PLANNING, "")
+    assert (run.state, database.error) == (State.PLANNING, "")
     with database.reading() as tx:
         assert verification.verify_log(tx).entries > 0
     fleet.close()
@@ -225,10 +225,10 @@ def test_on_a_disk_that_can_only_be_read_nothing_is_sent(small_disk: Path, tmp_p
                     SetSwitch(host="lb1", name="fan", value="on"), person="dora", origin=_WEB
                 )
             assert (fleet.told, fleet.asked) == ([], asked)
-            assert database.trouble
+            assert database.error
             database.engine.dispose()
         # The twin: the same request, where the log can be written.
         flow.wake_stalled_runs()
         office.work()
         assert office.run(number).state is State.SUCCEEDED
-        assert database.trouble == ""
+        assert database.error == ""

@@ -140,7 +140,7 @@ def test_a_frozen_database_refuses_the_run_before_any_packet(frozen_office: Offi
 
         assert not _in_time(approve).is_alive()
         assert (office.fleet.asked, office.fleet.told) == (asked, [])
-        assert office.database.trouble
+        assert office.database.error
     _works_again(office)
     assert office.run(other.id).state is State.PENDING
     office.workflow.wake_stalled_runs()

@@ -108,7 +108,7 @@ def _forged_approval(office: Office, run: Run) -> None:
 
 def _vote_and_let_go(office: Office, run: Run) -> None:
     with office.database.transaction() as tx:
-        runs.add_vote(tx, Decision(run.id, "olga", True, run.digest, tx.now))
+        runs.add_decision(tx, Decision(run.id, "olga", True, run.digest, tx.now))
         tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="queued"))
 
 
@@ -157,7 +157,7 @@ class TestHistoryRewritten:
         with pytest.raises(StoreUnavailable):
             sealed.ask(LAMP_ON)
         assert len(entries_of(sealed.database)) == before
-        assert sealed.database.trouble
+        assert sealed.database.error
         # A hash that stands in the database is not signed for a witness, either.
         assert told == []
 
@@ -217,7 +217,7 @@ class TestTheEnd:
     ):
         sealed.ask(LAMP_ON)
         rewrite(sealed.database, entries_of(sealed.database)[:-1])
-        with pytest.raises(LogAlteredError, match="Keyturn has written entry"):
+        with pytest.raises(LogAlteredError, match="Keyturn wrote entry"):
             house.keep()
 
     def test_a_forked_log_takes_nothing(self, sealed: Office, house: Housekeeping, key: Path):
@@ -228,7 +228,7 @@ class TestTheEnd:
             change_log.append_entry(tx, "noted")
             change_log.append_entry(tx, "noted")
         other.close()
-        with pytest.raises(LogAlteredError, match="is not the one that Keyturn has written"):
+        with pytest.raises(LogAlteredError, match="is not the one that Keyturn wrote"):
             house.keep()
 
     def test_what_was_not_committed_is_not_missed(self, sealed: Office):
@@ -530,7 +530,7 @@ def test_a_revoked_grant_stays_revoked(sealed: Office, key: Path):
     with sealed.database.transaction() as tx:
         tx.sql.execute(update(tables.standing_grant).values(revoked_at=None))
     sealed.ask(LAMP_ON)
-    assert "(grant revoked) was taken out" in sealed.database.trouble
+    assert "(grant revoked) was removed" in sealed.database.error
     assert sealed.fleet.told == []
 
 
@@ -618,7 +618,7 @@ def test_what_to_do_is_said_when_a_failover_lost_the_last_entries(
     rewrite(sealed.database, entries[:-2])
     with sealed.database.transaction() as tx, pytest.raises(LogAlteredError) as stopped:
         act(tx)
-    assert f"it ends at entry {written - 2}, and Keyturn has written entry {written}" in str(
+    assert f"it ends at entry {written - 2}, but Keyturn wrote entry {written}" in str(
         stopped.value
     )
     assert f"`keyturn changelog acknowledge {written - 1} --lost 2 --as PERSON" in str(

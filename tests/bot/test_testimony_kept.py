@@ -82,13 +82,13 @@ class TestSchedules:
         with office.database.reading() as tx:
             fired = schedules.get_last_run(tx, 1, host="")
         assert fired
-        assert "The change log does not bear out" in office.run(fired).summary
+        assert "The change log does not confirm" in office.run(fired).summary
         assert office.fleet.told == []
 
     def test_a_forged_schedule_would_fire_without_the_comparison(
         self, office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt_of_fire", nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_fire", nothing)
         monkeypatch.setattr(evidence, "find_missing_entry_of_run", nothing)
         self._ended(office)
         with office.database.transaction() as tx:
@@ -138,7 +138,7 @@ class TestGlass:
         assert timed.fleet.told == []
 
     def test_without_the_comparison_it_would(self, timed: Office, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(evidence, "find_doubt_of_break_glass", nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_break_glass", nothing)
         assert self._forged(timed).state is State.SUCCEEDED
 
     def _again_after_a_day(self, office: Office, clock: Clock) -> None:
@@ -234,7 +234,7 @@ class TestAnOlderKey:
         office.workflow.advance_run(run.id)
         ended = office.run(run.id)
         assert (ended.state, office.fleet.told) == (State.QUEUED, [])
-        assert "was altered" in office.database.trouble
+        assert "was altered" in office.database.error
         office.database.close()
 
     def test_without_the_links_it_would(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -302,5 +302,5 @@ def _write_in(office: Office, run: Run, key: SigningKey) -> None:
     whole[n] = Entry(*[*vars(made).values()][:-2], hash=digest, signature=key.sign_hash(digest))
     rewrite(office.database, whole)
     with office.database.transaction() as tx:
-        runs.add_vote(tx, runs.Decision(run.id, "olga", True, run.digest, tx.now))
+        runs.add_decision(tx, runs.Decision(run.id, "olga", True, run.digest, tx.now))
         tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="queued"))

@@ -81,7 +81,7 @@ class TestParts:
     def test_a_host_would_get_its_step_twice_without_the_comparison(
         self, crowd: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt_of_child", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_child", _nothing)
         assert self._forged(crowd, forge) == 2
 
 

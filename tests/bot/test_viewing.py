@@ -113,7 +113,7 @@ def _seen(tx: Transaction, policy: Policy, person: str, run: Run) -> bool:
     request = PolicyRequest(
         run.runbook, run.kind, run.host, "web", run.requested_by, hosts=run.hosts, now=0
     )
-    votes = [vote.person for vote in runs.list_votes(tx, run.parent or run.id)]
+    votes = [vote.person for vote in runs.list_decisions(tx, run.parent or run.id)]
     own = person == run.requested_by or person in run.editors or person in votes
     return own or policy.get_view_ruling(person, request).allowed
 
@@ -249,7 +249,7 @@ def test_what_somebody_decided_or_edited_they_always_see(narrow: Narrow):
     with office.database.reading(sight) as tx:
         assert not view_conditions.list_viewable(tx, [run.id])
     with office.database.transaction() as tx:
-        runs.add_vote(tx, Decision(run.id, "dora", True, run.digest, tx.now))
+        runs.add_decision(tx, Decision(run.id, "dora", True, run.digest, tx.now))
     with office.database.reading(sight) as tx:
         assert view_conditions.list_viewable(tx, [run.id])
 
@@ -257,7 +257,7 @@ def test_what_somebody_decided_or_edited_they_always_see(narrow: Narrow):
 def test_what_was_decided_for_several_hosts_is_seen_on_each(narrow: Narrow):
     office, whole = narrow.office, narrow.hidden["both"]
     with office.database.transaction() as tx:
-        runs.add_vote(tx, Decision(whole.id, "dora", True, whole.digest, tx.now))
+        runs.add_decision(tx, Decision(whole.id, "dora", True, whole.digest, tx.now))
     with office.database.reading(office.policies.get_policy().get_view_rights("dora")) as tx:
         assert [run.host for run in runs.list_children(tx, whole.id)] == ["lb1", "lb2"]
 

@@ -37,7 +37,7 @@ def due_now(office: Office, schedule: Schedule) -> None:
             .where(tables.schedule.c.id == schedule.id)
             .values(decided_until=minute - 1, due_at=minute, timing=daily.to_json())
         )
-        # As if it had been approved so: what the log does not bear out fires nothing.
+        # As if it had been approved so: what the log does not confirm fires nothing.
         change_log.append_entry(
             tx,
             "scheduled",

@@ -41,7 +41,7 @@ Forgery = Callable[[Transaction, Run], None]
 
 def _vote(tx: Transaction, run: Run) -> None:
     """Forge a key of an owner and let the run go."""
-    runs.add_vote(tx, Decision(run.id, "olga", True, run.digest, tx.now))
+    runs.add_decision(tx, Decision(run.id, "olga", True, run.digest, tx.now))
     _ready(tx, run)
 
 
@@ -91,7 +91,7 @@ def _another_plan(tx: Transaction, run: Run) -> None:
     """Write a plan of one's own with a digest that fits, and an old key for it."""
     assert run.plan
     plan = replace(run.plan, current_state="it must be", expires_at=run.plan.expires_at + 1)
-    runs.add_vote(tx, Decision(run.id, "olga", True, plan.digest, tx.now))
+    runs.add_decision(tx, Decision(run.id, "olga", True, plan.digest, tx.now))
     tx.sql.execute(
         update(tables.run)
         .where(tables.run.c.id == run.id)
@@ -121,15 +121,15 @@ class TestForged:
         assert office.fleet.told == []
         if forge is _vote_with_somebody_elses_entry:
             # The log is not whole any more: nothing at all goes on.
-            assert (ended.state, "was altered" in office.database.trouble) == (State.QUEUED, True)
+            assert (ended.state, "was altered" in office.database.error) == (State.QUEUED, True)
             return
         assert ended.state is State.REFUSED
-        assert "The change log does not bear out" in ended.summary
+        assert "The change log does not confirm" in ended.summary
 
     def test_without_the_comparison_it_would(
         self, office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt_of_run", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
         monkeypatch.setattr(evidence, "follow_log", lambda _tx: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         run = office.ask(LAMP_ON)
         with office.database.transaction() as tx:
@@ -181,7 +181,7 @@ class TestWhatTheRulesLookAt:
     def test_without_the_comparison_it_would(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt_of_run", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
         assert len(self._made_a_schedule(office)) == 1
 
     def _called_escalated(self, directory: Path) -> Office:
@@ -198,7 +198,7 @@ class TestWhatTheRulesLookAt:
     def test_without_the_comparison_they_would(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt_of_run", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
         assert self._called_escalated(tmp_path).fleet.told == [("lb1", "set lamp on")]
 
     def _after_its_end(self, directory: Path) -> Run:
@@ -244,13 +244,13 @@ class TestEditors:
     def test_an_editor_cannot_be_removed_from_the_editors(self, office: Office, editors: str):
         ended = self._approved(office, editors)
         assert (ended.state, office.fleet.told) == (State.REFUSED, [])
-        assert "does not confirm that dora asked for this" in ended.summary
+        assert "does not confirm that dora requested this" in ended.summary
 
     @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
     def test_without_the_comparison_they_would_approve_their_own_values(
         self, office: Office, monkeypatch: pytest.MonkeyPatch, editors: str
     ):
-        monkeypatch.setattr(evidence, "find_doubt_of_run", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
         assert self._approved(office, editors).state is State.SUCCEEDED
 
     def test_a_proposal_that_nobody_altered_is_borne_out(self, office: Office):
@@ -283,7 +283,7 @@ class TestAFactThatIsMissing:
         ended = office.approve(office.ask(LAMP_ON))
         # Who approved without a second factor is told of by an entry that names none, too.
         assert (ended.state is State.SUCCEEDED) == (name == "factor")
-        assert name == "factor" or "The change log does not bear out" in ended.summary
+        assert name == "factor" or "The change log does not confirm" in ended.summary
 
     @pytest.mark.parametrize("body", ["", "[1]", "7", "no JSON"])
     def test_says_nothing_where_it_is_none_of_ours(self, body: str):
@@ -300,10 +300,10 @@ class TestAFactThatIsMissing:
             assert list_vouched_entries(tx, change_log.list_entries_of_run(tx, run.id)) == []
         with office.database.transaction() as tx:
             if member == "signature":
-                assert "asked for this" in evidence.find_doubt_of_run(tx, run)
+                assert "requested this" in evidence.find_mismatch_of_run(tx, run)
                 return
             with pytest.raises(LogAlteredError):
-                evidence.find_doubt_of_run(tx, run)
+                evidence.find_mismatch_of_run(tx, run)
 
 
 class TestUnderWay:
@@ -338,8 +338,8 @@ class TestUnderWay:
     def test_a_step_would_be_sent_out_of_order_without_the_comparison(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt_of_run", _nothing)
-        monkeypatch.setattr(evidence, "find_doubt_of_steps", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_steps", _nothing)
         self._second(office)
         assert office.fleet.told == [("lb1", "set lamp on")]
 
@@ -363,7 +363,7 @@ class TestUnderWay:
     def test_a_stopped_run_would_continue_without_the_comparison(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt_of_run", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
         assert self._stopped(office) == 2
 
 
@@ -417,12 +417,12 @@ class TestBetweenTwoHands:
     ):
         assert self._told(any_office, forge) == ["set fan on"]
         assert self.ended.state is State.UNKNOWN
-        assert "The change log does not bear out which steps of it were done" in self.ended.summary
+        assert "The change log does not confirm which of its steps were done" in self.ended.summary
 
     def test_without_the_comparison_a_step_would_be_left_out_or_done_again(
         self, any_office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt_of_steps", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_steps", _nothing)
         self._told(any_office, forge)
         assert self.ended.state is not State.UNKNOWN
 
@@ -452,7 +452,7 @@ class TestSetBack:
     def test_without_the_comparison_it_would_be_done_again(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_doubt_of_run", _nothing)
+        monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
         done = office.approve(office.ask(LAMP_ON))
         # The host itself would not begin a step twice, either, for as long as it remembers.
         office.fleet.markers.clear()
@@ -498,4 +498,4 @@ def test_an_honest_run_is_borne_out(office: Office):
     run = office.ask(LAMP_ON)
     office.workflow.approve_run(run.id, person="olga", digest=run.digest)
     with office.database.transaction() as tx:
-        assert evidence.find_doubt_of_run(tx, runs.get_run(tx, run.id)) == ""
+        assert evidence.find_mismatch_of_run(tx, runs.get_run(tx, run.id)) == ""

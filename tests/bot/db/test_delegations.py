@@ -58,7 +58,7 @@ def test_a_delegate_turns_the_key_of_the_delegator(any_office: Office):
     delegate(office)
     assert office.approve(run, "stan").state is State.SUCCEEDED
     with office.database.reading() as tx:
-        vote = runs.list_votes(tx, run.id)[0]
+        vote = runs.list_decisions(tx, run.id)[0]
         approved = [
             one for one in change_log.list_entries_of_run(tx, run.id) if one.kind == "approved"
         ]

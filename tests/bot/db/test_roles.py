@@ -120,7 +120,7 @@ def test_a_role_without_insert_is_reported_before_anything_is_sent(roles: Roles)
         connection.commit()
     with pytest.raises(StoreUnavailable, match="permission denied"), roles.app.transaction() as tx:
         change_log.append_entry(tx, "requested")
-    assert "permission denied" in roles.app.trouble
+    assert "permission denied" in roles.app.error
 
 
 def test_a_schema_that_is_behind_names_what_to_do(postgres: Postgres, roles: Roles):

@@ -97,9 +97,9 @@ def test_a_person_votes_once(database: Database):
     with database.transaction() as tx:
         number = _new(tx)
         vote = Decision(number, "olga", approves=True, digest="d", decided_at=tx.now)
-        assert runs.add_vote(tx, vote)
-        assert not runs.add_vote(tx, vote)
-        assert runs.list_votes(tx, number) == [vote]
+        assert runs.add_decision(tx, vote)
+        assert not runs.add_decision(tx, vote)
+        assert runs.list_decisions(tx, number) == [vote]
 
 
 def test_a_target_is_locked_by_one_run(database: Database):

@@ -142,7 +142,7 @@ def test_a_database_that_takes_nothing_keeps_no_host_waiting(tmp_path: Path) -> 
     database = Database(f"sqlite:///{tmp_path / 'empty.db'}")
     with LiveOutputWriter(database).capture_step(1, 1) as (tail, listener):
         speak(listener, "one")
-        assert eventually(lambda: [] if not database.trouble else [LiveOutput(1, "", 1, 0, 1, ())])
+        assert eventually(lambda: [] if not database.error else [LiveOutput(1, "", 1, 0, 1, ())])
         speak(listener, "two")
     assert list(tail.newest_lines) == ["one", "two"]
     database.close()

@@ -54,7 +54,7 @@ class TestTheKey:
         with pytest.raises(TooLate, match=r"under an earlier policy.*request it again"):
             office.approve(run)
         with office.database.reading() as tx:
-            assert runs.list_votes(tx, run.id) == []
+            assert runs.list_decisions(tx, run.id) == []
         assert "approved" not in office.entries(run)
         assert office.run(run.id).state is State.PENDING
 

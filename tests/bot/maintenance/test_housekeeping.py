@@ -96,20 +96,20 @@ def test_trouble_is_said_in_the_log_once_it_can_be_written(office: Office, house
         )
     with pytest.raises(StoreUnavailable):
         office.ask(LAMP_ON)
-    assert "full" in database.trouble
+    assert "full" in database.error
     with pytest.raises(StoreUnavailable):
         house.keep()
-    assert "full" in database.trouble
+    assert "full" in database.error
     with database.engine.connect() as connection:
         connection.exec_driver_sql("DROP TRIGGER full")
     house.keep()
-    assert database.trouble == ""
+    assert database.error == ""
     (said,) = _entries(office, "logging failed")
     assert "full" in said.facts["reason"]
 
 
 def test_a_write_that_says_nothing_in_the_log_does_not_hide_its_trouble(office: Office):
-    office.database.trouble = "the disk is full"
+    office.database.error = "the disk is full"
     with office.database.transaction() as tx:
         tx.sql.execute(text("DELETE FROM seen_request"))
-    assert office.database.trouble == "the disk is full"
+    assert office.database.error == "the disk is full"

@@ -176,7 +176,7 @@ async def test_a_reason_is_ordinary_text_on_one_line(chat: Chat, typed: str, kep
     assert (kept or typed) in chat.slack.card.words
     await chat.type(f"deny 1 {typed}", "U0OLGA")
     with chat.office.database.reading() as tx:
-        [vote] = runs.list_votes(tx, 1)
+        [vote] = runs.list_decisions(tx, 1)
     assert vote.reason == (kept or typed)
     assert "\\u" not in chat.slack.card.words
 

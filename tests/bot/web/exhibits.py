@@ -114,7 +114,7 @@ def waiting(
 
 
 def approved(tx: Transaction, run: Run, person: str = "olga", reason: str = "") -> Run:
-    runs.add_vote(tx, Decision(run.id, person, True, run.digest, tx.now, reason))
+    runs.add_decision(tx, Decision(run.id, person, True, run.digest, tx.now, reason))
     change_log.append_entry(
         tx, "approved", run=run.id, person=person, host=run.host, digest=run.digest, reason=reason
     )

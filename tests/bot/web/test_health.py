@@ -59,7 +59,7 @@ def test_without_a_database_it_is_alive_but_not_ready(site: Site) -> None:
 
 
 def test_a_log_that_cannot_be_written_is_not_ready(site: Site) -> None:
-    site.database.trouble = "the disk is full"
+    site.database.error = "the disk is full"
     answer = site.browser().get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["change log"].startswith("is not writable, so nothing runs")

@@ -300,7 +300,7 @@ def test_the_first_page_shows_each_person_what_waits_for_them(site: Site) -> Non
 def test_what_one_has_approved_waits_for_one_no_more(site: Site) -> None:
     with site.database.transaction() as tx:
         run = waiting(tx, asked(tx), needed=2)
-        runs.add_vote(tx, _vote(run, "olga", tx.now))
+        runs.add_decision(tx, _vote(run, "olga", tx.now))
     assert "Nothing needs your action" in site.browser("olga").get("/").text
     assert "Nothing needs your action" not in site.browser("adam").get("/").text
 

@@ -87,8 +87,8 @@ def _plant(tx: Transaction, text: str) -> int:
         required_approvals=1,
     )
     waiting = runs.move_run(tx, shown, State.PENDING)
-    runs.add_vote(tx, Decision(run.id, odd[:64], True, odd[:64], tx.now, odd))
-    runs.add_vote(tx, Decision(run.id, "olga", False, odd[:64], tx.now, odd))
+    runs.add_decision(tx, Decision(run.id, odd[:64], True, odd[:64], tx.now, odd))
+    runs.add_decision(tx, Decision(run.id, "olga", False, odd[:64], tx.now, odd))
     for n, state in ((1, StepState.SUCCEEDED), (2, StepState.FAILED)):
         runs.record_intent(tx, run.id, n)
         runs.record_outcome(tx, StepRecord(run.id, n, state, 0, tx.now, 1, odd, odd))

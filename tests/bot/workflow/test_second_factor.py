@@ -165,7 +165,7 @@ class TestAgain:
         app = stepped_up(office, "olga")
         office.workflow.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
         with office.database.reading() as tx:
-            [vote] = runs.list_votes(tx, run.id)
+            [vote] = runs.list_decisions(tx, run.id)
         assert vote.factor == app.factor.digest
         office.work()
         assert office.run(run.id).state is State.SUCCEEDED
@@ -175,7 +175,9 @@ class TestAgain:
         app, run = stepped_up(strict, "olga"), strict.ask(LAMP_ON)
         with strict.database.transaction() as tx:
             factor = app.factor.digest
-            runs.add_vote(tx, Decision(run.id, "olga", True, run.digest, tx.now, factor=factor))
+            runs.add_decision(
+                tx, Decision(run.id, "olga", True, run.digest, tx.now, factor=factor)
+            )
         with pytest.raises(TooLate, match="You have already approved run 1"):
             approve(strict, run.id, run.digest, "olga", app.session)
 
