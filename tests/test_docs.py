@@ -126,11 +126,12 @@ def _find_unknown_words(words: Sequence[str]) -> list[str]:
     options: set[str] = set()
     for n, word in enumerate(words):
         if isinstance(command, click.Group) and not word.startswith("-"):
-            if word not in command.commands:
+            known = command.get_command(click.Context(command), word)
+            if known is None:
                 # The number of a run stands for `run show`.
                 is_known = word.isupper() or word.isdecimal()
                 return [] if is_known else [" ".join(words[: n + 1])]
-            command = command.commands[word]
+            command = known
         options |= {option for one in command.params for option in one.opts + one.secondary_opts}
         if word == "--":
             break
