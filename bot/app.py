@@ -1,4 +1,4 @@
-"""Build every part of the service once and hand each what it needs; build what workers share."""
+"""Build the service from its parts, and the foundation that server and workers share."""
 
 import asyncio
 import errno
@@ -21,10 +21,9 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from bot import health as state_of
 from bot import observability
 from bot.api import app as api
-from bot.api import webhooks_in as incoming
+from bot.api import webhooks_in
 from bot.api.deps import ApiParts
 from bot.api.metrics import Gauges, endpoint
 from bot.api.webhooks_in import Incoming
@@ -40,6 +39,7 @@ from bot.db.process_lock import ProcessLock, lock_exclusive, lock_shared
 from bot.execution.local_dispatch import LocalDispatcher
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.execution.scheduler import Scheduler
+from bot.health import ServiceHealth
 from bot.hosts.pending_hosts import list_pending_host_summaries
 from bot.hosts.reachability import ContactRecorder
 from bot.maintenance.housekeeping import Housekeeping, Witness, log_setting_change
@@ -78,31 +78,30 @@ from runbooks import list_own_digests
 
 log = logging.getLogger(__name__)
 
-SEAL, SAFE = "changelog.key", "secrets.key"
+_SIGNING_KEY_FILE, _SECRETS_KEY_FILE = "changelog.key", "secrets.key"
 _HOUR = 3600 * 1_000_000
-# Commands on one host at once, more than there are threads for what only reads; sshd takes 10.
+# Parallel commands on one host: more than the threads for checks; the default limit of sshd is 10.
 _PER_HOST = 8
 # Processes of one machine that share a data directory.
-_MOST_BESIDE = 64
+_MAX_PROCESSES = 64
 
 
-class Reach(CommandRunner, Protocol):
-    """Reaches hosts, or not; see connectors.fleet.
-
-    open_count: connections that stand. drop_count: those that Keyturn closed on hosts that flooded
-    it.
-    """
+class HostConnector(CommandRunner, Protocol):
+    """Runs commands on hosts and counts the connections; see connectors.fleet."""
 
     drop_count: int
+    """Connections that Keyturn closed because a host sent too much."""
 
     @property
-    def open_count(self) -> int: ...
+    def open_count(self) -> int:
+        """Open connections."""
+        ...
 
     def list_recent_drops(self) -> Sequence[DroppedConnection]: ...
 
 
-class Elsewhere:
-    """Stands where the connections would: the workers of each site reach its hosts."""
+class NoHostConnector:
+    """Refuses every command, for a server whose hosts are reached by workers."""
 
     open_count = 0
     drop_count = 0
@@ -113,33 +112,32 @@ class Elsewhere:
     def run(
         self,
         host: Host,
-        command: QueryCommand,  # noqa: ARG002 - no command is sent from here
+        command: QueryCommand,  # noqa: ARG002 - required by the protocol
         /,
         *,
         through: tuple[Host, ...] = (),  # noqa: ARG002
         hooks: RunHooks = NO_HOOKS,  # noqa: ARG002
     ) -> Answer:
-        raise UnreachableError(
-            f"{host.name} is reached by the workers of its site, and not from here"
-        )
+        raise UnreachableError(f"{host.name} is reached by the workers of its site, not from here")
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: no connection is open."""
 
 
 @dataclass(frozen=True)
 class Foundation:
-    """What was laid. admitted: the policy without whoever is shut out."""
+    """The parts that server and worker share."""
 
     settings: Settings
     database: Database
     policies: PolicyDirectory
-    admitted: PolicyWithoutBanned
+    active_policy: PolicyWithoutBanned
+    """The policy without banned people."""
     fleet: Fleet
-    reach: Reach
+    connector: HostConnector
     workflow: Workflow
-    worker: LeaseKeeper
-    house: Housekeeping
+    lease_keeper: LeaseKeeper
+    housekeeping: Housekeeping
     contacts: ContactRecorder
 
 
@@ -148,112 +146,132 @@ def build_foundation(
     dispatch: Dispatcher,
     redactor: Redactor,
     *,
-    reach: Reach | None = None,
+    connector: HostConnector | None = None,
     sites: frozenset[str] | None = None,
-    beside: str = "",
-    tenure: ProcessLock | None = None,
+    file_suffix: str = "",
+    process_lock: ProcessLock | None = None,
 ) -> Foundation:
-    """Open what is there and put it together. Raises NoPolicy, StoreUnavailable and BadKey.
+    """Open database, keys and policy, and build the shared parts.
 
-    reach: how hosts are reached, other than from here. sites: whose hosts this process cares for;
-    left out, all. beside: tells its files from those of others in the same data directory.
-    tenure: without it nothing is written, once the database has been away.
+    Args:
+        settings: The settings of this process.
+        dispatch: Starts runs.
+        redactor: Removes secrets from logs and records.
+        connector: Runs commands on hosts; an SSH pool of this process if omitted.
+        sites: The sites whose hosts this process serves; all if omitted.
+        file_suffix: Distinguishes the files of this process in a shared data directory.
+        process_lock: The lock to check before writing, after the database was unavailable.
+
+    Raises:
+        NoPolicyError: The policy is not valid.
+        StoreUnavailable: The database does not answer, or needs an upgrade.
+        KeyFileError: A key is missing or does not match the database.
     """
     data_directory.make_data_directory(settings.data)
-    key = signing.load_signing_key(_key(settings, SEAL))
+    key = signing.load_signing_key(_get_key_file(settings, _SIGNING_KEY_FILE))
     database = Database(settings.database_url, key, redactor)
-    if tenure is not None:
-        database.may_write, tenure.on_return = tenure.check, partial(_same_log, database)
-    secrets_safe = secret_box.load_secret_box(_key(settings, SAFE))
-    _schema(settings, database)
-    strong = roles.find_excess_rights(database)
-    if strong:
-        told = ", ".join(strong)
-        log.warning("our role in the database %s: keyturn db grants prints what it needs", told)
+    if process_lock is not None:
+        database.may_write = process_lock.check
+        process_lock.on_return = partial(_check_log_key, database)
+    secrets_box = secret_box.load_secret_box(_get_key_file(settings, _SECRETS_KEY_FILE))
+    _prepare_schema(settings, database)
+    excess = roles.find_excess_rights(database)
+    if excess:
+        log.warning(
+            "the database role of Keyturn %s: keyturn db grants prints the rights that it needs",
+            ", ".join(excess),
+        )
     with database.transaction() as tx:
-        # Of several that begin at once, one writes them and the others read them. The key comes
-        # before all else: whatever stops us from here on, commands write into this log, too.
+        # The first process writes the log's first entries and later ones read them. The signing
+        # key is recorded first, because commands write to this log even if the start fails later.
         verification.open_log(tx)
-        secret_box.check_secret_key(tx, secrets_safe)
+        secret_box.check_secret_key(tx, secrets_box)
     with database.transaction() as tx:
-        # From its first entry on: what is decided later needs all that is open.
+        # Read the log from its first entry: later decisions need everything that is still open.
         followed_log.follow_log(tx)
-        point = (
+        checkpoint = (
             checkpoints.read_newest_checkpoint(settings.witness)
             if settings.witness is not None
             else None
         )
-        if point is not None:
-            verification.check_witness(tx, point)
-    reach = reach or SshPool(settings.policy, per_host=_PER_HOST)
-    fleet = Fleet(Inventory(hosts={}), reach)
+        if checkpoint is not None:
+            verification.check_witness(tx, checkpoint)
+    connector = connector or SshPool(settings.policy, per_host=_PER_HOST)
+    fleet = Fleet(Inventory(hosts={}), connector)
     contacts = ContactRecorder(database)
     fleet.on_contact = contacts.record_contact
 
-    def renew(policy: Policy) -> None:
+    def apply_policy(policy: Policy) -> None:
         fleet.inventory = policy.inventory
         redactor.add_secrets(*list_login_secrets(policy.inventory, settings.policy))
 
-    policies = PolicyDirectory(settings.policy, on_load=renew, owners=list_trusted_owners())
+    policies = PolicyDirectory(settings.policy, on_load=apply_policy, owners=list_trusted_owners())
     policies.get_policy()
-    spool = Spool(settings.data / f"changelog{beside}.spool")
-    house = Housekeeping(database, spool=spool, witnesses=_witnesses(settings))
-    admitted, worker = PolicyWithoutBanned(policies, database), LeaseKeeper()
-    parts = WorkflowContext(
+    spool = Spool(settings.data / f"changelog{file_suffix}.spool")
+    housekeeping = Housekeeping(database, spool=spool, witnesses=_create_witnesses(settings))
+    active_policy, lease_keeper = PolicyWithoutBanned(policies, database), LeaseKeeper()
+    context = WorkflowContext(
         database,
-        admitted,
+        active_policy,
         fleet,
         dispatch,
         spool=spool,
-        secret_box=secrets_safe,
+        secret_box=secrets_box,
         approval_timeout=round(settings.request_hours * _HOUR),
         start_timeout=round(settings.approval_hours * _HOUR),
         reminder_delay=round(settings.reminder_minutes * _HOUR / 60),
-        lease_keeper=worker,
+        lease_keeper=lease_keeper,
         sites=sites,
         rate_limits=RateLimits.from_person_limit(settings.requests_a_minute),
     )
-    workflow = Workflow(parts)
     return Foundation(
-        settings, database, policies, admitted, fleet, reach, workflow, worker, house, contacts
+        settings,
+        database,
+        policies,
+        active_policy,
+        fleet,
+        connector,
+        Workflow(context),
+        lease_keeper,
+        housekeeping,
+        contacts,
     )
 
 
 @contextmanager
 def lock_database(settings: Settings) -> Generator[ProcessLock | None]:
-    """Hold the database as the engine wants it, from before anything is read or written there.
+    """Lock the database: exclusively for the embedded engine, else shared with other processes.
 
-    A process that others have taken it from ends as if it were asked to, and raises
-    StoreUnavailable then: whoever looks after it is to see that nobody did ask.
+    A process that loses the lock sends itself SIGTERM and then raises StoreUnavailable, so that
+    its supervisor sees an error and restarts it.
     """
     database = Database(settings.database_url)
     try:
-        with (lock_exclusive if settings.engine == "embedded" else lock_shared)(
-            database
-        ) as tenure:
-            if tenure is not None:
-                tenure.on_end = partial(os.kill, os.getpid(), signal.SIGTERM)
-            yield tenure
-            if tenure is not None and tenure.over:
-                raise StoreUnavailable(tenure.over)
+        lock = lock_exclusive if settings.engine == "embedded" else lock_shared
+        with lock(database) as process_lock:
+            if process_lock is not None:
+                process_lock.on_end = partial(os.kill, os.getpid(), signal.SIGTERM)
+            yield process_lock
+            if process_lock is not None and process_lock.over:
+                raise StoreUnavailable(process_lock.over)
     finally:
         database.close()
 
 
-def _same_log(database: Database) -> None:
-    """See that nobody has changed the key of the log while we were out. Raises BadKey."""
+def _check_log_key(database: Database) -> None:
+    """Raise KeyFileError if the log's signing key changed while the database was unavailable."""
     with database.transaction() as tx:
         verification.check_signing_key(tx, tx.seal)
 
 
 @contextmanager
 def lock_shared_directory(directory: Path) -> Generator[str]:
-    """Yield what tells our files in a data directory from those of other processes there.
+    """Yield a suffix for the files of this process in a shared data directory.
 
-    What one that died has left is found by the next that begins.
+    The suffix of a process that ended is given to the next one, which finds the files it left.
     """
     data_directory.make_data_directory(directory)
-    for n in range(1, _MOST_BESIDE + 1):
+    for n in range(1, _MAX_PROCESSES + 1):
         try:
             with lock_data_directory(directory / f"process-{n}"):
                 yield f"-{n}"
@@ -261,44 +279,44 @@ def lock_shared_directory(directory: Path) -> Generator[str]:
         except AlreadyRunning:
             continue
     raise AlreadyRunning(
-        f"{_MOST_BESIDE} processes work on {directory} already: give this one a directory of its "
+        """Return the file of a key. Raises KeyFileError if it is missing and the engine shares it."""
         "own (KEYTURN_DATA)"
     )
 
 
-def _key(settings: Settings, name: str) -> Path:
-    """Return the file of a key. Raises BadKey where it would be made for this process alone."""
+def _get_key_file(settings: Settings, name: str) -> Path:
+    """Return the file of a key. Raises KeyFileError if it is missing and others need the same."""
     file = settings.key_directory / name
     if settings.engine == "distributed" and not file.exists():
         raise KeyFileError(
-            f"{file} is missing, and all processes need the same one: keyturn db upgrade makes "
-            "it, once. Put both keys at every process, in the directory KEYTURN_KEYS"
+            f"{file} is missing, and all processes need the same one. Run keyturn db upgrade once "
+            "to create it, then copy both keys to the directory KEYTURN_KEYS of every process"
         )
     return file
 
 
-def _schema(settings: Settings, database: Database) -> None:
+def _prepare_schema(settings: Settings, database: Database) -> None:
     if settings.engine == "embedded":
         migrations.upgrade_schema(database)
     elif not migrations.is_schema_current(database):
         raise StoreUnavailable(
-            "the database has another schema than this version works with: run keyturn db upgrade "
+            "the schema of the database does not match this version: run keyturn db upgrade "
             "first, once for all processes"
         )
 
 
-def _witnesses(settings: Settings) -> list[Witness]:
-    """Return what is told how far the change log is, besides chat and the hosts themselves."""
-    found: list[Callable[..., None]] = []
+def _create_witnesses(settings: Settings) -> list[Witness]:
+    """Return the functions that send checkpoints to witnesses other than chat and hosts."""
+    witnesses: list[Callable[..., None]] = []
     if settings.witness is not None:
-        found.append(partial(checkpoints.write_checkpoint, settings.witness))
+        witnesses.append(partial(checkpoints.write_checkpoint, settings.witness))
     if settings.syslog:
-        found.append(LogServer.parse_address(settings.syslog).send_checkpoint)
-    return found
+        witnesses.append(LogServer.parse_address(settings.syslog).send_checkpoint)
+    return witnesses
 
 
 def build_oidc_provider(settings: Settings) -> IdentityProvider | None:
-    """Return whom people can prove to who they are, if there is somebody."""
+    """Return the OpenID Connect provider for sign-in; None if none is configured."""
     if not settings.oidc_client_id:
         return None
     issuer = settings.oidc_issuer
@@ -308,7 +326,7 @@ def build_oidc_provider(settings: Settings) -> IdentityProvider | None:
         "token_endpoint": settings.oidc_token,
         "jwks_uri": settings.oidc_keys,
     }
-    usual = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+    standard_url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
     return IdentityProvider(
         ClientRegistration(
             issuer,
@@ -316,65 +334,64 @@ def build_oidc_provider(settings: Settings) -> IdentityProvider | None:
             settings.oidc_client_secret.get_secret_value(),
             settings.oidc_name,
             is_slack=claims == "slack",
-            discovery_url=settings.oidc_discovery or usual,
+            discovery_url=settings.oidc_discovery or standard_url,
             endpoints={name: address for name, address in endpoints.items() if address},
         )
     )
 
 
 def load_webhooks(settings: Settings, database: Database, redactor: Redactor) -> WebhookConfig:
-    """Return the hooks that are set, and note which they are. Raises BadHooks."""
-    found = config.load_webhook_config(settings.hooks)
-    redactor.add_secrets(*found.secrets)
+    """Return the configured webhooks and log their change. Raises WebhookConfigError."""
+    webhooks = config.load_webhook_config(settings.hooks)
+    redactor.add_secrets(*webhooks.secrets)
     if settings.hooks is not None:
         with database.transaction() as tx:
             log_setting_change(
-                tx, config.CONFIG_ENTRY_KIND, webhooks=config.render_webhook_config(found)
+                tx, config.CONFIG_ENTRY_KIND, webhooks=config.render_webhook_config(webhooks)
             )
-    return found
+    return webhooks
 
 
-def reached(cut: int) -> ComponentHealth:
-    """Say how hosts behave. cut: connections that we hung up on in the last minutes.
+def describe_host_connections(dropped_count: int) -> ComponentHealth:
+    """Describe the connections to hosts for readiness. dropped_count: of the last minutes.
 
-    Which hosts they lead to is not for strangers, and one bad host is no reason to serve nobody.
+    The message names no hosts, because readiness is public. It is a warning: one bad host must
+    not take the service down.
     """
-    if not cut:
-        return ComponentHealth("no host floods us")
-    many = "1 connection was" if cut == 1 else f"{cut} connections were"
+    if not dropped_count:
+        return ComponentHealth("no host sends too much")
+    subject = "1 connection was" if dropped_count == 1 else f"{dropped_count} connections were"
     return ComponentHealth(
-        f"{many} cut lately, since hosts flooded us: the service's log says which"
+        f"{subject} closed recently, because hosts sent too much: see the service log"
     )
 
 
 def check_webhooks(database: Database) -> ComponentHealth:
-    """Say how many could not be told of what happened: a warning, for everything else works."""
+    """Describe failed webhook deliveries for readiness: a warning, because all else works."""
     return ComponentHealth(describe_deliveries(database))
 
 
 def export_spans(settings: Settings) -> None:
-    """Have spans sent to the collector that the environment names. Raises NotInstalled."""
-    from bot import observability
-
+    """Send spans to the collector that the environment names. Raises NotInstalledError."""
     if observability.is_tracing_configured():
         observability.set_tracer(observability.OtlpTracer(settings.address))
 
 
-# Without any connection for so long, Keyturn is not ready: nothing from Slack arrives.
-_DEAF_SECONDS = 30.0
+# Keyturn is not ready after this time without a connection to Slack: no requests arrive.
+_MAX_DISCONNECTED_SECONDS = 30.0
 
 
 class Chat:
-    """Slack as a source of requests: its door, and how the service keeps it going."""
+    """The Slack service with its background tasks."""
 
-    def __init__(self, settings: Settings, ground: Foundation, offering: FormOptions) -> None:
+    def __init__(
+        self, settings: Settings, foundation: Foundation, form_options: FormOptions
+    ) -> None:
         # Imported only where Slack is configured: its libraries take 0.3 s and 16 MiB.
         from bot.slack import app
 
-        speaker = app.create_client(
-            settings.slack_bot_token.get_secret_value(), settings.slack_api
-        )
-        there = app.SlackSettings(
+        client = app.create_client(settings.slack_bot_token.get_secret_value(), settings.slack_api)
+        slack_settings = app.SlackSettings(
             settings.slack_signing_secret.get_secret_value(),
             settings.slack_team,
             settings.address,
@@ -382,158 +399,173 @@ class Chat:
             settings.slack_alarm_channel,
             settings.slack_app_token.get_secret_value(),
         )
-        self.door = app.SlackService(
-            ground.workflow, ground.database, ground.admitted, speaker, there, offering
+        self.service = app.SlackService(
+            foundation.workflow,
+            foundation.database,
+            foundation.active_policy,
+            client,
+            slack_settings,
+            form_options,
         )
-        ground.database.on_news = self.door.outbox.wake_up
+        foundation.database.on_news = self.service.outbox.wake_up
 
     async def run(self) -> None:
         """Send the outbox, and receive by Socket Mode where it is used, until cancelled."""
         sockets = (
-            () if self.door.socket_mode is None else (self.door.socket_mode.run_until_cancelled(),)
+            ()
+            if self.service.socket_mode is None
+            else (self.service.socket_mode.run_until_cancelled(),)
         )
-        await asyncio.gather(self.door.outbox.run_until_cancelled(), *sockets)
+        await asyncio.gather(self.service.outbox.run_until_cancelled(), *sockets)
 
     async def close(self) -> None:
         """Close the connections to Slack."""
-        await self.door.close_listeners()
+        await self.service.close_listeners()
 
-    def condition(self) -> ComponentHealth:
-        """Return whether Slack reaches us, in words that strangers may read."""
-        if self.door.socket_mode is None:
-            return ComponentHealth("is listened to over HTTP")
-        seen = self.door.socket_mode.status
-        words = f"{seen.open_connections} of {seen.wanted_connections} connections stand"
-        broken = seen.is_token_refused or seen.seconds_down > _DEAF_SECONDS
-        return ComponentHealth(f"{words}: {seen.error}" if seen.error else words, broken)
+    def get_health(self) -> ComponentHealth:
+        """Return whether requests from Slack arrive, in words that are public."""
+        if self.service.socket_mode is None:
+            return ComponentHealth("receives over HTTP")
+        status = self.service.socket_mode.status
+        message = f"{status.open_connections} of {status.wanted_connections} connections are open"
+        is_broken = status.is_token_refused or status.seconds_down > _MAX_DISCONNECTED_SECONDS
+        return ComponentHealth(
+            f"{message}: {status.error}" if status.error else message, is_broken
+        )
 
 
-# A step that is under way when the service ends may take so long, and what is cut off then.
+# How long a running step may take at shutdown, and how long its interruption may take.
 _FINISH_SECONDS, _GIVE_UP_SECONDS = 15.0, 4.0
 
 
 @dataclass(frozen=True)
 class Keyturn:
-    """Everything that one process is made of. asgi: what the web server serves.
-
-    dispatch: None where workers elsewhere carry runs out.
-    """
+    """The parts of a server process."""
 
     settings: Settings
     database: Database
     policies: PolicyDirectory
     fleet: Fleet
     dispatch: LocalDispatcher | None
+    """None if workers execute the runs."""
     workflow: Workflow
-    worker: LeaseKeeper
-    house: Housekeeping
+    lease_keeper: LeaseKeeper
+    housekeeping: Housekeeping
     chat: Chat | None
     asgi: Starlette
+    """The application that the web server serves."""
     contacts: ContactRecorder
     connections: ConnectionRegistry
-    tellings: Sequence[WebhookSender] = ()
+    webhook_senders: Sequence[WebhookSender] = ()
 
 
-def build(
+def build_service(
     settings: Settings,
     redactor: Redactor | None = None,
     *,
-    beside: str = "",
-    tenure: ProcessLock | None = None,
+    file_suffix: str = "",
+    process_lock: ProcessLock | None = None,
 ) -> Keyturn:
-    """Put the parts together. Raises NoPolicy, StoreUnavailable and BadKey.
-
-    beside, tenure: as in build_foundation().
-    """
+    """Build the server process. Arguments and errors are those of build_foundation()."""
     redactor = redactor or Redactor(settings.secrets)
     dispatch = LocalDispatcher() if settings.engine == "embedded" else None
-    ground = build_foundation(
+    foundation = build_foundation(
         settings,
         dispatch or ProcrastinateDispatcher(),
         redactor,
-        reach=None if dispatch else Elsewhere(),
-        beside=beside,
-        tenure=tenure,
+        connector=None if dispatch else NoHostConnector(),
+        file_suffix=file_suffix,
+        process_lock=process_lock,
     )
-    ground.house.open(settings.shown)
-    ground.house.note_own_runbooks(list_own_digests())
-    database, workflow, admitted = ground.database, ground.workflow, ground.admitted
-    secure = urlsplit(settings.address).scheme == "https"
-    offering = FormOptions(ground.fleet, database, admitted)
-    slack = settings.slack_bot_token.get_secret_value()
-    chat = Chat(settings, ground, offering) if slack else None
-    conditions: dict[str, Callable[[], ComponentHealth]] = {}
+    foundation.housekeeping.start(settings.shown)
+    foundation.housekeeping.log_own_runbooks(list_own_digests())
+    database, workflow = foundation.database, foundation.workflow
+    active_policy = foundation.active_policy
+    is_https = urlsplit(settings.address).scheme == "https"
+    form_options = FormOptions(foundation.fleet, database, active_policy)
+    has_slack = bool(settings.slack_bot_token.get_secret_value())
+    chat = Chat(settings, foundation, form_options) if has_slack else None
+    health_checks: dict[str, Callable[[], ComponentHealth]] = {}
     if chat is not None:
-        conditions["slack"] = chat.condition
-    conditions["ssh"] = lambda: reached(len(ground.reach.list_recent_drops()))
-    hooks = load_webhooks(settings, database, redactor)
-    if hooks.subscriptions:
-        conditions["subscriptions"] = partial(check_webhooks, database)
+        health_checks["slack"] = chat.get_health
+    health_checks["ssh"] = lambda: describe_host_connections(
+        len(foundation.connector.list_recent_drops())
+    )
+    webhooks = load_webhooks(settings, database, redactor)
+    if webhooks.subscriptions:
+        health_checks["subscriptions"] = partial(check_webhooks, database)
+    service_health = _create_service_health(settings, foundation, file_suffix)
     pages = web.build_app(
         WebDependencies(
             workflow,
             database,
-            admitted,
+            active_policy,
             settings.address,
-            secure,
-            conditions,
+            is_https,
+            health_checks,
             list_enrolling_hosts=partial(list_pending_host_summaries, settings.policy),
-            form_options=offering,
-            list_check_results=_state(settings, ground, beside).findings,
+            form_options=form_options,
+            list_check_results=service_health.list_results,
             identity_provider=build_oidc_provider(settings),
         )
     )
     asgi = Starlette(
-        middleware=[Middleware(TraceMiddleware)], lifespan=lambda _: _at_work(keyturn)
+        middleware=[Middleware(TraceMiddleware)], lifespan=lambda _: _run_lifespan(keyturn)
     )
     if chat is not None:
-        asgi.router.routes.append(Route("/slack/events", chat.door.app))
-    asgi.mount("/hooks", incoming.build(Incoming(hooks, database, admitted), secure=secure))
-    programs = ApiParts(
+        asgi.router.routes.append(Route("/slack/events", chat.service.app))
+    asgi.mount(
+        "/hooks", webhooks_in.build(Incoming(webhooks, database, active_policy), secure=is_https)
+    )
+    api_parts = ApiParts(
         workflow,
         database,
-        admitted,
+        active_policy,
         settings.address,
-        findings=_state(settings, ground, beside).findings,
-        offering=offering,
+        findings=service_health.list_results,
+        offering=form_options,
     )
     connections = ConnectionRegistry(ConnectionLimits.create_for_process(settings.proxy_networks))
     gauges = Gauges(
-        lambda: ground.reach.open_count,
-        ground.house.unwitnessed,
+        lambda: foundation.connector.open_count,
+        foundation.housekeeping.count_unwitnessed_entries,
         lambda: connections.open_count,
         connections.closed_by_reason.copy,
-        lambda: ground.reach.drop_count,
+        lambda: foundation.connector.drop_count,
     )
-    asgi.router.routes.append(Route("/metrics", endpoint(programs, gauges)))
-    asgi.mount("/api/v1", api.build(programs))
+    asgi.router.routes.append(Route("/metrics", endpoint(api_parts, gauges)))
+    asgi.mount("/api/v1", api.build(api_parts))
     asgi.mount("/", pages)
     keyturn = Keyturn(
         settings,
         database,
-        ground.policies,
-        ground.fleet,
+        foundation.policies,
+        foundation.fleet,
         dispatch,
         workflow,
-        ground.worker,
-        ground.house,
+        foundation.lease_keeper,
+        foundation.housekeeping,
         chat,
         asgi,
-        ground.contacts,
+        foundation.contacts,
         connections,
-        [WebhookSender(one, database, settings.address) for one in hooks.subscriptions.values()],
+        [
+            WebhookSender(one, database, settings.address)
+            for one in webhooks.subscriptions.values()
+        ],
     )
     return keyturn
 
 
-def _state(settings: Settings, ground: Foundation, beside: str) -> state_of.ServiceHealth:
-    """Return what tells how the service is."""
-    keys = {"Key of the log": "changelog.key", "Key of secrets": "secrets.key"}
-    return state_of.ServiceHealth(
-        ground.database,
-        ground.house.unwitnessed,
-        settings.data / f"changelog{beside}.spool",
-        {about: settings.key_directory / name for about, name in keys.items()},
+def _create_service_health(
+    settings: Settings, foundation: Foundation, file_suffix: str
+) -> ServiceHealth:
+    keys = {"Signing key": _SIGNING_KEY_FILE, "Secrets key": _SECRETS_KEY_FILE}
+    return ServiceHealth(
+        foundation.database,
+        foundation.housekeeping.count_unwitnessed_entries,
+        settings.data / f"changelog{file_suffix}.spool",
+        {subject: settings.key_directory / name for subject, name in keys.items()},
     )
 
 
@@ -542,31 +574,35 @@ def serve(settings: Settings) -> None:
     redactor = Redactor(settings.secrets)
     set_up_logging(redactor, settings.log)
     raise_descriptor_limit()
-    place = lock_data_directory if settings.engine == "embedded" else lock_shared_directory
+    lock_directory = (
+        lock_data_directory if settings.engine == "embedded" else lock_shared_directory
+    )
     with (
-        place(settings.data) as beside,
-        listening(settings.listen, settings.port) as listener,
-        lock_database(settings) as tenure,
+        lock_directory(settings.data) as file_suffix,
+        open_listener(settings.listen, settings.port) as listener,
+        lock_database(settings) as process_lock,
     ):
         port = listener.getsockname()[1]
         settings = settings.model_copy(update={"port": port})
         export_spans(settings)
-        keyturn = build(settings, redactor, beside=beside or "", tenure=tenure)
+        keyturn = build_service(
+            settings, redactor, file_suffix=file_suffix or "", process_lock=process_lock
+        )
         click.echo(f"Keyturn is ready: {keyturn.settings.address}")
         if keyturn.chat is None and not settings.oidc_client_id:
             click.echo("To sign in:       keyturn sign-in PERSON prints a link")
-        run(keyturn, listener)
+        run_server(keyturn, listener)
 
 
-def run(keyturn: Keyturn, listener: socket.socket) -> None:
-    """Serve what was built on a socket that listens, until interrupted."""
-    server = _Server(server_config(keyturn), keyturn.workflow)
+def run_server(keyturn: Keyturn, listener: socket.socket) -> None:
+    """Serve on a listening socket until interrupted."""
+    server = _Server(create_server_config(keyturn), keyturn.workflow)
     with suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
 
 
-def server_config(keyturn: Keyturn) -> uvicorn.Config:
-    """Return how uvicorn serves what was built."""
+def create_server_config(keyturn: Keyturn) -> uvicorn.Config:
+    """Return the configuration of uvicorn."""
 
     class Served(Connection):
         registry = keyturn.connections
@@ -584,7 +620,7 @@ def server_config(keyturn: Keyturn) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """Stops the start of new runs and steps at the signal itself, before connections close."""
+    """A server that starts no more runs and steps once the signal arrives."""
 
     def __init__(self, config: uvicorn.Config, workflow: Workflow) -> None:
         super().__init__(config)
@@ -596,92 +632,94 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
-    """Take up what was left, keep the outbox and the clock going, and end in good order."""
+async def _run_lifespan(keyturn: Keyturn) -> AsyncGenerator[None]:
+    """Recover unfinished runs, run the background tasks, and shut down in order."""
     if keyturn.dispatch is not None:
         await asyncio.to_thread(_release_senders, keyturn.database)
-        keyturn.worker.start_heartbeat(keyturn.database)
+        keyturn.lease_keeper.start_heartbeat(keyturn.database)
         keyturn.dispatch.start(keyturn.workflow.advance_run)
         await asyncio.to_thread(keyturn.workflow.recover_unfinished_runs)
-    clock = _clock(keyturn)
-    clock.start()
+    scheduler = _create_scheduler(keyturn)
+    scheduler.start()
     tasks = [asyncio.create_task(observability.warn_when_loop_blocks())]
     if keyturn.chat is not None:
         tasks.append(asyncio.create_task(keyturn.chat.run()))
-    tasks += [asyncio.create_task(telling.run()) for telling in keyturn.tellings]
+    tasks += [asyncio.create_task(sender.run()) for sender in keyturn.webhook_senders]
     try:
         yield
     finally:
-        clock.stop()
+        scheduler.stop()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         keyturn.workflow.close()
-        await _finish(keyturn)
+        await _finish_runs(keyturn)
         if keyturn.chat is not None:
             await keyturn.chat.close()
         keyturn.fleet.close()
-        await asyncio.to_thread(keyturn.house.end)
+        await asyncio.to_thread(keyturn.housekeeping.publish_last_checkpoint)
         keyturn.database.close()
 
 
 def _release_senders(database: Database) -> None:
-    """Tell at once what one that died had begun to tell: nobody else works on this database."""
+    """Release deliveries that a process that died had claimed: no other uses this database."""
     with database.transaction() as tx:
         outbox.release_all(tx)
         home_queue.release_all(tx)
         webhook_queue.release_all(tx, seconds=CLAIM_SECONDS)
 
 
-async def _finish(keyturn: Keyturn) -> None:
-    """Let what is under way here come to its end."""
+async def _finish_runs(keyturn: Keyturn) -> None:
+    """Wait for running steps, and interrupt those that take too long."""
     if keyturn.dispatch is None:
         return
     if not await asyncio.to_thread(keyturn.dispatch.stop, _FINISH_SECONDS):
-        # What still runs on hosts ends as interrupted, and its run as unknown.
+        # Closing the connections interrupts the remaining steps; their outcome is unknown.
         keyturn.fleet.close()
         await asyncio.to_thread(keyturn.dispatch.stop, _GIVE_UP_SECONDS)
-    await asyncio.to_thread(keyturn.worker.end_leases, keyturn.database)
+    await asyncio.to_thread(keyturn.lease_keeper.end_leases, keyturn.database)
 
 
-def _clock(keyturn: Keyturn) -> Scheduler:
-    """Return what does what is due by time alone."""
-    flow = keyturn.workflow
+def _create_scheduler(keyturn: Keyturn) -> Scheduler:
+    """Return the scheduler of periodic duties."""
+    workflow = keyturn.workflow
     return Scheduler(
         [
-            flow.record_policy_change,
-            flow.end_outdated_plans,
-            flow.expire_runs,
-            flow.remind_approvers,
-            flow.recover_expired_leases,
-            flow.wake_stalled_runs,
-            keyturn.house.keep,
+            workflow.record_policy_change,
+            workflow.end_outdated_plans,
+            workflow.expire_runs,
+            workflow.remind_approvers,
+            workflow.recover_expired_leases,
+            workflow.wake_stalled_runs,
+            keyturn.housekeeping.run_periodic_tasks,
             keyturn.contacts.write_contacts,
         ],
-        fire_due_schedules=flow.fire_due_schedules,
-        list_timetables=flow.schedules.list_timetables,
-        # Workers look after what goes on at their sites.
-        slow_duties=[flow.run_due_follow_ups] if keyturn.dispatch else [],
+        fire_due_schedules=workflow.fire_due_schedules,
+        list_timetables=workflow.schedules.list_timetables,
+        # In a distributed installation, the workers follow up the runs of their sites.
+        slow_duties=[workflow.run_due_follow_ups] if keyturn.dispatch else [],
     )
 
 
-_TO_LISTEN = {
-    errno.EADDRINUSE: "Another program holds the port: set KEYTURN_PORT to a free one",
-    errno.EACCES: "Ports below 1024 are root's: set KEYTURN_PORT to a higher one",
-    errno.EADDRNOTAVAIL: "This machine has no such address: set KEYTURN_LISTEN to one that it has",
+_LISTEN_HINTS = {
+    errno.EADDRINUSE: "Another program uses the port: set KEYTURN_PORT to a free one",
+    errno.EACCES: "Ports below 1024 need root: set KEYTURN_PORT to a higher one",
+    errno.EADDRNOTAVAIL: (
+        "This machine does not have this address: set KEYTURN_LISTEN to one that it has"
+    ),
 }
 
 
-def listening(address: str, port: int) -> socket.socket:
-    """Return a socket that listens. Raises OSError, which says what to do."""
+def open_listener(address: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises OSError with a message that says what to do."""
     try:
         listener = socket.create_server((address, port))
-    except OSError as trouble:
-        # What `strerror` says besides is the address once more.
-        why = trouble.strerror.partition(" (")[0] if trouble.strerror else str(trouble)
-        todo = _TO_LISTEN.get(trouble.errno or 0, "KEYTURN_LISTEN and KEYTURN_PORT say where")
-        raise OSError(f"cannot listen on {address}:{port}: {why}. {todo}") from None
-    # asyncio does this to sockets that it opened itself, and what is accepted here inherits it:
-    # without, the body of each answer waits 40 ms for the acknowledgement of its headers.
+    except OSError as error:
+        # `strerror` repeats the address in parentheses.
+        cause = error.strerror.partition(" (")[0] if error.strerror else str(error)
+        hint = _LISTEN_HINTS.get(error.errno or 0, "Check KEYTURN_LISTEN and KEYTURN_PORT")
+        raise OSError(f"cannot listen on {address}:{port}: {cause}. {hint}") from None
+    # Accepted connections inherit TCP_NODELAY. asyncio sets it only on its own sockets; without
+    # it, the body of each response waits for the acknowledgement of its headers.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

@@ -1,6 +1,6 @@
-"""The condition of the service: its database, log, witnesses, clock, work and keys, in findings.
+"""Health of the service: database, change log, witnesses, clock, work and keys.
 
-Unlike the doctor it asks no host and no chat: it can be looked at as often as one likes.
+Unlike the doctor, it contacts neither hosts nor chat, so it is cheap to check often.
 """
 
 import time
@@ -19,188 +19,190 @@ from bot.model.check_result import (
     create_ok_result,
     create_warning_result,
 )
+from bot.model.text import format_count
 
 _SECOND = 1_000_000
-# A clock that is further off than this tells of trouble with its source.
+# A larger difference between the clocks is an error of their time service.
 _SKEW_SECONDS = 2.0
 _SLOW_MILLISECONDS = 500
 _LATE_SECONDS = 120
-# Workers look every second: what has waited so long is seen by none.
+# Workers poll every second. A run that waits longer than this has no worker.
 _UNATTENDED_SECONDS = 15
 _OLD_KEY_DAYS = 366
 
 
-def _none() -> Mapping[str, int]:
+def _count_nothing() -> Mapping[str, int]:
     return {}
 
 
 @dataclass(frozen=True)
 class ServiceHealth:
-    """unwitnessed: by witness, how many entries it was not told of. spool: the file for what could
-    not be logged. keys: files by what they are for. clock: seconds since 1970.
-    """
+    """Checks the health of the service."""
 
     database: Database
-    unwitnessed: Callable[[], Mapping[str, int]] = _none
+    count_unwitnessed: Callable[[], Mapping[str, int]] = _count_nothing
+    """Returns the number of entries that each witness lacks."""
     spool: Path | None = None
+    """The file of entries that could not be logged."""
     keys: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """Key files by their purpose."""
     clock: Callable[[], float] = time.time
+    """Returns seconds since 1970."""
 
-    def findings(self) -> list[CheckResult]:
-        """Look at all of it, the database first: without it the rest is not to be seen."""
+    def list_results(self) -> list[CheckResult]:
+        """Run all checks, the database first: most of the others need it."""
         began = time.monotonic()
         try:
             with self.database.reading() as tx:
                 took = round((time.monotonic() - began) * 1000)
-                found = [*self._database(took), *self._told(tx)]
-            found += self._witnesses()
-        except StoreUnavailable as trouble:
-            found = [
-                create_error_result("Database", f"{trouble}: nothing can be done until it answers")
-            ]
-        return [*found, *self._spool(), *self._keys()]
+                results = [*self._check_database(took), *self._check_with_database(tx)]
+            results += self._check_witnesses()
+        except StoreUnavailable as error:
+            results = [create_error_result("Database", f"{error}: nothing runs until it answers")]
+        return [*results, *self._check_spool(), *self._check_keys()]
 
-    def _database(self, took: int) -> Iterator[CheckResult]:
+    def _check_database(self, milliseconds: int) -> Iterator[CheckResult]:
         kind = "SQLite" if self.database.embedded else "PostgreSQL"
-        well = took < _SLOW_MILLISECONDS
-        said = f"{kind} answers within {took} ms"
+        message = f"{kind} answers in {milliseconds} ms"
         yield (
-            create_ok_result("Database", said)
-            if well
-            else create_warning_result("Database", f"{said}: what slows it down?")
+            create_ok_result("Database", message)
+            if milliseconds < _SLOW_MILLISECONDS
+            else create_warning_result("Database", f"{message}: find out what slows it down")
         )
-        trouble = self.database.error
-        if trouble:
-            yield create_error_result(
-                "Change log", f"cannot be written, so nothing runs: {trouble}"
-            )
+        error = self.database.error
+        if error:
+            yield create_error_result("Change log", f"cannot be written, so nothing runs: {error}")
 
-    def _told(self, tx: Transaction) -> Iterator[CheckResult]:
+    def _check_with_database(self, tx: Transaction) -> Iterator[CheckResult]:
         seq, digest = change_log.get_head(tx)
         yield create_ok_result(
-            "Change log", f"{_many(seq, 'entry', 'entries')}, head {digest[:12] or 'none'}"
+            "Change log",
+            f"{format_count(seq, 'entry', plural='entries')}, head {digest[:12] or 'none'}",
         )
-        yield self._skew(tx)
-        yield from _schedules(tx)
-        yield from _work(tx)
+        yield self._check_clock(tx)
+        yield from _check_schedules(tx)
+        yield from _check_work(tx)
         if not self.database.embedded:
             yield check_sites(tx)
-        yield from _hosts(tx)
+        yield from _check_hosts(tx)
 
-    def _skew(self, tx: Transaction) -> CheckResult:
-        off = self.clock() - tx.now / _SECOND
-        if abs(off) <= _SKEW_SECONDS:
-            return create_ok_result("Clock", f"agrees with the database's to {abs(off):.1f} s")
-        said = f"is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} the database's"
-        return create_error_result("Clock", f"{said}: look after the time service of this machine")
+    def _check_clock(self, tx: Transaction) -> CheckResult:
+        seconds = self.clock() - tx.now / _SECOND
+        if abs(seconds) <= _SKEW_SECONDS:
+            return create_ok_result("Clock", f"agrees with the database's to {abs(seconds):.1f} s")
+        message = (
+            f"is {abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} the database's"
+        )
+        return create_error_result("Clock", f"{message}: check the time service of this machine")
 
-    def _witnesses(self) -> Iterator[CheckResult]:
-        behind = self.unwitnessed()
-        if not behind:
-            said = "none: with KEYTURN_WITNESS or KEYTURN_SYSLOG a log that is cut off shows"
-            yield create_warning_result("Witnesses", said)
-        for name, entries in behind.items():
-            told = "knows all"
+    def _check_witnesses(self) -> Iterator[CheckResult]:
+        entries_by_witness = self.count_unwitnessed()
+        if not entries_by_witness:
+            yield create_warning_result(
+                "Witnesses",
+                "none: set KEYTURN_WITNESS or KEYTURN_SYSLOG to detect a truncated change log",
+            )
+        for name, entries in entries_by_witness.items():
+            message = "has all entries"
             if entries:
-                told = f"was not told of {_many(entries, 'entry', 'entries')} yet"
-            yield create_ok_result(f"Witness {name}", told)
+                message = f"lacks {format_count(entries, 'entry', plural='entries')}"
+            yield create_ok_result(f"Witness {name}", message)
 
-    def _spool(self) -> Iterator[CheckResult]:
+    def _check_spool(self) -> Iterator[CheckResult]:
         if self.spool is None:
             return
         if self.spool.exists() and self.spool.stat().st_size:
             yield create_error_result(
-                "Spool", "holds what could not be logged: it is merged once that can be"
+                "Spool",
+                "has entries that could not be logged: they are added when the log can be written",
             )
         else:
             yield create_ok_result("Spool", "is empty")
 
-    def _keys(self) -> Iterator[CheckResult]:
-        for about, file in self.keys.items():
+    def _check_keys(self) -> Iterator[CheckResult]:
+        for subject, file in self.keys.items():
             if not file.exists():
                 yield create_error_result(
-                    about, f"{file.name} is not there: put it back from its copy"
+                    subject, f"{file.name} is missing: restore it from its copy"
                 )
                 continue
             days = int((self.clock() - file.stat().st_mtime) // 86_400)
-            said = f"{days} days old" if days != 1 else "1 day old"
-            old = days > _OLD_KEY_DAYS
+            age = f"{format_count(days, 'day')} old"
             yield (
-                create_warning_result(about, f"{said}: consider a new one")
-                if old
-                else create_ok_result(about, said)
+                create_warning_result(subject, f"{age}: consider a new one")
+                if days > _OLD_KEY_DAYS
+                else create_ok_result(subject, age)
             )
 
 
-def _many(count: int, one: str, several: str) -> str:
-    return f"{count} {one if count == 1 else several}"
-
-
-def _schedules(tx: Transaction) -> Iterator[CheckResult]:
+def _check_schedules(tx: Transaction) -> Iterator[CheckResult]:
     active = [one for one in schedules.list_schedules(tx) if one.state is ScheduleState.ACTIVE]
     late = [one for one in active if one.due_at and one.due_at < tx.now - _LATE_SECONDS * _SECOND]
     missed = sum(schedules.count_missed(tx, days=7).values())
     if late:
         names = ", ".join(one.timing.name for one in late[:5])
         yield create_error_result(
-            "Schedules", f"{len(late)} are overdue, such as {names}: is the clock at work?"
+            "Schedules",
+            f"{len(late)} are overdue, such as {names}: check that keyturn serve is running",
         )
     elif missed:
         yield create_warning_result("Schedules", f"{missed} missed in the last 7 days")
     else:
-        yield create_ok_result(
-            "Schedules", f"{_many(len(active), 'fires', 'fire')}, none is overdue"
-        )
+        yield create_ok_result("Schedules", f"{len(active)} active, none overdue")
 
 
-def _work(tx: Transaction) -> Iterator[CheckResult]:
-    stand = stats.count_open_work(tx)
+def _check_work(tx: Transaction) -> Iterator[CheckResult]:
+    counts = stats.count_open_work(tx)
     workers = leases.list_workers(tx)
-    waits = f"{_many(stand.queued, 'run waits', 'runs wait')} for their turn"
-    said = f"{waits}; at work: {', '.join(workers) or 'nobody'}"
-    if stand.stalled:
+    queued = f"{format_count(counts.queued, 'run')} queued"
+    message = f"{queued}; workers: {', '.join(workers) or 'none'}"
+    if counts.stalled:
         yield create_error_result(
-            "Work", f"{stand.stalled} runs have given no sign for a while; {said}"
+            "Work", f"{format_count(counts.stalled, 'run')} without progress; {message}"
         )
     else:
-        yield create_ok_result("Work", said)
+        yield create_ok_result("Work", message)
     unknown = stats.count_unknown_outcomes(tx)
     if unknown:
-        yield create_warning_result(
-            "Unknown runs", f"{unknown} wait for an owner to say how they ended"
-        )
-    to_tell = f"{_many(stand.news, 'run is', 'runs are')} to be told of"
-    if stand.failed_news:
-        yield create_warning_result("Outbox", f"{to_tell}, {stand.failed_news} were in vain")
+        yield create_warning_result("Unknown outcomes", f"{unknown} need an owner to resolve them")
+    unsent = f"{format_count(counts.news, 'message')} to send"
+    if counts.failed_news:
+        yield create_warning_result("Outbox", f"{unsent}, {counts.failed_news} failed")
     else:
-        yield create_ok_result("Outbox", to_tell)
+        yield create_ok_result("Outbox", unsent)
 
 
 def check_sites(tx: Transaction) -> CheckResult:
-    """Say whether each site has a worker, as far as something waits for it. On PostgreSQL only."""
-    alone = procrastinate_queue.list_unattended_sites(tx, seconds=_UNATTENDED_SECONDS)
-    if not alone:
-        return create_ok_result("Sites", "nothing waits at a site without a worker")
-    said = [f"{one.site} ({one.waiting} wait, the first for {one.seconds} s)" for one in alone]
-    start = " ".join(f"--site {one.site}" for one in alone[:5])
+    """Check that each site with waiting runs has a worker. Only for PostgreSQL."""
+    unattended = procrastinate_queue.list_unattended_sites(tx, seconds=_UNATTENDED_SECONDS)
+    if not unattended:
+        return create_ok_result("Sites", "every site with waiting runs has a worker")
+    sites = [
+        f"{site.site} ({site.waiting} waiting, the first for {site.seconds} s)"
+        for site in unattended
+    ]
+    options = " ".join(f"--site {site.site}" for site in unattended[:5])
     return create_error_result(
-        "Sites", f"no worker is heard of at {_listed(said)}: keyturn worker {start}"
+        "Sites", f"no worker at {_join_names(sites)}: run keyturn worker {options}"
     )
 
 
-def _hosts(tx: Transaction) -> Iterator[CheckResult]:
-    met = reachability.list_contacts(tx).values()
-    changed = sorted(one.host for one in met if one.kind == "key")
-    away = sorted(one.host for one in met if one.kind == "unreachable")
+def _check_hosts(tx: Transaction) -> Iterator[CheckResult]:
+    contacts = reachability.list_contacts(tx).values()
+    changed = sorted(one.host for one in contacts if one.kind == "key")
+    unreachable = sorted(one.host for one in contacts if one.kind == "unreachable")
     if changed:
         yield create_error_result(
-            "Host keys", f"others were shown by {_listed(changed)}: find out who answers"
+            "Host keys",
+            f"do not match the inventory on {_join_names(changed)}: verify them on the consoles",
         )
-    if away:
-        yield create_warning_result("Hosts", f"not reached last time: {_listed(away)}")
-    elif met:
-        yield create_ok_result("Hosts", f"{len(met)} were met, none was out of reach")
+    if unreachable:
+        yield create_warning_result(
+            "Hosts", f"unreachable at the last contact: {_join_names(unreachable)}"
+        )
+    elif contacts:
+        yield create_ok_result("Hosts", f"{len(contacts)} reachable at the last contact")
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

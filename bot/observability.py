@@ -148,7 +148,7 @@ class TraceMiddleware:
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
-class NotInstalled(ValueError):
+class NotInstalledError(ValueError):
     """Tracing is configured but OpenTelemetry is not installed. The message says what to do."""
 
 
@@ -229,7 +229,7 @@ def _create_provider() -> "TracerProvider":
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        raise NotInstalled(
+        raise NotInstalledError(
             "OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is not installed: "
             "run pip install 'keyturn[otel]', or unset the variable"
         ) from None

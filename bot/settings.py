@@ -223,7 +223,7 @@ class Settings(BaseSettings):
         return f"http://127.0.0.1:{self.port}" if everywhere else self.address
 
 
-def lend() -> None:
+def export_library_variables() -> None:
     """Copy variables of libraries and runbooks from the file .env to the environment.
 
     Variables that the environment has already are kept.
@@ -233,7 +233,7 @@ def lend() -> None:
             os.environ.setdefault(name, value)
 
 
-def misspelt() -> dict[str, str]:
+def find_misspelt_settings() -> dict[str, str]:
     """Return unknown KEYTURN_ variables, each with the setting of the most similar name."""
     known = {name.upper() for name in Settings.model_fields} | _OTHER_VARIABLES
     given = {

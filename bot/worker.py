@@ -1,4 +1,4 @@
-"""The worker of a site: carries out what is asked for its hosts, wherever it is asked."""
+"""The worker of a site: executes the runs of the hosts of one or more sites."""
 
 import asyncio
 import logging
@@ -21,93 +21,97 @@ from runbooks import list_own_digests
 
 log = logging.getLogger(__name__)
 
-# A step that is under way when the process ends may take so long, and what is cut off then.
+# How long a running step may take at shutdown, and how long its interruption may take.
 _FINISH_SECONDS, _GIVE_UP_SECONDS = 18.0, 4.0
 
 
 def run_worker(settings: Settings, *, sites: Sequence[str], concurrency: int) -> None:
-    """Work until interrupted. Raises NoPolicy, StoreUnavailable, AlreadyRunning and ValueError."""
+    """Execute runs until interrupted.
+
+    Raises NoPolicyError, StoreUnavailable, AlreadyRunning and ValueError.
+    """
     if settings.engine != "distributed":
         raise ValueError(
-            "keyturn serve does all the work itself: workers need KEYTURN_ENGINE=distributed, for "
-            "them and for keyturn serve"
+            "keyturn serve executes all runs itself. To use workers, set "
+            "KEYTURN_ENGINE=distributed for them and for keyturn serve"
         )
     redactor = Redactor(settings.secrets)
     set_up_logging(redactor, settings.log)
     app.export_spans(settings)
-    with lock_shared_directory(settings.data) as beside, lock_database(settings) as tenure:
+    with (
+        lock_shared_directory(settings.data) as file_suffix,
+        lock_database(settings) as process_lock,
+    ):
         served = frozenset(sites)
-        ground = build_foundation(
+        foundation = build_foundation(
             settings,
             ProcrastinateDispatcher(),
             redactor,
             sites=served,
-            beside=beside,
-            tenure=tenure,
+            file_suffix=file_suffix,
+            process_lock=process_lock,
         )
-        _check_sites(ground.policies.get_policy(), served)
-        ground.house.take_up()
-        ground.house.note_own_runbooks(list_own_digests())
-        looks = max(2, concurrency * 3 // 4)
+        _check_sites(foundation.policies.get_policy(), served)
+        foundation.housekeeping.open_log()
+        foundation.housekeeping.log_own_runbooks(list_own_digests())
+        check_threads = max(2, concurrency * 3 // 4)
         url = settings.database_url
-        crew = ProcrastinateWorker(
-            url, sites=sorted(served), threads=concurrency, check_threads=looks
+        worker = ProcrastinateWorker(
+            url, sites=sorted(served), threads=concurrency, check_threads=check_threads
         )
-        click.echo(f"Working for {', '.join(sorted(served))} as {ground.worker.name}")
-        ended = asyncio.run(_until_told(ground, crew))
-        ground.house.end()
-        ground.database.close()
+        click.echo(f"Working for {', '.join(sorted(served))} as {foundation.lease_keeper.name}")
+        ended = asyncio.run(_run_until_signal(foundation, worker))
+        foundation.housekeeping.publish_last_checkpoint()
+        foundation.database.close()
     if not ended:
-        # Threads that nothing ends would keep the process: what they had is unknown by now.
-        log.critical("what did not end in time was left behind")
+        # Threads that cannot be ended would keep the process alive. Their runs are unknown.
+        log.critical("steps that did not end in time were abandoned: their outcome is unknown")
         os._exit(1)
 
 
 def _check_sites(policy: Policy, sites: frozenset[str]) -> None:
     known = sorted({host.site for host in policy.inventory.hosts.values()})
     for site in sorted(sites - {*known}):
-        there = f"there are {', '.join(known)}" if known else "it has no hosts yet"
-        raise NoPolicyError(
-            PolicyProblem(f"no host of the inventory is at site {site!r}: {there}")
-        )
+        hint = f"use one of {', '.join(known)}" if known else "the inventory has no hosts yet"
+        raise NoPolicyError(PolicyProblem(f"no host of the inventory is at site {site!r}: {hint}"))
 
 
-async def _until_told(ground: Foundation, crew: ProcrastinateWorker) -> bool:
-    """Work until a signal comes, and end in good order; False if something did not end."""
-    told = asyncio.Event()
+async def _run_until_signal(foundation: Foundation, worker: ProcrastinateWorker) -> bool:
+    """Execute runs until a signal arrives; return False if a step did not end in time."""
+    signalled = asyncio.Event()
 
     def end() -> None:
-        # Nothing further begins from this moment on: no step, no run, no look.
-        ground.workflow.close()
-        crew.close()
-        told.set()
+        # From now on, no step, run or check starts.
+        foundation.workflow.close()
+        worker.close()
+        signalled.set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
-    ground.worker.start_heartbeat(ground.database)
-    crew.start(ground.workflow.advance_run)
-    clock = _clock(ground)
-    clock.start()
-    await told.wait()
-    clock.stop()
-    ended = await asyncio.to_thread(crew.stop, _FINISH_SECONDS)
-    # What still runs on hosts ends as interrupted, and its run as unknown.
-    ground.fleet.close()
-    ended = ended or await asyncio.to_thread(crew.stop, _GIVE_UP_SECONDS)
-    await asyncio.to_thread(ground.worker.end_leases, ground.database)
+    foundation.lease_keeper.start_heartbeat(foundation.database)
+    worker.start(foundation.workflow.advance_run)
+    scheduler = _create_scheduler(foundation)
+    scheduler.start()
+    await signalled.wait()
+    scheduler.stop()
+    ended = await asyncio.to_thread(worker.stop, _FINISH_SECONDS)
+    # Closing the connections interrupts the remaining steps; their outcome is unknown.
+    foundation.fleet.close()
+    ended = ended or await asyncio.to_thread(worker.stop, _GIVE_UP_SECONDS)
+    await asyncio.to_thread(foundation.lease_keeper.end_leases, foundation.database)
     return ended
 
 
-def _clock(ground: Foundation) -> Scheduler:
-    """Return what a worker does by time alone; what fires is the business of those that serve."""
+def _create_scheduler(foundation: Foundation) -> Scheduler:
+    """Return the scheduler of a worker's periodic duties; servers fire the schedules."""
     return Scheduler(
         [
-            ground.workflow.recover_expired_leases,
-            ground.house.keep,
-            ground.contacts.write_contacts,
+            foundation.workflow.recover_expired_leases,
+            foundation.housekeeping.run_periodic_tasks,
+            foundation.contacts.write_contacts,
         ],
         fire_due_schedules=lambda: None,
         list_timetables=dict,
-        slow_duties=[ground.workflow.run_due_follow_ups],
+        slow_duties=[foundation.workflow.run_due_follow_ups],
     )

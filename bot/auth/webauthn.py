@@ -20,7 +20,7 @@ PASSKEY_KIND = "passkey"
 _DIGEST_DIGITS = 32
 
 
-class KeyNotVerified(Exception):
+class KeyNotVerifiedError(Exception):
     """What the browser sent does not prove that its owner has the key."""
 
 
@@ -136,7 +136,7 @@ def verify_registration(
             expected_origin=relying_party.origin,
         )
     except Exception as fault:  # noqa: BLE001 - anything may be sent, and parsers raise what they like
-        raise KeyNotVerified(str(fault)) from None
+        raise KeyNotVerifiedError(str(fault)) from None
     key = StoredPublicKey(
         bytes_to_base64url(seen.credential_id), bytes_to_base64url(seen.credential_public_key)
     )
@@ -177,7 +177,7 @@ def verify_authentication(
             credential_current_sign_count=last_count,
         )
     except Exception as fault:  # noqa: BLE001 - anything may be sent, and parsers raise what they like
-        raise KeyNotVerified(str(fault)) from None
+        raise KeyNotVerifiedError(str(fault)) from None
     return seen.new_sign_count
 
 

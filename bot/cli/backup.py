@@ -35,12 +35,12 @@ def back_up_database(environment: CommandEnvironment, *, file: Path, as_json: bo
     control. Exit status 1 if the change log that was saved is broken.
     """
     from bot.maintenance import backup as saving
-    from bot.maintenance.copy_database import NotCopied
+    from bot.maintenance.copy_database import CopyError
 
     with exit_on_errors(), environment.open_database() as database:
         try:
             label, verdict = saving.make_backup(database, file, show_progress(quiet=as_json))
-        except NotCopied as no:
+        except CopyError as no:
             exit_with_error(str(no), FAILED)
     broken = verdict.broken is not None
     if as_json:
@@ -77,8 +77,8 @@ def restore_database(
     from bot.audit import checkpoints
     from bot.db.database import lock_data_directory
     from bot.db.process_lock import lock_exclusive
-    from bot.maintenance.backup import NoBackup
-    from bot.maintenance.copy_database import NotCopied
+    from bot.maintenance.backup import InvalidBackupError
+    from bot.maintenance.copy_database import CopyError
     from bot.maintenance.restore import restore_backup as put_back
 
     data = environment.get_data_directory()
@@ -98,9 +98,9 @@ def restore_database(
         try:
             stages = show_progress(quiet=as_json)
             done = put_back(file, target, working=data, seen=seen, stages=stages)
-        except NoBackup as no:
+        except InvalidBackupError as no:
             exit_with_error(f"{file} {no}", FAILED)
-        except NotCopied as no:
+        except CopyError as no:
             exit_with_error(str(no), FAILED)
     if as_json:
         click.echo(json.dumps(_result_to_data(done)))
@@ -127,7 +127,7 @@ def copy_to_database(
     from bot.db.database import lock_data_directory
     from bot.db.process_lock import lock_exclusive
     from bot.maintenance import copy_database
-    from bot.maintenance.copy_database import NotCopied
+    from bot.maintenance.copy_database import CopyError
 
     with (
         exit_on_errors(),
@@ -139,7 +139,7 @@ def copy_to_database(
     ):
         try:
             moved = copy_database.copy_database(old, new, show_progress(quiet=as_json))
-        except NotCopied as no:
+        except CopyError as no:
             exit_with_error(str(no), FAILED)
     if as_json:
         click.echo(json.dumps(vars(moved)))

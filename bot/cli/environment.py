@@ -21,11 +21,11 @@ def read_settings() -> "Settings":
     from pydantic import ValidationError
 
     from bot.model import request_form
-    from bot.settings import Settings, lend
+    from bot.settings import Settings, export_library_variables
 
     try:
         # Before any client library is loaded: they read proxy and authorities at import.
-        lend()
+        export_library_variables()
         return Settings()
     except ValidationError as error:
         found = error.errors()[0]
@@ -59,7 +59,7 @@ def read_installation() -> "Installation":
     check_own_runbooks(given)
     from bot.maintenance.installation import Installation
     from bot.model.redaction import Redactor
-    from bot.settings import misspelt
+    from bot.settings import find_misspelt_settings
 
     return Installation(
         data=given.data,
@@ -77,7 +77,7 @@ def read_installation() -> "Installation":
         slack_team=given.slack_team,
         slack_channel=given.slack_channel,
         slack_alarm_channel=given.slack_alarm_channel,
-        misspelt=misspelt(),
+        misspelt_settings=find_misspelt_settings(),
         authorities=os.environ.get("SSL_CERT_FILE", ""),
     )
 

@@ -42,7 +42,7 @@ class BackupLabel:
 _LABEL = TypeAdapter(BackupLabel)
 
 
-class NoBackup(Exception):
+class InvalidBackupError(Exception):
     """A file is no backup that can be put back. The message says why."""
 
 
@@ -53,21 +53,23 @@ def write_label(tx: Transaction, label: BackupLabel) -> None:
 
 
 def read_label(database: Database) -> BackupLabel:
-    """Return the label of a backup, which is not damaged. Raises NoBackup."""
+    """Return the label of a backup, which is not damaged. Raises InvalidBackupError."""
     try:
         with database.reading() as tx:
             fault = tx.sql.execute(text("PRAGMA quick_check(1)")).scalar_one()
             if TABLE not in inspect(tx.sql).get_table_names():
-                raise NoBackup("is a database, and not a backup that keyturn backup has made")
+                raise InvalidBackupError(
+                    "is a database, and not a backup that keyturn backup has made"
+                )
             says = tx.sql.execute(text("SELECT says FROM backup_label")).scalar_one_or_none()
     except StoreUnavailable as trouble:
-        raise NoBackup(f"is no backup that can be read: {trouble}") from trouble
+        raise InvalidBackupError(f"is no backup that can be read: {trouble}") from trouble
     if fault != "ok":
-        raise NoBackup(f"is damaged: {fault}")
+        raise InvalidBackupError(f"is damaged: {fault}")
     try:
         return _LABEL.validate_json(says or "")
     except ValidationError:
-        raise NoBackup("has a label that nobody can read") from None
+        raise InvalidBackupError("has a label that nobody can read") from None
 
 
 def remove_label(tx: Transaction) -> None:
@@ -89,7 +91,7 @@ def make_backup(
     """Save everything in *file*, which must not be there yet, while the service goes on.
 
     The file appears under its name once it is whole, and the log tells of it. The copy is
-    verified: the verdict says whether the log was whole. Raises FileExistsError, NotCopied and
+    verified: the verdict says whether the log was whole. Raises FileExistsError, CopyError and
     StoreUnavailable.
     """
     if file.exists():

@@ -190,17 +190,17 @@ _MAX_HOSTS_SHOWN = 20
 
 
 # Checks the pages or the chat of an installation; the policy is None if it is invalid.
-DoorCheck = Callable[[Installation, Policy | None], Iterator[CheckResult]]
+ComponentCheck = Callable[[Installation, Policy | None], Iterator[CheckResult]]
 
 
 def check_installation(
-    installation: Installation, doors: Sequence[DoorCheck]
+    installation: Installation, component_checks: Sequence[ComponentCheck]
 ) -> Iterator[CheckResult]:
     """Yield the results of all checks, one after the other.
 
     Args:
         installation: The installation.
-        doors: The checks of the pages and of chat, in the order of their results.
+        component_checks: The checks of the pages and of chat, in the order of their results.
     """
     policy = _load_policy(installation)
     yield (
@@ -215,14 +215,14 @@ def check_installation(
     known = None if isinstance(policy, CheckResult) else policy
     yield from _check_settings(installation)
     yield from check_records(installation)
-    for check_door in doors:
-        yield from check_door(installation, known)
+    for check_component in component_checks:
+        yield from check_component(installation, known)
     if known is not None:
         yield from _check_hosts(installation, known)
 
 
 def _check_settings(installation: Installation) -> Iterator[CheckResult]:
-    for name, similar in installation.misspelt.items():
+    for name, similar in installation.misspelt_settings.items():
         yield create_warning_result(
             "settings", f"{name} is not a setting and is ignored: did you mean {similar}?"
         )

@@ -26,7 +26,7 @@ _ON_SQLITE = [
 _ON_POSTGRESQL = text("SELECT setval(pg_get_serial_sequence(:table, 'id'), :next, false)")
 
 
-class NotCopied(Exception):
+class CopyError(Exception):
     """There is something here, or there, that a copy cannot be made of, or over."""
 
 
@@ -44,7 +44,7 @@ def count_rows(source: Database) -> int:
 def copy_rows(source: Database, tx: Transaction, told: ReportProgress = ignore_progress) -> int:
     """Put every row of *source* down in the caller's transaction; return how many there were.
 
-    told: how many more rows were copied. Raises NotCopied where *source* has a table that this
+    told: how many more rows were copied. Raises CopyError where *source* has a table that this
     version does not know, or the other database is not empty.
     """
     _refuse_strangers(source)
@@ -84,7 +84,7 @@ def _refuse_strangers(source: Database) -> None:
     there = inspect(source.engine).get_table_names()
     strange = sorted(name for name in there if name not in known and not name.startswith(_OTHERS))
     if strange:
-        raise NotCopied(f"it holds {', '.join(strange)}, which this version does not know")
+        raise CopyError(f"it holds {', '.join(strange)}, which this version does not know")
 
 
 def _refuse_over(tx: Transaction) -> None:
@@ -92,7 +92,7 @@ def _refuse_over(tx: Transaction) -> None:
         table.name for table in list_tables() if tx.sql.execute(select(table).limit(1)).first()
     ]
     if full:
-        raise NotCopied(f"there is something already, in {', '.join(full)}: take an empty one")
+        raise CopyError(f"there is something already, in {', '.join(full)}: take an empty one")
 
 
 def _highest(tx: Transaction, table: Table) -> int | None:
@@ -124,20 +124,20 @@ def copy_database(
     """Copy everything into *new*, which is empty, and say so in its log. Nobody may be at work.
 
     A log that is broken is not moved: what is wrong with it is to be found out where it is.
-    Raises NotCopied, BadKey and StoreUnavailable; then *new* is as empty as it was.
+    Raises CopyError, BadKey and StoreUnavailable; then *new* is as empty as it was.
     """
     migrations.upgrade_schema(new)
     with old.reading() as tx:
         before = verification.verify_log(tx, stages=stages)
     if before.broken is not None:
-        raise NotCopied(f"its change log is broken at entry {before.broken}: {before.why}")
+        raise CopyError(f"its change log is broken at entry {before.broken}: {before.why}")
     with new.transaction(seconds=SECONDS) as tx:
         with stages("copying", lambda: count_rows(old)) as told:
             rows = copy_rows(old, tx, told)
         verification.open_log(tx)
         after = verification.verify_log(tx, stages=stages)
         if (after.entries, after.head, after.broken) != (before.entries, before.head, None):
-            raise NotCopied("the log that arrived is not the one that was sent")
+            raise CopyError("the log that arrived is not the one that was sent")
         change_log.append_entry(
             tx, MOVED, login=getuser(), rows=rows, from_=_kind(old), to=_kind(new)
         )

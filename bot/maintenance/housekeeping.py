@@ -35,26 +35,26 @@ class Housekeeping:
         self._began = 0
         self._told: dict[Witness, Checkpoint] = {}
 
-    def open(self, settings: Mapping[str, str]) -> None:
+    def start(self, settings: Mapping[str, str]) -> None:
         """Begin or take up the log, and note under which settings. Raises BadKey."""
-        self.take_up()
+        self.open_log()
         with self._database.transaction() as tx:
             change_log.lock_log(tx)
             log_setting_change(tx, SETTINGS, settings=settings, digest=hash_canonical(settings))
 
-    def take_up(self) -> None:
+    def open_log(self) -> None:
         """Begin the log, or see that it is sealed by our key. Raises BadKey."""
         with self._database.transaction() as tx:
             verification.open_log(tx)
             self._began = change_log.get_head(tx)[0]
 
-    def note_own_runbooks(self, digests: Mapping[str, str]) -> None:
+    def log_own_runbooks(self, digests: Mapping[str, str]) -> None:
         """Note the digests of the own runbooks and dialects in use, if they have changed."""
         with self._database.transaction() as tx:
             if digests or change_log.get_last_entry_of_kind(tx, OWN_RUNBOOKS):
                 log_setting_change(tx, OWN_RUNBOOKS, files=digests, digest=hash_canonical(digests))
 
-    def keep(self) -> None:
+    def run_periodic_tasks(self) -> None:
         """Say what could not be written or was forged, forget old signatures, tell witnesses."""
         trouble = self._database.error
         with self._database.transaction() as tx:
@@ -70,7 +70,7 @@ class Housekeeping:
             point = verification.create_checkpoint(tx)
         self._testify(point)
 
-    def end(self) -> None:
+    def publish_last_checkpoint(self) -> None:
         """Publish the last entries to the witnesses, when nothing more is to be written."""
         try:
             with self._database.transaction() as tx:
@@ -80,7 +80,7 @@ class Housekeeping:
         else:
             self._testify(point)
 
-    def unwitnessed(self) -> dict[str, int]:
+    def count_unwitnessed_entries(self) -> dict[str, int]:
         """Return how many entries each witness was not told of yet, since this process began."""
         with self._database.reading() as tx:
             head = change_log.get_head(tx)[0]

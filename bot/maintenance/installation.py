@@ -34,7 +34,7 @@ class Installation:
     slack_alarm_channel: str = ""
     settings_file: Path = Path(".env")
     """The settings file, which can hold secrets."""
-    misspelt: Mapping[str, str] = field(default_factory=dict[str, str])
+    misspelt_settings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Unknown KEYTURN_ variables, each with the setting of the most similar name."""
     authorities: str = ""
     """The value of SSL_CERT_FILE."""

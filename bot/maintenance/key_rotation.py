@@ -54,7 +54,7 @@ def rotate_signing_key(
         verification.open_log(tx)
         # By what the old key vouches for: before another is named.
         ended = tokens.remac_tokens(tx, new)
-        restore.end_everyones_sessions(tx)
+        restore.end_sessions_of_everyone(tx)
         verification.append_key_change(tx, new, witnesses=witnesses, stages=stages)
     beside.replace(file)
     sync_to_disk(file.parent)

@@ -19,15 +19,15 @@ from bot.db import locks, migrations, outbox, runs, schedules, stops, tables
 from bot.db.database import Database, Transaction
 from bot.db.schedules import FireOutcome, ScheduleState
 from bot.maintenance import backup, copy_database
-from bot.maintenance.backup import BackupLabel, NoBackup
-from bot.maintenance.copy_database import NotCopied
+from bot.maintenance.backup import BackupLabel, InvalidBackupError
+from bot.maintenance.copy_database import CopyError
 from bot.maintenance.durable import sync_to_disk
 from bot.model.progress import BeginStage, begin_silent_stage
 from bot.model.run import STATES_BEFORE_INTENT, Run, State
 from bot.model.times import format_moment
 
 
-def list_not_started(tx: Transaction) -> list[Run]:
+def list_unstarted_runs(tx: Transaction) -> list[Run]:
     """Return the runs that nothing was sent for, as far as the tables know."""
     states = [state.value for state in STATES_BEFORE_INTENT]
     query = select(tables.run.c.id).where(tables.run.c.state.in_(states))
@@ -37,7 +37,7 @@ def list_not_started(tx: Transaction) -> list[Run]:
     ]
 
 
-def list_under_way(tx: Transaction) -> list[Run]:
+def list_active_runs(tx: Transaction) -> list[Run]:
     """Return the runs on one host that something was sent for, and whose end is not in here."""
     query = select(tables.run.c.id).where(
         tables.run.c.state == State.RUNNING.value, tables.run.c.hosts == "[]"
@@ -52,7 +52,7 @@ def get_highest_run(tx: Transaction) -> int:
     return tx.sql.execute(select(func.max(tables.run.c.id))).scalar() or 0
 
 
-def end_everyones_sessions(tx: Transaction) -> None:
+def end_sessions_of_everyone(tx: Transaction) -> None:
     """Have everybody sign in anew: who was signed out since would be signed in again."""
     tx.sql.execute(delete(tables.session))
     tx.sql.execute(delete(tables.sign_in_link))
@@ -98,11 +98,11 @@ def restore_backup(
 
     target: an empty database, or for SQLite one that is not there yet. working: where a copy of
     the file finds room; it may be *target*'s own directory. seen: what witnesses saw. The file
-    itself stays as it is. Raises NoBackup, NotCopied, BadKey and StoreUnavailable.
+    itself stays as it is. Raises InvalidBackupError, CopyError, BadKey and StoreUnavailable.
     """
     place = Path(target.engine.url.database or "")
     if target.embedded and place.exists():
-        raise NotCopied(f"there is a database already: move {place} away first")
+        raise CopyError(f"there is a database already: move {place} away first")
     part = working / f"{file.name}.restoring"
     part.unlink(missing_ok=True)
     try:
@@ -133,9 +133,9 @@ def _made_ready(
     with copy.reading() as tx:
         verdict = verification.verify_log(tx, stages=stages)
     if verdict.broken is not None:
-        raise NoBackup(f"holds a change log that is broken: {verdict.why}")
+        raise InvalidBackupError(f"holds a change log that is broken: {verdict.why}")
     if (verdict.entries, verdict.head) != (found.point.seq, found.point.hash):
-        raise NoBackup("does not hold the change log that its label tells of")
+        raise InvalidBackupError("does not hold the change log that its label tells of")
     later = [one for one in seen if one.checkpoint.seq > found.point.seq]
     with copy.transaction() as tx:
         verification.open_log(tx)
@@ -171,7 +171,7 @@ def _begun_anew(
         witnessed=last.checkpoint.seq if last else found.point.seq,
         runs=sorted({one.run for one in later if one.run}),
     )
-    end_everyones_sessions(tx)
+    end_sessions_of_everyone(tx)
     why = f"the database was put back from a backup of {made}"
     ended = _put_down(
         tx,
@@ -195,7 +195,7 @@ def _begun_anew(
 def _put_down(tx: Transaction, summary: str) -> list[int]:
     """End every run that nothing was sent for yet: by the time of the loss, that may have been."""
     ended: list[int] = []
-    for run in list_not_started(tx):
+    for run in list_unstarted_runs(tx):
         _end(tx, run, State.STOPPED, summary)
         locks.release_locks(tx, run.id)
         ended.append(run.id)
@@ -204,7 +204,7 @@ def _put_down(tx: Transaction, summary: str) -> list[int]:
 
 def _leave_open(tx: Transaction, summary: str) -> None:
     """Call unknown what was under way: by the time of the loss, more of it may have been sent."""
-    for run in list_under_way(tx):
+    for run in list_active_runs(tx):
         _end(tx, run, State.UNKNOWN, summary)
 
 

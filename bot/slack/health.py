@@ -27,7 +27,7 @@ def check_slack(installation: Installation, policy: Policy | None) -> Iterator[C
     yield from asyncio.run(_run_self_check(installation, policy))
     if not installation.slack_channel:
         yield create_warning_result(
-            "the default channel",
+            "default channel",
             "is not set: a request from outside Slack is posted in the channel of its area, or "
             "only sent to its approvers. Set KEYTURN_SLACK_CHANNEL",
         )

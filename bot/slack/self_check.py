@@ -108,7 +108,7 @@ def _describe_authorities_fix(authorities: str) -> str:
 # Slack accounts by person id.
 AccountsByPerson = Mapping[str, Sequence[Account]]
 
-_PEOPLE_SUBJECT = "the people"
+_PEOPLE_SUBJECT = "people"
 # Slack allows at least 100 calls of users.info a minute.
 _MAX_ACCOUNTS, _MAX_PARALLEL_CALLS = 100, 5
 _UNKNOWN_USER_ERRORS = frozenset({"user_not_found", "user_not_visible", "users_not_found"})
@@ -180,7 +180,7 @@ async def _check_account(
 
 # Requests from Slack are refused if their timestamp is five minutes off, including transit time.
 _MAX_CLOCK_ERROR, _WARN_CLOCK_ERROR = 240, 30
-_BOT_TOKEN, _APP_TOKEN = "the bot token", "the app token"
+_BOT_TOKEN, _APP_TOKEN = "bot token", "app token"
 # ValueError: a malformed proxy address.
 _CONNECTION_ERRORS = (SlackClientError, ClientError, OSError, ValueError)
 _APP_SETTINGS_HINT = "OAuth & Permissions of the Slack app"
@@ -233,7 +233,7 @@ async def check_slack_connection(
         return
     except _CONNECTION_ERRORS as error:
         cause = explain_failure(error, proxy=client.proxy or "", authorities=settings.authorities)
-        yield create_error_result("the connection to Slack", cause)
+        yield create_error_result("connection to Slack", cause)
         return
     local_time = (began + clock()) / 2
     yield create_ok_result(_BOT_TOKEN, f"is valid: @{answer.get('user')} in {answer.get('team')}")
@@ -257,9 +257,9 @@ async def check_slack_connection(
 
 def _check_workspace(token_workspace: str, configured_workspace: str) -> CheckResult:
     if token_workspace == configured_workspace:
-        return create_ok_result("the workspace", f"is {token_workspace}")
+        return create_ok_result("workspace", f"is {token_workspace}")
     return create_error_result(
-        "the workspace",
+        "workspace",
         f"the bot token is for {token_workspace}, but KEYTURN_SLACK_TEAM is "
         f"{configured_workspace}: correct one of them",
     )
@@ -295,17 +295,15 @@ def _check_clock(slack_date: str, local_time: float) -> CheckResult:
     try:
         difference = local_time - parsedate_to_datetime(slack_date).timestamp()
     except ValueError:
-        return create_warning_result(
-            "the clock", "cannot be compared: Slack did not return its time"
-        )
+        return create_warning_result("clock", "cannot be compared: Slack did not return its time")
     text = f"is {abs(difference):.0f} s {'ahead of' if difference > 0 else 'behind'} Slack's"
     if abs(difference) > _MAX_CLOCK_ERROR:
         return create_error_result(
-            "the clock", f"{text}: synchronise it by NTP, or requests from Slack are refused"
+            "clock", f"{text}: synchronise it by NTP, or requests from Slack are refused"
         )
     if abs(difference) > _WARN_CLOCK_ERROR:
-        return create_warning_result("the clock", f"{text}: synchronise it by NTP")
-    return create_ok_result("the clock", "agrees with Slack's")
+        return create_warning_result("clock", f"{text}: synchronise it by NTP")
+    return create_ok_result("clock", "agrees with Slack's")
 
 
 async def _check_incoming_requests(

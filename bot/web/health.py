@@ -60,18 +60,18 @@ def check_pages(installation: Installation, _policy: Policy | None) -> Iterator[
     """Check that the pages are complete and are reached over TLS."""
     address = installation.base_url
     if missing := describe_missing_assets():
-        yield create_error_result("the pages", missing)
+        yield create_error_result("pages", missing)
     elif not address:
         yield create_warning_result(
-            "the pages",
+            "pages",
             "have no base URL: set KEYTURN_BASE_URL to the address that browsers use",
         )
     elif not address.startswith("https://"):
         yield create_warning_result(
-            "the pages", f"are at {address}, without TLS: put a TLS proxy in front of Keyturn"
+            "pages", f"are at {address}, without TLS: put a TLS proxy in front of Keyturn"
         )
     else:
-        yield create_ok_result("the pages", f"are at {address}")
+        yield create_ok_result("pages", f"are at {address}")
 
 
 def _describe_database_problem(deps: WebDependencies) -> str:

@@ -9,7 +9,7 @@ from bot.audit import change_log
 from bot.auth import second_factors, sessions, totp, webauthn
 from bot.auth.second_factors import SecondFactor
 from bot.auth.secret_box import CannotOpenError
-from bot.auth.webauthn import KeyNotVerified, RelyingParty, StoredPublicKey
+from bot.auth.webauthn import KeyNotVerifiedError, RelyingParty, StoredPublicKey
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired
 from bot.policy import Policy
@@ -107,7 +107,7 @@ class FactorEnrolment:
             raise InvalidRequestError("That took too long. Try again.")
         try:
             key, count = webauthn.verify_registration(relying_party, response, challenge=challenge)
-        except KeyNotVerified:
+        except KeyNotVerifiedError:
             raise InvalidRequestError("The key could not be enrolled. Try again.") from None
         with self._context.database.transaction() as tx:
             self._make_room(tx, person)

@@ -11,7 +11,7 @@ from bot.audit.evidence import STEPPED_UP_KIND
 from bot.auth import second_factors, sessions, totp, webauthn
 from bot.auth.second_factors import SecondFactor
 from bot.auth.secret_box import CannotOpenError
-from bot.auth.webauthn import KeyNotVerified, RelyingParty, StoredPublicKey
+from bot.auth.webauthn import KeyNotVerifiedError, RelyingParty, StoredPublicKey
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.policy import Policy
@@ -114,7 +114,7 @@ class StepUpActions:
                 key=self._load_public_key(factor),
                 last_count=get_last_used_counter(tx, factor),
             )
-        except KeyNotVerified as error:
+        except KeyNotVerifiedError as error:
             log.warning("a key of %s failed verification: %s", factor.person, error)
             return "The key could not be verified. Try again."
         _record_step_up(tx, session, factor, counter=count)

@@ -321,7 +321,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Stage]:
         slack: Slack = elsewhere or Emulated(service)
         chat = service.keyturn.chat
         assert chat is not None
-        sockets = chat.door.socket_mode
+        sockets = chat.service.socket_mode
         assert (sockets is not None) is OVER_SOCKETS[request.param]
         if sockets is not None:
             until(lambda: sockets.status.open_connections == 2, "two connections")

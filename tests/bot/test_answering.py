@@ -6,7 +6,7 @@ from bot import app
 
 
 def test_no_part_of_an_answer_waits_for_an_acknowledgement() -> None:
-    with app.listening("127.0.0.1", 0) as listener:
+    with app.open_listener("127.0.0.1", 0) as listener:
         address = listener.getsockname()
         with socket.create_connection(address), listener.accept()[0] as accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

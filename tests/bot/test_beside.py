@@ -121,17 +121,17 @@ def test_a_process_with_another_key_does_not_start(postgres: Postgres, tmp_path:
     company.found(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     with Replicas(tmp_path, postgres.new_database()) as replicas:
-        replicas.ground().database.close()
+        replicas.foundation().database.close()
         key = tmp_path / "var" / "changelog.key"
         right = key.rename(tmp_path / "right.key")
         with pytest.raises(KeyFileError, match="all processes need the same one"):
-            replicas.ground()
+            replicas.foundation()
         signing.load_signing_key(key)
         with pytest.raises(KeyFileError, match=r"put the right changelog\.key back"):
-            replicas.ground()
+            replicas.foundation()
         key.unlink()
         right.rename(key)
-        replicas.ground().database.close()
+        replicas.foundation().database.close()
 
 
 @pytest.mark.real
@@ -155,9 +155,9 @@ def test_db_upgrade_makes_what_several_processes_need_and_db_check_says_so(
         "changelog.key",
         "secrets.key",
     }
-    ground = build_foundation(Settings(), ProcrastinateDispatcher(), Redactor())
-    ground.house.open({})
-    ground.database.close()
+    foundation = build_foundation(Settings(), ProcrastinateDispatcher(), Redactor())
+    foundation.housekeeping.start({})
+    foundation.database.close()
     status, said = typed("db", "check", "--json")
     assert status == 0
     found = json.loads(said)

@@ -98,14 +98,14 @@ def test_everything_is_looked_at(clinic: Clinic):
         "database",
         "change log",
         "witness",
-        "the pages",
-        "the bot token",
-        "the workspace",
+        "pages",
+        "bot token",
+        "workspace",
         "scopes",
-        "the clock",
-        "the app token",
+        "clock",
+        "app token",
         f"channel {CHANNEL}",
-        "the people",
+        "people",
         "hosts",
     ]
 
@@ -120,7 +120,7 @@ def test_no_secret_is_printed(clinic: Clinic):
 
 def test_a_wrong_token_is_said(clinic: Clinic):
     clinic.set(SLACK_BOT_TOKEN="xoxb-wrong")
-    found = clinic.about("the bot token")
+    found = clinic.about("bot token")
     assert (found.level, clinic.run().exit_code) == ("error", 1)
     assert "invalid_auth" in found.message
     assert "OAuth & Permissions" in found.message
@@ -128,12 +128,12 @@ def test_a_wrong_token_is_said(clinic: Clinic):
 
 def test_a_slack_that_is_not_reached_is_said(clinic: Clinic):
     clinic.set(SLACK_API="http://127.0.0.1:9/api/")
-    assert "HTTPS_PROXY" in clinic.about("the connection to Slack").message
+    assert "HTTPS_PROXY" in clinic.about("connection to Slack").message
 
 
 def test_a_slack_that_is_asked_too_often_is_left_alone(clinic: Clinic):
     clinic.slack.workspace.faults.calls_to_limit = 10
-    assert "limits the rate of calls" in clinic.about("the bot token").message
+    assert "limits the rate of calls" in clinic.about("bot token").message
 
 
 def test_a_setting_that_is_none_is_said(clinic: Clinic):
@@ -145,30 +145,30 @@ def test_a_channel_is_wanted_and_by_its_id(clinic: Clinic):
     clinic.set(SLACK_CHANNEL="#production")
     assert "not a channel ID" in clinic.about("channel #production").message
     clinic.set(SLACK_CHANNEL="")
-    assert "Set KEYTURN_SLACK_CHANNEL" in clinic.about("the default channel").message
+    assert "Set KEYTURN_SLACK_CHANNEL" in clinic.about("default channel").message
 
 
 def test_people_whom_slack_does_not_know_are_said(clinic: Clinic):
     people = clinic.place / "policy" / "people.yaml"
     people.write_text(people.read_text().replace("user: U0ADAM", "user: U0ADMA"))
     clinic.slack.workspace.set_active("U0STAN", active=False)
-    found = clinic.about("the people: adam")
+    found = clinic.about("people: adam")
     assert (found.level, "U0ADMA is unknown in Slack" in found.message) == ("error", True)
-    assert "is deactivated" in clinic.about("the people: stan").message
+    assert "is deactivated" in clinic.about("people: stan").message
     people.write_text(people.read_text().replace("team: T0KEYTURN", "team: T0OTHER", 1))
-    assert clinic.about("the people").message.endswith("so unable to use Slack: dora")
+    assert clinic.about("people").message.endswith("so unable to use Slack: dora")
 
 
 def test_a_workspace_in_which_nobody_is_known_is_said(clinic: Clinic):
     people = clinic.place / "policy" / "people.yaml"
     people.write_text(people.read_text().replace("team: T0KEYTURN", "team: T0OTHER"))
-    found = clinic.about("the people")
+    found = clinic.about("people")
     assert (found.level, "Copy member ID" in found.message) == ("error", True)
 
 
 def test_a_wrong_app_token_is_said(clinic: Clinic):
     clinic.set(SLACK_APP_TOKEN="xapp-wrong")
-    found = clinic.about("the app token")
+    found = clinic.about("app token")
     assert found.level == "error"
     assert "connections:write" in found.message
 
@@ -184,7 +184,7 @@ def test_without_an_app_token_slack_must_reach_us(clinic: Clinic):
 
 def test_another_workspace_is_said(clinic: Clinic):
     clinic.set(SLACK_TEAM="T0OTHER")
-    assert "KEYTURN_SLACK_TEAM is T0OTHER" in clinic.about("the workspace").message
+    assert "KEYTURN_SLACK_TEAM is T0OTHER" in clinic.about("workspace").message
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_clock_that_is_wrong_is_said(clinic: Clinic, ahead: float, mark: str):
             )
         ]
 
-    [found] = [each for each in asyncio.run(look()) if each.subject == "the clock"]
+    [found] = [each for each in asyncio.run(look()) if each.subject == "clock"]
     assert found.level == mark
 
 
@@ -243,9 +243,9 @@ def test_keys_that_others_can_read_are_said(clinic: Clinic):
 
 
 def test_pages_without_their_stylesheet_are_said(clinic: Clinic):
-    assert clinic.about("the pages").level == "ok"
+    assert clinic.about("pages").level == "ok"
     clinic.environment.setattr("bot.web.assets._VENDOR_FILES", ("vendor/none.css",))
-    found = clinic.about("the pages")
+    found = clinic.about("pages")
     assert (found.level, "make assets" in found.message) == ("error", True)
 
 
@@ -333,7 +333,7 @@ def test_a_witness_that_is_a_directory_is_said(clinic: Clinic):
 def test_a_policy_that_is_not_valid_is_said_and_the_rest_is_looked_at(clinic: Clinic):
     (clinic.place / "policy" / "policy.cedar").write_text("permit (everything);")
     assert "keyturn policy check" in clinic.about("policy").message
-    assert clinic.about("the bot token").level == "ok"
+    assert clinic.about("bot token").level == "ok"
 
 
 def test_before_the_first_start_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

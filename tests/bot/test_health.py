@@ -10,11 +10,11 @@ from tests.bot.web.exhibits import gallery
 
 
 def _marks(condition: ServiceHealth) -> dict[str, str]:
-    return {one.subject: one.level for one in condition.findings()}
+    return {one.subject: one.level for one in condition.list_results()}
 
 
 def _said(condition: ServiceHealth, about: str) -> str:
-    return next(one.message for one in condition.findings() if one.subject == about)
+    return next(one.message for one in condition.list_results() if one.subject == about)
 
 
 def test_a_fresh_service_is_well_and_could_have_a_witness(office: Office):
@@ -33,9 +33,9 @@ def test_witnesses_that_lag_and_what_could_not_be_logged_are_told(office: Office
     spool = tmp_path / "changelog.spool"
     spool.write_text("{}\n")
     condition = ServiceHealth(office.database, lambda: {"1": 3}, spool)
-    assert _said(condition, "Witness 1") == "was not told of 3 entries yet"
+    assert _said(condition, "Witness 1") == "lacks 3 entries"
     one = ServiceHealth(office.database, lambda: {"1": 1}, spool)
-    assert _said(one, "Witness 1") == "was not told of 1 entry yet"
+    assert _said(one, "Witness 1") == "lacks 1 entry"
     assert _marks(condition)["Spool"] == "error"
 
 
@@ -44,8 +44,8 @@ def test_keys_tell_their_age_and_a_lost_one_is_missed(office: Office, tmp_path: 
     old.write_text("x")
     os.utime(old, (1, 1))
     lost = tmp_path / "secrets.key"
-    marks = _marks(ServiceHealth(office.database, keys={"Key of the log": old, "Other": lost}))
-    assert (marks["Key of the log"], marks["Other"]) == ("warning", "error")
+    marks = _marks(ServiceHealth(office.database, keys={"Signing key": old, "Other": lost}))
+    assert (marks["Signing key"], marks["Other"]) == ("warning", "error")
 
 
 def test_what_waits_for_people_is_told(office: Office):
@@ -54,9 +54,9 @@ def test_what_waits_for_people_is_told(office: Office):
         meet(tx, "lb1", met=tx.now, answered=None, kind="key", trouble="another key")
         meet(tx, "lb2", met=tx.now, answered=None, kind="unreachable", trouble="gone")
     condition = ServiceHealth(office.database)
-    assert "others were shown by lb1" in _said(condition, "Host keys")
-    assert _said(condition, "Hosts") == "not reached last time: lb2"
-    assert _said(condition, "Unknown runs").startswith("1 wait")
+    assert "do not match the inventory on lb1" in _said(condition, "Host keys")
+    assert _said(condition, "Hosts") == "unreachable at the last contact: lb2"
+    assert _said(condition, "Unknown outcomes").startswith("1 need")
 
 
 def test_a_database_that_does_not_answer_is_the_finding(office: Office):

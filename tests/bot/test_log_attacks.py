@@ -153,7 +153,7 @@ class TestHistoryRewritten:
         self._rewritten(sealed)
         before = len(entries_of(sealed.database))
         with pytest.raises(LogAlteredError, match=r"run `keyturn changelog verify`"):
-            house.keep()
+            house.run_periodic_tasks()
         with pytest.raises(StoreUnavailable):
             sealed.ask(LAMP_ON)
         assert len(entries_of(sealed.database)) == before
@@ -175,7 +175,7 @@ class TestHistoryRewritten:
         monkeypatch.setattr(change_log, "check_head", _check_nothing)
         n = self._rewritten(sealed)
         sealed.ask(LAMP_ON)
-        house.keep()
+        house.run_periodic_tasks()
         assert _verdict(sealed.database, quick=True).broken is None
         assert verify_alone(sealed.database, tmp_path, "--quick").returncode == 0
         public = _key_of(sealed.database)
@@ -218,7 +218,7 @@ class TestTheEnd:
         sealed.ask(LAMP_ON)
         rewrite(sealed.database, entries_of(sealed.database)[:-1])
         with pytest.raises(LogAlteredError, match="Keyturn wrote entry"):
-            house.keep()
+            house.run_periodic_tasks()
 
     def test_a_forked_log_takes_nothing(self, sealed: Office, house: Housekeeping, key: Path):
         sealed.ask(LAMP_ON)
@@ -229,7 +229,7 @@ class TestTheEnd:
             change_log.append_entry(tx, "noted")
         other.close()
         with pytest.raises(LogAlteredError, match="is not the one that Keyturn wrote"):
-            house.keep()
+            house.run_periodic_tasks()
 
     def test_what_was_not_committed_is_not_missed(self, sealed: Office):
         for opened in (sealed.database.transaction, sealed.database.together):
@@ -265,7 +265,7 @@ class TestRotation:
         run = sealed.ask(LAMP_ON)
         _forged_approval(sealed, run)
         with pytest.raises(LogAlteredError, match="is not signed"):
-            house.keep()
+            house.run_periodic_tasks()
 
     def test_the_key_is_not_changed(
         self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
@@ -332,7 +332,9 @@ def _do_nothing(_office: Office, _key: Path) -> None: ...
 
 def _keep_house(office: Office, key: Path) -> None:
     """Let the service follow the log before anything is taken out of it."""
-    Housekeeping(office.database, spool=Spool(key.with_name("changelog.spool"))).keep()
+    Housekeeping(
+        office.database, spool=Spool(key.with_name("changelog.spool"))
+    ).run_periodic_tasks()
 
 
 FOLLOWED = pytest.mark.parametrize("follow", [_do_nothing, _keep_house])
@@ -629,7 +631,7 @@ def test_what_to_do_is_said_when_a_failover_lost_the_last_entries(
 def test_witnesses_see_the_last_entries_before_a_clean_stop(
     sealed: Office, house: Housekeeping, told: list[Checkpoint]
 ):
-    house.keep()
+    house.run_periodic_tasks()
     sealed.ask(LAMP_ON)
-    house.end()
+    house.publish_last_checkpoint()
     assert told[-1].seq == len(entries_of(sealed.database))

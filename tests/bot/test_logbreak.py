@@ -77,7 +77,7 @@ def _next_process(office: Office, parts: WorkflowContext, spool: Spool) -> None:
     _mend(office)
     house = Housekeeping(office.database, spool=spool)
     Workflow(parts).recover_unfinished_runs()
-    house.keep()
+    house.run_periodic_tasks()
 
 
 def _told_of(office: Office, run: Run) -> list[change_log.Entry]:

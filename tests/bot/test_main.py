@@ -207,7 +207,7 @@ def test_a_port_that_is_held_is_said_and_what_to_do(
     assert (found.returncode, found.stderr) == (
         1,
         f"keyturn: cannot listen on 127.0.0.1:{port}: Address already in use. Another program "
-        "holds the port: set KEYTURN_PORT to a free one\n",
+        "uses the port: set KEYTURN_PORT to a free one\n",
     )
 
 

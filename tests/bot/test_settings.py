@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from bot.settings import Settings, lend, misspelt
+from bot.settings import Settings, export_library_variables, find_misspelt_settings
 
 BOT, APP = "KEYTURN_SLACK_BOT_TOKEN", "KEYTURN_SLACK_APP_TOKEN"
 OIDC = "KEYTURN_OIDC_"
@@ -87,7 +87,7 @@ def test_what_libraries_look_for_may_stand_in_the_settings_file(
         monkeypatch.delenv(name)
     lines = {**wanted, "SSL_CERT_FILE": "/another", "PATH_OF_OURS": "/another"}
     (tmp_path / ".env").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-    lend()
+    export_library_variables()
     assert {name: os.environ[name] for name in wanted} == wanted
     assert os.environ["SSL_CERT_FILE"] == os.environ["PATH_OF_OURS"] == "as it was"
     for name in wanted:
@@ -99,7 +99,7 @@ def test_a_setting_that_is_misspelt_is_found(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("KEYTURN_SLACK_CHANEL", "C0OPS")
     monkeypatch.setenv("KEYTURN_OF_OUR_OWN", "x")
     (tmp_path / ".env").write_text("KEYTURN_WITNES=/there\nKEYTURN_TOKEN=kt_1\nKEYTURN_DATA=var\n")
-    assert misspelt() == {
+    assert find_misspelt_settings() == {
         "KEYTURN_SLACK_CHANEL": "KEYTURN_SLACK_CHANNEL",
         "KEYTURN_WITNES": "KEYTURN_WITNESS",
     }

@@ -243,7 +243,7 @@ def test_without_what_sends_them_it_is_said_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    with pytest.raises(observability.NotInstalled, match=r"keyturn\[otel\]"):
+    with pytest.raises(observability.NotInstalledError, match=r"keyturn\[otel\]"):
         OtlpTracer("here")
 
 

@@ -83,7 +83,7 @@ def shop(tmp_path: Path, postgres: Postgres) -> Generator[Shop]:
         LoopbackFleet(tmp_path / "policy", places=PLACES[:1]) as fleet,
         Replicas(tmp_path, postgres.new_database()) as replicas,
     ):
-        here = replicas.ground()
+        here = replicas.foundation()
         yield Shop(replicas, fleet, here)
         here.database.close()
 

@@ -89,12 +89,12 @@ class Crowd:
             replicas = stack.enter_context(Replicas(self._directory, self._url))
             more = {"requests_a_minute": 10_000}
             self._settings = replicas.settings.model_copy(update=more)
-            ground = replicas.ground()
+            foundation = replicas.foundation()
             for person in ("dora", "olga"):
-                self.tokens[person] = ground.workflow.tokens.create_token(
+                self.tokens[person] = foundation.workflow.tokens.create_token(
                     person=person, scopes=("read", "ask", "approve"), days=1, source="cli"
                 )[1]
-            ground.database.close()
+            foundation.database.close()
             stack.callback(self._end_all)
             self.members = [self._start(n, kind) for n, kind in enumerate(self._wanted)]
             for each in self.members:

@@ -85,7 +85,7 @@ class Victim:
         spool = Spool(home.directory / "spool")
         told = [partial(checkpoints.write_checkpoint, home.witness)]
         self._house = Housekeeping(self._database, spool=spool, witnesses=told)
-        self._house.open({})
+        self._house.start({})
         self._dispatch = LocalDispatcher()
         fleet = Fleet(inventory, SshPool(home.policy))
         admitted = PolicyWithoutBanned(policies, self._database)
@@ -137,7 +137,7 @@ class Victim:
             if ask and host not in busy:
                 self._ask(host)
         self._workflow.wake_stalled_runs()
-        self._house.keep()
+        self._house.run_periodic_tasks()
         time.sleep(0.04)
 
     def _ask(self, host: str) -> None:

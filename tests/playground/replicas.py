@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from bot.app import Elsewhere, Foundation, build_foundation
+from bot.app import Foundation, NoHostConnector, build_foundation
 from bot.auth import secret_box
 from bot.db import migrations
 from bot.db.database import Database
@@ -49,13 +49,17 @@ class Replicas:
             process.kill()
             process.communicate()
 
-    def ground(self) -> Foundation:
+    def foundation(self) -> Foundation:
         """Return what a replica of `keyturn serve` stands on, in this very process."""
-        ground = build_foundation(
-            self.settings, ProcrastinateDispatcher(), Redactor(), reach=Elsewhere(), beside="-here"
+        foundation = build_foundation(
+            self.settings,
+            ProcrastinateDispatcher(),
+            Redactor(),
+            connector=NoHostConnector(),
+            file_suffix="-here",
         )
-        ground.house.open({})
-        return ground
+        foundation.housekeeping.start({})
+        return foundation
 
     def workers(self, number: int, *, site: str = "main") -> list[subprocess.Popen[str]]:
         """Start so many workers at once, and return them once they work."""

@@ -31,7 +31,7 @@ class Service:
         slack: Literal["", "http", "socket"] = "http",
         **more: Any,
     ) -> None:
-        self._listener = app.listening("127.0.0.1", port)
+        self._listener = app.open_listener("127.0.0.1", port)
         port = self._listener.getsockname()[1]
         self.slack: EmulatorServer | None = None
         if slack:
@@ -40,8 +40,8 @@ class Service:
             self.slack = EmulatorServer(policy, events=events)
             more = {**self.slack.settings, **more}
         settings = Settings(data=directory / "var", policy=directory / "policy", port=port, **more)
-        self.keyturn = app.build(settings)
-        config = app.server_config(self.keyturn)
+        self.keyturn = app.build_service(settings)
+        config = app.create_server_config(self.keyturn)
         config.timeout_graceful_shutdown = 2
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(

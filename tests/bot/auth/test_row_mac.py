@@ -290,7 +290,7 @@ class TestPutBack:
 class TestTold:
     def _house(self, database: Database, tmp_path: Path) -> Housekeeping:
         house = Housekeeping(database, spool=Spool(tmp_path / "spool"))
-        house.take_up()
+        house.open_log()
         return house
 
     def _told(self, database: Database) -> list[dict[str, Any]]:
@@ -311,7 +311,7 @@ class TestTold:
         for _ in range(3):
             with database.reading() as tx, caplog.at_level(logging.CRITICAL):
                 assert sessions.find_session(tx, mine) is None
-            house.keep()
+            house.run_periodic_tasks()
         name = _hashed(mine)[:16]
         assert self._told(database) == [{"what": "session", "name": name, "owner": "olga"}]
         assert [record.levelname for record in caplog.records] == ["CRITICAL"]
@@ -333,7 +333,7 @@ class TestTold:
             tokens.record_token_use(tx, found)
             assert tokens.find_token(tx, token)
             assert sessions.touch_session(tx, mine) == "dora"
-        house.keep()
+        house.run_periodic_tasks()
         assert self._told(database) == []
 
     def test_thousands_of_them_flood_nothing(self, database: Database, tmp_path: Path):
@@ -349,7 +349,7 @@ class TestTold:
             rows = [{"token": f"{n:05}{59 * '0'}", "person": "olga", **said} for n in range(1100)]
             tx.sql.execute(insert(SESSION), [{**row, "user_agent": "", "mac": ""} for row in rows])
             assert sessions.list_sessions(tx, "olga") == []
-        house.keep()
+        house.run_periodic_tasks()
         assert len(self._told(database)) == 20
 
 

@@ -102,15 +102,15 @@ def test_what_was_altered_does_not_open() -> None:
 def test_with_another_key_keyturn_does_not_start(tmp_path: Path) -> None:
     a_policy(tmp_path / "policy")
     settings = Settings(data=tmp_path / "var", policy=tmp_path / "policy")
-    app.build(settings).database.close()
-    app.build(settings).database.close()
+    app.build_service(settings).database.close()
+    app.build_service(settings).database.close()
     key = settings.data / "secrets.key"
     right = key.read_bytes()
     key.unlink()
     with pytest.raises(KeyFileError, match=r"put the right secrets\.key back"):
-        app.build(settings)
+        app.build_service(settings)
     key.write_bytes(right)
-    app.build(settings).database.close()
+    app.build_service(settings).database.close()
 
 
 def test_a_key_that_is_none_or_that_others_can_read_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bot.auth import webauthn
-from bot.auth.webauthn import KeyNotVerified, RelyingParty, StoredPublicKey
+from bot.auth.webauthn import KeyNotVerifiedError, RelyingParty, StoredPublicKey
 from tests.authenticator import Authenticator
 
 HOME = RelyingParty("keyturn.example.com", "https://keyturn.example.com")
@@ -40,7 +40,7 @@ def test_what_was_signed_for_another_question_is_worth_nothing() -> None:
     answer = device.sign(
         webauthn.build_authentication_options(HOME, challenge=challenge, keys=[key])
     )
-    with pytest.raises(KeyNotVerified):
+    with pytest.raises(KeyNotVerifiedError):
         webauthn.verify_authentication(
             HOME, answer, challenge=os.urandom(32), key=key, last_count=0
         )
@@ -53,7 +53,7 @@ def test_what_was_signed_on_another_page_is_worth_nothing() -> None:
     answer = device.sign(
         webauthn.build_authentication_options(HOME, challenge=challenge, keys=[key])
     )
-    with pytest.raises(KeyNotVerified):
+    with pytest.raises(KeyNotVerifiedError):
         webauthn.verify_authentication(HOME, answer, challenge=challenge, key=key, last_count=0)
 
 
@@ -64,7 +64,7 @@ def test_another_key_is_worth_nothing() -> None:
     answer = forged.sign(
         webauthn.build_authentication_options(HOME, challenge=challenge, keys=[key])
     )
-    with pytest.raises(KeyNotVerified):
+    with pytest.raises(KeyNotVerifiedError):
         webauthn.verify_authentication(HOME, answer, challenge=challenge, key=key, last_count=0)
 
 
@@ -74,7 +74,7 @@ def test_a_key_that_was_used_less_often_than_before_is_a_copy() -> None:
     answer = device.sign(
         webauthn.build_authentication_options(HOME, challenge=challenge, keys=[key])
     )
-    with pytest.raises(KeyNotVerified):
+    with pytest.raises(KeyNotVerifiedError):
         webauthn.verify_authentication(HOME, answer, challenge=challenge, key=key, last_count=7)
 
 
@@ -86,9 +86,9 @@ def test_garbage_proves_nothing_and_breaks_nothing(answer: str) -> None:
     device = Authenticator(HOME.origin)
     key = enrolled(device)
     assert webauthn.parse_chosen_key_id(answer) in {"", "a"}
-    with pytest.raises(KeyNotVerified):
+    with pytest.raises(KeyNotVerifiedError):
         webauthn.verify_registration(HOME, answer, challenge=b"1")
-    with pytest.raises(KeyNotVerified):
+    with pytest.raises(KeyNotVerifiedError):
         webauthn.verify_authentication(HOME, answer, challenge=b"1", key=key, last_count=0)
 
 

@@ -21,7 +21,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     found = Settings(data=tmp_path / "var", policy=tmp_path / "policy")
     monkeypatch.setenv("KEYTURN_DATA", str(found.data))
     monkeypatch.setenv("KEYTURN_POLICY", str(found.policy))
-    keyturn = app.build(found)
+    keyturn = app.build_service(found)
     factor = keyturn.workflow.factor_enrolment.begin_app_enrolment("olga")
     with keyturn.database.transaction() as tx:
         second_factors.mark_verified(tx, factor, counter=0)
@@ -48,10 +48,10 @@ def test_where_the_key_is_lost_everybody_enrols_anew(settings: Settings) -> None
     key = settings.data / "secrets.key"
     key.unlink()
     with pytest.raises(KeyFileError, match="another key"):
-        app.build(settings)
+        app.build_service(settings)
     said = keyturn("factors", "forget", "--why", "the disk with the key broke", typed="y\n")
     assert "1 second factors are forgotten" in said
-    started = app.build(settings)
+    started = app.build_service(settings)
     with started.database.reading() as tx:
         assert second_factors.list_factors(tx, "olga") == []
         told = change_log.get_last_entry_of_kind(tx, "all factors removed")

@@ -17,8 +17,8 @@ from bot.auth import sessions
 from bot.db import locks, migrations, runs, stops
 from bot.db.database import Database, Transaction
 from bot.maintenance import backup, copy_database
-from bot.maintenance.backup import NoBackup
-from bot.maintenance.copy_database import NotCopied
+from bot.maintenance.backup import InvalidBackupError
+from bot.maintenance.copy_database import CopyError
 from bot.maintenance.restore import RestoreResult, restore_backup
 from bot.model.run import State
 from bot.model.signing import KeyFileError, SigningKey
@@ -256,7 +256,7 @@ def test_a_backup_is_never_written_over_another(busy: Office, tmp_path: Path):
 def test_nothing_is_put_over_a_database_that_is_there(busy: Office, tmp_path: Path):
     backup.make_backup(busy.database, tmp_path / "today.backup")
     before = busy.entries()
-    with pytest.raises(NotCopied, match="there is"):
+    with pytest.raises(CopyError, match="there is"):
         put_back(tmp_path / "today.backup", busy.database)
     assert busy.entries() == before
     assert not list(tmp_path.glob("*.restoring*"))
@@ -284,7 +284,7 @@ def test_what_is_no_whole_backup_is_not_put_back(
             ):
                 connection.execute(f"DROP TRIGGER {name}")
             connection.execute("UPDATE entry SET person = 'mallory' WHERE seq = 2")
-    with pytest.raises(NoBackup):
+    with pytest.raises(InvalidBackupError):
         put_back(file, empty)
 
 
@@ -317,7 +317,7 @@ def test_a_broken_log_is_not_moved(busy: Office, empty: Database, monkeypatch: p
         return verification.Verification(3, "", broken=4, why="entry 4 is missing")
 
     monkeypatch.setattr(verification, "verify_log", broken)
-    with pytest.raises(NotCopied, match="broken at entry 4"):
+    with pytest.raises(CopyError, match="broken at entry 4"):
         copy_database.copy_database(busy.database, empty)
     with empty.reading() as tx:
         assert change_log.get_head(tx)[0] == 0

@@ -97,7 +97,7 @@ def test_nothing_is_copied_over_what_is_there(full: Database, empty: Database):
     with empty.transaction() as tx:
         change_log.append_entry(tx, "here first")
     before = all_rows(empty)
-    with pytest.raises(copy_database.NotCopied, match="there is something already, in entry"):
+    with pytest.raises(copy_database.CopyError, match="there is something already, in entry"):
         copied(full, empty)
     assert all_rows(empty) == before
 
@@ -122,7 +122,7 @@ def test_what_this_version_does_not_know_is_not_left_behind_unsaid(
     with full.engine.begin() as connection:
         connection.execute(text("CREATE TABLE from_the_future (id INTEGER)"))
     with pytest.raises(
-        copy_database.NotCopied, match="from_the_future, which this version does not"
+        copy_database.CopyError, match="from_the_future, which this version does not"
     ):
         copied(full, empty)
 

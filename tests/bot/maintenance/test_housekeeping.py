@@ -35,7 +35,7 @@ def _entries(office: Office, kind: str) -> list[Entry]:
 
 def test_settings_are_logged_when_they_change_and_only_then(office: Office, house: Housekeeping):
     for listen in ("127.0.0.1", "127.0.0.1", "0.0.0.0"):  # noqa: S104 - only written down
-        house.open({"listen": listen, "slack_bot_token": "set"})
+        house.start({"listen": listen, "slack_bot_token": "set"})
     logged = [entry.facts["settings"]["listen"] for entry in _entries(office, "settings changed")]
     assert logged == ["127.0.0.1", "0.0.0.0"]  # noqa: S104
 
@@ -44,18 +44,18 @@ def test_own_runbooks_are_logged_when_they_change_and_only_then(
     office: Office, house: Housekeeping
 ):
     for digests in ({}, {"runbooks.a": "12"}, {"runbooks.a": "12"}, {"runbooks.a": "34"}, {}):
-        house.note_own_runbooks(digests)
+        house.log_own_runbooks(digests)
     logged = [entry.facts["files"] for entry in _entries(office, "local runbooks changed")]
     assert logged == [{"runbooks.a": "12"}, {"runbooks.a": "34"}, {}]
 
 
 def test_witnesses_hear_of_news_alone(office: Office, house: Housekeeping, told: list[Checkpoint]):
-    house.open({})
+    house.start({})
     for _ in range(3):
-        house.keep()
+        house.run_periodic_tasks()
     assert len(told) == 1
     office.ask(LAMP_ON)
-    house.keep()
+    house.run_periodic_tasks()
     assert [point.seq for point in told] == [told[0].seq, told[0].seq + 2]
 
 
@@ -77,17 +77,17 @@ def test_a_witness_that_fails_is_told_later_and_keeps_no_other_from_hearing(
         spool=spool,
         witnesses=[moody, others.append],
     )
-    house.open({})
-    house.keep()
+    house.start({})
+    house.run_periodic_tasks()
     assert (len(heard), len(others)) == (0, 1)
     assert "the log server is away" in caplog.text
     deaf[0] = False
-    house.keep()
+    house.run_periodic_tasks()
     assert [point.hash for point in heard] == [point.hash for point in others]
 
 
 def test_trouble_is_said_in_the_log_once_it_can_be_written(office: Office, house: Housekeeping):
-    house.open({})
+    house.start({})
     database = office.database
     with database.engine.connect() as connection:
         connection.exec_driver_sql(
@@ -98,11 +98,11 @@ def test_trouble_is_said_in_the_log_once_it_can_be_written(office: Office, house
         office.ask(LAMP_ON)
     assert "full" in database.error
     with pytest.raises(StoreUnavailable):
-        house.keep()
+        house.run_periodic_tasks()
     assert "full" in database.error
     with database.engine.connect() as connection:
         connection.exec_driver_sql("DROP TRIGGER full")
-    house.keep()
+    house.run_periodic_tasks()
     assert database.error == ""
     (said,) = _entries(office, "logging failed")
     assert "full" in said.facts["reason"]

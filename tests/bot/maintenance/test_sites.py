@@ -54,9 +54,9 @@ def test_a_site_that_nobody_works_for_is_told_with_what_to_do(database: Database
     _waits_at(database, "ams", 1, 2)
     found = _sites(database)
     assert found.level == "error"
-    assert found.message.startswith("no worker is heard of at ams (2 wait, the first for 2")
-    assert found.message.endswith(": keyturn worker --site ams")
-    assert found in ServiceHealth(database).findings()
+    assert found.message.startswith("no worker at ams (2 waiting, the first for 2")
+    assert found.message.endswith(": run keyturn worker --site ams")
+    assert found in ServiceHealth(database).list_results()
 
 
 def test_what_has_just_been_asked_is_no_trouble(database: Database):
@@ -88,7 +88,7 @@ def test_a_site_whose_workers_are_busy_has_some(database: Database):
 
 
 def test_one_process_alone_has_no_sites_to_tell_of(office: Office):
-    assert "Sites" not in {one.subject for one in ServiceHealth(office.database).findings()}
+    assert "Sites" not in {one.subject for one in ServiceHealth(office.database).list_results()}
 
 
 def test_the_doctor_tells_where_workers_do_the_work(database: Database, tmp_path: Path):
@@ -116,5 +116,5 @@ def test_strangers_are_told_that_there_is_one_and_not_which(database: Database, 
         answer = site.browser().get("/readyz")
         site.browsers[0].close()
     assert answer.status_code == 200
-    assert "keyturn doctor says which" in answer.json()["sites"]
+    assert "run keyturn doctor" in answer.json()["sites"]
     assert "ams" not in answer.text

@@ -297,14 +297,14 @@ def test_keyturn_starts_where_slack_does_not_answer(tmp_path: Path):
     ):
         answer = httpx2.get(f"{service.address}/readyz")
         assert answer.status_code == 200
-        assert "0 of 2 connections stand" in answer.text
+        assert "0 of 2 connections are open" in answer.text
 
 
 def test_without_any_connection_for_long_it_is_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    assert chat_of_the_service._DEAF_SECONDS == 30  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(chat_of_the_service, "_DEAF_SECONDS", 0.5)
+    assert chat_of_the_service._MAX_DISCONNECTED_SECONDS == 30  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(chat_of_the_service, "_MAX_DISCONNECTED_SECONDS", 0.5)
     company.found(tmp_path / "policy")
     tokens: Any = {"slack_bot_token": "xoxb-1", "slack_app_token": "xapp-1"}
     with (
@@ -316,7 +316,7 @@ def test_without_any_connection_for_long_it_is_not_ready(
             assert time.monotonic() < deadline
         answer = httpx2.get(f"{service.address}/readyz")
         assert answer.status_code == 503
-        assert "0 of 2 connections stand" in answer.text
+        assert "0 of 2 connections are open" in answer.text
 
 
 async def test_waiting_for_a_connection_would_never_end_there(chat: Chat):

@@ -21,7 +21,7 @@ _SECONDS = 1.4
 def keyturn(tmp_path: Path) -> Generator[app.Keyturn]:
     company.found(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text("hosts: {}\n")
-    yield app.build(Settings(data=tmp_path / "var", policy=tmp_path / "policy"))
+    yield app.build_service(Settings(data=tmp_path / "var", policy=tmp_path / "policy"))
     gc.unfreeze()
 
 

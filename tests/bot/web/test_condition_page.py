@@ -10,7 +10,7 @@ from tests.bot.web.dom import Page
 
 
 def test_who_may_stop_everything_sees_how_the_service_is(site: Site):
-    findings = ServiceHealth(site.database, clock=lambda: 0.0).findings
+    findings = ServiceHealth(site.database, clock=lambda: 0.0).list_results
     doors = {"slack": lambda: Door("the token was refused", is_broken=True)}
     site.app = build_app(replace(site.parts, list_check_results=findings, health_checks=doors))
     page = Page(site.browser("olga").get("/health").text)

@@ -108,7 +108,7 @@ def _with_slack(site: Site, condition: ComponentHealth) -> TestClient:
 
 
 def test_the_connections_to_slack_are_shown_and_without_them_the_pages_serve(site: Site) -> None:
-    away = ComponentHealth("0 of 2 connections stand: Slack did not answer in time")
+    away = ComponentHealth("0 of 2 connections are open: Slack did not answer in time")
     answer = _with_slack(site, away).get("/readyz")
     assert answer.status_code == 200
     assert answer.json()["slack"] == away.message
@@ -123,11 +123,11 @@ def test_a_token_that_slack_refused_is_not_ready(site: Site) -> None:
 
 
 def test_hosts_that_flood_us_are_told_of_and_the_pages_serve(site: Site) -> None:
-    assert app.reached(0).message == "no host floods us"
-    parts = replace(site.parts, health_checks={"ssh": lambda: app.reached(2)})
+    assert app.describe_host_connections(0).message == "no host sends too much"
+    parts = replace(site.parts, health_checks={"ssh": lambda: app.describe_host_connections(2)})
     answer = Site(site.office, parts, build_app(parts)).browser().get("/readyz")
     assert answer.status_code == 200
-    assert answer.json()["ssh"].startswith("2 connections were cut lately")
+    assert answer.json()["ssh"].startswith("2 connections were closed recently")
 
 
 @pytest.mark.real
