@@ -279,8 +279,8 @@ def lock_shared_directory(directory: Path) -> Generator[str]:
         except AlreadyRunning:
             continue
     raise AlreadyRunning(
-        """Return the file of a key. Raises KeyFileError if it is missing and the engine shares it."""
-        "own (KEYTURN_DATA)"
+        f"{_MAX_PROCESSES} processes use {directory} already: set KEYTURN_DATA to a directory of "
+        "its own for this one"
     )
 
 

@@ -1,4 +1,4 @@
-"""The file of hooks: who may tell us of events, and whom we tell of runs."""
+"""The webhook file: sources of incoming events and subscriptions to runs."""
 
 import hashlib
 import os
@@ -36,21 +36,23 @@ NonEmptyText = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class WebhookConfigError(ValueError):
-    """The file cannot be used. The message says where and what to do."""
+    """The webhook file is not valid. The message says where, and what to do."""
 
 
 class _SecretLocation(BaseModel):
-    """Where a secret is: never in the file itself. secret_file: relative to it."""
+    """Where a secret is stored, which is never the webhook file itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     secret_file: NonEmptyText | None = None
+    """Relative to the webhook file."""
     secret_env: NonEmptyText | None = None
+    """The name of an environment variable."""
 
     @model_validator(mode="after")
     def _check_one_location(self) -> "_SecretLocation":
         if (self.secret_file is None) == (self.secret_env is None):
-            raise ValueError("say secret_file or secret_env: where its secret is")
+            raise ValueError("set either secret_file or secret_env to where the secret is")
         return self
 
 
@@ -69,9 +71,9 @@ class _SubscriptionSection(_SecretLocation):
     @field_validator("url")
     @classmethod
     def _check_url(cls, url: str) -> str:
-        # What cannot be seen in it would be dropped, or be sent as more than an address.
+        # Invisible characters could be dropped, or add lines to the HTTP request.
         if not url.isprintable() or " " in url:
-            raise ValueError("holds a blank or an invisible character: write it without")
+            raise ValueError("contains a space or an invisible character: remove it")
         parts = urlsplit(url)
         if parts.scheme not in {"https", "http"} or not parts.hostname or parts.username:
             raise ValueError("must be an address such as https://hooks.example.com/keyturn")
@@ -82,7 +84,8 @@ class _SubscriptionSection(_SecretLocation):
         parts = urlsplit(self.url)
         if parts.scheme == "http" and not (self.private and parts.hostname in _LOOPBACK_HOSTS):
             raise ValueError(
-                "must begin with https://: http:// is for this machine itself, with private: true"
+                "must begin with https://. http:// is allowed only for this machine, with "
+                "private: true"
             )
         return self
 
@@ -96,30 +99,35 @@ class _WebhookFile(BaseModel):
 
 @dataclass(frozen=True)
 class WebhookSource:
-    """One system that tells us of events. a_minute: how many at most."""
+    """A system that sends events to Keyturn."""
 
     name: str
     format: EventFormat
     secret: bytes
     max_per_minute: int
+    """Events accepted in one minute."""
 
     @property
     def signature_scheme(self) -> SignatureScheme:
-        """How it proves that it is it."""
+        """How the source signs its requests."""
         return _SIGNATURE_SCHEMES[self.format]
 
 
 @dataclass(frozen=True)
 class WebhookSubscription:
-    """One system that is told of runs. areas, events: empty for all. private: may be near us."""
+    """A system that Keyturn notifies about runs."""
 
     name: str
     url: str
     secret: bytes
     kinds: Sequence[str]
+    """Kinds of runs: change, check."""
     areas: Sequence[str]
+    """Empty for all."""
     events: Sequence[str]
+    """Kinds of log entries; empty for all."""
     private: bool
+    """Whether the address may be in a private network."""
 
 
 @dataclass(frozen=True)
@@ -129,31 +137,31 @@ class WebhookConfig:
 
     @property
     def secrets(self) -> list[str]:
-        """What must never be recorded, shown or logged."""
-        both = [*self.sources.values(), *self.subscriptions.values()]
-        return [one.secret.decode(errors="ignore") for one in both]
+        """The secrets, which must never be recorded, shown or logged."""
+        parties = [*self.sources.values(), *self.subscriptions.values()]
+        return [party.secret.decode(errors="ignore") for party in parties]
 
 
 NO_WEBHOOKS = WebhookConfig({}, {})
 
 
 def load_webhook_config(file: Path | None) -> WebhookConfig:
-    """Return what the file says, with its secrets. Raises BadHooks."""
+    """Load the webhook file and its secrets. Raises WebhookConfigError."""
     if file is None:
         return NO_WEBHOOKS
     try:
         data = YamlFile(file.name, file.read_text(encoding="utf-8")).parse_data()
-        found = _WebhookFile.model_validate(data)
-    except OSError as trouble:
-        said = f"the file of hooks {file} cannot be read: {trouble.strerror}"
-        raise WebhookConfigError(f"{said}. KEYTURN_HOOKS says where it is") from None
-    except (UnicodeDecodeError, NoPolicyError) as trouble:
-        raise WebhookConfigError(f"the file of hooks cannot be used: {trouble}") from None
-    except ValidationError as trouble:
-        raise WebhookConfigError(f"{file}: {describe_validation_error(trouble)}") from None
+        content = _WebhookFile.model_validate(data)
+    except OSError as error:
+        message = f"cannot read the webhook file {file}: {error.strerror}"
+        raise WebhookConfigError(f"{message}. Check KEYTURN_HOOKS") from None
+    except (UnicodeDecodeError, NoPolicyError) as error:
+        raise WebhookConfigError(f"the webhook file is not valid: {error}") from None
+    except ValidationError as error:
+        raise WebhookConfigError(f"{file}: {describe_validation_error(error)}") from None
     sources = {
         name: WebhookSource(name, one.format, _load_secret(file, name, one), one.a_minute)
-        for name, one in found.sources.items()
+        for name, one in content.sources.items()
     }
     subscriptions = {
         name: WebhookSubscription(
@@ -165,7 +173,7 @@ def load_webhook_config(file: Path | None) -> WebhookConfig:
             tuple(one.events),
             one.private,
         )
-        for name, one in found.subscriptions.items()
+        for name, one in content.subscriptions.items()
     }
     return WebhookConfig(sources, subscriptions)
 
@@ -179,14 +187,16 @@ def _load_secret(file: Path, name: str, location: _SecretLocation) -> bytes:
         return parse_secret(text)
     except KeyError:
         raise WebhookConfigError(f"{file}: {name}: the variable {where} is not set") from None
-    except OSError as trouble:
-        raise WebhookConfigError(f"{file}: {name}: its secret: {trouble}") from None
-    except ValueError as trouble:
-        raise WebhookConfigError(f"{file}: {name}: the secret in {where}: {trouble}") from None
+    except OSError as error:
+        raise WebhookConfigError(f"{file}: {name}: cannot read the secret: {error}") from None
+    except ValueError as error:
+        raise WebhookConfigError(
+            f"{file}: {name}: the secret in {where} is not valid: {error}"
+        ) from None
 
 
 def render_webhook_config(config: WebhookConfig) -> dict[str, Any]:
-    """Return all but the secrets, for the change log that everybody reads."""
+    """Return the configuration without secrets, for the change log."""
     return {
         "sources": {name: one.format for name, one in sorted(config.sources.items())},
         "subscriptions": {
@@ -196,9 +206,10 @@ def render_webhook_config(config: WebhookConfig) -> dict[str, Any]:
 
 
 def _redact_url_path(url: str) -> str:
-    """Return where an address leads, and what differs whenever the rest of it does: with many
-    services whoever knows the path may post there.
+    """Return scheme and host of a URL with a digest of the whole URL.
+
+    The path is left out: with many services, everyone who knows it can post there.
     """
     parts = urlsplit(url)
-    rest = hashlib.sha256(url.encode()).hexdigest()[:8]
-    return f"{parts.scheme}://{parts.netloc}/… ({rest})"
+    digest = hashlib.sha256(url.encode()).hexdigest()[:8]
+    return f"{parts.scheme}://{parts.netloc}/… ({digest})"

@@ -1,4 +1,4 @@
-"""Formats of events: what other systems write, as one shape of ours. Pure.
+"""Parse the event formats of other systems. Pure.
 
 Sources: https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 https://docs.github.com/en/webhooks/webhook-events-and-payloads#deployment_status
@@ -23,9 +23,9 @@ from connectors.inventory import Inventory
 _HOST_PATTERN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?", re.ASCII)
 _PORT_PATTERN = re.compile(r":[0-9]{1,5}\Z", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Later moments could be kept, and no page that tells of them could be drawn any more.
+# Later times can be stored, but cannot be formatted by the pages.
 _MAX_TIME = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
-# Of one delivery; more is told as one.
+# In one delivery.
 _MAX_EVENTS = 100
 _MAX_LINK_LENGTH = 500
 
@@ -34,33 +34,32 @@ LongText = Annotated[str, Field(max_length=2000)]
 
 
 class InvalidBodyError(ValueError):
-    """The body is not as its format says. The message says where."""
+    """The body does not match its format. The message says where."""
 
 
 class StaleEventError(ValueError):
-    """It tells of a moment that is too long ago: an old delivery, sent once more."""
+    """The event is too old: the delivery may be a replay."""
 
 
 @dataclass(frozen=True)
 class WebhookEvent:
-    """One thing that happened outside. key: the same whenever it is told again.
-
-    at: microseconds, when it happened as far as its source says. hosts: as the inventory calls
-    them, where it knows them.
-    """
+    """An event outside Keyturn."""
 
     key: str
+    """The same for every delivery of one event."""
     title: str
     hosts: Sequence[str] = ()
+    """Names of the inventory; as sent for unknown hosts."""
     category: str = ""
     person: str = ""
     detail: str = ""
     url: str = ""
     happened_at: int | None = None
+    """Microseconds since 1970, if the source sent it."""
 
 
 class _ForeignModel(BaseModel):
-    """What somebody else's format has besides is none of our business."""
+    """A part of a foreign format; other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -123,47 +122,56 @@ class _GitHubBody(_ForeignModel):
 def parse_events(
     event_format: EventFormat, body: bytes, *, delivery_id: str, inventory: Inventory, now: int
 ) -> Sequence[WebhookEvent]:
-    """Return what the body tells of. name: of the delivery. now: seconds since 1970.
+    """Return the events in the body of a delivery.
 
-    Raises NotUnderstood and Stale.
+    Args:
+        event_format: The format of the source.
+        body: The body of the HTTP request.
+        delivery_id: The id of the delivery.
+        inventory: Resolves the names of hosts.
+        now: Seconds since 1970.
+
+    Raises:
+        InvalidBodyError: The body does not match the format.
+        StaleEventError: The event is too old.
     """
     try:
         return [
-            _sanitise_event(one, inventory)
-            for one in _PARSERS[event_format](body, delivery_id, now)
+            _sanitise_event(event, inventory)
+            for event in _PARSERS[event_format](body, delivery_id, now)
         ]
-    except ValidationError as trouble:
+    except ValidationError as error:
         raise InvalidBodyError(
-            escape_to_one_line(describe_validation_error(trouble))[:500]
+            escape_to_one_line(describe_validation_error(error))[:500]
         ) from None
     except RecursionError:
-        raise InvalidBodyError("it is nested too deeply") from None
+        raise InvalidBodyError("the JSON is nested too deeply") from None
 
 
 def _parse_keyturn_event(body: bytes, delivery_id: str, _now: int) -> Sequence[WebhookEvent]:
-    told = _KeyturnEvent.model_validate_json(body, strict=False)
+    event = _KeyturnEvent.model_validate_json(body, strict=False)
     return [
         WebhookEvent(
             delivery_id,
-            told.title,
-            tuple(told.hosts),
-            told.category,
-            told.person,
-            told.detail,
-            told.url,
-            _to_microseconds(told.at),
+            event.title,
+            tuple(event.hosts),
+            event.category,
+            event.person,
+            event.detail,
+            event.url,
+            _to_microseconds(event.at),
         )
     ]
 
 
 def _parse_alertmanager_body(body: bytes, _name: str, _now: int) -> Sequence[WebhookEvent]:
-    told = _AlertmanagerBody.model_validate_json(body)
-    return [_build_alert_event(one) for one in told.alerts[:_MAX_EVENTS]]
+    content = _AlertmanagerBody.model_validate_json(body)
+    return [_build_alert_event(alert) for alert in content.alerts[:_MAX_EVENTS]]
 
 
 def _build_alert_event(alert: _AlertmanagerAlert) -> WebhookEvent:
     ended = alert.endsAt if alert.status == "resolved" else None
-    # Alertmanager tells of the same alert again and again for as long as it fires.
+    # Alertmanager repeats an alert for as long as it fires: the key stays the same.
     labels = alert.fingerprint or json.dumps(alert.labels, sort_keys=True)
     instance = alert.labels.get("instance") or alert.labels.get("host") or ""
     return WebhookEvent(
@@ -178,15 +186,15 @@ def _build_alert_event(alert: _AlertmanagerAlert) -> WebhookEvent:
 
 
 def _parse_github_body(body: bytes, _name: str, now: int) -> Sequence[WebhookEvent]:
-    """Tell of a deployment's status. What GitHub signs has no time but those that are in it."""
-    told = _GitHubBody.model_validate_json(body)
-    deployment, status = told.deployment, told.deployment_status
+    """Return the status of a deployment. GitHub signs no timestamp, so its own time is checked."""
+    content = _GitHubBody.model_validate_json(body)
+    deployment, status = content.deployment, content.deployment_status
     if deployment is None or status is None:
-        return []  # a ping, or an event that nobody needs here
+        return []  # a ping, or an event of another kind
     at = _to_microseconds(status.updated_at) or 0
     if not is_fresh(at // 1_000_000, now):
         raise StaleEventError("the deployment's status is too old")
-    repository = told.repository.full_name
+    repository = content.repository.full_name
     return [
         WebhookEvent(
             f"{repository} {deployment.id} {status.id} {status.state}",
@@ -209,7 +217,7 @@ _PARSERS: Mapping[EventFormat, Callable[[bytes, str, int], Sequence[WebhookEvent
 
 
 def _sanitise_event(event: WebhookEvent, inventory: Inventory) -> WebhookEvent:
-    """Return it with every word made visible and cut, and hosts as we call them."""
+    """Escape and shorten the texts of an event, and resolve its hosts."""
     return WebhookEvent(
         hashlib.sha256(event.key.encode()).hexdigest(),
         escape_to_one_line(event.title)[:200],
@@ -227,13 +235,13 @@ def _sanitise_event(event: WebhookEvent, inventory: Inventory) -> WebhookEvent:
 
 
 def _sanitise_link(url: str) -> str:
-    """Return an address that leads where it seems to; "" for what is none, or would be cut."""
-    whole = url.startswith(("https://", "http://")) and len(url) <= _MAX_LINK_LENGTH
-    return url if whole and url.isprintable() and " " not in url else ""
+    """Return the URL if it is printable and short enough to keep; "" otherwise."""
+    is_complete = url.startswith(("https://", "http://")) and len(url) <= _MAX_LINK_LENGTH
+    return url if is_complete and url.isprintable() and " " not in url else ""
 
 
 def _resolve_host_name(host_name: str, inventory: Inventory) -> str:
-    """Return the inventory's name for `web1.example.com:9100`, or what was said if it has none."""
+    """Return the inventory's name for `web1.example.com:9100`; unknown hosts keep their name."""
     plain = _PORT_PATTERN.sub("", host_name.strip()).lower()
     if not _HOST_PATTERN.fullmatch(plain):
         return ""
@@ -244,6 +252,6 @@ def _resolve_host_name(host_name: str, inventory: Inventory) -> str:
 
 
 def _to_microseconds(at: datetime | None) -> int | None:
-    """Return it in microseconds; None for what is no moment, such as the year 1 of Go's zero."""
+    """Return microseconds since 1970; None outside the range, such as Go's zero time (year 1)."""
     found = None if at is None else (at - _EPOCH) // timedelta(microseconds=1)
     return found if found is not None and 0 <= found < _MAX_TIME else None

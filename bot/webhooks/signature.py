@@ -1,4 +1,4 @@
-"""Signatures of hooks: made and looked at. Pure.
+"""Create and check signatures of webhooks. Pure.
 
 Source: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
@@ -12,37 +12,41 @@ from typing import Literal
 
 SignatureScheme = Literal["standard", "github", "bearer"]
 
-# How old, or early, what is signed may be: longer ones could be replayed after they are forgotten.
+# How far a timestamp may differ: older requests could be replayed after their ids are deleted.
 MAX_AGE_SECONDS = 5 * 60
 MIN_SECRET_BYTES = 24
 _PREFIX = "whsec_"
 
 
 class SignatureError(Exception):
-    """Nobody who has the secret sent this, or not now. The message says why, for the log."""
+    """The signature or its timestamp is wrong. The message says which, for the log."""
 
 
 def parse_secret(text: str) -> bytes:
-    """Return the secret that was written down: `whsec_` and base64, or as it stands."""
+    """Return the bytes of a secret: base64 after `whsec_`, or the text itself."""
     written = text.strip()
     if written.startswith(_PREFIX):
         try:
             secret = base64.b64decode(written.removeprefix(_PREFIX), validate=True)
         except (binascii.Error, ValueError):
-            raise ValueError("what follows whsec_ is no base64") from None
+            raise ValueError("the text after whsec_ is not base64") from None
     else:
         secret = written.encode()
     if len(secret) < MIN_SECRET_BYTES:
-        raise ValueError(f"it has {len(secret)} bytes, and needs {MIN_SECRET_BYTES} or more")
+        raise ValueError(f"it has {len(secret)} bytes and needs {MIN_SECRET_BYTES} or more")
     return secret
 
 
 def build_signature_headers(
     secret: bytes, delivery_id: str, body: bytes, *, timestamp: int
 ) -> dict[str, str]:
-    """Return what proves that we sent *body*. name: the same whenever it is sent again.
+    """Return the headers that sign *body*.
 
-    at: seconds since 1970.
+    Args:
+        secret: The secret of the subscription.
+        delivery_id: The same for every attempt.
+        body: The body of the HTTP request.
+        timestamp: Seconds since 1970.
     """
     signature = _compute_standard_signature(secret, delivery_id, str(timestamp), body)
     return {
@@ -55,7 +59,10 @@ def build_signature_headers(
 def check_signature(
     scheme: SignatureScheme, secret: bytes, headers: Mapping[str, str], body: bytes, *, now: int
 ) -> None:
-    """Raise Unsigned unless the headers prove it. given: by lower-case name. now: seconds."""
+    """Raise SignatureError unless the headers sign the body.
+
+    headers: by lower-case name. now: seconds since 1970.
+    """
     if scheme == "standard":
         _check_standard_signature(secret, headers, body, now)
     elif scheme == "github":
@@ -76,24 +83,24 @@ def _check_standard_signature(
     if not any(_is_equal(made, one) for one in headers.get("webhook-signature", "").split()):
         raise SignatureError("the signature is wrong")
     if not name:
-        raise SignatureError("there is no webhook-id")
-    # The signature is right, so this is what its maker wrote; it may still be no number.
+        raise SignatureError("the webhook-id is missing")
+    # The sender signed the timestamp, but it need not be a number.
     if not (at.isascii() and at.isdecimal() and len(at) < 12):
-        raise SignatureError("the timestamp is no number of seconds")
+        raise SignatureError("the timestamp is not a number of seconds")
     if not is_fresh(int(at), now):
-        raise SignatureError("the timestamp is too old, or too early")
+        raise SignatureError("the timestamp is too old or in the future")
 
 
 def is_fresh(at: int, now: int) -> bool:
-    """Say whether a moment is near enough to be taken for now. Both: seconds since 1970."""
+    """Return whether a time is close enough to *now*; both in seconds since 1970."""
     return abs(now - at) <= MAX_AGE_SECONDS
 
 
 def _compute_standard_signature(
     secret: bytes, delivery_id: str, timestamp: str, body: bytes
 ) -> str:
-    told = f"{delivery_id}.{timestamp}.".encode() + body
-    return base64.b64encode(hmac.digest(secret, told, hashlib.sha256)).decode()
+    signed = f"{delivery_id}.{timestamp}.".encode() + body
+    return base64.b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()
 
 
 def _is_equal(expected: str, received: str) -> bool:

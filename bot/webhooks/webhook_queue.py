@@ -1,6 +1,6 @@
-"""Deliveries: what subscriptions are still to be told of runs, taken from the change log itself.
+"""Webhook deliveries to subscriptions, created from the entries of the change log.
 
-The log is committed with the state that it tells of, so nothing that happened can be left untold.
+An entry is committed with the state that it records, so no event is lost.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,12 +16,12 @@ from bot.db.tables import delivery, subscription
 from bot.model.run import Run
 
 _SECOND = 1_000_000
-_AT_ONCE = 200
-# A day without an answer, more or less: after 5 s, 10 s, 20 s, … and then every two hours.
+_MAX_ENTRIES_READ = 200
+# About one day: after 5 s, 10 s, 20 s, … and then every two hours.
 MOST_TRIES = 22
 _FIRST_SECONDS, _LONGEST_SECONDS = 5, 7200
-_KEEP_DEAD = 30 * 86_400 * _SECOND
-# What happens within a run on its way from one state to the next, and is told by neither.
+_KEEP_FAILED = 30 * 86_400 * _SECOND
+# Entries between two states of a run, which subscriptions do not receive by default.
 QUIET = frozenset(
     {"step sending", "claimed", "token used", "logging failed", "step succeeded", "reminded"}
 )
@@ -29,45 +29,52 @@ QUIET = frozenset(
 
 @dataclass(frozen=True)
 class PendingDelivery:
-    """One thing to tell. seq, kind, at: of the log's entry; at: microseconds. tries: so far."""
+    """A log entry to send to a subscription."""
 
     subscription: str
     seq: int
+    """Number of the log entry."""
     run: int
     kind: str
+    """Kind of the log entry."""
     at: int
+    """Time of the log entry, in microseconds since 1970."""
     tries: int
+    """Failed attempts so far."""
 
 
 @dataclass(frozen=True)
 class SubscriptionFilter:
-    """What a subscription is told of. areas, kinds_of_entry: empty for all."""
+    """The runs and log entries that a subscription receives."""
 
     kinds: Collection[str]
+    """Kinds of runs."""
     areas: frozenset[str]
+    """Empty for all."""
     kinds_of_entry: Collection[str]
+    """Empty for all but QUIET ones."""
 
-    def entry(self, entry: Entry) -> bool:
+    def accepts_entry(self, entry: Entry) -> bool:
         if entry.run is None:
             return False
         wanted = self.kinds_of_entry
         return entry.kind in wanted if wanted else entry.kind not in QUIET
 
-    def run(self, run: Run) -> bool:
-        """Of a check on hosts of several areas, all of them must be wanted: it tells of each."""
+    def accepts_run(self, run: Run) -> bool:
+        """Return whether kind and areas match; a check on several areas must match in each."""
         return run.kind in self.kinds and (not self.areas or self.areas.issuperset(run.areas))
 
 
 def is_behind(tx: Transaction, name: str) -> bool:
-    """Say whether the log has entries that the subscription has not read."""
+    """Return whether the log has entries that the subscription has not read."""
     read = tx.sql.execute(select(subscription.c.seq).where(subscription.c.name == name)).scalar()
     return read is None or read < change_log.get_head(tx)[0]
 
 
 def read_new_entries(tx: Transaction, name: str, wanted: SubscriptionFilter) -> int:
-    """Read on in the log and note what is to be told; return how far that is.
+    """Create deliveries from new log entries; return the number of the last entry read.
 
-    A subscription that is new begins with what happens from now on.
+    A new subscription starts with the entries after now.
     """
     head = change_log.get_head(tx)[0]
     if tx.insert_once(subscription, name=name, seq=head):
@@ -75,10 +82,12 @@ def read_new_entries(tx: Transaction, name: str, wanted: SubscriptionFilter) -> 
     row = select(subscription.c.seq).where(subscription.c.name == name).with_for_update()
     read = tx.sql.execute(row).scalar_one()
     column = tables.entry.c
-    query = select(tables.entry).where(column.seq > read).order_by(column.seq).limit(_AT_ONCE)
+    query = (
+        select(tables.entry).where(column.seq > read).order_by(column.seq).limit(_MAX_ENTRIES_READ)
+    )
     entries = [Entry(*found) for found in tx.sql.execute(query)]
-    told = [entry for entry in entries if wanted.entry(entry)]
-    numbers = sorted({entry.run for entry in told if entry.run is not None})
+    accepted = [entry for entry in entries if wanted.accepts_entry(entry)]
+    numbers = sorted({entry.run for entry in accepted if entry.run is not None})
     known = {run.id: run for run in runs.list_runs(tx, numbers)}
     rows = [
         {
@@ -91,8 +100,8 @@ def read_new_entries(tx: Transaction, name: str, wanted: SubscriptionFilter) -> 
             "next_attempt_at": 0,
             "error": "",
         }
-        for entry in told
-        if entry.run in known and wanted.run(known[entry.run])
+        for entry in accepted
+        if entry.run in known and wanted.accepts_run(known[entry.run])
     ]
     if rows:
         tx.sql.execute(insert(delivery), rows)
@@ -105,7 +114,7 @@ def read_new_entries(tx: Transaction, name: str, wanted: SubscriptionFilter) -> 
 def list_due_deliveries(
     tx: Transaction, name: str, *, most: int = 20
 ) -> Sequence[PendingDelivery]:
-    """Return what can be told now: of each run, the oldest that is neither told nor given up."""
+    """Return deliveries that are due: of each run, the oldest that has not failed for good."""
     column, earlier = delivery.c, delivery.alias()
     before = exists().where(
         earlier.c.subscription == column.subscription,
@@ -127,17 +136,19 @@ def list_due_deliveries(
 
 
 def claim_delivery(tx: Transaction, item: PendingDelivery, *, seconds: float) -> bool:
-    """Keep others from telling it for so long; False if somebody else is at it already."""
+    """Claim a delivery for *seconds*; return False if another process has claimed it."""
     claimed = tx.sql.execute(
         update(delivery)
-        .where(_is(item), delivery.c.failed_at.is_(None), delivery.c.next_attempt_at <= tx.now)
+        .where(
+            _matches(item), delivery.c.failed_at.is_(None), delivery.c.next_attempt_at <= tx.now
+        )
         .values(next_attempt_at=tx.now + round(seconds * _SECOND))
     )
     return claimed.rowcount == 1
 
 
 def release_all(tx: Transaction, *, seconds: float) -> None:
-    """Have told at once what was claimed for at most so long: whoever did is dead."""
+    """Release deliveries that were claimed for at most *seconds*, by a process that ended."""
     soon = tx.now + round(seconds * _SECOND)
     tx.sql.execute(
         update(delivery)
@@ -147,19 +158,19 @@ def release_all(tx: Transaction, *, seconds: float) -> None:
 
 
 def mark_delivered(tx: Transaction, item: PendingDelivery) -> None:
-    tx.sql.execute(delete(delivery).where(_is(item)))
+    tx.sql.execute(delete(delivery).where(_matches(item)))
 
 
 def mark_failed(
     tx: Transaction, item: PendingDelivery, why: str, *, for_good: bool = False
 ) -> None:
-    """Try again later, each time after twice as long; after the last try it is given up."""
+    """Schedule the next attempt, each after twice as long; mark as failed after the last one."""
     tries = item.tries + 1
     wait = min(_FIRST_SECONDS * 2**item.tries, _LONGEST_SECONDS)
     over = for_good or tries >= MOST_TRIES
     tx.sql.execute(
         update(delivery)
-        .where(_is(item))
+        .where(_matches(item))
         .values(
             attempts=tries,
             next_attempt_at=tx.now + wait * _SECOND,
@@ -170,18 +181,18 @@ def mark_failed(
 
 
 def count_deliveries(tx: Transaction) -> Mapping[str, tuple[int, int]]:
-    """Return how many wait and how many were given up, by the subscription."""
+    """Return the numbers of pending and failed deliveries by subscription."""
     column = delivery.c
     rows = tx.sql.execute(
         select(column.subscription, func.count(), func.count(column.failed_at)).group_by(
             column.subscription
         )
     )
-    return {name: (every - dead, dead) for name, every, dead in rows}
+    return {name: (total - failed, failed) for name, total, failed in rows}
 
 
 def retry_failed(tx: Transaction, name: str) -> int:
-    """Take up what was given up; return how much that is."""
+    """Retry failed deliveries; return their number."""
     column = delivery.c
     return tx.sql.execute(
         update(delivery)
@@ -191,9 +202,9 @@ def retry_failed(tx: Transaction, name: str) -> int:
 
 
 def delete_old_failures(tx: Transaction) -> None:
-    """Forget what was given up so long ago that nobody will have it told."""
-    tx.sql.execute(delete(delivery).where(delivery.c.failed_at < tx.now - _KEEP_DEAD))
+    """Delete deliveries that failed more than 30 days ago."""
+    tx.sql.execute(delete(delivery).where(delivery.c.failed_at < tx.now - _KEEP_FAILED))
 
 
-def _is(item: PendingDelivery):
+def _matches(item: PendingDelivery):
     return (delivery.c.subscription == item.subscription) & (delivery.c.seq == item.seq)

@@ -340,12 +340,12 @@ def test_nothing_is_told_by_looking(counter: Counter) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("sources: {x: {}}", "say secret_file or secret_env"),
+        ("sources: {x: {}}", "set either secret_file or secret_env"),
         ("sources: {x: {secret: abc}}", "secret: is not known here"),
         ("sources: {x: {secret_file: nope}}", "No such file"),
         ("sources: {x: {secret_env: KEYTURN_TEST_NOPE}}", "KEYTURN_TEST_NOPE is not set"),
         ("sources: {x: {secret_file: short}}", "needs 24 or more"),
-        ("sources: {x: {secret_file: odd}}", "no base64"),
+        ("sources: {x: {secret_file: odd}}", "is not base64"),
         ("sources: {x: {format: mine, secret_file: short}}", "format"),
         ("sources: [x]", "sources"),
         ("sources: {", "line 1"),
@@ -398,7 +398,7 @@ def test_the_command_says_how_to_set_it_up_and_no_secret(file: Path, tmp_path: P
     assert shown["sources"]["alerts"] == "alertmanager"
     broken = CliRunner().invoke(command, obj=place(tmp_path / "nope.yaml"))
     assert broken.exit_code == 1
-    assert "nope.yaml cannot be read: No such file or directory. KEYTURN_HOOKS" in broken.output
+    assert "nope.yaml: No such file or directory. Check KEYTURN_HOOKS" in broken.output
 
 
 @pytest.mark.parametrize(
