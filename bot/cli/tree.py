@@ -93,7 +93,7 @@ def draw_tree(
         for line in outline_tree(tree):
             click.echo(escape_to_one_line(str(line)))
         return
-    _write(svg, drawing.draw_tree(tree) + "\n")
+    _write(svg, drawing.draw_tree_file(tree))
 
 
 @tree_commands.command("analyse")

@@ -23,6 +23,7 @@ _SHAPES = {
     "house": "M -18 20 L -18 -4 L 0 -20 L 18 -4 L 18 20 Z",
     "transfer": "M 0 -18 L 20 18 L -20 18 Z",
 }
+# For pictures that stand alone; pages have the same rules in their stylesheet.
 _STYLE = """
 .tree-box, .tree-symbol { fill: var(--tree-paper, #fff); stroke: currentColor; stroke-width: 1.5 }
 .tree-line { stroke: currentColor; stroke-width: 1.5; fill: none }
@@ -44,7 +45,20 @@ class _Node:
 
 
 def draw_tree(tree: FaultTree, states: Mapping[str, str] | None = None) -> str:
-    """Return the picture. states: a word for each event whose state is known, such as failed."""
+    """Return the picture for a page. states: a word for each event that does not stand."""
+    return tostring(_build_picture(tree, states or {}), encoding="unicode")
+
+
+def draw_tree_file(tree: FaultTree) -> str:
+    """Return the picture as a file of its own, with its style."""
+    picture = _build_picture(tree, {})
+    style = Element("style")
+    style.text = _STYLE
+    picture.insert(1, style)
+    return tostring(picture, encoding="unicode") + "\n"
+
+
+def _build_picture(tree: FaultTree, states: Mapping[str, str]) -> Element:
     top = _arrange(tree, tree.top, 0, set())
     leaves = _place(top, 0)
     depth = _measure_depth(top) + 1
@@ -62,9 +76,8 @@ def draw_tree(tree: FaultTree, states: Mapping[str, str] | None = None) -> str:
         },
     )
     SubElement(svg, "title").text = f"Fault tree {tree.name}: {tree.get_title(tree.top)}"
-    SubElement(svg, "style").text = _STYLE
-    _draw_node(svg, tree, top, states or {})
-    return tostring(svg, encoding="unicode")
+    _draw_node(svg, tree, top, states)
+    return svg
 
 
 def _arrange(tree: FaultTree, name: str, depth: int, drawn: set[str]) -> _Node:

@@ -16,7 +16,7 @@ from bot.model.view_rights import ViewRights
 from bot.policy import Policy, PolicySource
 from bot.policy.explain import parse_preview_question
 from bot.service import Workflow
-from bot.slack import parsing, replies, who_command
+from bot.slack import parsing, replies, tree_command, who_command
 from bot.slack.blocks import Message
 from bot.slack.changed_command import answer_changed_command
 from bot.slack.delegation_command import DelegationCommands
@@ -25,7 +25,7 @@ from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_message import render_card
 from bot.slack.schedule_command import ScheduleCommands, TypedScheduleCommand
 from bot.slack.stop_command import StopCommands
-from bot.workflow import resubmit
+from bot.workflow import redundancy, resubmit
 from bot.workflow.break_glass import check_break_glass_reason
 from bot.workflow.form_options import list_requestable_hosts
 from bot.workflow.preview import preview_request
@@ -138,6 +138,7 @@ class SlackCommands:
             "freeze": self._list_freezes,
             "freezes": self._list_freezes,
             "who": self._show_owners,
+            "tree": self._show_tree,
             "schedules": lambda command: self._schedule_commands.list_schedules(command.person),
             replies.PRIVATE_CHECK_WORD: self._request_private_check,
         }
@@ -418,6 +419,16 @@ class SlackCommands:
                 f"{quote_text(command.typed_text.words_after_first)}"
             )
         return found
+
+    def _show_tree(self, command: TypedCommand) -> Message:
+        name, trees = command.typed_text.words_after_first.strip(), command.policy.trees
+        if name and name not in trees:
+            known = ", ".join(trees) or "none"
+            raise InvalidRequestError(f"the policy has no tree {quote_text(name)}; it has: {known}")
+        wanted = [trees[name]] if name else [*trees.values()]
+        with self._database.reading(command.view_rights) as tx:
+            overviews = [redundancy.read_overview(tx, command.policy, one) for one in wanted]
+        return tree_command.render_tree(overviews[0]) if name else tree_command.render_trees(overviews)
 
     def _create_sign_in_reply(self, command: TypedCommand) -> Message:
         if not self._view_builder.base_url:

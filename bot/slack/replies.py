@@ -52,6 +52,7 @@ _COMMAND_HELP = (
     ("can-i WORDS HOST…", "whether you may, who must approve, and how long that usually takes"),
     ("who [HOST|AREA|@PERSON]", "owners of hosts and areas, and the roles of people"),
     ("freeze", "active and upcoming freezes"),
+    ("tree NAME", "what must fail together before a service is down, and what is down now"),
     ("schedules", "active and suspended schedules"),
     ("schedule …", "request, show, suspend, resume, end or take over a schedule"),
     ("break-glass WORDS because …", "in an emergency: run without approvals; notifies everyone"),

@@ -20,7 +20,7 @@ from bot.redundancy.fault_tree import Event
 from bot.redundancy.guard import GuardDecision, TreeState, decide
 from runbooks import Leg, Report
 
-STANDS, FAILED, UNKNOWN = "stands", "failed", "unknown"
+STANDS, FAILED, UNKNOWN, CLAIMED = "stands", "failed", "unknown", "claimed"
 _MINUTE = 60 * 1_000_000
 
 
@@ -248,6 +248,45 @@ def record_failed_check(
 
 def _describe_report(report: Report, event: Event) -> str:
     return f"{report.summary} ({event.when})" if event.when else report.summary
+
+
+@dataclass(frozen=True)
+class TreeOverview:
+    """A service's tree as people see it: what is down, claimed and left."""
+
+    analysis: TreeAnalysis
+    margin: int | None
+    """How many more failures it survives; 0: it is down, None: nothing can take it down."""
+    status: TreeStatus
+    claims: Sequence[LegClaim]
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """One word for each event that does not stand: failed, unknown or claimed."""
+        state = self.status.state
+        kinds = ((CLAIMED, state.claimed), (UNKNOWN, state.unknown), (FAILED, state.failed))
+        return {event: label for label, events in kinds for event in events}
+
+    @property
+    def margin_sentence(self) -> str:
+        if self.margin is None:
+            return "Nothing in the tree takes it down"
+        if self.margin == 0:
+            return "Down, or its state is unknown"
+        if self.margin == 1:
+            return "Last leg: one more failure takes it down"
+        return f"Survives {self.margin - 1} more failure{'s' * (self.margin > 2)}"
+
+
+def read_overview(tx: Transaction, policy: Policy, analysis: TreeAnalysis) -> TreeOverview:
+    """Return what is known of a service now."""
+    status = read_status(tx, policy, analysis)
+    return TreeOverview(
+        analysis,
+        analysis.get_margin(status.state.down),
+        status,
+        rows.list_claims(tx, analysis.tree.name),
+    )
 
 
 def _list_legs_by_host(plan: ResolvedPlan | None) -> Sequence[Sequence[Leg]]:

@@ -1,0 +1,51 @@
+"""Redundancy pages: the fault trees of services, drawn with what is down now."""
+
+from itertools import islice
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Path, Request, Response
+from markupsafe import Markup
+
+from bot.redundancy.drawing import draw_tree
+from bot.web.auth import CurrentUser
+from bot.web.deps import WebDeps
+from bot.web.templating import render_page
+from bot.workflow.redundancy import read_overview
+
+router = APIRouter(prefix="/redundancy")
+
+_MAX_CUT_SETS = 50
+TreeName = Annotated[str, Path(max_length=200)]
+
+
+@router.get("")
+def list_trees(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
+    """Show each service with its margin now."""
+    with deps.database.reading(user.view_rights) as tx:
+        overviews = [read_overview(tx, user.policy, one) for one in user.policy.trees.values()]
+    return render_page(request, "redundancy.html", overviews=overviews)
+
+
+@router.get("/{name}")
+def show_tree(request: Request, deps: WebDeps, user: CurrentUser, name: TreeName) -> Response:
+    """Show one tree: the picture, its events as they are now, cut sets and importance."""
+    analysis = user.policy.trees.get(name)
+    if analysis is None:
+        raise HTTPException(404, "There is no fault tree with this name in the policy.")
+    with deps.database.reading(user.view_rights) as tx:
+        overview = read_overview(tx, user.policy, analysis)
+        now = tx.now
+    counts = analysis.cut_sets.count_by_order()
+    return render_page(
+        request,
+        "redundancy_tree.html",
+        overview=overview,
+        analysis=analysis,
+        tree=analysis.tree,
+        # The drawing is serialised by an XML library, which escapes every text in it.
+        picture=Markup(draw_tree(analysis.tree, overview.labels)),  # noqa: S704
+        cut_sets=list(islice(analysis.iterate_cut_sets(), _MAX_CUT_SETS)),
+        count=sum(counts.values()),
+        importance=analysis.list_importance(),
+        now=now,
+    )
