@@ -55,6 +55,7 @@ def draw_tree_file(tree: FaultTree) -> str:
     style = Element("style")
     style.text = _STYLE
     picture.insert(1, style)
+    picture.set("xmlns", "http://www.w3.org/2000/svg")
     return tostring(picture, encoding="unicode") + "\n"
 
 
@@ -67,7 +68,6 @@ def _build_picture(tree: FaultTree, states: Mapping[str, str]) -> Element:
     svg = Element(
         "svg",
         {
-            "xmlns": "http://www.w3.org/2000/svg",
             "viewBox": f"0 0 {width} {height}",
             "width": str(width),
             "height": str(height),

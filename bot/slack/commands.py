@@ -424,11 +424,17 @@ class SlackCommands:
         name, trees = command.typed_text.words_after_first.strip(), command.policy.trees
         if name and name not in trees:
             known = ", ".join(trees) or "none"
-            raise InvalidRequestError(f"the policy has no tree {quote_text(name)}; it has: {known}")
+            raise InvalidRequestError(
+                f"the policy has no tree {quote_text(name)}; it has: {known}"
+            )
         wanted = [trees[name]] if name else [*trees.values()]
         with self._database.reading(command.view_rights) as tx:
             overviews = [redundancy.read_overview(tx, command.policy, one) for one in wanted]
-        return tree_command.render_tree(overviews[0]) if name else tree_command.render_trees(overviews)
+        return (
+            tree_command.render_tree(overviews[0])
+            if name
+            else tree_command.render_trees(overviews)
+        )
 
     def _create_sign_in_reply(self, command: TypedCommand) -> Message:
         if not self._view_builder.base_url:

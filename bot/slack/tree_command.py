@@ -38,7 +38,9 @@ def render_tree(overview: TreeOverview) -> Message:
     if len(outline) > _MAX_OUTLINE:
         outline = outline[:_MAX_OUTLINE].rpartition("\n")[0] + "\n…"
     singles = ", ".join(overview.analysis.single_points) or "none"
-    head = rich_text_section(bold(tree.title or tree.name), text_element(f": {overview.margin_sentence}"))
+    head = rich_text_section(
+        bold(tree.title or tree.name), text_element(f": {overview.margin_sentence}")
+    )
     foot = rich_text_section(text_element(f"Single points of failure: {singles}"))
     return Message(
         f"{tree.name}: {overview.margin_sentence}", [rich_text(head, preformatted(outline), foot)]

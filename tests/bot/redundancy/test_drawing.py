@@ -9,11 +9,9 @@ from bot.redundancy.fault_tree import Event, FaultTree, Gate
 from bot.redundancy.outline import outline_tree
 from tests.bot.redundancy.test_tree_file import SHOP, STORAGE, link
 
-SVG = "{http://www.w3.org/2000/svg}"
-
 
 def list_texts(picture: Element, tag: str) -> list[str]:
-    return [element.text or "" for element in picture.iter(f"{SVG}{tag}")]
+    return [element.text or "" for element in picture.iter(tag)]
 
 
 def test_each_node_is_drawn_once_with_its_symbol_and_description():
@@ -27,8 +25,8 @@ def test_each_node_is_drawn_once_with_its_symbol_and_description():
     assert "2/3" in list_texts(picture, "text")
     assert "failed" in list_texts(picture, "text")
     symbols = [one.tag for one in picture.iter() if one.get("class") == "tree-symbol"]
-    assert symbols.count(f"{SVG}circle") == 4  # nas2 is a diamond
-    assert symbols.count(f"{SVG}path") == 4
+    assert symbols.count("circle") == 4  # nas2 is a diamond
+    assert symbols.count("path") == 4
 
 
 def test_part_that_several_gates_share_is_drawn_once_and_then_referred_to():

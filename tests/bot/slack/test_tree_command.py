@@ -1,0 +1,41 @@
+"""`/keyturn tree`: what must fail together, and what is down now."""
+
+import pytest
+
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.walk import texts
+
+pytestmark = pytest.mark.anyio
+
+
+def add_pair(chat: Chat) -> None:
+    inventory = chat.office.policies.path / "inventory.yaml"
+    inventory.write_text(inventory.read_text() + "redundant: [lb1, lb2]\n")
+
+
+async def read(chat: Chat, words: str) -> str:
+    answer = await chat.type(words)
+    return " ".join(texts(answer.json["blocks"]))
+
+
+async def test_tree_is_shown_as_an_outline(chat: Chat):
+    add_pair(chat)
+    text = await read(chat, "tree lb1-lb2")
+    assert "Survives 1 more failure" in text
+    assert "├─ lb1: lb1 is down" in text
+    assert "Single points of failure: none" in text
+
+
+async def test_trees_are_listed_without_a_name(chat: Chat):
+    add_pair(chat)
+    assert "lb1-lb2 – Survives 1 more failure" in (await read(chat, "tree")).replace("  ", " ")
+
+
+async def test_unknown_tree_is_refused_with_the_known_ones(chat: Chat):
+    add_pair(chat)
+    answer = await chat.type("tree shop")
+    assert "it has: lb1-lb2" in str(answer.json)
+
+
+async def test_policy_without_trees_says_so(chat: Chat):
+    assert "no fault trees yet" in await read(chat, "tree")

@@ -1,0 +1,65 @@
+"""Redundancy pages: services with their margins, and each tree as it is now."""
+
+import pytest
+
+from bot.hosts.reachability import LastContact, store_contacts
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+from tests.toy import TakeDown
+
+TREE = """\
+says: The shop
+top: no-balancer
+gates:
+  no-balancer: {says: No <b>balancer</b> is left, all: [lb1, lb2]}
+events:
+  lb1: {says: lb1 is down, leg: lb1, p: 0.01, mttr: 2}
+  lb2: {says: lb2 is down, leg: lb2, p: 0.01, mttr: 2}
+"""
+
+
+@pytest.fixture(autouse=True)
+def shop(site: Site) -> None:
+    directory = site.office.policies.path / "trees"
+    directory.mkdir()
+    (directory / "shop.yaml").write_text(TREE)
+
+
+def test_services_are_listed_with_their_margin(site: Site):
+    page = Page(site.browser("dora").get("/redundancy").text)
+    assert "The shop 2 Survives 1 more failure – –" in page.text
+    assert "/redundancy/shop" in page.links
+    assert page.strange == []
+
+
+def test_tree_shows_what_is_down_and_who_claims_the_rest(site: Site):
+    run = site.office.ask(TakeDown(host="lb1", name="lamp", value="on"))
+    for person in ("olga", "adam"):
+        site.office.workflow.approve_run(run.id, person=person, digest=run.digest)
+    site.office.work()
+    with site.database.transaction() as tx:
+        store_contacts(tx, [LastContact("lb2", tx.now, None, tx.now, "unreachable", "no route")])
+    page = Page(site.browser("dora").get("/redundancy/shop").text)
+    assert "Down, or its state is unknown (margin 0)" in page.text
+    assert f"is held by run {run.id} of Dora Developer since" in page.text
+    assert "lb2 lb2 is down is unreachable since" in page.text
+    assert f"/runs/{run.id}" in page.links
+    assert "lb1, lb2" in page.text
+    assert "50.0 %" not in page.text
+    assert "100.0 %" in page.text
+    assert page.strange == []
+
+
+def test_hostile_titles_stay_text_in_the_picture(site: Site):
+    html = site.browser("dora").get("/redundancy/shop").text
+    assert "<b>balancer" not in html
+    assert "&lt;b&gt;balancer" in html
+
+
+def test_unknown_tree_is_not_found(site: Site):
+    assert site.browser("dora").get("/redundancy/nothing").status_code == 404
+
+
+def test_policy_without_trees_says_how_to_add_one(site: Site):
+    (site.office.policies.path / "trees" / "shop.yaml").unlink()
+    assert "No fault trees" in Page(site.browser("dora").get("/redundancy").text).text
