@@ -214,6 +214,10 @@ class Workflow:
             self._context, person, unbanned_by=unbanned_by, reason=reason, session=session
         )
 
+    def release_leg(self, tree: str, event: str, *, person: str, reason: str) -> int:
+        """Give claims on an event back by hand; return how many there were."""
+        return leg_claims.release_by_hand(self._context, tree, event, person=person, reason=reason)
+
     def expire_runs(self) -> list[Run]:
         """End runs that were not decided or started in time, and superseded proposals."""
         expired = approvals.expire_runs(self._context)
