@@ -1,9 +1,9 @@
-"""Stamps: a row that lets somebody in says who wrote it.
+"""Message authentication codes (MAC) of rows that give access: sessions, links and API tokens.
 
-Whoever can write to the database could write a session, a link or a token for somebody else, or
-alter whose one is, how long it lasts and what it is for. Each such row has a stamp over all that
-it says, by a key that is derived from that of the change log and is not in the database. A row
-whose stamp is not ours is none: it opens nothing, and the change log tells of it.
+A person with write access to the database could create a session, link or token for another
+person, or change its owner, expiry or scopes. Each of these rows has a MAC of its values. The key
+is derived from the signing key of the change log and is not in the database. A row whose MAC is
+wrong gives no access, and is recorded in the change log.
 """
 
 import hmac
@@ -21,24 +21,24 @@ from bot.model.signing import SigningKey
 log = logging.getLogger(__name__)
 
 FORGERY_REFUSED = "forgery refused"
-# The database gives the number, and nothing is found by it that a prefix or a hash does not bind.
+# The database assigns the id. Rows are identified by a prefix or a hash, which the MAC covers.
 _COLUMNS_WITHOUT_MAC = frozenset({"id", "mac"})
 _NAME_LENGTH = 16
-# Whoever writes such rows by the thousand has the log tell of as many, and no more at once.
-_MOST_DOUBTED, _MOST_AT_ONCE = 1000, 20
+# An attacker who writes many rows must not fill the change log.
+_MAX_FORGED_ROWS, _MAX_LOGGED_AT_ONCE = 1000, 20
 
 
 def add_mac(tx: Transaction, table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a new row with their stamp."""
+    """Return the values of a new row with its MAC."""
     return {**values, "mac": _get_signing_key(tx).create_mac(encode_row(table, values))}
 
 
 def amend_with_mac(
     tx: Transaction, table: Table, row: Any, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what a row that holds is to say from now on, with the stamp of all that it says then.
+    """Return the changed values of a row with the MAC of the whole row.
 
-    Keep others from changing it meanwhile, or the stamp is of what it does not say.
+    The row must be locked: a concurrent change would make the MAC wrong.
     """
     return {
         **values,
@@ -47,58 +47,60 @@ def amend_with_mac(
 
 
 def is_mac_valid(tx: Transaction, table: Table, row: Any) -> bool:
-    """Say whether we wrote the row as it is. row: all columns of the table, by their names."""
+    """Return whether Keyturn wrote the row as it is. row: all columns of the table."""
     key = _get_signing_key(tx)
     try:
-        wanted = compute_mac(key, table, row)
+        expected = compute_mac(key, table, row)
     except (TypeError, ValueError):
-        # SQLite keeps whatever it is given in whichever column.
-        wanted = ""
-    if wanted and hmac.compare_digest(wanted.encode(), str(row.mac).encode(errors="replace")):
+        # SQLite stores values of any type in any column.
+        expected = ""
+    if expected and hmac.compare_digest(expected.encode(), str(row.mac).encode(errors="replace")):
         return True
-    told = row._asdict()
-    name = str(told.get("prefix") or told["token"])[:_NAME_LENGTH]
-    _note_forged_row(key, (table.name, name, str(told["person"])[:64]))
+    values = row._asdict()
+    name = str(values.get("prefix") or values["token"])[:_NAME_LENGTH]
+    _remember_forged_row(key, (table.name, name, str(values["person"])[:64]))
     return False
 
 
 def compute_mac(key: SigningKey, table: Table, row: Any) -> str:
-    """Return the stamp that a row has by this key."""
+    """Return the MAC of a row with this key."""
     return key.create_mac(encode_row(table, row._asdict()))
 
 
 def log_forged_rows(tx: Transaction) -> None:
-    """Tell the change log of the rows that were found since it was told last."""
-    doubted = tx.seal.doubted_rows
-    untold = [doubt for doubt, told in doubted.items() if not told][:_MOST_AT_ONCE]
-    for what, name, whose in untold:
-        change_log.append_entry(tx, FORGERY_REFUSED, what=what, name=name, owner=whose)
-    if untold:
-        tx.after_commit(lambda: doubted.update(dict.fromkeys(untold, True)))
+    """Append the forged rows that were detected since the last call to the change log."""
+    forged_rows = tx.seal.forged_rows
+    new = [row for row, is_logged in forged_rows.items() if not is_logged][:_MAX_LOGGED_AT_ONCE]
+    for table, name, owner in new:
+        change_log.append_entry(tx, FORGERY_REFUSED, what=table, name=name, owner=owner)
+    if new:
+        tx.after_commit(lambda: forged_rows.update(dict.fromkeys(new, True)))
 
 
-def _note_forged_row(key: SigningKey, forged_row: tuple[str, str, str]) -> None:
-    if forged_row in key.doubted_rows or len(key.doubted_rows) >= _MOST_DOUBTED:
+def _remember_forged_row(key: SigningKey, forged_row: tuple[str, str, str]) -> None:
+    if forged_row in key.forged_rows or len(key.forged_rows) >= _MAX_FORGED_ROWS:
         return
-    key.doubted_rows[forged_row] = False
+    key.forged_rows[forged_row] = False
     log.critical(
-        "the %s %s of %s was not written by Keyturn as it is: somebody may have altered the "
-        "database. It opens nothing",
+        "the %s %s of %s was not written by Keyturn: the database may have been altered. The row "
+        "gives no access",
         *forged_row,
     )
 
 
 def _get_signing_key(tx: Transaction) -> SigningKey:
     if tx.stamping is None:
-        raise StoreUnavailable("the key of the change log is not here: nobody can be let in")
+        raise StoreUnavailable(
+            "the signing key of the change log is not loaded: no one can sign in"
+        )
     return tx.stamping
 
 
 def encode_row(table: Table, values: Mapping[str, Any]) -> str:
-    """Write down what a row says. What is empty is left out: a column more changes no stamp."""
-    said = {
+    """Encode a row for its MAC. Null values are left out, so a new column changes no MAC."""
+    encoded = {
         name: value
         for name, value in values.items()
         if name not in _COLUMNS_WITHOUT_MAC and value is not None
     }
-    return encode_canonical({"table": table.name, "row": said})
+    return encode_canonical({"table": table.name, "row": encoded})

@@ -1,4 +1,4 @@
-"""The second factors of people: sealed, counted up, confirmed, removed."""
+"""Second factors of people, stored encrypted."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,26 +13,27 @@ from bot.model.canonical import Canonical
 
 @dataclass(frozen=True)
 class SecondFactor:
-    """One factor of one person. kind: totp or passkey. digest: 32 hex digits that name it.
-
-    made, proven: microseconds; proven: when its owner showed that they have it, None if not yet.
-    last_counter: the last time step, or the last count of uses; nothing up to it works again.
-    confirmed_by: who else vouched for it, "" if nobody.
-    """
+    """One second factor of a person. Times are microseconds since 1970, UTC."""
 
     id: int
     person: str
     kind: str
+    """totp or passkey."""
     digest: str
+    """32 hex digits that identify the factor."""
     created_at: int
     verified_at: int | None
+    """When its owner first used it; None if not yet."""
     last_counter: int
+    """The last time step or use count. Codes up to it are refused."""
     confirmed_by: str
+    """The person who confirmed the factor; "" if none did."""
     sealed: str
+    """The encrypted secret or public key."""
 
     @property
     def sealed_context(self) -> Canonical:
-        """What is sealed with the secret: none of it can be altered in the database."""
+        """The values that the encryption authenticates, so that the database cannot alter them."""
         return {
             "person": self.person,
             "kind": self.kind,
@@ -44,7 +45,7 @@ class SecondFactor:
 def add_factor(
     tx: Transaction, secret_box: SecretBox, *, person: str, kind: str, digest: str, secret: str
 ) -> SecondFactor:
-    """Keep a factor that nobody has proven yet."""
+    """Store a new factor that is not verified yet."""
     new = SecondFactor(0, person, kind, digest, tx.now, None, 0, "", "")
     values = {name: value for name, value in vars(new).items() if name != "id"}
     values["sealed"] = secret_box.seal_secret(secret, context=new.sealed_context)
@@ -55,12 +56,12 @@ def add_factor(
 
 
 def open_factor_secret(secret_box: SecretBox, factor: SecondFactor) -> str:
-    """Return what makes its codes, or its public key. Raises DoesNotOpen."""
+    """Return the secret of its codes, or its public key. Raises CannotOpenError."""
     return secret_box.open_secret(factor.sealed, context=factor.sealed_context)
 
 
 def lock_factors(tx: Transaction, person: str) -> list[SecondFactor]:
-    """Return a person's factors, and keep others from using them until this transaction ends."""
+    """Return the factors of a person, locked until this transaction ends."""
     query = select(tables.second_factor).where(tables.second_factor.c.person == person)
     rows = tx.sql.execute(query.order_by(tables.second_factor.c.id).with_for_update())
     return [_build_factor(row) for row in rows]
@@ -74,7 +75,7 @@ def list_factors(tx: Transaction, person: str) -> list[SecondFactor]:
 
 
 def list_verified_factors(tx: Transaction) -> list[SecondFactor]:
-    """Return every factor that its owner has proven."""
+    """Return all verified factors."""
     query = select(tables.second_factor).where(tables.second_factor.c.verified_at.is_not(None))
     return [
         _build_factor(row) for row in tx.sql.execute(query.order_by(tables.second_factor.c.id))
@@ -98,11 +99,14 @@ def record_counter(tx: Transaction, factor: SecondFactor, *, counter: int) -> No
 def confirm_factor(
     tx: Transaction, secret_box: SecretBox, factor: SecondFactor, *, confirmed_by: str
 ) -> None:
-    """Seal it anew, with who vouched for it. Raises DoesNotOpen."""
+    """Record who confirmed the factor, and encrypt it again. Raises CannotOpenError."""
     plain = open_factor_secret(secret_box, factor)
-    about = replace(factor, confirmed_by=confirmed_by).sealed_context
+    context = replace(factor, confirmed_by=confirmed_by).sealed_context
     _update_factor(
-        tx, factor, confirmed_by=confirmed_by, sealed=secret_box.seal_secret(plain, context=about)
+        tx,
+        factor,
+        confirmed_by=confirmed_by,
+        sealed=secret_box.seal_secret(plain, context=context),
     )
 
 
@@ -111,7 +115,7 @@ def remove_factor(tx: Transaction, factor: SecondFactor) -> None:
 
 
 def delete_all_factors(tx: Transaction) -> int:
-    """Remove everybody's, and return how many there were."""
+    """Delete the factors of all people; return their number."""
     return len(
         tx.sql.execute(delete(tables.second_factor).returning(tables.second_factor.c.id)).all()
     )

@@ -1,6 +1,6 @@
-"""The safe: secrets that the database must keep, sealed by a key that it does not hold.
+"""Encrypt secrets in the database with a key that is not in the database.
 
-AES-256-GCM. What a secret is about is sealed with it: moved to another row, it does not open.
+AES-256-GCM, with the context of a secret as associated data: in another row it does not decrypt.
 """
 
 import base64
@@ -24,11 +24,11 @@ _TRIAL_NAME = "trial"
 
 
 class CannotOpenError(Exception):
-    """It was sealed by another key, or is about something else, or was altered."""
+    """The secret has another key or context, or was altered."""
 
 
 class SecretBox:
-    """Seals and opens."""
+    """Encrypts and decrypts secrets."""
 
     def __init__(self, key: bytes) -> None:
         if len(key) != _KEY_BYTES:
@@ -45,57 +45,57 @@ class SecretBox:
         return base64.b64encode(nonce + sealed).decode()
 
     def open_secret(self, sealed: str, *, context: Canonical) -> str:
-        """Return the secret. Raises DoesNotOpen."""
+        """Return the decrypted secret. Raises CannotOpenError."""
         try:
             raw = base64.b64decode(sealed, validate=True)
             nonce, rest = raw[:_NONCE_BYTES], raw[_NONCE_BYTES:]
             return self._cipher.decrypt(nonce, rest, encode_canonical(context).encode()).decode()
         except (InvalidTag, ValueError):
-            raise CannotOpenError("it does not open") from None
+            raise CannotOpenError("the secret does not decrypt") from None
 
 
 def load_secret_box(file: Path) -> SecretBox:
-    """Return the safe whose key is kept in *file*, made on the spot if there is none yet."""
+    """Load the key of secrets from *file*; create the file if it does not exist."""
     try:
         return SecretBox(keyfile.load_or_create_key(file, lambda: os.urandom(_KEY_BYTES)))
     except ValueError:
         raise KeyFileError(
-            f"{file} is no key of a safe: put back the one from the backup"
+            f"{file} is not a key for secrets: restore it from the backup"
         ) from None
 
 
 def check_secret_key(tx: Transaction, secret_box: SecretBox) -> None:
-    """See that our key opens what this database holds, and that what is written is sealed.
+    """Check that the key decrypts the secrets of this database, and that new ones are encrypted.
 
-    Raises BadKey: with another key, nobody's second factor would work, and new ones would be
-    sealed by a key that is not in the backup.
+    Raises KeyFileError. With another key, no second factor would work, and new ones would need a
+    key that is not in the backup.
     """
     before = read_sealed_trial(tx, secret_box)
     words = secrets.token_hex(16)
     _write_row(tx, secret_box.seal_secret(words, context=_TRIAL_NAME), is_new=before is None)
     back = _read_row(tx) or ""
     if words in back or words.encode() in base64.b64decode(back):
-        raise KeyFileError("secrets would be written as they are: this Keyturn must not be used")
+        raise KeyFileError("secrets would be stored without encryption: do not use this Keyturn")
     if secret_box.open_secret(back, context=_TRIAL_NAME) != words:
-        raise KeyFileError("secrets do not come back as they were: this Keyturn must not be used")
+        raise KeyFileError("secrets do not decrypt to what was stored: do not use this Keyturn")
 
 
 def read_sealed_trial(tx: Transaction, secret_box: SecretBox) -> str | None:
-    """Return what was sealed for a trial, None if nothing was yet. Raises BadKey."""
+    """Return the encrypted trial text; None if there is none yet. Raises KeyFileError."""
     before = _read_row(tx)
     try:
         if before is not None:
             secret_box.open_secret(before, context=_TRIAL_NAME)
     except CannotOpenError:
         raise KeyFileError(
-            "the secrets in this database are sealed by another key: put the right "
-            "secrets.key back, from the backup of its day"
+            "the secrets in this database are encrypted with another key: restore the right "
+            "secrets.key from the backup"
         ) from None
     return before
 
 
 def delete_sealed_trial(tx: Transaction) -> None:
-    """Let the next start begin with whatever key there is by then."""
+    """Delete the trial text, so that the next start accepts any key."""
     tx.sql.execute(delete(tables.secret))
 
 

@@ -1,4 +1,4 @@
-"""Sign-ins: one-time links and browser sessions, kept as hashes of their tokens, and stamped."""
+"""Sign-in links and browser sessions, stored as hashes of their tokens, each with a MAC."""
 
 import hashlib
 import secrets
@@ -14,10 +14,10 @@ from bot.db.database import Transaction
 LINK_SECONDS = 10 * 60
 IDLE_SECONDS = 30 * 60
 MAX_SECONDS = 12 * 3600
-# How long a second factor counts after it was shown, in the session in which it was.
+# How long a second factor counts in the session in which it was used.
 STEP_UP_SECONDS = 5 * 60
 CHALLENGE_SECONDS = 5 * 60
-# How exactly it is noted when a session was last used.
+# How precisely the last use of a session is recorded.
 LAST_SEEN_PRECISION_SECONDS = 60
 MAX_AGENT_LENGTH = 200
 _SECOND = 1_000_000
@@ -28,24 +28,23 @@ _FIND_SESSION = select(_SESSION).where(_SESSION.c.token == bindparam("hashed"))
 
 @dataclass(frozen=True)
 class Session:
-    """Somebody signed in. began, last_seen: microseconds.
-
-    stepped_up: when they last showed their second factor here, and factor its digest.
-    by: what they signed in by. agent: what the browser calls itself. name: tells sessions apart
-    and opens none.
-    """
+    """A session of a signed-in person. Times are microseconds since 1970, UTC."""
 
     person: str
     started_at: int
     last_seen_at: int
     stepped_up_at: int | None = None
+    """When a second factor was last used in this session."""
     factor_digest: str = ""
+    """The digest of that second factor."""
     signed_in_by: str = ""
+    """The way of signing in, such as `link`."""
     user_agent: str = ""
     name: str = ""
+    """Identifies the session, and gives no access to it."""
 
     def is_step_up_recent(self, now: int) -> bool:
-        """Whether the second factor was shown so lately that it still counts."""
+        """Return whether the second factor was used recently enough to count."""
         return (
             self.stepped_up_at is not None and now - self.stepped_up_at < STEP_UP_SECONDS * _SECOND
         )
@@ -60,7 +59,7 @@ def create_sign_in_link(tx: Transaction, person: str, *, seconds: int = LINK_SEC
 
 
 def use_sign_in_link(tx: Transaction, token: str) -> str | None:
-    """Return whom the link signs in, once; None if it is unknown, used or too old."""
+    """Use up a link and return its person; None if it is unknown, used or expired."""
     row = _lock_row(tx, _LINK, token)
     if row is None or row.used_at is not None or row.expires_at <= tx.now:
         return None
@@ -69,7 +68,7 @@ def use_sign_in_link(tx: Transaction, token: str) -> str | None:
 
 
 def read_sign_in_link(tx: Transaction, token: str) -> str | None:
-    """Return whom the link would sign in, and leave it as it is; None as `use_link` does."""
+    """Return the person of a link without using it up; None as in `use_sign_in_link`."""
     query = select(_LINK).where(_LINK.c.token == _hash_token(token))
     row = tx.sql.execute(query).one_or_none()
     if row is None or not row_mac.is_mac_valid(tx, _LINK, row):
@@ -78,13 +77,13 @@ def read_sign_in_link(tx: Transaction, token: str) -> str | None:
 
 
 def describe_refused_link(tx: Transaction, token: str) -> tuple[str, str]:
-    """Return whom a link would have signed in, "" if nobody, and what is wrong with it."""
+    """Return the person of a link ("" if unknown), and why it is refused."""
     row = _lock_row(tx, _LINK, token)
     if row is None:
-        return "", "the link is none of ours"
+        return "", "the link is unknown"
     if row.expires_at <= tx.now:
-        return row.person, "the link is too old"
-    return row.person, "the link was used before"
+        return row.person, "the link has expired"
+    return row.person, "the link was already used"
 
 
 def begin_session(
@@ -107,7 +106,7 @@ def begin_session(
 
 
 def find_session(tx: Transaction, token: str) -> Session | None:
-    """Return the session, as long as it lasts. Only reads."""
+    """Return the session of a token; None if it has ended. Writes nothing."""
     row = tx.sql.execute(_FIND_SESSION, {"hashed": _hash_token(token)}).one_or_none()
     if row is None or not row_mac.is_mac_valid(tx, _SESSION, row):
         return None
@@ -115,11 +114,11 @@ def find_session(tx: Transaction, token: str) -> Session | None:
 
 
 def list_sessions(tx: Transaction, person: str) -> list[Session]:
-    """Return somebody's sessions that last, the one that was used last first."""
-    mine = select(_SESSION).where(_SESSION.c.person == person)
-    rows = tx.sql.execute(mine.order_by(_SESSION.c.last_seen_at.desc(), _SESSION.c.token))
-    ours = [row for row in rows if row_mac.is_mac_valid(tx, _SESSION, row)]
-    return [found for row in ours if (found := _build_active_session(tx, row)) is not None]
+    """Return the active sessions of a person, the one used last first."""
+    query = select(_SESSION).where(_SESSION.c.person == person)
+    rows = tx.sql.execute(query.order_by(_SESSION.c.last_seen_at.desc(), _SESSION.c.token))
+    valid = [row for row in rows if row_mac.is_mac_valid(tx, _SESSION, row)]
+    return [session for row in valid if (session := _build_active_session(tx, row)) is not None]
 
 
 def _build_active_session(tx: Transaction, row: Any) -> Session | None:
@@ -139,36 +138,36 @@ def _build_active_session(tx: Transaction, row: Any) -> Session | None:
 
 
 def touch_session(tx: Transaction, token: str) -> str | None:
-    """Return whose session this is and keep it alive; None if it has ended."""
-    found = find_session(tx, token)
-    if found is None:
+    """Record the use of a session and return its person; None if it has ended."""
+    session = find_session(tx, token)
+    if session is None:
         end_session(tx, token)
         return None
-    if tx.now - found.last_seen_at > LAST_SEEN_PRECISION_SECONDS * _SECOND:
+    if tx.now - session.last_seen_at > LAST_SEEN_PRECISION_SECONDS * _SECOND:
         _update_session(tx, token, last_seen_at=tx.now)
-    return found.person
+    return session.person
 
 
 def record_step_up(tx: Transaction, token: str, *, factor_digest: str) -> None:
-    """Note that the person of this session has just shown a second factor."""
+    """Record that the person has just used a second factor in this session."""
     _update_session(tx, token, stepped_up_at=tx.now, factor_digest=factor_digest)
 
 
 def create_challenge(tx: Transaction, token: str) -> bytes:
-    """Return what a key is to sign for this session next; what was to be signed before is void."""
+    """Create the challenge that a passkey must sign next; an earlier one becomes invalid."""
     challenge = secrets.token_bytes(32)
     _update_session(tx, token, challenge=challenge.hex(), challenged_at=tx.now)
     return challenge
 
 
 def take_challenge(tx: Transaction, token: str) -> bytes | None:
-    """Return what was to be signed, once; None if there is nothing, or it is too old."""
+    """Use up and return the challenge of a session; None without one, or if it has expired."""
     row = _lock_row(tx, _SESSION, token)
     if row is None or not row.challenge:
         return None
     _update_row(tx, _SESSION, row, challenge="", challenged_at=None)
-    late = tx.now - row.challenged_at > CHALLENGE_SECONDS * _SECOND
-    return None if late else bytes.fromhex(row.challenge)
+    is_expired = tx.now - row.challenged_at > CHALLENGE_SECONDS * _SECOND
+    return None if is_expired else bytes.fromhex(row.challenge)
 
 
 def _update_session(tx: Transaction, token: str, **values: object) -> None:
@@ -178,15 +177,14 @@ def _update_session(tx: Transaction, token: str, **values: object) -> None:
 
 
 def _lock_row(tx: Transaction, table: Table, token: str) -> Any:
-    """Return the row of a token, kept from others until this transaction ends; None if there is
-    none that we wrote."""
+    """Return the row of a token, locked until this transaction ends; None without a valid one."""
     query = select(table).where(table.c.token == _hash_token(token)).with_for_update()
     row = tx.sql.execute(query).one_or_none()
     return row if row is not None and row_mac.is_mac_valid(tx, table, row) else None
 
 
 def _update_row(tx: Transaction, table: Table, row: Any, **values: object) -> None:
-    """Write what is new into a row that is held."""
+    """Update a locked row and its MAC."""
     new = row_mac.amend_with_mac(tx, table, row, values)
     tx.sql.execute(update(table).where(table.c.token == row.token).values(new))
 
@@ -196,7 +194,7 @@ def end_session(tx: Transaction, token: str) -> None:
 
 
 def end_named_session(tx: Transaction, person: str, session_name: str) -> bool:
-    """End one of somebody's sessions; False if they have none with this name."""
+    """End one session of a person; return False if there is none with this name."""
     if len(session_name) != _NAME_LENGTH:
         return False
     named = _SESSION.c.token.startswith(session_name, autoescape=True)
@@ -205,7 +203,7 @@ def end_named_session(tx: Transaction, person: str, session_name: str) -> bool:
 
 
 def end_all_sessions(tx: Transaction, person: str) -> None:
-    """End every session of somebody, and every link that would begin one."""
+    """End all sessions of a person, and delete their sign-in links."""
     for table in (_SESSION, _LINK):
         tx.sql.execute(delete(table).where(table.c.person == person))
 

@@ -1,7 +1,7 @@
-"""API tokens: found by their prefix, compared by their SHA-256, never kept themselves.
+"""API tokens: looked up by prefix, compared by SHA-256, never stored themselves.
 
-Each row is stamped. What revoked one does so for good: an older row put back opens nothing, since
-the change log tells that it was.
+Each row has a MAC. A revocation cannot be undone by restoring an older row, because it is also in
+the change log.
 """
 
 import hashlib
@@ -21,11 +21,11 @@ from bot.db.database import Transaction
 from bot.model.canonical import encode_canonical
 from bot.model.signing import SigningKey
 
-# What tokens begin with, so that people and scanners for secrets know one when they see it.
+# The prefix by which people and secret scanners recognise a token.
 TOKEN_PREFIX = "kt_"  # noqa: S105 - not a secret
 _PREFIX_BYTES, _SECRET_BYTES = 4, 32
 MAX_LENGTH = 80
-# How exactly it is noted when a token was last used.
+# How precisely the last use of a token is recorded.
 USE_PRECISION_SECONDS = 60
 _SECOND = 1_000_000
 MADE, REVOKED, BANNED = "token created", "token revoked", "banned"
@@ -51,14 +51,13 @@ class NoSuchTokenError(Exception):
 
 @dataclass(frozen=True)
 class ApiToken:
-    """What is known of a token. Times are microseconds since 1970, UTC; None means not yet.
-
-    prefix: its beginning, by which people tell it from others. scopes: what it is for.
-    """
+    """A token without its secret. Times are microseconds since 1970, UTC; None means not yet."""
 
     id: int
     prefix: str
+    """The public first part of the token."""
     person: str
+    """The owner."""
     scopes: Sequence[str]
     name: str
     created_at: int
@@ -73,12 +72,12 @@ class ApiToken:
 def add_token(
     tx: Transaction, *, person: str, scopes: Sequence[str], name: str, expires_at: int
 ) -> tuple[ApiToken, str]:
-    """Return what is known of a new token, and the token: nobody can tell it again."""
+    """Create a token; return its record and the token itself, which is not stored."""
     prefix = TOKEN_PREFIX + secrets.token_hex(_PREFIX_BYTES)
-    whole = f"{prefix}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+    token = f"{prefix}_{secrets.token_urlsafe(_SECRET_BYTES)}"
     new = {
         "prefix": prefix,
-        "hash": _hash_token(whole),
+        "hash": _hash_token(token),
         "person": person,
         "scopes": " ".join(scopes),
         "name": name,
@@ -88,33 +87,32 @@ def add_token(
     row = tx.sql.execute(
         insert(_TOKEN).values(row_mac.add_mac(tx, _TOKEN, new)).returning(_TOKEN)
     ).one()
-    return _build_token(row), whole
+    return _build_token(row), token
 
 
 def find_token(tx: Transaction, token: str) -> ApiToken | None:
-    """Return the token if it is one of ours, expired and revoked ones too. Only reads."""
+    """Return the record of a token, also if it is expired or revoked. Writes nothing."""
     prefix = token[: len(TOKEN_PREFIX) + 2 * _PREFIX_BYTES]
     if len(token) > MAX_LENGTH or not token.isascii() or not prefix.startswith(TOKEN_PREFIX):
         return None
     row = tx.sql.execute(_FIND_TOKEN, {"begins": prefix}).first()
-    # Compared even if there is none, so that nobody learns from the time which prefixes there are.
+    # Compared even without a row, so that the response time does not reveal known prefixes.
     same = hmac.compare_digest(row.hash if row else "", _hash_token(token))
     if row is None or not same or not row_mac.is_mac_valid(tx, _TOKEN, row):
         return None
-    found = _build_token(row)
-    return (
-        found
-        if found.revoked_at
-        else replace(found, revoked_at=_find_logged_revocation(tx, found))
-    )
+    record = _build_token(row)
+    if record.revoked_at:
+        return record
+    return replace(record, revoked_at=_find_logged_revocation(tx, record))
 
 
 def _find_logged_revocation(tx: Transaction, token: ApiToken) -> int | None:
-    """Return when it ended by the log, whoever wrote that there: what shuts something does so.
+    """Return when the token was revoked according to the change log; None if it was not.
 
-    What this process has followed counts where the entry was taken out since.
+    Any matching entry counts, and so does an entry that this process read and that was removed
+    from the log since.
     """
-    told = tx.sql.execute(
+    entry = tx.sql.execute(
         _REVOCATION_OF_TOKEN,
         {
             "since": token.created_at,
@@ -122,8 +120,8 @@ def _find_logged_revocation(tx: Transaction, token: ApiToken) -> int | None:
             "person": _build_like_pattern("banned_person", token.person),
         },
     ).first()
-    if told:
-        return told.at
+    if entry:
+        return entry.at
     revoked = followed_log.find_known_revocation_time(
         tx, REVOKED, token.prefix, since=token.created_at
     )
@@ -134,7 +132,7 @@ def _find_logged_revocation(tx: Transaction, token: ApiToken) -> int | None:
 
 
 def _build_like_pattern(fact: str, value: str) -> str:
-    """Return what the body of an entry is like that says so."""
+    """Return a LIKE pattern for entries with this fact."""
     escaped = re.sub(r"([%_/])", r"/\1", encode_canonical({fact: value})[1:-1])
     return f"%{escaped}%"
 
@@ -144,7 +142,7 @@ def record_token_use(tx: Transaction, token: ApiToken) -> None:
 
 
 def is_use_recorded_recently(token: ApiToken, now: int) -> bool:
-    """Say whether its last use is noted exactly enough."""
+    """Return whether the last use was recorded recently enough."""
     return (
         token.last_used_at is not None
         and now - token.last_used_at < USE_PRECISION_SECONDS * _SECOND
@@ -152,7 +150,7 @@ def is_use_recorded_recently(token: ApiToken, now: int) -> bool:
 
 
 def lock_token(tx: Transaction, token_id: int) -> ApiToken:
-    """Return a token and keep others from changing it. Raises NoSuchToken."""
+    """Return a token and lock its row. Raises NoSuchTokenError."""
     row = _lock_row(tx, token_id)
     if row is None:
         raise NoSuchTokenError(f"there is no token {token_id}")
@@ -164,14 +162,14 @@ def revoke_token(tx: Transaction, token_id: int) -> None:
 
 
 def revoke_all_tokens(tx: Transaction, person: str) -> None:
-    """Let no token of somebody open anything any more, not even once they are let in again."""
+    """Revoke all tokens of a person; they stay revoked after an unban."""
     for token in list_tokens(tx, person):
         if token.revoked_at is None:
             revoke_token(tx, token.id)
 
 
 def list_tokens(tx: Transaction, person: str = "") -> list[ApiToken]:
-    """Return somebody's tokens, or everybody's, the newest first."""
+    """Return the tokens of a person, or of everyone, newest first."""
     query = select(_TOKEN).order_by(_TOKEN.c.id.desc())
     if person:
         query = query.where(_TOKEN.c.person == person)
@@ -181,26 +179,29 @@ def list_tokens(tx: Transaction, person: str = "") -> list[ApiToken]:
 
 
 def remac_tokens(tx: Transaction, new_key: SigningKey) -> list[ApiToken]:
-    """Stamp the tokens by the key that comes after ours, as far as the log tells that they were
-    made; return those that open something and that it does not tell of, which end here."""
-    left: list[ApiToken] = []
+    """Give the tokens a MAC by a new signing key.
+
+    Tokens whose creation is not in the change log get none and stop working. Return those of them
+    that were active.
+    """
+    dropped: list[ApiToken] = []
     for row in tx.sql.execute(select(_TOKEN)).all():
-        ours = row_mac.is_mac_valid(tx, _TOKEN, row)
-        if ours and _is_creation_logged(tx, _build_token(row)):
-            stamped = {"mac": row_mac.compute_mac(new_key, _TOKEN, row)}
-            tx.sql.execute(update(_TOKEN).where(_TOKEN.c.id == row.id).values(stamped))
-        elif ours and _build_token(row).is_active(tx.now):
-            left.append(_build_token(row))
-    return left
+        is_valid = row_mac.is_mac_valid(tx, _TOKEN, row)
+        if is_valid and _is_creation_logged(tx, _build_token(row)):
+            values = {"mac": row_mac.compute_mac(new_key, _TOKEN, row)}
+            tx.sql.execute(update(_TOKEN).where(_TOKEN.c.id == row.id).values(values))
+        elif is_valid and _build_token(row).is_active(tx.now):
+            dropped.append(_build_token(row))
+    return dropped
 
 
 def _is_creation_logged(tx: Transaction, token: ApiToken) -> bool:
-    found = tx.sql.execute(
+    rows = tx.sql.execute(
         _CREATION_OF_TOKEN, {"token": _build_like_pattern("token", token.prefix)}
     ).all()
-    told = key_history.list_vouched_entries(tx, [change_log.Entry(*row) for row in found])
-    said = [(one.facts.get("owner"), one.facts.get("scopes")) for one in told]
-    return (token.person, list(token.scopes)) in said
+    entries = key_history.list_vouched_entries(tx, [change_log.Entry(*row) for row in rows])
+    created = [(entry.facts.get("owner"), entry.facts.get("scopes")) for entry in entries]
+    return (token.person, list(token.scopes)) in created
 
 
 def _lock_row(tx: Transaction, token_id: int) -> Row[Any] | None:

@@ -1,6 +1,6 @@
-"""Security keys and passkeys: a private key that never leaves its device (WebAuthn). Pure.
+"""Security keys and passkeys (WebAuthn): the private key never leaves its device. Pure.
 
-The shapes are those of https://www.w3.org/TR/webauthn-3/, written and checked by py_webauthn.
+The formats are those of https://www.w3.org/TR/webauthn-3/, implemented by py_webauthn.
 """
 
 import ipaddress
@@ -15,33 +15,35 @@ from bot.model.canonical import hash_canonical
 if TYPE_CHECKING:
     from webauthn.helpers.structs import PublicKeyCredentialDescriptor
 
-# py_webauthn takes a tenth of a second to load: that is done when somebody has a key.
+# py_webauthn loads slowly, so functions import it when they need it.
 PASSKEY_KIND = "passkey"
 _DIGEST_DIGITS = 32
 
 
 class KeyNotVerifiedError(Exception):
-    """What the browser sent does not prove that its owner has the key."""
+    """The response of the browser does not prove possession of the key."""
 
 
 @dataclass(frozen=True)
 class RelyingParty:
-    """Where keys are for. name: the host that they are bound to. origin: of the pages."""
+    """The site that keys belong to."""
 
     host: str
+    """The host name that keys are bound to."""
     origin: str
+    """The origin of the pages."""
 
 
 @dataclass(frozen=True)
 class StoredPublicKey:
-    """The public half of a key, and the id by which its device finds it; both base64url."""
+    """A public key with the id by which its device finds it; both base64url."""
 
     id: str
     public: str
 
     @property
     def digest(self) -> str:
-        """32 hex digits that name it."""
+        """32 hex digits that identify the key."""
         return hash_canonical({"kind": PASSKEY_KIND, "id": self.id, "public": self.public})[
             :_DIGEST_DIGITS
         ]
@@ -55,17 +57,19 @@ class StoredPublicKey:
 
 
 def build_relying_party(base_url: str) -> RelyingParty | None:
-    """Return where keys of these pages belong; None where browsers let them belong to nothing:
-    at a bare address, and on plain http elsewhere than on one's own machine."""
+    """Return the relying party of these pages; None if browsers allow no keys there.
+
+    They allow none for IP addresses, nor over plain HTTP except for localhost.
+    """
     parts = urlsplit(base_url)
     name = parts.hostname or ""
     try:
         ipaddress.ip_address(name)
     except ValueError:
-        safe = parts.scheme == "https" or name == "localhost"
+        is_secure = parts.scheme == "https" or name == "localhost"
         return (
             RelyingParty(name, f"{parts.scheme}://{parts.netloc}".lower())
-            if name and safe
+            if name and is_secure
             else None
         )
     return None
@@ -79,7 +83,7 @@ def build_registration_options(
     challenge: bytes,
     known_keys: Sequence[StoredPublicKey],
 ) -> str:
-    """Return what a browser needs to make a key, as JSON. known: keys that are there already."""
+    """Return the JSON for a browser to create a key. known_keys: the person's other keys."""
     from webauthn import generate_registration_options, options_to_json
     from webauthn.helpers.structs import (
         AuthenticatorSelectionCriteria,
@@ -107,7 +111,7 @@ def build_registration_options(
 def build_authentication_options(
     relying_party: RelyingParty, *, challenge: bytes, keys: Sequence[StoredPublicKey]
 ) -> str:
-    """Return what a browser needs to have one of the keys sign the challenge, as JSON."""
+    """Return the JSON for a browser to sign the challenge with one of the keys."""
     from webauthn import generate_authentication_options, options_to_json
     from webauthn.helpers.structs import UserVerificationRequirement
 
@@ -124,33 +128,34 @@ def build_authentication_options(
 def verify_registration(
     relying_party: RelyingParty, response: str, *, challenge: bytes
 ) -> tuple[StoredPublicKey, int]:
-    """Return the new key, and how often it was used before. Raises Unproven."""
+    """Return the new key and its use count. Raises KeyNotVerifiedError."""
     from webauthn import verify_registration_response
     from webauthn.helpers import bytes_to_base64url
 
     try:
-        seen = verify_registration_response(
+        registration = verify_registration_response(
             credential=response,
             expected_challenge=challenge,
             expected_rp_id=relying_party.host,
             expected_origin=relying_party.origin,
         )
-    except Exception as fault:  # noqa: BLE001 - anything may be sent, and parsers raise what they like
-        raise KeyNotVerifiedError(str(fault)) from None
+    except Exception as error:  # noqa: BLE001 - the parsers raise many types for hostile input
+        raise KeyNotVerifiedError(str(error)) from None
     key = StoredPublicKey(
-        bytes_to_base64url(seen.credential_id), bytes_to_base64url(seen.credential_public_key)
+        bytes_to_base64url(registration.credential_id),
+        bytes_to_base64url(registration.credential_public_key),
     )
-    return key, seen.sign_count
+    return key, registration.sign_count
 
 
 def parse_chosen_key_id(response: str) -> str:
-    """Return the id of the key that a browser says it used, "" if it says nothing of the kind."""
+    """Return the id of the key in a browser's response; "" without one."""
     try:
-        said: object = json.loads(response)
+        data: object = json.loads(response)
     except (ValueError, RecursionError):
         return ""
-    found = said.get("id") if isinstance(said, dict) else None  # pyright: ignore[reportUnknownVariableType] - it is looked at next
-    return found if isinstance(found, str) else ""
+    key_id = data.get("id") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType] - checked next
+    return key_id if isinstance(key_id, str) else ""
 
 
 def verify_authentication(
@@ -161,14 +166,14 @@ def verify_authentication(
     key: StoredPublicKey,
     last_count: int,
 ) -> int:
-    """Return how often the key was used by now. count: how often when it was last seen.
+    """Return the new use count of the key. last_count: the stored use count.
 
-    Raises Unproven, also if the count went back: then there are two of the key.
+    Raises KeyNotVerifiedError, also if the count went back: then the key was cloned.
     """
     from webauthn import base64url_to_bytes, verify_authentication_response
 
     try:
-        seen = verify_authentication_response(
+        authentication = verify_authentication_response(
             credential=response,
             expected_challenge=challenge,
             expected_rp_id=relying_party.host,
@@ -176,9 +181,9 @@ def verify_authentication(
             credential_public_key=base64url_to_bytes(key.public),
             credential_current_sign_count=last_count,
         )
-    except Exception as fault:  # noqa: BLE001 - anything may be sent, and parsers raise what they like
-        raise KeyNotVerifiedError(str(fault)) from None
-    return seen.new_sign_count
+    except Exception as error:  # noqa: BLE001 - the parsers raise many types for hostile input
+        raise KeyNotVerifiedError(str(error)) from None
+    return authentication.new_sign_count
 
 
 def _build_descriptors(keys: Sequence[StoredPublicKey]) -> "list[PublicKeyCredentialDescriptor]":

@@ -39,7 +39,7 @@ def join_to_one_line(text: str) -> str:
 
 
 def find_allowed_format_characters(text: str) -> set[int]:
-    """Return the places of the characters that ordinary writing needs though nobody sees them."""
+    """Return the indexes of the invisible characters that ordinary writing needs."""
     places = {
         found.start()
         for found in _JOINER_PATTERN.finditer(text)
@@ -51,7 +51,7 @@ def find_allowed_format_characters(text: str) -> set[int]:
 
 
 def _is_joiner_needed(text: str, place: int) -> bool:
-    """Return whether what stands around a joiner is written with one."""
+    """Return whether the characters around a joiner need one."""
     before, after = text[max(place - 1, 0) : place], text[place + 1 : place + 2]
     return _is_joinable_character(before) or (before.isalnum() and _is_joinable_character(after))
 

@@ -1,8 +1,8 @@
-"""The seal of the change log: an Ed25519 key kept outside the database, and what it signs.
+"""The signing key of the change log: an Ed25519 key in a file outside the database.
 
-Whoever can rewrite the database can make the chain of hashes fit again; without the key they
-cannot make the signatures fit. The key is a file of its own, made at the first start, for Keyturn
-alone. Another is derived from it, for stamps of rows that let somebody in: see bot.auth.row_mac.
+A person who can write to the database can rewrite the chain of hashes, but cannot create valid
+signatures without the key. The first start creates the key file, which only Keyturn can read.
+The key of the MACs in bot.auth.row_mac is derived from it.
 """
 
 import hashlib
@@ -26,25 +26,23 @@ from bot.model import keyfile
 from bot.model.keyfile import KeyFileError
 
 _SIGNATURE_BYTES, _KEY_BYTES = 64, 32
-# What a key is derived for: one that is for something else has another.
+# The purpose of the derived key. A change would end all sessions and invalidate all API tokens.
 _MAC_KEY_INFO = b"keyturn: stamps of rows that let somebody in"
 
 
 class SigningKey:
-    """Signs hashes. public: the public key as 64 hex digits.
-
-    inherited: hashes of entries that another key signed, and that were found to lead up to one
-    that this key has signed. That stays so, whatever is written since. doubted: rows that were
-    found with a stamp that is none of ours, and whether the change log tells of them yet.
-    """
+    """Signs hashes of log entries, and creates MACs of database rows."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
-        # As libsodium takes it, which makes the same signature in half of OpenSSL's time.
+        # In the form of libsodium, which signs twice as fast as OpenSSL.
         self._secret_bytes = key.private_bytes_raw() + key.public_key().public_bytes_raw()
         self.inherited_hashes = set[str]()
-        self.doubted_rows = dict[tuple[str, str, str], bool]()
+        """Hashes of entries that an older key signed, and that lead to an entry of this key."""
+        self.forged_rows = dict[tuple[str, str, str], bool]()
+        """Rows with a wrong MAC, each with whether it is recorded in the change log."""
         self.public_key = key.public_key().public_bytes_raw().hex()
+        """64 hex digits."""
 
     @staticmethod
     def create() -> "SigningKey":
@@ -55,7 +53,7 @@ class SigningKey:
         return crypto_sign(bytes.fromhex(digest), self._secret_bytes)[:_SIGNATURE_BYTES].hex()
 
     def create_mac(self, content: str) -> str:
-        """Return what nobody can make of this text without the key, as 64 hex digits."""
+        """Return the MAC of a text, as 64 hex digits."""
         return hmac.new(self._mac_key, content.encode(), hashlib.sha256).hexdigest()
 
     @cached_property
@@ -65,13 +63,13 @@ class SigningKey:
 
 
 def is_signature_valid(public_key: str, digest: str, signature: str) -> bool:
-    """Return whether the owner of *public* signed this hash; all as hex digits, if they are."""
+    """Return whether the owner of the public key signed this hash. All are hex digits."""
     try:
         signed, key = bytes.fromhex(signature), bytes.fromhex(public_key)
-        # libsodium reads as many bytes as it expects, without looking how many there are.
+        # libsodium does not check the lengths of its arguments.
         if (len(signed), len(key)) != (_SIGNATURE_BYTES, _KEY_BYTES):
             return False
-        # It takes half of OpenSSL's time, and other threads go on meanwhile.
+        # libsodium verifies twice as fast as OpenSSL and releases the lock of the interpreter.
         crypto_sign_open(signed + bytes.fromhex(digest), key)
     except (CryptoError, ValueError, TypeError):
         return False
@@ -79,23 +77,23 @@ def is_signature_valid(public_key: str, digest: str, signature: str) -> bool:
 
 
 def load_signing_key(file: Path) -> SigningKey:
-    """Return the seal whose key is kept in *file*, made on the spot if there is none yet."""
+    """Load the signing key from *file*; create the file if it does not exist."""
     try:
         key = load_pem_private_key(
             keyfile.load_or_create_key(file, _generate_key_file), password=None
         )
     except ValueError:
-        raise KeyFileError(f"{file} is no private key: put back the one from the backup") from None
+        raise KeyFileError(f"{file} is not a private key: restore it from the backup") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise KeyFileError(f"{file} is not an Ed25519 key: put back the one from the backup")
+        raise KeyFileError(f"{file} is not an Ed25519 key: restore it from the backup")
     return SigningKey(key)
 
 
 def create_signing_key(file: Path) -> SigningKey:
-    """Return a new seal, its key kept in *file*, which must not be there yet."""
+    """Create a signing key in *file*, which must not exist."""
     if file.exists():
         raise KeyFileError(
-            f"{file} is there already: it is of a change of keys that was interrupted"
+            f"{file} exists already: an earlier change of the signing key was interrupted"
         )
     return load_signing_key(file)
 

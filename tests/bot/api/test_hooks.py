@@ -341,7 +341,7 @@ def test_nothing_is_told_by_looking(counter: Counter) -> None:
     ("text", "said"),
     [
         ("sources: {x: {}}", "set either secret_file or secret_env"),
-        ("sources: {x: {secret: abc}}", "secret: is not known here"),
+        ("sources: {x: {secret: abc}}", "secret: is an unknown field"),
         ("sources: {x: {secret_file: nope}}", "No such file"),
         ("sources: {x: {secret_env: KEYTURN_TEST_NOPE}}", "KEYTURN_TEST_NOPE is not set"),
         ("sources: {x: {secret_file: short}}", "needs 24 or more"),
@@ -353,14 +353,14 @@ def test_nothing_is_told_by_looking(counter: Counter) -> None:
         ("subscriptions: {x: {url: 'http://127.0.0.1/x', secret_file: good}}", "private: true"),
         (
             "subscriptions: {x: {url: 'http://a.example', private: true, secret_file: good}}",
-            "this machine itself",
+            "only for this machine",
         ),
         ("subscriptions: {x: {url: 'file:///etc/passwd', secret_file: good}}", "an address"),
         ("subscriptions: {x: {url: 'https://u:p@a.example', secret_file: good}}", "an address"),
         ('subscriptions: {x: {url: "https://a.example/\\n", secret_file: good}}', "invisible"),
         ('subscriptions: {x: {url: "https://a.\\texample/", secret_file: good}}', "invisible"),
         ('subscriptions: {x: {url: "https://a.example/\\u202e", secret_file: good}}', "invisible"),
-        ("subscriptions: {x: {url: 'https://a.example/ b', secret_file: good}}", "a blank"),
+        ("subscriptions: {x: {url: 'https://a.example/ b', secret_file: good}}", "a space"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_where_and_what_to_do(

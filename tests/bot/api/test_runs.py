@@ -138,7 +138,7 @@ def test_what_is_mistyped_is_said_in_plain_words(desk: Desk):
     run = desk.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     olga = desk.program("olga", "ask", "approve")
     strange = olga.post("/runs", json=LAMP | {"because": "x"}).json()
-    assert strange["problems"] == {"because": "is not known here: is it mistyped?"}
+    assert strange["problems"] == {"because": "is an unknown field: check the spelling"}
     short = olga.post(f"/runs/{run.id}/approve", json={"digest": "0000"}).json()
     assert short["detail"].startswith("digest: must be the plan's digest, ten of its digits")
 

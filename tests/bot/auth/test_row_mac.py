@@ -384,7 +384,7 @@ class TestAnotherKey:
             assert _bears(tx, token) == ("dora", "read")
             assert sessions.find_session(tx, session) is None
             assert tx.stamping
-            assert tx.stamping.doubted_rows == {}
+            assert tx.stamping.forged_rows == {}
         assert ended == 0
         database.close()
 

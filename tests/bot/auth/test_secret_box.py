@@ -107,7 +107,7 @@ def test_with_another_key_keyturn_does_not_start(tmp_path: Path) -> None:
     key = settings.data / "secrets.key"
     right = key.read_bytes()
     key.unlink()
-    with pytest.raises(KeyFileError, match=r"put the right secrets\.key back"):
+    with pytest.raises(KeyFileError, match=r"restore the right secrets\.key"):
         app.build_service(settings)
     key.write_bytes(right)
     app.build_service(settings).database.close()
@@ -117,7 +117,7 @@ def test_a_key_that_is_none_or_that_others_can_read_is_refused(tmp_path: Path) -
     file = tmp_path / "secrets.key"
     file.write_bytes(b"short")
     file.chmod(0o600)
-    with pytest.raises(KeyFileError, match="no key of a safe"):
+    with pytest.raises(KeyFileError, match="not a key for secrets"):
         secret_box.load_secret_box(file)
     file.write_bytes(b"0" * 32)
     file.chmod(0o640)
@@ -147,7 +147,7 @@ class Careless(SecretBox):
 
 
 def test_start_is_refused_when_the_secret_box_does_not_encrypt(database: Database) -> None:
-    with pytest.raises(KeyFileError, match="written as they are"), database.transaction() as tx:
+    with pytest.raises(KeyFileError, match="without encryption"), database.transaction() as tx:
         secret_box.check_secret_key(tx, Careless(b"0" * 32))
     # The twin: the same words, by a safe that does.
     vault = SecretBox.create()

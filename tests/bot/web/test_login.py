@@ -328,7 +328,7 @@ def test_a_refused_sign_in_is_logged_once_a_minute_and_without_its_token(site: S
     with site.database.reading() as tx:
         told = [e for e in change_log.list_entries_after(tx, 0) if e.kind == "sign-in refused"]
     assert [(e.facts["account"], e.facts["reason"]) for e in told] == [
-        ("dora", "the link was used before")
+        ("dora", "the link was already used")
     ]
     assert used.rpartition("/")[2] not in told[0].body
 
@@ -337,7 +337,7 @@ def test_a_link_that_was_too_old_is_logged_as_that(site: Site) -> None:
     site.browser().post(site.link("dora", seconds=-1))
     with site.database.reading() as tx:
         last = change_log.list_newest_entries(tx, limit=1)[0]
-    assert (last.kind, last.facts["reason"]) == ("sign-in refused", "the link is too old")
+    assert (last.kind, last.facts["reason"]) == ("sign-in refused", "the link has expired")
 
 
 def test_a_link_is_not_logged_when_it_could_not_be_used(
