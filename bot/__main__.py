@@ -7,7 +7,6 @@ import click
 
 from bot.cli.audit_log import export_entries, show_log
 from bot.cli.backup import back_up_database, copy_to_database, restore_database
-from bot.cli.client import json_option
 from bot.cli.context import exit_on_errors
 from bot.cli.db import db
 from bot.cli.delegations import COMMANDS as DELEGATIONS
@@ -22,6 +21,7 @@ from bot.cli.history import COMMANDS as HISTORY
 from bot.cli.hosts import COMMANDS as HOSTS
 from bot.cli.inventory import inventory_commands, print_sudoers
 from bot.cli.log_admin import acknowledge_loss, request_erasure, rotate_key
+from bot.cli.options import json_option
 from bot.cli.policy import policy_commands
 from bot.cli.runs import COMMANDS as RUNS
 from bot.cli.schedules import schedule_commands
@@ -35,7 +35,7 @@ from bot.cli.verify import verify_log
 from bot.cli.wait_report import report_commands
 from bot.cli.webhooks import show_webhooks
 
-# Heavy modules are loaded by the command that needs them: `keyturn --help` answers at once.
+# Slow modules are imported by the command that needs them, so that `keyturn --help` is fast.
 
 
 @click.group(
@@ -48,15 +48,15 @@ from bot.cli.webhooks import show_webhooks
 )
 @click.version_option(version("keyturn"), prog_name="keyturn")
 def main() -> None:
-    """Two keys for production: audited runbooks, asked and approved in chat.
+    """Audited runbooks with approvals.
 
-    Settings are read from the environment (KEYTURN_…) and from the file .env.
+    Settings come from the environment (KEYTURN_…) and the file .env.
     """
 
 
 @main.command()
 def serve() -> None:
-    """Serve chat and web pages, and carry runs out, until interrupted."""
+    """Run the server: chat, web pages, API and execution."""
     settings = read_server_settings()
     check_own_runbooks(settings)
     from bot import app
@@ -66,15 +66,17 @@ def serve() -> None:
 
 
 @main.command()
-@click.option("--site", "sites", multiple=True, required=True, help="As in the inventory.")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 200), default=8, help="Changes at once; 8 if left out."
+    "--site", "sites", multiple=True, required=True, help="Site of the inventory; repeatable."
+)
+@click.option(
+    "--concurrency", type=click.IntRange(1, 200), default=8, help="Parallel changes. Default: 8."
 )
 def worker(*, sites: tuple[str, ...], concurrency: int) -> None:
-    """Carry out what is asked for the hosts of a site, until interrupted. Any number may.
+    """Run a worker that executes runs on the hosts of a site.
 
-    With KEYTURN_ENGINE=distributed; keyturn serve, also any number, is asked and keeps the time.
-    --site may be given several times.
+    Needs KEYTURN_ENGINE=distributed. Any number of workers and of servers may run; the servers
+    receive requests and run schedules.
 
     For example: keyturn worker --site ams --site rot
     """
@@ -89,23 +91,28 @@ def worker(*, sites: tuple[str, ...], concurrency: int) -> None:
 @main.command()
 @json_option
 def doctor(*, as_json: bool) -> None:
-    """Check the whole installation, and say what to do about each problem. Changes nothing.
+    """Check the installation, and print a fix for each problem.
 
-    Policy, keys, database, change log, witness, pages, Slack, and each host. Exit status 1 if
-    there is an error.
+    Checks the policy, keys, database, change log, witness, web pages, Slack and every host.
+    Changes nothing. Exit status 1 if there is an error.
     """
-    patient = read_installation()
+    installation = read_installation()
     from bot.cli.doctor import run_doctor
     from bot.slack.health import check_slack
     from bot.web.health import check_pages
 
-    sys.exit(run_doctor(patient, [check_pages, check_slack], as_json=as_json))
+    sys.exit(run_doctor(installation, [check_pages, check_slack], as_json=as_json))
 
 
 @main.command()
-@click.option("--http", default="", metavar="ADDRESS", help="For HTTP: Keyturn's own, https://…")
+@click.option(
+    "--http",
+    default="",
+    metavar="ADDRESS",
+    help="Use HTTP instead of Socket Mode: your https:// address.",
+)
 def manifest(*, http: str) -> None:
-    """Print the manifest from which Slack makes the app: for Socket Mode, or for HTTP."""
+    """Print the Slack app manifest, for Socket Mode or HTTP."""
     from bot.slack.manifest import format_manifest
 
     with exit_on_errors():
@@ -114,7 +121,7 @@ def manifest(*, http: str) -> None:
 
 @main.group(cls=CommandGroup)
 def changelog() -> None:
-    """Read and verify the change log."""
+    """Search, verify and export the change log."""
 
 
 for command in (

@@ -22,11 +22,10 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from bot import observability
-from bot.api import app as api
-from bot.api import webhooks_in
+from bot.api.app import build_api
 from bot.api.deps import ApiParts
-from bot.api.metrics import Gauges, endpoint
-from bot.api.webhooks_in import Incoming
+from bot.api.metrics import Gauges, build_metrics_endpoint
+from bot.api.webhooks_in import WebhookReceiver, build_webhook_app
 from bot.api.webhooks_out import CLAIM_SECONDS, WebhookSender, describe_deliveries
 from bot.audit import checkpoints, followed_log, verification
 from bot.audit.spool import Spool
@@ -514,16 +513,15 @@ def build_service(
     )
     if chat is not None:
         asgi.router.routes.append(Route("/slack/events", chat.service.app))
-    asgi.mount(
-        "/hooks", webhooks_in.build(Incoming(webhooks, database, active_policy), secure=is_https)
-    )
+    receiver = WebhookReceiver(webhooks, database, active_policy)
+    asgi.mount("/hooks", build_webhook_app(receiver, secure=is_https))
     api_parts = ApiParts(
         workflow,
         database,
         active_policy,
         settings.address,
-        findings=service_health.list_results,
-        offering=form_options,
+        run_health_checks=service_health.list_results,
+        form_options=form_options,
     )
     connections = ConnectionRegistry(ConnectionLimits.create_for_process(settings.proxy_networks))
     gauges = Gauges(
@@ -533,8 +531,8 @@ def build_service(
         connections.closed_by_reason.copy,
         lambda: foundation.connector.drop_count,
     )
-    asgi.router.routes.append(Route("/metrics", endpoint(api_parts, gauges)))
-    asgi.mount("/api/v1", api.build(api_parts))
+    asgi.router.routes.append(Route("/metrics", build_metrics_endpoint(api_parts, gauges)))
+    asgi.mount("/api/v1", build_api(api_parts))
     asgi.mount("/", pages)
     keyturn = Keyturn(
         settings,

@@ -1,1 +1,1 @@
-"""The API door: what the pages do, as JSON for programs that come with a token."""
+"""REST API: the functions of the web pages as JSON, for programs with an API token."""

@@ -1,4 +1,4 @@
-"""Builds the API out of the parts it is handed."""
+"""Build the API application from its parts."""
 
 import threading
 from collections.abc import Callable
@@ -29,13 +29,13 @@ from bot.api import (
 )
 from bot.api.deps import ApiParts
 from bot.api.long_poll import Waiters
-from bot.api.webhooks_out import Told
+from bot.api.webhooks_out import RunEventOut
 
-_ROOMS = (
+_MODULES = (
     catalogue,
     hosts,
     timeline,
-    # Before the runs, whose address would take its own for a number.
+    # Before runs: /runs/{number} would match /runs/compare.
     compare,
     runs,
     progress,
@@ -49,18 +49,19 @@ _ROOMS = (
     wait_report,
     health,
 )
-_ABOUT = """Two keys for production: what the pages do, for programs.
+_DESCRIPTION = """Audited runbooks with approvals.
 
-Come with `Authorization: Bearer kt_…`. Errors are problem+json (RFC 9457). A POST may carry an
-`Idempotency-Key`: the same request with it has one effect, for a day. Pages lead on by `next`."""
+Send `Authorization: Bearer kt_…` with each request. Errors are problem+json (RFC 9457). A POST may
+carry an `Idempotency-Key`: repeats with the same key have one effect for a day. The member `next`
+of a page is the address of the next page."""
 
 
-def build(parts: ApiParts) -> FastAPI:
-    """Return the application, which is served under /api/v1."""
+def build_api(parts: ApiParts) -> FastAPI:
+    """Return the application that is mounted at /api/v1."""
     app = FastAPI(
         title="Keyturn",
         version=version("keyturn"),
-        description=_ABOUT,
+        description=_DESCRIPTION,
         openapi_url=None,
         servers=[{"url": "/api/v1"}],
         docs_url=None,
@@ -69,63 +70,67 @@ def build(parts: ApiParts) -> FastAPI:
     )
     app.state.parts = parts
     app.state.waiters = Waiters(parts)
-    errors.install(app)
-    # Routers within the router would be put together anew, and looked through for each request.
-    app.router.routes += [route for room in _ROOMS for route in room.router.routes]
-    app.add_route("/openapi.json", _description(app), include_in_schema=False)
-    app.webhooks.post("run", summary="Tell that something happened to a run", tags=["hooks"])(told)
-    _describe_problems(app)
+    errors.install_error_handlers(app)
+    # include_router() would copy each route, and match nested routers for each request.
+    app.router.routes += [route for module in _MODULES for route in module.router.routes]
+    app.add_route("/openapi.json", _build_openapi_endpoint(app), include_in_schema=False)
+    app.webhooks.post("run", summary="Receive an event of a run", tags=["webhooks"])(
+        receive_run_event
+    )
+    _add_problem_responses(app)
     app.add_middleware(
-        middleware.Guard, secure=parts.base_url.startswith("https:"), refuse=_refuse
+        middleware.RequestGuard, secure=parts.base_url.startswith("https:"), refuse=_refuse
     )
     return app
 
 
-def told(told: Told) -> None:
-    """Sent to subscriptions, signed as Standard Webhooks say; any 2xx is a yes.
+def receive_run_event(body: RunEventOut) -> None:
+    """Sent to subscriptions, signed by Standard Webhooks. Return any 2xx to confirm it.
 
-    Without one it is sent again for about a day, each time after twice as long, and what happened
-    to the same run later waits. Several may come for one `entry`, with the same `webhook-id`.
+    Otherwise it is sent again for about a day, with a pause that doubles each time, and later
+    events of the same run wait. One `entry` may be delivered more than once, with the same
+    `webhook-id`.
     """
 
 
 def _refuse(request: Request, status: int) -> Response:
-    words = {
-        408: "The request came in too slowly.",
-        413: f"That is more than {middleware.MOST_BYTES // 1024} KiB. Say it in fewer words.",
+    details = {
+        408: f"The request took longer than {middleware.MAX_SECONDS} s to arrive.",
+        413: f"The request is larger than {middleware.MAX_BYTES // 1024} KiB.",
     }
-    return errors.problem(request, status, "too-much", words[status])
+    return errors.build_problem(request, status, "limit-exceeded", details[status])
 
 
-def _description(app: FastAPI) -> Callable[[Request], Response]:
-    """Return the endpoint that describes all. It is put together once, which takes a second.
+def _build_openapi_endpoint(app: FastAPI) -> Callable[[Request], Response]:
+    """Return the endpoint of the OpenAPI document, which is built once; that takes a second.
 
-    FastAPI's own would do so in the event loop, where meanwhile nobody else is answered.
+    FastAPI's own endpoint would block the event loop meanwhile.
     """
-    once = threading.Lock()
-    drawn: list[bytes] = []
+    lock = threading.Lock()
+    documents: list[bytes] = []
 
-    def description(request: Request) -> Response:  # noqa: ARG001 - as Starlette calls it
-        with once:
-            if not drawn:
-                drawn.append(bytes(JSONResponse(app.openapi()).body))
-        return Response(drawn[0], media_type="application/json")
+    def get_openapi(request: Request) -> Response:  # noqa: ARG001 - as Starlette calls it
+        with lock:
+            if not documents:
+                documents.append(bytes(JSONResponse(app.openapi()).body))
+        return Response(documents[0], media_type="application/json")
 
-    return description
+    return get_openapi
 
 
-def _describe_problems(app: FastAPI) -> None:
-    """Say in the description which problems any operation may answer with."""
-    plain = app.openapi
+def _add_problem_responses(app: FastAPI) -> None:
+    """Add the error responses to every operation of the OpenAPI document."""
+    build_openapi = app.openapi
 
-    def described() -> dict[str, Any]:
+    def build_with_problems() -> dict[str, Any]:
         if app.openapi_schema:
             return app.openapi_schema
-        whole = plain()
-        whole["components"]["schemas"]["Problem"] = errors.Problem.model_json_schema()
-        for path in cast("dict[str, dict[str, Any]]", whole["paths"]).values():
+        document = build_openapi()
+        document["components"]["schemas"]["Problem"] = errors.Problem.model_json_schema()
+        for path in cast("dict[str, dict[str, Any]]", document["paths"]).values():
             for operation in path.values():
                 operation["responses"] |= errors.RESPONSES
-        return whole
+        return document
 
-    app.openapi = described  # pyright: ignore[reportAttributeAccessIssue] - FastAPI's own way
+    # As FastAPI documents it.
+    app.openapi = build_with_problems  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,4 +1,4 @@
-"""The caller: whose token a request comes with, looked up anew each time, and what it is for."""
+"""Authentication of API callers: each request looks up its token, its person and its scopes."""
 
 import math
 import re
@@ -20,10 +20,10 @@ from bot.model.run import RequestOrigin
 from bot.model.view_rights import ViewRights
 from bot.policy import Person, Policy
 
-_SAID = re.compile(r"bearer +(\S+) *", re.ASCII | re.IGNORECASE)
+_AUTHORISATION = re.compile(r"bearer +(\S+) *", re.ASCII | re.IGNORECASE)
 
-# What a token must be for, of which any will do, so that it may do something.
-_FOR = {
+# The token scopes that allow each kind of route; one of them is enough.
+_ALLOWING_SCOPES = {
     "read": {"read", "ask", "approve"},
     "ask": {"ask"},
     "approve": {"approve"},
@@ -32,142 +32,148 @@ _FOR = {
 }
 
 
-class NoToken(Exception):
-    """The request comes with no token that opens anything. The message says why.
+class InvalidTokenError(Exception):
+    """The request carries no valid token.
 
-    token: where it is one that we know.
+    Args:
+        message: What is wrong, and what to do.
+        token: The token, where it is known but no longer valid.
     """
 
-    def __init__(self, why: str, token: ApiToken | None = None) -> None:
+    def __init__(self, message: str, token: ApiToken | None = None) -> None:
         self.prefix = token.prefix if token else ""
-        self.whose = token.person if token else ""
-        super().__init__(why)
+        self.person = token.person if token else ""
+        super().__init__(message)
 
 
-class NotForThat(Exception):
-    """The token is for other things. scope: what it would have to be for."""
+class InsufficientScopeError(Exception):
+    """The token lacks the scope that the route needs."""
 
-    def __init__(self, scope: str) -> None:
-        self.scope = scope if scope in _FOR[scope] else min(_FOR[scope])
-        super().__init__(f"this token is not for that: it takes one with the scope {self.scope}")
+    def __init__(self, kind: str) -> None:
+        allowing = _ALLOWING_SCOPES[kind]
+        self.scope = kind if kind in allowing else min(allowing)
+        super().__init__(
+            f"this token lacks the scope {self.scope}: use one that was created with it"
+        )
 
 
-class TooFast(Exception):
-    """More requests than one token may make. seconds: after which there is room again."""
+class RateLimitError(Exception):
+    """The token made too many requests. seconds: until it may make the next."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = math.ceil(seconds)
-        super().__init__(f"too many requests with this token: try it again in {self.seconds} s")
+        super().__init__(f"too many requests with this token: try again in {self.seconds} s")
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Somebody's program, and the policy that held when the request came in.
-
-    came: when that was, by the database's clock, in microseconds since 1970.
-    """
+    """The person of a token, and the policy that applied when the request came in."""
 
     person: Person
     policy: Policy
     token: ApiToken
-    came: int
+    received_at: int
+    """Microseconds since 1970, by the clock of the database."""
 
     @property
     def id(self) -> str:
         return self.person.id
 
     @property
-    def sight(self) -> ViewRights:
-        """What they may view."""
+    def view_rights(self) -> ViewRights:
+        """Which runs the caller may view."""
         return self.policy.get_view_rights(self.id)
 
     @property
     def origin(self) -> RequestOrigin:
         return RequestOrigin("api", user=self.token.prefix)
 
-    def must_be_for(self, scope: str) -> None:
-        if not _FOR[scope].intersection(self.token.scopes):
-            raise NotForThat(scope)
+    def require_scope(self, kind: str) -> None:
+        """Raise InsufficientScopeError unless the token allows this kind of route."""
+        if not _ALLOWING_SCOPES[kind].intersection(self.token.scopes):
+            raise InsufficientScopeError(kind)
 
 
-def recognised(request: Request, parts: ApiParts) -> Caller:
-    """Return whose token the request comes with. Raises NoToken and TooFast."""
+def authenticate(request: Request, parts: ApiParts) -> Caller:
+    """Return the caller of a request. Raises InvalidTokenError and RateLimitError."""
     known: Caller | None = getattr(request.state, "caller", None)
     if known is not None:
         return known
-    said = _SAID.fullmatch(request.headers.get("authorization", ""))
-    if said is None:
-        raise NoToken("come with a token: Authorization: Bearer kt_…; keyturn token new makes one")
+    header = _AUTHORISATION.fullmatch(request.headers.get("authorization", ""))
+    if header is None:
+        raise InvalidTokenError(
+            "send a token: Authorization: Bearer kt_…; `keyturn token new` creates one"
+        )
     try:
-        caller = _known(parts, said[1])
-    except NoToken as refused:
+        caller = _find_caller(parts, header[1])
+    except InvalidTokenError as refused:
         refusals.log_refusal_in_own_transaction(
             parts.database,
             refusals.TOKEN,
             token=refused.prefix,
-            owner=refused.whose,
+            owner=refused.person,
             reason=str(refused),
             source="api",
         )
         raise
-    wait = parts.pace.wait(caller.token.id)
+    wait = parts.rate_limit.take(caller.token.id)
     if wait:
-        raise TooFast(wait)
+        raise RateLimitError(wait)
     request.state.caller = caller
     observability.add_context(person=caller.person.id)
     return caller
 
 
-def _known(parts: ApiParts, whole: str) -> Caller:
+def _find_caller(parts: ApiParts, secret: str) -> Caller:
     with parts.database.reading() as tx:
-        token, now = tokens.find_token(tx, whole), tx.now
-        # Who was shut out is out at once, in whichever process that was done.
-        shut_out = token is not None and token.person in stops.list_banned_people(tx)
+        token, now = tokens.find_token(tx, secret), tx.now
+        # A ban applies immediately, whichever process recorded it.
+        is_banned = token is not None and token.person in stops.list_banned_people(tx)
     if token is None:
-        raise NoToken("this token is not known here")
+        raise InvalidTokenError("unknown token: check KEYTURN_TOKEN or create a new token")
     if not token.is_active(now):
-        why = "this token was revoked" if token.revoked_at else "this token has expired"
-        raise NoToken(why, token)
+        ended = "was revoked" if token.revoked_at else "has expired"
+        raise InvalidTokenError(f"this token {ended}: create a new one", token)
     policy = parts.policies.get_policy()
-    person = None if shut_out else policy.find_person(token.person)
+    person = None if is_banned else policy.find_person(token.person)
     if person is None:
-        why = "whose token this is is not among the people of the policy any more"
-        raise NoToken(why, token)
+        message = "the person of this token is banned or no longer in the policy"
+        raise InvalidTokenError(message, token)
     if not tokens.is_use_recorded_recently(token, now):
-        _note_use(parts, token)
+        _record_use(parts, token)
     return Caller(person, policy, token, now)
 
 
-def _note_use(parts: ApiParts, token: ApiToken) -> None:
+def _record_use(parts: ApiParts, token: ApiToken) -> None:
     try:
         with parts.database.transaction() as tx:
             tokens.record_token_use(tx, token)
     except StoreUnavailable:
-        # A database that takes nothing in can still be read, and that is when people look.
+        # A database that cannot be written can still be read: people need that in an outage.
         return
 
 
-# It only tells of tokens in the description: who comes with which is looked up above.
-_described = HTTPBearer(
+# Describes tokens in the OpenAPI document only; authenticate() reads the header itself.
+_bearer_scheme = HTTPBearer(
     auto_error=False,
     scheme_name="token",
-    description="A token that `keyturn token new`, or the page *Tokens*, has made.",
+    description="Create a token with `keyturn token new` or on the page *Tokens*.",
 )
 
 
-def _for(scope: str) -> Callable[..., Caller]:
+def _require(kind: str) -> Callable[..., Caller]:
     def caller(
         request: Request,
-        _said: Annotated[HTTPAuthorizationCredentials | None, Depends(_described)],
+        _header: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer_scheme)],
     ) -> Caller:
-        found = recognised(request, request.app.state.parts)
-        found.must_be_for(scope)
+        found = authenticate(request, request.app.state.parts)
+        found.require_scope(kind)
         return found
 
     return caller
 
 
-Reading = Annotated[Caller, Security(_for("read"), scopes=["read"])]
-Asking = Annotated[Caller, Security(_for("ask"), scopes=["ask"])]
-Approving = Annotated[Caller, Security(_for("approve"), scopes=["approve"])]
-Stopping = Annotated[Caller, Security(_for("stop"), scopes=["ask"])]
+ReadCaller = Annotated[Caller, Security(_require("read"), scopes=["read"])]
+RequestCaller = Annotated[Caller, Security(_require("ask"), scopes=["ask"])]
+ApproveCaller = Annotated[Caller, Security(_require("approve"), scopes=["approve"])]
+StopCaller = Annotated[Caller, Security(_require("stop"), scopes=["ask"])]

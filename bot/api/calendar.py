@@ -1,4 +1,4 @@
-"""The calendar: what fires in the coming days, and the freezes, for programs."""
+"""The calendar: due times of schedules in the coming days, and freezes."""
 
 import datetime
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from bot.api import schemas
-from bot.api.auth import Reading
-from bot.api.deps import Here
-from bot.api.schemas_in import Given
+from bot.api.auth import ReadCaller
+from bot.api.deps import Parts
+from bot.api.schemas_in import InputModel
 from bot.workflow.calendar import (
     DEFAULT_DAYS,
     CalendarDay,
@@ -22,73 +22,82 @@ from bot.workflow.calendar import (
 router = APIRouter(tags=["schedules"])
 
 
-class UpcomingShape(schemas.Shape):
-    """The moments of one schedule in a day. left_out: how many of them a freeze holds up."""
+class UpcomingFiresOut(schemas.OutputModel):
+    """The due times of one schedule on one day."""
 
     schedule: int
     name: str
     request: str
     owner: str
     times: Sequence[datetime.datetime]
-    skipped: int
+    skipped: int = Field(description="Number of due times that a freeze skips.")
     freeze: str
 
     @classmethod
-    def of(cls, one: UpcomingFires) -> "UpcomingShape":
+    def from_fires(cls, fires: UpcomingFires) -> "UpcomingFiresOut":
         return cls(
-            schedule=one.schedule,
-            name=one.name,
-            request=one.request,
-            owner=one.owner,
-            times=[schemas.to_datetime(due) for due in one.times],
-            skipped=one.skipped,
-            freeze=one.freeze,
+            schedule=fires.schedule,
+            name=fires.name,
+            request=fires.request,
+            owner=fires.owner,
+            times=[schemas.to_datetime(due) for due in fires.times],
+            skipped=fires.skipped,
+            freeze=fires.freeze,
         )
 
 
-class FreezeShape(schemas.Shape):
-    """A freeze, as far as it holds within the day. areas: none for all of them."""
+class CalendarFreezeOut(schemas.OutputModel):
+    """A freeze, cut to the day."""
 
     name: str
-    areas: Sequence[str]
+    areas: Sequence[str] = Field(description="Empty for all areas.")
     begins_at: datetime.datetime
     ends_at: datetime.datetime
 
     @classmethod
-    def of(cls, one: CalendarFreeze) -> "FreezeShape":
-        begin, end = schemas.to_datetime(one.begins_at), schemas.to_datetime(one.ends_at)
-        return cls(name=one.name, areas=one.areas, begins_at=begin, ends_at=end)
-
-
-class DayShape(schemas.Shape):
-    """One day in UTC."""
-
-    date: datetime.date
-    fires: Sequence[UpcomingShape]
-    freezes: Sequence[FreezeShape]
-
-    @classmethod
-    def of(cls, day: CalendarDay) -> "DayShape":
+    def from_freeze(cls, freeze: CalendarFreeze) -> "CalendarFreezeOut":
         return cls(
-            date=day.date,
-            fires=[UpcomingShape.of(one) for one in day.upcoming],
-            freezes=[FreezeShape.of(one) for one in day.freezes],
+            name=freeze.name,
+            areas=freeze.areas,
+            begins_at=schemas.to_datetime(freeze.begins_at),
+            ends_at=schemas.to_datetime(freeze.ends_at),
         )
 
 
-class Calendar(schemas.Shape):
-    """cut: schedules that fire too often to be followed to the end of it."""
+class CalendarDayOut(schemas.OutputModel):
+    """One day in UTC."""
 
-    days: Sequence[DayShape]
-    cut: Sequence[str]
+    date: datetime.date
+    fires: Sequence[UpcomingFiresOut]
+    freezes: Sequence[CalendarFreezeOut]
+
+    @classmethod
+    def from_day(cls, day: CalendarDay) -> "CalendarDayOut":
+        return cls(
+            date=day.date,
+            fires=[UpcomingFiresOut.from_fires(fires) for fires in day.upcoming],
+            freezes=[CalendarFreezeOut.from_freeze(freeze) for freeze in day.freezes],
+        )
 
 
-class Ahead(Given):
+class CalendarOut(schemas.OutputModel):
+    days: Sequence[CalendarDayOut]
+    truncated_schedules: Sequence[str] = Field(
+        description="Schedules with too many due times to list all of them."
+    )
+
+
+class CalendarQuery(InputModel):
     days: int = Field(DEFAULT_DAYS, ge=1, le=92)
 
 
-@router.get("/calendar", operation_id="getCalendar", summary="Say what fires in the coming days")
-def calendar(parts: Here, caller: Reading, wanted: Annotated[Ahead, Query()]) -> Calendar:
-    with parts.database.reading(caller.sight) as tx:
-        found = build_calendar(tx, caller.policy, days=wanted.days)
-    return Calendar(days=[DayShape.of(day) for day in found.days], cut=found.truncated_schedules)
+@router.get("/calendar", operation_id="getCalendar", summary="List due times and freezes by day")
+def get_calendar(
+    parts: Parts, caller: ReadCaller, query: Annotated[CalendarQuery, Query()]
+) -> CalendarOut:
+    with parts.database.reading(caller.view_rights) as tx:
+        calendar = build_calendar(tx, caller.policy, days=query.days)
+    return CalendarOut(
+        days=[CalendarDayOut.from_day(day) for day in calendar.days],
+        truncated_schedules=calendar.truncated_schedules,
+    )

@@ -1,4 +1,4 @@
-"""Surroundings: runbooks with their fields, the change log, and the token itself."""
+"""Runbooks with their fields, the change log, and the caller's own token."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,12 +9,14 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from bot.api import schemas
-from bot.api.auth import Reading
-from bot.api.deps import Here
-from bot.api.schemas_in import Given, Moment, Standing, Word, micros
+from bot.api.auth import ReadCaller
+from bot.api.deps import Parts
+from bot.api.schemas_in import InputModel, RunStatus, Timestamp, Word, to_microseconds
 from bot.audit import change_log, query, verification
 from bot.audit.change_log import Entry
-from bot.db import search, search_words, view_conditions
+from bot.db import view_conditions
+from bot.db.search import RunFilter
+from bot.db.search_words import parse_search
 from bot.model import request_form, runbook_info
 from bot.model.request_form import FormField
 from bot.model.run import RUN_STATUSES
@@ -25,144 +27,153 @@ from runbooks import load_catalogue
 router = APIRouter()
 
 
-class FieldShape(schemas.Shape):
-    """What a runbook is told. tag: hosts must carry it. lists: what of its host it names.
-
-    within: the fields whose values say where the host looks for them.
-    """
+class FieldOut(schemas.OutputModel):
+    """One field of a runbook's form."""
 
     name: str
     label: str
     hint: str
-    kind: str
+    kind: str = Field(description="`host`, `choice` or `text`.")
     required: bool
     choices: Sequence[str]
     default: str
-    tag: str
-    lists: str
-    within: Sequence[str]
+    tag: str = Field(description="The tag that a host must have; empty for any host.")
+    lists: str = Field(
+        description="What the host lists as options of the field, such as `pools`; empty if "
+        "nothing."
+    )
+    within: Sequence[str] = Field(description="The fields on which these options depend.")
 
     @classmethod
-    def of(cls, blank: FormField) -> "FieldShape":
-        return cls(**vars(blank))
+    def from_form_field(cls, field: FormField) -> "FieldOut":
+        return cls(**vars(field))
 
 
-class RunbookShape(schemas.Shape):
-    """A kind of request. undo: what its undo does; "" for a check, and where there is none.
-
-    own: whether it is this installation's, and did not come with Keyturn.
-    """
+class RunbookOut(schemas.OutputModel):
+    """A runbook and its fields."""
 
     name: str
     kind: str
-    effect: str = Field(description="check, change, or irreversible for a change without an undo.")
+    effect: str = Field(
+        description="`check`, `change`, or `irreversible` for a change without an undo."
+    )
     summary: str
     usage: str
     example: str
-    tag: str
-    undo: str
-    own: bool
-    fields: Sequence[FieldShape]
+    tag: str = Field(description="The tag that a host must have; empty for any host.")
+    undo: str = Field(description="What the undo does; empty if there is none.")
+    custom: bool = Field(description="Whether the runbook is your own, and not part of Keyturn.")
+    fields: Sequence[FieldOut]
 
     @classmethod
-    def of(cls, told: RunbookInfo) -> "RunbookShape":
-        blanks = request_form.list_form_fields(load_catalogue()[told.name])
+    def from_info(cls, info: RunbookInfo) -> "RunbookOut":
+        fields = request_form.list_form_fields(load_catalogue()[info.name])
         return cls(
-            name=told.name,
-            kind=told.kind,
-            effect=told.effect,
-            summary=told.summary,
-            usage=told.usage,
-            example=told.example,
-            tag=told.tag,
-            undo=told.undo,
-            own=told.is_custom,
-            fields=[FieldShape.of(blank) for blank in blanks],
+            name=info.name,
+            kind=info.kind,
+            effect=info.effect,
+            summary=info.summary,
+            usage=info.usage,
+            example=info.example,
+            tag=info.tag,
+            undo=info.undo,
+            custom=info.is_custom,
+            fields=[FieldOut.from_form_field(field) for field in fields],
         )
 
 
-class RunbookList(schemas.Shape):
-    runbooks: Sequence[RunbookShape]
+class RunbookListOut(schemas.OutputModel):
+    runbooks: Sequence[RunbookOut]
 
 
-class EntryPage(schemas.Shape):
-    """entries: the newest first. head: the newest of all. next: null on the last page.
+class EntryPageOut(schemas.OutputModel):
+    """One page of the change log, newest entries first."""
 
-    unknown_filters: by filter, what is said of a name that neither the policy nor the log has.
-    Where there are entries it is empty.
-    """
-
-    entries: Sequence[schemas.EntryShape]
-    head_seq: int
+    entries: Sequence[schemas.EntryOut]
+    head_seq: int = Field(description="Number of the newest entry of the whole log.")
     head_hash: str
-    next: str | None
-    unknown_filters: dict[str, str]
+    next: str | None = Field(description="Address of the next page; null on the last.")
+    unknown_filters: dict[str, str] = Field(
+        description="If no entry matches: the filters that name a person, host, … that neither "
+        "the policy nor the log has."
+    )
 
 
-class VerificationShape(schemas.Shape):
-    """broken: the number of the first entry that does not fit; null if all do."""
+class LogVerificationOut(schemas.OutputModel):
+    """Result of verifying the whole change log."""
 
     entries: int
     head: str
-    broken: int | None
-    why: str
+    broken: int | None = Field(description="Number of the first invalid entry; null if none.")
+    error: str = Field(description="What is wrong with it.")
 
 
-class Me(schemas.Shape):
-    """Whose token this is. token: its beginning, by which it is known."""
+class MeOut(schemas.OutputModel):
+    """The person, scopes and expiry of the token."""
 
     person: str
     name: str
     roles: Sequence[str]
-    owns: Sequence[str]
-    token: str
+    owns: Sequence[str] = Field(description="The areas that the person owns.")
+    token: str = Field(description="The beginning of the token, which identifies it.")
     token_name: str
     scopes: Sequence[str]
     expires_at: datetime
 
 
-class RunbookFilter(Given):
-    beginning: Word | None = Field(None, description="Only those whose words begin so.")
+class RunbookQuery(InputModel):
+    prefix: Word | None = Field(None, description="Only runbooks whose name begins with this.")
 
 
-class LogFilter(Given):
-    host: Word | None = Field(None, description="A name, or a pattern such as web*.")
-    person: Word | None = Field(None, description="Who did it.")
-    kind: Word | None = Field(None, description="Such as approved.")
-    since: Moment | None = None
-    until: Moment | None = None
-    area: Word | None = Field(None, description="Of the runs that they tell of.")
-    runbook: Word | None = Field(None, description="Of the runs that they tell of.")
-    state: list[Standing] = Field(default_factory=list[str], max_length=len(RUN_STATUSES))
-    text: Word | None = Field(None, description="Words that all occur in these runs.")
-    before: int | None = Field(None, ge=1, le=9_007_199_254_740_991)
+class EntryQuery(InputModel):
+    """Which entries of the change log to list."""
+
+    host: Word | None = Field(None, description="A name, or a pattern such as `web*`.")
+    person: Word | None = Field(None, description="Who acted.")
+    kind: Word | None = Field(None, description="Kind of entry, such as `approved`.")
+    since: Timestamp | None = None
+    until: Timestamp | None = None
+    area: Word | None = Field(None, description="Area of the run.")
+    runbook: Word | None = Field(None, description="Runbook of the run.")
+    state: list[RunStatus] = Field(
+        default_factory=list[str],
+        max_length=len(RUN_STATUSES),
+        description="Current state of the run.",
+    )
+    search: Word | None = Field(None, description="Words that all occur in the run.")
+    before: int | None = Field(
+        None,
+        ge=1,
+        le=9_007_199_254_740_991,
+        description="Only entries with a lower number; `next` of a page sets it.",
+    )
     limit: int = Field(50, ge=1, le=500)
 
     @property
-    def wanted(self) -> query.EntryFilter:
-        of_runs = None
-        if self.area or self.runbook or self.state or self.text:
-            of_runs = search.RunFilter(
+    def filter(self) -> query.EntryFilter:
+        run_filter = None
+        if self.area or self.runbook or self.state or self.search:
+            run_filter = RunFilter(
                 area=self.area,
                 runbook=" ".join(self.runbook.lower().split()) if self.runbook else None,
                 states=frozenset(self.state),
-                text=tuple(search_words.parse_search(self.text or "")),
+                text=tuple(parse_search(self.search or "")),
             )
         return query.EntryFilter(
             host=(self.host or "").lower(),
             person=self.person or "",
             kind=self.kind or "",
-            since=micros(self.since),
-            until=micros(self.until),
-            run_filter=of_runs,
+            since=to_microseconds(self.since),
+            until=to_microseconds(self.until),
+            run_filter=run_filter,
             before=self.before,
         )
 
 
-@router.get("/me", operation_id="whoAmI", summary="Say whose token this is", tags=["token"])
-def me(caller: Reading) -> Me:
+@router.get("/me", operation_id="getMe", summary="Get your person and token", tags=["token"])
+def get_me(caller: ReadCaller) -> MeOut:
     areas = caller.policy.organisation.areas.values()
-    return Me(
+    return MeOut(
         person=caller.id,
         name=caller.person.name,
         roles=caller.person.roles,
@@ -175,45 +186,51 @@ def me(caller: Reading) -> Me:
 
 
 @router.get("/runbooks", operation_id="listRunbooks", summary="List runbooks", tags=["runbooks"])
-def runbooks(_: Reading, wanted: Annotated[RunbookFilter, Query()]) -> RunbookList:
-    found = runbook_info.list_runbook_info(wanted.beginning or "")
-    return RunbookList(runbooks=[RunbookShape.of(one) for one in found])
+def list_runbooks(_: ReadCaller, query: Annotated[RunbookQuery, Query()]) -> RunbookListOut:
+    found = runbook_info.list_runbook_info(query.prefix or "")
+    return RunbookListOut(runbooks=[RunbookOut.from_info(info) for info in found])
 
 
-@router.get("/log", operation_id="listEntries", summary="List the change log", tags=["log"])
-def log(
-    request: Request, parts: Here, caller: Reading, wanted: Annotated[LogFilter, Query()]
-) -> EntryPage:
-    with parts.database.reading(caller.sight) as tx:
-        found = query.find_newest_entries(tx, wanted.wanted, limit=wanted.limit + 1)
+@router.get("/log", operation_id="listEntries", summary="List change log entries", tags=["log"])
+def list_entries(
+    request: Request,
+    parts: Parts,
+    caller: ReadCaller,
+    filters: Annotated[EntryQuery, Query()],
+) -> EntryPageOut:
+    with parts.database.reading(caller.view_rights) as tx:
+        found = query.find_newest_entries(tx, filters.filter, limit=filters.limit + 1)
         unknown_filters = (
-            {} if found else describe_unknown_log_names(tx, wanted.wanted, caller.policy)
+            {} if found else describe_unknown_log_names(tx, filters.filter, caller.policy)
         )
-        head = change_log.get_head(tx)
-    shown = found[: wanted.limit]
-    return EntryPage(
-        entries=[schemas.EntryShape.of(entry) for entry in shown],
-        head_seq=head[0],
-        head_hash=head[1],
-        next=_older(request, wanted, shown) if len(found) > len(shown) else None,
+        head_seq, head_hash = change_log.get_head(tx)
+    page = found[: filters.limit]
+    return EntryPageOut(
+        entries=[schemas.EntryOut.from_entry(entry) for entry in page],
+        head_seq=head_seq,
+        head_hash=head_hash,
+        next=_build_next_link(request, filters, page) if len(found) > len(page) else None,
         unknown_filters=unknown_filters,
     )
 
 
 @router.post(
-    "/log/verify", operation_id="verifyLog", summary="Recompute the whole chain", tags=["log"]
+    "/log/verify",
+    operation_id="verifyLog",
+    summary="Verify the whole change log",
+    tags=["log"],
 )
-def verify(parts: Here, caller: Reading) -> VerificationShape:
-    """One is verified at a time, be it here or on the page. Takes the right to view every run."""
-    with parts.database.reading(caller.sight) as tx:
+def verify_log(parts: Parts, caller: ReadCaller) -> LogVerificationOut:
+    """Needs the right to view every run. Only one verification runs at a time."""
+    with parts.database.reading(caller.view_rights) as tx:
         view_conditions.require_everything(tx, "Verifying the whole change log")
-    seen = verification.verify_log_once(parts.database)
-    return VerificationShape(
-        entries=seen.entries, head=seen.head, broken=seen.broken, why=seen.why
+    result = verification.verify_log_once(parts.database)
+    return LogVerificationOut(
+        entries=result.entries, head=result.head, broken=result.broken, error=result.why
     )
 
 
-def _older(request: Request, wanted: LogFilter, shown: Sequence[Entry]) -> str:
-    same = wanted.model_dump(mode="json", exclude_unset=True, exclude={"before", "limit"})
-    given = {**same, "before": shown[-1].seq, "limit": wanted.limit}
-    return f"{request.url.path}?{urlencode(given, doseq=True)}"
+def _build_next_link(request: Request, filters: EntryQuery, page: Sequence[Entry]) -> str:
+    same = filters.model_dump(mode="json", exclude_unset=True, exclude={"before", "limit"})
+    parameters = {**same, "before": page[-1].seq, "limit": filters.limit}
+    return f"{request.url.path}?{urlencode(parameters, doseq=True)}"

@@ -1,4 +1,4 @@
-"""Comparing: two runs beside each other, line by line."""
+"""Comparison of two runs, line by line."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from bot.api import schemas
-from bot.api.auth import Reading
-from bot.api.deps import Here
-from bot.api.schemas_in import Given
+from bot.api.auth import ReadCaller
+from bot.api.deps import Parts
+from bot.api.schemas_in import InputModel
 from bot.workflow.compare import (
     ComparedLine,
     ComparedRun,
@@ -20,70 +20,68 @@ from bot.workflow.compare import (
 
 router = APIRouter(tags=["runs"])
 
-Number = Annotated[int, Field(ge=1, le=2_147_483_647)]
+RunNumber = Annotated[int, Field(ge=1, le=2_147_483_647)]
 
 
-class LineShape(schemas.Shape):
-    """One line of both. left, right: null where a side has none.
-
-    folded: how many lines that are alike stand here, where the kind is folded.
-    """
+class ComparedLineOut(schemas.OutputModel):
+    """One line of both runs."""
 
     kind: Literal["alike", "changed", "left", "right", "folded"]
-    left: str | None
-    right: str | None
-    folded: int
+    left: str | None = Field(description="Null if only the right run has the line.")
+    right: str | None = Field(description="Null if only the left run has the line.")
+    folded: int = Field(description="Number of equal lines that a `folded` line stands for.")
 
     @classmethod
-    def of(cls, line: ComparedLine) -> "LineShape":
+    def from_line(cls, line: ComparedLine) -> "ComparedLineOut":
         return cls.model_validate(vars(line))
 
 
-class SectionShape(schemas.Shape):
-    """differing: how many of the lines do."""
-
+class ComparedSectionOut(schemas.OutputModel):
     title: str = Field(examples=["Plan"])
-    differing: int
-    lines: Sequence[LineShape]
+    differing: int = Field(description="Number of lines that differ.")
+    lines: Sequence[ComparedLineOut]
 
     @classmethod
-    def of(cls, section: ComparedSection) -> "SectionShape":
-        lines = [LineShape.of(line) for line in section.lines]
+    def from_section(cls, section: ComparedSection) -> "ComparedSectionOut":
+        lines = [ComparedLineOut.from_line(line) for line in section.lines]
         return cls(title=section.title, differing=section.differing_lines, lines=lines)
 
 
-class Compared(schemas.Shape):
-    """left: null where no run is named and none before it is like it; then there are no sections.
-
-    differing: how many lines do in all.
-    """
-
-    left: schemas.RunShape | None
-    right: schemas.RunShape
-    differing: int
-    sections: Sequence[SectionShape]
+class ComparisonOut(schemas.OutputModel):
+    left: schemas.RunOut | None = Field(
+        description="Null if there is no earlier similar run; then there are no sections."
+    )
+    right: schemas.RunOut
+    differing: int = Field(description="Number of lines that differ in all sections.")
+    sections: Sequence[ComparedSectionOut]
 
 
-class Both(Given):
-    """b: the run on the right. a: the one on the left; else the last one before that is like b."""
-
-    b: Number
-    a: Number | None = None
+class CompareQuery(InputModel):
+    b: RunNumber = Field(description="The run on the right.")
+    a: RunNumber | None = Field(
+        None, description="The run on the left; default: the previous run that is similar to b."
+    )
 
 
 @router.get("/runs/compare", operation_id="compareRuns", summary="Compare two runs")
-def compare(parts: Here, caller: Reading, wanted: Annotated[Both, Query()]) -> Compared:
-    """What hosts answered is compared, too. What is alike, far from any difference, is folded."""
-    with parts.database.reading(caller.sight) as tx:
-        left, right = find_runs_to_compare(tx, wanted.b, wanted.a, name_person=str)
-    sections = [SectionShape.of(one) for one in compare_runs(left, right)] if left else []
+def compare(
+    parts: Parts, caller: ReadCaller, query: Annotated[CompareQuery, Query()]
+) -> ComparisonOut:
+    """Compares the output of hosts too. Equal lines far from a difference are folded."""
+    with parts.database.reading(caller.view_rights) as tx:
+        left, right = find_runs_to_compare(tx, query.b, query.a, name_person=str)
+    sections = (
+        [ComparedSectionOut.from_section(section) for section in compare_runs(left, right)]
+        if left
+        else []
+    )
 
-    def told(side: ComparedRun) -> schemas.RunShape:
-        return schemas.RunShape.of(side.run, side.decisions, parts.base_url)
+    def build_run(side: ComparedRun) -> schemas.RunOut:
+        return schemas.RunOut.from_run(side.run, side.decisions, parts.base_url)
 
-    return Compared(
-        left=told(left) if left else None,
-        right=told(right),
+    return ComparisonOut(
+        left=build_run(left) if left else None,
+        right=build_run(right),
         differing=sum(section.differing for section in sections),
         sections=sections,
     )

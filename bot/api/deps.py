@@ -1,4 +1,4 @@
-"""What the API works with, handed to it once."""
+"""The services that the API works with, passed in once at start-up."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from bot.api.rate_limit import Pace
+from bot.api.rate_limit import RateLimit
 from bot.db.database import Database
 from bot.model.check_result import CheckResult
 from bot.policy import PolicySource
@@ -16,25 +16,24 @@ from bot.workflow.form_options import FormOptions
 
 @dataclass(frozen=True)
 class ApiParts:
-    """base_url: how people reach the pages, such as `https://keyturn.example.com`.
-
-    findings: how the service itself is. offering: what hosts list, for forms.
-    longest_wait: seconds, of what callers may wish.
-    """
+    """What the routes work with."""
 
     workflow: Workflow
     database: Database
     policies: PolicySource
     base_url: str
-    pace: Pace = field(default_factory=Pace)
-    findings: Callable[[], Sequence[CheckResult]] = tuple
+    """Address of the web pages, such as `https://keyturn.example.com`."""
+    rate_limit: RateLimit = field(default_factory=RateLimit)
+    run_health_checks: Callable[[], Sequence[CheckResult]] = tuple
     longest_wait: float = 30.0
-    offering: FormOptions | None = None
+    """Seconds; the longest `wait` that a caller gets."""
+    form_options: FormOptions | None = None
+    """The options that hosts list for the fields of forms."""
 
 
-# As a coroutine it takes no thread's turn.
-async def _parts(request: Request) -> ApiParts:
+# A coroutine function: FastAPI runs it without a thread of its pool.
+async def _get_parts(request: Request) -> ApiParts:
     return request.app.state.parts
 
 
-Here = Annotated[ApiParts, Depends(_parts)]
+Parts = Annotated[ApiParts, Depends(_get_parts)]

@@ -1,95 +1,101 @@
-"""Erasing what hosts answered: seen and asked for here, and confirmed on the page, by a person."""
+"""Erasure of stored output: requested here, and confirmed by an owner on the web page."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from bot.api import schemas
-from bot.api.auth import Asking, Caller, Reading
-from bot.api.deps import ApiParts, Here
-from bot.api.idempotency import DESCRIBED, Once
-from bot.api.schemas_in import Because, Number
+from bot.api.auth import Caller, ReadCaller, RequestCaller
+from bot.api.deps import ApiParts, Parts
+from bot.api.idempotency import IDEMPOTENCY_KEY, IdempotentRoute
+from bot.api.schemas_in import ReasonIn, RunId
 from bot.audit.change_log import Entry
 from bot.audit.output import StoredOutput
 from bot.db import runs
 from bot.workflow import erasure
 
-router = APIRouter(prefix="/runs/{number}/erasure", tags=["runs"], route_class=Once)
+router = APIRouter(prefix="/runs/{number}/erasure", tags=["runs"], route_class=IdempotentRoute)
 
 
-class AnswerShape(schemas.Shape):
-    """What a host answered, kept apart from the log. step: 0 for a report. entry: of the log."""
+class StoredOutputOut(schemas.OutputModel):
+    """Output of a host, which is stored apart from the change log."""
 
     run: int
-    step: int
-    entry: int
+    step: int = Field(description="0 for the report of a check.")
+    entry: int = Field(description="Number of the log entry that has its hash.")
     characters: int
 
     @classmethod
-    def of(cls, one: StoredOutput) -> "AnswerShape":
+    def from_output(cls, output: StoredOutput) -> "StoredOutputOut":
         return cls(
-            run=one.run_id, step=one.step_number, entry=one.entry_seq, characters=len(one.text)
+            run=output.run_id,
+            step=output.step_number,
+            entry=output.entry_seq,
+            characters=len(output.text),
         )
 
 
-class WishShape(schemas.Shape):
-    """Somebody's word about it. why: their reason."""
+class ErasureDecisionOut(schemas.OutputModel):
+    """Who requested or declined the erasure, and why."""
 
     person: str
     at: datetime
-    why: str
+    reason: str
 
     @classmethod
-    def of(cls, entry: Entry | None) -> "WishShape | None":
+    def from_entry(cls, entry: Entry | None) -> "ErasureDecisionOut | None":
         if entry is None:
             return None
         return cls(
             person=entry.person,
             at=schemas.to_datetime(entry.at),
-            why=str(entry.facts.get("reason", "")),
+            reason=str(entry.facts.get("reason", "")),
         )
 
 
-class ErasureShape(schemas.Shape):
-    """What would be erased. asked, declined: the last word of that kind, if it stands.
+class ErasureOut(schemas.OutputModel):
+    """The output that an erasure would delete, and its request."""
 
-    page: where an owner of the area, another person, confirms or declines it.
-    """
-
-    answers: Sequence[AnswerShape]
-    asked: WishShape | None
-    declined: WishShape | None
-    page: str
+    outputs: Sequence[StoredOutputOut]
+    request: ErasureDecisionOut | None = Field(description="The open request; null if none.")
+    declined: ErasureDecisionOut | None = Field(description="The last refusal; null if none.")
+    page: str = Field(description="Where another person, an owner of the area, decides.")
 
 
-@router.get("", operation_id="getErasure", summary="Tell what could be erased of a run")
-def show(parts: Here, caller: Reading, number: Number) -> ErasureShape:
-    return _told(parts, caller, number)
+@router.get("", operation_id="getErasure", summary="Get the output that can be erased")
+def get_erasure(parts: Parts, caller: ReadCaller, number: RunId) -> ErasureOut:
+    return _read_erasure(parts, caller, number)
 
 
 @router.post(
     "",
-    operation_id="askForErasure",
-    summary="Ask to erase what hosts answered in a run",
+    operation_id="requestErasure",
+    summary="Request the erasure of a run's output",
     status_code=202,
-    dependencies=[DESCRIBED],
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def ask(parts: Here, caller: Asking, number: Number, given: Because) -> ErasureShape:
-    """Nothing is erased before an owner of the area, another person, confirms it on the page."""
-    login = caller.token.prefix
+def request_erasure(
+    parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn
+) -> ErasureOut:
+    """Another person, an owner of the area, must confirm it on the web page."""
     parts.workflow.erasure.request_erasure(
-        number, person=caller.id, reason=given.reason, source="api", login=login
+        number,
+        person=caller.id,
+        reason=body.reason,
+        source="api",
+        login=caller.token.prefix,
     )
-    return _told(parts, caller, number)
+    return _read_erasure(parts, caller, number)
 
 
-def _told(parts: ApiParts, caller: Caller, number: int) -> ErasureShape:
-    with parts.database.reading(caller.sight) as tx:
-        found = erasure.preview_erasure(tx, runs.get_run(tx, number))
-    return ErasureShape(
-        answers=[AnswerShape.of(one) for one in found.outputs],
-        asked=WishShape.of(found.request),
-        declined=WishShape.of(found.declined),
-        page=f"{parts.base_url}/runs/{number}/erase",
+def _read_erasure(parts: ApiParts, caller: Caller, run_id: int) -> ErasureOut:
+    with parts.database.reading(caller.view_rights) as tx:
+        preview = erasure.preview_erasure(tx, runs.get_run(tx, run_id))
+    return ErasureOut(
+        outputs=[StoredOutputOut.from_output(output) for output in preview.outputs],
+        request=ErasureDecisionOut.from_entry(preview.request),
+        declined=ErasureDecisionOut.from_entry(preview.declined),
+        page=f"{parts.base_url}/runs/{run_id}/erase",
     )

@@ -1,4 +1,4 @@
-"""Problems: every no and every fault as problem+json (RFC 9457), in the words of the pages."""
+"""Error responses: every refusal and every error as problem+json (RFC 9457)."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from bot import observability
-from bot.api.auth import NotForThat, NoToken, TooFast
+from bot.api.auth import InsufficientScopeError, InvalidTokenError, RateLimitError
 from bot.audit.verification import VerificationInProgress
 from bot.db.database import StoreUnavailable
 from bot.db.runs import ConcurrentUpdateError, NoSuchRun
@@ -34,167 +34,173 @@ from bot.policy import NoPolicyError
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
-_KIND = "urn:keyturn:problem:"
+_TYPE_PREFIX = "urn:keyturn:problem:"
 
 
-class StillAtIt(Exception):
-    """The first request with the same key is worked on, or nobody knows how it ended."""
+class KeyInUseError(Exception):
+    """The first request with this Idempotency-Key is in progress, or its outcome is unknown."""
 
 
-class UsedForSomethingElse(Exception):
-    """Another request has come with the same key."""
+class KeyReusedError(Exception):
+    """A different request was made with this Idempotency-Key before."""
 
 
 class Problem(BaseModel):
-    """What is so, and what to do.
+    """What is wrong, and what to do."""
 
-    problems: what is wrong, by the name of the parameter or field; within a field of the body, by
-    its JSON pointer, such as `/values/host`.
-    """
-
-    type: str = Field(examples=[f"{_KIND}not-yours"])
-    title: str = Field(examples=["That is not for you"])
+    type: str = Field(examples=[f"{_TYPE_PREFIX}not-allowed"])
+    title: str = Field(examples=["Not allowed"])
     status: int = Field(examples=[403])
     detail: str = Field(examples=["You cannot decide run 12: it is your own request."])
     instance: str = Field(examples=["/api/v1/runs/12/approve"])
-    problems: dict[str, str] | None = None
+    problems: dict[str, str] | None = Field(
+        None,
+        description="What is wrong, by the name of the parameter or field; within a field of the "
+        "body, by its JSON pointer, such as `/values/host`.",
+    )
 
 
 _TITLES: Mapping[int, str] = {
-    400: "That could not be read",
-    401: "You are not signed in",
-    403: "That is not for you",
-    404: "There is no such thing",
-    405: "That cannot be done here",
-    408: "That took too long",
-    409: "Somebody was faster",
-    413: "That is too long",
-    415: "That is no JSON",
-    422: "That does not fit",
-    429: "That was too much at once",
-    500: "Keyturn has a fault",
-    503: "Keyturn cannot work now",
+    400: "Invalid JSON",
+    401: "Authentication required",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "Request timed out",
+    409: "Conflict",
+    413: "Request too large",
+    415: "Unsupported media type",
+    422: "Invalid request",
+    429: "Too many requests",
+    500: "Internal error",
+    503: "Service unavailable",
 }
-_USUAL: Mapping[int, str] = {
-    400: "The request was garbled: it is no JSON.",
-    404: "The address may be mistyped: /api/v1/openapi.json lists all that there are.",
-    405: "This address is for something else: /api/v1/openapi.json lists what each is for.",
-    500: "It was written down in the service's log. Try it again later.",
+_DEFAULT_DETAILS: Mapping[int, str] = {
+    400: "The body is not valid JSON.",
+    404: "Check the address: /api/v1/openapi.json lists all of them.",
+    405: "Use another method: /api/v1/openapi.json lists the methods of each address.",
+    500: "The service's log has the details. Try again later.",
 }
-_SHAPE = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-# What the description says of any operation, by status. Stated once: nothing else ever comes.
+_CONTENT = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+# Error responses of every operation in the OpenAPI document, by status.
 RESPONSES: Mapping[str, object] = {
-    str(status): {"description": _TITLES[status], "content": _SHAPE}
+    str(status): {"description": _TITLES[status], "content": _CONTENT}
     for status in (400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 503)
 }
 
-# The first that fits tells: a kind of exception stands before what it is a kind of.
-_KINDS: Sequence[tuple[type[Exception], int, str]] = (
-    (NoToken, 401, "no-token"),
-    (NotForThat, 403, "other-scope"),
-    (TooFast, 429, "too-fast"),
-    (TooManyRequestsError, 429, "too-much"),
-    (StillAtIt, 409, "same-key-at-work"),
-    (UsedForSomethingElse, 422, "same-key-other-request"),
-    (StepUpRequired, 403, "second-factor"),
-    (NotAllowed, 403, "not-yours"),
-    (NotEverything, 403, "not-yours"),
-    (VerificationInProgress, 409, "at-it-already"),
+# The first match applies: subclasses come before their base classes.
+_PROBLEM_TYPES: Sequence[tuple[type[Exception], int, str]] = (
+    (InvalidTokenError, 401, "invalid-token"),
+    (InsufficientScopeError, 403, "insufficient-scope"),
+    (RateLimitError, 429, "rate-limited"),
+    (TooManyRequestsError, 429, "too-many-open-requests"),
+    (KeyInUseError, 409, "idempotency-key-in-use"),
+    (KeyReusedError, 422, "idempotency-key-reused"),
+    (StepUpRequired, 403, "second-factor-required"),
+    (NotAllowed, 403, "not-allowed"),
+    (NotEverything, 403, "not-allowed"),
+    (VerificationInProgress, 409, "verification-in-progress"),
     (TooLate, 409, "too-late"),
-    (ConcurrentUpdateError, 409, "overtaken"),
+    (ConcurrentUpdateError, 409, "concurrent-update"),
     (IllegalTransitionError, 409, "too-late"),
-    (NoSuchRun, 404, "no-such-run"),
-    (NoSuchSchedule, 404, "no-such-schedule"),
-    (RequestSyntaxError, 422, "not-understood"),
-    (ScheduleError, 422, "not-understood"),
-    (InvalidRequestError, 422, "unfit"),
-    (NoPolicyError, 503, "no-policy"),
-    (StoreUnavailable, 503, "no-database"),
+    (NoSuchRun, 404, "run-not-found"),
+    (NoSuchSchedule, 404, "schedule-not-found"),
+    (RequestSyntaxError, 422, "invalid-syntax"),
+    (ScheduleError, 422, "invalid-syntax"),
+    (InvalidRequestError, 422, "invalid-request"),
+    (NoPolicyError, 503, "policy-unavailable"),
+    (StoreUnavailable, 503, "database-unavailable"),
 )
 
 
-def problem(
+def build_problem(
     request: Request,
     status: int,
-    kind: str,
+    problem_type: str,
     detail: str = "",
     *,
     problems: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """Return one as a response; detail: "" for what is usually said of the status."""
+    """Return a problem as a response. Without detail, it has the default one of the status."""
     title = _TITLES.get(status, HTTPStatus(status).phrase)
-    told = Problem(
-        type=_KIND + kind,
+    body = Problem(
+        type=_TYPE_PREFIX + problem_type,
         title=title,
         status=status,
-        detail=detail or _USUAL.get(status, title),
+        detail=detail or _DEFAULT_DETAILS.get(status, title),
         instance=request.url.path[:200],
         problems=dict(problems) if problems else None,
     )
     return JSONResponse(
-        told.model_dump(exclude_none=True), status, dict(headers or {}), media_type=MEDIA_TYPE
+        body.model_dump(exclude_none=True), status, dict(headers or {}), media_type=MEDIA_TYPE
     )
 
 
-def answer(request: Request, error: Exception) -> JSONResponse | None:
-    """Return what an exception means to the caller; None if it is a fault of ours."""
+def build_error_response(request: Request, error: Exception) -> JSONResponse | None:
+    """Return the response to an exception; None for one that is a fault of Keyturn."""
     if isinstance(error, RequestValidationError):
-        return _misfit(request, error)
+        return _build_validation_problem(request, error)
     if isinstance(error, HTTPException):
-        return _http(request, error)
-    found = next(((s, k) for kind, s, k in _KINDS if isinstance(error, kind)), None)
+        return _build_http_problem(request, error)
+    found = next(
+        ((status, name) for kind, status, name in _PROBLEM_TYPES if isinstance(error, kind)), None
+    )
     if found is None:
         return None
-    status, kind = found
-    return problem(
+    status, problem_type = found
+    return build_problem(
         request,
         status,
-        kind,
-        _words(request, error),
+        problem_type,
+        _describe_error(request, error),
         problems=error.problems if isinstance(error, InvalidValuesError) else None,
-        headers=_headers(error),
+        headers=_build_headers(error),
     )
 
 
-def install(app: FastAPI) -> None:
-    """Give every exception that a request may meet its answer."""
+def install_error_handlers(app: FastAPI) -> None:
+    """Register the handler of all exceptions that a route may raise."""
 
-    def told(request: Request, error: Exception) -> JSONResponse:
-        return answer(request, error) or problem(request, 500, "fault")
+    def handle(request: Request, error: Exception) -> JSONResponse:
+        return build_error_response(request, error) or build_problem(
+            request, 500, "internal-error"
+        )
 
-    for kind in (HTTPException, RequestValidationError, *(kind for kind, _, _ in _KINDS)):
-        app.add_exception_handler(kind, told)
-    app.add_exception_handler(Exception, told)
+    for kind in (HTTPException, RequestValidationError, *(kind for kind, _, _ in _PROBLEM_TYPES)):
+        app.add_exception_handler(kind, handle)
+    app.add_exception_handler(Exception, handle)
 
 
-def _words(request: Request, error: Exception) -> str:
-    """Return the message, unless it is for those who run Keyturn only."""
+def _describe_error(request: Request, error: Exception) -> str:
+    """Return the message for the caller. What only administrators may read goes to the log."""
     if isinstance(error, NoPolicyError):
-        log.error("there is no valid policy: %s", error)
+        log.error("the policy is not valid: %s", error)
         return (
-            "The policy files cannot be used as they are, so nobody may do anything. "
-            "`keyturn policy check` says where and what to do."
+            "The policy is not valid, so Keyturn refuses every request. "
+            "Run `keyturn policy check` on the server; it prints each error and its fix."
         )
     if isinstance(error, StoreUnavailable):
         log.critical(
             "%s %s: %s", request.method, observability.route_name(request.scope["path"]), error
         )
         return (
-            "The database does not answer, so nothing was done. Try it again in a moment; "
-            "whoever runs Keyturn finds the reason in its log."
+            "The database does not answer, so nothing was done. Try again in a few seconds; "
+            "the service's log has the reason."
         )
     return capitalise_sentence(str(error))
 
 
-def _headers(error: Exception) -> dict[str, str]:
+def _build_headers(error: Exception) -> dict[str, str]:
     match error:
-        case NoToken():
+        case InvalidTokenError():
             return {"WWW-Authenticate": 'Bearer realm="keyturn"'}
-        case NotForThat():
-            said = f'Bearer realm="keyturn", error="insufficient_scope", scope="{error.scope}"'
-            return {"WWW-Authenticate": said}
-        case TooFast():
+        case InsufficientScopeError():
+            challenge = (
+                f'Bearer realm="keyturn", error="insufficient_scope", scope="{error.scope}"'
+            )
+            return {"WWW-Authenticate": challenge}
+        case RateLimitError():
             return {"Retry-After": str(error.seconds)}
         case TooManyRequestsError():
             return {"Retry-After": "60"}
@@ -204,35 +210,36 @@ def _headers(error: Exception) -> dict[str, str]:
             return {}
 
 
-def _http(request: Request, error: HTTPException) -> JSONResponse:
+def _build_http_problem(request: Request, error: HTTPException) -> JSONResponse:
     status = error.status_code
     phrase = HTTPStatus(status).phrase
-    ours = "" if error.detail == phrase or status == 400 else error.detail
-    kind = phrase.lower().replace(" ", "-")
-    return problem(request, status, kind, ours, headers=error.headers)
+    detail = "" if error.detail == phrase or status == 400 else error.detail
+    problem_type = phrase.lower().replace(" ", "-")
+    return build_problem(request, status, problem_type, detail, headers=error.headers)
 
 
-def _misfit(request: Request, error: RequestValidationError) -> JSONResponse:
-    """Say what does not fit, by its place; what was sent is not repeated."""
+def _build_validation_problem(request: Request, error: RequestValidationError) -> JSONResponse:
+    """Return what is wrong by its place, without repeating what was sent."""
     places: dict[str, str] = {}
     for one in error.errors():
-        places.setdefault(_place(one["loc"])[:100], request_form.describe_invalid_value(one))
+        place = _format_location(one["loc"])[:100]
+        places.setdefault(place, request_form.describe_invalid_value(one))
     if any(one["type"] == "json_invalid" for one in error.errors()):
-        return problem(request, 400, "bad-request")
+        return build_problem(request, 400, "bad-request")
     if any(one["loc"][0] == "path" for one in error.errors()):
-        return problem(request, 404, "not-found")
+        return build_problem(request, 404, "not-found")
     if "body" in places and "json" not in request.headers.get("content-type", ""):
         places["body"] = "must be JSON, sent with Content-Type: application/json"
     detail = "; ".join(f"{where}: {what}" for where, what in list(places.items())[:5])
-    return problem(request, 422, "unfit", detail, problems=places)
+    return build_problem(request, 422, "invalid-request", detail, problems=places)
 
 
-def _place(loc: Sequence[str | int]) -> str:
-    """Return what callers know the place of a value by, from that which pydantic tells."""
-    where, *path = [str(part) for part in loc]
+def _format_location(loc: Sequence[str | int]) -> str:
+    """Return a parameter's name, or a JSON pointer into the body, for pydantic's location."""
+    where, *path = [str(name) for name in loc]
     if where != "body" or len(path) <= 1:
-        # Of a parameter that is given several times, which one it was can be seen.
+        # The index of a repeated parameter is of no use to the caller.
         return path[0] if path else where
-    # A key that does not fit stands where its value would.
+    # Pydantic reports an invalid key below the place of its value.
     inner = path[:-1] if path[-1] == "[key]" else path
-    return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in inner)
+    return "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in inner)

@@ -1,4 +1,4 @@
-"""Filling in: what may be chosen for a runbook's fields, and what a schedule's words mean."""
+"""Options for the fields of a runbook, and the meaning of a cron expression."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,98 +9,105 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from bot.api import schemas
-from bot.api.auth import Reading
-from bot.api.deps import Here
-from bot.api.schemas_in import Given, Word
+from bot.api.auth import ReadCaller
+from bot.api.deps import Parts
+from bot.api.schemas_in import InputModel, Word
 from bot.model import request_form
 from bot.model.schedule import parse_cron
 from runbooks import load_catalogue
 
 router = APIRouter()
 
-_NEXT = 5
+_DEFAULT_COUNT = 5
 
 
-class ChoiceShape(schemas.Shape):
-    """What may be chosen for a field. Others may be typed, too, where it has no `choices`."""
+class FieldOptionsOut(schemas.OutputModel):
+    """Options of one field. A field without `choices` accepts other values too."""
 
     field: str
     values: Sequence[str]
 
 
-class Choices(schemas.Shape):
+class HostOptionsOut(schemas.OutputModel):
     runbook: str
     host: str
-    fields: Sequence[ChoiceShape]
+    fields: Sequence[FieldOptionsOut]
 
 
-class Moments(schemas.Shape):
-    """What a schedule's words mean. next: the moments at which it would fire."""
+class CronOut(schemas.OutputModel):
+    """A cron expression in words, and its next due times."""
 
-    in_words: str
+    description: str
     next: Sequence[datetime]
 
 
-class Which(Given):
+class OptionsQuery(InputModel):
     runbook: Word = Field(examples=["zfs scrub start"])
     given: Sequence[Word] = Field(
         (),
         max_length=20,
-        description="What is chosen already: `table=http`.",
+        description="Values that are chosen already: `table=http`.",
         examples=[["table=http"]],
     )
 
 
-class Cron(Given):
+class CronQuery(InputModel):
     cron: Word = Field(examples=["0 3 1 * *"])
     zone: Word = "UTC"
-    count: int = Field(_NEXT, ge=1, le=100)
+    count: int = Field(_DEFAULT_COUNT, ge=1, le=100)
 
 
 @router.get(
-    "/hosts/{name}/choices",
-    operation_id="listChoices",
-    summary="List what a host has for a runbook's fields",
+    "/hosts/{name}/options",
+    operation_id="listFieldOptions",
+    summary="List a host's options for the fields of a runbook",
     tags=["hosts"],
 )
-def choices(parts: Here, caller: Reading, name: str, wanted: Annotated[Which, Query()]) -> Choices:
-    """The host is asked, as checks ask it, where that was not done lately and you may."""
-    words = " ".join(wanted.runbook.lower().split())
-    known = load_catalogue().get(words)
-    if known is None or name not in caller.policy.inventory.hosts:
-        raise HTTPException(404, "there is no such host, or no such runbook")
-    chosen = (each.partition("=") for each in wanted.given)
-    given = {field: value for field, equals, value in chosen if equals}
-    if parts.offering is not None:
-        parts.offering.read_options(
-            known, host=name, person=caller.id, source="api", form_values=given
+def list_field_options(
+    parts: Parts, caller: ReadCaller, name: str, query: Annotated[OptionsQuery, Query()]
+) -> HostOptionsOut:
+    """Queries the host, like a check, if you may run checks there and no recent result exists."""
+    runbook_name = " ".join(query.runbook.lower().split())
+    runbook = load_catalogue().get(runbook_name)
+    if runbook is None or name not in caller.policy.inventory.hosts:
+        raise HTTPException(404, "unknown host or runbook")
+    pairs = (pair.partition("=") for pair in query.given)
+    values = {field: value for field, equals, value in pairs if equals}
+    options = parts.form_options
+    if options is not None:
+        options.read_options(
+            runbook, host=name, person=caller.id, source="api", form_values=values
         )
     fields = [
-        ChoiceShape(
-            field=blank.name,
-            values=blank.choices
+        FieldOptionsOut(
+            field=field.name,
+            values=field.choices
             or (
-                parts.offering.list_options(
-                    known, blank, host=name, person=caller.id, source="api", form_values=given
+                options.list_options(
+                    runbook, field, host=name, person=caller.id, source="api", form_values=values
                 )
-                if parts.offering
+                if options
                 else ()
             ),
         )
-        for blank in request_form.list_form_fields(known)
-        if blank.kind != "host"
+        for field in request_form.list_form_fields(runbook)
+        if field.kind != "host"
     ]
-    return Choices(runbook=words, host=name, fields=fields)
+    return HostOptionsOut(runbook=runbook_name, host=name, fields=fields)
 
 
 @router.get(
-    "/calendar/moments",
-    operation_id="listMoments",
-    summary="Say what a schedule's words mean",
+    "/calendar/cron",
+    operation_id="describeCron",
+    summary="Get the meaning of a cron expression",
     tags=["schedules"],
 )
-def moments(parts: Here, caller: Reading, wanted: Annotated[Cron, Query()]) -> Moments:
-    found = parse_cron(wanted.cron, wanted.zone)
-    with parts.database.reading(caller.sight) as tx:
-        coming = found.list_due_times(tx.now, count=wanted.count)
-    return Moments(in_words=found.description, next=[schemas.to_datetime(due) for due in coming])
+def describe_cron(
+    parts: Parts, caller: ReadCaller, query: Annotated[CronQuery, Query()]
+) -> CronOut:
+    cron = parse_cron(query.cron, query.zone)
+    with parts.database.reading(caller.view_rights) as tx:
+        due_times = cron.list_due_times(tx.now, count=query.count)
+    return CronOut(
+        description=cron.description, next=[schemas.to_datetime(due) for due in due_times]
+    )

@@ -1,34 +1,39 @@
-"""The condition of the service, for programs of those who may stop it."""
+"""Health checks of the service, for callers who may stop everything."""
 
 from collections.abc import Sequence
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from bot.api import schemas
-from bot.api.auth import Reading
-from bot.api.deps import Here
+from bot.api.auth import ReadCaller
+from bot.api.deps import Parts
 from bot.model.check_result import CheckLevel
 from bot.model.errors import NotAllowed
 
 router = APIRouter(tags=["service"])
 
 
-class CheckResultShape(schemas.Shape):
-    """level: ok, warning for what works and could be better, error for what does not work."""
+class HealthCheckOut(schemas.OutputModel):
+    """Result of one health check."""
 
     subject: str
-    level: CheckLevel
+    level: CheckLevel = Field(
+        description="`ok`, `warning` (works, can be better) or `error` (does not work)."
+    )
     message: str
 
 
-class HealthShape(schemas.Shape):
+class HealthOut(schemas.OutputModel):
+    """Results of all health checks. `healthy`: none of them is an error."""
+
     healthy: bool
-    findings: Sequence[CheckResultShape]
+    checks: Sequence[HealthCheckOut]
 
 
-@router.get("/condition", operation_id="getCondition", summary="Say how the service is")
-def condition(parts: Here, caller: Reading) -> HealthShape:
+@router.get("/health", operation_id="getHealth", summary="Get the health of the service")
+def get_health(parts: Parts, caller: ReadCaller) -> HealthOut:
     if not caller.policy.get_order_ruling(caller.id, "stop").allowed:
-        raise NotAllowed("only those who may stop everything see how the service is")
-    found = [CheckResultShape(**vars(one)) for one in parts.findings()]
-    return HealthShape(healthy=all(one.level != "error" for one in found), findings=found)
+        raise NotAllowed("only people who may stop everything can read the health checks")
+    checks = [HealthCheckOut(**vars(result)) for result in parts.run_health_checks()]
+    return HealthOut(healthy=all(check.level != "error" for check in checks), checks=checks)

@@ -1,4 +1,4 @@
-"""Hosts: how each was met last, how it is known, and what holds it. None is asked for it."""
+"""Hosts: their last contact, their host key and their lock. No host is contacted for it."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,9 +9,9 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from bot.api import schemas
-from bot.api.auth import Reading
-from bot.api.deps import Here
-from bot.api.schemas_in import Given, Word
+from bot.api.auth import ReadCaller
+from bot.api.deps import Parts
+from bot.api.schemas_in import InputModel, Word
 from bot.hosts.status import HostKeyKind, HostStatus, Reachability, list_host_statuses
 from bot.model.run import Run
 from connectors.errors import UnknownHostError
@@ -20,30 +20,28 @@ from connectors.inventory import Host
 router = APIRouter(tags=["hosts"])
 
 
-class LoginShape(schemas.Shape):
-    """One way to log in. by: what opens it, in words and never itself."""
+class LoginOut(schemas.OutputModel):
+    """One login that Keyturn uses on the host."""
 
     user: str
     purpose: str
-    by: str
+    authentication: str = Field(description="The kind of credential, in words.")
 
 
-class QueuedRunShape(schemas.Shape):
-    """A run that waits for its turn on a host."""
+class QueuedRunOut(schemas.OutputModel):
+    """A run that waits for the lock of a host."""
 
     run: int
     title: str
     requested_by: str
 
     @classmethod
-    def of(cls, run: Run) -> "QueuedRunShape":
+    def from_run(cls, run: Run) -> "QueuedRunOut":
         return cls(run=run.id, title=run.title, requested_by=run.requested_by)
 
 
-class HostShape(schemas.Shape):
-    """One host. fingerprint: of the key that it must show, or of the CA. locked_by: the change on
-    it now; waiting: the runs in line, the next first.
-    """
+class HostOut(schemas.OutputModel):
+    """One host."""
 
     name: str
     area: str
@@ -53,116 +51,122 @@ class HostShape(schemas.Shape):
     site: str
     platform: str
     zone: str
-    changes: bool
-    fingerprint: str
+    changes: bool = Field(description="Whether changes are allowed on the host.")
+    fingerprint: str = Field(
+        description="Of the host key that the host must present, or of its certificate authority."
+    )
     key: HostKeyKind
-    logins: Sequence[LoginShape]
-    reachability: Reachability = Field(description="How it was met last, by a run or a check.")
-    tried_at: datetime | None
-    answered_at: datetime | None
-    error: str = Field(description="What stood in the way then, in words.")
-    frozen: str = Field(description="Why changes wait there now; empty if they do not.")
-    locked_by: schemas.LockShape | None
-    waiting: Sequence[QueuedRunShape]
+    logins: Sequence[LoginOut]
+    reachability: Reachability = Field(description="Result of the last contact.")
+    tried_at: datetime | None = Field(description="Time of the last attempt.")
+    last_contact_at: datetime | None = Field(description="Time of the last successful contact.")
+    error: str = Field(description="Why the last contact failed.")
+    frozen: str = Field(description="The freeze that holds changes there now; empty if none.")
+    locked_by: schemas.LockOut | None
+    queue: Sequence[QueuedRunOut] = Field(description="Runs that wait for the lock, next first.")
 
     @classmethod
-    def of(cls, one: HostStatus) -> "HostShape":
-        host, contact = one.host, one.contact
+    def from_status(cls, status: HostStatus) -> "HostOut":
+        host, contact = status.host, status.contact
         return cls(
             name=host.name,
-            area=one.area,
-            area_title=one.area_title,
-            owners=one.owners,
+            area=status.area,
+            area_title=status.area_title,
+            owners=status.owners,
             tags=sorted(host.tags),
             site=host.site,
             platform=host.platform,
             zone=host.zone,
             changes=host.changes,
             fingerprint=host.fingerprint,
-            key=one.host_key_kind,
+            key=status.host_key_kind,
             logins=[
-                LoginShape(user=login.user, purpose=login.purpose, by=login.authentication)
-                for login in one.logins
+                LoginOut(
+                    user=login.user, purpose=login.purpose, authentication=login.authentication
+                )
+                for login in status.logins
             ],
-            reachability=one.reachability,
+            reachability=status.reachability,
             tried_at=schemas.to_optional_datetime(contact and contact.tried_at),
-            answered_at=schemas.to_optional_datetime(contact and contact.answered_at),
+            last_contact_at=schemas.to_optional_datetime(contact and contact.answered_at),
             error=contact.error if contact else "",
-            frozen=one.freeze,
-            locked_by=schemas.LockShape.of(one.lock),
-            waiting=[QueuedRunShape.of(run) for run in one.queue],
+            frozen=status.freeze,
+            locked_by=schemas.LockOut.from_lock(status.lock),
+            queue=[QueuedRunOut.from_run(run) for run in status.queue],
         )
 
 
-class HostList(schemas.Shape):
-    hosts: Sequence[HostShape]
+class HostListOut(schemas.OutputModel):
+    hosts: Sequence[HostOut]
 
 
-class HeldLockShape(schemas.Shape):
-    """A host that a change holds. requested_by: whose run that is. waiting: the next first."""
+class HostLockOut(schemas.OutputModel):
+    """A host that is locked by a change."""
 
     host: str
     run: int
     requested_by: str
     since: datetime
-    waiting: Sequence[QueuedRunShape]
+    queue: Sequence[QueuedRunOut] = Field(description="Runs that wait for the lock, next first.")
 
 
-class LockList(schemas.Shape):
-    locks: Sequence[HeldLockShape]
+class LockListOut(schemas.OutputModel):
+    locks: Sequence[HostLockOut]
 
 
-class HostFilter(Given):
+class HostQuery(InputModel):
     tag: Word | None = None
     area: Word | None = None
     reachability: Reachability | None = None
 
 
-@router.get("/hosts", operation_id="listHosts", summary="List hosts, by name")
-def hosts(parts: Here, caller: Reading, wanted: Annotated[HostFilter, Query()]) -> HostList:
-    def fits(host: Host) -> bool:
-        tagged = wanted.tag is None or wanted.tag in host.tags
-        return tagged and wanted.area in {None, host.area}
+@router.get("/hosts", operation_id="listHosts", summary="List hosts by name")
+def list_hosts(
+    parts: Parts, caller: ReadCaller, query: Annotated[HostQuery, Query()]
+) -> HostListOut:
+    def matches(host: Host) -> bool:
+        has_tag = query.tag is None or query.tag in host.tags
+        return has_tag and query.area in {None, host.area}
 
-    with parts.database.reading(caller.sight) as tx:
+    with parts.database.reading(caller.view_rights) as tx:
         found = [
-            one
-            for one in list_host_statuses(tx, caller.policy, fits)
-            if wanted.reachability in {None, one.reachability}
+            status
+            for status in list_host_statuses(tx, caller.policy, matches)
+            if query.reachability in {None, status.reachability}
         ]
-    return HostList(hosts=[HostShape.of(one) for one in sorted(found, key=_name)])
+    return HostListOut(hosts=[HostOut.from_status(status) for status in sorted(found, key=_name)])
 
 
-@router.get("/hosts/{name}", operation_id="getHost", summary="Tell about one host")
-def host(parts: Here, caller: Reading, name: str) -> HostShape:
+@router.get("/hosts/{name}", operation_id="getHost", summary="Get a host")
+def get_host(parts: Parts, caller: ReadCaller, name: str) -> HostOut:
     try:
         known = caller.policy.inventory[name]
-    except UnknownHostError as unknown:
-        raise HTTPException(404, str(unknown)[:300]) from None
-    with parts.database.reading(caller.sight) as tx:
-        return HostShape.of(
-            next(list_host_statuses(tx, caller.policy, lambda one: one.name == known.name))
+    except UnknownHostError as error:
+        raise HTTPException(404, str(error)[:300]) from None
+    with parts.database.reading(caller.view_rights) as tx:
+        return HostOut.from_status(
+            next(list_host_statuses(tx, caller.policy, lambda host: host.name == known.name))
         )
 
 
-@router.get("/locks", operation_id="listLocks", summary="List hosts that a change holds")
-def locks(parts: Here, caller: Reading) -> LockList:
-    with parts.database.reading(caller.sight) as tx:
+@router.get("/locks", operation_id="listLocks", summary="List locked hosts")
+def list_locks(parts: Parts, caller: ReadCaller) -> LockListOut:
+    with parts.database.reading(caller.view_rights) as tx:
         found = list(list_host_statuses(tx, caller.policy))
-    return LockList(
+    return LockListOut(
         locks=[
-            HeldLockShape(
-                host=one.host.name,
-                run=one.lock.run,
-                requested_by=one.holder.requested_by if one.holder else "",
-                since=schemas.to_datetime(one.lock.since),
-                waiting=[QueuedRunShape.of(run) for run in one.queue],
+            HostLockOut(
+                host=status.host.name,
+                run=status.lock.run,
+                requested_by=status.holder.requested_by if status.holder else "",
+                since=schemas.to_datetime(status.lock.since),
+                queue=[QueuedRunOut.from_run(run) for run in status.queue],
             )
-            for one in sorted(found, key=_name)
-            if one.lock
+            for status in sorted(found, key=_name)
+            if status.lock
         ]
     )
 
 
-def _name(one: HostStatus) -> str:
-    return one.host.name
+def _name(status: HostStatus) -> str:
+    return status.host.name

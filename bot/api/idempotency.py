@@ -1,8 +1,8 @@
-"""Once: a request that carries an Idempotency-Key has one effect, however often it is made.
+"""A POST with an Idempotency-Key has one effect, however often it is repeated.
 
-The answer is kept for a day by the key and the person; the same request gets it again. Where it
-was cut off before it was answered, it is done anew if it had done nothing, and otherwise leads to
-what it did.
+The response is stored for a day by key and person, and returned to the same request. If the first
+request was interrupted before its response, a repeat runs again where it had no effect yet, and
+otherwise redirects to what it did.
 """
 
 import hashlib
@@ -15,9 +15,9 @@ from fastapi import Depends, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 
-from bot.api.auth import recognised
+from bot.api.auth import authenticate
 from bot.api.deps import ApiParts
-from bot.api.errors import StillAtIt, UsedForSomethingElse, answer
+from bot.api.errors import KeyInUseError, KeyReusedError, build_error_response
 from bot.audit import change_log
 from bot.db import idempotency
 from bot.db.database import Database, StoreUnavailable
@@ -25,128 +25,129 @@ from bot.db.idempotency import Claim, EarlierRequest, StoredResponse
 
 log = logging.getLogger(__name__)
 
-_FITS = r"^[!-~]{1,200}$"
-_KEPT_HEADERS = ("content-type", "location")
+_KEY_PATTERN = r"^[!-~]{1,200}$"
+_STORED_HEADERS = ("content-type", "location")
 
 
-async def _key(
+async def _describe_key(
     idempotency_key: Annotated[
         str | None,
         Header(
             alias="Idempotency-Key",
-            pattern=_FITS,
-            description="A word of your own: the same request with it has one effect, for a day.",
+            pattern=_KEY_PATTERN,
+            description="Any string of your own. Repeats with the same key have one effect for a "
+            "day.",
         ),
     ] = None,
 ) -> None:
-    del idempotency_key  # It is described and checked here, and heeded below.
+    del idempotency_key  # Described and validated here; IdempotentRoute reads the header.
 
 
-DESCRIBED = Depends(_key)
+IDEMPOTENCY_KEY = Depends(_describe_key)
 
 
-class Once(APIRoute):
-    """A route that heeds the key of a POST."""
+class IdempotentRoute(APIRoute):
+    """A route that applies the Idempotency-Key of a POST."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def once(request: Request) -> Response:
+        async def handle_idempotently(request: Request) -> Response:
             key = request.headers.get("idempotency-key", "")
-            if request.method != "POST" or not re.match(_FITS, key, re.ASCII):
+            if request.method != "POST" or not re.match(_KEY_PATTERN, key, re.ASCII):
                 return await handle(request)
-            return await _once(request, key, handle)
+            return await _handle_with_key(request, key, handle)
 
-        return once
+        return handle_idempotently
 
 
-async def _once(
+async def _handle_with_key(
     request: Request, key: str, handle: Callable[[Request], Coroutine[Any, Any, Response]]
 ) -> Response:
     parts: ApiParts = request.app.state.parts
-    mine = _digest(request.method, str(request.url.path), request.url.query, await request.body())
-    claim = await run_in_threadpool(_claimed, request, parts, key, mine)
+    digest = _compute_digest(
+        request.method, str(request.url.path), request.url.query, await request.body()
+    )
+    claim = await run_in_threadpool(_claim_or_replay, request, parts, key, digest)
     if isinstance(claim, Response):
         return claim
     with idempotency.bound_to_claim(claim):
-        given = await _given(request, handle)
-    await run_in_threadpool(_keep, parts.database, claim, given)
-    return given
+        response = await _handle(request, handle)
+    await run_in_threadpool(_store_response, parts.database, claim, response)
+    return response
 
 
-def _claimed(request: Request, parts: ApiParts, key: str, mine: str) -> Claim | Response:
-    """Take the key for this request, or return what to answer instead."""
-    place = _digest(recognised(request, parts).id, key)
-    claim = _claim(parts.database, place, mine)
-    return _again(parts.database, claim, mine) if isinstance(claim, EarlierRequest) else claim
+def _claim_or_replay(request: Request, parts: ApiParts, key: str, digest: str) -> Claim | Response:
+    """Claim the key for this request, or return the response of the earlier request."""
+    place = _compute_digest(authenticate(request, parts).id, key)
+    with parts.database.transaction() as tx:
+        claim = idempotency.claim_key(tx, place, request=digest)
+    return _replay(parts.database, claim, digest) if isinstance(claim, EarlierRequest) else claim
 
 
-async def _given(
+async def _handle(
     request: Request, handle: Callable[[Request], Coroutine[Any, Any, Response]]
 ) -> Response:
-    """Return the answer, to what it raises as well; a fault of ours goes on, and keeps the key."""
+    """Return the response, also to refusals. An internal error is raised, and keeps the key."""
     try:
         return await handle(request)
     except Exception as error:
-        told = answer(request, error)
-        if told is None:
+        response = build_error_response(request, error)
+        if response is None:
             raise
-        return told
+        return response
 
 
-def _claim(database: Database, key: str, request: str) -> Claim | EarlierRequest:
-    with database.transaction() as tx:
-        return idempotency.claim_key(tx, key, request=request)
-
-
-def _again(database: Database, earlier: EarlierRequest, mine: str) -> Response:
-    if earlier.request != mine:
-        raise UsedForSomethingElse(
-            "this Idempotency-Key came with another request: give each request its own"
+def _replay(database: Database, earlier: EarlierRequest, digest: str) -> Response:
+    if earlier.request != digest:
+        raise KeyReusedError(
+            "this Idempotency-Key was used for another request: use a new key for each request"
         )
     if earlier.answer is not None:
-        told = earlier.answer
-        headers = {**told.headers, "Idempotent-Replayed": "true"}
-        return Response(told.body, told.status, headers)
+        stored = earlier.answer
+        headers = {**stored.headers, "Idempotent-Replayed": "true"}
+        return Response(stored.body, stored.status, headers)
     if earlier.entry is None or not earlier.left:
-        raise StillAtIt(
-            "the request with this Idempotency-Key is being worked on, or was cut off just now: "
-            f"make it again in {idempotency.LEASE_SECONDS} s"
+        raise KeyInUseError(
+            "a request with this Idempotency-Key is in progress, or was interrupted just now: "
+            f"repeat it in {idempotency.LEASE_SECONDS} s"
         )
-    return _done(database, earlier.entry)
+    return _redirect_to_effect(database, earlier.entry)
 
 
-def _done(database: Database, number: int) -> Response:
-    """Lead to what a request did that was cut off before it was answered."""
+def _redirect_to_effect(database: Database, seq: int) -> Response:
+    """Redirect to the run of a request that was interrupted before its response."""
     with database.reading() as tx:
-        [entry] = change_log.list_entries_after(tx, number - 1, limit=1)
+        [entry] = change_log.list_entries_after(tx, seq - 1, limit=1)
     if entry.run is None:
-        raise StillAtIt(
-            "the request with this Idempotency-Key was cut off before it was answered; what it "
-            f"did is entry {number} of the change log"
+        raise KeyInUseError(
+            "the request with this Idempotency-Key was interrupted before its response; it "
+            f"wrote entry {seq} of the change log"
         )
     headers = {"Location": f"/api/v1/runs/{entry.run}", "Idempotent-Replayed": "true"}
     return Response(status_code=303, headers=headers)
 
 
-def _keep(database: Database, claim: Claim, given: Response) -> None:
-    headers = {name: given.headers[name] for name in _KEPT_HEADERS if name in given.headers}
+def _store_response(database: Database, claim: Claim, response: Response) -> None:
+    headers = {
+        name: response.headers[name] for name in _STORED_HEADERS if name in response.headers
+    }
     try:
         with database.transaction() as tx:
-            if given.status_code == 503:
+            if response.status_code == 503:
                 idempotency.release_key(tx, claim)
             else:
-                body = bytes(given.body).decode()
+                body = bytes(response.body).decode()
                 idempotency.store_response(
-                    tx, claim, StoredResponse(given.status_code, headers, body)
+                    tx, claim, StoredResponse(response.status_code, headers, body)
                 )
-    except StoreUnavailable as trouble:
-        log.critical("an answer was not kept for its Idempotency-Key: %s", trouble)
+    except StoreUnavailable as error:
+        log.critical("cannot store the response for its Idempotency-Key: %s", error)
 
 
-def _digest(*parts: str | bytes) -> str:
-    summed = hashlib.sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        summed.update(len(data).to_bytes(8, "big") + data)
-    return summed.hexdigest()
+def _compute_digest(*values: str | bytes) -> str:
+    digest = hashlib.sha256()
+    for value in values:
+        data = value.encode() if isinstance(value, str) else value
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()

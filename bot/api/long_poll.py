@@ -1,6 +1,6 @@
-"""Awaiting: a caller who says so gets the answer when a run is over, or waits for people.
+"""Long polling: respond when a run has ended or waits for people, if the caller wants that.
 
-Nothing is held meanwhile but a place among those who wait: no thread, and no transaction.
+A waiting caller occupies one place in a counter, and neither a thread nor a transaction.
 """
 
 import asyncio
@@ -15,135 +15,149 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Query, Request, Response
 
 from bot.api.deps import ApiParts
-from bot.api.idempotency import Once
-from bot.api.schemas import Shape
+from bot.api.idempotency import IdempotentRoute
+from bot.api.schemas import OutputModel
 from bot.db import runs
 from bot.db.database import StoreUnavailable
 from bot.model.run import ENDED_STATES, State
 
 log = logging.getLogger(__name__)
 
-LONGEST = 30
-# Whoever comes when so many wait already is answered at once.
-_MOST, _LOOKERS = 200, 4
-# How often one looks, for what another process did; sooner at first, where workers are elsewhere.
-_LOOK_SECONDS, _FIRST_LOOK_SECONDS = 0.5, 0.03
-_WITH_PEOPLE = frozenset({State.PENDING, State.COUNTER_PROPOSED, State.UNKNOWN})
-_SAID = (
-    "Answer when the run is over, or waits for people, or after so many seconds; sooner where "
-    "many wait already. The same request by its Idempotency-Key is not waited for again."
+MAX_WAIT_SECONDS = 30
+# Callers beyond this number get a response immediately.
+_MAX_WAITING, _MAX_READERS = 200, 4
+# Pause between reads of the state, which another process may change; the first reads come sooner
+# where workers run in other processes.
+_POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.03
+_WAITS_FOR_PEOPLE = frozenset({State.PENDING, State.COUNTER_PROPOSED, State.UNKNOWN})
+_WAIT_DESCRIPTION = (
+    "Seconds to wait for the run to end or to need people; less while many callers wait. A "
+    "repeat with the same Idempotency-Key does not wait again."
 )
 
-Wait = Annotated[float, Query(ge=0, le=LONGEST, description=_SAID)]
+Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description=_WAIT_DESCRIPTION)]
 
 
-def rests(state: State) -> bool:
-    """Say whether a run in this state goes no further by itself."""
-    return state in ENDED_STATES or state in _WITH_PEOPLE
+def is_at_rest(state: State) -> bool:
+    """Return whether a run in this state does not continue without a person."""
+    return state in ENDED_STATES or state in _WAITS_FOR_PEOPLE
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a handler leaves to be waited for. told: what to answer then, read anew."""
+class PendingResponse:
+    """A response that is sent when a run is at rest."""
 
     run: int
     seconds: float
-    told: Callable[[], Shape]
+    build_response: Callable[[], OutputModel]
+    """Reads the run again and builds the response."""
 
 
 class Waiters:
-    """Those who wait for runs, in the event loop of the web server."""
+    """The callers that wait for runs, in the event loop of the web server."""
 
-    def __init__(self, parts: ApiParts, *, most: int = _MOST) -> None:
-        self._parts, self._most = parts, most
+    def __init__(self, parts: ApiParts, *, max_waiting: int = _MAX_WAITING) -> None:
+        self._parts, self._max_waiting = parts, max_waiting
         self._waiting = 0
-        self._lookers = CapacityLimiter(_LOOKERS)
+        self._readers = CapacityLimiter(_MAX_READERS)
 
-    async def answer(self, wish: Wish) -> Shape | None:
-        """Return what to answer by now; None to leave it at what was answered before."""
-        if self._waiting >= self._most:
+    async def wait_for_response(self, pending: PendingResponse) -> OutputModel | None:
+        """Wait, and return the new response; None to send the one that was built before."""
+        if self._waiting >= self._max_waiting:
             return None
         self._waiting += 1
         try:
-            told = await self._rested(wish, min(wish.seconds, self._parts.longest_wait))
-            return told or await to_thread.run_sync(wish.told, limiter=self._lookers)
-        except StoreUnavailable as trouble:
-            # What was recorded is so, whoever cannot be told how it went on.
-            log.warning("run %d is not waited for: %s", wish.run, trouble)
+            response = await self._wait_until_at_rest(
+                pending, min(pending.seconds, self._parts.longest_wait)
+            )
+            return response or await to_thread.run_sync(
+                pending.build_response, limiter=self._readers
+            )
+        except StoreUnavailable as error:
+            # The request is recorded already: send the response that was built before.
+            log.warning("cannot wait for run %d: %s", pending.run, error)
             return None
         finally:
             self._waiting -= 1
 
-    async def _rested(self, wish: Wish, seconds: float) -> Shape | None:
-        """Wait for it, or for as long; return what is to be told, if that was found on the way."""
-        loop, resting = asyncio.get_running_loop(), asyncio.Event()
-        found: list[Shape] = []
-        here, few = threading.get_ident(), self._waiting <= _LOOKERS
+    async def _wait_until_at_rest(
+        self, pending: PendingResponse, seconds: float
+    ) -> OutputModel | None:
+        """Wait at most so many seconds; return the response if it was built on the way."""
+        loop, at_rest = asyncio.get_running_loop(), asyncio.Event()
+        responses: list[OutputModel] = []
+        loop_thread, few = threading.get_ident(), self._waiting <= _MAX_READERS
 
-        def hear(state: State) -> None:
-            if not rests(state):
+        def on_state(state: State) -> None:
+            if not is_at_rest(state):
                 return
-            # Who moved it has all of it at hand, but more to do than to look for many. Whatever
-            # it cannot look up is looked up again below, and whose trouble that is hears of it.
+            # The thread that changed the run has its rows in cache, but must not serve many
+            # callers. If it fails, the response is built below, where its error is raised.
             with suppress(Exception):
-                if few and threading.get_ident() != here:
-                    found.append(wish.told())
-            loop.call_soon_threadsafe(resting.set)
+                if few and threading.get_ident() != loop_thread:
+                    responses.append(pending.build_response())
+            loop.call_soon_threadsafe(at_rest.set)
 
         end = loop.time() + seconds
-        pauses = pauses_between(alone=self._parts.database.embedded)
-        with self._parts.database.run_events.listen(wish.run, hear):
-            # What was moved in this process is heard of, before we came too: only later one looks.
+        pauses = iterate_pauses(single_process=self._parts.database.embedded)
+        with self._parts.database.run_events.listen(pending.run, on_state):
+            # Changes of this process arrive by on_state, earlier ones too: poll only later.
             while (left := end - loop.time()) > 0 and not self._parts.workflow.is_closing:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, next(pauses))):
-                        await resting.wait()
+                        await at_rest.wait()
                         break
-                state = await to_thread.run_sync(self._state, wish.run, limiter=self._lookers)
-                if rests(state):
+                state = await to_thread.run_sync(
+                    self._read_state, pending.run, limiter=self._readers
+                )
+                if is_at_rest(state):
                     break
-        return found[-1] if found else None
+        return responses[-1] if responses else None
 
-    def _state(self, run: int) -> State:
+    def _read_state(self, run: int) -> State:
         with self._parts.database.reading() as tx:
             return runs.get_run(tx, run).state
 
 
-class Awaiting(Once):
-    """A route whose handler may leave a wish. By then its answer is kept by its key."""
+class LongPollRoute(IdempotentRoute):
+    """A route whose handler may call `wait_for_run`; its first response is stored by then."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def awaited(request: Request) -> Response:
-            given = await handle(request)
-            wish: Wish | None = getattr(request.state, "wish", None)
+        async def handle_and_wait(request: Request) -> Response:
+            first = await handle(request)
+            pending: PendingResponse | None = getattr(request.state, "pending", None)
             waiters: Waiters = request.app.state.waiters
-            told = None if wish is None else await waiters.answer(wish)
-            return given if told is None else _instead(given, told)
+            body = None if pending is None else await waiters.wait_for_response(pending)
+            return first if body is None else _replace_body(first, body)
 
-        return awaited
+        return handle_and_wait
 
 
-def pauses_between(*, alone: bool) -> Iterator[float]:
-    """Yield how long to wait before each look. alone: all that moves runs is in this process."""
-    pause = _LOOK_SECONDS if alone else _FIRST_LOOK_SECONDS
+def iterate_pauses(*, single_process: bool) -> Iterator[float]:
+    """Yield the seconds to wait before each read of the state.
+
+    Args:
+        single_process: Whether everything that changes runs is in this process.
+    """
+    pause = _POLL_SECONDS if single_process else _FIRST_POLL_SECONDS
     while True:
-        yield min(pause, _LOOK_SECONDS)
+        yield min(pause, _POLL_SECONDS)
         pause *= 2
 
 
-def leave(request: Request, wish: Wish) -> None:
-    """Have it waited for what is wished, if there is anything to wait for."""
-    if wish.seconds:
-        request.state.wish = wish
+def wait_for_run(request: Request, pending: PendingResponse) -> None:
+    """Delay the response to this request until the run is at rest."""
+    if pending.seconds:
+        request.state.pending = pending
 
 
-def write_response(told: Shape, status: int, headers: Mapping[str, str]) -> Response:
-    """Return the answer as JSON with its status and headers."""
-    return Response(told.model_dump_json(), status, headers, "application/json")
+def render_response(body: OutputModel, status: int, headers: Mapping[str, str]) -> Response:
+    """Return a model as a JSON response."""
+    return Response(body.model_dump_json(), status, headers, "application/json")
 
 
-def _instead(given: Response, told: Shape) -> Response:
-    kept = {name: given.headers[name] for name in ("location",) if name in given.headers}
-    return write_response(told, given.status_code, kept)
+def _replace_body(first: Response, body: OutputModel) -> Response:
+    headers = {name: first.headers[name] for name in ("location",) if name in first.headers}
+    return render_response(body, first.status_code, headers)

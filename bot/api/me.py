@@ -1,13 +1,14 @@
-"""Mine: what waits for the caller, and what others let them decide or do."""
+"""What waits for the caller, and the delegations and grants that concern them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from bot.api import schemas
-from bot.api.auth import Reading
-from bot.api.deps import Here
+from bot.api.auth import ReadCaller
+from bot.api.deps import Parts
 from bot.db import break_glass, delegations, grants, runs
 from bot.db.break_glass import BreakGlass
 from bot.db.delegations import Delegation
@@ -17,113 +18,123 @@ from bot.workflow import grant_rules, pending
 router = APIRouter(tags=["mine"])
 
 
-class Unreviewed(schemas.Shape):
-    """A glass that was broken and that somebody else is to look at. who: broke it."""
+class UnreviewedRunOut(schemas.OutputModel):
+    """Emergency access that needs a review by another person."""
 
     run: int
-    who: str
+    person: str
     reason: str
     activated_at: datetime | None
 
     @classmethod
-    def of(cls, one: BreakGlass) -> "Unreviewed":
-        at = schemas.to_optional_datetime(one.activated_at)
-        return cls(run=one.run, who=one.person, reason=one.reason, activated_at=at)
+    def from_break_glass(cls, access: BreakGlass) -> "UnreviewedRunOut":
+        return cls(
+            run=access.run,
+            person=access.person,
+            reason=access.reason,
+            activated_at=schemas.to_optional_datetime(access.activated_at),
+        )
 
 
-class Awaited(schemas.Shape):
-    """runs: to settle, then to decide. to_review: of anybody, for somebody else to look at."""
+class PendingOut(schemas.OutputModel):
+    """What waits for the caller."""
 
-    runs: Sequence[schemas.RunShape]
-    to_review: Sequence[Unreviewed]
+    runs: Sequence[schemas.RunOut] = Field(description="Runs to resolve, then runs to decide.")
+    to_review: Sequence[UnreviewedRunOut]
 
 
-class DelegationShape(schemas.Shape):
-    """Who decides in whose stead. area: empty for every area that the other owns."""
+class DelegationOut(schemas.OutputModel):
+    """A person who decides on behalf of an owner."""
 
     id: int
-    of: str
-    by: str
-    area: str
+    delegator: str
+    delegate: str
+    area: str = Field(description="Empty for every area of the owner.")
     since: datetime
     until: datetime
     reason: str
 
     @classmethod
-    def drawn(cls, one: Delegation) -> "DelegationShape":
+    def from_delegation(cls, delegation: Delegation) -> "DelegationOut":
         return cls(
-            id=one.id,
-            of=one.delegator,
-            by=one.delegate,
-            area=one.area,
-            since=schemas.to_datetime(one.created_at),
-            until=schemas.to_datetime(one.ends_at),
-            reason=one.reason,
+            id=delegation.id,
+            delegator=delegation.delegator,
+            delegate=delegation.delegate,
+            area=delegation.area,
+            since=schemas.to_datetime(delegation.created_at),
+            until=schemas.to_datetime(delegation.ends_at),
+            reason=delegation.reason,
         )
 
 
-class GrantShape(schemas.Shape):
-    """Whose approval stands for whose requests. left: how many of an hour's there still are."""
+class GrantOut(schemas.OutputModel):
+    """A standing grant: requests of a person that are approved in advance."""
 
     id: int
-    by: str
-    to: str
+    granted_by: str
+    person: str
     runbook: str
     hosts: str
     values: Mapping[str, str]
     per_hour: int
-    left: int
+    uses_left: int = Field(description="Number of uses left in the current hour.")
     since: datetime
     until: datetime
     reason: str
 
     @classmethod
-    def drawn(cls, one: Grant, left: int) -> "GrantShape":
+    def from_grant(cls, grant: Grant, uses_left: int) -> "GrantOut":
         return cls(
-            id=one.id,
-            by=one.granted_by,
-            to=one.person,
-            runbook=one.runbook,
-            hosts=one.hosts,
-            values=one.values,
-            per_hour=one.per_hour,
-            left=left,
-            since=schemas.to_datetime(one.created_at),
-            until=schemas.to_datetime(one.ends_at),
-            reason=one.reason,
+            id=grant.id,
+            granted_by=grant.granted_by,
+            person=grant.person,
+            runbook=grant.runbook,
+            hosts=grant.hosts,
+            values=grant.values,
+            per_hour=grant.per_hour,
+            uses_left=uses_left,
+            since=schemas.to_datetime(grant.created_at),
+            until=schemas.to_datetime(grant.ends_at),
+            reason=grant.reason,
         )
 
 
-class Mandates(schemas.Shape):
-    """What holds by the caller or for them. It is given and ended on the page, by people."""
+class AccessOut(schemas.OutputModel):
+    """Active delegations and grants by or for the caller. People manage them on the web page."""
 
-    in_stead: Sequence[DelegationShape]
-    in_advance: Sequence[GrantShape]
+    delegations: Sequence[DelegationOut]
+    grants: Sequence[GrantOut]
 
 
-@router.get("/waiting", operation_id="waitingForMe", summary="List what waits for you")
-def waiting(parts: Here, caller: Reading) -> Awaited:
-    with parts.database.reading(caller.sight) as tx:
+@router.get("/pending", operation_id="listPending", summary="List what needs your action")
+def list_pending(parts: Parts, caller: ReadCaller) -> PendingOut:
+    with parts.database.reading(caller.view_rights) as tx:
         found = pending.list_runs_awaiting_person(tx, caller.policy, caller.id)
-        votes = runs.list_decisions_on(tx, [run.id for run in found])
-        panes = break_glass.list_unreviewed(tx)
-    return Awaited(
-        runs=[schemas.RunShape.of(run, votes.get(run.id, ()), parts.base_url) for run in found],
-        to_review=[Unreviewed.of(one) for one in panes],
+        decisions = runs.list_decisions_on(tx, [run.id for run in found])
+        unreviewed = break_glass.list_unreviewed(tx)
+    return PendingOut(
+        runs=[
+            schemas.RunOut.from_run(run, decisions.get(run.id, ()), parts.base_url)
+            for run in found
+        ],
+        to_review=[UnreviewedRunOut.from_break_glass(access) for access in unreviewed],
     )
 
 
-@router.get("/mandates", operation_id="listMandates", summary="List what you handed on or were")
-def mandates(parts: Here, caller: Reading) -> Mandates:
-    with parts.database.reading(caller.sight) as tx:
-        in_stead = [
-            one
-            for one in delegations.list_delegations_of(tx, caller.id)
-            if one.holds(area=one.area, now=tx.now)
+@router.get("/access", operation_id="getAccess", summary="List your delegations and grants")
+def get_access(parts: Parts, caller: ReadCaller) -> AccessOut:
+    with parts.database.reading(caller.view_rights) as tx:
+        active_delegations = [
+            delegation
+            for delegation in delegations.list_delegations_of(tx, caller.id)
+            if delegation.holds(area=delegation.area, now=tx.now)
         ]
-        found = [one for one in grants.list_grants_of(tx, caller.id) if one.holds(tx.now)]
-        left = {one.id: grant_rules.count_uses_left(tx, one) for one in found}
-    return Mandates(
-        in_stead=[DelegationShape.drawn(one) for one in in_stead],
-        in_advance=[GrantShape.drawn(one, left[one.id]) for one in found],
+        active_grants = [
+            GrantOut.from_grant(grant, grant_rules.count_uses_left(tx, grant))
+            for grant in grants.list_grants_of(tx, caller.id)
+            if grant.holds(tx.now)
+        ]
+    return AccessOut(
+        delegations=[DelegationOut.from_delegation(one) for one in active_delegations],
+        grants=active_grants,
     )

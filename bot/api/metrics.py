@@ -1,4 +1,4 @@
-"""Metrics: what Prometheus is told, counted when it comes and never beside the work."""
+"""Metrics for Prometheus, computed for each scrape from the change log and the database."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,12 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from bot.api import errors
-from bot.api.auth import NotForThat, NoToken, TooFast, recognised
+from bot.api.auth import (
+    InsufficientScopeError,
+    InvalidTokenError,
+    RateLimitError,
+    authenticate,
+)
 from bot.api.deps import ApiParts
 from bot.audit import change_log
 from bot.db import stats
@@ -21,111 +26,110 @@ from bot.model.run import ENDED_STATES, State
 from bot.policy import NoPolicyError
 from bot.webhooks import webhook_queue
 
-_VOTES = {"approved": "yes", "denied": "no", "approval refused": "refused"}
-_ENDINGS = {state.value for state in ENDED_STATES}
-_KINDS = (*_ENDINGS, "approved", "approval refused")
-_WAITS = (10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400)
-_TAKES = (0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 14400)
-_TELLINGS = (
-    ("keyturn_deliveries_waiting", "What subscriptions are still to be told.", 0),
-    ("keyturn_deliveries_dead", "What subscriptions could not be told, and was given up.", 1),
+_ANSWERS = {"approved": "yes", "denied": "no", "approval refused": "refused"}
+_END_KINDS = {state.value for state in ENDED_STATES}
+_KINDS = (*_END_KINDS, "approved", "approval refused")
+_WAIT_BUCKETS = (10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400)
+_DURATION_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 14400)
+_DELIVERY_GAUGES = (
+    ("keyturn_deliveries_pending", "Webhook deliveries that are still to be sent.", 0),
+    ("keyturn_deliveries_failed", "Webhook deliveries that failed for good.", 1),
 )
 
 
 @dataclass(frozen=True)
 class Gauges:
-    """What is known elsewhere, looked at whenever Prometheus comes.
+    """Figures of other parts of the process, read for each scrape."""
 
-    sessions: SSH connections that are open. unwitnessed: entries of the log that a witness has
-    not been told of yet, by the witness. connections: HTTP connections that are open. cut: how
-    many of these Keyturn closed itself, by reason. ssh_cuts: SSH connections that it closed, since
-    their hosts flooded it or broke the protocol.
-    """
-
-    sessions: Callable[[], int] = lambda: 0
-    unwitnessed: Callable[[], Mapping[str, int]] = field(default=dict[str, int])
-    connections: Callable[[], int] = lambda: 0
-    cut: Callable[[], Mapping[str, int]] = field(default=dict[str, int])
-    ssh_cuts: Callable[[], int] = lambda: 0
+    ssh_connections: Callable[[], int] = lambda: 0
+    """Open SSH connections."""
+    unwitnessed_entries: Callable[[], Mapping[str, int]] = field(default=dict[str, int])
+    """Change log entries that a witness does not have yet, by witness."""
+    http_connections: Callable[[], int] = lambda: 0
+    """Open HTTP connections."""
+    closed_http_connections: Callable[[], Mapping[str, int]] = field(default=dict[str, int])
+    """HTTP connections that Keyturn closed itself, by reason."""
+    closed_ssh_connections: Callable[[], int] = lambda: 0
+    """SSH connections that Keyturn closed because the host flooded it or broke the protocol."""
 
 
 class Metrics:
-    """Every figure begins when the process does: Prometheus knows that counters begin anew."""
+    """The metrics of one process. Counters start at zero with it, as Prometheus expects."""
 
     def __init__(self, parts: ApiParts, gauges: Gauges) -> None:
         self._parts, self._lock = parts, threading.Lock()
         self._registry = CollectorRegistry()
-        # No namespace, no subsystem, no unit: the names say it all. And not the one of everybody.
-        self._place = ("", "", "", self._registry)
+        # No namespace, subsystem or unit, and a registry of our own instead of the global one.
+        registration = ("", "", "", self._registry)
         self._runs = Counter(
             "keyturn_runs_ended",
-            "Runs that have ended; of several hosts, the request as a whole.",
+            "Runs that have ended; a run on several hosts counts once.",
             ["state", "runbook"],
-            *self._place,
+            *registration,
         )
-        self._votes = Counter(
-            "keyturn_votes",
-            "Approvals (yes), denials (no), and tries of people who may not decide (refused).",
+        self._decisions = Counter(
+            "keyturn_decisions",
+            "Approvals (yes), denials (no), and attempts of people who may not decide (refused).",
             ["answer", "runbook"],
-            *self._place,
+            *registration,
         )
         self._waits = Histogram(
             "keyturn_waiting_seconds",
-            "From being shown to people to the first command, of runs that have ended.",
+            "Time from the plan to the first command, of runs that have ended.",
             ["runbook"],
-            *self._place,
-            buckets=_WAITS,
+            *registration,
+            buckets=_WAIT_BUCKETS,
         )
-        self._takes = Histogram(
+        self._durations = Histogram(
             "keyturn_run_seconds",
-            "From the first command to the proof, of runs that have ended.",
+            "Time from the first command to the verification, of runs that have ended.",
             ["runbook"],
-            *self._place,
-            buckets=_TAKES,
+            *registration,
+            buckets=_DURATION_BUCKETS,
         )
-        self._registry.register(_Now(parts, gauges))
+        self._registry.register(_CurrentState(parts, gauges))
         self._health = CollectorRegistry()
         self._health.register(_Health(parts))
         with parts.database.reading() as tx:
             self._counted = change_log.get_head(tx)[0]
 
-    def told(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+    def render_all(self) -> bytes:
+        """Return every metric in Prometheus' text format."""
         with self._lock:
-            # Of a database that does not answer, a gauge tells.
+            # keyturn_database_up reports a database that does not answer.
             with suppress(StoreUnavailable):
-                self._count()
-            return self.health() + generate_latest(self._registry)
+                self._count_new_entries()
+            return self.render_health() + generate_latest(self._registry)
 
-    def health(self) -> bytes:
-        """Return only whether policy, change log and database work."""
+    def render_health(self) -> bytes:
+        """Return only the metrics of policy, change log and database."""
         return generate_latest(self._health)
 
-    def _count(self) -> None:
+    def _count_new_entries(self) -> None:
         while True:
             with self._parts.database.reading() as tx:
                 found, until = stats.list_counted_entries(tx, _KINDS, after=self._counted)
                 head = change_log.get_head(tx)[0]
-            for one in found:
-                self._note(one)
+            for entry in found:
+                self._count_entry(entry)
             self._counted = until
             if until >= head:
                 return
 
-    def _note(self, one: stats.CountedEntry) -> None:
-        if one.kind in _VOTES:
-            self._votes.labels(_VOTES[one.kind], one.runbook).inc()
-        if one.kind not in _ENDINGS or one.part:
+    def _count_entry(self, entry: stats.CountedEntry) -> None:
+        if entry.kind in _ANSWERS:
+            self._decisions.labels(_ANSWERS[entry.kind], entry.runbook).inc()
+        if entry.kind not in _END_KINDS or entry.part:
             return
-        self._runs.labels(one.kind, one.runbook).inc()
-        if one.waited is not None:
-            self._waits.labels(one.runbook).observe(one.waited)
-        if one.took is not None:
-            self._takes.labels(one.runbook).observe(one.took)
+        self._runs.labels(entry.kind, entry.runbook).inc()
+        if entry.waited is not None:
+            self._waits.labels(entry.runbook).observe(entry.waited)
+        if entry.took is not None:
+            self._durations.labels(entry.runbook).observe(entry.took)
 
 
 class _Health(Collector):
-    """Whether policy, change log and database work."""
+    """Gauges of policy, change log and database."""
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
@@ -134,30 +138,30 @@ class _Health(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        yield _gauge(
+        yield _build_gauge(
             "keyturn_policy_broken",
-            "1 while there is no valid policy, and so nobody may do anything.",
-            float(self._policy_broken()),
+            "1 while the policy is not valid, so every request is refused.",
+            float(self._is_policy_invalid()),
         )
-        yield _gauge(
+        yield _build_gauge(
             "keyturn_log_broken",
-            "1 while the change log cannot be written, and so nothing runs.",
+            "1 while the change log cannot be written, so nothing runs.",
             float(bool(self._parts.database.error)),
         )
-        yield _gauge(
+        yield _build_gauge(
             "keyturn_database_up",
             "1 while the database answers.",
-            float(self._database_answers()),
+            float(self._is_database_up()),
         )
 
-    def _policy_broken(self) -> bool:
+    def _is_policy_invalid(self) -> bool:
         try:
             self._parts.policies.get_policy()
         except (NoPolicyError, StoreUnavailable):
             return True
         return False
 
-    def _database_answers(self) -> bool:
+    def _is_database_up(self) -> bool:
         try:
             with self._parts.database.reading() as tx:
                 change_log.get_head(tx)
@@ -166,8 +170,8 @@ class _Health(Collector):
         return True
 
 
-class _Now(Collector):
-    """What holds at the moment."""
+class _CurrentState(Collector):
+    """Gauges of the current state."""
 
     def __init__(self, parts: ApiParts, gauges: Gauges) -> None:
         self._parts, self._gauges = parts, gauges
@@ -176,98 +180,110 @@ class _Now(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        yield _gauge("keyturn_ssh_sessions", "SSH connections open.", self._gauges.sessions())
-        yield _gauge(
-            "keyturn_http_connections", "HTTP connections open.", self._gauges.connections()
+        yield _build_gauge(
+            "keyturn_ssh_connections", "Open SSH connections.", self._gauges.ssh_connections()
         )
-        cut = CounterMetricFamily(
+        yield _build_gauge(
+            "keyturn_http_connections", "Open HTTP connections.", self._gauges.http_connections()
+        )
+        closed = CounterMetricFamily(
             "keyturn_http_connections_closed",
             "HTTP connections that Keyturn closed, by reason.",
             labels=["reason"],
         )
-        for reason, count in self._gauges.cut().items():
-            cut.add_metric([reason], count)
-        yield cut
+        for reason, count in self._gauges.closed_http_connections().items():
+            closed.add_metric([reason], count)
+        yield closed
         yield CounterMetricFamily(
-            "keyturn_ssh_cuts",
-            "SSH connections cut, since their hosts flooded us or broke the protocol.",
-            self._gauges.ssh_cuts(),
+            "keyturn_ssh_connections_closed",
+            "SSH connections closed because the host flooded Keyturn or broke the protocol.",
+            self._gauges.closed_ssh_connections(),
         )
-        yield from self._stored()
+        yield from self._collect_stored()
         lag = GaugeMetricFamily(
             "keyturn_log_unwitnessed_entries",
-            "Entries of the change log that a witness was not told of yet.",
+            "Change log entries that a witness does not have yet.",
             labels=["witness"],
         )
-        for witness, entries in self._gauges.unwitnessed().items():
+        for witness, entries in self._gauges.unwitnessed_entries().items():
             lag.add_metric([witness], entries)
         yield lag
 
-    def _stored(self) -> Iterator[Metric]:
+    def _collect_stored(self) -> Iterator[Metric]:
         try:
             with self._parts.database.reading() as tx:
-                seen = stats.count_open_work(tx)
-                tellings = webhook_queue.count_deliveries(tx)
+                work = stats.count_open_work(tx)
+                deliveries = webhook_queue.count_deliveries(tx)
         except StoreUnavailable:
             return
         runs = GaugeMetricFamily(
             "keyturn_runs",
-            "Runs that are not over; of several hosts, the request as a whole.",
+            "Runs that have not ended; a run on several hosts counts once.",
             labels=["state", "runbook"],
         )
-        for state, words, count in seen.open_runs:
-            runs.add_metric([state, words], count)
+        for state, runbook, count in work.open_runs:
+            runs.add_metric([state, runbook], count)
         yield runs
-        for name, meaning, n in _TELLINGS:
-            told = GaugeMetricFamily(name, meaning, labels=["subscription"])
-            for subscription, counted in tellings.items():
-                told.add_metric([subscription], counted[n])
-            yield told
-        for name, meaning, value in _figures(seen):
-            yield _gauge(name, meaning, value)
+        for name, description, n in _DELIVERY_GAUGES:
+            gauge = GaugeMetricFamily(name, description, labels=["subscription"])
+            for subscription, counts in deliveries.items():
+                gauge.add_metric([subscription], counts[n])
+            yield gauge
+        for name, description, value in _list_figures(work):
+            yield _build_gauge(name, description, value)
 
 
-def _figures(seen: stats.OpenWork) -> Iterator[tuple[str, str, float]]:
-    unknown = sum(count for state, _, count in seen.open_runs if state == State.UNKNOWN)
-    yield "keyturn_unknown_runs", "Runs whose end nobody saw: an owner resolves them.", unknown
+def _list_figures(work: stats.OpenWork) -> Iterator[tuple[str, str, float]]:
+    unknown = sum(count for state, _, count in work.open_runs if state == State.UNKNOWN)
+    yield (
+        "keyturn_unknown_runs",
+        "Runs with an unknown outcome, which an owner must resolve.",
+        unknown,
+    )
     yield (
         "keyturn_stalled_runs",
-        f"Runs at work of which the log has not told for {stats.STALLED_SECONDS // 60} min.",
-        seen.stalled,
+        f"Active runs without a log entry for {stats.STALLED_SECONDS // 60} min.",
+        work.stalled,
     )
-    yield "keyturn_queue_depth", "Runs that wait for their turn.", seen.queued
+    yield "keyturn_queue_depth", "Runs that wait for a host lock or a worker.", work.queued
     yield (
-        "keyturn_oldest_waiting_seconds",
-        "How long the oldest request waits for its approvals.",
-        seen.waiting_seconds,
+        "keyturn_oldest_pending_seconds",
+        "Age of the oldest request that needs approval.",
+        work.waiting_seconds,
     )
-    yield "keyturn_outbox_backlog", "Runs with news that chat was not told of yet.", seen.news
-    yield "keyturn_outbox_failing", "Those of them that were tried and failed.", seen.failed_news
-    yield "keyturn_locked_hosts", "Hosts that a change holds.", seen.locks
-    yield "keyturn_log_entries", "The number of the change log's newest entry.", seen.log_entries
+    yield "keyturn_outbox_backlog", "Runs with chat messages still to be sent.", work.news
+    yield (
+        "keyturn_outbox_failing",
+        "Runs with chat messages that could not be sent.",
+        work.failed_news,
+    )
+    yield "keyturn_locked_hosts", "Hosts that are locked by a change.", work.locks
+    yield "keyturn_log_entries", "Number of the newest change log entry.", work.log_entries
 
 
-def _gauge(name: str, meaning: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, meaning, value=value)
+def _build_gauge(name: str, description: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, description, value=value)
 
 
-def endpoint(parts: ApiParts, gauges: Gauges) -> Callable[[Request], Response]:
-    """Return what answers /metrics to a token with the scope metrics."""
+def build_metrics_endpoint(parts: ApiParts, gauges: Gauges) -> Callable[[Request], Response]:
+    """Return the endpoint of /metrics, for tokens with the scope metrics."""
     metrics = Metrics(parts, gauges)
 
-    def answer(request: Request) -> Response:
+    def get_metrics(request: Request) -> Response:
         try:
-            recognised(request, parts).must_be_for("metrics")
-            told = metrics.told()
+            authenticate(request, parts).require_scope("metrics")
+            body = metrics.render_all()
         except (NoPolicyError, StoreUnavailable):
-            # The token cannot be looked up now, which /readyz tells everybody too.
-            told = metrics.health()
-        except (NoToken, NotForThat, TooFast) as no:
-            return errors.answer(request, no) or errors.problem(request, 500, "fault")
+            # Tokens cannot be verified now. /readyz returns the same facts without a token.
+            body = metrics.render_health()
+        except (InvalidTokenError, InsufficientScopeError, RateLimitError) as error:
+            return errors.build_error_response(request, error) or errors.build_problem(
+                request, 500, "internal-error"
+            )
         return Response(
-            told,
+            body,
             media_type=CONTENT_TYPE_PLAIN_0_0_4,
             headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
         )
 
-    return answer
+    return get_metrics

@@ -1,4 +1,4 @@
-"""The guard before the API: how big and how slow a request may be, and what each answer says."""
+"""Limits on the size and duration of requests, and the security headers of responses."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from fastapi import Request, Response
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MOST_BYTES = 256 * 1024
-MOST_SECONDS = 20
+MAX_BYTES = 256 * 1024
+MAX_SECONDS = 20
 
-# Nothing here is for browsers, and no other site may read it: there are no CORS headers at all.
+# The API is not for browsers, and no other site may read it: it sends no CORS headers.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -24,8 +24,13 @@ _YEAR = 365 * 86400
 Refuse = Callable[[Request, int], Response]
 
 
-class Guard:
-    """ASGI middleware. secure: whether we are reached over TLS. refuse: tells what is too much."""
+class RequestGuard:
+    """ASGI middleware that limits requests and adds security headers to responses.
+
+    Args:
+        secure: Whether clients reach the service over TLS.
+        refuse: Builds the response for status 408 (too slow) or 413 (too large).
+    """
 
     def __init__(self, app: ASGIApp, *, secure: bool, refuse: Refuse) -> None:
         self._app, self._refuse = app, refuse
@@ -38,47 +43,47 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
-        async def dressed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(self._headers)
             await send(message)
 
-        body = await _body(Headers(scope=scope), receive)
+        body = await _read_body(Headers(scope=scope), receive)
         if isinstance(body, int):
-            await self._refuse(Request(scope), body)(scope, receive, dressed)
+            await self._refuse(Request(scope), body)(scope, receive, send_with_headers)
             return
-        # Whoever may GET something may look at its headers; the server leaves out the body.
+        # HEAD is allowed where GET is; the server omits the body.
         inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
-        await self._app(inner, _Whole(body, receive).receive, dressed)
+        await self._app(inner, _ReadBody(body, receive).receive, send_with_headers)
 
 
-class _Whole:
-    """Hands on a body that was read already."""
+class _ReadBody:
+    """Passes on a body that was already read."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
-        self._body, self._receive, self._given = body, receive, False
+        self._body, self._receive, self._is_passed_on = body, receive, False
 
     async def receive(self) -> Message:
-        if self._given:
+        if self._is_passed_on:
             return await self._receive()
-        self._given = True
+        self._is_passed_on = True
         return {"type": "http.request", "body": self._body, "more_body": False}
 
 
-async def _body(headers: Headers, receive: Receive) -> bytes | int:
-    """Read the whole body; or return the status that says what is too much."""
+async def _read_body(headers: Headers, receive: Receive) -> bytes | int:
+    """Return the whole body, or the status of the limit that it exceeds."""
     length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdecimal()) or int(length) > MOST_BYTES:
+    if not (length.isascii() and length.isdecimal()) or int(length) > MAX_BYTES:
         return 413
-    found = bytearray()
+    body = bytearray()
     try:
-        async with asyncio.timeout(MOST_SECONDS):
+        async with asyncio.timeout(MAX_SECONDS):
             while True:
                 message = await receive()
-                found += message.get("body", b"")
-                if len(found) > MOST_BYTES:
+                body += message.get("body", b"")
+                if len(body) > MAX_BYTES:
                     return 413
                 if message["type"] != "http.request" or not message.get("more_body"):
-                    return bytes(found)
+                    return bytes(body)
     except TimeoutError:
         return 408

@@ -1,15 +1,16 @@
-"""The policy in plain words: what everybody may do, or one person."""
+"""The policy in words: what everyone may do, or one person."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 
 from bot.api import schemas
-from bot.api.auth import Reading
-from bot.api.deps import Here
-from bot.api.schemas_in import Given, Word
+from bot.api.auth import ReadCaller
+from bot.api.deps import Parts
+from bot.api.schemas_in import InputModel, Word
 from bot.model.errors import InvalidRequestError
 from bot.policy.summary.current import summarise_current_policy
 from bot.policy.summary.model import AreaSummary, Clause, FreezeSummary, PeopleSummary
@@ -17,117 +18,110 @@ from bot.policy.summary.model import AreaSummary, Clause, FreezeSummary, PeopleS
 router = APIRouter(tags=["policy"])
 
 
-class ClauseShape(schemas.Shape):
-    """sentence: all of it. approvals: how many keys of others it takes. rules: words by name."""
+class ClauseOut(schemas.OutputModel):
+    """One statement about what people may do."""
 
     sentence: str
-    approvals: int
-    who: str
-    rules: Mapping[str, str]
+    required_approvals: int
+    approvers: str = Field(description="Who must give the approvals, in words.")
+    rules: Mapping[str, str] = Field(description="Descriptions of the rules, by name.")
     notes: Sequence[str]
 
     @classmethod
-    def of(cls, one: Clause) -> "ClauseShape":
+    def from_clause(cls, clause: Clause) -> "ClauseOut":
         return cls(
-            sentence=one.sentence,
-            approvals=one.required_approvals,
-            who=one.approver_names,
-            rules=dict(one.rules),
-            notes=one.notes,
+            sentence=clause.sentence,
+            required_approvals=clause.required_approvals,
+            approvers=clause.approver_names,
+            rules=dict(clause.rules),
+            notes=clause.notes,
         )
 
 
-class ChapterShape(schemas.Shape):
-    """What people may do who may all do the same. people: names by their ids.
+class PeopleOut(schemas.OutputModel):
+    """People with the same rights, and these rights."""
 
-    views: runs of others that are shown to them.
-    """
-
-    people: Mapping[str, str]
-    at_once: Sequence[ClauseShape]
-    after_approval: Sequence[ClauseShape]
-    refused: Sequence[ClauseShape]
-    approves: Sequence[ClauseShape]
-    emergency: Sequence[ClauseShape]
-    orders: Sequence[ClauseShape]
-    views: Sequence[ClauseShape]
+    people: Mapping[str, str] = Field(description="Names by id.")
+    without_approval: Sequence[ClauseOut]
+    with_approval: Sequence[ClauseOut]
+    refused: Sequence[ClauseOut]
+    can_approve: Sequence[ClauseOut]
+    break_glass: Sequence[ClauseOut]
+    administration: Sequence[ClauseOut]
+    can_view: Sequence[ClauseOut] = Field(description="Runs of other people that they may view.")
 
     @classmethod
-    def of(cls, one: PeopleSummary) -> "ChapterShape":
-        def drawn(clauses: Sequence[Clause]) -> list[ClauseShape]:
-            return [ClauseShape.of(clause) for clause in clauses]
+    def from_summary(cls, summary: PeopleSummary) -> "PeopleOut":
+        def build_clauses(clauses: Iterable[Clause]) -> list[ClauseOut]:
+            return [ClauseOut.from_clause(clause) for clause in clauses]
 
         return cls(
-            people=one.people,
-            at_once=drawn(one.without_approval),
-            after_approval=drawn(one.with_approval),
-            refused=drawn(one.refused),
-            approves=drawn(one.can_approve),
-            emergency=drawn(one.break_glass),
-            orders=drawn(one.administration),
-            views=drawn(one.can_view),
+            people=summary.people,
+            without_approval=build_clauses(summary.without_approval),
+            with_approval=build_clauses(summary.with_approval),
+            refused=build_clauses(summary.refused),
+            can_approve=build_clauses(summary.can_approve),
+            break_glass=build_clauses(summary.break_glass),
+            administration=build_clauses(summary.administration),
+            can_view=build_clauses(summary.can_view),
         )
 
 
-class AreaShape(schemas.Shape):
-    """owners: by name, those who have the final say there."""
-
+class AreaOut(schemas.OutputModel):
     name: str
     title: str
-    owners: Sequence[str]
+    owners: Sequence[str] = Field(description="Names of the owners.")
     hosts: Sequence[str]
 
     @classmethod
-    def of(cls, one: AreaSummary) -> "AreaShape":
-        return cls(name=one.name, title=one.title, owners=one.owners, hosts=one.hosts)
+    def from_summary(cls, area: AreaSummary) -> "AreaOut":
+        return cls(name=area.name, title=area.title, owners=area.owners, hosts=area.hosts)
 
 
-class FreezeShape(schemas.Shape):
-    """holds: now; otherwise it is to come. sentence: what it holds up, and when."""
-
+class FreezeOut(schemas.OutputModel):
     name: str
-    holds: bool
+    active: bool = Field(description="Whether it applies now; otherwise it is upcoming.")
     begins_at: datetime
     ends_at: datetime
-    sentence: str
+    sentence: str = Field(description="What it holds, and when.")
 
     @classmethod
-    def of(cls, one: FreezeSummary) -> "FreezeShape":
+    def from_summary(cls, freeze: FreezeSummary) -> "FreezeOut":
         return cls(
-            name=one.name,
-            holds=one.is_active,
-            begins_at=one.begins_at,
-            ends_at=one.ends_at,
-            sentence=one.sentence,
+            name=freeze.name,
+            active=freeze.is_active,
+            begins_at=freeze.begins_at,
+            ends_at=freeze.ends_at,
+            sentence=freeze.sentence,
         )
 
 
-class CharterShape(schemas.Shape):
-    """version: of the policy directory. no_undo: the changes that cannot be taken back."""
-
-    version: str
-    chapters: Sequence[ChapterShape]
-    areas: Sequence[AreaShape]
-    freezes: Sequence[FreezeShape]
-    no_undo: Sequence[str]
+class PolicyOut(schemas.OutputModel):
+    version: str = Field(description="Hash of the policy directory.")
+    people: Sequence[PeopleOut]
+    areas: Sequence[AreaOut]
+    freezes: Sequence[FreezeOut]
+    irreversible_changes: Sequence[str]
 
 
-class Whose(Given):
-    person: Word | None = None
+class PolicyQuery(InputModel):
+    person: Word | None = Field(None, description="Only what this person may do.")
 
 
-@router.get("/policy", operation_id="getPolicy", summary="Tell the policy in plain words")
-def policy(parts: Here, caller: Reading, wanted: Annotated[Whose, Query()]) -> CharterShape:
-    person = wanted.person or ""
+@router.get("/policy", operation_id="getPolicy", summary="Get the policy in words")
+def get_policy(
+    parts: Parts, caller: ReadCaller, query: Annotated[PolicyQuery, Query()]
+) -> PolicyOut:
+    person = query.person or ""
     if person and caller.policy.find_person(person) is None:
-        raise InvalidRequestError(f"{person} is not among the people of the policy")
-    with parts.database.reading(caller.sight) as tx:
+        raise InvalidRequestError(f"unknown person {person}: use an id of people.yaml")
+    with parts.database.reading(caller.view_rights) as tx:
         now = tx.now
-    found = summarise_current_policy(caller.policy, now, person=person)
-    return CharterShape(
-        version=found.version,
-        chapters=[ChapterShape.of(one) for one in found.chapters],
-        areas=[AreaShape.of(one) for one in found.areas],
-        freezes=[FreezeShape.of(one) for one in found.freezes],
-        no_undo=found.irreversible_changes,
+    summary = summarise_current_policy(caller.policy, now, person=person)
+    return PolicyOut(
+        version=summary.version,
+        people=[PeopleOut.from_summary(people) for people in summary.chapters],
+        areas=[AreaOut.from_summary(area) for area in summary.areas],
+        freezes=[FreezeOut.from_summary(freeze) for freeze in summary.freezes],
+        irreversible_changes=summary.irreversible_changes,
     )

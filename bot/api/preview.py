@@ -1,4 +1,4 @@
-"""Foresight: what would come of a request, and what the policy lets somebody have done."""
+"""Previews: what a request would need, and what the policy allows a person."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from bot.api import schemas
-from bot.api.auth import Caller, Reading
-from bot.api.deps import ApiParts, Here
-from bot.api.schemas_in import Given, Text, Word
+from bot.api.auth import Caller, ReadCaller
+from bot.api.deps import ApiParts, Parts
+from bot.api.schemas_in import InputModel, Text, Word
 from bot.model import request_form
 from bot.model.errors import InvalidRequestError
 from bot.policy.explain import AreaEvaluation, Preview, PreviewQuestion, parse_preview_question
@@ -20,96 +20,103 @@ from runbooks import AnyRunbook
 router = APIRouter(prefix="/policy", tags=["policy"])
 
 
-class AnswerShape(schemas.Shape):
-    """What holds in one area. frozen: why changes wait there now; "" if they do not."""
+class AreaPreviewOut(schemas.OutputModel):
+    """What applies to the hosts of one area."""
 
     area: str
     hosts: Sequence[str]
     allowed: bool
-    approvals: int
-    whose: str
+    required_approvals: int
+    approvals_from: str = Field(description="Who must give the approvals, in words.")
     approvers: Sequence[str]
-    says: Sequence[str]
-    frozen: str
-    views: bool = Field(description="Whether runs of others like this are shown to the person.")
+    policy_notes: Sequence[str] = Field(description="The descriptions of the rules that apply.")
+    frozen: str = Field(description="The freeze that holds changes there now; empty if none.")
+    can_view: bool = Field(description="Whether the person may view such runs of other people.")
 
     @classmethod
-    def of(cls, answer: AreaEvaluation) -> "AnswerShape":
-        seen = answer.evaluation
+    def from_evaluation(cls, area: AreaEvaluation) -> "AreaPreviewOut":
+        evaluation = area.evaluation
         return cls(
-            area=answer.area,
-            hosts=answer.hosts,
-            allowed=seen.allowed,
-            approvals=seen.required_approvals,
-            whose=seen.approvals_from,
-            approvers=seen.approvers,
-            says=seen.policy_notes,
-            frozen=answer.freeze,
-            views=seen.can_view,
+            area=area.area,
+            hosts=area.hosts,
+            allowed=evaluation.allowed,
+            required_approvals=evaluation.required_approvals,
+            approvals_from=evaluation.approvals_from,
+            approvers=evaluation.approvers,
+            policy_notes=evaluation.policy_notes,
+            frozen=area.freeze,
+            can_view=evaluation.can_view,
         )
 
 
-class OutlookShape(schemas.Shape):
-    """What somebody may have done. usual_wait_seconds: of such requests, for their approvals."""
+class PreviewOut(schemas.OutputModel):
+    """What a request would need."""
 
     person: str
     runbook: str
     allowed: bool
-    usual_wait_seconds: int | None
-    sentences: Sequence[str]
-    answers: Sequence[AnswerShape]
+    usual_wait_seconds: int | None = Field(
+        description="How long approvals of such requests usually take; null if unknown."
+    )
+    sentences: Sequence[str] = Field(description="The whole preview in words.")
+    areas: Sequence[AreaPreviewOut]
 
     @classmethod
-    def of(cls, seen: Preview, *, who: str) -> "OutlookShape":
+    def from_preview(cls, preview: Preview, *, subject: str) -> "PreviewOut":
         return cls(
-            person=seen.person,
-            runbook=seen.runbook,
-            allowed=seen.allowed,
+            person=preview.person,
+            runbook=preview.runbook,
+            allowed=preview.allowed,
             usual_wait_seconds=None
-            if seen.usual_wait is None
-            else round(seen.usual_wait / 1_000_000),
-            sentences=seen.describe(subject=who),
-            answers=[AnswerShape.of(answer) for answer in seen.areas],
+            if preview.usual_wait is None
+            else round(preview.usual_wait / 1_000_000),
+            sentences=preview.describe(subject=subject),
+            areas=[AreaPreviewOut.from_evaluation(area) for area in preview.areas],
         )
 
 
-class MayI(Given):
-    """words: a runbook's and where, such as `abusers clear lb*`. person: you, if left out."""
-
-    words: Text
-    person: Word | None = None
+class PreviewQuery(InputModel):
+    request: Text = Field(description="A runbook and its hosts.", examples=["abusers clear lb*"])
+    person: Word | None = Field(None, description="Default: you.")
 
 
-@router.get("/outlook", operation_id="mayI", summary="Say whether somebody may have it done")
-def may_i(parts: Here, caller: Reading, asked: Annotated[MayI, Query()]) -> OutlookShape:
-    meant = parse_preview_question(caller.policy, request_form.split_words(asked.words))
-    person = asked.person or caller.id
-    known = caller.policy.find_person(person)
-    if known is None:
-        raise InvalidRequestError(f"{person} is not among the people of the policy")
-    mine = person == caller.id
-    return _seen(parts, caller, meant, person=person, who="You" if mine else known.name)
+@router.get(
+    "/preview",
+    operation_id="previewRequest",
+    summary="Get what a request would need, or whether it is allowed",
+)
+def get_preview(
+    parts: Parts, caller: ReadCaller, query: Annotated[PreviewQuery, Query()]
+) -> PreviewOut:
+    question = parse_preview_question(caller.policy, request_form.split_words(query.request))
+    person_id = query.person or caller.id
+    person = caller.policy.find_person(person_id)
+    if person is None:
+        raise InvalidRequestError(f"unknown person {person_id}: use an id of people.yaml")
+    subject = "You" if person_id == caller.id else person.name
+    return _build_preview(parts, caller, question, person=person_id, subject=subject)
 
 
-def foreseen(
+def preview_own_request(
     parts: ApiParts, caller: Caller, runbook: type[AnyRunbook], hosts: Sequence[str]
-) -> OutlookShape:
-    """Return what would come of the caller's request. Raises Unfit for an unknown host."""
+) -> PreviewOut:
+    """Return what a request of the caller needs. Raises InvalidRequestError for unknown hosts."""
     try:
         for host in hosts:
             caller.policy.inventory[host]
-    except UnknownHostError as unknown:
-        raise InvalidRequestError(str(unknown)) from None
-    return _seen(parts, caller, PreviewQuestion(runbook, hosts), person=caller.id, who="You")
+    except UnknownHostError as error:
+        raise InvalidRequestError(str(error)) from None
+    question = PreviewQuestion(runbook, hosts)
+    return _build_preview(parts, caller, question, person=caller.id, subject="You")
 
 
-def _seen(
-    parts: ApiParts, caller: Caller, meant: PreviewQuestion, *, person: str, who: str
-) -> OutlookShape:
-    seen = preview_without_database(
-        caller.policy, meant, person=person, source="api", now=caller.came
+def _build_preview(
+    parts: ApiParts, caller: Caller, question: PreviewQuestion, *, person: str, subject: str
+) -> PreviewOut:
+    preview = preview_without_database(
+        caller.policy, question, person=person, source="api", now=caller.received_at
     )
-    if seen is None:
-        with parts.database.reading(caller.sight) as tx:
-            seen = preview_request(tx, caller.policy, meant, person=person, source="api")
-    return OutlookShape.of(seen, who=who)
+    if preview is None:
+        with parts.database.reading(caller.view_rights) as tx:
+            preview = preview_request(tx, caller.policy, question, person=person, source="api")
+    return PreviewOut.from_preview(preview, subject=subject)

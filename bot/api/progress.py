@@ -1,15 +1,16 @@
-"""Progress: how far a run is and what its hosts say just now; and its entries, verified."""
+"""Progress and live output of a run, and verification of its log entries."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 
-from bot.api.auth import Reading
-from bot.api.deps import Here
-from bot.api.schemas import Shape, to_datetime
-from bot.api.schemas_in import Number
+from bot.api.auth import ReadCaller
+from bot.api.deps import Parts
+from bot.api.schemas import OutputModel, to_datetime
+from bot.api.schemas_in import RunId
 from bot.audit import run_proof
 from bot.db import run_progress, runs
 from bot.db.database import Transaction
@@ -19,127 +20,129 @@ from bot.model.run import NEEDS_ATTENTION, State, StepState
 
 router = APIRouter(prefix="/runs/{number}", tags=["runs"])
 
-_GOOD = frozenset({State.SUCCEEDED, State.NO_CHANGES})
-_TO_COME = frozenset({State.COUNTER_PROPOSED, State.PENDING})
-_UNDER_WAY = frozenset({State.PLANNING, State.QUEUED, State.STARTING, State.RUNNING})
-_SAID_AGAIN = 6_000_000
+_DONE = frozenset({State.SUCCEEDED, State.NO_CHANGES})
+_UPCOMING = frozenset({State.COUNTER_PROPOSED, State.PENDING})
+_RUNNING = frozenset({State.PLANNING, State.QUEUED, State.STARTING, State.RUNNING})
+# Microseconds of live output that a caller with `after` gets again, so that none is missed.
+_OVERLAP = 6_000_000
 
 Position = Annotated[int, Query(ge=0, le=2**62)]
 
 
-class LiveOutputShape(Shape):
-    """What a host says while a step runs there. newest: lines; total: how many there were."""
+class LiveOutputOut(OutputModel):
+    """Output of a step that is running."""
 
     run: int
     host: str
     step: int
-    total: int
-    newest: list[str]
+    total: int = Field(description="Number of lines so far.")
+    newest: list[str] = Field(description="The newest lines.")
 
     @classmethod
-    def of(cls, heard: LiveOutput) -> "LiveOutputShape":
+    def from_output(cls, output: LiveOutput) -> "LiveOutputOut":
         return cls(
-            run=heard.run,
-            host=heard.host,
-            step=heard.n,
-            total=heard.total,
-            newest=list(heard.newest),
+            run=output.run,
+            host=output.host,
+            step=output.n,
+            total=output.total,
+            newest=list(output.newest),
         )
 
 
-class ProgressShape(Shape):
-    """Counted in hosts where there are several, else in steps.
-
-    position: what to ask with as `after` the next time, for only what was said since; a little
-    may come again. live_output: what hosts say just now; when a step is over its output is in the
-    plan.
-    needs_attention: whether what was looked at needs attention. needing_attention: of those done,
-    hosts of which that is so.
-    """
+class ProgressOut(OutputModel):
+    """How far a run is, in hosts if it has several, otherwise in steps."""
 
     run: int
     state: State
     needs_attention: bool
     ended: bool
-    counted_in: str
+    counted_in: str = Field(description="`hosts` or `steps`.")
     total: int
     done: int
-    needing_attention: int
+    needing_attention: int = Field(description="Number of done hosts that need attention.")
     failed: int
     running: int
     upcoming: int
     as_of: datetime
-    live_output: list[LiveOutputShape]
-    position: int
+    live_output: list[LiveOutputOut] = Field(
+        description="Of running steps; the output of ended steps is in the plan."
+    )
+    position: int = Field(
+        description="Send it as `after` to get only newer output; a few lines may repeat."
+    )
 
 
-class ProofShape(Shape):
-    """What came of verifying the entries of one run. faults: none if all of them fit."""
+class RunVerificationOut(OutputModel):
+    """Result of verifying the log entries of one run."""
 
     entries: int
-    first: int
+    first: int = Field(description="Number of the first entry.")
     last: int
-    keys: list[str]
-    outputs: int
-    erased: int
-    faults: list[str]
+    keys: list[str] = Field(description="Public keys that signed the entries.")
+    outputs: int = Field(description="Number of stored outputs that match their hash.")
+    erased: int = Field(description="Number of erased outputs.")
+    errors: list[str]
 
 
-@router.get("/progress", operation_id="getProgress", summary="Tell how far a run is just now")
-def progress(parts: Here, caller: Reading, number: Number, after: Position = 0) -> ProgressShape:
-    with parts.database.reading(caller.sight) as tx:
-        glance = run_progress.get_run_progress(tx, number)
-        counted_in, done, failed, moving, total = _counted(tx, glance)
-    return ProgressShape(
+@router.get("/progress", operation_id="getProgress", summary="Get progress and live output")
+def get_progress(
+    parts: Parts, caller: ReadCaller, number: RunId, after: Position = 0
+) -> ProgressOut:
+    with parts.database.reading(caller.view_rights) as tx:
+        progress = run_progress.get_run_progress(tx, number)
+        counted_in, done, failed, running, total = _count(tx, progress)
+    return ProgressOut(
         run=number,
-        state=glance.whole.state,
-        needs_attention=glance.whole.needs_attention,
-        ended=glance.whole.is_ended,
+        state=progress.whole.state,
+        needs_attention=progress.whole.needs_attention,
+        ended=progress.whole.is_ended,
         counted_in=counted_in,
         total=total,
         done=done,
-        needing_attention=sum(part.status == NEEDS_ATTENTION for part in glance.parts),
+        needing_attention=sum(part.status == NEEDS_ATTENTION for part in progress.parts),
         failed=failed,
-        running=moving,
-        upcoming=total - done - failed - moving,
-        as_of=to_datetime(glance.now),
-        live_output=[LiveOutputShape.of(one) for one in glance.heard if one.at > after],
-        position=max(glance.now - _SAID_AGAIN, 0),
+        running=running,
+        upcoming=total - done - failed - running,
+        as_of=to_datetime(progress.now),
+        live_output=[
+            LiveOutputOut.from_output(output) for output in progress.heard if output.at > after
+        ],
+        position=max(progress.now - _OVERLAP, 0),
     )
 
 
-@router.post("/verify", operation_id="verifyRun", summary="Verify the entries of a run")
-def verify(parts: Here, caller: Reading, number: Number) -> ProofShape:
-    """Each has its hash, its seal and its neighbours. The rest of the log is not looked at."""
-    with parts.database.reading(caller.sight) as tx:
+@router.post("/verify", operation_id="verifyRun", summary="Verify a run's log entries")
+def verify_run(parts: Parts, caller: ReadCaller, number: RunId) -> RunVerificationOut:
+    """Checks the hash, the signature and the neighbours of each entry, but not the whole log."""
+    with parts.database.reading(caller.view_rights) as tx:
         runs.get_run(tx, number)
-        found = run_proof.verify_run(tx, number)
-    return ProofShape(
-        entries=found.entries,
-        first=found.first_entry,
-        last=found.last_entry,
-        keys=list(found.keys),
-        outputs=found.valid_outputs,
-        erased=found.erased_outputs,
-        faults=list(found.faults),
+        result = run_proof.verify_run(tx, number)
+    return RunVerificationOut(
+        entries=result.entries,
+        first=result.first_entry,
+        last=result.last_entry,
+        keys=list(result.keys),
+        outputs=result.valid_outputs,
+        erased=result.erased_outputs,
+        errors=list(result.faults),
     )
 
 
-def _counted(tx: Transaction, glance: RunProgress) -> tuple[str, int, int, int, int]:
-    """Return what is counted, how many are done, failed and under way, and how many there are."""
-    if not glance.parts:
-        return _steps(tx, glance.whole.id)
-    states: Sequence[State] = [part.state for part in glance.parts]
-    done = sum(state in _GOOD for state in states)
-    moving = sum(state in _UNDER_WAY for state in states)
-    waiting = sum(state in _TO_COME for state in states)
-    return "hosts", done, len(states) - done - moving - waiting, moving, len(states)
+def _count(tx: Transaction, progress: RunProgress) -> tuple[str, int, int, int, int]:
+    """Return what is counted, and the numbers done, failed, running and in total."""
+    if not progress.parts:
+        return _count_steps(tx, progress.whole.id)
+    states: Sequence[State] = [part.state for part in progress.parts]
+    done = sum(state in _DONE for state in states)
+    running = sum(state in _RUNNING for state in states)
+    upcoming = sum(state in _UPCOMING for state in states)
+    return "hosts", done, len(states) - done - running - upcoming, running, len(states)
 
 
-def _steps(tx: Transaction, number: int) -> tuple[str, int, int, int, int]:
-    proposal = runs.get_run(tx, number).plan
-    states = [record.state for record in runs.list_steps(tx, number)]
+def _count_steps(tx: Transaction, run_id: int) -> tuple[str, int, int, int, int]:
+    plan = runs.get_run(tx, run_id).plan
+    states = [record.state for record in runs.list_steps(tx, run_id)]
     done = sum(state is StepState.SUCCEEDED for state in states)
-    moving = sum(state is StepState.INTENT for state in states)
-    total = len(proposal.steps) if proposal else 0
-    return "steps", done, len(states) - done - moving, moving, total
+    running = sum(state is StepState.INTENT for state in states)
+    total = len(plan.steps) if plan else 0
+    return "steps", done, len(states) - done - running, running, total

@@ -1,4 +1,4 @@
-"""Runs: found again, asked for, decided, stopped and taken back."""
+"""Runs: search, request, decide, stop and undo."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,344 +9,401 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from bot.api import records, schemas
-from bot.api.auth import Approving, Asking, Caller, Reading, Stopping
-from bot.api.deps import ApiParts, Here
-from bot.api.idempotency import DESCRIBED
-from bot.api.long_poll import Awaiting, Wait, Wish, leave, rests, write_response
-from bot.api.preview import OutlookShape, foreseen
+from bot.api.auth import ApproveCaller, Caller, ReadCaller, RequestCaller, StopCaller
+from bot.api.deps import ApiParts, Parts
+from bot.api.idempotency import IDEMPOTENCY_KEY
+from bot.api.long_poll import (
+    LongPollRoute,
+    PendingResponse,
+    Wait,
+    is_at_rest,
+    render_response,
+    wait_for_run,
+)
+from bot.api.preview import PreviewOut, preview_own_request
 from bot.api.schemas_in import (
-    Acceptance,
-    Approval,
-    Because,
-    Counter,
-    Ending,
-    Given,
-    Moment,
-    Number,
-    Order,
-    Repeat,
-    Review,
-    Standing,
+    AcceptanceIn,
+    ApprovalIn,
+    CounterProposalIn,
+    InputModel,
+    ReasonIn,
+    RepeatIn,
+    ResolutionIn,
+    ReviewIn,
+    RunId,
+    RunRequestIn,
+    RunStatus,
+    Timestamp,
     Word,
-    micros,
+    to_microseconds,
 )
 from bot.audit import change_log
 from bot.audit.change_log import EntryDraft
-from bot.db import runs, search, search_words
+from bot.db import runs
+from bot.db.search import RunFilter, search_runs
+from bot.db.search_words import parse_search
 from bot.model.run import RUN_STATUSES, Run
 from bot.workflow import resubmit
 from bot.workflow.unknown_filters import describe_unknown_names
 from runbooks import AnyRunbook
 
-router = APIRouter(prefix="/runs", tags=["runs"], route_class=Awaiting)
+router = APIRouter(prefix="/runs", tags=["runs"], route_class=LongPollRoute)
 
 
-class RunFilter(Given):
-    """Which runs. host: a name, or a pattern such as `web*`. text: words that all occur in it.
+class RunQuery(InputModel):
+    """Which runs to list."""
 
-    before: only runs with a lower number; `next` of a page holds it for the one after.
-    """
-
-    host: Word | None = None
-    person: Word | None = None
+    host: Word | None = Field(None, description="A name, or a pattern such as `web*`.")
+    person: Word | None = Field(None, description="The requester.")
     runbook: Word | None = None
-    state: list[Standing] = Field(default_factory=list[str], max_length=len(RUN_STATUSES))
-    since: Moment | None = None
-    until: Moment | None = None
+    state: list[RunStatus] = Field(default_factory=list[str], max_length=len(RUN_STATUSES))
+    since: Timestamp | None = None
+    until: Timestamp | None = None
     area: Word | None = None
-    text: Word | None = None
-    before: int | None = Field(None, ge=1, le=2_147_483_647)
+    search: Word | None = Field(None, description="Words that all occur in the run.")
+    before: int | None = Field(
+        None,
+        ge=1,
+        le=2_147_483_647,
+        description="Only runs with a lower number; `next` of a page sets it.",
+    )
     limit: int = Field(50, ge=1, le=200)
 
     @property
-    def filter(self) -> search.RunFilter:
-        return search.RunFilter(
+    def filter(self) -> RunFilter:
+        return RunFilter(
             host=self.host and self.host.lower(),
             person=self.person and self.person.lower(),
             runbook=self.runbook and " ".join(self.runbook.lower().split()),
             states=frozenset(self.state),
-            since=micros(self.since),
-            until=micros(self.until),
+            since=to_microseconds(self.since),
+            until=to_microseconds(self.until),
             area=self.area,
-            text=search_words.parse_search(self.text or ""),
+            text=parse_search(self.search or ""),
             before=self.before,
         )
 
 
-class RunPage(schemas.Shape):
-    """runs: the newest first. next: the address of the page after, null on the last.
+class RunPageOut(schemas.OutputModel):
+    """One page of runs, newest first."""
 
-    unknown_filters: by filter, what is said of a name that neither the policy nor any run has.
-    Where there are runs it is empty.
-    """
-
-    runs: list[schemas.RunShape]
-    next: str | None
-    unknown_filters: dict[str, str]
-
-
-class Asked(schemas.Shape):
-    """What has come of a request: the run, and what the policy says of it. run: null if dry.
-
-    report: of a check that was over in the time that was waited for.
-    """
-
-    run: schemas.RunShape | None
-    outlook: OutlookShape
-    report: schemas.ReportShape | None = None
+    runs: list[schemas.RunOut]
+    next: str | None = Field(description="Address of the next page; null on the last.")
+    unknown_filters: dict[str, str] = Field(
+        description="If no run matches: the filters that name a person, host, … that neither "
+        "the policy nor any run has."
+    )
 
 
-@router.get("", operation_id="listRuns", summary="List runs, the newest first")
-def listing(
-    request: Request, parts: Here, caller: Reading, wanted: Annotated[RunFilter, Query()]
-) -> RunPage:
-    with parts.database.reading(caller.sight) as tx:
-        page = search.search_runs(tx, wanted.filter, most=wanted.limit)
-        votes = runs.list_decisions_on(tx, [run.id for run in page.runs])
-        found = page.runs or page.older
-        unknown_filters = {} if found else describe_unknown_names(tx, wanted.filter, caller.policy)
-    return RunPage(
+class RequestResultOut(schemas.OutputModel):
+    """The run of a request, and what the policy requires for it."""
+
+    run: schemas.RunOut | None = Field(description="Null for a dry run.")
+    preview: PreviewOut
+    report: Annotated[
+        schemas.ReportOut | None,
+        Field(description="Result of a check that ended within `wait`."),
+    ] = None
+
+
+@router.get("", operation_id="listRuns", summary="List runs, newest first")
+def list_runs(
+    request: Request, parts: Parts, caller: ReadCaller, query: Annotated[RunQuery, Query()]
+) -> RunPageOut:
+    with parts.database.reading(caller.view_rights) as tx:
+        page = search_runs(tx, query.filter, most=query.limit)
+        decisions = runs.list_decisions_on(tx, [run.id for run in page.runs])
+        has_runs = page.runs or page.older
+        unknown_filters = (
+            {} if has_runs else describe_unknown_names(tx, query.filter, caller.policy)
+        )
+    return RunPageOut(
         runs=[
-            schemas.RunShape.of(run, votes.get(run.id, ()), parts.base_url) for run in page.runs
+            schemas.RunOut.from_run(run, decisions.get(run.id, ()), parts.base_url)
+            for run in page.runs
         ],
-        next=_next(request, page.older) if page.older else None,
+        next=_build_next_link(request, page.older) if page.older else None,
         unknown_filters=unknown_filters,
     )
 
 
-@router.get("/{number}", operation_id="getRun", summary="Tell all about one run")
-def show(
-    request: Request, parts: Here, caller: Reading, number: Number, wait: Wait = 0
-) -> schemas.RunDetails:
-    told = partial(records.in_full, parts, caller, number)
-    found = told()
-    if not rests(found.state):
-        leave(request, Wish(number, wait, told))
-    return found
+@router.get("/{number}", operation_id="getRun", summary="Get a run")
+def get_run(
+    request: Request, parts: Parts, caller: ReadCaller, number: RunId, wait: Wait = 0
+) -> schemas.RunDetailsOut:
+    read_run = partial(records.get_run_details, parts, caller, number)
+    run = read_run()
+    if not is_at_rest(run.state):
+        wait_for_run(request, PendingResponse(number, wait, read_run))
+    return run
 
 
 @router.post(
     "",
-    operation_id="askForRun",
-    summary="Ask for a run on one host or several",
+    operation_id="requestRun",
+    summary="Request a run on one or more hosts",
     status_code=202,
-    response_model=Asked,
-    responses={200: {"model": Asked, "description": "Dry: nothing was recorded"}},
-    dependencies=[DESCRIBED],
+    response_model=RequestResultOut,
+    responses={200: {"model": RequestResultOut, "description": "Dry run: nothing recorded"}},
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def ask(request: Request, parts: Here, caller: Asking, order: Order, wait: Wait = 0) -> Response:
-    """Record the request. It is planned and, where the rules let it, done without more ado."""
-    return _asked(request, parts, caller, order.understood(caller.policy), order, wait)
+def request_run(
+    request: Request, parts: Parts, caller: RequestCaller, body: RunRequestIn, wait: Wait = 0
+) -> Response:
+    """Record the request and plan it. A run that needs no approval starts immediately."""
+    return _request_run(request, parts, caller, body.parse(caller.policy), body, wait)
 
 
 @router.post(
     "/{number}/approve",
     operation_id="approveRun",
-    summary="Approve the plan you saw",
-    dependencies=[DESCRIBED],
+    summary="Approve a plan",
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def approve(parts: Here, caller: Approving, number: Number, given: Approval) -> schemas.RunDetails:
-    """Never where a rule wants a second factor: that is shown on the run's page."""
+def approve_run(
+    parts: Parts, caller: ApproveCaller, number: RunId, body: ApprovalIn
+) -> schemas.RunDetailsOut:
+    """Refused where a rule requires a second factor: approve on the run's web page instead."""
 
     def act() -> None:
         parts.workflow.approve_run(
-            number, person=caller.id, digest=given.digest, reason=given.reason
+            number, person=caller.id, digest=body.digest, reason=body.reason
         )
 
-    return _done(parts, caller, number, "approve", act)
+    return _act_on_run(parts, caller, number, "approve", act)
 
 
 @router.post(
     "/{number}/deny",
     operation_id="denyRun",
-    summary="Say no: it ends the run",
-    dependencies=[DESCRIBED],
+    summary="Deny a run",
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def deny(parts: Here, caller: Approving, number: Number, given: Because) -> schemas.RunDetails:
-    def act() -> None:
-        parts.workflow.deny_run(number, person=caller.id, reason=given.reason)
+def deny_run(
+    parts: Parts, caller: ApproveCaller, number: RunId, body: ReasonIn
+) -> schemas.RunDetailsOut:
+    """One denial ends the run."""
 
-    return _done(parts, caller, number, "deny", act)
+    def act() -> None:
+        parts.workflow.deny_run(number, person=caller.id, reason=body.reason)
+
+    return _act_on_run(parts, caller, number, "deny", act)
 
 
 @router.post(
     "/{number}/counter",
     operation_id="counterRun",
-    summary="Propose other values: a run of its own",
-    dependencies=[DESCRIBED],
+    summary="Propose other values",
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def counter(parts: Here, caller: Approving, number: Number, given: Counter) -> schemas.RunDetails:
+def propose_counter(
+    parts: Parts, caller: ApproveCaller, number: RunId, body: CounterProposalIn
+) -> schemas.RunDetailsOut:
+    """The counter-proposal is a new run, which the requester accepts or withdraws."""
+
     def act() -> int:
         return parts.workflow.propose_values(
-            number, person=caller.id, changed_values=given.values, reason=given.reason
+            number, person=caller.id, changed_values=body.values, reason=body.reason
         ).id
 
-    return _done(parts, caller, number, "counter", act)
+    return _act_on_run(parts, caller, number, "counter", act)
 
 
 @router.post(
     "/{number}/accept",
     operation_id="acceptRun",
-    summary="Take over the values that an approver proposes",
-    dependencies=[DESCRIBED],
+    summary="Accept a counter-proposal",
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def accept(parts: Here, caller: Asking, number: Number, given: Acceptance) -> schemas.RunDetails:
+def accept_counter(
+    parts: Parts, caller: RequestCaller, number: RunId, body: AcceptanceIn
+) -> schemas.RunDetailsOut:
     def act() -> None:
-        parts.workflow.accept_proposal(number, person=caller.id, digest=given.digest)
+        parts.workflow.accept_proposal(number, person=caller.id, digest=body.digest)
 
-    return _done(parts, caller, number, "accept", act)
+    return _act_on_run(parts, caller, number, "accept", act)
 
 
 @router.post(
     "/{number}/withdraw",
     operation_id="withdrawRun",
-    summary="Take your request back",
-    dependencies=[DESCRIBED],
+    summary="Withdraw your request",
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def withdraw(parts: Here, caller: Asking, number: Number) -> schemas.RunDetails:
+def withdraw_run(parts: Parts, caller: RequestCaller, number: RunId) -> schemas.RunDetailsOut:
     def act() -> None:
         parts.workflow.withdraw_run(number, person=caller.id)
 
-    return _done(parts, caller, number, "withdraw", act)
+    return _act_on_run(parts, caller, number, "withdraw", act)
 
 
 @router.post(
     "/{number}/stop",
     operation_id="stopRun",
-    summary="Send nothing more for a run",
-    dependencies=[DESCRIBED],
+    summary="Stop a run before its next step",
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def stop(parts: Here, caller: Stopping, number: Number, given: Because) -> schemas.RunDetails:
+def stop_run(
+    parts: Parts, caller: StopCaller, number: RunId, body: ReasonIn
+) -> schemas.RunDetailsOut:
     def act() -> None:
-        parts.workflow.stop_run(number, person=caller.id, reason=given.reason)
+        parts.workflow.stop_run(number, person=caller.id, reason=body.reason)
 
-    return _done(parts, caller, number, "stop", act)
+    return _act_on_run(parts, caller, number, "stop", act)
 
 
 @router.post(
     "/{number}/undo",
     operation_id="undoRun",
-    summary="Ask to take back what was done: a run of its own",
+    summary="Request the undo of a run",
     status_code=202,
-    dependencies=[DESCRIBED],
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def undo(
-    parts: Here, caller: Asking, number: Number, given: Because, answer: Response
-) -> schemas.RunDetails:
+def request_undo(
+    parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn, response: Response
+) -> schemas.RunDetailsOut:
+    """The undo is a new run with its own plan and approvals."""
     run = parts.workflow.request_undo(
-        number, person=caller.id, origin=caller.origin, reason=given.reason
+        number, person=caller.id, origin=caller.origin, reason=body.reason
     )
-    return records.respond_with_request(parts, caller, run, answer)
+    return records.respond_with_new_run(parts, caller, run, response)
 
 
 @router.post(
     "/{number}/again",
-    operation_id="askAgain",
-    summary="Ask again, by the values of a run that is over",
+    operation_id="repeatRun",
+    summary="Request an ended run again",
     status_code=202,
-    response_model=Asked,
-    responses={200: {"model": Asked, "description": "Dry: nothing was recorded"}},
-    dependencies=[DESCRIBED],
+    response_model=RequestResultOut,
+    responses={200: {"model": RequestResultOut, "description": "Dry run: nothing recorded"}},
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def ask_again(
-    request: Request, parts: Here, caller: Asking, number: Number, given: Repeat, wait: Wait = 0
+def repeat_run(
+    request: Request,
+    parts: Parts,
+    caller: RequestCaller,
+    number: RunId,
+    body: RepeatIn,
+    wait: Wait = 0,
 ) -> Response:
-    """A run of its own. Of several hosts, those that its pattern or tag means by now."""
-    with parts.database.reading(caller.sight) as tx:
-        over = runs.get_run(tx, number)
-    meant = resubmit.build_resubmit_requests(over, caller.policy.inventory.tags)
-    return _asked(request, parts, caller, meant, given, wait)
+    """A new run with the same values; a pattern or tag selects the hosts that match it now."""
+    with parts.database.reading(caller.view_rights) as tx:
+        ended = runs.get_run(tx, number)
+    requests = resubmit.build_resubmit_requests(ended, caller.policy.inventory.tags)
+    return _request_run(request, parts, caller, requests, body, wait)
 
 
 @router.post(
-    "/{number}/settle",
-    operation_id="settleRun",
-    summary="Say how an unknown run ended",
-    dependencies=[DESCRIBED],
+    "/{number}/resolve",
+    operation_id="resolveRun",
+    summary="Resolve a run with an unknown outcome",
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def settle(parts: Here, caller: Approving, number: Number, given: Ending) -> schemas.RunDetails:
+def resolve_run(
+    parts: Parts, caller: ApproveCaller, number: RunId, body: ResolutionIn
+) -> schemas.RunDetailsOut:
     def act() -> None:
         parts.workflow.resolve_run(
-            number, person=caller.id, succeeded=given.succeeded, reason=given.why
+            number, person=caller.id, succeeded=body.succeeded, reason=body.reason
         )
 
-    return _done(parts, caller, number, "settle", act)
+    return _act_on_run(parts, caller, number, "resolve", act)
 
 
 @router.post(
     "/{number}/review",
     operation_id="reviewRun",
-    summary="Say what you think of an emergency",
-    dependencies=[DESCRIBED],
+    summary="Review an emergency run",
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def review(parts: Here, caller: Approving, number: Number, given: Review) -> schemas.RunDetails:
-    """Of a run that went through without its approvals; whoever could have given them may."""
+def review_run(
+    parts: Parts, caller: ApproveCaller, number: RunId, body: ReviewIn
+) -> schemas.RunDetailsOut:
+    """For a run that bypassed its approvals; the people who could have approved it may review."""
 
     def act() -> None:
         parts.workflow.break_glass.review_break_glass(
-            number, person=caller.id, findings=given.words
+            number, person=caller.id, findings=body.findings
         )
 
-    return _done(parts, caller, number, "review", act)
+    return _act_on_run(parts, caller, number, "review", act)
 
 
-def _asked(
+def _request_run(
     request: Request,
     parts: ApiParts,
     caller: Caller,
-    meant: tuple[str, Sequence[AnyRunbook]],
-    given: Order | Repeat,
+    parsed: tuple[str, Sequence[AnyRunbook]],
+    body: RunRequestIn | RepeatIn,
     wait: float,
 ) -> Response:
-    """Ask, or only say what would come of it. meant: how hosts were spelled, and for each one."""
-    spelled, requests = meant
-    outlook = foreseen(parts, caller, type(requests[0]), [one.target for one in requests])
-    if given.dry:
-        return write_response(Asked(run=None, outlook=outlook), 200, {})
-    run = _record(parts, caller, spelled, requests, given.reason)
-    if not rests(run.state):
-        leave(request, Wish(run.id, wait, partial(_became, parts, caller, run.id, outlook)))
-    asked = Asked(run=schemas.RunShape.of(run, (), parts.base_url), outlook=outlook)
-    return write_response(asked, 202, {"Location": f"/api/v1/runs/{run.id}"})
+    """Record a request, or only preview it for a dry run.
+
+    Args:
+        parsed: The host pattern ("" for a single host), and one request for each host.
+    """
+    host_pattern, requests = parsed
+    preview = preview_own_request(
+        parts, caller, type(requests[0]), [one.target for one in requests]
+    )
+    if body.dry_run:
+        return render_response(RequestResultOut(run=None, preview=preview), 200, {})
+    run = _record_request(parts, caller, host_pattern, requests, body.reason)
+    if not is_at_rest(run.state):
+        read_result = partial(_read_result, parts, caller, run.id, preview)
+        wait_for_run(request, PendingResponse(run.id, wait, read_result))
+    result = RequestResultOut(
+        run=schemas.RunOut.from_run(run, (), parts.base_url), preview=preview
+    )
+    return render_response(result, 202, {"Location": f"/api/v1/runs/{run.id}"})
 
 
-def _record(
-    parts: ApiParts, caller: Caller, spelled: str, requests: Sequence[AnyRunbook], reason: str
+def _record_request(
+    parts: ApiParts,
+    caller: Caller,
+    host_pattern: str,
+    requests: Sequence[AnyRunbook],
+    reason: str,
 ) -> Run:
-    if not spelled:
+    if not host_pattern:
         return parts.workflow.request_run(
             requests[0], person=caller.id, origin=caller.origin, reason=reason
         )
     return parts.workflow.request_fanout_run(
-        requests, host_pattern=spelled, person=caller.id, origin=caller.origin, reason=reason
+        requests, host_pattern=host_pattern, person=caller.id, origin=caller.origin, reason=reason
     )
 
 
-def _done(
-    parts: ApiParts, caller: Caller, number: int, what: str, act: Callable[[], int | None]
-) -> schemas.RunDetails:
-    """Do it, with a note in the log by which token, and tell the run as it is by then."""
-    with parts.database.reading(caller.sight) as tx:
-        run = runs.get_run(tx, number)
-    used = {"token": caller.token.prefix, "action": what}
+def _act_on_run(
+    parts: ApiParts, caller: Caller, run_id: int, action: str, act: Callable[[], int | None]
+) -> schemas.RunDetailsOut:
+    """Act, record which token was used, and return the run as it is then.
+
+    Args:
+        act: Returns the number of the run to respond with; None for the same one.
+    """
+    with parts.database.reading(caller.view_rights) as tx:
+        run = runs.get_run(tx, run_id)
+    used = {"token": caller.token.prefix, "action": action}
     with change_log.announce_with_next_entry(
         EntryDraft("token used", run.id, caller.id, run.host, used)
     ):
-        onward = act() or number
-    return records.in_full(parts, caller, onward)
+        result_id = act() or run_id
+    return records.get_run_details(parts, caller, result_id)
 
 
-def _became(parts: ApiParts, caller: Caller, number: int, outlook: OutlookShape) -> Asked:
-    with parts.database.reading(caller.sight) as tx:
-        run, votes = runs.get_run(tx, number), runs.list_decisions(tx, number)
-    return Asked(
-        run=schemas.RunShape.of(run, votes, parts.base_url),
-        outlook=outlook,
-        report=schemas.ReportShape.of(run.report) if run.report else None,
+def _read_result(
+    parts: ApiParts, caller: Caller, run_id: int, preview: PreviewOut
+) -> RequestResultOut:
+    with parts.database.reading(caller.view_rights) as tx:
+        run, decisions = runs.get_run(tx, run_id), runs.list_decisions(tx, run_id)
+    return RequestResultOut(
+        run=schemas.RunOut.from_run(run, decisions, parts.base_url),
+        preview=preview,
+        report=schemas.ReportOut.from_report(run.report) if run.report else None,
     )
 
 
-def _next(request: Request, older: int) -> str:
-    given = [(name, value) for name, value in request.query_params.multi_items()]
-    kept = [(name, value) for name, value in given if name != "before"]
-    return f"{request.url.path}?{urlencode([*kept, ('before', str(older))])}"
+def _build_next_link(request: Request, before: int) -> str:
+    query = [pair for pair in request.query_params.multi_items() if pair[0] != "before"]
+    return f"{request.url.path}?{urlencode([*query, ('before', str(before))])}"

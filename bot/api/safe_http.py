@@ -1,4 +1,4 @@
-"""Reach: one POST to an address that was chosen elsewhere, and nowhere else than that."""
+"""One POST to a configured address, protected against redirection to internal addresses."""
 
 import asyncio
 import socket
@@ -14,70 +14,77 @@ import httpx2
 from bot.model.text import escape_to_one_line
 from connectors.public_addresses import is_public
 
-# Of one stroke, such as to look up the name or to connect; and of all of it, however slowly the
-# other side speaks.
-_SECONDS, _IN_ALL = 10.0, 20.0
+# Limits of one operation, such as the name lookup or the connection, and of the whole request.
+_SECONDS, _TOTAL_SECONDS = 10.0, 20.0
 GONE = 410
 
-# From a name and a port to the addresses that it has.
+# Returns the addresses of a name and port.
 Resolve = Callable[[str, int], Sequence[str]]
 
 
-class NotReached(Exception):
-    """It was not told. The message says why; for_good: there is no sense in trying again."""
+class DeliveryError(Exception):
+    """The request was not delivered. for_good: another attempt is useless."""
 
-    def __init__(self, why: str, *, for_good: bool = False) -> None:
-        super().__init__(why)
+    def __init__(self, message: str, *, for_good: bool = False) -> None:
+        super().__init__(message)
         self.for_good = for_good
 
 
-def resolved(name: str, port: int) -> Sequence[str]:
-    """Ask the system for the addresses of a name. Raises OSError."""
+def resolve_name(name: str, port: int) -> Sequence[str]:
+    """Return the addresses of a name from the system's resolver. Raises OSError."""
     found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     return [str(one[4][0]) for one in found]
 
 
-def _in_time(resolve: Resolve, name: str, port: int, seconds: float) -> Sequence[str]:
-    """Ask, and wait only so long: the system itself may wait for half a minute or more.
+def _resolve_in_time(resolve: Resolve, name: str, port: int, seconds: float) -> Sequence[str]:
+    """Resolve a name within a limit; the system's resolver may take half a minute or more.
 
-    Raises what the asking raises, or TimeoutError, which is an OSError.
+    Raises the resolver's OSError or ValueError, or TimeoutError.
     """
-    found = Future[Sequence[str]]()
+    result = Future[Sequence[str]]()
 
-    def look() -> None:
+    def run() -> None:
         try:
-            found.set_result(resolve(name, port))
-        except (OSError, ValueError) as trouble:
-            found.set_exception(trouble)
+            result.set_result(resolve(name, port))
+        except (OSError, ValueError) as error:
+            result.set_exception(error)
 
-    threading.Thread(target=look, name="keyturn-resolve", daemon=True).start()
+    threading.Thread(target=run, name="keyturn-resolve", daemon=True).start()
     try:
-        return found.result(seconds)
+        return result.result(seconds)
     except TimeoutError:
-        raise TimeoutError(f"nobody told it within {seconds:g} s") from None
+        raise TimeoutError(f"the name lookup took longer than {seconds:g} s") from None
 
 
-def address(url: str, *, private: bool, resolve: Resolve, seconds: float = _SECONDS) -> str:
-    """Return the one address to connect to. Raises NotReached.
+def choose_address(url: str, *, private: bool, resolve: Resolve, seconds: float = _SECONDS) -> str:
+    """Return the one address to connect to. Raises DeliveryError.
 
-    Each address that the name has must be public, so that none of them is ours by accident.
+    Every address of the name must be public, so that none of them is internal by accident.
+
+    Args:
+        private: Whether internal addresses are allowed.
     """
     parts = urlsplit(url)
     name, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     try:
         found = [
-            ip_address(one.partition("%")[0]) for one in _in_time(resolve, name, port, seconds)
+            ip_address(one.partition("%")[0])
+            for one in _resolve_in_time(resolve, name, port, seconds)
         ]
-    except (OSError, ValueError) as trouble:
-        raise NotReached(f"{name} has no address: {escape_to_one_line(str(trouble))}") from None
+    except (OSError, ValueError) as error:
+        message = f"cannot resolve {name}: {escape_to_one_line(str(error))}"
+        raise DeliveryError(message) from None
     if not found:
-        raise NotReached(f"{name} has no address")
+        raise DeliveryError(f"{name} has no address")
     if not private:
-        ours = [one for one in found if not is_public(one)]
-        if ours:
-            raise NotReached(f"{name} is {ours[0]}, which is not public: private: true allows it")
+        internal = [one for one in found if not is_public(one)]
+        if internal:
+            raise DeliveryError(
+                f"{name} resolves to {internal[0]}, which is not public: set private: true to "
+                "allow it"
+            )
     elif parts.scheme == "http" and not all(one.is_loopback for one in found):
-        raise NotReached(f"{name} is not this machine, and only that is told without TLS")
+        raise DeliveryError(f"{name} is not this machine: use https")
     return str(found[0])
 
 
@@ -87,23 +94,25 @@ def post(
     headers: dict[str, str],
     *,
     private: bool,
-    resolve: Resolve = resolved,
-    seconds: float = _IN_ALL,
+    resolve: Resolve = resolve_name,
+    seconds: float = _TOTAL_SECONDS,
 ) -> None:
-    """Send it there; 2xx is a yes. The answer's body is not read. Raises NotReached.
+    """Send a POST and require a 2xx status; the response body is not read. Raises DeliveryError.
 
-    The name is looked up once and its address connected to, so that no second answer to the same
-    question leads elsewhere; the certificate is checked against the name. seconds: from then until
-    the answer has begun; the name is waited for no longer.
+    The name is resolved once, and the connection goes to that address, so that a second lookup
+    cannot lead elsewhere. The certificate is verified against the name.
+
+    Args:
+        seconds: Limit until the response starts, and limit of the name lookup.
     """
     limit = min(seconds, _SECONDS)
-    at, parts = address(url, private=private, resolve=resolve, seconds=limit), urlsplit(url)
-    there = f"[{at}]" if ":" in at else at
+    at, parts = choose_address(url, private=private, resolve=resolve, seconds=limit), urlsplit(url)
+    host = f"[{at}]" if ":" in at else at
     port = f":{parts.port}" if parts.port else ""
     query = f"?{parts.query}" if parts.query else ""
     request = httpx2.Request(
         "POST",
-        f"{parts.scheme}://{there}{port}{parts.path or '/'}{query}",
+        f"{parts.scheme}://{host}{port}{parts.path or '/'}{query}",
         content=body,
         headers={
             **headers,
@@ -113,15 +122,15 @@ def post(
         },
         extensions={"sni_hostname": parts.hostname or ""},
     )
-    # A client that waits by itself has limits for each stroke only: who sends a letter of its
-    # headers every few seconds would hold it for good.
-    status = asyncio.run(_answered(request, seconds))
+    # The client's own limits apply to each read: a server that sends a byte of its headers every
+    # few seconds would never exceed them.
+    status = asyncio.run(_send(request, seconds))
     if not 200 <= status < 300:
-        raise NotReached(f"it answered {status}", for_good=status == GONE)
+        raise DeliveryError(f"it returned status {status}", for_good=status == GONE)
 
 
-async def _answered(request: httpx2.Request, seconds: float) -> int:
-    """Return the status of the answer."""
+async def _send(request: httpx2.Request, seconds: float) -> int:
+    """Return the status of the response."""
     try:
         async with (
             asyncio.timeout(seconds),
@@ -132,10 +141,10 @@ async def _answered(request: httpx2.Request, seconds: float) -> int:
                 trust_env=False,
             ) as client,
         ):
-            answer = await client.send(request, stream=True)
-            await answer.aclose()
-            return answer.status_code
+            response = await client.send(request, stream=True)
+            await response.aclose()
+            return response.status_code
     except TimeoutError:
-        raise NotReached(f"it did not answer within {seconds:g} s") from None
-    except httpx2.HTTPError as trouble:
-        raise NotReached(escape_to_one_line(str(trouble) or type(trouble).__name__)) from None
+        raise DeliveryError(f"no response within {seconds:g} s") from None
+    except httpx2.HTTPError as error:
+        raise DeliveryError(escape_to_one_line(str(error) or type(error).__name__)) from None

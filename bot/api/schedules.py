@@ -1,4 +1,4 @@
-"""Schedules: what fires by the clock, asked for, suspended, resumed, ended and taken over."""
+"""Schedules: list, request, pause, resume, end and take over."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from bot.api import records, schemas
-from bot.api.auth import Asking, Caller, Reading
-from bot.api.deps import ApiParts, Here
-from bot.api.idempotency import DESCRIBED, Once
-from bot.api.schemas_in import Because, Given, Number, ScheduleOrder
+from bot.api.auth import Caller, ReadCaller, RequestCaller
+from bot.api.deps import ApiParts, Parts
+from bot.api.idempotency import IDEMPOTENCY_KEY, IdempotentRoute
+from bot.api.schemas_in import InputModel, ReasonIn, RunId, ScheduleRequestIn
 from bot.audit import change_log
 from bot.audit.change_log import EntryDraft
 from bot.db import runs, schedules
@@ -20,22 +20,22 @@ from bot.db.schedules import Fire, FireOutcome, Schedule, ScheduleState
 from bot.model.run import Run
 from bot.model.schedule import parse_timing
 
-router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=Once)
+router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=IdempotentRoute)
 
-_NEXT, _NEWEST = 5, 50
+_NEXT_COUNT, _FIRE_COUNT = 5, 50
 
 
-class FireShape(schemas.Shape):
-    """What became of one moment. host: empty for all at once."""
+class FireOut(schemas.OutputModel):
+    """The outcome of one due time."""
 
     due_at: datetime
-    host: str
+    host: str = Field(description="Empty if the run is for all hosts.")
     outcome: FireOutcome
     run: int | None
     reason: str
 
     @classmethod
-    def of(cls, fire: Fire) -> "FireShape":
+    def from_fire(cls, fire: Fire) -> "FireOut":
         return cls(
             due_at=schemas.to_datetime(fire.due_at),
             host=fire.host,
@@ -45,11 +45,8 @@ class FireShape(schemas.Shape):
         )
 
 
-class ScheduleShape(schemas.Shape):
-    """One schedule. run: the request that was approved for it. state_reason: of its state.
-
-    missed: moments of the last 30 days at which Keyturn was not running.
-    """
+class ScheduleOut(schemas.OutputModel):
+    """One schedule."""
 
     id: int
     name: str
@@ -57,177 +54,191 @@ class ScheduleShape(schemas.Shape):
     hosts: Sequence[str]
     owner: str
     state: ScheduleState
-    state_reason: str
+    state_reason: str = Field(description="Why it is in this state.")
     cron: str
     zone: str
     description: str
     next: Sequence[datetime]
-    missed: int
+    missed: int = Field(
+        description="Number of due times in the last 30 days at which Keyturn was not running."
+    )
     created_at: datetime
-    lapses_at: datetime
-    run: int
+    approved_until: datetime = Field(description="When the approval of the schedule expires.")
+    run: int = Field(description="The run with which the schedule was approved.")
 
 
-class ScheduleDetails(ScheduleShape):
-    """One schedule, and what became of its newest moments, the newest first."""
+class ScheduleDetailsOut(ScheduleOut):
+    """One schedule with the outcomes of its last due times, newest first."""
 
-    fires: Sequence[FireShape]
-
-
-class ScheduleList(schemas.Shape):
-    """ended_before: how many are left out, since they ended more than a week ago."""
-
-    schedules: Sequence[ScheduleShape]
-    ended_before: int
+    fires: Sequence[FireOut]
 
 
-class ScheduleFilter(Given):
-    ended: Literal["lately", "all"] = Field(
-        "lately", description="Of those that have ended, only what did within a week, or all."
+class ScheduleListOut(schemas.OutputModel):
+    schedules: Sequence[ScheduleOut]
+    ended_before: int = Field(
+        description="Number of schedules that are not listed because they ended over a week ago."
     )
 
 
-@router.get("", operation_id="listSchedules", summary="List schedules, those that fire first")
-def listing(
-    parts: Here, caller: Reading, wanted: Annotated[ScheduleFilter, Query()]
-) -> ScheduleList:
-    with parts.database.reading(caller.sight) as tx:
+class ScheduleQuery(InputModel):
+    ended: Literal["recent", "all"] = Field(
+        "recent", description="Ended schedules to include: those of the last week, or all."
+    )
+
+
+@router.get("", operation_id="listSchedules", summary="List schedules by next due time")
+def list_schedules(
+    parts: Parts, caller: ReadCaller, query: Annotated[ScheduleQuery, Query()]
+) -> ScheduleListOut:
+    with parts.database.reading(caller.view_rights) as tx:
         listed, older = schedules.list_recent_schedules(tx)
-        if wanted.ended == "all":
+        if query.ended == "all":
             listed, older = schedules.list_schedules(tx), 0
         missed = schedules.count_missed(tx)
         found = [
-            _drawn(tx, each, runs.get_run(tx, each.run), missed.get(each.id, 0)) for each in listed
+            _describe_schedule(
+                tx, schedule, runs.get_run(tx, schedule.run), missed.get(schedule.id, 0)
+            )
+            for schedule in listed
         ]
-    return ScheduleList(schedules=[ScheduleShape(**one) for one in found], ended_before=older)
+    return ScheduleListOut(schedules=[ScheduleOut(**one) for one in found], ended_before=older)
 
 
-@router.get("/{number}", operation_id="getSchedule", summary="Tell all about one schedule")
-def show(parts: Here, caller: Reading, number: Number) -> ScheduleDetails:
-    return _told(parts, caller, number)
+@router.get("/{number}", operation_id="getSchedule", summary="Get a schedule")
+def get_schedule(parts: Parts, caller: ReadCaller, number: RunId) -> ScheduleDetailsOut:
+    return _read_schedule(parts, caller, number)
 
 
 @router.post(
     "",
-    operation_id="askForSchedule",
-    summary="Ask for a schedule: the run by which it is approved",
+    operation_id="requestSchedule",
+    summary="Request a schedule",
     status_code=202,
-    dependencies=[DESCRIBED],
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def ask(parts: Here, caller: Asking, order: ScheduleOrder, answer: Response) -> schemas.RunDetails:
-    wanted = parse_timing(order.name, order.settings, zone="UTC")
-    spelled, requests = order.understood(caller.policy)
+def request_schedule(
+    parts: Parts, caller: RequestCaller, body: ScheduleRequestIn, response: Response
+) -> schemas.RunDetailsOut:
+    """Returns the run with which the schedule is approved."""
+    timing = parse_timing(body.name, body.settings, zone="UTC")
+    host_pattern, requests = body.parse(caller.policy)
     run = parts.workflow.schedules.request_schedule(
         requests,
-        host_pattern=spelled,
+        host_pattern=host_pattern,
         person=caller.id,
         origin=caller.origin,
-        timing=wanted,
-        reason=order.reason,
+        timing=timing,
+        reason=body.reason,
     )
-    return records.respond_with_request(parts, caller, run, answer)
+    return records.respond_with_new_run(parts, caller, run, response)
 
 
 @router.post(
     "/{number}/suspend",
     operation_id="suspendSchedule",
-    summary="Let it fire no more until it is resumed",
-    dependencies=[DESCRIBED],
+    summary="Pause a schedule",
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def suspend(parts: Here, caller: Asking, number: Number, given: Because) -> ScheduleDetails:
+def suspend_schedule(
+    parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn
+) -> ScheduleDetailsOut:
     def act() -> None:
         parts.workflow.schedules.suspend_schedule(
-            number, person=caller.id, reason=given.reason.strip()
+            number, person=caller.id, reason=body.reason.strip()
         )
 
-    return _done(parts, caller, number, "suspend", act)
+    return _act_on_schedule(parts, caller, number, "suspend", act)
 
 
 @router.post(
     "/{number}/resume",
     operation_id="resumeSchedule",
-    summary="Let it fire again, from its next moment on",
-    dependencies=[DESCRIBED],
+    summary="Resume a paused schedule",
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def resume(parts: Here, caller: Asking, number: Number) -> ScheduleDetails:
+def resume_schedule(parts: Parts, caller: RequestCaller, number: RunId) -> ScheduleDetailsOut:
     def act() -> None:
         parts.workflow.schedules.resume_schedule(number, person=caller.id)
 
-    return _done(parts, caller, number, "resume", act)
+    return _act_on_schedule(parts, caller, number, "resume", act)
 
 
 @router.post(
     "/{number}/end",
     operation_id="endSchedule",
-    summary="Let it fire no more, for good",
-    dependencies=[DESCRIBED],
+    summary="End a schedule permanently",
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def end(parts: Here, caller: Asking, number: Number, given: Because) -> ScheduleDetails:
+def end_schedule(
+    parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn
+) -> ScheduleDetailsOut:
     def act() -> None:
-        parts.workflow.schedules.end_schedule(
-            number, person=caller.id, reason=given.reason.strip()
-        )
+        parts.workflow.schedules.end_schedule(number, person=caller.id, reason=body.reason.strip())
 
-    return _done(parts, caller, number, "end", act)
+    return _act_on_schedule(parts, caller, number, "end", act)
 
 
 @router.post(
     "/{number}/take",
-    operation_id="takeSchedule",
-    summary="Ask for the same schedule as your own",
+    operation_id="takeOverSchedule",
+    summary="Request ownership of a schedule",
     status_code=202,
-    dependencies=[DESCRIBED],
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def take(
-    parts: Here, caller: Asking, number: Number, given: Because, answer: Response
-) -> schemas.RunDetails:
+def take_over_schedule(
+    parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn, response: Response
+) -> schemas.RunDetailsOut:
+    """Returns a run. Once it is approved, the old schedule ends and yours starts."""
     run = parts.workflow.schedules.take_over_schedule(
-        number, person=caller.id, origin=caller.origin, reason=given.reason
+        number, person=caller.id, origin=caller.origin, reason=body.reason
     )
-    return records.respond_with_request(parts, caller, run, answer)
+    return records.respond_with_new_run(parts, caller, run, response)
 
 
-def _done(
-    parts: ApiParts, caller: Caller, number: int, what: str, act: Callable[[], None]
-) -> ScheduleDetails:
-    """Do it, with a note in the log by which token, and tell the schedule as it is by then."""
-    with parts.database.reading(caller.sight) as tx:
-        found = schedules.get_schedule(tx, number)
-    used = {"schedule": number, "token": caller.token.prefix, "action": what}
+def _act_on_schedule(
+    parts: ApiParts, caller: Caller, schedule_id: int, action: str, act: Callable[[], None]
+) -> ScheduleDetailsOut:
+    """Act, record which token was used, and return the schedule as it is then."""
+    with parts.database.reading(caller.view_rights) as tx:
+        schedule = schedules.get_schedule(tx, schedule_id)
+    used = {"schedule": schedule_id, "token": caller.token.prefix, "action": action}
     with change_log.announce_with_next_entry(
-        EntryDraft("token used", found.run, caller.id, facts=used)
+        EntryDraft("token used", schedule.run, caller.id, facts=used)
     ):
         act()
-    return _told(parts, caller, number)
+    return _read_schedule(parts, caller, schedule_id)
 
 
-def _told(parts: ApiParts, caller: Caller, number: int) -> ScheduleDetails:
-    with parts.database.reading(caller.sight) as tx:
-        found = schedules.get_schedule(tx, number)
-        fires = [FireShape.of(fire) for fire in schedules.list_fires(tx, number, most=_NEWEST)]
-        missed = schedules.count_missed(tx).get(number, 0)
-        drawn = _drawn(tx, found, runs.get_run(tx, found.run), missed)
-        return ScheduleDetails(**drawn, fires=fires)
+def _read_schedule(parts: ApiParts, caller: Caller, schedule_id: int) -> ScheduleDetailsOut:
+    with parts.database.reading(caller.view_rights) as tx:
+        schedule = schedules.get_schedule(tx, schedule_id)
+        fires = schedules.list_fires(tx, schedule_id, most=_FIRE_COUNT)
+        missed = schedules.count_missed(tx).get(schedule_id, 0)
+        fields = _describe_schedule(tx, schedule, runs.get_run(tx, schedule.run), missed)
+        return ScheduleDetailsOut(**fields, fires=[FireOut.from_fire(fire) for fire in fires])
 
 
-def _drawn(tx: Transaction, found: Schedule, run: Run, missed: int) -> dict[str, Any]:
-    table = found.timing.cron_expression
-    active = found.state is ScheduleState.ACTIVE
-    coming = table.list_due_times(tx.now, count=_NEXT) if active else []
+def _describe_schedule(
+    tx: Transaction, schedule: Schedule, run: Run, missed: int
+) -> dict[str, Any]:
+    """Return the fields that a schedule has both in lists and in its details."""
+    cron = schedule.timing.cron_expression
+    is_active = schedule.state is ScheduleState.ACTIVE
+    due_times = cron.list_due_times(tx.now, count=_NEXT_COUNT) if is_active else []
     return {
-        "id": found.id,
-        "name": found.timing.name,
+        "id": schedule.id,
+        "name": schedule.timing.name,
         "request": run.request,
         "hosts": run.hosts or (run.host,),
-        "owner": found.owner,
-        "state": found.state,
-        "state_reason": found.reason,
-        "cron": table.cron,
-        "zone": table.zone,
-        "description": found.timing.description,
-        "next": [schemas.to_datetime(due) for due in coming],
+        "owner": schedule.owner,
+        "state": schedule.state,
+        "state_reason": schedule.reason,
+        "cron": cron.cron,
+        "zone": cron.zone,
+        "description": schedule.timing.description,
+        "next": [schemas.to_datetime(due) for due in due_times],
         "missed": missed,
-        "created_at": schemas.to_datetime(found.created_at),
-        "lapses_at": schemas.to_datetime(found.lapses_at),
-        "run": found.run,
+        "created_at": schemas.to_datetime(schedule.created_at),
+        "approved_until": schemas.to_datetime(schedule.lapses_at),
+        "run": schedule.run,
     }

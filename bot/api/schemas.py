@@ -1,4 +1,4 @@
-"""Shapes: runs, plans, votes and entries as the API tells of them. Times are RFC 3339, UTC."""
+"""Response models for runs, plans, decisions and log entries. Times are RFC 3339 in UTC."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,70 +16,70 @@ from bot.workflow.schedule_facts import ScheduleDetails
 from runbooks import Report
 
 
-class Shape(BaseModel):
-    """What is told. Nothing else is ever in it."""
+class OutputModel(BaseModel):
+    """Base of all response models. Unknown fields are an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def to_optional_datetime(microseconds: int | None) -> datetime | None:
+    """Convert a stored time that may be missing."""
     return None if microseconds is None else to_datetime(microseconds)
 
 
 def to_datetime(microseconds: int) -> datetime:
-    """Return a stored time, exactly."""
-    whole, rest = divmod(microseconds, 1_000_000)
-    return datetime.fromtimestamp(whole, UTC).replace(microsecond=rest)
+    """Convert a stored time, in microseconds since 1970, without rounding."""
+    seconds, rest = divmod(microseconds, 1_000_000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
 
 
-class DecisionShape(Shape):
-    """One person's yes or no to the digest of a plan. on_behalf_of: whose key it was."""
+class DecisionOut(OutputModel):
+    """One approval or denial of the plan with this digest."""
 
     person: str
     approves: bool
     digest: str
     at: datetime
     reason: str
-    on_behalf_of: str | None = None
-    second_factor: bool
+    on_behalf_of: str | None = Field(
+        None, description="The owner on whose behalf a delegate decided."
+    )
+    second_factor: bool = Field(description="Whether the person presented a second factor.")
 
     @classmethod
-    def of(cls, vote: Decision) -> "DecisionShape":
+    def from_decision(cls, decision: Decision) -> "DecisionOut":
         return cls(
-            person=vote.person,
-            approves=vote.approves,
-            digest=vote.digest,
-            at=to_datetime(vote.decided_at),
-            reason=vote.reason,
-            on_behalf_of=vote.on_behalf_of or None,
-            second_factor=bool(vote.factor),
+            person=decision.person,
+            approves=decision.approves,
+            digest=decision.digest,
+            at=to_datetime(decision.decided_at),
+            reason=decision.reason,
+            on_behalf_of=decision.on_behalf_of or None,
+            second_factor=bool(decision.factor),
         )
 
 
-class StepShape(Shape):
-    """One command on one host, exactly as it is told, and what became of it.
+class StepOut(OutputModel):
+    """One command on one host, exactly as it is sent, and its result."""
 
-    state: null until it is sent. status: the command's own. error: what went wrong, in words.
-    """
-
-    n: int
+    n: int = Field(description="Number of the step in the plan, from 1.")
     title: str
     host: str
-    fingerprint: str
+    fingerprint: str = Field(description="Of the host key that the plan was made with.")
     command: str
-    undo: str | None
-    no_undo: str | None = Field(description="Why there is no undo.")
+    undo: str | None = Field(description="The command that undoes the step.")
+    no_undo: str | None = Field(description="Why the step cannot be undone.")
     before: str
     after: str
-    state: StepState | None = None
+    state: StepState | None = Field(None, description="Null until the step is sent.")
     sent_at: datetime | None = None
     ended_at: datetime | None = None
-    status: int | None = None
+    status: int | None = Field(None, description="Exit status of the command.")
     output: str | None = None
-    error: str | None = None
+    error: str | None = Field(None, description="Why the step failed.")
 
     @classmethod
-    def of(cls, n: int, step: PlannedStep, record: StepRecord | None) -> "StepShape":
+    def from_step(cls, n: int, step: PlannedStep, record: StepRecord | None) -> "StepOut":
         return cls(
             n=n,
             title=step.title,
@@ -99,61 +99,63 @@ class StepShape(Shape):
         )
 
 
-class PlanShape(Shape):
-    """What is approved, and shown beside it."""
+class PlanOut(OutputModel):
+    """The plan that approvers approve, by its digest."""
 
     digest: str
-    because: str
+    current_state: str = Field(description="What Keyturn read from the host before planning.")
     notes: Sequence[str]
     reversible: bool
     runbook_version: str
     policy_version: str
-    steps: Sequence[StepShape]
+    steps: Sequence[StepOut]
 
     @classmethod
-    def from_view(cls, view: RunView) -> "PlanShape | None":
-        proposal = view.run.plan
-        if proposal is None:
+    def from_view(cls, view: RunView) -> "PlanOut | None":
+        plan = view.run.plan
+        if plan is None:
             return None
         return cls(
             digest=view.run.digest,
-            because=proposal.current_state,
-            notes=proposal.notes,
-            reversible=proposal.is_reversible,
-            runbook_version=proposal.runbook_version,
-            policy_version=proposal.policy_version,
-            steps=[StepShape.of(n, step, record) for n, step, record in view.steps],
+            current_state=plan.current_state,
+            notes=plan.notes,
+            reversible=plan.is_reversible,
+            runbook_version=plan.runbook_version,
+            policy_version=plan.policy_version,
+            steps=[StepOut.from_step(n, step, record) for n, step, record in view.steps],
         )
 
 
-class TableShape(Shape):
+class TableOut(OutputModel):
+    """A table of a report."""
+
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
-class ReportShape(Shape):
-    """What a check saw. running: what it tells of is still under way."""
+class ReportOut(OutputModel):
+    """The result of a check."""
 
     summary: str
     healthy: bool
-    running: bool
+    running: bool = Field(description="Whether the reported operation is still in progress.")
     findings: Sequence[str]
-    table: TableShape | None
+    table: TableOut | None
 
     @classmethod
-    def of(cls, report: Report) -> "ReportShape":
+    def from_report(cls, report: Report) -> "ReportOut":
         table = report.table
         return cls(
             summary=report.summary,
             healthy=report.healthy,
             running=report.running,
             findings=report.findings,
-            table=TableShape(columns=table.columns, rows=table.rows) if table else None,
+            table=TableOut(columns=table.columns, rows=table.rows) if table else None,
         )
 
 
-class EntryShape(Shape):
-    """One entry of the change log, with its place in the chain. facts: what it says."""
+class EntryOut(OutputModel):
+    """One entry of the change log, with its place in the hash chain."""
 
     seq: int
     at: datetime
@@ -161,30 +163,30 @@ class EntryShape(Shape):
     run: int | None
     person: str
     host: str
-    facts: dict[str, Any]
-    prev: str
+    details: dict[str, Any] = Field(description="What the entry records; depends on its kind.")
+    prev: str = Field(description="Hash of the entry before.")
     hash: str
     signature: str
 
     @classmethod
-    def of(cls, entry: Entry) -> "EntryShape":
-        told = {name: value for name, value in vars(entry).items() if name not in {"body", "at"}}
-        return cls(at=to_datetime(entry.at), facts=dict(get_entry_facts(entry)), **told)
+    def from_entry(cls, entry: Entry) -> "EntryOut":
+        data = {name: value for name, value in vars(entry).items() if name not in {"body", "at"}}
+        return cls(at=to_datetime(entry.at), details=dict(get_entry_facts(entry)), **data)
 
 
-class LockShape(Shape):
-    """Which run holds a host, and since when."""
+class LockOut(OutputModel):
+    """The run that locks a host."""
 
     run: int
     since: datetime
 
     @classmethod
-    def of(cls, lock: Lock | None) -> "LockShape | None":
+    def from_lock(cls, lock: Lock | None) -> "LockOut | None":
         return cls(run=lock.run, since=to_datetime(lock.since)) if lock else None
 
 
-class RunShape(Shape):
-    """One run, as in a list. page: where people see it. required_approvals: how many it takes."""
+class RunOut(OutputModel):
+    """One run, as in a list."""
 
     id: int
     title: str
@@ -192,37 +194,41 @@ class RunShape(Shape):
     ended: bool
     runbook: str
     kind: Literal["check", "change"]
-    request: str = Field(description="The request as it would be typed.")
+    request: str = Field(description="The request as a command.")
     values: dict[str, str]
     host: str
     hosts: Sequence[str]
-    area: str = Field(description="Of a check on hosts of several areas, all: `core, edge`.")
+    area: str = Field(
+        description="For a check on hosts of several areas, all of them: `core, edge`."
+    )
     requested_by: str
-    source: str
+    source: str = Field(description="Where the request came in: web, slack, api, cli, …")
     reason: str
     requested_at: datetime
     expires_at: datetime | None
     started_at: datetime | None
     ended_at: datetime | None
-    digest: str = Field(description="Of the plan, 64 hex digits; empty until there is one.")
-    required_approvals: int
+    digest: str = Field(description="Of the plan, 64 hex digits; empty before planning.")
+    required_approvals: int = Field(description="Number of approvals that the run needs in all.")
     approved_by: Sequence[str]
-    undo_of: int | None
-    parent: int | None
-    proposal_for: int | None
+    undo_of: int | None = Field(description="The run that this one undoes.")
+    parent: int | None = Field(description="The run on several hosts that this one belongs to.")
+    proposal_for: int | None = Field(
+        description="The run for which this one proposes other values."
+    )
     summary: str
     needs_attention: bool = Field(
-        description="Its report tells of something wrong: it needs attention."
+        description="Whether the run succeeded and its report is not healthy."
     )
-    page: str
+    page: str = Field(description="Address of the run's web page.")
 
     @classmethod
-    def of(cls, run: Run, votes: Sequence[Decision], base_url: str) -> "RunShape":
-        return cls(**describe_run(run, votes, base_url))
+    def from_run(cls, run: Run, decisions: Sequence[Decision], base_url: str) -> "RunOut":
+        return cls(**describe_run(run, decisions, base_url))
 
 
-def describe_run(run: Run, votes: Sequence[Decision], base_url: str) -> dict[str, Any]:
-    """Return what lists and details both tell."""
+def describe_run(run: Run, decisions: Sequence[Decision], base_url: str) -> dict[str, Any]:
+    """Return the fields that a run has both in lists and in its details."""
     return {
         "id": run.id,
         "title": run.title,
@@ -244,7 +250,7 @@ def describe_run(run: Run, votes: Sequence[Decision], base_url: str) -> dict[str
         "ended_at": to_optional_datetime(run.ended_at),
         "digest": run.digest,
         "required_approvals": run.required_approvals,
-        "approved_by": [vote.person for vote in votes if vote.approves],
+        "approved_by": [decision.person for decision in decisions if decision.approves],
         "undo_of": run.undo_of,
         "parent": run.parent,
         "proposal_for": run.proposal_for,
@@ -254,49 +260,50 @@ def describe_run(run: Run, votes: Sequence[Decision], base_url: str) -> dict[str
     }
 
 
-class ScheduleFactsShape(Shape):
-    """What is approved with a request for a schedule, in the words of its card and its page."""
+class RequestedScheduleOut(OutputModel):
+    """The schedule that is approved with a run."""
 
-    request: str = Field(description="What each run does, as it would be typed.")
+    request: str = Field(description="What each run does, as a command.")
     hosts: Sequence[str]
-    when: str
+    when: str = Field(description="The cron expression in words, with its time zone.")
     upcoming: Sequence[str] = Field(description="The next times, in the schedule's time zone.")
     approval: str = Field(description="Whether later runs need an approval, and until when.")
-    current: str = Field(description="What it would do now, beside the steps of the plan.")
+    current: str = Field(description="What a run would do now, beside the steps of the plan.")
 
     @classmethod
-    def of(cls, facts: ScheduleDetails | None) -> "ScheduleFactsShape | None":
-        return cls(**vars(facts)) if facts else None
+    def from_details(cls, details: ScheduleDetails | None) -> "RequestedScheduleOut | None":
+        return cls(**vars(details)) if details else None
 
 
-class RunDetails(RunShape):
-    """All that is known of one run.
+class RunDetailsOut(RunOut):
+    """One run with its plan, decisions, report and log entries."""
 
-    version: grows with each change. missing_approvals: how many it still takes, approvals_from: of
-    whom, approvers: by whom that could be. child_runs: of a request for several hosts, one for
-    each.
-    """
-
-    version: int
-    policy_notes: Sequence[str] = Field(description="The rules that apply, in their own words.")
-    missing_approvals: int
-    approvals_from: str
-    approvers: Sequence[str]
-    requires_second_factor: bool = Field(description="Then it is approved on its page only.")
-    locked_by: LockShape | None
-    plan: PlanShape | None
-    report: ReportShape | None
-    decisions: Sequence[DecisionShape]
-    child_runs: Sequence[RunShape]
-    schedule: ScheduleFactsShape | None = Field(description="What a schedule does, and when.")
-    proposals: Sequence[int] = Field(
-        description="Open counter-proposals for it: it stays pending until one is accepted."
+    version: int = Field(description="Grows with each change of the run.")
+    policy_notes: Sequence[str] = Field(description="The descriptions of the rules that apply.")
+    missing_approvals: int = Field(description="Number of approvals that the run still needs.")
+    approvals_from: str = Field(description="Who must give them, in words.")
+    approvers: Sequence[str] = Field(description="The people who can give them.")
+    requires_second_factor: bool = Field(
+        description="Whether an approval needs a second factor, and so the run's web page."
     )
-    frozen: str = Field(description="Why it waits once it is approved; empty if nothing holds it.")
-    entries: Sequence[EntryShape]
+    locked_by: LockOut | None
+    plan: PlanOut | None
+    report: ReportOut | None
+    decisions: Sequence[DecisionOut]
+    child_runs: Sequence[RunOut] = Field(
+        description="Of a request for several hosts, one run for each host."
+    )
+    schedule: RequestedScheduleOut | None
+    proposals: Sequence[int] = Field(
+        description="Open counter-proposals; the run stays pending until one is accepted."
+    )
+    frozen: str = Field(
+        description="The freeze that will hold the run after its approval; empty if none."
+    )
+    entries: Sequence[EntryOut]
 
     @classmethod
-    def from_view(cls, view: RunView, base_url: str) -> "RunDetails":
+    def from_view(cls, view: RunView, base_url: str) -> "RunDetailsOut":
         run = view.run
         return cls(
             **describe_run(run, view.decisions, base_url),
@@ -306,13 +313,13 @@ class RunDetails(RunShape):
             approvals_from=view.approvals_from,
             approvers=[person.id for person in view.approvers],
             requires_second_factor=view.requires_second_factor,
-            locked_by=LockShape.of(view.lock),
-            plan=PlanShape.from_view(view),
-            report=ReportShape.of(run.report) if run.report else None,
-            decisions=[DecisionShape.of(vote) for vote in view.decisions],
-            child_runs=[RunShape.of(child, (), base_url) for child in view.children],
-            schedule=ScheduleFactsShape.of(view.schedule),
+            locked_by=LockOut.from_lock(view.lock),
+            plan=PlanOut.from_view(view),
+            report=ReportOut.from_report(run.report) if run.report else None,
+            decisions=[DecisionOut.from_decision(decision) for decision in view.decisions],
+            child_runs=[RunOut.from_run(child, (), base_url) for child in view.children],
+            schedule=RequestedScheduleOut.from_details(view.schedule),
             proposals=view.proposals,
             frozen=view.freeze_after_approval,
-            entries=[EntryShape.of(entry) for entry in view.entries],
+            entries=[EntryOut.from_entry(entry) for entry in view.entries],
         )

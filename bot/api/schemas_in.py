@@ -1,4 +1,4 @@
-"""What callers give: values that are checked at the door, and the requests that they mean."""
+"""Models of request bodies and queries, with the types of their fields."""
 
 import re
 from collections.abc import Sequence
@@ -25,167 +25,183 @@ from bot.policy import Policy
 from connectors.command import quote_text, refuse_invisible
 from runbooks import AnyRunbook, load_catalogue
 
-Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
+RunId = Annotated[int, Path(ge=1, le=2_147_483_647)]
 Text = Annotated[str, StringConstraints(max_length=1000), AfterValidator(refuse_invisible)]
 Word = Annotated[
     str, StringConstraints(min_length=1, max_length=100), AfterValidator(refuse_invisible)
 ]
 Reason = Annotated[
     str,
-    Field(max_length=1000, description="Kept in the change log, on one line."),
+    Field(max_length=1000, description="Recorded in the change log, on one line."),
     AfterValidator(join_to_one_line),
 ]
 Digest = Annotated[
     str,
     StringConstraints(pattern=r"^[0-9a-f]{10,64}$"),
-    Field(description="Of the plan that you saw: all of it, or its first ten digits or more."),
+    Field(description="Digest of the plan that you read: at least its first ten digits."),
 ]
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_DRY_RUN = "Return only the preview; record nothing and contact no host."
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
-def _written(value: object) -> object:
-    """Take nothing for a moment but what RFC 3339 calls one: a bare number is none."""
-    if isinstance(value, str) and not _MOMENT.fullmatch(value):
+def _require_rfc_3339(value: object) -> object:
+    """Reject what pydantic would accept as a time and RFC 3339 does not, such as a number."""
+    if isinstance(value, str) and not _RFC_3339.fullmatch(value):
         raise ValueError("write it as 2026-03-01T14:30:00Z")
     return value
 
 
-Moment = Annotated[AwareDatetime, BeforeValidator(_written)]
+Timestamp = Annotated[AwareDatetime, BeforeValidator(_require_rfc_3339)]
 
 
-def _standing(value: str) -> str:
+def _check_run_status(value: str) -> str:
     if value not in RUN_STATUSES:
         raise ValueError(f"must be one of {', '.join(RUN_STATUSES)}")
     return value
 
 
-# A state, or `needs attention`: of those that succeeded, only those whose report is not well.
-Standing = Annotated[
-    str, AfterValidator(_standing), Field(json_schema_extra={"enum": [*RUN_STATUSES]})
+# A state, or `needs attention` for runs that succeeded and whose report is not healthy.
+RunStatus = Annotated[
+    str, AfterValidator(_check_run_status), Field(json_schema_extra={"enum": [*RUN_STATUSES]})
 ]
 
 
-def micros(given: datetime | None) -> int | None:
-    """Return it as the store keeps times."""
-    return None if given is None else round(given.timestamp() * 1_000_000)
+def to_microseconds(time: datetime | None) -> int | None:
+    """Convert a time to microseconds since 1970, as the database stores it."""
+    return None if time is None else round(time.timestamp() * 1_000_000)
 
 
-class Given(BaseModel):
-    """A body. What is not known is refused, for whoever sends it means something by it."""
+class InputModel(BaseModel):
+    """Base of all bodies and queries. An unknown field is an error, since it has no effect."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Wish(Given):
-    """A request: either `words` as one would type them, or a `runbook` and its `values`.
+class RunbookRequestIn(InputModel):
+    """A runbook with its values: either a `request` as a command, or `runbook` and `values`.
 
-    Hosts are one, a pattern such as `lb*`, all with a tag (`@haproxy`), or several of these with
-    commas between.
+    `host` is a name, a pattern such as `lb*`, a tag such as `@haproxy`, or several of these
+    separated by commas.
     """
 
-    words: Text = ""
+    request: Text = Field("", description="As typed in chat, such as `abusers clear lb1`.")
     runbook: Text = ""
     values: dict[Word, Text] = Field(default_factory=dict[str, str])
 
     @model_validator(mode="after")
-    def _one_way(self) -> "Wish":
-        if bool(self.words.strip()) == bool(self.runbook.strip()):
-            raise ValueError("give either words, or runbook and values")
+    def _require_one_form(self) -> "RunbookRequestIn":
+        if bool(self.request.strip()) == bool(self.runbook.strip()):
+            raise ValueError("give either request, or runbook and values")
         return self
 
-    def understood(self, policy: Policy) -> tuple[str, Sequence[AnyRunbook]]:
-        """Return how several hosts were spelled, and a request for each. Raises NotUnderstood."""
-        runbook, typed = self._typed()
-        return request_form.parse_request_for_hosts(runbook, typed, policy.inventory.tags)
+    def parse(self, policy: Policy) -> tuple[str, Sequence[AnyRunbook]]:
+        """Return the host pattern ("" for a single host), and one request for each host.
 
-    def _typed(self) -> tuple[type[AnyRunbook], Sequence[str]]:
-        if self.words.strip():
+        Raises RequestSyntaxError.
+        """
+        runbook, words = self._find_runbook()
+        return request_form.parse_request_for_hosts(runbook, words, policy.inventory.tags)
+
+    def _find_runbook(self) -> tuple[type[AnyRunbook], Sequence[str]]:
+        if self.request.strip():
             return request_form.find_runbook(
-                request_form.split_words(self.words.removeprefix("/keyturn").strip())
+                request_form.split_words(self.request.removeprefix("/keyturn").strip())
             )
-        words = " ".join(self.runbook.lower().split())
-        runbook, _ = request_form.find_runbook(words.split())
-        if words not in load_catalogue():
+        name = " ".join(self.runbook.lower().split())
+        runbook, _ = request_form.find_runbook(name.split())
+        if name not in load_catalogue():
             raise request_form.RequestSyntaxError(
-                f"there is no runbook {quote_text(words)}: values go into `values`"
+                f"unknown runbook {quote_text(name)}: put the values into `values`"
             )
-        strange = [name for name in self.values if name.lower() not in runbook.model_fields]
-        if strange:
+        unknown = [field for field in self.values if field.lower() not in runbook.model_fields]
+        if unknown:
             usage = request_form.format_usage(runbook)
             raise InvalidValuesError(
-                words, dict.fromkeys(strange, f"is no field. It is typed {usage}")
+                name, dict.fromkeys(unknown, f"unknown field; the usage is {usage}")
             )
-        return runbook, [f"{name}={value}" for name, value in self.values.items()]
+        return runbook, [f"{field}={value}" for field, value in self.values.items()]
 
 
-class Order(Wish):
-    """A request, and why. dry: only say what would come of it; nothing is recorded or read."""
+class RunRequestIn(RunbookRequestIn):
+    """A request for a run, with its reason."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {"words": "abusers clear lb1 203.0.113.9", "reason": "ticket 4711"},
+                {"request": "abusers clear lb1 203.0.113.9", "reason": "ticket 4711"},
                 {
                     "runbook": "abusers clear",
                     "values": {"host": "lb*", "address": "203.0.113.9"},
-                    "dry": True,
+                    "dry_run": True,
                 },
             ]
         }
     )
 
     reason: Reason = ""
-    dry: bool = False
+    dry_run: Annotated[bool, Field(description=_DRY_RUN)] = False
 
 
-class Approval(Given):
+class ApprovalIn(InputModel):
+    """An approval of the plan with this digest."""
+
     digest: Digest
     reason: Reason = ""
 
 
-class Because(Given):
+class ReasonIn(InputModel):
+    """The reason of an action."""
+
     reason: Reason = ""
 
 
-class Repeat(Because):
-    """Why the same is asked for again. dry: only say what would come of it, as of a request."""
+class RepeatIn(ReasonIn):
+    """The reason of a repeated request."""
 
-    dry: bool = False
+    dry_run: Annotated[bool, Field(description=_DRY_RUN)] = False
 
 
-class Ending(Given):
-    """How an unknown run ended, as an owner found it on the host. why: how they know."""
+class ResolutionIn(InputModel):
+    """The outcome of a run with an unknown outcome, as an owner determined it on the host."""
 
     succeeded: bool
-    why: Annotated[str, Field(min_length=10, max_length=1000), AfterValidator(join_to_one_line)]
+    reason: Annotated[
+        str,
+        Field(min_length=10, max_length=1000, description="How you know the outcome."),
+        AfterValidator(join_to_one_line),
+    ]
 
 
-class Review(Given):
-    """What somebody else found when they looked at it."""
+class ReviewIn(InputModel):
+    """The findings of a review of emergency access."""
 
-    words: Annotated[str, Field(min_length=10, max_length=1000), AfterValidator(join_to_one_line)]
+    findings: Annotated[
+        str, Field(min_length=10, max_length=1000), AfterValidator(join_to_one_line)
+    ]
 
 
-class Counter(Given):
+class CounterProposalIn(InputModel):
     """Other values for a run, by field."""
 
     values: dict[Word, Text] = Field(min_length=1)
     reason: Reason = ""
 
 
-class Acceptance(Given):
+class AcceptanceIn(InputModel):
+    """The plan of the counter-proposal that the requester accepts."""
+
     digest: Digest
 
 
-class ScheduleOrder(Wish):
-    """A request that is to be done again and again; see `keyturn schedule add --help`."""
+class ScheduleRequestIn(RunbookRequestIn):
+    """A request for a schedule; see `keyturn schedule add --help`."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
                 {
-                    "words": "uptime check lb1",
-                    "name": "a look every month",
+                    "request": "uptime check lb1",
+                    "name": "monthly uptime check",
                     "cron": "0 3 1 * *",
                     "zone": "Europe/Amsterdam",
                 }
@@ -196,10 +212,12 @@ class ScheduleOrder(Wish):
     name: Word
     cron: Word
     zone: Word = "UTC"
-    overlap: Word = Field("skip", description="skip, queue or cancel")
-    catch_up: Word = Field("skip", description="skip, once, or how many at most")
-    spread: int = Field(0, ge=0, le=99_999, description="Minutes.")
-    tell: Word = Field("changes", description="changes or always")
+    overlap: Word = Field(
+        "skip", description="When the previous run has not ended: skip, queue or cancel."
+    )
+    catch_up: Word = Field("skip", description="Missed runs: skip, once, or a maximum number.")
+    spread: int = Field(0, ge=0, le=99_999, description="Minutes over which the hosts are spread.")
+    notify: Word = Field("changes", description="When to notify of results: changes or always.")
     reason: Reason = ""
 
     @property
@@ -210,5 +228,5 @@ class ScheduleOrder(Wish):
             "overlap": self.overlap,
             "catch-up": self.catch_up,
             "spread": str(self.spread),
-            "tell": self.tell,
+            "tell": self.notify,
         }

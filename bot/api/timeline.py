@@ -1,4 +1,4 @@
-"""Looking: what changed around a moment, and the history's filters kept under a name."""
+"""Changes around a time, and saved views: filters of the history under a name."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,10 +10,10 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from bot.api import schemas
-from bot.api.auth import Asking, Reading
-from bot.api.deps import Here
-from bot.api.idempotency import DESCRIBED, Once
-from bot.api.schemas_in import Given, Moment, Number, Text, Word, micros
+from bot.api.auth import ReadCaller, RequestCaller
+from bot.api.deps import Parts
+from bot.api.idempotency import IDEMPOTENCY_KEY, IdempotentRoute
+from bot.api.schemas_in import InputModel, RunId, Text, Timestamp, Word, to_microseconds
 from bot.audit import timeline
 from bot.audit.timeline import TimelineEvent
 from bot.db import saved_views
@@ -23,70 +23,68 @@ from bot.model.errors import InvalidRequestError
 from bot.model.run import Decision
 from bot.model.times import InvalidTimeError
 
-router = APIRouter(tags=["history"], route_class=Once)
+router = APIRouter(tags=["history"], route_class=IdempotentRoute)
 
 
-class TimelineEventShape(schemas.Shape):
-    """One thing that happened. overlap: how many of the hosts that were asked about it touches.
-
-    entry: its number in the change log, where it is no run's.
-    """
+class TimelineEventOut(schemas.OutputModel):
+    """One run or log entry near the time."""
 
     at: datetime
-    rank: int = Field(description="0 changed, 1 only asked for, 2 seen, 3 concerns every host.")
-    overlap: int
+    rank: int = Field(
+        description="0: changed a host; 1: only attempted; 2: observed; 3: concerns every host."
+    )
+    overlap: int = Field(description="Number of the requested hosts that it concerns.")
     what: str
     hosts: Sequence[str]
     person: str
     approved_by: Sequence[str]
     run: int | None
     state: str
-    entry: int | None
+    entry: int | None = Field(description="Number in the change log, if it is not a run.")
     outcome: str
 
     @classmethod
-    def of(cls, one: TimelineEvent, approvals: Sequence[Decision]) -> "TimelineEventShape":
+    def from_event(cls, event: TimelineEvent, approvals: Sequence[Decision]) -> "TimelineEventOut":
         return cls(
-            at=schemas.to_datetime(one.at),
-            rank=one.rank,
-            overlap=one.overlap,
-            what=one.what,
-            hosts=one.hosts,
-            person=one.person,
-            approved_by=[vote.person for vote in approvals],
-            run=one.run,
-            state=one.state,
-            entry=one.entry,
-            outcome=one.outcome,
+            at=schemas.to_datetime(event.at),
+            rank=event.rank,
+            overlap=event.overlap,
+            what=event.what,
+            hosts=event.hosts,
+            person=event.person,
+            approved_by=[approval.person for approval in approvals],
+            run=event.run,
+            state=event.state,
+            entry=event.entry,
+            outcome=event.outcome,
         )
 
 
-class TimelinePage(schemas.Shape):
-    """The likeliest first, between two moments. omitted: how many less likely ones are not here.
-
-    looked_since, looked_until: between which the log was looked at. In a busy time that is less:
-    ask again with a moment nearer to what you look for.
-    """
+class ChangesOut(schemas.OutputModel):
+    """Changes around a time, most relevant first."""
 
     since: datetime
     until: datetime
-    looked_since: datetime
-    looked_until: datetime
-    omitted: int
-    events: Sequence[TimelineEventShape]
+    searched_since: datetime = Field(
+        description="Start of the part that was searched. It is shorter in a busy time: then "
+        "request a time closer to what you search for."
+    )
+    searched_until: datetime
+    omitted: int = Field(description="Number of less relevant events that are not listed.")
+    events: Sequence[TimelineEventOut]
 
 
-class ViewShape(schemas.Shape):
-    """Filters under a name. page: where people see the history so."""
+class SavedViewOut(schemas.OutputModel):
+    """Filters of the history under a name."""
 
     id: int
     person: str
     name: str
     filters: dict[str, str]
-    page: str
+    page: str = Field(description="Web page of the history with these filters.")
 
     @classmethod
-    def of(cls, view: SavedView, base_url: str) -> "ViewShape":
+    def from_view(cls, view: SavedView, base_url: str) -> "SavedViewOut":
         return cls(
             id=view.id,
             person=view.person,
@@ -96,98 +94,101 @@ class ViewShape(schemas.Shape):
         )
 
 
-class ViewList(schemas.Shape):
-    views: Sequence[ViewShape]
+class SavedViewListOut(schemas.OutputModel):
+    views: Sequence[SavedViewOut]
 
 
-class AroundFilter(Given):
-    at: Moment | None = Field(None, description="Now, if it is left out.")
+class ChangesQuery(InputModel):
+    at: Timestamp | None = Field(None, description="Default: now.")
     within: Word = Field("30 min", description="Such as 30m, 2 hours or 1 day.")
-    host: Word = Field("*", description="Names or patterns, apart by spaces or commas.")
+    host: Word = Field("*", description="Names or patterns, separated by spaces or commas.")
     limit: int = Field(50, ge=1, le=200)
 
 
-class ViewOrder(Given):
-    """filters: as in the address of the history page, such as host, area, person, state, since."""
+class SavedViewIn(InputModel):
+    """Filters as in the address of the history page, such as host, area, person, state, since."""
 
     name: Annotated[Word, Field(max_length=saved_views.LONGEST_NAME)]
     filters: dict[Word, Text] = Field(default_factory=dict[str, str], max_length=9)
 
 
-@router.get("/around", operation_id="lookAround", summary="Say what changed around a moment")
-def look_around(
-    parts: Here, caller: Reading, wanted: Annotated[AroundFilter, Query()]
-) -> TimelinePage:
+@router.get("/changes", operation_id="listChanges", summary="List changes around a time")
+def list_changes(
+    parts: Parts, caller: ReadCaller, query: Annotated[ChangesQuery, Query()]
+) -> ChangesOut:
     try:
-        reach = times.parse_span(wanted.within)
-    except InvalidTimeError as trouble:
-        raise InvalidRequestError(str(trouble)) from None
-    with parts.database.reading(caller.sight) as tx:
-        at = tx.now if wanted.at is None else micros(wanted.at) or 0
-        host = wanted.host.lower()
-        found = timeline.build_timeline(tx, at, span=reach, host_pattern=host, limit=wanted.limit)
-        allowed = timeline.list_approvals(tx, found.events)
-    return TimelinePage(
-        since=schemas.to_datetime(max(at - reach, 0)),
-        until=schemas.to_datetime(at + reach),
-        looked_since=schemas.to_datetime(max(at - found.searched_span, 0)),
-        looked_until=schemas.to_datetime(at + found.searched_span),
+        span = times.parse_span(query.within)
+    except InvalidTimeError as error:
+        raise InvalidRequestError(str(error)) from None
+    with parts.database.reading(caller.view_rights) as tx:
+        at = tx.now if query.at is None else to_microseconds(query.at) or 0
+        host = query.host.lower()
+        found = timeline.build_timeline(tx, at, span=span, host_pattern=host, limit=query.limit)
+        approvals = timeline.list_approvals(tx, found.events)
+    return ChangesOut(
+        since=schemas.to_datetime(max(at - span, 0)),
+        until=schemas.to_datetime(at + span),
+        searched_since=schemas.to_datetime(max(at - found.searched_span, 0)),
+        searched_until=schemas.to_datetime(at + found.searched_span),
         omitted=found.omitted,
-        events=[TimelineEventShape.of(one, allowed.get(one.run or 0, ())) for one in found.events],
+        events=[
+            TimelineEventOut.from_event(event, approvals.get(event.run or 0, ()))
+            for event in found.events
+        ],
     )
 
 
-@router.get("/views", operation_id="listViews", summary="List your views, by name")
-def listing(parts: Here, caller: Reading) -> ViewList:
-    with parts.database.reading(caller.sight) as tx:
+@router.get("/views", operation_id="listViews", summary="List your saved views")
+def list_views(parts: Parts, caller: ReadCaller) -> SavedViewListOut:
+    with parts.database.reading(caller.view_rights) as tx:
         found = saved_views.list_views(tx, caller.id)
-    return ViewList(views=[ViewShape.of(view, parts.base_url) for view in found])
+    return SavedViewListOut(views=[SavedViewOut.from_view(view, parts.base_url) for view in found])
 
 
-@router.get("/views/{number}", operation_id="getView", summary="Tell about anybody's view")
-def show(parts: Here, caller: Reading, number: Number) -> ViewShape:
+@router.get("/views/{number}", operation_id="getView", summary="Get a saved view")
+def get_view(parts: Parts, caller: ReadCaller, number: RunId) -> SavedViewOut:
     try:
-        with parts.database.reading(caller.sight) as tx:
-            return ViewShape.of(saved_views.get_view(tx, number), parts.base_url)
-    except NoSuchView as none:
-        raise HTTPException(404, str(none)) from None
+        with parts.database.reading(caller.view_rights) as tx:
+            return SavedViewOut.from_view(saved_views.get_view(tx, number), parts.base_url)
+    except NoSuchView as error:
+        raise HTTPException(404, str(error)) from None
 
 
 @router.post(
     "/views",
-    operation_id="keepView",
-    summary="Keep filters of the history under a name",
+    operation_id="saveView",
+    summary="Save filters of the history under a name",
     status_code=201,
-    dependencies=[DESCRIBED],
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def keep(parts: Here, caller: Asking, order: ViewOrder) -> ViewShape:
-    strange = sorted(set(order.filters) - set(saved_views.FILTERS))
-    if strange:
+def save_view(parts: Parts, caller: RequestCaller, body: SavedViewIn) -> SavedViewOut:
+    unknown = sorted(set(body.filters) - set(saved_views.FILTERS))
+    if unknown:
         raise InvalidRequestError(
-            f"{strange[0]} is no filter: there are {', '.join(saved_views.FILTERS)}"
+            f"unknown filter {unknown[0]}: use {', '.join(saved_views.FILTERS)}"
         )
-    typed = {name: order.filters[name] for name in saved_views.FILTERS if order.filters.get(name)}
+    filters = {name: body.filters[name] for name in saved_views.FILTERS if body.filters.get(name)}
     with parts.database.transaction() as tx:
-        mine = saved_views.list_views(tx, caller.id)
-        if len(mine) >= saved_views.MOST and order.name not in {view.name for view in mine}:
+        views = saved_views.list_views(tx, caller.id)
+        if len(views) >= saved_views.MOST and body.name not in {view.name for view in views}:
             raise InvalidRequestError(
-                f"you keep {saved_views.MOST} views already: forget one first"
+                f"you have {saved_views.MOST} saved views already: delete one first"
             )
         view = saved_views.store_view(
-            tx, person=caller.id, name=order.name, query=urlencode(typed)
+            tx, person=caller.id, name=body.name, query=urlencode(filters)
         )
-    return ViewShape.of(view, parts.base_url)
+    return SavedViewOut.from_view(view, parts.base_url)
 
 
 @router.post(
-    "/views/{number}/forget",
-    operation_id="forgetView",
-    summary="Forget a view of yours",
-    dependencies=[DESCRIBED],
+    "/views/{number}/delete",
+    operation_id="deleteView",
+    summary="Delete one of your saved views",
+    dependencies=[IDEMPOTENCY_KEY],
 )
-def forget(parts: Here, caller: Asking, number: Number) -> ViewList:
+def delete_view(parts: Parts, caller: RequestCaller, number: RunId) -> SavedViewListOut:
     with parts.database.transaction() as tx:
-        gone = saved_views.delete_view(tx, number, person=caller.id)
-    if not gone:
-        raise HTTPException(404, f"you keep no view {number}")
-    return listing(parts, caller)
+        is_deleted = saved_views.delete_view(tx, number, person=caller.id)
+    if not is_deleted:
+        raise HTTPException(404, f"you have no saved view {number}")
+    return list_views(parts, caller)

@@ -1,4 +1,4 @@
-"""The report: how long people wait for approvals, and what could be lifted to self-service."""
+"""Report on waiting times for approvals, with suggestions for self-service."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from bot.api import schemas
-from bot.api.auth import Reading
-from bot.api.deps import Here
-from bot.api.schemas_in import Given
+from bot.api.auth import ReadCaller
+from bot.api.deps import Parts
+from bot.api.schemas_in import InputModel
 from bot.workflow.wait_report import (
     DEFAULT_DAYS,
     SelfServiceSuggestion,
@@ -23,8 +23,8 @@ router = APIRouter(prefix="/report", tags=["report"])
 _SECOND = 1_000_000
 
 
-class LineShape(schemas.Shape):
-    """One row. Waits are seconds; null where nothing was decided. approval_rate: 0 to 1."""
+class WaitRowOut(schemas.OutputModel):
+    """One row. Waits are seconds; null if nothing was decided."""
 
     name: str
     requested: int
@@ -32,87 +32,91 @@ class LineShape(schemas.Shape):
     denied: int
     expired: int
     pending: int
-    approval_rate: float | None
+    approval_rate: float | None = Field(description="0 to 1.")
     median_wait: float | None
     ninth_decile_wait: float | None
     longest_wait: float | None
 
     @classmethod
-    def of(cls, line: WaitRow) -> "LineShape":
+    def from_row(cls, row: WaitRow) -> "WaitRowOut":
         return cls(
-            name=line.name,
-            requested=line.requested,
-            approved=line.approved,
-            denied=line.denied,
-            expired=line.expired,
-            pending=line.pending,
-            approval_rate=line.approval_rate,
-            median_wait=_seconds(line.median),
-            ninth_decile_wait=_seconds(line.ninth_decile),
-            longest_wait=_seconds(line.longest),
+            name=row.name,
+            requested=row.requested,
+            approved=row.approved,
+            denied=row.denied,
+            expired=row.expired,
+            pending=row.pending,
+            approval_rate=row.approval_rate,
+            median_wait=_seconds(row.median),
+            ninth_decile_wait=_seconds(row.ninth_decile),
+            longest_wait=_seconds(row.longest),
         )
 
 
-class SuggestionShape(schemas.Shape):
-    """What could go without approvals. rule: text for policy.cedar. at_once: of those asked for,
-    how many would not have waited; replayed: the replay with it in a line.
-    """
+class SuggestionOut(schemas.OutputModel):
+    """A runbook that could run without approvals."""
 
     runbook: str
     area: str
     requested: int
-    waited: float
-    median_wait: float
-    rule: str
-    at_once: int
-    replayed: str
+    total_wait: float = Field(description="Seconds.")
+    median_wait: float = Field(description="Seconds.")
+    rule: str = Field(description="Text for policy.cedar.")
+    without_waiting: int = Field(
+        description="Number of these requests that would not have waited under the rule."
+    )
+    replay_summary: str = Field(description="Effect of the rule on past requests.")
 
     @classmethod
-    def of(cls, lift: SelfServiceSuggestion) -> "SuggestionShape":
+    def from_suggestion(cls, suggestion: SelfServiceSuggestion) -> "SuggestionOut":
         return cls(
-            runbook=lift.runbook,
-            area=lift.area,
-            requested=lift.requested,
-            waited=lift.total_wait / _SECOND,
-            median_wait=lift.median / _SECOND,
-            rule=lift.rule,
-            at_once=lift.without_waiting,
-            replayed=lift.replay_summary,
+            runbook=suggestion.runbook,
+            area=suggestion.area,
+            requested=suggestion.requested,
+            total_wait=suggestion.total_wait / _SECOND,
+            median_wait=suggestion.median / _SECOND,
+            rule=suggestion.rule,
+            without_waiting=suggestion.without_waiting,
+            replay_summary=suggestion.replay_summary,
         )
 
 
-class Waiting(schemas.Shape):
-    """since: how far it goes back: less than was asked for where more was going on than is looked
-    at. hours: 24, by the hour of asking in UTC.
-    """
+class WaitReportOut(schemas.OutputModel):
+    """Waiting times for approvals."""
 
     days: int
-    since: datetime
-    total: LineShape
-    by_runbook: Sequence[LineShape]
-    by_area: Sequence[LineShape]
-    by_hour: Sequence[LineShape]
-    self_service: Sequence[SuggestionShape]
+    since: datetime = Field(
+        description="Start of the report; later than requested if there were too many requests."
+    )
+    total: WaitRowOut
+    by_runbook: Sequence[WaitRowOut]
+    by_area: Sequence[WaitRowOut]
+    by_hour: Sequence[WaitRowOut] = Field(
+        description="24 rows, by the hour of the request in UTC."
+    )
+    self_service: Sequence[SuggestionOut]
 
 
-class Back(Given):
+class WaitReportQuery(InputModel):
     days: int = Field(DEFAULT_DAYS, ge=1, le=366)
 
 
-@router.get("/waiting", operation_id="reportWaiting", summary="Say how long people wait")
-def waiting(parts: Here, caller: Reading, wanted: Annotated[Back, Query()]) -> Waiting:
-    with parts.database.reading(caller.sight) as tx:
-        found = build_wait_report(tx, caller.policy, days=wanted.days)
-    return Waiting(
+@router.get("/waiting", operation_id="getWaitReport", summary="Get waiting times for approvals")
+def get_wait_report(
+    parts: Parts, caller: ReadCaller, query: Annotated[WaitReportQuery, Query()]
+) -> WaitReportOut:
+    with parts.database.reading(caller.view_rights) as tx:
+        found = build_wait_report(tx, caller.policy, days=query.days)
+    return WaitReportOut(
         days=found.days,
         since=schemas.to_datetime(found.since),
-        total=LineShape.of(found.total),
-        by_runbook=[LineShape.of(line) for line in found.runbooks],
-        by_area=[LineShape.of(line) for line in found.areas],
-        by_hour=[LineShape.of(line) for line in found.hours],
-        self_service=[SuggestionShape.of(lift) for lift in found.suggestions],
+        total=WaitRowOut.from_row(found.total),
+        by_runbook=[WaitRowOut.from_row(row) for row in found.runbooks],
+        by_area=[WaitRowOut.from_row(row) for row in found.areas],
+        by_hour=[WaitRowOut.from_row(row) for row in found.hours],
+        self_service=[SuggestionOut.from_suggestion(one) for one in found.suggestions],
     )
 
 
-def _seconds(length: int | None) -> float | None:
-    return None if length is None else length / _SECOND
+def _seconds(microseconds: int | None) -> float | None:
+    return None if microseconds is None else microseconds / _SECOND

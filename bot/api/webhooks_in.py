@@ -1,4 +1,4 @@
-"""Hooks that others call: what happened elsewhere becomes an entry beside our own changes."""
+"""Incoming webhooks: events of other systems become entries of the change log."""
 
 import asyncio
 import logging
@@ -25,113 +25,122 @@ log = logging.getLogger(__name__)
 _MINUTE = 60.0
 
 
-class Incoming:
-    """Takes what sources send. clock: seconds since 1970."""
+class WebhookReceiver:
+    """Receives events from the configured sources.
+
+    Args:
+        clock: Returns seconds since 1970.
+    """
 
     def __init__(
         self,
-        hooks: WebhookConfig,
+        config: WebhookConfig,
         database: Database,
         policies: PolicySource,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._hooks, self._database, self._policies = hooks, database, policies
+        self._config, self._database, self._policies = config, database, policies
         self._clock = clock
-        self._lately = {name: deque[float]() for name in hooks.sources}
+        self._recent = {name: deque[float]() for name in config.sources}
 
-    async def answer(self, request: Request) -> Response:
+    async def receive(self, request: Request) -> Response:
         body = await request.body()
         try:
-            return await asyncio.to_thread(self._taken, request, body)
-        except (StoreUnavailable, NoPolicyError) as trouble:
-            log.error("an event could not be kept: %s", trouble)
-            return errors.problem(
-                request, 503, "unavailable", "It cannot be kept now: send it again in a moment."
+            return await asyncio.to_thread(self._record, request, body)
+        except (StoreUnavailable, NoPolicyError) as error:
+            log.error("cannot record a webhook event: %s", error)
+            return errors.build_problem(
+                request, 503, "unavailable", "The event cannot be recorded now: send it again."
             )
 
-    def _taken(self, request: Request, body: bytes) -> Response:
+    def _record(self, request: Request, body: bytes) -> Response:
         now = self._clock()
-        source = self._hooks.sources.get(request.path_params["name"])
+        source = self._config.sources.get(request.path_params["name"])
         try:
             if source is None:
-                raise SignatureError("there is no such source")
+                raise SignatureError("unknown source")
             check_signature(
                 source.signature_scheme, source.secret, request.headers, body, now=int(now)
             )
-        except SignatureError as no:
-            # Which of them it was is nobody's business but the log's.
-            whose = source.name if source else ""
+        except SignatureError as error:
+            # The response does not reveal whether the source exists; the log has the reason.
+            name = source.name if source else ""
             refusals.log_refusal_in_own_transaction(
-                self._database, refusals.WEBHOOK_REFUSED, source=whose, reason=str(no)
+                self._database, refusals.WEBHOOK_REFUSED, source=name, reason=str(error)
             )
-            return errors.problem(
-                request, 401, "not-signed", "This is not signed by a source that is known here."
+            return errors.build_problem(
+                request,
+                401,
+                "invalid-signature",
+                "The signature does not match a known source: check its name and secret.",
             )
-        if self._too_much(source, now):
-            answer = errors.problem(
+        if self._exceeds_rate(source, now):
+            return errors.build_problem(
                 request,
                 429,
-                "too-much",
-                f"More than {source.max_per_minute} a minute: send it later.",
+                "rate-limited",
+                f"More than {source.max_per_minute} events per minute: send it later.",
+                headers={"Retry-After": "60"},
             )
-            answer.headers["Retry-After"] = "60"
-            return answer
         try:
-            told = formats.parse_events(
+            events = formats.parse_events(
                 source.format,
                 body,
                 delivery_id=request.headers.get("webhook-id", ""),
                 inventory=self._policies.get_policy().inventory,
                 now=int(now),
             )
-        except StaleEventError as old:
-            return errors.problem(request, 409, "too-old", f"Nothing was noted: {old}.")
-        except InvalidBodyError as trouble:
-            return errors.problem(request, 422, "not-understood", str(trouble))
-        return JSONResponse({"noted": self._noted(source, told)}, 202 if told else 200)
+        except StaleEventError as error:
+            return errors.build_problem(
+                request, 409, "event-too-old", f"Nothing was recorded: {error}."
+            )
+        except InvalidBodyError as error:
+            return errors.build_problem(request, 422, "invalid-request", str(error))
+        entries = self._append_entries(source, events)
+        return JSONResponse({"entries": entries}, 202 if events else 200)
 
-    def _noted(self, source: WebhookSource, told: Sequence[WebhookEvent]) -> list[int]:
-        """Return the numbers of the new entries: what was told before has one already."""
+    def _append_entries(self, source: WebhookSource, events: Sequence[WebhookEvent]) -> list[int]:
+        """Return the numbers of the new entries; an event that was recorded before has nevent."""
         with self._database.transaction() as tx:
             entries = [
                 inbound_events.record_event(
                     tx,
                     source.name,
-                    one.key,
-                    hosts=tuple(one.hosts),
-                    happened_at=one.happened_at,
+                    event.key,
+                    hosts=tuple(event.hosts),
+                    happened_at=event.happened_at,
                     details={
-                        "title": one.title,
-                        "category": one.category,
-                        "reported_by": one.person,
-                        "detail": one.detail,
-                        "url": one.url,
+                        "title": event.title,
+                        "category": event.category,
+                        "reported_by": event.person,
+                        "detail": event.detail,
+                        "url": event.url,
                     },
                 )
-                for one in told
+                for event in events
             ]
         return [entry.seq for entry in entries if entry is not None]
 
-    def _too_much(self, source: WebhookSource, now: float) -> bool:
-        lately = self._lately[source.name]
-        while lately and lately[0] <= now - _MINUTE:
-            lately.popleft()
-        if len(lately) >= source.max_per_minute:
+    def _exceeds_rate(self, source: WebhookSource, now: float) -> bool:
+        recent = self._recent[source.name]
+        while recent and recent[0] <= now - _MINUTE:
+            recent.popleft()
+        if len(recent) >= source.max_per_minute:
             return True
-        lately.append(now)
+        recent.append(now)
         return False
 
 
-def build(incoming: Incoming, *, secure: bool) -> Starlette:
-    """Return the application, which is served under /hooks."""
-    app = Starlette(routes=[Route("/{name}", incoming.answer, methods=["POST"])])
-    app.add_middleware(middleware.Guard, secure=secure, refuse=_refuse)
+def build_webhook_app(receiver: WebhookReceiver, *, secure: bool) -> Starlette:
+    """Return the application that is mounted at /hooks."""
+    app = Starlette(routes=[Route("/{name}", receiver.receive, methods=["POST"])])
+    app.add_middleware(middleware.RequestGuard, secure=secure, refuse=_refuse)
     return app
 
 
 def _refuse(request: Request, status: int) -> Response:
-    words = {
-        408: "The request came in too slowly.",
-        413: f"That is more than {middleware.MOST_BYTES // 1024} KiB.",
+    details = {
+        408: f"The request took longer than {middleware.MAX_SECONDS} s to arrive.",
+        413: f"The request is larger than {middleware.MAX_BYTES // 1024} KiB.",
     }
-    return errors.problem(request, status, "too-much", words[status])
+    return errors.build_problem(request, status, "limit-exceeded", details[status])

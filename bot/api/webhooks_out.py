@@ -1,4 +1,4 @@
-"""Telling: subscriptions hear of what happens to runs, each run's news in their order."""
+"""Outgoing webhooks: send the events of runs to subscriptions, in order for each run."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from bot.api import schemas
-from bot.api.safe_http import NotReached, Resolve, post, resolved
+from bot.api.safe_http import DeliveryError, Resolve, post, resolve_name
 from bot.db import runs
 from bot.db.database import Database, StoreUnavailable
 from bot.db.runs import NoSuchRun
@@ -20,120 +20,144 @@ from bot.webhooks.webhook_queue import PendingDelivery, SubscriptionFilter
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 1.0
-# Longer than one attempt can take: whoever dies over it leaves it to another after that.
+_POLL_SECONDS = 1.0
+# Longer than one attempt can take: after it another process may take over the delivery.
 CLAIM_SECONDS = 60.0
 
 
-class Told(schemas.Shape):
-    """What happened to a run, and the run as it is when this is sent.
-
-    entry: the number of the one in the change log that tells of it: the same whenever it is sent
-    again, and higher for whatever happened later. Of one run, deliveries come in that order.
-    """
+class RunEventOut(schemas.OutputModel):
+    """An event of a run, and the run as it is when the event is sent."""
 
     type: Literal["run"]
     event: str = Field(examples=["approved", "started", "succeeded"])
-    entry: int
+    entry: int = Field(
+        description="Number of its change log entry. A repeat has the same number, and later "
+        "events of the run have a higher one."
+    )
     at: datetime
-    run: schemas.RunShape
+    run: schemas.RunOut
 
 
 class WebhookSender:
-    """Tells one subscription, for as long as it is run. clock: seconds since 1970."""
+    """Sends the events of one subscription until it is cancelled.
+
+    Args:
+        clock: Returns seconds since 1970.
+    """
 
     def __init__(
         self,
-        to: WebhookSubscription,
+        subscription: WebhookSubscription,
         database: Database,
         base_url: str,
         *,
         clock: Callable[[], float] = time.time,
-        resolve: Resolve = resolved,
+        resolve: Resolve = resolve_name,
     ) -> None:
-        self._to, self._database, self._base_url = to, database, base_url
+        self._subscription, self._database = subscription, database
+        self._base_url = base_url
         self._clock, self._resolve = clock, resolve
-        self._wanted = SubscriptionFilter(to.kinds, frozenset(to.areas), to.events)
+        self._filter = SubscriptionFilter(
+            subscription.kinds, frozenset(subscription.areas), subscription.events
+        )
 
     async def run(self) -> None:
         while True:
             try:
-                while await asyncio.to_thread(self.once):
+                while await asyncio.to_thread(self.send_due):
                     pass
-            except StoreUnavailable as trouble:
-                log.error("%s could not be told: %s", self._to.name, trouble)
+            except StoreUnavailable as error:
+                log.error("cannot send events to %s: %s", self._subscription.name, error)
             except Exception:
-                # The others are told all the same, and this one in a moment.
-                log.exception("%s could not be told", self._to.name)
-            await asyncio.sleep(_LOOK_SECONDS)
+                # Other subscriptions are not affected, and this one is tried again.
+                log.exception("cannot send events to %s", self._subscription.name)
+            await asyncio.sleep(_POLL_SECONDS)
 
-    def once(self) -> bool:
-        """Read on in the log and tell what is due; return whether something was told."""
+    def send_due(self) -> bool:
+        """Read new log entries and send what is due; return whether anything was tried."""
         with self._database.reading() as tx:
-            behind = webhook_queue.is_behind(tx, self._to.name)
-        if behind:
+            is_behind = webhook_queue.is_behind(tx, self._subscription.name)
+        if is_behind:
             with self._database.transaction() as tx:
-                webhook_queue.read_new_entries(tx, self._to.name, self._wanted)
+                webhook_queue.read_new_entries(tx, self._subscription.name, self._filter)
         with self._database.reading() as tx:
-            waiting = webhook_queue.list_due_deliveries(tx, self._to.name)
-        told = [self._tell(item) for item in waiting]
-        return any(told)
+            due = webhook_queue.list_due_deliveries(tx, self._subscription.name)
+        tried = [self._deliver(item) for item in due]
+        return any(tried)
 
-    def _tell(self, item: PendingDelivery) -> bool:
+    def _deliver(self, item: PendingDelivery) -> bool:
+        """Send one delivery and record the result; return whether it reached the subscription."""
         with self._database.transaction() as tx:
             if not webhook_queue.claim_delivery(tx, item, seconds=CLAIM_SECONDS):
                 return False
         try:
             self._send(item)
-        except (NotReached, NoSuchRun) as no:
-            log.warning("%s was not told of entry %d: %s", self._to.name, item.seq, no)
-            return self._failed(item, str(no), for_good=not _may_yet(no))
+        except (DeliveryError, NoSuchRun) as error:
+            log.warning(
+                "%s did not receive entry %d: %s", self._subscription.name, item.seq, error
+            )
+            return self._record_failure(item, str(error), for_good=not _can_retry(error))
         except StoreUnavailable:
             raise
-        except Exception as fault:
-            # It counts as a try, so that it has an end, and what is behind it is told meanwhile.
-            log.exception("%s could not be told of entry %d", self._to.name, item.seq)
-            return self._failed(item, f"Keyturn has a fault: {type(fault).__name__}")
+        except Exception as error:
+            # It counts as an attempt, so that it ends and does not hold up other deliveries.
+            log.exception("cannot send entry %d to %s", item.seq, self._subscription.name)
+            return self._record_failure(item, f"internal error: {type(error).__name__}")
         with self._database.transaction() as tx:
             webhook_queue.mark_delivered(tx, item)
         return True
 
     def _send(self, item: PendingDelivery) -> None:
-        """Raises NotReached, and NoSuchRun."""
+        """Raises DeliveryError and NoSuchRun."""
         with self._database.reading() as tx:
-            body = self._body(item, runs.get_run(tx, item.run), runs.list_decisions(tx, item.run))
-        name = f"{self._to.name}-{item.seq}"
+            body = self._build_body(
+                item, runs.get_run(tx, item.run), runs.list_decisions(tx, item.run)
+            )
+        message_id = f"{self._subscription.name}-{item.seq}"
         headers = signature.build_signature_headers(
-            self._to.secret, name, body, timestamp=int(self._clock())
+            self._subscription.secret, message_id, body, timestamp=int(self._clock())
         )
-        post(self._to.url, body, headers, private=self._to.private, resolve=self._resolve)
+        post(
+            self._subscription.url,
+            body,
+            headers,
+            private=self._subscription.private,
+            resolve=self._resolve,
+        )
 
-    def _failed(self, item: PendingDelivery, why: str, *, for_good: bool = False) -> bool:
+    def _record_failure(
+        self, item: PendingDelivery, reason: str, *, for_good: bool = False
+    ) -> bool:
         with self._database.transaction() as tx:
-            webhook_queue.mark_failed(tx, item, why, for_good=for_good)
+            webhook_queue.mark_failed(tx, item, reason, for_good=for_good)
         return False
 
-    def _body(self, item: PendingDelivery, run: runs.Run, votes: list[runs.Decision]) -> bytes:
-        told = Told(
+    def _build_body(
+        self, item: PendingDelivery, run: runs.Run, decisions: list[runs.Decision]
+    ) -> bytes:
+        event = RunEventOut(
             type="run",
             event=item.kind,
             entry=item.seq,
             at=schemas.to_datetime(item.at),
-            run=schemas.RunShape.of(run, votes, self._base_url),
+            run=schemas.RunOut.from_run(run, decisions, self._base_url),
         )
-        return told.model_dump_json().encode()
+        return event.model_dump_json().encode()
 
 
-def _may_yet(no: Exception) -> bool:
-    """Say whether there is sense in trying again."""
-    return isinstance(no, NotReached) and not no.for_good
+def _can_retry(error: Exception) -> bool:
+    """Return whether another attempt could succeed."""
+    return isinstance(error, DeliveryError) and not error.for_good
 
 
 def describe_deliveries(database: Database) -> str:
-    """Say how many could not be told, and not who: strangers may look whether all is well."""
+    """Return the numbers of pending and failed deliveries, for the public readiness page.
+
+    It names no subscription: everyone who reaches the service can read that page.
+    """
     with database.reading() as tx:
-        found = webhook_queue.count_deliveries(tx).values()
-    waiting, dead = sum(one for one, _ in found), sum(one for _, one in found)
-    if not waiting and not dead:
-        return "all were told"
-    return f"{waiting} wait" + (f", {dead} given up: keyturn hooks says what" if dead else "")
+        counts = webhook_queue.count_deliveries(tx).values()
+    pending, failed = sum(one for one, _ in counts), sum(one for _, one in counts)
+    if not pending and not failed:
+        return "all delivered"
+    return f"{pending} pending" + (f", {failed} failed: run `keyturn webhooks`" if failed else "")

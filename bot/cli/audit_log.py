@@ -1,4 +1,4 @@
-"""`keyturn changelog show` and `export`: what was done, found again and handed on."""
+"""`keyturn changelog show` and `export`: search the change log, and export it."""
 
 import getpass
 import json
@@ -20,6 +20,7 @@ from bot.cli.context import (
     exit_with_error,
     pass_environment,
 )
+from bot.cli.options import limit_option, option_with_aliases
 from bot.cli.progress import show_progress
 from connectors.command import quote_text
 
@@ -31,27 +32,33 @@ if TYPE_CHECKING:
     from bot.model.run import Decision
 
 _BATCH_SIZE = 1000
-_RUN_FILTER_OPTIONS = ("area", "runbook", "state", "value", "words")
+_RUN_FILTER_OPTIONS = ("area", "runbook", "state", "value", "search")
 
 
 @click.command("show")
 @click.option("--run", type=int, help="Only the entries of this run.")
 @click.option("--host", default="", help="A host, or a pattern such as 'web*'.")
-@click.option("--person", default="", help="Who did it.")
-@click.option("--kind", default="", help="What it is: asked, approved, sending, …")
-@click.option("--since", default="", help="02:00, yesterday, 2026-03-01 02:00 Europe/Paris, 2h.")
-@click.option("--until", default="", help="As --since. Without a zone it is UTC.")
-@click.option("--area", default="", help="Of runs in this area.")
-@click.option("--runbook", default="", help="Of runs of this runbook, such as 'zfs scrub'.")
+@click.option("--person", default="", help="Who acted.")
+@click.option("--kind", default="", help="Kind of entry: requested, approved, …")
+@click.option("--since", default="", help="2h, yesterday, 02:00, 2026-03-01 02:00 Europe/Paris.")
+@click.option("--until", default="", help="Same formats as --since. Default zone: UTC.")
+@click.option("--area", default="", help="Only runs in this area.")
+@click.option("--runbook", default="", help="Only runs of this runbook, such as 'zfs scrub'.")
 @click.option(
-    "--state", default="", help="Of runs in this state, such as failed or 'needs attention'."
+    "--state", default="", help="Only runs in this state, such as failed or 'needs attention'."
 )
-@click.option("--value", default="", help="Of runs with this value: sdb, or device=sdb.")
-@click.option("--words", default="", help="Of runs whose values, end or output hold these words.")
-@click.option("--around", default="", help="What changed around a moment, the likeliest first.")
-@click.option("--within", default="30m", show_default=True, help="How far around it.")
-@click.option("-n", "--most", type=click.IntRange(1, 10_000), default=30, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--value", default="", help="Only runs with this value: sdb, or device=sdb.")
+@option_with_aliases(
+    "--search",
+    "--words",
+    "search",
+    default="",
+    help="Only runs whose values, result or output contain these words.",
+)
+@click.option("--around", default="", help="Changes around a time, most relevant first.")
+@click.option("--within", default="30m", show_default=True, help="Time before and after --around.")
+@limit_option(30, help_text="Number of entries.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @pass_environment
 def show_log(
     environment: CommandEnvironment,
@@ -59,13 +66,13 @@ def show_log(
     run: int | None,
     around: str,
     within: str,
-    most: int,
+    limit: int,
     as_json: bool,
-    **wanted: str,
+    **filters: str,
 ) -> None:
-    """Print the newest entries that fit, oldest of them first; or what changed around a moment.
+    """Print the newest matching entries, oldest first; or the changes around a time.
 
-    Of area, runbook, state, value and words, the entries of the newest runs that fit are shown.
+    With --area, --runbook, --state, --value or --search, the entries of the newest matching runs.
 
     For example: keyturn changelog show --around 02:00 --host 'web*' --within 45m
     """
@@ -73,16 +80,16 @@ def show_log(
 
     with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
         if around:
-            _print_timeline(tx, around, within, wanted["host"], limit=most, as_json=as_json)
+            _print_timeline(tx, around, within, filters["host"], limit=limit, as_json=as_json)
             return
-        entries = _list_entries(tx, run, wanted, most)
+        entries = _list_entries(tx, run, filters, limit)
         if run and not entries:
-            exit_with_error(f"there is nothing about run {run} in the change log", NOT_FOUND)
-        if not entries and any(wanted.values()):
+            exit_with_error(f"the change log has no entries of run {run}", NOT_FOUND)
+        if not entries and any(filters.values()):
             unknown_filters = escape_to_one_line(
-                "; ".join(_describe_unknown_filters(environment, tx, wanted))
+                "; ".join(_describe_unknown_filters(environment, tx, filters))
             )
-            exit_with_error(unknown_filters or "nothing in the change log fits", NOT_FOUND)
+            exit_with_error(unknown_filters or "no matching entries in the change log", NOT_FOUND)
     _print_entries(entries, as_json=as_json)
 
 
@@ -106,7 +113,7 @@ def _list_entries(
 def _describe_unknown_filters(
     environment: CommandEnvironment, tx: "Transaction", typed: Mapping[str, str]
 ) -> list[str]:
-    """Say what it names that never was. Without a valid policy nobody knows who is in it."""
+    """Describe each filter value that does not exist; none if the policy is invalid."""
     from bot.policy import NoPolicyError
     from bot.policy.loader import load_policy
     from bot.workflow.unknown_filters import describe_unknown_log_names
@@ -127,19 +134,21 @@ def _build_entry_filter(tx: "Transaction", typed: Mapping[str, str]) -> "EntryFi
         times.parse_past_moment(typed[name], now=tx.now) if typed[name] else None
         for name in ("since", "until")
     )
-    sought = None
+    run_filter = None
     if any(typed[name] for name in _RUN_FILTER_OPTIONS):
         text = [
             *search_words.parse_search(typed["value"]),
-            *search_words.parse_search(typed["words"]),
+            *search_words.parse_search(typed["search"]),
         ]
-        sought = search.RunFilter(
+        run_filter = search.RunFilter(
             area=typed["area"] or None,
             runbook=" ".join(typed["runbook"].lower().split()) or None,
             states=_parse_state(typed["state"]),
             text=text,
         )
-    return EntryFilter(typed["host"].lower(), typed["person"], typed["kind"], since, until, sought)
+    return EntryFilter(
+        typed["host"].lower(), typed["person"], typed["kind"], since, until, run_filter
+    )
 
 
 def _parse_state(typed: str) -> frozenset[str]:
@@ -148,7 +157,7 @@ def _parse_state(typed: str) -> frozenset[str]:
 
     if typed and typed not in RUN_STATUSES:
         raise RequestSyntaxError(
-            f"there is no state {quote_text(typed)}: choose one of {', '.join(RUN_STATUSES)}"
+            f"unknown state {quote_text(typed)}: use one of {', '.join(RUN_STATUSES)}"
         )
     return frozenset({typed} if typed else ())
 
@@ -159,39 +168,36 @@ def _print_timeline(
     from bot.audit import timeline
     from bot.model import times
 
-    moment, reach = times.parse_past_moment(typed_time, now=tx.now), times.parse_span(typed_span)
-    seen = timeline.build_timeline(
-        tx, moment, span=reach, host_pattern=host.lower() or "*", limit=limit
+    at, span = times.parse_past_moment(typed_time, now=tx.now), times.parse_span(typed_span)
+    changes = timeline.build_timeline(
+        tx, at, span=span, host_pattern=host.lower() or "*", limit=limit
     )
-    found = seen.events
-    allowed = timeline.list_approvals(tx, found)
+    approvals = timeline.list_approvals(tx, changes.events)
     if not as_json:
-        between = (
-            f"{times.format_moment(moment - reach)} and {times.format_moment(moment + reach)}"
-        )
-        click.echo(f"between {between}{f', on {host}' if host else ''}:")
-        if not found:
-            click.echo("nothing that Keyturn knows of")
-    for one in found:
-        votes = allowed.get(one.run or 0, ())
-        click.echo(_format_event_as_json(one, votes) if as_json else _format_event(one, votes))
-    if seen.omitted:
-        click.echo(f"left out as less likely: {seen.omitted}; -n shows more", err=True)
-    if seen.searched_span < reach:
-        looked = (
-            times.format_moment(moment - seen.searched_span),
-            times.format_moment(moment + seen.searched_span),
-        )
-        click.echo(f"so much happened that only {' to '.join(looked)} was looked at", err=True)
+        between = f"{times.format_moment(at - span)} and {times.format_moment(at + span)}"
+        click.echo(f"Between {between}{f' on {host}' if host else ''}:")
+        if not changes.events:
+            click.echo("No known changes.")
+    for event in changes.events:
+        decisions = approvals.get(event.run or 0, ())
+        format_line = _format_event_as_json if as_json else _format_event
+        click.echo(format_line(event, decisions))
+    if changes.omitted:
+        message = f"{changes.omitted} less relevant changes not shown: increase --limit"
+        click.echo(message, err=True)
+    if changes.searched_span < span:
+        begin, end = at - changes.searched_span, at + changes.searched_span
+        searched = f"{times.format_moment(begin)} to {times.format_moment(end)}"
+        click.echo(f"too many entries: searched only {searched}", err=True)
 
 
 def _format_event_as_json(event: "TimelineEvent", decisions: "Sequence[Decision]") -> str:
-    """Tell it by the names that it has in the API."""
+    """Return the event as JSON with the member names of the API."""
     from bot.model.times import format_iso
 
-    approved_by = [vote.person for vote in decisions]
-    told = vars(event) | {"at": format_iso(event.at), "approved_by": approved_by}
-    return json.dumps(told, ensure_ascii=False)
+    approved_by = [decision.person for decision in decisions]
+    data = vars(event) | {"at": format_iso(event.at), "approved_by": approved_by}
+    return json.dumps(data, ensure_ascii=False)
 
 
 def _format_event(event: "TimelineEvent", decisions: "Sequence[Decision]") -> str:
@@ -199,8 +205,8 @@ def _format_event(event: "TimelineEvent", decisions: "Sequence[Decision]") -> st
     from bot.model import times
 
     run = f"run {event.run}" if event.run else f"#{event.entry}"
-    told = timeline.describe_event(event, decisions)
-    return f"{times.format_moment(event.at)}  {run:<8} {event.state:<14} {told}"
+    description = timeline.describe_event(event, decisions)
+    return f"{times.format_moment(event.at)}  {run:<8} {event.state:<14} {description}"
 
 
 @click.command("export")
@@ -210,13 +216,13 @@ def _format_event(event: "TimelineEvent", decisions: "Sequence[Decision]") -> st
     type=click.Choice(["jsonl", "csv", "syslog"]),
     default="jsonl",
     show_default=True,
-    help="jsonl has what hosts answered too, and is what docs/verify_changelog.py reads.",
+    help="jsonl includes the output of hosts; docs/verify_changelog.py reads it.",
 )
 @pass_environment
 def export_entries(environment: CommandEnvironment, *, form: str) -> None:
-    """Print every entry on a line: JSON, CSV for spreadsheets, or syslog (RFC 5424).
+    """Print every entry on one line: JSON, CSV for spreadsheets, or syslog (RFC 5424).
 
-    That somebody did is in the change log. A cell of CSV is never a formula.
+    The export is recorded in the change log. CSV cells are escaped so that none is a formula.
     """
     from bot.audit import change_log, formats
     from bot.audit.formats import iterate_export
@@ -235,30 +241,30 @@ def export_entries(environment: CommandEnvironment, *, form: str) -> None:
             stage = show_progress(quiet=not _is_output_a_file())(
                 "exporting", lambda: change_log.get_head(tx)[0]
             )
-            # Whoever reads along may go before the end: then the rows are let go of at once.
-            with stage as told, closing(iterate_export(tx)) as entries:
+            # The reader of a pipe may close it early: then the database rows are released.
+            with stage as advance, closing(iterate_export(tx)) as entries:
                 lines = map(writers[form], entries)
-                while some := list(islice(lines, _BATCH_SIZE)):
-                    sys.stdout.write("".join(some))
-                    told(len(some))
+                while batch := list(islice(lines, _BATCH_SIZE)):
+                    sys.stdout.write("".join(batch))
+                    advance(len(batch))
                 sys.stdout.flush()
 
 
 def _is_output_a_file() -> bool:
-    """Say whether what is printed goes into a file, and not to a person or another program."""
+    """Return whether standard output is a file, and not a terminal or a pipe."""
     try:
         return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
-    except OSError:  # it is none of the system's
+    except OSError:  # not a file of the operating system
         return False
 
 
 def _record_export(database: "Database", log_format: str) -> None:
-    """Log that somebody exported it; who may only read cannot, and is told."""
+    """Record the export in the change log; warn if the database is read-only."""
     from bot.audit import change_log
     from bot.db.database import StoreUnavailable
 
     try:
         with database.transaction() as tx:
             change_log.append_entry(tx, "log exported", login=getpass.getuser(), format=log_format)
-    except StoreUnavailable as trouble:
-        click.echo(f"keyturn: this is not in the change log: {trouble}", err=True)
+    except StoreUnavailable as error:
+        click.echo(f"keyturn: cannot record this in the change log: {error}", err=True)

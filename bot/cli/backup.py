@@ -1,4 +1,4 @@
-"""`keyturn backup`, `keyturn restore` and `keyturn db copy`: all that is kept, saved and moved."""
+"""`keyturn backup`, `keyturn restore` and `keyturn db copy`."""
 
 import json
 import sys
@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import click
 
-from bot.cli.client import json_option
 from bot.cli.context import (
     FAILED,
     CommandEnvironment,
@@ -17,6 +16,7 @@ from bot.cli.context import (
     exit_with_error,
     pass_environment,
 )
+from bot.cli.options import json_option
 from bot.cli.progress import show_progress
 
 if TYPE_CHECKING:
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
 @json_option
 @pass_environment
 def back_up_database(environment: CommandEnvironment, *, file: Path, as_json: bool) -> None:
-    """Save all that the database holds in FILE, while the service goes on.
+    """Save the whole database in FILE, while the service runs.
 
-    One file for either database: `keyturn restore` puts it back into either. It holds no keys:
-    back changelog.key and secrets.key up apart from it, once. The policy directory is in version
-    control. Exit status 1 if the change log that was saved is broken.
+    `keyturn restore` restores the file into SQLite or PostgreSQL. It contains no keys: back up
+    changelog.key and secrets.key separately, once. The policy directory is in version control.
+    Exit status 1 if the saved change log is broken.
     """
-    from bot.maintenance import backup as saving
+    from bot.maintenance import backup
     from bot.maintenance.copy_database import CopyError
 
     with exit_on_errors(), environment.open_database() as database:
         try:
-            label, verdict = saving.make_backup(database, file, show_progress(quiet=as_json))
-        except CopyError as no:
-            exit_with_error(str(no), FAILED)
-    broken = verdict.broken is not None
+            label, verdict = backup.make_backup(database, file, show_progress(quiet=as_json))
+        except CopyError as error:
+            exit_with_error(str(error), FAILED)
+    is_broken = verdict.broken is not None
     if as_json:
-        told_of = {"file": str(file), "rows": label.rows, "entries": label.point.seq}
-        more = {"head": label.point.hash, "broken": verdict.broken, "why": verdict.why}
-        click.echo(json.dumps(told_of | more))
+        data = {"file": str(file), "rows": label.rows, "entries": label.point.seq}
+        data |= {"head": label.point.hash, "broken": verdict.broken, "error": verdict.why}
+        click.echo(json.dumps(data))
     else:
-        click.echo(f"saved {label.rows} rows in {file}; the log's head is {label.point.hash}")
-    if broken:
+        click.echo(f"Saved {label.rows} rows in {file}; head of the log {label.point.hash}")
+    if is_broken:
         click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)
-    sys.exit(FAILED if broken else 0)
+    sys.exit(FAILED if is_broken else 0)
 
 
 @click.command("restore")
@@ -61,25 +61,25 @@ def back_up_database(environment: CommandEnvironment, *, file: Path, as_json: bo
     "witnesses",
     multiple=True,
     type=click.Path(path_type=Path, exists=True),
-    help="A witness's file, or a host's log, to see what came after; may be given several times.",
+    help="File of a witness, or log of a host, to find lost entries; repeatable.",
 )
 @json_option
 @pass_environment
 def restore_database(
     environment: CommandEnvironment, *, file: Path, witnesses: tuple[Path, ...], as_json: bool
 ) -> None:
-    """Put the backup FILE back, where there is no database, or an empty one.
+    """Restore the backup FILE where there is no database, or an empty one.
 
-    The service must be stopped, and changelog.key and secrets.key in their place. What came after
-    the backup is not in it: what was not done by then ends instead of being done twice, everybody
-    signs in anew, and nothing goes to a host until somebody has looked and said `keyturn resume`.
+    Stop the service, and put changelog.key and secrets.key in place first. Everything after the
+    backup is lost. Runs that were open then end, so that none is executed twice; people must sign
+    in again; and nothing is sent to a host until `keyturn resume`.
     """
     from bot.audit import checkpoints
     from bot.db.database import lock_data_directory
     from bot.db.process_lock import lock_exclusive
     from bot.maintenance.backup import InvalidBackupError
     from bot.maintenance.copy_database import CopyError
-    from bot.maintenance.restore import restore_backup as put_back
+    from bot.maintenance.restore import restore_backup
 
     data = environment.get_data_directory()
     with (
@@ -92,24 +92,26 @@ def restore_database(
             key = environment.get_key_directory() / name
             if not key.exists():
                 exit_with_error(
-                    f"{key} is missing: put it back first, from the keys' backup", FAILED
+                    f"{key} is missing: restore it first, from the backup of the keys", FAILED
                 )
         seen = [one for each in witnesses for one in checkpoints.read_witnessed_checkpoints(each)]
         try:
             stages = show_progress(quiet=as_json)
-            done = put_back(file, target, working=data, seen=seen, stages=stages)
-        except InvalidBackupError as no:
-            exit_with_error(f"{file} {no}", FAILED)
-        except CopyError as no:
-            exit_with_error(str(no), FAILED)
+            result = restore_backup(file, target, working=data, seen=seen, stages=stages)
+        except InvalidBackupError as error:
+            exit_with_error(f"{file} {error}", FAILED)
+        except CopyError as error:
+            exit_with_error(str(error), FAILED)
     if as_json:
-        click.echo(json.dumps(_result_to_data(done)))
+        click.echo(json.dumps(_result_to_data(result)))
     else:
-        click.echo(_format_result(done, bool(witnesses)))
+        click.echo(_format_result(result, bool(witnesses)))
 
 
 @click.command("copy")
-@click.option("--from", "source", default="", help="The address; without it, the one in use.")
+@click.option(
+    "--from", "source", default="", help="Address of the source. Default: the database in use."
+)
 @click.option(
     "--to", "target", required=True, help="sqlite:///FILE or postgresql://USER@HOST/NAME"
 )
@@ -118,11 +120,11 @@ def restore_database(
 def copy_to_database(
     environment: CommandEnvironment, *, source: str, target: str, as_json: bool
 ) -> None:
-    """Copy all that a database holds into another, empty one: from SQLite to PostgreSQL, or back.
+    """Copy a database into an empty one, between SQLite and PostgreSQL in either direction.
 
-    The service must be stopped. The copy is verified; the log tells of the move. Afterwards set
-    KEYTURN_DATABASE to the new address. Passwords do not belong on a command line, where everybody
-    can read them: PGPASSWORD, a file .pgpass or a service file holds them.
+    Stop the service first. The copy is verified, and the change log records it. Then set
+    KEYTURN_DATABASE to the new address. Give passwords by PGPASSWORD, .pgpass or a service file:
+    everyone on the machine can read command lines.
     """
     from bot.db.database import lock_data_directory
     from bot.db.process_lock import lock_exclusive
@@ -138,33 +140,34 @@ def copy_to_database(
         lock_exclusive(new),
     ):
         try:
-            moved = copy_database.copy_database(old, new, show_progress(quiet=as_json))
-        except CopyError as no:
-            exit_with_error(str(no), FAILED)
+            result = copy_database.copy_database(old, new, show_progress(quiet=as_json))
+        except CopyError as error:
+            exit_with_error(str(error), FAILED)
     if as_json:
-        click.echo(json.dumps(vars(moved)))
+        click.echo(json.dumps(vars(result)))
     else:
         click.echo(
-            f"copied {moved.rows} rows; {moved.entries} entries, unbroken; head {moved.head}"
+            f"Copied {result.rows} rows; {result.entries} entries, chain intact; head "
+            f"{result.head}"
         )
-        click.echo("set KEYTURN_DATABASE to the new address, and start")
+        click.echo("Set KEYTURN_DATABASE to the new address, and start the service.")
 
 
 def _parse_database_url(typed: str) -> str:
-    """Return an address as SQLAlchemy writes it. Raises ValueError for one that cannot be."""
+    """Return an address in the form of SQLAlchemy. Raises ValueError."""
     if not typed:
         return ""
     parts = urlsplit(typed)
     if parts.password:
         raise ValueError(
-            "a password on the command line can be read by everybody on this machine: leave it "
-            "out, and set PGPASSWORD, or keep it in ~/.pgpass"
+            "everyone on this machine can read a password on the command line: remove it and "
+            "set PGPASSWORD, or use ~/.pgpass"
         )
     if typed.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
         return f"postgresql+psycopg://{typed.partition('://')[2]}"
     if typed.startswith("sqlite:///"):
         return f"sqlite:///{Path(typed.removeprefix('sqlite:///')).absolute()}"
-    raise ValueError(f"{typed} is no address: sqlite:///FILE or postgresql://USER@HOST/NAME")
+    raise ValueError(f"invalid address {typed}: use sqlite:///FILE or postgresql://USER@HOST/NAME")
 
 
 def _result_to_data(result: "RestoreResult") -> dict[str, object]:
@@ -183,29 +186,28 @@ def _format_result(result: "RestoreResult", has_witnesses: bool) -> str:  # noqa
     from bot.model.times import format_moment
 
     point = result.label.point
-    lines = [
-        f"put back as it was at {format_moment(result.label.made)}: {point.seq} entries, unbroken"
-    ]
+    lines = [f"Restored to {format_moment(result.label.made)}: {point.seq} entries, chain intact."]
     last = max((one.checkpoint for one in result.later), key=lambda one: one.seq, default=None)
     if last is not None:
         lines.append(
-            f"lost: entries {point.seq + 1} to {last.seq} at least, as witnesses saw at "
-            f"{format_moment(last.at)}"
+            f"Lost: at least entries {point.seq + 1} to {last.seq}, which witnesses have of "
+            f"{format_moment(last.at)}."
         )
         if named := sorted({one.run for one in result.later if one.run}):
-            lines.append(f"hosts were changed by runs that are not here: {_join_numbers(named)}")
+            lines.append(f"Lost runs that changed hosts: {_join_numbers(named)}.")
     elif has_witnesses:
-        lines.append("the witnesses saw nothing that came later")
+        lines.append("The witnesses have no later entries.")
     else:
-        lines.append("what came later is lost; give --witness to see how much that was")
+        lines.append("Later entries are lost. Add --witness to see which.")
     if result.ended:
         lines.append(
-            f"ended, since they may have been done meanwhile: runs {_join_numbers(result.ended)}"
+            f"Ended, because they may have been executed after the backup: runs "
+            f"{_join_numbers(result.ended)}."
         )
     lines += [
-        f"the next run has number {result.first}: those between were, or may have been, others",
-        "everybody signs in anew; tokens, bans, grants and second factors are as they were then",
-        "nothing goes to a host yet: look at it, then keyturn resume --as PERSON --why REASON",
+        f"The next run has number {result.first}, because lower ones may have been used.",
+        "People must sign in again. Tokens, bans, grants and factors are those of the backup.",
+        "Everything is stopped. Check, then: keyturn resume --as PERSON --reason REASON",
     ]
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""The place where a command works, and how it speaks of what a person can do something about."""
+"""What commands work with, and how they report errors and exit."""
 
 import os
 import sys
@@ -13,39 +13,36 @@ import click
 if TYPE_CHECKING:
     from bot.db.database import Database
 
-# Exit statuses that scripts can tell apart. 2 is also click's own, and 130 that of shells.
+# Exit statuses for scripts. 2 is also click's own, and 130 is what shells expect for Ctrl-C.
 FAILED, NOT_UNDERSTOOD, NOT_FOUND, REFUSED, WAITING, INTERRUPTED = 1, 2, 3, 4, 5, 130
 
 
 @dataclass(frozen=True)
 class CommandEnvironment:
-    """Each is looked up only by a command that needs it.
-
-    policy: the policy directory. database: opens the database, or that at another address, in the
-    name of another role. has_database: whether there is one yet. data: the data directory; keys:
-    that of the keys. address: of the web pages, without a slash at its end; "" if they have none.
-    migrations: the database's address for a role that may change its schema; "" if it is the usual
-    one. hooks: the file of hooks, if there is one. service: where it is reached from here.
-    witness: the file that checkpoints of the change log are added to, if there is one.
-    """
+    """The installation, read only as far as a command needs it."""
 
     get_policy_directory: Callable[[], Path]
     open_database: "Callable[..., AbstractContextManager[Database]]"
+    """Opens the database of the settings, or the one at another address."""
     has_database: Callable[[], bool]
     get_data_directory: Callable[[], Path]
     get_key_directory: Callable[[], Path]
     get_base_url: Callable[[], str]
+    """Address of the web pages, without a slash at its end; "" if they have none."""
     get_migration_url: Callable[[], str]
+    """Database address for the role that may change the schema; "" if it is the usual one."""
     get_webhook_file: Callable[[], Path | None] = lambda: None
     get_service_url: Callable[[], str] = lambda: ""
+    """Address at which this machine reaches the service."""
     get_witness_file: Callable[[], Path | None] = lambda: None
+    """The file that receives checkpoints of the change log."""
 
 
 pass_environment = click.make_pass_decorator(CommandEnvironment)
 
 
 class RecordNumber(click.IntRange):
-    """The number of a run, a schedule or whatever else the database counts."""
+    """Parameter type: the number of a run, a schedule or another record."""
 
     name = "number"
 
@@ -55,7 +52,7 @@ class RecordNumber(click.IntRange):
 
 @contextmanager
 def exit_on_errors() -> Generator[None]:
-    """Turn what a person can do something about into one line on standard error."""
+    """Report expected errors as one line on standard error, and exit."""
     from bot.db.database import AlreadyRunning, StoreUnavailable
     from bot.model.request_form import RequestSyntaxError
     from bot.model.signing import KeyFileError
@@ -66,26 +63,22 @@ def exit_on_errors() -> Generator[None]:
     try:
         yield
     except BrokenPipeError:
-        # Whoever read along has seen enough. Python would say so once more at its end.
+        # The reader of the pipe has closed it; Python would report that again at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
-    except (RequestSyntaxError, InvalidTimeError) as trouble:
-        exit_with_error(escape_to_one_line(str(trouble)), NOT_UNDERSTOOD)
-    except (StoreUnavailable, AlreadyRunning, NoPolicyError, KeyFileError, ValueError) as trouble:
-        exit_with_error(escape_to_one_line(str(trouble)), FAILED)
-    except OSError as trouble:
-        told = trouble.filename and trouble.strerror
-        exit_with_error(
-            escape_to_one_line(
-                f"{trouble.filename}: {trouble.strerror}" if told else str(trouble)
-            ),
-            FAILED,
-        )
+    except (RequestSyntaxError, InvalidTimeError) as error:
+        exit_with_error(escape_to_one_line(str(error)), NOT_UNDERSTOOD)
+    except (StoreUnavailable, AlreadyRunning, NoPolicyError, KeyFileError, ValueError) as error:
+        exit_with_error(escape_to_one_line(str(error)), FAILED)
+    except OSError as error:
+        has_file = error.filename and error.strerror
+        message = f"{error.filename}: {error.strerror}" if has_file else str(error)
+        exit_with_error(escape_to_one_line(message), FAILED)
 
 
 @contextmanager
 def exit_on_refusals() -> Generator[None]:
-    """Turn each no of the workflow into one line and the status that tells its kind."""
+    """Report each refusal of the workflow as one line, and exit with its status."""
     from bot.db.runs import ConcurrentUpdateError, NoSuchRun
     from bot.db.schedules import NoSuchSchedule
     from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed, TooLate
@@ -93,19 +86,19 @@ def exit_on_refusals() -> Generator[None]:
 
     try:
         yield
-    except NoSuchPersonError as missing:
-        exit_with_error(str(missing), NOT_FOUND)
-    except (ScheduleError, InvalidRequestError) as strange:
-        exit_with_error(str(strange), NOT_UNDERSTOOD)
-    except (NoSuchRun, NoSuchSchedule) as missing:
-        exit_with_error(str(missing), NOT_FOUND)
-    except NotAllowed as refused:
-        exit_with_error(str(refused), REFUSED)
-    except (TooLate, ConcurrentUpdateError) as late:
-        exit_with_error(str(late), FAILED)
+    except NoSuchPersonError as error:
+        exit_with_error(str(error), NOT_FOUND)
+    except (ScheduleError, InvalidRequestError) as error:
+        exit_with_error(str(error), NOT_UNDERSTOOD)
+    except (NoSuchRun, NoSuchSchedule) as error:
+        exit_with_error(str(error), NOT_FOUND)
+    except NotAllowed as error:
+        exit_with_error(str(error), REFUSED)
+    except (TooLate, ConcurrentUpdateError) as error:
+        exit_with_error(str(error), FAILED)
 
 
 def exit_with_error(message: str, status: int) -> NoReturn:
-    """Say why it goes no further."""
+    """Print the message to standard error and exit."""
     click.echo(f"keyturn: {message}", err=True)
     sys.exit(status)

@@ -1,4 +1,4 @@
-"""`keyturn db …`: its schema, and what roles of PostgreSQL may do with it."""
+"""`keyturn db …`: the database schema, and the rights of PostgreSQL roles."""
 
 import json
 import sys
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.cli.client import json_option, print_result
+from bot.cli.client import print_result
 from bot.cli.context import FAILED, CommandEnvironment, exit_on_errors, pass_environment
+from bot.cli.options import json_option
 from bot.cli.sections import CommandGroup
 
 if TYPE_CHECKING:
@@ -16,18 +17,18 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def db() -> None:
-    """Look after the database."""
+    """Manage the database."""
 
 
 @db.command("upgrade")
-@click.option("--grant", default="", help="PostgreSQL's role that may work with it afterwards.")
+@click.option("--grant", default="", help="PostgreSQL role that gets the rights of the service.")
 @json_option
 @pass_environment
 def upgrade_database(environment: CommandEnvironment, *, grant: str, as_json: bool) -> None:
-    """Bring the database to the schema that this version works with.
+    """Upgrade the database to the schema of this version.
 
-    Of a new one it also makes the keys, changelog.key and secrets.key: where several processes
-    work on one database, each needs both. --grant gives a role what `keyturn db grants` prints.
+    For a new database, it also creates changelog.key and secrets.key; all processes on one
+    database need both. --grant gives a role the rights that `keyturn db grants` prints.
     """
     from bot.auth import secret_box
     from bot.db import data_directory, migrations, roles
@@ -41,16 +42,16 @@ def upgrade_database(environment: CommandEnvironment, *, grant: str, as_json: bo
             data_directory.make_data_directory(environment.get_key_directory())
             signing.load_signing_key(environment.get_key_directory() / "changelog.key")
             secret_box.load_secret_box(environment.get_key_directory() / "secrets.key")
-    print_result({"current": True}, ["up to date"], as_json=as_json)
+    print_result({"current": True}, ["The schema is up to date."], as_json=as_json)
 
 
 @db.command("grants")
 @click.argument("app")
-@click.option("--reader", default="", help="A role that may only read what was done.")
+@click.option("--reader", default="", help="A role that may only read.")
 def print_grants(*, app: str, reader: str) -> None:
-    """Print SQL that lets the role APP work with the log and never change it. For PostgreSQL.
+    """Print SQL that lets the PostgreSQL role APP append to the change log and not alter it.
 
-    For the owner of the tables, after each upgrade: keyturn db grants keyturn_app | psql …
+    Run it as the owner of the tables, after each upgrade: keyturn db grants keyturn_app | psql …
     """
     from bot.db import roles
 
@@ -63,31 +64,38 @@ def print_grants(*, app: str, reader: str) -> None:
 @json_option
 @pass_environment
 def check_database(environment: CommandEnvironment, *, as_json: bool) -> None:
-    """Say whether the database is as this version needs it: schema, rights, engine and keys.
+    """Check schema, rights, engine and keys of the database.
 
-    Exit status 1 if it cannot be worked with so. A role that is too strong is told, no more.
+    Exit status 1 if the service cannot use it. Excess rights of the role are only printed.
     """
     from bot.db import migrations, roles
 
     with exit_on_errors(), environment.open_database() as database:
         current = migrations.is_schema_current(database)
-        strong = roles.find_excess_rights(database) if current else []
-        engine = current and not database.embedded
-        keys = _describe_key_problem(environment, database) if current else ""
-    found = {"current": current, "too_strong": strong, "distributed": engine, "keys": keys}
+        excess_rights = roles.find_excess_rights(database) if current else []
+        is_distributed = current and not database.embedded
+        key_problem = _describe_key_problem(environment, database) if current else ""
+    data = {
+        "current": current,
+        "excess_rights": excess_rights,
+        "distributed": is_distributed,
+        "keys": key_problem,
+    }
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(data))
     else:
-        click.echo("up to date" if current else "behind: run keyturn db upgrade")
-        if strong:
-            click.echo(f"our role is stronger than it needs to be: it {', '.join(strong)}")
-        if keys:
-            click.echo(keys)
-    sys.exit(0 if current and not keys else FAILED)
+        click.echo(
+            "The schema is up to date." if current else "Outdated schema. Run: keyturn db upgrade"
+        )
+        if excess_rights:
+            click.echo(f"The role has more rights than it needs: it {', '.join(excess_rights)}")
+        if key_problem:
+            click.echo(key_problem)
+    sys.exit(0 if current and not key_problem else FAILED)
 
 
 def _has_log_entries(database: "Database") -> bool:
-    """Say whether there is a change log, which has its key somewhere."""
+    """Return whether the change log has entries, and so a signing key."""
     from bot.audit import change_log
 
     with database.reading() as tx:
@@ -95,7 +103,7 @@ def _has_log_entries(database: "Database") -> bool:
 
 
 def _describe_key_problem(environment: CommandEnvironment, database: "Database") -> str:
-    """Say what is wrong with our keys for this database; "" if nothing is."""
+    """Describe what is wrong with the keys for this database; "" if nothing."""
     from bot.audit import verification
     from bot.auth import secret_box
     from bot.model import signing
@@ -106,11 +114,11 @@ def _describe_key_problem(environment: CommandEnvironment, database: "Database")
     files = [environment.get_key_directory() / name for name in ("changelog.key", "secrets.key")]
     for file in files:
         if not file.exists():
-            return f"{file} is missing: put back the one that belongs to this database"
+            return f"{file} is missing: restore the one that belongs to this database"
     try:
         with database.reading() as tx:
             verification.check_signing_key(tx, signing.load_signing_key(files[0]))
             secret_box.read_sealed_trial(tx, secret_box.load_secret_box(files[1]))
-    except KeyFileError as trouble:
-        return str(trouble)
+    except KeyFileError as error:
+        return str(error)
     return ""

@@ -1,27 +1,28 @@
-"""`keyturn delegate` and `keyturn grants`: who decides in whose stead, and what is granted."""
+"""`keyturn delegate` and `keyturn grants`: delegations and standing grants."""
 
 import json
 import time
 
 import click
 
-from bot.cli.client import json_option, print_result, record_to_data
+from bot.cli.client import print_result, record_to_data
 from bot.cli.context import CommandEnvironment, RecordNumber, pass_environment
+from bot.cli.options import json_option, reason_option
 from bot.cli.sections import CommandGroup
 from bot.cli.stop import open_workflow
 
 
 @click.group("delegate", cls=CommandGroup)
 def delegation_commands() -> None:
-    """Let people decide in the stead of owners, for a while."""
+    """Manage delegations: people who decide on behalf of owners."""
 
 
 @delegation_commands.command("to")
 @click.argument("person")
-@click.option("--as", "owner", required=True, help="The owner in whose stead PERSON decides.")
-@click.option("--until", required=True, help='Such as "tomorrow 18:00" or "3 days"; UTC.')
-@click.option("--area", default="", help="One area; every area of the owner's if left out.")
-@click.option("--why", default="", help="What the change log shall say about it.")
+@click.option("--as", "owner", required=True, help="The owner on whose behalf PERSON decides.")
+@click.option("--until", required=True, help='"tomorrow 18:00" or "3 days"; UTC.')
+@click.option("--area", default="", help="One area. Default: every area of the owner.")
+@reason_option()
 @json_option
 @pass_environment
 def create_delegation(
@@ -31,10 +32,10 @@ def create_delegation(
     owner: str,
     until: str,
     area: str,
-    why: str,
+    reason: str,
     as_json: bool,
 ) -> None:
-    """Let PERSON decide in an owner's stead.
+    """Let PERSON decide on behalf of an owner.
 
     For example: keyturn delegate to ada --as olga --until "3 days" --area edge
     """
@@ -42,21 +43,20 @@ def create_delegation(
 
     with open_workflow(environment) as workflow:
         ends = parse_deadline(until, now=round(time.time() * 1_000_000))
-        made = workflow.delegations_and_grants.create_delegation(
-            delegator=owner, delegate=person, ends_at=ends, area=area, reason=why, source="cli"
+        delegation = workflow.delegations_and_grants.create_delegation(
+            delegator=owner, delegate=person, ends_at=ends, area=area, reason=reason, source="cli"
         )
-    where = made.area or "every area of theirs"
-    said = (
-        f"{made.id}: {person} decides for {owner} in {where} until {format_deadline(made.ends_at)}"
-    )
-    print_result(record_to_data(made), [said], as_json=as_json)
+    area_name = delegation.area or "all their areas"
+    until_time = format_deadline(delegation.ends_at)
+    line = f"{delegation.id}: {person} decides for {owner} in {area_name} until {until_time}"
+    print_result(record_to_data(delegation), [line], as_json=as_json)
 
 
 @delegation_commands.command("list")
 @json_option
 @pass_environment
 def list_delegations(environment: CommandEnvironment, *, as_json: bool) -> None:
-    """List who decides in whose stead now."""
+    """List active delegations."""
     from bot.db import delegations
     from bot.model.times import format_deadline
 
@@ -66,13 +66,13 @@ def list_delegations(environment: CommandEnvironment, *, as_json: bool) -> None:
         click.echo(json.dumps([record_to_data(one) for one in found], ensure_ascii=False))
         return
     for one in found:
-        where = one.area or "every area of theirs"
+        area = one.area or "all their areas"
         click.echo(
-            f"{one.id}: {one.delegate} for {one.delegator} in {where} "
+            f"{one.id}: {one.delegate} for {one.delegator} in {area} "
             f"until {format_deadline(one.ends_at)}"
         )
     if not found:
-        click.echo("nobody decides in anybody's stead")
+        click.echo("No delegations.")
 
 
 @delegation_commands.command("end")
@@ -80,24 +80,22 @@ def list_delegations(environment: CommandEnvironment, *, as_json: bool) -> None:
 @json_option
 @pass_environment
 def end_delegation(environment: CommandEnvironment, *, number: int, as_json: bool) -> None:
-    """End a delegation at once."""
+    """End delegation NUMBER immediately."""
     with open_workflow(environment) as workflow:
         workflow.delegations_and_grants.end_delegation(number, person="", source="cli")
-    print_result(
-        {"id": number, "holds": False}, [f"delegation {number} has ended"], as_json=as_json
-    )
+    print_result({"id": number, "active": False}, [f"Ended delegation {number}."], as_json=as_json)
 
 
 @click.group("grants", cls=CommandGroup)
 def grant_commands() -> None:
-    """Look at standing grants, and end them. Owners give them in chat and on the web."""
+    """List and revoke standing grants. Owners create them in chat and on the web."""
 
 
 @grant_commands.command("list")
 @json_option
 @pass_environment
 def list_grants(environment: CommandEnvironment, *, as_json: bool) -> None:
-    """List what may be done now without an approval each time."""
+    """List active standing grants."""
     from bot.db import grants as store
     from bot.model.times import format_deadline
     from bot.workflow.grant_rules import count_uses_left
@@ -109,17 +107,17 @@ def list_grants(environment: CommandEnvironment, *, as_json: bool) -> None:
             if one.holds(tx.now)
         ]
     if as_json:
-        told = [record_to_data(one, left=rest) for one, rest in found]
-        click.echo(json.dumps(told, ensure_ascii=False))
+        data = [record_to_data(one, uses_left=left) for one, left in found]
+        click.echo(json.dumps(data, ensure_ascii=False))
         return
-    for one, rest in found:
+    for one, left in found:
         click.echo(
-            f"{one.id}: {one.person} by {one.granted_by}: {one.what}, {rest} of {one.per_hour} "
+            f"{one.id}: {one.person} by {one.granted_by}: {one.what}, {left} of {one.per_hour} "
             "left "
             f"this hour, until {format_deadline(one.ends_at)}"
         )
     if not found:
-        click.echo("nothing is granted")
+        click.echo("No standing grants.")
 
 
 @grant_commands.command("end")
@@ -127,10 +125,10 @@ def list_grants(environment: CommandEnvironment, *, as_json: bool) -> None:
 @json_option
 @pass_environment
 def revoke_grant(environment: CommandEnvironment, *, number: int, as_json: bool) -> None:
-    """End a grant at once: what is under way stops before its next step."""
+    """Revoke grant NUMBER immediately; its runs stop before their next step."""
     with open_workflow(environment) as workflow:
         workflow.delegations_and_grants.revoke_grant(number, person="", source="cli")
-    print_result({"id": number, "holds": False}, [f"grant {number} has ended"], as_json=as_json)
+    print_result({"id": number, "active": False}, [f"Revoked grant {number}."], as_json=as_json)
 
 
 COMMANDS = (delegation_commands, grant_commands)

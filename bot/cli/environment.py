@@ -40,8 +40,8 @@ def read_server_settings() -> "Settings":
 
     settings = read_settings()
     with exit_on_errors():
-        if SETTINGS_FILE.exists() and (trouble := find_reader(SETTINGS_FILE)):
-            exit_with_error(trouble, FAILED)
+        if SETTINGS_FILE.exists() and (problem := find_reader(SETTINGS_FILE)):
+            exit_with_error(problem, FAILED)
     return settings
 
 
@@ -97,17 +97,19 @@ def open_database(other_url: str = "", *, allow_missing: bool = False) -> "Gener
     settings = read_settings()
     with exit_on_errors():
         key = settings.key_directory / "changelog.key"
-        sealed = signing.load_signing_key(key) if key.exists() else None
-        database = Database(other_url or settings.database_url, sealed, Redactor(settings.secrets))
+        signing_key = signing.load_signing_key(key) if key.exists() else None
+        database = Database(
+            other_url or settings.database_url, signing_key, Redactor(settings.secrets)
+        )
         file = Path(database.engine.url.database or "")
         if database.embedded and not (allow_missing or file.exists()):
             exit_with_error(
-                f"there is no database in {file.parent.absolute()} yet: keyturn serve makes it, "
-                "and KEYTURN_DATA says where it is",
+                f"no database in {file.parent.absolute()}: `keyturn serve` creates it. Set "
+                "KEYTURN_DATA if it is elsewhere",
                 NOT_FOUND,
             )
         try:
-            if sealed is not None and not (other_url or allow_missing):
+            if signing_key is not None and not (other_url or allow_missing):
                 _open_empty_log(database)
             yield database
         finally:
@@ -115,7 +117,7 @@ def open_database(other_url: str = "", *, allow_missing: bool = False) -> "Gener
 
 
 def _open_empty_log(database: "Database") -> None:
-    """Record the signing key in an empty change log: what a command writes comes after it."""
+    """Record the signing key in an empty change log, before a command appends to it."""
     from bot.audit import change_log as log
     from bot.audit import verification
     from bot.db import migrations
@@ -123,8 +125,8 @@ def _open_empty_log(database: "Database") -> None:
     if not migrations.is_schema_current(database):
         return
     with database.reading() as tx:
-        begun = log.get_head(tx) != (0, log.GENESIS)
-    if not begun:
+        has_entries = log.get_head(tx) != (0, log.GENESIS)
+    if not has_entries:
         with database.transaction() as tx:
             verification.open_log(tx)
 

@@ -1,4 +1,4 @@
-"""`keyturn run N --follow`: a run as it happens, with what its hosts say as they say it."""
+"""`keyturn run N --follow`: progress and live output of a run."""
 
 import json
 import shutil
@@ -18,12 +18,12 @@ _BAR_WIDTH = 24
 
 @dataclass
 class LiveOutputPrinter:
-    """What was told already, so that no line is told twice."""
+    """Prints each line of live output once."""
 
     _printed_lines: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
 
     def list_new_lines(self, live_outputs: list[Mapping[str, Any]]) -> Iterator[str]:
-        """Yield what is new, each line with its host, and how many are left out where some are."""
+        """Yield new lines with their host, and the number of lines that were skipped."""
         for one in live_outputs:
             key = (one["run"], one["step"])
             fresh = one["total"] - self._printed_lines.get(key, 0)
@@ -55,24 +55,24 @@ def render_progress_bar(progress: Mapping[str, Any], *, width: int = _BAR_WIDTH)
 
 def follow_run(service: ServiceClient, run_id: int, *, as_json: bool) -> None:
     """Tell what happens until the run is over, unknown, or nothing is under way any more."""
-    screen, heard, position = _ProgressScreen(), LiveOutputPrinter(), 0
+    screen, printer, position = _ProgressScreen(), LiveOutputPrinter(), 0
     while True:
-        seen = service.get(build_path("runs", run_id, "progress"), after=position)
-        position = seen["position"]
+        progress = service.get(build_path("runs", run_id, "progress"), after=position)
+        position = progress["position"]
         if as_json:
-            click.echo(json.dumps(seen, ensure_ascii=False))
+            click.echo(json.dumps(progress, ensure_ascii=False))
         else:
             screen.print_update(
-                heard.list_new_lines(seen["live_output"]), render_progress_bar(seen)
+                printer.list_new_lines(progress["live_output"]), render_progress_bar(progress)
             )
-        if seen["ended"] or seen["state"] == "unknown":
+        if progress["ended"] or progress["state"] == "unknown":
             screen.end_line()
             return
         time.sleep(_POLL_SECONDS)
 
 
 class _ProgressScreen:
-    """Lines on standard output; below them, where a person looks on, how far it is."""
+    """Prints lines to standard output, and the progress below them in a terminal."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()
@@ -81,10 +81,10 @@ class _ProgressScreen:
     def print_update(self, lines: Iterator[str], state: str) -> None:
         from bot.model.text import escape_control
 
-        told = [*lines]
-        if self._is_terminal and (told or state != self._last_state):
+        new_lines = [*lines]
+        if self._is_terminal and (new_lines or state != self._last_state):
             click.echo("\r\033[K", err=True, nl=False)
-        for line in told:
+        for line in new_lines:
             click.echo(escape_control(line))
         if self._is_terminal:
             room = shutil.get_terminal_size().columns - 1

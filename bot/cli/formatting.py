@@ -1,4 +1,4 @@
-"""An account of a run as people read it in a terminal. Pure."""
+"""Text of a run for a terminal. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,29 +9,30 @@ _MAX_OUTPUT_LINES = 20
 
 
 def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -> str:
-    """Return a run as people read it: who asked and decided, the plan, and what came of it.
+    """Return the requester, decisions, plan and result of a run as text.
 
-    most: rows of the report's table; None for all.
+    Args:
+        max_rows: Number of rows of the report's table; None for all.
     """
     lines = [
         f"run {run['id']}: {run['title']}",
         f"  {format_run_state(run)}. {run['summary']}".rstrip(),
     ]
-    where = f"{run['requested_by']} on {', '.join(run['hosts'])}"
+    requester = f"{run['requested_by']} on {', '.join(run['hosts'])}"
     lines.append(
-        f"  asked by {where}{_format_time_and_reason(run['requested_at'], run['reason'])}"
+        f"  requested by {requester}{_format_time_and_reason(run['requested_at'], run['reason'])}"
     )
-    lines += [_format_decision(vote) for vote in run["decisions"]]
+    lines += [_format_decision(decision) for decision in run["decisions"]]
     if run["state"] == "pending":
         lines += _format_pending_approval(run)
     lines += _format_schedule(run)
     plan = run["plan"]
     if plan is not None:
-        lines.append(f"  {plan['because']}")
+        lines.append(f"  {plan['current_state']}")
         lines += [f"  ! {note}" for note in plan["notes"]]
     for step in plan["steps"] if plan else ():
-        became = f" [{step['state']}]" if step["state"] else ""
-        lines.append(f"  {step['n']}. {step['title']} on {step['host']}{became}")
+        state = f" [{step['state']}]" if step["state"] else ""
+        lines.append(f"  {step['n']}. {step['title']} on {step['host']}{state}")
         if step["before"] or step["after"]:
             lines.append(f"     {step['before'] or '-'} → {step['after'] or '-'}")
         lines.append(f"     $ {step['command']}")
@@ -51,25 +52,25 @@ def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -
 
 
 def _format_pending_approval(run: Mapping[str, Any]) -> list[str]:
-    """Return what an approver has to know beside the plan, and what to type."""
+    """Return what an approver needs to know besides the plan, and the command to approve."""
     from bot.model.run import describe_proposals
 
-    able = ", ".join(run["approvers"]) or "nobody"
-    lines = [f"  takes {run['missing_approvals']} of {run['approvals_from']}: {able}"]
-    lines += [f"  {said}" for said in run["policy_notes"]]
+    approvers = ", ".join(run["approvers"]) or "no one"
+    lines = [f"  needs {run['missing_approvals']} of {run['approvals_from']}: {approvers}"]
+    lines += [f"  {note}" for note in run["policy_notes"]]
     if run["proposals"]:
         lines.append(f"  {describe_proposals(run['proposals'])}")
     if run["expires_at"]:
-        lines.append(f"  approve until {format_time(run['expires_at'])}")
+        lines.append(f"  approval expires {format_time(run['expires_at'])}")
     if run["frozen"]:
-        lines.append(f"  once approved it waits: {run['frozen']}")
+        lines.append(f"  on hold after approval: {run['frozen']}")
     if run["requires_second_factor"]:
-        return [*lines, "  this approval takes a second factor: approve it on its page"]
+        return [*lines, "  needs a second factor: approve it on its web page"]
     return [*lines, f"  keyturn approve {run['id']} {run['digest'][:10]}"]
 
 
 def _format_schedule(run: Mapping[str, Any]) -> list[str]:
-    """Return what is approved with a request for a schedule."""
+    """Return the schedule that is approved with the run."""
     if not run["schedule"]:
         return []
     from bot.workflow.schedule_facts import ScheduleDetails
@@ -80,10 +81,10 @@ def _format_schedule(run: Mapping[str, Any]) -> list[str]:
 
 
 def _format_decision(decision: Mapping[str, Any]) -> str:
-    instead = f" in the stead of {decision['on_behalf_of']}" if decision["on_behalf_of"] else ""
+    owner = f" on behalf of {decision['on_behalf_of']}" if decision["on_behalf_of"] else ""
     how = "approved" if decision["approves"] else "denied"
     when = _format_time_and_reason(decision["at"], decision["reason"])
-    return f"  {how} by {decision['person']}{instead}{when}"
+    return f"  {how} by {decision['person']}{owner}{when}"
 
 
 def _format_time_and_reason(iso_time: str, reason: str) -> str:
@@ -91,13 +92,13 @@ def _format_time_and_reason(iso_time: str, reason: str) -> str:
 
 
 def _format_step_result(step: Mapping[str, Any]) -> list[str]:
-    """Return how a step went, and the end of what its host said."""
-    said = (step["output"] or "").splitlines()
+    """Return the exit status and error of a step, and the end of its output."""
+    output = (step["output"] or "").splitlines()
     lines = [f"exit status {step['status']}"] if step["status"] else []
     lines += [step["error"]] if step["error"] else []
-    if len(said) > _MAX_OUTPUT_LINES:
-        lines.append(f"[… {len(said) - _MAX_OUTPUT_LINES} lines before; --json has all …]")
-    return lines + [f"| {line}" for line in said[-_MAX_OUTPUT_LINES:] if line]
+    if len(output) > _MAX_OUTPUT_LINES:
+        lines.append(f"[… {len(output) - _MAX_OUTPUT_LINES} more lines: --json …]")
+    return lines + [f"| {line}" for line in output[-_MAX_OUTPUT_LINES:] if line]
 
 
 def _align_columns(table: Mapping[str, Any]) -> list[list[str]]:

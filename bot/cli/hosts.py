@@ -1,4 +1,4 @@
-"""`keyturn hosts` and `locks`: the hosts as they were met last, and what holds them."""
+"""`keyturn hosts` and `locks`: host status, host keys and host locks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,38 +9,39 @@ from bot.cli.client import (
     ServiceClient,
     build_path,
     format_time,
-    json_option,
     pass_service,
     print_result,
 )
+from bot.cli.options import json_option, option_with_aliases
 
 
 @click.command("hosts")
 @click.argument("name", default="")
-@click.option("--tag", help="Only those with this tag.")
-@click.option("--area", help="Only those of this area.")
-@click.option(
+@click.option("--tag", help="Only hosts with this tag.")
+@click.option("--area", help="Only hosts of this area.")
+@option_with_aliases(
+    "--status",
     "--reach",
     "reachability",
-    help="Only those with this status: reachable, unreachable, 'host key mismatch', …",
+    help="Only hosts with this status: reachable, unreachable, 'host key mismatch', …",
 )
 @json_option
 @pass_service
-def show_hosts(service: ServiceClient, *, name: str, as_json: bool, **wanted: Any) -> None:
-    """List the hosts, or tell about NAME: how it was met last, its key, its lock.
+def show_hosts(service: ServiceClient, *, name: str, as_json: bool, **filters: Any) -> None:
+    """List hosts, or show NAME with its status, host key, logins and lock.
 
-    Nothing is asked of any host for it.
+    The status is that of the last contact; no host is contacted for this command.
     """
     if name:
         host = service.get(build_path("hosts", name))
         print_result(host, [_format_host_details(host)], as_json=as_json)
         return
-    found = service.get("/hosts", **wanted)["hosts"]
+    found = service.get("/hosts", **filters)["hosts"]
     print_result(
         found,
         [_format_host(host) for host in found],
         as_json=as_json,
-        empty_message="there is no such host",
+        empty_message="No matching hosts.",
     )
 
 
@@ -48,13 +49,13 @@ def show_hosts(service: ServiceClient, *, name: str, as_json: bool, **wanted: An
 @json_option
 @pass_service
 def list_locks(service: ServiceClient, *, as_json: bool) -> None:
-    """List the hosts that a change holds: which, since when, and who waits."""
+    """List locked hosts and the runs that wait for them."""
     found = service.get("/locks")["locks"]
     print_result(
         found,
         [_format_lock(one) for one in found],
         as_json=as_json,
-        empty_message="no host is held",
+        empty_message="No locked hosts.",
     )
 
 
@@ -62,31 +63,34 @@ COMMANDS = (show_hosts, list_locks)
 
 
 def _format_lock(lock: Mapping[str, Any]) -> str:
-    waiting = ", ".join(f"run {each['run']} of {each['requested_by']}" for each in lock["waiting"])
-    held = f"run {lock['run']} of {lock['requested_by']} since {format_time(lock['since'])}"
-    return f"{lock['host']}: {held}; waiting: {waiting or 'nobody'}"
+    queue = ", ".join(f"run {run['run']} of {run['requested_by']}" for run in lock["queue"])
+    holder = f"run {lock['run']} of {lock['requested_by']} since {format_time(lock['since'])}"
+    return f"{lock['host']}: locked by {holder}; queue: {queue or 'empty'}"
 
 
 def _format_host(host: Mapping[str, Any]) -> str:
-    met = format_time(host["tried_at"]) if host["tried_at"] else "-"
+    contact = format_time(host["tried_at"]) if host["tried_at"] else "-"
     lock = host["locked_by"]
-    held = f"held by run {lock['run']}" if lock else "frozen" if host["frozen"] else "free"
-    return f"{host['name']:<20} {host['area']:<10} {host['reachability']:<18} {met:<17} {held}"
+    state = f"locked by run {lock['run']}" if lock else "frozen" if host["frozen"] else "free"
+    return (
+        f"{host['name']:<20} {host['area']:<10} {host['reachability']:<18} {contact:<17} {state}"
+    )
 
 
 def _format_host_details(host: Mapping[str, Any]) -> str:
-    owners = ", ".join(host["owners"]) or "nobody"
+    owners = ", ".join(host["owners"]) or "none"
     lines = [f"{host['name']}: {host['area_title']}, owners: {owners}"]
-    met = f", last met {format_time(host['tried_at'])}" if host["tried_at"] else ""
-    lines.append(f"  {host['reachability']}{met}")
+    contact = f", last contact {format_time(host['tried_at'])}" if host["tried_at"] else ""
+    lines.append(f"  {host['reachability']}{contact}")
     lines += [f"  {host['error']}"] if host["error"] else []
     lines.append(f"  {host['key']}: {host['fingerprint']}")
     lines += [
-        f"  {login['user']} {login['purpose']}, by {login['by']}" for login in host["logins"]
+        f"  {login['user']} {login['purpose']}, by {login['authentication']}"
+        for login in host["logins"]
     ]
     lines += [f"  {host['frozen']}"] if host["frozen"] else []
     lock = host["locked_by"]
     if lock:
-        lines.append(f"  held by run {lock['run']} since {format_time(lock['since'])}")
-    lines += [f"  waiting: run {each['run']}, {each['title']}" for each in host["waiting"]]
+        lines.append(f"  locked by run {lock['run']} since {format_time(lock['since'])}")
+    lines += [f"  queued: run {run['run']}, {run['title']}" for run in host["queue"]]
     return "\n".join(lines)

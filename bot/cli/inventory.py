@@ -1,46 +1,47 @@
-"""`keyturn inventory …`: the words that a person types, and what scripts read of it."""
+"""`keyturn inventory …` and `keyturn sudoers`: check, import and add hosts."""
 
 import json
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from bot.cli.context import FAILED, NOT_FOUND, NOT_UNDERSTOOD, exit_with_error
+from bot.cli.options import json_option
 
 if TYPE_CHECKING:
     from bot.hosts.imported_host import ImportedHosts
     from bot.hosts.inventory_writer import InventoryEntry
     from connectors.inventory import Host
 
-FAILED, NOT_UNDERSTOOD, NOT_FOUND = 1, 2, 3
-# The host still waits: a file could not be written, and what belongs into it was printed.
+# The host is still pending: a file could not be written, and its content was printed.
 EXIT_NOT_WRITTEN = 5
-# Those of the inventory, which is not loaded for words alone.
+# As in connectors.inventory, which is slow to import for the help.
 PLATFORMS = ("linux", "cisco_ios", "dell_powerconnect", "frr")
 
-# The context's object: asks the settings for the policy directory when a command needs it.
+# The context's object: reads the settings when a command needs the policy directory.
 GetPolicyDirectory = Callable[[], Path]
 Item = TypeVar("Item")
-_JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 
 @click.group("inventory")
 def inventory_commands() -> None:
-    """Look after the hosts: are they well, which are missing?"""
+    """Check, import and add hosts."""
 
 
 @inventory_commands.command("check")
 @click.argument("hosts", nargs=-1, metavar="[HOST]…")
-@_JSON_OPTION
+@json_option
 @click.pass_obj
 def check_inventory(
     get_policy_directory: GetPolicyDirectory, *, hosts: tuple[str, ...], as_json: bool
 ) -> None:
-    """Log in everywhere, or on each HOST, and say what stands in the way.
+    """Log in to every host, or to each HOST, and print problems with their fixes.
 
-    Changes nothing. Exit status 1 if any host is not well.
+    Changes nothing. Exit status 1 if a host has a problem.
     """
     from bot.cli import inventory_format
     from bot.hosts.live_check import check_hosts
@@ -64,7 +65,7 @@ def check_inventory(
             json.dumps(inventory_format.checks_to_data(ordered), indent=2, ensure_ascii=False)
         )
     elif not ordered:
-        click.echo("the inventory has no hosts yet: `keyturn inventory enroll` adds the first")
+        click.echo("The inventory has no hosts. Add one with: keyturn inventory enroll")
     else:
         click.echo(inventory_format.format_checks(ordered))
     sys.exit(0 if all(each.is_healthy for each in ordered) else FAILED)
@@ -72,10 +73,9 @@ def check_inventory(
 
 @inventory_commands.group("import")
 def import_commands() -> None:
-    """Turn another program's list of hosts into entries for inventory.yaml.
+    """Print inventory.yaml entries for the hosts of another program.
 
-    The entries are printed, with a note above each host of what it lacks; nothing is written and
-    nobody is asked.
+    A note above each host says what its entry lacks. Writes nothing and contacts no host.
     """
 
 
@@ -84,23 +84,22 @@ _KNOWN_HOSTS_OPTION = click.option(
     "known",
     multiple=True,
     type=click.File(encoding="utf-8", errors="replace"),
-    help="Take the hosts' keys from this file; hashed names are found too. May be repeated.",
+    help="File with host keys, also with hashed names; repeatable.",
 )
-_AREA_OPTION = click.option("--area", default="", help="The area that all of them belong to.")
+_AREA_OPTION = click.option("--area", default="", help="Area of all these hosts.")
 
 
 @import_commands.command("ansible")
 @click.argument("file", type=click.File(encoding="utf-8"))
 @_KNOWN_HOSTS_OPTION
 @_AREA_OPTION
-@_JSON_OPTION
+@json_option
 def import_from_ansible(
     *, file: IO[str], known: tuple[IO[str], ...], area: str, as_json: bool
 ) -> None:
-    """Read what `ansible-inventory --list` prints of an inventory; - is standard input.
+    """Import the output of `ansible-inventory --list`; - is standard input.
 
-    Groups become tags. Ansible itself reads the inventory, its variables and plugins, where it is
-    installed:
+    Groups become tags. Run it where Ansible is installed:
 
     ansible-inventory -i hosts.ini --list | keyturn inventory import ansible -
     """
@@ -116,11 +115,11 @@ def import_from_ansible(
 @click.argument("file", type=click.File(encoding="utf-8"))
 @_KNOWN_HOSTS_OPTION
 @_AREA_OPTION
-@_JSON_OPTION
+@json_option
 def import_from_ssh_config(
     *, file: IO[str], known: tuple[IO[str], ...], area: str, as_json: bool
 ) -> None:
-    """Read the configuration of an SSH client, such as ~/.ssh/config; - is standard input."""
+    """Import an SSH client configuration such as ~/.ssh/config; - is standard input."""
     from bot.hosts import ssh_config
 
     with _exit_on_errors():
@@ -138,16 +137,15 @@ def _print_imported_hosts(
     for remark in imported.remarks:
         click.echo(escape_to_one_line(remark), err=True)
     if not imported.hosts:
-        _exit_with_error("there is no host in this file that has a name of its own", FAILED)
+        exit_with_error("the file contains no named hosts", FAILED)
     lines = [
         line for file in known_hosts_files for line in known_hosts.parse_known_hosts(file.read())
     ]
-    made = inventory_writer.build_entries(imported.hosts, lines, area=area)
-    _print_entries(made, as_json=as_json)
-    whole = sum(each.is_complete for each in made)
-    click.echo(
-        f"{len(made)} hosts: {whole} whole, {len(made) - whole} lacking something", err=True
-    )
+    entries = inventory_writer.build_entries(imported.hosts, lines, area=area)
+    _print_entries(entries, as_json=as_json)
+    complete = sum(entry.is_complete for entry in entries)
+    counts = f"{complete} complete, {len(entries) - complete} incomplete"
+    click.echo(f"{len(entries)} hosts: {counts}", err=True)
 
 
 def _print_entries(entries: "Sequence[InventoryEntry]", *, as_json: bool) -> None:
@@ -169,12 +167,12 @@ def _print_entries(entries: "Sequence[InventoryEntry]", *, as_json: bool) -> Non
     "--platform",
     type=click.Choice(PLATFORMS),
     default=None,
-    help="What a network device speaks, if the defaults do not say it.",
+    help="Platform of a network device. Default: from inventory.yaml.",
 )
-@click.option("--user", default="", help="The login, if it is not that of the defaults.")
-@click.option("--area", default="", help="The area that it belongs to.")
-@click.option("--tags", default="", help="What runs there, with commas between: nfs,zfs.")
-@_JSON_OPTION
+@click.option("--user", default="", help="Login name. Default: from inventory.yaml.")
+@click.option("--area", default="", help="Area of the host.")
+@click.option("--tags", default="", help="Tags, separated by commas: nfs,zfs.")
+@json_option
 @click.pass_obj
 def enroll_host(
     get_policy_directory: GetPolicyDirectory,
@@ -183,52 +181,52 @@ def enroll_host(
     address: str,
     tags: str,
     as_json: bool,
-    **rest: Any,
+    **fields: Any,
 ) -> None:
-    """Show the key that a host has, and have the host wait for a second person.
+    """Show the host key of ADDRESS, and add NAME as a pending host.
 
-    Reads the key from the network without logging in. The entry goes into enrolling.yaml, which
-    counts for nothing until somebody else confirms it; without --area it is only shown. The entry
-    is on standard output, all other words are on standard error. Exit status 5 if enrolling.yaml
-    cannot be written: then what belongs into it is shown too.
+    Reads the key from the network without logging in. With --area, the entry goes into
+    enrolling.yaml, which has no effect until another person confirms the host. The entry is
+    printed to standard output, everything else to standard error. Exit status 5 if enrolling.yaml
+    cannot be written; then its content is printed too.
     """
     from bot.hosts import enrolment, inventory_writer, pending_hosts
     from connectors.ssh_transport import fetch_host_key
 
     with _exit_on_errors():
-        listed = tuple(tag for tag in tags.split(",") if tag)
-        candidate = enrolment.HostCandidate(name, address, tags=listed, **rest)
+        tag_names = tuple(tag for tag in tags.split(",") if tag)
+        candidate = enrolment.HostCandidate(name, address, tags=tag_names, **fields)
         candidate.build_host(
             inventory_writer.PLACEHOLDER_KEY
-        )  # before anything is asked, or says why not
+        )  # validates before contacting the host
         key = fetch_host_key(candidate)
         host = candidate.build_host(key)
     click.echo(enrolment.describe_shown_key(host), err=True)
-    found = candidate.build_entry(key)
-    _print_entries([found], as_json=as_json)
+    entry = candidate.build_entry(key)
+    _print_entries([entry], as_json=as_json)
     objections = _list_objections(get_policy_directory, host)
     for objection in objections:
         click.echo(f"note: {objection}\n", err=True)
     if objections:
-        _exit_with_error("so the host does not wait to be added, and nothing was written", FAILED)
+        exit_with_error("the host was not added, and nothing was written", FAILED)
     if not candidate.area:
-        click.echo("Nothing was written: with --area, it would wait for a second person", err=True)
+        click.echo("Nothing was written. Add --area to add it as a pending host.", err=True)
         return
     with _exit_on_errors():
-        one = pending_hosts.PendingHost(
+        pending_host = pending_hosts.PendingHost(
             requested_by=pending_hosts.get_local_user(),
             fingerprint=host.fingerprint,
-            entry=found.fields,
+            entry=entry.fields,
         )
         directory = get_policy_directory()
-        waiting = {**pending_hosts.list_pending_hosts(directory), name: one}
+        waiting = {**pending_hosts.list_pending_hosts(directory), name: pending_host}
         try:
             pending_hosts.store_pending_hosts(directory, waiting)
-        except OSError as trouble:
-            click.echo(pending_hosts.render_pending_hosts({name: one}), err=True)
-            _exit_with_error(
+        except OSError as error:
+            click.echo(pending_hosts.render_pending_hosts({name: pending_host}), err=True)
+            exit_with_error(
                 enrolment.describe_unwritable_pending_file(
-                    name, directory / pending_hosts.PENDING_HOSTS_FILE, trouble
+                    name, directory / pending_hosts.PENDING_HOSTS_FILE, error
                 ),
                 EXIT_NOT_WRITTEN,
             )
@@ -238,54 +236,57 @@ def enroll_host(
 @inventory_commands.command("confirm")
 @click.argument("name", metavar="HOST")
 @click.argument("fingerprint")
-@_JSON_OPTION
+@json_option
 @click.pass_obj
 def confirm_host(
     get_policy_directory: GetPolicyDirectory, *, name: str, fingerprint: str, as_json: bool
 ) -> None:
-    """Add a HOST that somebody else wants added, by the FINGERPRINT on the host's own console.
+    """Confirm a pending HOST by the FINGERPRINT that its own console shows.
 
-    Who is who is told by the logins to this machine, or to the two machines. Whoever can edit
-    inventory.yaml can also add a host there alone: have such changes reviewed.
+    A different user than the one who enrolled it must confirm it, by the login on this machine.
+    People who can edit inventory.yaml can add a host without this: review such changes.
 
-    You need write access to the policy directory. Without it, the command checks the entry in the
-    same way, prints it for somebody who has write access, and ends with exit status 5.
+    Needs write access to the policy directory. Without it, the command checks the entry in the
+    same way, prints it for someone who has write access, and exits with status 5.
     """
     from bot.hosts import enrolment, pending_hosts
     from bot.hosts.inventory_writer import InventoryEntry
 
     with _exit_on_errors():
         directory = get_policy_directory()
-        read = enrolment.find_fingerprint(fingerprint)
-        waiting = pending_hosts.list_pending_hosts(directory)
-        here = pending_hosts.get_local_user()
-        if name not in waiting:
-            names = ", ".join(waiting) or "none"
-            _exit_with_error(f"{name} does not wait to be added; what waits: {names}", NOT_FOUND)
-        one = waiting.pop(name)
-        host = enrolment.get_confirmable_host(name, one, fingerprint=read, confirmed_by=here)
-        text = pending_hosts.add_host_to_inventory_text(directory, name, one, here)
-        made = InventoryEntry(name, one.entry, (pending_hosts.describe_confirmation(one, here),))
+        typed_fingerprint = enrolment.find_fingerprint(fingerprint)
+        pending = pending_hosts.list_pending_hosts(directory)
+        user = pending_hosts.get_local_user()
+        if name not in pending:
+            names = ", ".join(pending) or "none"
+            exit_with_error(f"no pending host {name}; pending hosts: {names}", NOT_FOUND)
+        candidate = pending.pop(name)
+        host = enrolment.get_confirmable_host(
+            name, candidate, fingerprint=typed_fingerprint, confirmed_by=user
+        )
+        text = pending_hosts.add_host_to_inventory_text(directory, name, candidate, user)
+        confirmation = pending_hosts.describe_confirmation(candidate, user)
+        entry = InventoryEntry(name, candidate.entry, (confirmation,))
         try:
             pending_hosts.write_inventory(directory, text)
-        except OSError as trouble:
-            _print_confirmed_host(host, made, written=False, as_json=as_json)
-            _exit_with_error(
+        except OSError as error:
+            _print_confirmed_host(host, entry, written=False, as_json=as_json)
+            exit_with_error(
                 enrolment.describe_unwritable_inventory(
-                    name, directory / pending_hosts.INVENTORY_FILE, trouble
+                    name, directory / pending_hosts.INVENTORY_FILE, error
                 ),
                 EXIT_NOT_WRITTEN,
             )
         try:
-            pending_hosts.store_pending_hosts(directory, waiting)
-        except OSError as trouble:
-            _exit_with_error(
+            pending_hosts.store_pending_hosts(directory, pending)
+        except OSError as error:
+            exit_with_error(
                 enrolment.describe_leftover_pending_host(
-                    name, directory / pending_hosts.PENDING_HOSTS_FILE, trouble
+                    name, directory / pending_hosts.PENDING_HOSTS_FILE, error
                 ),
                 FAILED,
             )
-    _print_confirmed_host(host, made, written=True, as_json=as_json)
+    _print_confirmed_host(host, entry, written=True, as_json=as_json)
 
 
 def _print_confirmed_host(
@@ -294,9 +295,9 @@ def _print_confirmed_host(
     from bot.hosts import enrolment, inventory_writer
 
     if as_json:
-        told: dict[str, Any] = {"name": host.name, "fingerprint": host.fingerprint}
-        told |= {"written": written, "entry": dict(entry.fields)}
-        click.echo(json.dumps(told, ensure_ascii=False))
+        data: dict[str, Any] = {"name": host.name, "fingerprint": host.fingerprint}
+        data |= {"written": written, "entry": dict(entry.fields)}
+        click.echo(json.dumps(data, ensure_ascii=False))
     elif written:
         click.echo(enrolment.describe_confirmed_host(host))
     else:
@@ -311,10 +312,8 @@ def _list_objections(get_policy_directory: GetPolicyDirectory, host: "Host") -> 
 
     try:
         return list(enrolment.list_objections(host, load_policy(get_policy_directory())))
-    except NoPolicyError as trouble:
-        return [
-            f"nothing was compared with the policy directory: {escape_to_one_line(str(trouble))}"
-        ]
+    except NoPolicyError as error:
+        return [f"cannot compare with the policy directory: {escape_to_one_line(str(error))}"]
 
 
 @click.command("sudoers")
@@ -322,62 +321,61 @@ def _list_objections(get_policy_directory: GetPolicyDirectory, host: "Host") -> 
 @click.option(
     "--scripts",
     is_flag=True,
-    help="A program for root's shell there that brings scripts and lines.",
+    help="Print a shell script for root that installs the lines and long scripts.",
 )
-@_JSON_OPTION
+@json_option
 @click.pass_obj
 def print_sudoers(
     get_policy_directory: GetPolicyDirectory, *, host: str, scripts: bool, as_json: bool
 ) -> None:
     """Print the sudoers lines that Keyturn's logins need on HOST.
 
-    They let them do what the runbooks meant for HOST do as root, and no more. Long scripts must
-    lie there as files of root's, which the lines then name:
+    They allow exactly what the runbooks for HOST do as root. Scripts that are too long for sudo
+    must be installed as files of root:
 
     keyturn sudoers HOST --scripts | ssh root@HOST sh
     """
     from bot.hosts import sudo_rules
-    from bot.hosts import sudo_rules as lines
     from bot.policy.loader import load_policy
 
     with _exit_on_errors():
         known = load_policy(get_policy_directory()).inventory[host]
-        granted = lines.list_host_sudo_grants(known)
-        written = (
+        grants = sudo_rules.list_host_sudo_grants(known)
+        text = (
             sudo_rules.format_install_program(known)
             if scripts
-            else lines.format_sudoers(known, granted)
+            else sudo_rules.format_sudoers(known, grants)
         )
-        whose = lines.group_grants_by_login(known, granted)
+        grants_by_login = sudo_rules.group_grants_by_login(known, grants)
     if known.platform != "linux":
-        _exit_with_error(f"{host} is a network device ({known.platform}): it has no sudo", FAILED)
+        exit_with_error(f"{host} is a network device ({known.platform}): it has no sudo", FAILED)
     if as_json:
-        click.echo(json.dumps(lines.build_sudoers_data(known, whose), indent=2))
-    elif not whose:
-        _exit_with_error(
-            f"Keyturn logs in to {host} as root: give it a login of its own first", FAILED
+        click.echo(json.dumps(sudo_rules.build_sudoers_data(known, grants_by_login), indent=2))
+    elif not grants_by_login:
+        exit_with_error(
+            f"Keyturn logs in to {host} as root: create a separate login first", FAILED
         )
     else:
-        click.echo(written, nl=False)
+        click.echo(text, nl=False)
     if scripts and not known.scripts:
-        click.echo(f"note: then say `scripts: true` of {host} in inventory.yaml", err=True)
+        click.echo(f"note: then set `scripts: true` for {host} in inventory.yaml", err=True)
 
 
 @contextmanager
 def _show_progress(
     items: Iterable[Item], length: int, *, quiet: bool
 ) -> Generator[Iterable[Item]]:
-    """Show a bar on a terminal, and nothing elsewhere, nor where a program is answered."""
+    """Show a progress bar in a terminal, unless quiet."""
     if quiet or not sys.stderr.isatty():
         yield items
         return
-    with click.progressbar(items, length=length, label="asking", file=sys.stderr) as shown:
+    with click.progressbar(items, length=length, label="checking", file=sys.stderr) as shown:
         yield shown
 
 
 @contextmanager
 def _exit_on_errors() -> Generator[None]:
-    """Turn what a person can do something about into one line on standard error."""
+    """Report expected errors as one line on standard error, and exit."""
     from bot.hosts.enrolment import InvalidCandidateError, InvalidFingerprintError
     from bot.model.text import escape_to_one_line
     from bot.policy import NoPolicyError
@@ -385,20 +383,14 @@ def _exit_on_errors() -> Generator[None]:
 
     try:
         yield
-    except UnknownHostError as trouble:
-        _exit_with_error(escape_to_one_line(str(trouble)), NOT_FOUND)
-    except (InvalidCandidateError, InvalidFingerprintError) as trouble:
-        _exit_with_error(escape_to_one_line(str(trouble)), NOT_UNDERSTOOD)
-    except OSError as trouble:
-        where = f"{trouble.filename}: " if trouble.filename else ""
-        why = trouble.strerror or str(trouble)
-        _exit_with_error(
-            escape_to_one_line(f"{where}{why}: use a login that has access to it"), FAILED
-        )
-    except (NoPolicyError, HostError, ValueError) as trouble:
-        _exit_with_error(escape_to_one_line(str(trouble)), FAILED)
-
-
-def _exit_with_error(message: str, status: int) -> NoReturn:
-    click.echo(f"keyturn: {message}", err=True)
-    sys.exit(status)
+    except UnknownHostError as error:
+        exit_with_error(escape_to_one_line(str(error)), NOT_FOUND)
+    except (InvalidCandidateError, InvalidFingerprintError) as error:
+        exit_with_error(escape_to_one_line(str(error)), NOT_UNDERSTOOD)
+    except OSError as error:
+        file = f"{error.filename}: " if error.filename else ""
+        reason = error.strerror or str(error)
+        message = escape_to_one_line(f"{file}{reason}: use a login that has access to it")
+        exit_with_error(message, FAILED)
+    except (NoPolicyError, HostError, ValueError) as error:
+        exit_with_error(escape_to_one_line(str(error)), FAILED)

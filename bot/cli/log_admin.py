@@ -1,4 +1,4 @@
-"""`keyturn changelog …` for what is rare: a change of its key, and erasing what hosts answered."""
+"""`keyturn changelog rotate-key`, `erase` and `acknowledge`."""
 
 import getpass
 from pathlib import Path
@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from bot.cli import offline
-from bot.cli.client import json_option, print_result
+from bot.cli.client import print_result
 from bot.cli.context import CommandEnvironment, exit_on_errors, exit_on_refusals, pass_environment
+from bot.cli.options import acting_person_option, json_option, reason_option
 from bot.cli.progress import show_progress
 
 
@@ -15,11 +16,10 @@ from bot.cli.progress import show_progress
 @json_option
 @pass_environment
 def rotate_key(environment: CommandEnvironment, *, as_json: bool) -> None:
-    """Seal the log by a new key from now on; the log itself says so, signed by both.
+    """Replace the signing key of the change log. The log records it, signed by both keys.
 
-    The whole log is verified first: a log that is broken keeps its key. The service must be
-    stopped meanwhile. The old key is gone then: nobody can steal it any more.
-    People sign in anew; tokens go on.
+    Verifies the whole log first; a broken log keeps its key. Stop the service first. The old key
+    is deleted, so that it cannot be stolen. People must sign in again; tokens stay valid.
     """
     from bot.audit import checkpoints
     from bot.db.database import lock_data_directory
@@ -32,65 +32,67 @@ def rotate_key(environment: CommandEnvironment, *, as_json: bool) -> None:
         lock_data_directory(environment.get_data_directory()),
         lock_exclusive(database),
     ):
-        ours = environment.get_witness_file()
-        points = checkpoints.read_checkpoints(ours) if ours is not None and ours.exists() else []
-        done = key_rotation.rotate_signing_key(
+        witness_file = environment.get_witness_file()
+        points = (
+            checkpoints.read_checkpoints(witness_file)
+            if witness_file is not None and witness_file.exists()
+            else []
+        )
+        result = key_rotation.rotate_signing_key(
             database,
             environment.get_key_directory() / "changelog.key",
             witnesses=points,
             stages=show_progress(quiet=as_json),
         )
-    for token in done.ended:
+    for token in result.ended:
         click.echo(
-            f"token {token.id} ({token.prefix}…) of {token.person} opens nothing any more: the "
-            "change log does not tell that it was made",
+            f"Ended token {token.id} ({token.prefix}…) of {token.person}: the change log does not "
+            "record its creation.",
             err=True,
         )
-    said = (
-        f"sealed by {done.public} from now on: back changelog.key up, apart from the database. "
-        "Everybody signs in anew; tokens go on"
+    line = (
+        f"New signing key {result.public}. Back up changelog.key, apart from the database. "
+        "People must sign in again; tokens stay valid."
     )
-    told = {"public": done.public, "ended_tokens": [token.id for token in done.ended]}
-    print_result(told, [said], as_json=as_json)
+    data = {"public": result.public, "ended_tokens": [token.id for token in result.ended]}
+    print_result(data, [line], as_json=as_json)
 
 
 @click.command("erase")
 @click.argument("run", type=int)
-@click.option("--why", required=True, help="The reason, which stays in the log for good.")
-@click.option("--as", "person", required=True, help="Who you are, as in people.yaml.")
+@reason_option("Reason, recorded permanently.", required=True)
+@acting_person_option
 @json_option
 @pass_environment
 def request_erasure(
-    environment: CommandEnvironment, *, run: int, why: str, person: str, as_json: bool
+    environment: CommandEnvironment, *, run: int, reason: str, person: str, as_json: bool
 ) -> None:
-    """Ask to erase what the hosts answered in RUN, for good. It takes two people.
+    """Request the permanent erasure of the output of RUN. Another person must confirm it.
 
-    An owner of the area confirms it, signed in on the web: here, anybody could say who they are.
-    The log keeps who, why and the hash of what was there, so that it still verifies; what it says
-    of the run itself stays.
+    An owner of the area confirms it on the web, where they are signed in. The log keeps who, why
+    and the hash of the output, so that it still verifies, and its entries about the run.
     """
     from bot.workflow import erasure
 
     with exit_on_errors(), environment.open_database() as database, exit_on_refusals():
         parts, login = offline.build_workflow_context(environment, database), getpass.getuser()
-        erasure.request_erasure(parts, run, person=person, why=why, source="cli", login=login)
-    where = f"{environment.get_base_url()}/runs/{run}/erase"
-    said = f"asked for: another person, an owner of the area, confirms it on the web, {where}"
-    print_result({"run": run, "page": where}, [said], as_json=as_json)
+        erasure.request_erasure(parts, run, person=person, why=reason, source="cli", login=login)
+    page = f"{environment.get_base_url()}/runs/{run}/erase"
+    line = f"Requested. Another person, an owner of the area, confirms it at {page}"
+    print_result({"run": run, "page": page}, [line], as_json=as_json)
 
 
 @click.command("acknowledge")
 @click.argument("first", type=int)
-@click.option("--lost", type=click.IntRange(1), required=True, help="How many entries were lost.")
-@click.option("--reason", required=True, help="What was lost and why, which stays in the log.")
-@click.option("--as", "person", required=True, help="Who you are, as in people.yaml.")
+@click.option("--lost", type=click.IntRange(1), required=True, help="Number of lost entries.")
+@reason_option("What was lost and why, recorded permanently.", required=True)
+@acting_person_option
 @click.option(
     "--witness",
     "witnesses",
     multiple=True,
     type=click.Path(path_type=Path, exists=True),
-    help="A witness's file that saw them; may be given several times. Left out, that of "
-    "KEYTURN_WITNESS.",
+    help="File of a witness that has them; repeatable. Default: KEYTURN_WITNESS.",
 )
 @json_option
 @pass_environment
@@ -104,10 +106,10 @@ def acknowledge_loss(
     witnesses: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Acknowledge that entries from FIRST on were lost, as after a restore.
+    """Acknowledge that entries from FIRST on were lost, for example after a restore.
 
-    Until then `keyturn changelog verify` ends with exit status 1. Stop the service first. The
-    numbers have to be those that the witnesses saw and that the log lacks. The log records who
+    Until then `keyturn changelog verify` exits with status 1. Stop the service first. The numbers
+    must be those of the entries that witnesses have and the log lacks. The log records who
     acknowledged the loss and why.
     """
     from bot.audit import checkpoints, verification
@@ -120,10 +122,13 @@ def acknowledge_loss(
         lock_data_directory(environment.get_data_directory()),
         lock_exclusive(database),
     ):
-        ours = environment.get_witness_file()
-        files = witnesses or ((ours,) if ours is not None and ours.exists() else ())
+        witness_file = environment.get_witness_file()
+        has_file = witness_file is not None and witness_file.exists()
+        files = witnesses or ((witness_file,) if witness_file and has_file else ())
         if not files:
-            raise ValueError("name a file of a witness that saw the entries: --witness FILE")
+            raise ValueError(
+                "no witness file: add --witness FILE with a witness that has the entries"
+            )
         points = [point for file in files for point in checkpoints.read_checkpoints(file)]
         with database.transaction(seconds=3600) as tx:
             verification.acknowledge_loss(
@@ -135,5 +140,5 @@ def acknowledge_loss(
                 reason=reason,
                 login=getpass.getuser(),
             )
-    said = f"acknowledged: {lost} entries from {first} on were lost"
-    print_result({"first": first, "lost": lost}, [said], as_json=as_json)
+    line = f"Acknowledged the loss of {lost} entries from {first} on."
+    print_result({"first": first, "lost": lost}, [line], as_json=as_json)

@@ -1,4 +1,4 @@
-"""The workflow on the database alone: nothing is sent from here, a service finds what is left."""
+"""The workflow on the database alone; a running service executes what is requested here."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class _NoExecution:
-    """Stands where hosts and dispatcher would: a service that runs looks within seconds."""
+    """Replaces hosts and dispatcher: a running service polls the database within seconds."""
 
     def enqueue_run(self, tx: object, run_id: int, site: str) -> None:
         pass
 
     enqueue_check = enqueue_run
 
-    def list_dispatched_runs(self, tx: object) -> tuple[int, ...]:  # noqa: ARG002 - nobody works here
+    def list_dispatched_runs(self, tx: object) -> tuple[int, ...]:  # noqa: ARG002 - nothing is executed here
         return ()
 
     def run_query(self, host: str, query: object, /) -> Any:
@@ -32,22 +32,22 @@ class _NoExecution:
 def build_workflow_context(
     environment: "CommandEnvironment", database: "Database"
 ) -> "WorkflowContext":
-    """Return what the workflow needs; of the people, those that nobody has shut out."""
+    """Return the workflow's parts, with a policy without banned people."""
     from bot.policy import PolicyDirectory
     from bot.workflow.bans import PolicyWithoutBanned
     from bot.workflow.context import WorkflowContext
 
-    absent = _NoExecution()
+    no_execution = _NoExecution()
     return WorkflowContext(
         database,
         PolicyWithoutBanned(PolicyDirectory(environment.get_policy_directory()), database),
-        absent,
-        absent,
+        no_execution,
+        no_execution,
     )
 
 
 def run_to_data(environment: "CommandEnvironment", run: "Run") -> Mapping[str, Any]:
-    """Return what programs are told of a run here: the part of the API's answer that is known."""
+    """Return the fields of a run in the API that are known without the service."""
     return {
         "id": run.id,
         "state": run.state.value,

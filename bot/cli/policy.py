@@ -1,4 +1,4 @@
-"""`keyturn policy …`: is it valid, what does it let people do, what would another one change?"""
+"""`keyturn policy …`: validate, summarise, explain and replay policies."""
 
 import json
 import sys
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.cli.client import json_option
 from bot.cli.context import (
     FAILED,
     NOT_FOUND,
@@ -20,6 +19,7 @@ from bot.cli.context import (
     exit_with_error,
     pass_environment,
 )
+from bot.cli.options import json_option, limit_option
 from bot.cli.progress import show_progress
 from bot.cli.sections import CommandGroup
 
@@ -32,7 +32,7 @@ _PATH_TYPE = click.Path(path_type=Path)
 
 @click.group("policy", cls=CommandGroup)
 def policy_commands() -> None:
-    """Look at the policy, and at what another one would change."""
+    """Validate and explain the policy, and compare it with another."""
 
 
 @policy_commands.command("check")
@@ -42,10 +42,10 @@ def policy_commands() -> None:
 def check_policy(
     environment: CommandEnvironment, *, directory: Path | None, as_json: bool
 ) -> None:
-    """Say whether the policy directory is valid, and if not, where and what to do.
+    """Validate the policy directory, and print each error with its file, line and fix.
 
-    What is probably mistyped, but possible, is told as well; it is valid all the same. Of the
-    directory in use it also says who else may write there.
+    Probable typing errors are printed as warnings. For the directory in use, it also checks who
+    else may write there.
     """
     from bot.model.text import escape_to_one_line
     from bot.policy import NoPolicyError
@@ -58,24 +58,24 @@ def check_policy(
             if directory is None:
                 check_access(environment.get_policy_directory())
             found = load_policy(directory or environment.get_policy_directory())
-        except NoPolicyError as trouble:
+        except NoPolicyError as error:
             if as_json:
-                click.echo(_format_check_as_json(trouble.problems))
+                click.echo(_format_check_as_json(error.problems))
             else:
-                for problem in trouble.problems:
+                for problem in error.problems:
                     click.echo(f"keyturn: {escape_to_one_line(str(problem))}", err=True)
             sys.exit(FAILED)
-    doubts = list_warnings(found, load_catalogue())
+    warnings = list_warnings(found, load_catalogue())
     people, hosts = len(found.organisation.people), len(found.inventory.hosts)
     if as_json:
         click.echo(
-            _format_check_as_json([], doubts, version=found.version, people=people, hosts=hosts)
+            _format_check_as_json([], warnings, version=found.version, people=people, hosts=hosts)
         )
         return
-    for slip in doubts:
-        click.echo(f"look again: {slip}", err=True)
-    counted = f"{people} {'people' if people != 1 else 'person'}, {hosts} host{'s' * (hosts != 1)}"
-    click.echo(f"valid, version {found.version}: {counted}")
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    counts = f"{people} {'people' if people != 1 else 'person'}, {hosts} host{'s' * (hosts != 1)}"
+    click.echo(f"valid, version {found.version}: {counts}")
 
 
 def _format_check_as_json(
@@ -83,16 +83,18 @@ def _format_check_as_json(
     warnings: "Sequence[PolicyProblem]" = (),
     **extra: str | int,
 ) -> str:
-    """Write what a check found, for programs. doubts: what is valid, and probably mistyped."""
-    told = {"ok": not problems, **extra}
-    listed = {"problems": [*map(vars, problems)], "look_again": [*map(vars, warnings)]}
-    return json.dumps(told | listed, indent=2, ensure_ascii=False)
+    """Return the result of a check as JSON. warnings: probable typing errors."""
+    data = {"ok": not problems, **extra}
+    data |= {"problems": [*map(vars, problems)], "warnings": [*map(vars, warnings)]}
+    return json.dumps(data, indent=2, ensure_ascii=False)
 
 
 @policy_commands.command("page")
 @click.argument("directory", type=_PATH_TYPE, required=False)
 @click.option("--person", default="", help="Only what this person may do.")
-@click.option("--html", type=_PATH_TYPE, help="Write a page into this file; - is standard output.")
+@click.option(
+    "--html", type=_PATH_TYPE, help="Write an HTML page to this file; - is standard output."
+)
 @json_option
 @pass_environment
 def print_policy_page(
@@ -103,9 +105,10 @@ def print_policy_page(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    """Tell in plain words what the policy lets people do.
+    """Print in words what the policy allows each person.
 
-    Each sentence comes from asking the rules. DIRECTORY is another policy than the one in use.
+    Each sentence is computed by evaluating the rules. DIRECTORY: another policy than the one in
+    use.
     """
     from bot.model.runbook_info import list_runbook_info
     from bot.policy.loader import load_policy
@@ -115,54 +118,57 @@ def print_policy_page(
     with exit_on_errors():
         found = load_policy(directory or environment.get_policy_directory())
         if person and found.find_person(person) is None:
-            exit_with_error(f"{person} is not among the people of the policy", NOT_FOUND)
-        told = summarise_policy(found, list_runbook_info(), now=datetime.now(UTC), person=person)
+            exit_with_error(f"unknown person {person}: use an id of people.yaml", NOT_FOUND)
+        summary = summarise_policy(
+            found, list_runbook_info(), now=datetime.now(UTC), person=person
+        )
         if html is not None and str(html) != "-":
-            html.write_text(render.render_html(told), encoding="utf-8")
+            html.write_text(render.render_html(summary), encoding="utf-8")
             click.echo(f"wrote {html}")
         elif html is not None:
-            click.echo(render.render_html(told))
+            click.echo(render.render_html(summary))
         elif as_json:
-            click.echo(json.dumps(render.render_data(told), indent=2, ensure_ascii=False))
+            click.echo(json.dumps(render.render_data(summary), indent=2, ensure_ascii=False))
         else:
-            click.echo(render.render_text(told))
+            click.echo(render.render_text(summary))
 
 
 @policy_commands.command("explain")
 @click.argument("person")
-@click.argument("words", nargs=-1, required=True, metavar="WORDS HOST…")
+@click.argument("words", nargs=-1, required=True, metavar="RUNBOOK HOST…")
 @json_option
 @pass_environment
 def explain_request(
     environment: CommandEnvironment, *, person: str, words: tuple[str, ...], as_json: bool
 ) -> None:
-    """Say whether PERSON may have WORDS done on the hosts, and who would approve it.
+    """Show whether PERSON may run RUNBOOK on the hosts, and who must approve it.
 
     \b
     keyturn policy explain dana abusers clear lb1
     keyturn policy explain dana abusers clear 'lb*'
 
-    Exit status 0 if they may ask for it on every host, 1 if not, 3 if there is no such runbook or
-    host.
+    Exit status 0 if they may request it on every host, 4 if not, 2 for an unknown runbook or host.
     """
     from bot.policy.explain import parse_preview_question
     from bot.policy.loader import load_policy
 
     with exit_on_errors():
         found = load_policy(environment.get_policy_directory())
-        seen = _preview_request(environment, found, parse_preview_question(found, words), person)
+        preview = _preview_request(
+            environment, found, parse_preview_question(found, words), person
+        )
     if as_json:
-        click.echo(json.dumps(seen.to_data, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(preview.to_data, indent=2, ensure_ascii=False))
     else:
         known = found.find_person(person)
-        click.echo("\n".join(seen.describe(subject=known.name if known else person)))
-    sys.exit(0 if seen.allowed else REFUSED)
+        click.echo("\n".join(preview.describe(subject=known.name if known else person)))
+    sys.exit(0 if preview.allowed else REFUSED)
 
 
 def _preview_request(
     environment: CommandEnvironment, policy: "Policy", question: "PreviewQuestion", person: str
 ) -> "Preview":
-    """Return what would come of it, also where nothing was ever asked for."""
+    """Return the preview, also if there is no database yet."""
     from bot.policy.explain import evaluate_preview
     from bot.workflow.preview import preview_request
 
@@ -177,24 +183,17 @@ def _preview_request(
 @policy_commands.command("replay")
 @click.argument("directory", type=_PATH_TYPE, metavar="NEW_DIR")
 @click.option(
-    "--since", default="90d", show_default=True, help="Since when: 90d, last month, 2026-03-01."
+    "--since", default="90d", show_default=True, help="Start: 90d, last month, 2026-03-01."
 )
-@click.option(
-    "-n",
-    "--most",
-    type=click.IntRange(0, 100_000),
-    default=20,
-    show_default=True,
-    help="How many runs to list of each kind; --json lists all.",
-)
+@limit_option(20, minimum=0, help_text="Runs to list of each outcome; --json lists all.")
 @json_option
 @pass_environment
 def replay_history(
-    environment: CommandEnvironment, *, directory: Path, since: str, most: int, as_json: bool
+    environment: CommandEnvironment, *, directory: Path, since: str, limit: int, as_json: bool
 ) -> None:
-    """Run everything that was asked for through the policy in NEW_DIR, and tell what differs.
+    """Evaluate past requests by the policy in NEW_DIR, and show what would differ.
 
-    Reads only, also while the service runs. For example, before a change of the policy is merged:
+    Read-only, also while the service runs. For example, before you merge a policy change:
     keyturn policy replay ./policy --since 30d
     """
     from bot.cli import replay_format
@@ -209,13 +208,13 @@ def replay_history(
         proposed = load_policy(directory)
     with environment.open_database() as database, database.reading() as tx:
         try:
-            moment = times.parse_past_moment(since, now=tx.now)
-        except InvalidTimeError as trouble:
-            raise click.BadParameter(str(trouble), param_hint="--since") from None
+            start = times.parse_past_moment(since, now=tx.now)
+        except InvalidTimeError as error:
+            raise click.BadParameter(str(error), param_hint="--since") from None
         stages = show_progress(quiet=as_json)
-        with stages("replaying", lambda: history.count_past_requests(tx, moment)) as told:
+        with stages("replaying", lambda: history.count_past_requests(tx, start)) as advance:
             found = run_through(
-                proposed, iterate_with_progress(history.list_past_requests(tx, moment), told)
+                proposed, iterate_with_progress(history.list_past_requests(tx, start), advance)
             )
     if as_json:
         click.echo(json.dumps(replay_format.replay_to_data(found), indent=2, ensure_ascii=False))
@@ -223,6 +222,6 @@ def replay_history(
         with exit_on_errors():
             click.echo(
                 replay_format.format_replay(
-                    found, since=moment, limit=most, base_url=environment.get_base_url()
+                    found, since=start, limit=limit, base_url=environment.get_base_url()
                 )
             )

@@ -1,4 +1,4 @@
-"""How far long work is: a bar on a terminal, and nothing where a program reads along."""
+"""Progress bars of long commands in a terminal; no output in pipes and files."""
 
 import sys
 import time
@@ -13,12 +13,16 @@ if TYPE_CHECKING:
 
     from bot.model.progress import BeginStage, ReportProgress
 
-# Drawn no oftener than somebody sees.
+# Redrawing more often is not visible.
 _REDRAW_SECONDS = 0.2
 
 
 def show_progress(*, quiet: bool = False) -> "BeginStage":
-    """Return what draws a bar for each stage of work where a person looks on. quiet: nowhere."""
+    """Return a function that draws a bar for each stage, in a terminal only.
+
+    Args:
+        quiet: Draw nothing anywhere.
+    """
     from bot.model.progress import begin_silent_stage
 
     return begin_silent_stage if quiet or not sys.stderr.isatty() else draw_progress_bar
@@ -26,7 +30,7 @@ def show_progress(*, quiet: bool = False) -> "BeginStage":
 
 @contextmanager
 def draw_progress_bar(label: str, get_total: Callable[[], int]) -> "Generator[ReportProgress]":
-    """Draw a bar on standard error that ends in a line of its own, as far as the work came."""
+    """Draw a bar on standard error, and end its line also when the work fails."""
     length = get_total()
     if not length:
         yield lambda _more: None
@@ -34,7 +38,7 @@ def draw_progress_bar(label: str, get_total: Callable[[], int]) -> "Generator[Re
     bar: ProgressBar[int] = click.progressbar(length=length, label=label, file=sys.stderr)
     waiting, drawn = 0, time.monotonic()
 
-    def told(more: int) -> None:
+    def advance(more: int) -> None:
         nonlocal waiting, drawn
         waiting += more
         if time.monotonic() - drawn >= _REDRAW_SECONDS:
@@ -43,6 +47,6 @@ def draw_progress_bar(label: str, get_total: Callable[[], int]) -> "Generator[Re
 
     with bar:
         try:
-            yield told
+            yield advance
         finally:
             bar.update(waiting)

@@ -1,4 +1,4 @@
-"""`keyturn ask`, `runs`, `run`, `approve` and the like: what one does in chat, for scripts."""
+"""`keyturn request`, `runs`, `run`, `approve` and other commands for runs."""
 
 import json
 import secrets
@@ -17,10 +17,8 @@ from bot.cli.client import (
     format_run_state,
     format_time,
     get_run_exit_status,
-    json_option,
     parse_time_option,
     pass_service,
-    pass_service_without_as,
 )
 from bot.cli.context import (
     FAILED,
@@ -32,27 +30,32 @@ from bot.cli.context import (
 )
 from bot.cli.follow import follow_run
 from bot.cli.formatting import format_run_details
+from bot.cli.options import json_option, limit_option, option_with_aliases, reason_option
 from bot.cli.sections import CommandGroup
 
 if TYPE_CHECKING:
     from click.core import Context, Parameter
 
 _MAX_WAIT_SECONDS = 24 * 3600.0
-# Of a report's table, in a terminal; whoever passes it on reads all of it.
+# Rows of a report's table in a terminal; a pipe or a file gets all of them.
 _MAX_TABLE_ROWS = 40
 _NUMBER_ARGUMENT = click.argument("number", type=RecordNumber())
-_WHY_OPTION = click.option("--why", default="", help="What the change log shall say about it.")
+_REASON_OPTION = reason_option()
 _DRY_RUN_OPTION = click.option(
-    "--dry-run", "dry", is_flag=True, help="Only say what would come of it."
+    "--dry-run", "dry_run", is_flag=True, help="Show what the request would need; request nothing."
 )
-# Whoever asks or approves wants to read what came of it; `--wait 0` is for scripts that do not.
+# People want to see the result of a request or approval; scripts can use `--wait 0`.
 _SHORT_WAIT_SECONDS = 20.0
 
 
 def _create_wait_option(
     default_help: str = "",
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return the option. otherwise: what is done if it is left out."""
+    """Return `--wait`.
+
+    Args:
+        default_help: What happens without the option.
+    """
     return click.option(
         "--wait",
         "seconds",
@@ -60,43 +63,42 @@ def _create_wait_option(
         flag_value=_MAX_WAIT_SECONDS,
         type=click.FloatRange(0, _MAX_WAIT_SECONDS),
         metavar="SECONDS",
-        help=f"Wait until it is over, or for so many seconds at most{default_help}.",
+        help=f"Wait until the run ends, at most so many seconds{default_help}.",
     )
 
 
 _WAIT_OPTION = _create_wait_option()
 _SHORT_WAIT_OPTION = _create_wait_option(
-    f"; left out, until it is over or waits for people, and for {_SHORT_WAIT_SECONDS:.0f} "
-    "seconds at most"
+    f". Default: until it ends or needs people, at most {_SHORT_WAIT_SECONDS:.0f} seconds"
 )
 
 
 def _complete_runbook(
     context: "Context", _parameter: "Parameter", incomplete: str
 ) -> list[CompletionItem]:
-    """Offer the next word of the runbooks that begin with what stands there already."""
+    """Complete the next word of a runbook's name."""
     from runbooks import load_catalogue
 
-    # The settings are read by that: they say where runbooks of one's own are.
-    place = context.find_object(CommandEnvironment)
-    if place is not None:
-        place.get_policy_directory()
+    # Reads the settings, which name the directory of your own runbooks.
+    environment = context.find_object(CommandEnvironment)
+    if environment is not None:
+        environment.get_policy_directory()
     typed: tuple[str, ...] = context.params.get("words") or ()
     found: dict[str, str] = {}
-    for words, runbook in load_catalogue().items():
-        parts = words.split()
-        fits = tuple(parts[: len(typed)]) == typed and len(parts) > len(typed)
-        if fits and parts[len(typed)].startswith(incomplete):
-            whole = len(parts) == len(typed) + 1
-            found.setdefault(parts[len(typed)], (runbook.__doc__ or "").splitlines()[0] * whole)
+    for name, runbook in load_catalogue().items():
+        words = name.split()
+        matches = tuple(words[: len(typed)]) == typed and len(words) > len(typed)
+        if matches and words[len(typed)].startswith(incomplete):
+            is_last = len(words) == len(typed) + 1
+            found.setdefault(words[len(typed)], (runbook.__doc__ or "").splitlines()[0] * is_last)
     return [CompletionItem(word, help=hint) for word, hint in found.items()]
 
 
-@click.command("ask")
+@click.command("request")
 @click.argument(
-    "words", nargs=-1, required=True, shell_complete=_complete_runbook, metavar="WORDS HOST…"
+    "words", nargs=-1, required=True, shell_complete=_complete_runbook, metavar="RUNBOOK HOST…"
 )
-@_WHY_OPTION
+@_REASON_OPTION
 @_DRY_RUN_OPTION
 @_SHORT_WAIT_OPTION
 @json_option
@@ -105,90 +107,93 @@ def request_run(
     service: ServiceClient,
     *,
     words: tuple[str, ...],
-    why: str,
-    dry: bool,
+    reason: str,
+    dry_run: bool,
     seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Ask for WORDS to be done, as one would type them in chat.
+    """Request a run of RUNBOOK on HOST, typed as in chat.
 
-    For example: keyturn ask abusers clear lb1 203.0.113.9 --why "ticket 4711"
+    For example: keyturn request abusers clear lb1 203.0.113.9 --reason "ticket 4711"
     """
     import shlex
 
-    body = {"words": shlex.join(words), "reason": why, "dry": dry}
+    body = {"request": shlex.join(words), "reason": reason, "dry_run": dry_run}
     _post_request(service, "/runs", body, wait_seconds=seconds, as_json=as_json)
 
 
 @click.command("runs")
 @click.option("--host", help="A name, or a pattern such as web*.")
-@click.option("--person", help="Who asked.")
-@click.option("--runbook", help="Its words.")
+@click.option("--person", help="The requester.")
+@click.option("--runbook", help="Name of the runbook.")
 @click.option(
     "--state",
     multiple=True,
-    help="Such as waiting or 'needs attention'; may be given several times.",
+    help="Such as pending or 'needs attention'; repeatable.",
 )
-@click.option("--since", help="2h, last week, 02:00, 2026-03-01 02:00 Europe/Paris; else UTC.")
-@click.option("--until", help="As --since.")
-@click.option("--text", help="Words that all occur in it.")
-@click.option("-n", "--most", type=click.IntRange(1, 10_000), default=20, show_default=True)
+@click.option(
+    "--since", help="2h, last week, 02:00, 2026-03-01 02:00 Europe/Paris. Default zone: UTC."
+)
+@click.option("--until", help="Same formats as --since.")
+@option_with_aliases("--search", "--text", "search", help="Words that all occur in the run.")
+@limit_option(20, help_text="Number of runs.")
 @json_option
 @pass_service
-def list_runs(service: ServiceClient, *, most: int, as_json: bool, **wanted: Any) -> None:
+def list_runs(service: ServiceClient, *, limit: int, as_json: bool, **filters: Any) -> None:
     """List the newest runs.
 
-    What it finds none of exits with 3 if it names somebody, or something, that never was.
+    Exits with 3 if no run matches because a named person, host or runbook does not exist.
     """
     from bot.model import times
 
-    wanted["since"] = parse_time_option(wanted["since"], times.parse_earliest_moment)
-    wanted["until"] = parse_time_option(wanted["until"], times.parse_latest_moment)
-    page = service.get("/runs", **wanted, limit=min(most, 200))
+    filters["since"] = parse_time_option(filters["since"], times.parse_earliest_moment)
+    filters["until"] = parse_time_option(filters["until"], times.parse_latest_moment)
+    page = service.get("/runs", **filters, limit=min(limit, 200))
     found: list[Mapping[str, Any]] = list(page["runs"])
-    while page["next"] and len(found) < most:
+    while page["next"] and len(found) < limit:
         page = service.get_linked(page["next"])
         found += page["runs"]
     unknown_filters = [] if found else list(page["unknown_filters"].values())
     if as_json:
-        click.echo(json.dumps(found[:most], ensure_ascii=False))
-    for run in () if as_json else found[:most]:
-        asked = format_time(run["requested_at"])
-        how = f"{format_run_state(run):<15} {run['requested_by']:<10} {run['title']}"
-        click.echo(escape_for_terminal(f"{run['id']:>6}  {asked}  {how}{format_approved_by(run)}"))
+        click.echo(json.dumps(found[:limit], ensure_ascii=False))
+    for run in () if as_json else found[:limit]:
+        line = (
+            f"{run['id']:>6}  {format_time(run['requested_at'])}  {format_run_state(run):<15} "
+            f"{run['requested_by']:<10} {run['title']}{format_approved_by(run)}"
+        )
+        click.echo(escape_for_terminal(line))
     if unknown_filters:
         exit_with_error(escape_for_terminal("; ".join(unknown_filters)), NOT_FOUND)
     if not found and not as_json:
-        click.echo("there is no such run", err=True)
+        click.echo("No matching runs.", err=True)
 
 
 class _RunGroup(CommandGroup):
-    """`keyturn run 7` tells about run 7: `show` need not be said."""
+    """Makes `keyturn run 7` mean `keyturn run show 7`."""
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
-        said = args[:1]
-        if said and said[0].isdecimal():
+        if args and args[0].isdecimal():
             args = ["show", *args]
         return super().parse_args(ctx, args)
 
 
 @click.group("run", cls=_RunGroup)
 def run_commands() -> None:
-    """Tell about a run, or settle how it ended: keyturn run 7."""
+    """Show a run (keyturn run 7), or resolve an unknown outcome."""
 
 
 @run_commands.command("show")
 @_NUMBER_ARGUMENT
-@click.option("--follow", "following", is_flag=True, help="Tell what happens, until it is over.")
+@click.option("--follow", "following", is_flag=True, help="Print live output until the run ends.")
 @_WAIT_OPTION
 @json_option
 @pass_service
 def show_run(
     service: ServiceClient, *, number: int, following: bool, seconds: float | None, as_json: bool
 ) -> None:
-    """Tell about run NUMBER: how it is, its plan, and who decided.
+    """Show run NUMBER with its state, plan, decisions and output.
 
-    With --follow, what its hosts say comes as they say it, and below it how far the run is.
+    With --follow, output of its hosts is printed as it arrives, and the progress below it.
     """
     if following:
         follow_run(service, number, as_json=as_json)
@@ -198,28 +203,29 @@ def show_run(
 @run_commands.command("resolve")
 @_NUMBER_ARGUMENT
 @click.option(
-    "--as",
-    "how",
+    "--result",
     type=click.Choice(("succeeded", "failed")),
     required=True,
-    help="How it ended, as you found on the host.",
+    help="Outcome, as you determined it on the host.",
 )
-@click.option("--why", required=True, help="How you know, for the change log.")
+@reason_option("How you know the outcome; recorded in the change log.", required=True)
 @json_option
-@pass_service_without_as
-def resolve_run(service: ServiceClient, *, number: int, how: str, why: str, as_json: bool) -> None:
-    """Say how run NUMBER ended, whose end nobody saw: its host is free again then.
+@pass_service
+def resolve_run(
+    service: ServiceClient, *, number: int, result: str, reason: str, as_json: bool
+) -> None:
+    """Resolve run NUMBER with an unknown outcome, and unlock its host.
 
-    For example: keyturn run resolve 7 --as failed --why "looked at lb1: the table is untouched"
+    For example: keyturn run resolve 7 --result failed --reason "the table on lb1 is unchanged"
     """
-    body = {"succeeded": how == "succeeded", "why": why}
-    _print_run(service.post(build_path("runs", number, "settle"), body), as_json=as_json)
+    body = {"succeeded": result == "succeeded", "reason": reason}
+    _print_run(service.post(build_path("runs", number, "resolve"), body), as_json=as_json)
 
 
 @click.command("approve")
 @_NUMBER_ARGUMENT
 @click.argument("digest", default="")
-@_WHY_OPTION
+@_REASON_OPTION
 @_SHORT_WAIT_OPTION
 @json_option
 @pass_service
@@ -228,33 +234,33 @@ def approve_run(
     *,
     number: int,
     digest: str,
-    why: str,
+    reason: str,
     seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Approve the plan of run NUMBER that has DIGEST; without one, show it and ask."""
+    """Approve the plan DIGEST of run NUMBER. Without DIGEST, show the plan and confirm."""
     run = service.get(build_path("runs", number))
     if not digest:
         if not run["digest"] or not sys.stdin.isatty():
             exit_with_error(
-                f"say which plan: keyturn approve {number} {run['digest'][:10]}".strip(),
+                f"name the plan: keyturn approve {number} {run['digest'][:10]}".strip(),
                 NOT_UNDERSTOOD,
             )
         click.echo(escape_for_terminal(format_run_details(run)))
-        click.confirm(f"Approve this plan, {run['digest'][:10]}?", abort=True, err=True)
+        click.confirm(f"Approve plan {run['digest'][:10]}?", abort=True, err=True)
         digest = run["digest"]
-    service.post(build_path("runs", number, "approve"), {"digest": digest, "reason": why})
+    service.post(build_path("runs", number, "approve"), {"digest": digest, "reason": reason})
     _wait_and_print_run(service, number, wait_seconds=seconds, as_json=as_json)
 
 
 @click.command("deny")
 @_NUMBER_ARGUMENT
-@click.option("--why", required=True, help="So that the asker knows.")
+@reason_option("Reason, shown to the requester.", required=True)
 @json_option
 @pass_service
-def deny_run(service: ServiceClient, *, number: int, why: str, as_json: bool) -> None:
-    """Say no to run NUMBER: one no ends it."""
-    run = service.post(build_path("runs", number, "deny"), {"reason": why})
+def deny_run(service: ServiceClient, *, number: int, reason: str, as_json: bool) -> None:
+    """Deny run NUMBER. One denial ends it."""
+    run = service.post(build_path("runs", number, "deny"), {"reason": reason})
     _print_run(run, as_json=as_json)
 
 
@@ -263,28 +269,28 @@ def deny_run(service: ServiceClient, *, number: int, why: str, as_json: bool) ->
 @json_option
 @pass_service
 def withdraw_run(service: ServiceClient, *, number: int, as_json: bool) -> None:
-    """Take your own request back before anything was sent."""
+    """Withdraw your own request, before its first step is sent."""
     _print_run(service.post(build_path("runs", number, "withdraw")), as_json=as_json)
 
 
 @click.command("undo")
 @_NUMBER_ARGUMENT
-@_WHY_OPTION
+@_REASON_OPTION
 @_SHORT_WAIT_OPTION
 @json_option
 @pass_service
 def request_undo(
-    service: ServiceClient, *, number: int, why: str, seconds: float | None, as_json: bool
+    service: ServiceClient, *, number: int, reason: str, seconds: float | None, as_json: bool
 ) -> None:
-    """Ask to take back what run NUMBER did: a run of its own."""
+    """Request the undo of run NUMBER, as a new run."""
     path = build_path("runs", number, "undo")
-    run = service.post(path, {"reason": why}, idempotency_key=secrets.token_hex(16))
+    run = service.post(path, {"reason": reason}, idempotency_key=secrets.token_hex(16))
     _wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
 
 
 @click.command("again")
 @_NUMBER_ARGUMENT
-@_WHY_OPTION
+@_REASON_OPTION
 @_DRY_RUN_OPTION
 @_SHORT_WAIT_OPTION
 @json_option
@@ -293,30 +299,30 @@ def request_again(
     service: ServiceClient,
     *,
     number: int,
-    why: str,
-    dry: bool,
+    reason: str,
+    dry_run: bool,
     seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Ask again for what run NUMBER asked for, which is over: a run of its own.
+    """Request ended run NUMBER again, as a new run.
 
-    It has the same values, and the hosts that they mean by now; the reason is given anew.
+    It has the same values; a pattern or tag selects the hosts that match it now.
     """
-    path, body = build_path("runs", number, "again"), {"reason": why, "dry": dry}
+    path, body = build_path("runs", number, "again"), {"reason": reason, "dry_run": dry_run}
     _post_request(service, path, body, wait_seconds=seconds, as_json=as_json)
 
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def print_completion(*, shell: str) -> None:
-    """Print what makes SHELL complete the words of this program.
+    """Print a completion script for SHELL.
 
     For example: keyturn completion bash > /etc/bash_completion.d/keyturn
     """
     root = click.get_current_context().find_root().command
     found = get_completion_class(shell)
     if found is None:
-        exit_with_error(f"{shell} is not known here", FAILED)
+        exit_with_error(f"unknown shell {shell}", FAILED)
     click.echo(found(root, {}, "keyturn", "_KEYTURN_COMPLETE").source())
 
 
@@ -341,26 +347,26 @@ def _post_request(
     wait_seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Ask, and show what came of it; of a dry request, what would come of it."""
-    told = service.post(path, body, idempotency_key=secrets.token_hex(16))
-    if told["run"] is None:
-        sentences = "\n".join(told["outlook"]["sentences"])
-        click.echo(json.dumps(told["outlook"]) if as_json else escape_for_terminal(sentences))
-        sys.exit(0 if told["outlook"]["allowed"] else 4)
-    for answer in told["outlook"]["answers"] if told["outlook"] and not as_json else ():
-        if answer["frozen"] and answer["approvals"]:
-            click.echo(
-                escape_for_terminal(f"once approved it waits: {answer['frozen']}"), err=True
-            )
-    _wait_and_print_run(service, told["run"]["id"], wait_seconds=wait_seconds, as_json=as_json)
+    """Post a request and show its run; show the preview of a dry run."""
+    result = service.post(path, body, idempotency_key=secrets.token_hex(16))
+    if result["run"] is None:
+        sentences = "\n".join(result["preview"]["sentences"])
+        click.echo(json.dumps(result["preview"]) if as_json else escape_for_terminal(sentences))
+        sys.exit(0 if result["preview"]["allowed"] else 4)
+    for area in result["preview"]["areas"] if not as_json else ():
+        if area["frozen"] and area["required_approvals"]:
+            message = f"on hold after approval: {area['frozen']}"
+            click.echo(escape_for_terminal(message), err=True)
+    _wait_and_print_run(service, result["run"]["id"], wait_seconds=wait_seconds, as_json=as_json)
 
 
 def _wait_and_print_run(
     service: ServiceClient, run_id: int, *, wait_seconds: float | None, as_json: bool
 ) -> None:
-    """Wait if that is wanted, show the run, and exit as its end says.
+    """Wait for the run, print it, and exit with the status of its state.
 
-    seconds: None for a moment, and no longer than until it waits for people.
+    Args:
+        wait_seconds: None to wait a short time, and only until the run needs people.
     """
     if wait_seconds is None:
         run = service.get(build_path("runs", run_id), wait=_SHORT_WAIT_SECONDS)
@@ -375,13 +381,13 @@ def _wait_and_print_run(
 
 
 def _print_run(run: Mapping[str, Any], *, as_json: bool) -> None:
-    most = _MAX_TABLE_ROWS if sys.stdout.isatty() else None
-    told = (
+    max_rows = _MAX_TABLE_ROWS if sys.stdout.isatty() else None
+    text = (
         json.dumps(run, ensure_ascii=False)
         if as_json
-        else escape_for_terminal(format_run_details(run, max_rows=most))
+        else escape_for_terminal(format_run_details(run, max_rows=max_rows))
     )
-    click.echo(told)
+    click.echo(text)
 
 
 def _ignore_run(_run: Mapping[str, Any]) -> None:
@@ -389,7 +395,7 @@ def _ignore_run(_run: Mapping[str, Any]) -> None:
 
 
 class _ProgressPrinter:
-    """Tells on standard error how far it is: a bar where a person looks on, else each change."""
+    """Prints progress to standard error: a bar in a terminal, otherwise one line per change."""
 
     def __init__(self) -> None:
         self._last_line = ""
@@ -399,7 +405,7 @@ class _ProgressPrinter:
         done = sum(step["state"] in {"succeeded", "failed"} for step in steps)
         line = f"run {run['id']}: {run['state']}"
         if run["state"] == "pending":
-            line += f" for {run['missing_approvals']} of {run['approvals_from']}"
+            line += f", needs {run['missing_approvals']} of {run['approvals_from']}"
         elif len(steps) > 1:
             line += f", {done} of {len(steps)} steps"
         live = sys.stderr.isatty()
@@ -415,6 +421,6 @@ class _ProgressPrinter:
         self._last_line = line
 
     def end_line(self) -> None:
-        """End the line that was drawn again and again: what comes next has its own."""
+        """End the line of the bar."""
         if self._last_line and sys.stderr.isatty():
             click.echo("", err=True)

@@ -1,4 +1,4 @@
-"""`keyturn schedule …`: ask for what fires by the clock, and keep it."""
+"""`keyturn schedule …`: request and manage schedules."""
 
 import json
 import time
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bot.cli import offline
-from bot.cli.client import json_option, print_result
+from bot.cli.client import print_result
 from bot.cli.context import (
     FAILED,
     NOT_FOUND,
@@ -22,6 +22,12 @@ from bot.cli.context import (
     exit_with_error,
     pass_environment,
 )
+from bot.cli.options import (
+    acting_person_option,
+    json_option,
+    option_with_aliases,
+    reason_option,
+)
 from bot.cli.sections import CommandGroup
 
 if TYPE_CHECKING:
@@ -32,18 +38,15 @@ if TYPE_CHECKING:
     from bot.service import Workflow
 
 _MAX_FIRES = 10
-_AS_OPTION = click.option(
-    "--as", "person", required=True, help="The person of the policy who does it."
-)
 _ZONE_OPTION = click.option(
-    "--zone", default="UTC", help="Such as Europe/Amsterdam.  [default: UTC]"
+    "--zone", default="UTC", show_default=True, help="Time zone, such as Europe/Amsterdam."
 )
-_WHY_OPTION = click.option("--why", default="", help="What the change log shall say about it.")
+_REASON_OPTION = reason_option()
 
 
 @dataclass(frozen=True)
 class _OfflineWorkflow:
-    """The workflow on the database alone: a service that runs takes up what is asked here."""
+    """The workflow on the database alone; a running service picks up what is requested here."""
 
     workflow: "Workflow"
     database: "Database"
@@ -52,25 +55,25 @@ class _OfflineWorkflow:
 
 @click.group("schedule", cls=CommandGroup)
 def schedule_commands() -> None:
-    """Look after what fires by the clock."""
+    """Manage schedules."""
 
 
 @schedule_commands.command("add")
 @click.argument("name")
-@click.option("--cron", required=True, help='Such as "0 3 1 * *" or @daily.')
+@click.option("--cron", required=True, help='Cron expression, such as "0 3 1 * *" or @daily.')
 @_ZONE_OPTION
 @click.option(
-    "--overlap", default="skip", help="While the last run is not over: skip, queue or cancel."
+    "--overlap", default="skip", help="If the previous run has not ended: skip, queue or cancel."
 )
-@click.option(
-    "--catch-up", default="skip", help="What was missed: skip, once, or how many at most."
-)
+@click.option("--catch-up", default="skip", help="Missed runs: skip, once, or a maximum number.")
 @click.option("--spread", default="0", help="Minutes over which the hosts are spread.")
-@click.option("--tell", default="changes", help="Tell the result on changes or always.")
-@_AS_OPTION
-@_WHY_OPTION
-@click.option("--yes", is_flag=True, help="Do not ask whether these are the right moments.")
-@click.argument("words", nargs=-1, required=True, metavar="-- WORDS HOST…")
+@option_with_aliases(
+    "--notify", "--tell", "tell", default="changes", help="Notify on changes or always."
+)
+@acting_person_option
+@_REASON_OPTION
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation of the times.")
+@click.argument("words", nargs=-1, required=True, metavar="-- RUNBOOK HOST…")
 @json_option
 @pass_environment
 def request_schedule(
@@ -79,9 +82,9 @@ def request_schedule(
     name: str,
     words: tuple[str, ...],
     as_json: bool,
-    **said: Any,
+    **options: Any,
 ) -> None:
-    """Ask for WORDS to be done again and again, as PERSON; it is approved like any request.
+    """Request a schedule for RUNBOOK on HOST. It needs approval like any request.
 
     For example: keyturn schedule add "monthly scrub" --cron "0 3 1 * *" --zone Europe/Amsterdam
     --as stan -- zfs scrub start nas1 tank
@@ -90,41 +93,47 @@ def request_schedule(
     from bot.model.run import RequestOrigin
     from bot.model.schedule import SETTING_HINTS, parse_timing
 
-    settings = {key: str(said[key.replace("-", "_")]) for key in SETTING_HINTS}
-    with _open_workflow(environment) as office:
-        policy = office.policies.get_policy()
-        person = _find_person_id(office, said["person"])
-        wanted = parse_timing(name, settings, zone="UTC")
+    settings = {key: str(options[key.replace("-", "_")]) for key in SETTING_HINTS}
+    with _open_workflow(environment) as offline_workflow:
+        policy = offline_workflow.policies.get_policy()
+        person = _find_person_id(offline_workflow, options["person"])
+        timing = parse_timing(name, settings, zone="UTC")
         runbook, values = request_form.find_runbook(words)
-        spelled, requests = request_form.parse_request_for_hosts(
+        host_pattern, requests = request_form.parse_request_for_hosts(
             runbook, values, policy.inventory.tags
         )
-        coming = wanted.cron_expression.format_due_times(_get_now())
-        click.echo(_format_list(wanted.cron_expression.description, coming), err=as_json)
-        if not said["yes"]:
-            click.confirm("Ask for it?", abort=True, err=True)
-        run = office.workflow.schedules.request_schedule(
+        due_times = timing.cron_expression.format_due_times(_get_now())
+        click.echo(_format_list(timing.cron_expression.description, due_times), err=as_json)
+        if not options["yes"]:
+            click.confirm("Request this schedule?", abort=True, err=True)
+        run = offline_workflow.workflow.schedules.request_schedule(
             requests,
-            host_pattern=spelled,
+            host_pattern=host_pattern,
             person=person,
             origin=RequestOrigin("cli"),
-            reason=said["why"],
-            timing=wanted,
+            reason=options["reason"],
+            timing=timing,
         )
-    _print_founding_run(environment, run, as_json=as_json)
+    _print_schedule_run(environment, run, as_json=as_json)
 
 
 @schedule_commands.command("list")
-@click.option("--all", "whole", is_flag=True, help="What ended more than a week ago, too.")
+@click.option(
+    "--all", "include_all", is_flag=True, help="Include those that ended over a week ago."
+)
 @json_option
 @pass_environment
-def list_all_schedules(environment: CommandEnvironment, *, whole: bool, as_json: bool) -> None:
-    """List the schedules, those that fire first."""
+def list_all_schedules(
+    environment: CommandEnvironment, *, include_all: bool, as_json: bool
+) -> None:
+    """List schedules by next due time."""
     from bot.db import runs, schedules
 
     with _open_database(environment) as database, database.reading() as tx:
         listed, older = (
-            (schedules.list_schedules(tx), 0) if whole else schedules.list_recent_schedules(tx)
+            (schedules.list_schedules(tx), 0)
+            if include_all
+            else schedules.list_recent_schedules(tx)
         )
         missed = schedules.count_missed(tx)
         found = [(each, runs.get_run(tx, each.run), missed.get(each.id, 0)) for each in listed]
@@ -133,12 +142,12 @@ def list_all_schedules(environment: CommandEnvironment, *, whole: bool, as_json:
             json.dumps([_schedule_to_data(*each) for each in found], indent=2, ensure_ascii=False)
         )
     elif not found and not older:
-        click.echo("there is no schedule yet: `keyturn schedule add` asks for the first")
+        click.echo("No schedules. Request one with: keyturn schedule add")
     for each, run, count in found if not as_json else ():
-        said = f"{each.id:>4}  {_format_next_time(each)}  {each.timing.name}: {run.request}"
-        click.echo(said + f"; {_format_missed(count)}" * bool(count))
+        line = f"{each.id:>4}  {_format_next_time(each)}  {each.timing.name}: {run.request}"
+        click.echo(line + f"; {_format_missed(count)}" * bool(count))
     if older:
-        click.echo(f"{older} that ended more than a week ago: --all lists them, too", err=True)
+        click.echo(f"{older} schedules that ended over a week ago not shown: use --all", err=True)
 
 
 @schedule_commands.command("show")
@@ -146,15 +155,15 @@ def list_all_schedules(environment: CommandEnvironment, *, whole: bool, as_json:
 @json_option
 @pass_environment
 def show_schedule(environment: CommandEnvironment, *, number: int, as_json: bool) -> None:
-    """Tell all about one schedule: its next moments, and what became of the last ones."""
+    """Show schedule NUMBER with its next due times and last runs."""
     from bot.db import runs, schedules
     from bot.db.schedules import NoSuchSchedule, ScheduleState
 
     with _open_database(environment) as database, database.reading() as tx:
         try:
             found = schedules.get_schedule(tx, number)
-        except NoSuchSchedule as missing:
-            exit_with_error(str(missing), NOT_FOUND)
+        except NoSuchSchedule as error:
+            exit_with_error(str(error), NOT_FOUND)
         run, fires, now = runs.get_run(tx, found.run), schedules.list_fires(tx, number), tx.now
         missed = schedules.count_missed(tx).get(number, 0)
     table = found.timing.cron_expression
@@ -169,7 +178,7 @@ def show_schedule(environment: CommandEnvironment, *, number: int, as_json: bool
         f"Schedule {number}: {found.timing.name}\n  {run.request}\n  {found.timing.description}"
     )
     click.echo(
-        f"  owner {found.owner}; {_format_next_time(found).strip()}; asked for as run {found.run}"
+        f"  owner {found.owner}; {_format_next_time(found).strip()}; requested as run {found.run}"
     )
     if found.state is ScheduleState.ACTIVE:
         click.echo(_format_list("Next:", table.format_due_times(now)))
@@ -186,106 +195,108 @@ def show_schedule(environment: CommandEnvironment, *, number: int, as_json: bool
 @schedule_commands.command("next")
 @click.argument("cron")
 @_ZONE_OPTION
-@click.option("-n", "count", default=5, type=click.IntRange(1, 100), help="How many.")
+@click.option(
+    "-n", "--limit", "count", default=5, type=click.IntRange(1, 100), help="Number of due times."
+)
 @json_option
 def list_next_due_times(*, cron: str, zone: str, count: int, as_json: bool) -> None:
-    """Say what CRON means and when it comes next; nothing is asked for."""
+    """Show the meaning and the next due times of CRON. Requests nothing."""
     from bot.model.schedule import ScheduleError, parse_cron
     from bot.model.times import format_iso
 
     try:
         found = parse_cron(cron, zone)
-    except ScheduleError as bad:
-        exit_with_error(str(bad), NOT_UNDERSTOOD)
+    except ScheduleError as error:
+        exit_with_error(str(error), NOT_UNDERSTOOD)
     due = found.list_due_times(_get_now(), count=count)
-    told = {
+    data = {
         "cron": found.cron,
         "zone": found.zone,
-        "in_words": found.description,
+        "description": found.description,
         "next": [format_iso(each) for each in due],
     }
     lines = _format_list(
         found.description, [found.format_local_time(each) for each in due]
     ).splitlines()
-    print_result(told, lines, as_json=as_json)
+    print_result(data, lines, as_json=as_json)
 
 
 @schedule_commands.command("suspend")
 @click.argument("number", type=RecordNumber())
-@_AS_OPTION
-@_WHY_OPTION
+@acting_person_option
+@_REASON_OPTION
 @json_option
 @pass_environment
 def suspend_schedule(
-    environment: CommandEnvironment, *, number: int, person: str, why: str, as_json: bool
+    environment: CommandEnvironment, *, number: int, person: str, reason: str, as_json: bool
 ) -> None:
-    """Let schedule NUMBER fire no more until it is resumed."""
-    with _open_workflow(environment) as office:
-        known = _find_person_id(office, person)
-        found = office.workflow.schedules.suspend_schedule(number, person=known, reason=why)
+    """Suspend schedule NUMBER until it is resumed."""
+    with _open_workflow(environment) as offline_workflow:
+        known = _find_person_id(offline_workflow, person)
+        found = offline_workflow.workflow.schedules.suspend_schedule(
+            number, person=known, reason=reason
+        )
     print_result(
-        _schedule_state_to_data(found), [f"schedule {number} is suspended"], as_json=as_json
+        _schedule_state_to_data(found), [f"Suspended schedule {number}."], as_json=as_json
     )
 
 
 @schedule_commands.command("resume")
 @click.argument("number", type=RecordNumber())
-@_AS_OPTION
+@acting_person_option
 @json_option
 @pass_environment
 def resume_schedule(
     environment: CommandEnvironment, *, number: int, person: str, as_json: bool
 ) -> None:
-    """Let schedule NUMBER fire again, from its next moment on."""
-    with _open_workflow(environment) as office:
-        found = office.workflow.schedules.resume_schedule(
-            number, person=_find_person_id(office, person)
+    """Resume schedule NUMBER from its next due time."""
+    with _open_workflow(environment) as offline_workflow:
+        found = offline_workflow.workflow.schedules.resume_schedule(
+            number, person=_find_person_id(offline_workflow, person)
         )
-    print_result(
-        _schedule_state_to_data(found), [f"schedule {number} fires again"], as_json=as_json
-    )
+    print_result(_schedule_state_to_data(found), [f"Resumed schedule {number}."], as_json=as_json)
 
 
 @schedule_commands.command("end")
 @click.argument("number", type=RecordNumber())
-@_AS_OPTION
-@_WHY_OPTION
+@acting_person_option
+@_REASON_OPTION
 @json_option
 @pass_environment
 def end_schedule(
-    environment: CommandEnvironment, *, number: int, person: str, why: str, as_json: bool
+    environment: CommandEnvironment, *, number: int, person: str, reason: str, as_json: bool
 ) -> None:
-    """Let schedule NUMBER fire no more, for good."""
-    with _open_workflow(environment) as office:
-        found = office.workflow.schedules.end_schedule(
-            number, person=_find_person_id(office, person), reason=why
+    """End schedule NUMBER permanently."""
+    with _open_workflow(environment) as offline_workflow:
+        found = offline_workflow.workflow.schedules.end_schedule(
+            number, person=_find_person_id(offline_workflow, person), reason=reason
         )
-    print_result(_schedule_state_to_data(found), [f"schedule {number} has ended"], as_json=as_json)
+    print_result(_schedule_state_to_data(found), [f"Ended schedule {number}."], as_json=as_json)
 
 
 @schedule_commands.command("take")
 @click.argument("number", type=RecordNumber())
-@_AS_OPTION
-@_WHY_OPTION
+@acting_person_option
+@_REASON_OPTION
 @json_option
 @pass_environment
 def take_over_schedule(
-    environment: CommandEnvironment, *, number: int, person: str, why: str, as_json: bool
+    environment: CommandEnvironment, *, number: int, person: str, reason: str, as_json: bool
 ) -> None:
-    """Ask for schedule NUMBER as one's own; once that is approved the old one ends."""
+    """Request ownership of schedule NUMBER. Once approved, the old schedule ends."""
     from bot.model.run import RequestOrigin
 
-    with _open_workflow(environment) as office:
-        person = _find_person_id(office, person)
-        run = office.workflow.schedules.take_over_schedule(
-            number, person=person, origin=RequestOrigin("cli"), reason=why
+    with _open_workflow(environment) as offline_workflow:
+        person = _find_person_id(offline_workflow, person)
+        run = offline_workflow.workflow.schedules.take_over_schedule(
+            number, person=person, origin=RequestOrigin("cli"), reason=reason
         )
-    _print_founding_run(environment, run, as_json=as_json)
+    _print_schedule_run(environment, run, as_json=as_json)
 
 
 @contextmanager
 def _open_workflow(environment: CommandEnvironment) -> "Generator[_OfflineWorkflow]":
-    """Open the workflow. A refusal is one line."""
+    """Open the workflow, and report refusals as one line."""
     from bot.service import Workflow
 
     with exit_on_errors(), environment.open_database() as database, exit_on_refusals():
@@ -302,21 +313,21 @@ def _open_database(environment: CommandEnvironment) -> "Generator[Database]":
 def _find_person_id(offline_workflow: _OfflineWorkflow, typed: str) -> str:
     known = offline_workflow.policies.get_policy().find_person(typed)
     if known is None:
-        exit_with_error(f"{typed} is not among the people of the policy", NOT_FOUND)
+        exit_with_error(f"unknown person {typed}: use an id of people.yaml", NOT_FOUND)
     return known.id
 
 
-def _print_founding_run(environment: CommandEnvironment, run: "Run", *, as_json: bool) -> None:
-    told = offline.run_to_data(environment, run)
+def _print_schedule_run(environment: CommandEnvironment, run: "Run", *, as_json: bool) -> None:
+    data = offline.run_to_data(environment, run)
     if as_json or not run.is_ended:
-        where = f": {told['page']}" if told["page"] else ""
-        print_result(told, [f"asked for as run {run.id}{where}"], as_json=as_json)
+        page = f": {data['page']}" if data["page"] else ""
+        print_result(data, [f"Requested as run {run.id}{page}"], as_json=as_json)
     if run.is_ended:
         exit_with_error(f"{run.title}: {run.summary}", FAILED)
 
 
-def _format_list(title: str, times: list[str]) -> str:
-    return "\n".join([title, *(f"  {moment}" for moment in times)])
+def _format_list(title: str, items: list[str]) -> str:
+    return "\n".join([title, *(f"  {item}" for item in items)])
 
 
 def _format_next_time(schedule: "Schedule") -> str:
@@ -324,8 +335,8 @@ def _format_next_time(schedule: "Schedule") -> str:
 
     if schedule.state is not ScheduleState.ACTIVE:
         return f"{schedule.state:<27}"
-    coming = schedule.timing.cron_expression.format_due_times(schedule.decided_until, count=1)
-    return f"{coming[0] if coming else 'never again':<27}"
+    due_times = schedule.timing.cron_expression.format_due_times(schedule.decided_until, count=1)
+    return f"{due_times[0] if due_times else 'no due time':<27}"
 
 
 def _format_fire(fire: "Fire") -> str:
@@ -355,7 +366,7 @@ def _schedule_to_data(schedule: "Schedule", run: "Run", missed_count: int) -> Ma
         if schedule.due_at
         else [],
         "missed": missed_count,
-        "asked_for_as": schedule.run,
+        "run": schedule.run,
     }
 
 

@@ -1,4 +1,4 @@
-"""How commands are listed, and how Ctrl-C ends any of them."""
+"""Sections of the help, older command names, and the exit on Ctrl-C."""
 
 import shlex
 import sys
@@ -10,38 +10,40 @@ from click import Command, Context, HelpFormatter, UsageError
 
 from bot.cli.context import FAILED, INTERRUPTED, exit_with_error
 
-# Each command once, beside what it is for.
+# Every command once, by subject.
 SECTIONS: Mapping[str, Sequence[str]] = {
-    "Ask and decide": (
-        *("ask", "again", "runs", "run", "waiting", "approve", "deny", "withdraw", "undo"),
+    "Runs": (
+        *("request", "again", "runs", "run", "pending", "approve", "deny", "withdraw", "undo"),
         *("changed", "compare", "views"),
     ),
-    "Know what there is": ("runbooks", "hosts", "locks", "policy", "tree", "report"),
-    "By the clock": ("schedule", "calendar"),
-    "In an emergency": ("stop", "resume", "ban", "unban"),
-    "People and programs": ("sign-in", "delegate", "grants", "factors", "token", "hooks"),
-    "Keep what was done": ("changelog", "backup", "restore", "db"),
-    "Set it up and serve": (
+    "Inventory and policy": ("runbooks", "hosts", "locks", "policy", "tree", "report"),
+    "Schedules": ("schedule", "calendar"),
+    "Emergency": ("stop", "resume", "ban", "unban"),
+    "Access": ("sign-in", "delegate", "grants", "factors", "token", "webhooks"),
+    "Audit and backup": ("changelog", "backup", "restore", "db"),
+    "Server": (
         *("init", "inventory", "sudoers", "manifest", "doctor", "serve", "worker", "completion"),
     ),
 }
 EXIT_STATUS_HELP = (
-    "Exit status: 0 done, 1 failed, 2 not understood, 3 not found, 4 refused, "
-    "5 not over yet, such as waiting for people, 130 interrupted."
+    "Exit status: 0 success, 1 failed, 2 invalid input, 3 not found, 4 refused, "
+    "5 not ended yet, for example pending approval, 130 interrupted."
 )
+# Older names, which still work and are not listed.
+ALIASES: Mapping[str, str] = {"ask": "request", "waiting": "pending", "hooks": "webhooks"}
 
 
 class CommandGroup(click.Group):
-    """Commands of one subject, each listed with the whole of its first sentence."""
+    """A group whose help lists each command with its whole first sentence."""
 
     @classmethod
     def from_group(cls, group: click.Group) -> Self:
-        """Return a group of a layer that cannot know this one, and those in it, listed so."""
-        inside = {
-            name: cls.from_group(one) if isinstance(one, click.Group) else one
-            for name, one in group.commands.items()
+        """Convert a plain click group and the groups in it."""
+        commands = {
+            name: cls.from_group(command) if isinstance(command, click.Group) else command
+            for name, command in group.commands.items()
         }
-        return cls(group.name, commands=inside, help=group.help)
+        return cls(group.name, commands=commands, help=group.help)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         self.write_section(formatter, "Commands", self.list_commands(ctx))
@@ -57,31 +59,31 @@ class CommandGroup(click.Group):
 
 
 class KeyturnCommand(CommandGroup):
-    """All of them, by what they are for."""
+    """The command `keyturn`."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Take `help` as in chat: of all, of a command, or of a runbook."""
+        """Accept `help`, `help COMMAND` and `help RUNBOOK`, as chat does."""
         if args[:1] == ["help"]:
-            about = args[1:]
-            of_runbook = about and about[0] not in self.commands
-            args = ["runbooks", *about] if of_runbook else [*about, "--help"]
+            topic = args[1:]
+            is_runbook = topic and topic[0] not in {*self.commands, *ALIASES}
+            args = ["runbooks", *topic] if is_runbook else [*topic, "--help"]
         return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, Command | None, list[str]]:
-        """Find what was typed; whoever types a runbook as in chat is told how it is asked for."""
+        """Find the command; for a runbook without `request`, say how to request it."""
         try:
-            return super().resolve_command(ctx, args)
-        except UsageError as unknown:
+            return super().resolve_command(ctx, [ALIASES.get(args[0], args[0]), *args[1:]])
+        except UsageError as error:
             from runbooks import load_catalogue
 
-            # The settings are read by that: they say where runbooks of one's own are.
+            # Reads the settings, which name the directory of your own runbooks.
             ctx.obj()
             if any(words.split()[0] == args[0] for words in load_catalogue()):
-                typed = shlex.join(word for word in args if not word.startswith("-"))
-                told = f"{args[0]!r} is of runbooks, which are asked for: keyturn ask {typed}"
-                raise UsageError(told, ctx) from unknown
+                command = shlex.join(word for word in args if not word.startswith("-"))
+                message = f"{args[0]!r} is a runbook. Request it with: keyturn request {command}"
+                raise UsageError(message, ctx) from error
             raise
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - as click calls it
@@ -89,15 +91,15 @@ class KeyturnCommand(CommandGroup):
             self.write_section(formatter, title, names)
 
     def invoke(self, ctx: Context) -> Any:
-        """Do what was typed; by Ctrl-C it ends at once, and as shells expect."""
+        """Run the command. Ctrl-C ends it with the status that shells expect."""
         try:
             return super().invoke(ctx)
-        except ValueError as trouble:
+        except ValueError as error:
             from runbooks import OwnRunbookError
 
-            # Runbooks of one's own are loaded by whatever first asks for one.
-            if isinstance(trouble, OwnRunbookError):
-                exit_with_error(str(trouble), FAILED)
+            # Your own runbooks are loaded when a command first needs a runbook.
+            if isinstance(error, OwnRunbookError):
+                exit_with_error(str(error), FAILED)
             raise
         except KeyboardInterrupt:
             click.echo(err=True)
@@ -106,5 +108,5 @@ class KeyturnCommand(CommandGroup):
     def main(self, *args: Any, **more: Any) -> Any:
         try:
             return super().main(*args, **more)
-        except KeyboardInterrupt:  # while a shell had words completed
+        except KeyboardInterrupt:  # during shell completion
             sys.exit(INTERRUPTED)

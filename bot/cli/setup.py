@@ -1,24 +1,25 @@
-"""`keyturn init`, `runbooks` and `sign-in`: set the service up and find what it offers."""
+"""`keyturn init`, `runbooks` and `sign-in`."""
 
 import json
 from pathlib import Path
 
 import click
 
-from bot.cli.client import json_option, print_result
+from bot.cli.client import print_result
 from bot.cli.context import NOT_FOUND, exit_on_errors, exit_with_error
 from bot.cli.environment import open_database, read_settings
+from bot.cli.options import json_option
 from connectors.command import quote_text
 
 
 @click.command("runbooks")
-@click.argument("words", nargs=-1)
+@click.argument("words", nargs=-1, metavar="[RUNBOOK]")
 @json_option
 def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
-    """List what can be asked for, or tell all about the runbooks that begin with WORDS.
+    """List runbooks, or show those whose name begins with RUNBOOK.
 
-    A check only reads, a change can be undone, an irreversible one cannot. The areas are those of
-    the hosts: keyturn policy explain PERSON WORDS HOST says who may, and who would approve.
+    A check only reads, a change can be undone, an irreversible change cannot. `keyturn policy
+    explain` shows who may run a runbook, and who must approve it.
 
     For example: keyturn runbooks zfs scrub
     """
@@ -28,12 +29,12 @@ def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
 
     try:
         hosts = tuple(load_policy(read_settings().policy).inventory.hosts.values())
-    except NoPolicyError:  # what there is can be told without: only not where
+    except NoPolicyError:  # without a valid policy, runbooks are listed without areas
         hosts = ()
     found = runbook_info.list_runbook_info(" ".join(words), hosts=hosts)
     if not found:
         exit_with_error(
-            f"no runbook begins with {quote_text(' '.join(words))}: keyturn runbooks lists all",
+            f"no runbook begins with {quote_text(' '.join(words))}. List all: keyturn runbooks",
             NOT_FOUND,
         )
     if as_json:
@@ -49,20 +50,20 @@ def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
 @click.command("init")
 @click.argument("directory", type=click.Path(path_type=Path))
 def create_policy_directory(directory: Path) -> None:
-    """Write a policy directory to start from, with a comment on every line that matters."""
+    """Create a starter policy directory with comments."""
     from bot.policy import starter
 
     with exit_on_errors():
         for path in starter.write_starter_policy(directory):
             click.echo(f"wrote {path}")
-    click.echo(f"Edit them, then: keyturn policy check {directory}")
+    click.echo(f"Edit these files, then run: keyturn policy check {directory}")
 
 
 @click.command("sign-in")
 @click.argument("person")
 @json_option
 def create_sign_in_link(*, person: str, as_json: bool) -> None:
-    """Print a link that signs PERSON in to the web pages, once, within ten minutes."""
+    """Print a link that signs PERSON in on the web, once, within ten minutes."""
     from bot.audit import change_log as log
     from bot.auth import sessions
     from bot.policy.loader import load_policy
@@ -72,7 +73,8 @@ def create_sign_in_link(*, person: str, as_json: bool) -> None:
         known = load_policy(settings.policy).find_person(person)
         if known is None:
             exit_with_error(
-                f"{person} is not among the people of {settings.policy / 'people.yaml'}", NOT_FOUND
+                f"unknown person {person}: add them to {settings.policy / 'people.yaml'}",
+                NOT_FOUND,
             )
         with database.transaction() as tx:
             token = sessions.create_sign_in_link(tx, known.id)

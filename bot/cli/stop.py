@@ -1,4 +1,4 @@
-"""`keyturn stop`, `resume`, `ban` and `unban`: the emergency brake, also where no door opens."""
+"""`keyturn stop`, `resume`, `ban` and `unban`, which work on the database alone."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bot.cli import offline
-from bot.cli.client import json_option, print_result
+from bot.cli.client import print_result
 from bot.cli.context import (
     NOT_UNDERSTOOD,
     CommandEnvironment,
@@ -16,94 +16,100 @@ from bot.cli.context import (
     exit_with_error,
     pass_environment,
 )
+from bot.cli.options import acting_person_option, json_option, reason_option
 from connectors.command import quote_text
 
 if TYPE_CHECKING:
     from bot.service import Workflow
 
-_WHY_OPTION = click.option("--why", required=True, help="What the change log shall say about it.")
-_AS_OPTION = click.option(
-    "--as", "person", required=True, help="The person of the policy who does it."
-)
+_REASON_OPTION = reason_option(required=True)
 
 
 @click.command("stop")
 @click.argument("what", metavar="RUN|all")
-@_WHY_OPTION
+@_REASON_OPTION
 @json_option
 @pass_environment
-def stop_runs(environment: CommandEnvironment, *, what: str, why: str, as_json: bool) -> None:
+def stop_runs(environment: CommandEnvironment, *, what: str, reason: str, as_json: bool) -> None:
     """Stop one run, or everything, before the next step or host.
 
-    What is on its way is finished as a step. After `stop all` nothing goes to any host until
-    somebody resumes it; a service that runs sees it before its next step.
+    The current step finishes. After `stop all`, Keyturn sends nothing to any host until
+    `keyturn resume`. A running service sees the stop before its next step.
     """
     with open_workflow(environment) as workflow:
         if what == "all":
-            number = workflow.stop_everything(person="", reason=why)
-            were = "1 run was" if number == 1 else f"{number} runs were"
-            said = f"everything is stopped; {were} not over"
-            onward = "let it go on with: keyturn resume --as PERSON --why REASON"
-            print_result({"stopped": True, "runs": number}, [said, onward], as_json=as_json)
+            number = workflow.stop_everything(person="", reason=reason)
+            runs = "1 open run" if number == 1 else f"{number} open runs"
+            lines = [
+                f"Everything is stopped, with {runs}.",
+                "To resume: keyturn resume --as PERSON --reason REASON",
+            ]
+            print_result({"stopped": True, "runs": number}, lines, as_json=as_json)
             return
         if not (what.isascii() and what.isdecimal() and len(what) <= 9):
             exit_with_error(
-                f"stop which run? keyturn stop N, or keyturn stop all; not {quote_text(what)}",
+                f"invalid run {quote_text(what)}: use keyturn stop N or keyturn stop all",
                 NOT_UNDERSTOOD,
             )
-        run = workflow.stop_run(int(what), person="", reason=why)
-    said = f"run {run.id}: {run.summary if run.is_ended else 'ends before its next step'}"
-    print_result(offline.run_to_data(environment, run), [said], as_json=as_json)
+        run = workflow.stop_run(int(what), person="", reason=reason)
+    line = f"run {run.id}: {run.summary if run.is_ended else 'stops before its next step'}"
+    print_result(offline.run_to_data(environment, run), [line], as_json=as_json)
 
 
 @click.command("resume")
-@_AS_OPTION
-@_WHY_OPTION
+@acting_person_option
+@_REASON_OPTION
 @json_option
 @pass_environment
-def resume_runs(environment: CommandEnvironment, *, person: str, why: str, as_json: bool) -> None:
-    """Let everything go on after `stop all`. What was stopped is asked for anew."""
+def resume_runs(
+    environment: CommandEnvironment, *, person: str, reason: str, as_json: bool
+) -> None:
+    """Resume after `stop all`. Stopped runs must be requested again."""
     with open_workflow(environment) as workflow:
-        workflow.resume_everything(person=person, reason=why)
-    print_result({"stopped": False}, ["everything may go on"], as_json=as_json)
+        workflow.resume_everything(person=person, reason=reason)
+    print_result({"stopped": False}, ["Resumed. Request stopped runs again."], as_json=as_json)
 
 
 @click.command("ban")
 @click.argument("who", metavar="PERSON")
-@_AS_OPTION
-@_WHY_OPTION
+@acting_person_option
+@_REASON_OPTION
 @json_option
 @pass_environment
 def ban_person(
-    environment: CommandEnvironment, *, who: str, person: str, why: str, as_json: bool
+    environment: CommandEnvironment, *, who: str, person: str, reason: str, as_json: bool
 ) -> None:
-    """Shut PERSON out at once and everywhere.
+    """Ban PERSON immediately.
 
-    Their sessions end, their tokens are revoked for good, their requests are refused, their
-    approvals count no more, and what runs for them stops before its next step or host.
+    Ends their sessions, revokes their tokens permanently, refuses their requests, voids their
+    approvals, and stops their runs before the next step or host.
     """
     with open_workflow(environment) as workflow:
-        workflow.ban_person(who, banned_by=person, reason=why, requires_factor=False)
-    said = f"{who} is shut out; their sessions have ended, and their tokens are revoked for good"
-    back = f"somebody else lets them in again with: keyturn unban {who} --as PERSON --why REASON"
-    print_result({"person": who, "banned": True}, [said, back], as_json=as_json)
+        workflow.ban_person(who, banned_by=person, reason=reason, requires_factor=False)
+    lines = [
+        f"{who} is banned. Their sessions ended and their tokens are revoked permanently.",
+        f"To lift the ban (another person): keyturn unban {who} --as PERSON --reason REASON",
+    ]
+    print_result({"person": who, "banned": True}, lines, as_json=as_json)
 
 
 @click.command("unban")
 @click.argument("who", metavar="PERSON")
-@_AS_OPTION
-@_WHY_OPTION
+@acting_person_option
+@_REASON_OPTION
 @json_option
 @pass_environment
 def unban_person(
-    environment: CommandEnvironment, *, who: str, person: str, why: str, as_json: bool
+    environment: CommandEnvironment, *, who: str, person: str, reason: str, as_json: bool
 ) -> None:
-    """Let PERSON in again. Their tokens stay revoked: they make new ones."""
+    """Lift the ban of PERSON. Their tokens stay revoked."""
     with open_workflow(environment) as workflow:
-        workflow.unban_person(who, unbanned_by=person, reason=why)
-    said = f"{who} is let in again, and signs in anew"
-    more = f"the tokens they had stay revoked; a new one: keyturn token new {who} --scope SCOPE"
-    print_result({"person": who, "banned": False}, [said, more], as_json=as_json)
+        workflow.unban_person(who, unbanned_by=person, reason=reason)
+    lines = [
+        f"{who} is no longer banned and can sign in.",
+        f"Their tokens stay revoked. For a new one: keyturn token new {who} --scope SCOPE",
+    ]
+    print_result({"person": who, "banned": False}, lines, as_json=as_json)
 
 
 COMMANDS = (stop_runs, resume_runs, ban_person, unban_person)
@@ -111,7 +117,7 @@ COMMANDS = (stop_runs, resume_runs, ban_person, unban_person)
 
 @contextmanager
 def open_workflow(environment: CommandEnvironment) -> "Generator[Workflow]":
-    """Open the workflow on the database alone. A refusal is one line."""
+    """Open the workflow on the database alone, and report refusals as one line."""
     from bot.service import Workflow
 
     with exit_on_errors(), environment.open_database() as database, exit_on_refusals():

@@ -1,11 +1,12 @@
-"""`keyturn token …`: what programs come with to the API, made, listed and revoked."""
+"""`keyturn token …`: create, list and revoke API tokens."""
 
 import json
 
 import click
 
-from bot.cli.client import json_option, print_result, record_to_data
+from bot.cli.client import print_result, record_to_data
 from bot.cli.context import CommandEnvironment, RecordNumber, pass_environment
+from bot.cli.options import json_option
 from bot.cli.sections import CommandGroup
 from bot.cli.stop import open_workflow
 
@@ -14,7 +15,7 @@ _SCOPES = ("read", "ask", "approve", "metrics")
 
 @click.group("token", cls=CommandGroup)
 def token_commands() -> None:
-    """Make tokens by which programs come to the API, and revoke them."""
+    """Manage API tokens."""
 
 
 @token_commands.command("new")
@@ -25,10 +26,10 @@ def token_commands() -> None:
     multiple=True,
     required=True,
     type=click.Choice(_SCOPES),
-    help="What it is for; may be given several times. ask and approve let it read, too.",
+    help="What the token allows; repeatable. ask and approve include read.",
 )
-@click.option("--days", default=30, show_default=True, help="For how long it is good.")
-@click.option("--name", default="", help='What it is for, such as "the deploy pipeline".')
+@click.option("--days", default=30, show_default=True, help="Days until it expires.")
+@click.option("--name", default="", help='Its use, such as "the deploy pipeline".')
 @json_option
 @pass_environment
 def create_token(
@@ -40,7 +41,7 @@ def create_token(
     name: str,
     as_json: bool,
 ) -> None:
-    """Make a token for a program of PERSON's, and print it: nobody can tell it again.
+    """Create an API token of PERSON, and print it once.
 
     For example: keyturn token new dora --scope ask --days 90 --name "the deploy pipeline"
     """
@@ -48,17 +49,19 @@ def create_token(
     from bot.model.times import format_iso
 
     with open_workflow(environment) as workflow:
-        made, whole = workflow.tokens.create_token(
+        token, secret = workflow.tokens.create_token(
             person=person, scopes=scopes, days=days, name=name, source="cli"
         )
     if as_json:
         click.echo(
-            json.dumps({"id": made.id, "token": whole, "expires": format_iso(made.expires_at)})
+            json.dumps(
+                {"id": token.id, "token": secret, "expires_at": format_iso(token.expires_at)}
+            )
         )
         return
-    click.echo(whole)
-    until = f"{to_datetime(made.expires_at):%Y-%m-%d %H:%M} UTC"
-    click.echo(f"token {made.id}, good until {until}; it is shown this once", err=True)
+    click.echo(secret)
+    until = f"{to_datetime(token.expires_at):%Y-%m-%d %H:%M} UTC"
+    click.echo(f"Token {token.id}, valid until {until}. It is not shown again.", err=True)
 
 
 @token_commands.command("list")
@@ -66,18 +69,18 @@ def create_token(
 @json_option
 @pass_environment
 def list_all_tokens(environment: CommandEnvironment, *, person: str, as_json: bool) -> None:
-    """List the tokens of PERSON, or of everybody."""
+    """List the tokens of PERSON, or of everyone."""
     from bot.audit.formats import to_datetime
     from bot.auth import tokens
 
     with environment.open_database() as database, database.reading() as tx:
         found, now = tokens.list_tokens(tx, person), tx.now
     if as_json:
-        shown = [record_to_data(one, holds=one.is_active(now)) for one in found]
+        shown = [record_to_data(one, active=one.is_active(now)) for one in found]
         click.echo(json.dumps(shown, ensure_ascii=False))
         return
     for one in found:
-        state = "revoked" if one.revoked_at else "expired" if not one.is_active(now) else "good"
+        state = "revoked" if one.revoked_at else "expired" if not one.is_active(now) else "active"
         used = (
             f"used {to_datetime(one.last_used_at):%Y-%m-%d}" if one.last_used_at else "never used"
         )
@@ -87,7 +90,7 @@ def list_all_tokens(environment: CommandEnvironment, *, person: str, as_json: bo
             f"{state}, {ends}, {used}  {one.name}"
         )
     if not found:
-        click.echo("there is no token", err=True)
+        click.echo("No tokens.", err=True)
 
 
 @token_commands.command("revoke")
@@ -95,8 +98,8 @@ def list_all_tokens(environment: CommandEnvironment, *, person: str, as_json: bo
 @json_option
 @pass_environment
 def revoke_token(environment: CommandEnvironment, *, number: int, as_json: bool) -> None:
-    """Let token NUMBER open nothing any more."""
+    """Revoke token NUMBER."""
     with open_workflow(environment) as workflow:
         found = workflow.tokens.revoke_token(number, person="", source="cli")
-    said = f"token {number} of {found.person} opens nothing any more"
-    print_result({"id": number, "person": found.person, "holds": False}, [said], as_json=as_json)
+    line = f"Revoked token {number} of {found.person}."
+    print_result({"id": number, "person": found.person, "active": False}, [line], as_json=as_json)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bot.cli.client import json_option
 from bot.cli.context import (
     FAILED,
     NOT_FOUND,
@@ -19,6 +18,7 @@ from bot.cli.context import (
     exit_with_error,
     pass_environment,
 )
+from bot.cli.options import json_option
 from bot.cli.sections import CommandGroup
 
 if TYPE_CHECKING:

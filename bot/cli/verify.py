@@ -1,4 +1,4 @@
-"""`keyturn changelog verify`: is the log whole, and is it the one that witnesses saw?"""
+"""`keyturn changelog verify`: check the hash chain, the signatures and the checkpoints."""
 
 import getpass
 import json
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.cli.client import json_option
 from bot.cli.context import FAILED, CommandEnvironment, exit_on_errors, pass_environment
+from bot.cli.options import json_option
 from bot.cli.progress import show_progress
 
 if TYPE_CHECKING:
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
     "witnesses",
     multiple=True,
     type=click.Path(path_type=Path, exists=True),
-    help="A witness's file to hold the log against; may be given several times. Left out, that of "
-    "KEYTURN_WITNESS, if it is there.",
+    help="File of a witness to compare with; repeatable. Default: KEYTURN_WITNESS.",
 )
-@click.option("--key", default="", help="The public key that must have sealed it, 64 hex digits.")
+@click.option("--key", default="", help="The required public signing key, 64 hex digits.")
 @click.option(
     "--quick",
     is_flag=True,
-    help="Check every hash, and of the signatures only the last and those of changed keys.",
+    help="Check every hash, but only the last signature and those of key changes.",
 )
 @json_option
 @pass_environment
@@ -41,10 +40,10 @@ def verify_log(
     quick: bool,
     as_json: bool,
 ) -> None:
-    """Recompute the whole chain and check every signature.
+    """Recompute the whole hash chain and check every signature.
 
-    Exit status 1 if an entry was altered, forged or is missing. The log records that it was
-    verified; nothing is added to a log that is broken.
+    Exit status 1 if an entry was changed, forged or is missing. The log records the verification,
+    unless the log is broken.
     """
     from bot.audit import checkpoints, verification
 
@@ -65,24 +64,23 @@ def verify_log(
     if as_json:
         click.echo(json.dumps(vars(verdict)))
     elif verdict.broken is None:
-        click.echo(f"{verdict.entries} entries, unbroken; head {verdict.head}")
+        click.echo(f"{verdict.entries} entries, chain intact; head {verdict.head}")
         agree = len(points) - verdict.lost
-        click.echo(f"sealed by {verdict.key}; {agree} checkpoints of witnesses agree")
+        click.echo(f"signed by {verdict.key}; {agree} witness checkpoints match")
         if verdict.lost:
-            said = "are of entries that were lost, as a person has acknowledged in the log"
-            click.echo(f"{verdict.lost} checkpoints of witnesses {said}")
+            click.echo(f"{verdict.lost} witness checkpoints are of entries acknowledged as lost")
     else:
         click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)
     sys.exit(FAILED if verdict.broken is not None else 0)
 
 
 def _record_verification(database: "Database", public_key: str) -> None:
-    """Log that somebody verified it; who may only read cannot, and is told."""
+    """Record the verification in the change log; warn if the database is read-only."""
     from bot.audit import change_log
     from bot.db.database import StoreUnavailable
 
     try:
         with database.transaction() as tx:
             change_log.append_entry(tx, "log verified", login=getpass.getuser(), key=public_key)
-    except StoreUnavailable as trouble:
-        click.echo(f"keyturn: this is not in the change log: {trouble}", err=True)
+    except StoreUnavailable as error:
+        click.echo(f"keyturn: cannot record this in the change log: {error}", err=True)

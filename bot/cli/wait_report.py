@@ -1,17 +1,18 @@
-"""`keyturn report waiting`: how long people wait for approvals, and what could be lifted."""
+"""`keyturn report waiting`: waiting times for approvals, and self-service suggestions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 
-from bot.cli.client import ServiceClient, json_option, pass_service, print_result
+from bot.cli.client import ServiceClient, pass_service, print_result
+from bot.cli.options import json_option
 from bot.cli.sections import CommandGroup
 
 
 @click.group("report", cls=CommandGroup)
 def report_commands() -> None:
-    """Tell how Keyturn is used."""
+    """Show reports on the use of Keyturn."""
 
 
 @report_commands.command("waiting")
@@ -20,47 +21,48 @@ def report_commands() -> None:
     type=click.IntRange(1, 366),
     default=91,
     show_default=True,
-    help="How far back to look.",
+    help="Days to include.",
 )
 @json_option
 @pass_service
 def print_wait_report(service: ServiceClient, *, days: int, as_json: bool) -> None:
-    """Tell how long people wait, by runbook, area and hour, and what could be self-service."""
-    told = service.get("/report/waiting", days=days)
-    print_result(told, list(_format_report(told)), as_json=as_json)
+    """Show waiting times for approvals by runbook, area and hour, and suggest self-service."""
+    report = service.get("/report/waiting", days=days)
+    print_result(report, list(_format_report(report)), as_json=as_json)
 
 
 def _format_report(report: Mapping[str, Any]) -> Iterator[str]:
     total = report["total"]
     if not total["requested"]:
-        yield f"nobody waited for an approval in the last {report['days']} days"
+        yield f"No requests waited for approval in the last {report['days']} days."
         return
-    yield f"{total['requested']} requests of the last {report['days']} days waited for approvals"
-    hours = [{**line, "name": f"{line['name']}:00 UTC"} for line in report["by_hour"]]
+    yield f"{total['requested']} requests waited for approval in the last {report['days']} days"
+    hours = [{**row, "name": f"{row['name']}:00 UTC"} for row in report["by_hour"]]
     for group in (
         report["by_runbook"],
         report["by_area"],
-        [one for one in hours if one["requested"]],
+        [row for row in hours if row["requested"]],
     ):
         yield ""
         yield from _format_table(group)
-    for lift in report["self_service"]:
+    for suggestion in report["self_service"]:
         yield ""
-        yield f"{lift['runbook']} in {lift['area']} could be self-service: {lift['replayed']}"
-        yield from (f"    {line}" for line in lift["rule"].splitlines())
+        place = f"{suggestion['runbook']} in {suggestion['area']}"
+        yield f"{place} could be self-service: {suggestion['replay_summary']}"
+        yield from (f"    {line}" for line in suggestion["rule"].splitlines())
 
 
 def _format_table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    width = max(len(line["name"]) for line in rows)
-    yield f"{'':<{width}}  {'half':>8}  {'9 of 10':>8}  {'asked':>6}  {'approved':>8}"
-    for line in rows:
-        rate = "-" if line["approval_rate"] is None else f"{line['approval_rate']:.0%}"
-        half, nine = (
-            _format_duration(line["median_wait"]),
-            _format_duration(line["ninth_decile_wait"]),
+    width = max(len(row["name"]) for row in rows)
+    yield f"{'':<{width}}  {'median':>8}  {'90%':>8}  {'count':>6}  {'approved':>8}"
+    for row in rows:
+        rate = "-" if row["approval_rate"] is None else f"{row['approval_rate']:.0%}"
+        median, ninth_decile = (
+            _format_duration(row["median_wait"]),
+            _format_duration(row["ninth_decile_wait"]),
         )
-        counts = f"{line['requested']:>6}  {rate:>8}"
-        yield f"{line['name']:<{width}}  {half:>8}  {nine:>8}  {counts}"
+        counts = f"{row['requested']:>6}  {rate:>8}"
+        yield f"{row['name']:<{width}}  {median:>8}  {ninth_decile:>8}  {counts}"
 
 
 def _format_duration(seconds: float | None) -> str:

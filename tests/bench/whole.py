@@ -95,7 +95,7 @@ class Whole:
         while True:
             began = time.perf_counter()
             asked = self.program.post(
-                "/runs", params={"wait": 30}, json={"words": "uptime check web1"}
+                "/runs", params={"wait": 30}, json={"request": "uptime check web1"}
             )
             took = time.perf_counter() - began
             # A program that asks without a break is told to make one, which is not measured.

@@ -115,11 +115,11 @@ def test_what_was_given_up_is_told_again_by_a_command(
     monkeypatch.setenv("KEYTURN_DATA", str(tmp_path / "var"))
     monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))
     told = httpx2.get(f"{service.address}/readyz").json()["subscriptions"]
-    assert told == "0 wait, 1 given up: keyturn hooks says what"
-    shown = CliRunner().invoke(main, ["hooks"]).output
-    assert "1 given up: keyturn hooks --again wiki" in shown
-    said = CliRunner().invoke(main, ["hooks", "--again", "wiki"])
-    assert said.output == "wiki is told 1 again\n"
+    assert told == "0 pending, 1 failed: run `keyturn webhooks`"
+    shown = CliRunner().invoke(main, ["webhooks"]).output
+    assert "1 failed. To send again: keyturn webhooks --retry wiki" in shown
+    said = CliRunner().invoke(main, ["webhooks", "--retry", "wiki"])
+    assert said.output == "Sending 1 deliveries to wiki again.\n"
     with database.reading() as tx:
         last = change_log.get_last_entry_of_kind(tx, "deliveries retried")
     assert last is not None

@@ -23,12 +23,12 @@ def place(tmp_path: Path) -> Path:
 
 def test_a_delegation_is_made_listed_and_ended(place: Path):
     words = ("delegate", "to", "stan", "--as", "olga", "--until", "3 days", "--area", "edge")
-    made = keyturn(place, *words, "--why", "at sea")
+    made = keyturn(place, *words, "--reason", "at sea")
     assert made.stdout.startswith("1: stan decides for olga in edge until ")
     listed = json.loads(keyturn(place, "delegate", "list", "--json").stdout)
     assert (listed[0]["delegate"], listed[0]["delegator"]) == ("stan", "olga")
-    assert "delegation 1 has ended" in keyturn(place, "delegate", "end", "1").stdout
-    assert "nobody decides" in keyturn(place, "delegate", "list").stdout
+    assert "Ended delegation 1." in keyturn(place, "delegate", "end", "1").stdout
+    assert "No delegations." in keyturn(place, "delegate", "list").stdout
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}")
     with database.reading() as tx:
         entries = change_log.list_newest_entries(tx, limit=2)
@@ -44,8 +44,8 @@ def test_a_grant_is_listed_and_ended(place: Path):
         "1: dora by olga: abusers clear lb*, 5 of 5 left"
         in keyturn(place, "grants", "list").stdout
     )
-    assert "grant 1 has ended" in keyturn(place, "grants", "end", "1").stdout
-    assert "nothing is granted" in keyturn(place, "grants", "list").stdout
+    assert "Revoked grant 1." in keyturn(place, "grants", "end", "1").stdout
+    assert "No standing grants." in keyturn(place, "grants", "list").stdout
 
 
 @pytest.mark.parametrize(

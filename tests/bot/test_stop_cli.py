@@ -34,23 +34,23 @@ def test_stop_all_ends_what_runs_in_the_service_before_its_next_step(served: Off
     said: list[Result] = []
 
     def stop(_host: str, _words: str) -> None:
-        said.append(_keyturn(served, "stop", "all", "--why", "the cellar is on fire"))
+        said.append(_keyturn(served, "stop", "all", "--reason", "the cellar is on fire"))
 
     served.fleet.before_tell = stop
     ended = served.approve(served.ask(SetAll(host="lb1", value="on")))
     assert said[0].exit_code == 0, said[0].output
-    assert "everything is stopped; 1 run was not over" in said[0].output
+    assert "Everything is stopped, with 1 open run." in said[0].output
     assert ended.state is State.STOPPED
     assert served.fleet.told == [("lb1", "set fan on")]
 
-    assert _keyturn(served, "resume", "--as", "olga", "--why", "it is out").exit_code == 0
+    assert _keyturn(served, "resume", "--as", "olga", "--reason", "it is out").exit_code == 0
     with served.database.reading() as tx:
         assert stops.get_stop_of_everything(tx) is None
 
 
 def test_one_run_is_stopped_and_says_how_it_ended(served: Office):
     run = served.ask(SetAll(host="lb1", value="on"))
-    said = _keyturn(served, "stop", str(run.id), "--why", "the wrong lamps")
+    said = _keyturn(served, "stop", str(run.id), "--reason", "the wrong lamps")
     assert said.output == (
         f"run {run.id}: Stopped by an administrator on the command line (the wrong lamps). "
         "Nothing was sent.\n"
@@ -59,20 +59,20 @@ def test_one_run_is_stopped_and_says_how_it_ended(served: Office):
 
 
 def test_a_ban_holds_until_another_lifts_it(served: Office):
-    told = _keyturn(served, "ban", "dora", "--as", "olga", "--why", "the laptop is stolen")
-    assert (told.exit_code, "their tokens are revoked for good" in told.output) == (0, True)
+    told = _keyturn(served, "ban", "dora", "--as", "olga", "--reason", "the laptop is stolen")
+    assert (told.exit_code, "their tokens are revoked permanently" in told.output) == (0, True)
     with served.database.reading() as tx:
         assert stops.list_banned_people(tx) == {"dora"}
-    refused = _keyturn(served, "unban", "dora", "--as", "dora", "--why", "it is found")
+    refused = _keyturn(served, "unban", "dora", "--as", "dora", "--reason", "it is found")
     assert refused.exit_code == 4
     assert "Those who can: Adam Admin" in refused.output
-    alone = _keyturn(served, "unban", "dora", "--as", "olga", "--why", "it is found")
+    alone = _keyturn(served, "unban", "dora", "--as", "olga", "--reason", "it is found")
     assert (alone.exit_code, "nother person has to revert what you ordered" in alone.output) == (
         4,
         True,
     )
-    back = _keyturn(served, "unban", "dora", "--as", "adam", "--why", "it is found")
-    assert (back.exit_code, "a new one: keyturn token new dora" in back.output) == (0, True)
+    back = _keyturn(served, "unban", "dora", "--as", "adam", "--reason", "it is found")
+    assert (back.exit_code, "For a new one: keyturn token new dora" in back.output) == (0, True)
     with served.database.reading() as tx:
         banned = [
             one for one in change_log.list_newest_entries(tx, limit=50) if one.kind == "banned"
@@ -83,14 +83,18 @@ def test_a_ban_holds_until_another_lifts_it(served: Office):
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (("stop", "everything", "--why", "smoke"), 2, "stop which run?"),
-        (("stop", "99", "--why", "smoke"), 3, "there is no run 99"),
-        (("stop", "all"), 2, "Missing option '--why'"),
-        (("resume", "--as", "adam", "--why", "smoke"), 1, "Nothing is stopped"),
-        (("ban", "nobody", "--as", "adam", "--why", "smoke"), 3, "not among the people"),
-        (("ban", "dora", "--why", "smoke"), 2, "Missing option '--as'"),
-        (("ban", "olga", "--as", "dora", "--why", "smoke"), 4, "You cannot do that"),
-        (("unban", "dora", "--as", "adam", "--why", "smoke"), 1, "Dora Developer is not banned"),
+        (("stop", "everything", "--reason", "smoke"), 2, "invalid run"),
+        (("stop", "99", "--reason", "smoke"), 3, "there is no run 99"),
+        (("stop", "all"), 2, "Missing option '--reason'"),
+        (("resume", "--as", "adam", "--reason", "smoke"), 1, "Nothing is stopped"),
+        (("ban", "nobody", "--as", "adam", "--reason", "smoke"), 3, "not among the people"),
+        (("ban", "dora", "--reason", "smoke"), 2, "Missing option '--as'"),
+        (("ban", "olga", "--as", "dora", "--reason", "smoke"), 4, "You cannot do that"),
+        (
+            ("unban", "dora", "--as", "adam", "--reason", "smoke"),
+            1,
+            "Dora Developer is not banned",
+        ),
     ],
 )
 def test_a_no_is_one_line(served: Office, words: tuple[str, ...], status: int, says: str):

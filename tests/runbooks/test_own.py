@@ -90,7 +90,7 @@ def test_the_setting_may_stand_in_the_file_of_settings(
 ):
     (tmp_path / ".env").write_text(f"KEYTURN_RUNBOOKS={own}\n")
     told = keyturn("greeting", "show", "web1", KEYTURN_RUNBOOKS=None)
-    assert "keyturn ask greeting show web1" in told.stderr
+    assert "keyturn request greeting show web1" in told.stderr
 
 
 def test_what_only_computes_is_within_reach(own: Path, keyturn: Keyturn):
@@ -213,4 +213,4 @@ def test_what_needs_no_runbook_goes_on_though_one_is_broken(own: Path, keyturn: 
     """Who has to verify the log, or to stop everything, is not held up by a typing mistake."""
     _write(own / "runbooks" / "greeting_show.py", "def broken(:\n")
     assert keyturn("init", "policy").returncode == 0
-    assert "there is no database" in keyturn("changelog", "verify").stderr
+    assert "no database" in keyturn("changelog", "verify").stderr

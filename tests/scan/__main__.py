@@ -14,7 +14,7 @@ import httpx2
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from bot.api.app import build
+from bot.api.app import build_api
 from bot.api.deps import ApiParts
 from bot.workflow.bans import PolicyWithoutBanned
 from tests.acceptance.visiting import Server
@@ -40,7 +40,7 @@ _QUESTIONS = {
     "/changes": {"at": "02:00", "host": "lb*", "within": "45m"},
     f"{API}/runs": {"host": "lb1", "person": "dora", "area": "edge", "text": "lamp"},
     f"{API}/log": {"host": "lb1", "person": "dora", "kind": "requested", "text": "lamp"},
-    f"{API}/around": {"host": "lb*", "within": "45m"},
+    f"{API}/changes": {"host": "lb*", "within": "45m"},
 }
 
 
@@ -59,7 +59,7 @@ class Everything(Server):
             longest_wait=SHORT,
         )
         app = Starlette()
-        app.mount(API, build(programs))
+        app.mount(API, build_api(programs))
         app.mount("/", super().app())
         return app
 

@@ -8,9 +8,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.applications import Starlette
 
-from bot.api.app import build
+from bot.api.app import build_api
 from bot.api.deps import ApiParts
-from bot.api.rate_limit import Pace
+from bot.api.rate_limit import RateLimit
 from bot.db.database import Database
 from bot.workflow.bans import PolicyWithoutBanned
 from runbooks import load_catalogue
@@ -19,7 +19,7 @@ from tests.toy import RUNBOOKS
 
 HERE = "http://keyturn.test"
 API = "/api/v1"
-FAST = Pace(burst=1_000_000)
+FAST = RateLimit(burst=1_000_000)
 # Requests of every kind are made here by the thousand, and nobody works on what they ask.
 SHORT = 0.01
 
@@ -61,13 +61,17 @@ class Desk:
 
 
 def a_desk(
-    office: Office, *, base_url: str = HERE, pace: Pace = FAST, longest_wait: float = SHORT
+    office: Office,
+    *,
+    base_url: str = HERE,
+    rate_limit: RateLimit = FAST,
+    longest_wait: float = SHORT,
 ) -> Desk:
     admitted = PolicyWithoutBanned(office.policies, office.database)
     parts = ApiParts(
-        office.workflow, office.database, admitted, base_url, pace, longest_wait=longest_wait
+        office.workflow, office.database, admitted, base_url, rate_limit, longest_wait=longest_wait
     )
-    api = build(parts)
+    api = build_api(parts)
     app = Starlette()
     app.mount(API, api)
     return Desk(office, api, app)

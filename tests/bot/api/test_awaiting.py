@@ -11,8 +11,8 @@ import pytest
 
 from bot.api import long_poll
 from bot.api.deps import ApiParts
-from bot.api.long_poll import Waiters, Wish
-from bot.api.schemas import Shape
+from bot.api.long_poll import PendingResponse, Waiters
+from bot.api.schemas import OutputModel
 from bot.db import events as moves_store
 from bot.db.database import StoreUnavailable
 from bot.db.events import RunEvents
@@ -21,7 +21,7 @@ from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.office import Office
 from tests.toy import SetSwitch
 
-LOOK, CHANGE = {"words": "toy show lb1"}, {"words": "toy set lb1 lamp on"}
+LOOK, CHANGE = {"request": "toy show lb1"}, {"request": "toy set lb1 lamp on"}
 PATIENT = {"wait": 30}
 
 
@@ -57,7 +57,7 @@ def _asked_and_worked_on(desk: Desk, body: dict[str, Any], program: Any = None) 
 def test_a_check_is_answered_with_what_it_found(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     assert "toy show" in load_catalogue()
     # Nobody looks again: only who moves the run can wake who waits for it.
-    monkeypatch.setattr(long_poll, "_LOOK_SECONDS", 60)
+    monkeypatch.setattr(long_poll, "_POLL_SECONDS", 60)
     answer = _asked_and_worked_on(desk, LOOK)
     told = answer.json()
     assert (answer.status_code, told["run"]["state"]) == (202, "succeeded")
@@ -67,23 +67,23 @@ def test_a_check_is_answered_with_what_it_found(desk: Desk, monkeypatch: pytest.
 
 def test_what_another_process_did_is_seen(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(RunEvents, "publish", _silent)
-    monkeypatch.setattr(long_poll, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(long_poll, "_POLL_SECONDS", 0.02)
     assert _asked_and_worked_on(desk, LOOK).json()["run"]["ended"]
 
 
 def test_where_workers_are_elsewhere_one_looks_soon_and_then_less_often(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    pauses = long_poll.pauses_between(alone=False)
+    pauses = long_poll.iterate_pauses(single_process=False)
     assert [round(next(pauses), 2) for _ in range(6)] == [0.03, 0.06, 0.12, 0.24, 0.48, 0.5]
-    alone = long_poll.pauses_between(alone=True)
+    alone = long_poll.iterate_pauses(single_process=True)
     assert [next(alone) for _ in range(2)] == [0.5, 0.5]
     monkeypatch.setattr(RunEvents, "publish", _silent)
-    monkeypatch.setattr(long_poll, "_LOOK_SECONDS", 60)
+    monkeypatch.setattr(long_poll, "_POLL_SECONDS", 60)
     monkeypatch.setattr(desk.office.database, "embedded", False)
     waiters = Waiters(_parts(desk.office))
-    monkeypatch.setattr(waiters, "_state", _over)
-    told = asyncio.run(waiters.answer(Wish(1, 30, lambda: _Told(threads=0))))
+    monkeypatch.setattr(waiters, "_read_state", _over)
+    told = asyncio.run(waiters.wait_for_response(PendingResponse(1, 30, lambda: _Told(threads=0))))
     assert isinstance(told, _Told)
 
 
@@ -107,7 +107,7 @@ def test_a_run_is_waited_for_by_its_number_too(desk: Desk):
         assert coming.result(30).json()["ended"]
 
 
-def test_who_does_not_wish_it_is_not_kept_waiting(desk: Desk):
+def test_who_does_not_pending_it_is_not_kept_waiting(desk: Desk):
     told = desk.program("dora", "ask").post("/runs", json=LOOK).json()
     assert (told["run"]["state"], told["report"]) == ("planning", None)
 
@@ -143,7 +143,7 @@ def test_the_answer_is_kept_by_its_key_before_it_is_waited_for(desk: Desk):
     assert desk.office.entries().count("requested") == 1
 
 
-class _Told(Shape):
+class _Told(OutputModel):
     threads: int
 
 
@@ -160,9 +160,9 @@ def test_no_thread_is_held_however_many_wait(office: Office):
         named = [one.name for one in threading.enumerate()]
         return _Told(threads=sum(name.startswith("AnyIO") for name in named))
 
-    async def all_of_them() -> list[Shape | None]:
-        wish = Wish(number, 30, threads)
-        waiting = [asyncio.ensure_future(waiters.answer(wish)) for _ in range(150)]
+    async def all_of_them() -> list[OutputModel | None]:
+        pending = PendingResponse(number, 30, threads)
+        waiting = [asyncio.ensure_future(waiters.wait_for_response(pending)) for _ in range(150)]
         await asyncio.to_thread(office.work)
         return await asyncio.gather(*waiting)
 
@@ -174,8 +174,8 @@ def test_no_thread_is_held_however_many_wait(office: Office):
 
 def test_who_comes_when_many_wait_is_answered_at_once(office: Office):
     number = a_desk(office).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
-    wish = Wish(number, 30, lambda: _Told(threads=0))
-    assert asyncio.run(Waiters(_parts(office), most=0).answer(wish)) is None
+    pending = PendingResponse(number, 30, lambda: _Told(threads=0))
+    assert asyncio.run(Waiters(_parts(office), max_waiting=0).wait_for_response(pending)) is None
 
 
 def _told_by(waiting: int, office: Office) -> list[str]:
@@ -189,7 +189,8 @@ def _told_by(waiting: int, office: Office) -> list[str]:
 
     async def all_of_them() -> None:
         coming = [
-            asyncio.ensure_future(waiters.answer(Wish(number, 30, told))) for _ in range(waiting)
+            asyncio.ensure_future(waiters.wait_for_response(PendingResponse(number, 30, told)))
+            for _ in range(waiting)
         ]
         await asyncio.sleep(0)
         await asyncio.to_thread(office.work)
@@ -216,8 +217,10 @@ def test_what_cannot_be_told_by_who_moves_a_run_is_looked_for_again(office: Offi
             raise troubles.pop()
         return _Told(threads=0)
 
-    async def asked() -> Shape | None:
-        coming = asyncio.ensure_future(waiters.answer(Wish(number, 30, told)))
+    async def asked() -> OutputModel | None:
+        coming = asyncio.ensure_future(
+            waiters.wait_for_response(PendingResponse(number, 30, told))
+        )
         await asyncio.sleep(0)
         await asyncio.to_thread(office.work)
         return await coming
@@ -229,13 +232,13 @@ def test_what_cannot_be_told_by_who_moves_a_run_is_looked_for_again(office: Offi
 def test_a_database_that_goes_away_meanwhile_takes_nothing_back(office: Office):
     number = a_desk(office).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
 
-    def gone() -> Shape:
+    def gone() -> OutputModel:
         raise StoreUnavailable("gone")
 
     parts = ApiParts(
         office.workflow, office.database, office.policies, "http://x", longest_wait=0.01
     )
-    assert asyncio.run(Waiters(parts).answer(Wish(number, 30, gone))) is None
+    assert asyncio.run(Waiters(parts).wait_for_response(PendingResponse(number, 30, gone))) is None
 
 
 def test_what_moved_before_somebody_listened_is_heard_of_a_short_while():

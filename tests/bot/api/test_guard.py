@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bot.api import middleware
-from bot.api.rate_limit import Pace
+from bot.api.rate_limit import RateLimit
 from bot.db.database import StoreUnavailable
 from bot.service import Workflow
 from bot.workflow import rate_limit
@@ -45,7 +45,7 @@ def test_tls_is_held_on_to(office: Office):
 
 def test_a_body_is_refused_before_it_is_read_when_it_is_too_long(desk: Desk):
     program = desk.program("dora", "ask")
-    reason = {"words": "toy show lb1", "reason": "x" * middleware.MOST_BYTES}
+    reason = {"request": "toy show lb1", "reason": "x" * middleware.MAX_BYTES}
     assert program.post("/runs", json=reason).status_code == 413
 
     def drops():
@@ -62,8 +62,8 @@ def test_a_body_is_refused_before_it_is_read_when_it_is_too_long(desk: Desk):
     ("body", "status"),
     [
         (b"[" * 100_000, 400),
-        (b'{"words": "toy show lb1"', 400),
-        (b'{"words": "\\ud800"}', 422),
+        (b'{"request": "toy show lb1"', 400),
+        (b'{"request": "\\ud800"}', 422),
         (b"", 422),
         (b"null", 422),
         (b"\xff\xfe", 400),
@@ -78,7 +78,7 @@ def test_a_body_is_refused_when_it_is_not_json(desk: Desk, body: bytes, status: 
 
 def test_what_comes_as_another_type_is_not_taken_for_json(desk: Desk):
     answer = desk.program("dora", "ask").post(
-        "/runs", content=b'{"words": "toy show lb1"}', headers={"Content-Type": "text/plain"}
+        "/runs", content=b'{"request": "toy show lb1"}', headers={"Content-Type": "text/plain"}
     )
     assert answer.status_code == 422
     assert "requested" not in desk.office.entries()
@@ -87,13 +87,13 @@ def test_what_comes_as_another_type_is_not_taken_for_json(desk: Desk):
 def test_a_request_is_ended_when_it_arrives_too_slowly(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(middleware, "MOST_SECONDS", 0)
+    monkeypatch.setattr(middleware, "MAX_SECONDS", 0)
     assert desk.program("dora").get("/me").status_code in {200, 408}
 
 
 def test_one_token_comes_at_a_pace(office: Office):
     clock = [0.0]
-    desk = a_desk(office, pace=Pace(burst=3, a_second=2, clock=lambda: clock[0]))
+    desk = a_desk(office, rate_limit=RateLimit(burst=3, per_second=2, clock=lambda: clock[0]))
     with desk.program("dora") as dora, desk.program("olga") as olga:
         assert [dora.get("/me").status_code for _ in range(4)] == [200, 200, 200, 429]
         late = dora.get("/me")
@@ -106,7 +106,7 @@ def test_one_token_comes_at_a_pace(office: Office):
 def test_one_person_asks_at_a_pace_whatever_they_ask_with(office: Office):
     parts = replace(office.parts, rate_limits=rate_limit.RateLimits.from_person_limit(2))
     desk = a_desk(replace(office, parts=parts, workflow=Workflow(parts)))
-    look = {"words": "toy show lb1"}
+    look = {"request": "toy show lb1"}
     with desk.program("dora", "ask") as dora, desk.program("olga", "ask") as olga:
         assert [dora.post("/runs", json=look).status_code for _ in range(2)] == [202, 202]
         late = dora.post("/runs", json=look)
@@ -122,20 +122,20 @@ def test_a_fault_tells_nothing(desk: Desk):
 
     answer = desk.program("olga").get("/fault")
     assert answer.status_code == 500
-    assert answer.json()["title"] == "Keyturn has a fault"
+    assert answer.json()["title"] == "Internal error"
     assert "secret recipe" not in answer.text
 
 
 def test_without_a_database_the_reason_stays_in_our_log(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    from bot.db import search
+    from bot.api import runs
 
     def gone(*_args: object, **_named: object) -> None:
         raise StoreUnavailable("host db1 refuses password of keyturn")
 
     program = desk.program("olga")
-    monkeypatch.setattr(search, "search_runs", gone)
+    monkeypatch.setattr(runs, "search_runs", gone)
     with caplog.at_level(logging.CRITICAL):
         answer = program.get("/runs")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
@@ -148,4 +148,7 @@ def test_without_a_policy_nobody_may_do_anything(desk: Desk):
     program = desk.program("olga")
     (desk.policy / "policy.cedar").write_text("permit (")
     answer = program.get("/me")
-    assert (answer.status_code, answer.json()["type"]) == (503, "urn:keyturn:problem:no-policy")
+    assert (answer.status_code, answer.json()["type"]) == (
+        503,
+        "urn:keyturn:problem:policy-unavailable",
+    )

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from httpx2 import Response
 
 from bot.api import schemas, webhooks_in
-from bot.api.webhooks_in import Incoming
+from bot.api.webhooks_in import WebhookReceiver
 from bot.audit import change_log
 from bot.audit.timeline import build_timeline, describe_event
 from bot.cli.context import CommandEnvironment
@@ -82,10 +82,10 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def counter(office: Office, file: Path) -> Generator[Counter]:
-    incoming = Incoming(
+    incoming = WebhookReceiver(
         config.load_webhook_config(file), office.database, office.policies, clock=lambda: NOW + 0.5
     )
-    with TestClient(webhooks_in.build(incoming, secure=False)) as client:
+    with TestClient(webhooks_in.build_webhook_app(incoming, secure=False)) as client:
         yield Counter(office, client)
 
 
@@ -99,7 +99,7 @@ def test_what_happened_elsewhere_is_found_beside_our_own_changes(counter: Counte
     )
     assert answer.status_code == 202
     (entry,) = counter.events()
-    assert answer.json() == {"noted": [entry.seq]}
+    assert answer.json() == {"entries": [entry.seq]}
     assert entry.facts["hosts"] == ["web1", "lb2"]
     assert entry.facts["occurred_at"] == 1_772_326_800_000_000
     with counter.office.database.reading() as tx:
@@ -114,8 +114,8 @@ def test_what_happened_elsewhere_is_found_beside_our_own_changes(counter: Counte
 
 
 def test_the_same_event_is_noted_once_however_often_it_is_told(counter: Counter) -> None:
-    assert [len(counter.tell("msg_7").json()["noted"]) for _ in range(3)] == [1, 0, 0]
-    assert counter.tell("msg_8").json()["noted"]
+    assert [len(counter.tell("msg_7").json()["entries"]) for _ in range(3)] == [1, 0, 0]
+    assert counter.tell("msg_8").json()["entries"]
     assert len(counter.events()) == 2
 
 
@@ -152,7 +152,10 @@ def test_what_is_not_signed_now_by_who_has_the_secret_is_refused(
     )
     assert answer.status_code == 401
     assert counter.events() == []
-    assert answer.json()["detail"] == "This is not signed by a source that is known here."
+    assert (
+        answer.json()["detail"]
+        == "The signature does not match a known source: check its name and secret."
+    )
 
 
 def test_without_looking_at_the_signature_anybody_could_tell_us_anything(
@@ -283,7 +286,7 @@ def test_alertmanager_tells_of_an_alert_once_and_of_its_end(counter: Counter) ->
     bearer = {"authorization": f"Bearer {SECRET}"}
     firing = _alerts(_alert())
     assert counter.post("alerts", firing, bearer).status_code == 202
-    assert counter.post("alerts", firing, bearer).json() == {"noted": []}
+    assert counter.post("alerts", firing, bearer).json() == {"entries": []}
     ended = _alerts(_alert(status="resolved", endsAt="2026-11-21T02:10:00Z"))
     assert counter.post("alerts", ended, bearer).status_code == 202
     titles = [(e.facts["title"], e.host, e.facts["detail"]) for e in counter.events()]
@@ -319,7 +322,7 @@ def _of_github(body: bytes) -> dict[str, str]:
 def test_github_tells_of_a_deployment_once_and_in_time(counter: Counter) -> None:
     body = _deployment()
     assert counter.post("github", body, _of_github(body)).status_code == 202
-    assert counter.post("github", body, _of_github(body)).json() == {"noted": []}
+    assert counter.post("github", body, _of_github(body)).json() == {"entries": []}
     old = _deployment(ago=3600)
     assert counter.post("github", old, _of_github(old)).status_code == 409
     assert counter.post("github", body, _of_github(old)).status_code == 401

@@ -15,9 +15,11 @@ def test_a_program_sees_how_hosts_were_met_and_what_holds_them(desk: Desk):
     program = desk.program("dora")
     host = program.get("/hosts/lb1").json()
     assert (host["reachability"], host["error"]) == ("login refused", "not our key")
-    assert (host["key"], host["answered_at"]) == ("pinned key", None)
-    assert host["logins"] == [{"user": "keyturn", "purpose": "reads and changes", "by": "a key"}]
-    assert [one["run"] for one in host["waiting"]] == [second.id]
+    assert (host["key"], host["last_contact_at"]) == ("pinned key", None)
+    assert host["logins"] == [
+        {"user": "keyturn", "purpose": "reads and changes", "authentication": "a key"}
+    ]
+    assert [one["run"] for one in host["queue"]] == [second.id]
     held = program.get("/locks").json()["locks"]
     assert [(one["host"], one["run"], one["requested_by"]) for one in held] == [
         ("lb1", holder.id, "dora")

@@ -10,7 +10,7 @@ from tests.bot.web.exhibits import gallery
 
 def test_a_program_learns_what_changed_around_a_moment(desk: Desk):
     numbers = gallery(desk.database)
-    told = desk.program("dora").get("/around", params={"host": "lb1", "within": "1 h"}).json()
+    told = desk.program("dora").get("/changes", params={"host": "lb1", "within": "1 h"}).json()
     ranks = [one["rank"] for one in told["events"]]
     assert ranks == sorted(ranks)
     assert numbers["succeeded"] in [one["run"] for one in told["events"]]
@@ -18,14 +18,14 @@ def test_a_program_learns_what_changed_around_a_moment(desk: Desk):
     assert (allowed[numbers["succeeded"]], allowed[numbers["pending"]]) == (["olga"], [])
     assert told["since"] < told["until"]
     assert told["omitted"] == 0
-    assert (told["looked_since"], told["looked_until"]) == (told["since"], told["until"])
-    one = desk.program("dora").get("/around", params={"limit": 1}).json()
+    assert (told["searched_since"], told["searched_until"]) == (told["since"], told["until"])
+    one = desk.program("dora").get("/changes", params={"limit": 1}).json()
     assert len(one["events"]) == 1
     assert one["omitted"] > 0
 
 
 def test_a_span_that_is_none_is_refused(desk: Desk):
-    answer = desk.program("dora").get("/around", params={"within": "ages"})
+    answer = desk.program("dora").get("/changes", params={"within": "ages"})
     assert answer.status_code == 422
 
 
@@ -35,7 +35,7 @@ def test_a_view_of_a_program_is_its_persons(desk: Desk):
     assert kept["filters"] == {"area": "edge"}
     assert desk.program("olga").get(f"/views/{kept['id']}").json() == kept
     assert desk.program("olga").get("/views").json() == {"views": []}
-    assert program.post(f"/views/{kept['id']}/forget").json() == {"views": []}
+    assert program.post(f"/views/{kept['id']}/delete").json() == {"views": []}
 
 
 def test_what_is_no_filter_is_not_kept(desk: Desk):
@@ -43,7 +43,7 @@ def test_what_is_no_filter_is_not_kept(desk: Desk):
         "/views", json={"name": "edge", "filters": {"colour": "red"}}
     )
     assert answer.status_code == 422
-    assert "colour is no filter" in answer.json()["detail"]
+    assert "Unknown filter colour" in answer.json()["detail"]
 
 
 def test_the_log_is_filtered_and_leads_on_with_the_same_filters(desk: Desk):
@@ -75,5 +75,5 @@ def test_the_whole_log_is_verified_for_one_program_at_a_time(
     with monkeypatch.context() as both:
         both.setattr(verification, "verify_log", meanwhile)
         assert dora.post("/log/verify").status_code == 200
-    assert second == [(409, "urn:keyturn:problem:at-it-already")]
+    assert second == [(409, "urn:keyturn:problem:verification-in-progress")]
     assert dora.post("/log/verify").status_code == 200

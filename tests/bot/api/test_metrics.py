@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from bot.api.deps import ApiParts
-from bot.api.metrics import Gauges, endpoint
+from bot.api.metrics import Gauges, build_metrics_endpoint
 from bot.db.database import StoreUnavailable
 from bot.db.tables import delivery
 from tests.bot.api.conftest import Desk
@@ -28,7 +28,7 @@ def _prometheus(desk: Desk, *scopes: str) -> TestClient:
     gauges = Gauges(
         *(lambda: 3, lambda: {"1": 7}, lambda: 5, lambda: {"there was no room": 2}, lambda: 2)
     )
-    app = Starlette(routes=[Route("/metrics", endpoint(parts, gauges))])
+    app = Starlette(routes=[Route("/metrics", build_metrics_endpoint(parts, gauges))])
     # As a proxy on this machine passes requests on with its default headers.
     found = TestClient(app, base_url="http://127.0.0.1:8080", client=("127.0.0.1", 5000))
     if scopes:
@@ -58,17 +58,17 @@ def test_runs_votes_and_waits_are_counted_from_the_log(desk: Desk):
     waiting = office.ask(BreakSwitch(host="lb2", name="lamp"), person="adam")
     found = _figures(prometheus)
     assert found["keyturn_runs_ended_total runbook=toy set state=succeeded"] == 1
-    assert found["keyturn_votes_total answer=yes runbook=toy set"] == 1
+    assert found["keyturn_decisions_total answer=yes runbook=toy set"] == 1
     assert found["keyturn_waiting_seconds_count runbook=toy set"] == 1
     assert found["keyturn_run_seconds_count runbook=toy set"] == 1
     assert found["keyturn_runs runbook=toy break state=pending"] == 1
-    assert found["keyturn_oldest_waiting_seconds"] >= 0
-    assert (found["keyturn_ssh_sessions"], found["keyturn_queue_depth"]) == (3, 0)
-    assert found["keyturn_ssh_cuts_total"] == 2
+    assert found["keyturn_oldest_pending_seconds"] >= 0
+    assert (found["keyturn_ssh_connections"], found["keyturn_queue_depth"]) == (3, 0)
+    assert found["keyturn_ssh_connections_closed_total"] == 2
     assert found["keyturn_log_unwitnessed_entries witness=1"] == 7
     office.workflow.deny_run(waiting.id, person="olga")
     again = _figures(prometheus)
-    assert again["keyturn_votes_total answer=no runbook=toy break"] == 1
+    assert again["keyturn_decisions_total answer=no runbook=toy break"] == 1
     assert again["keyturn_runs_ended_total runbook=toy set state=succeeded"] == 1
     assert "keyturn_runs runbook=toy break state=pending" not in again
 

@@ -11,7 +11,7 @@ from tests.toy import ABUSERS, LISTS, SetSwitch
 
 
 def _waiting_for(desk: Desk, person: str) -> list[int]:
-    told = desk.program(person).get("/waiting").json()
+    told = desk.program(person).get("/pending").json()
     return [run["id"] for run in told["runs"]]
 
 
@@ -31,12 +31,12 @@ def test_a_glass_that_nobody_has_looked_at_waits_for_somebody(desk: Desk):
             tx, run=run.id, person="adam", reason="the shop is down, nobody is awake"
         )
         break_glass.activate_break_glass(tx, run.id, until=tx.now, factor="f")
-    (one,) = desk.program("olga").get("/waiting").json()["to_review"]
-    assert (one["run"], one["who"]) == (run.id, "adam")
-    said = {"words": "the shop was down indeed"}
+    (one,) = desk.program("olga").get("/pending").json()["to_review"]
+    assert (one["run"], one["person"]) == (run.id, "adam")
+    said = {"findings": "the shop was down indeed"}
     reviewed = desk.program("olga", "approve").post(f"/runs/{run.id}/review", json=said)
     assert reviewed.status_code == 200, reviewed.text
-    assert desk.program("olga").get("/waiting").json()["to_review"] == []
+    assert desk.program("olga").get("/pending").json()["to_review"] == []
     mine = desk.program("adam", "approve").post(f"/runs/{run.id}/review", json=said)
     assert mine.status_code == 409
 
@@ -48,32 +48,32 @@ def test_what_was_handed_on_is_told_to_both_and_to_nobody_else(desk: Desk):
         delegator="olga", delegate="adam", ends_at=until, area="", reason="away", source="cli"
     )
     for person in ("olga", "adam"):
-        (one,) = desk.program(person).get("/mandates").json()["in_stead"]
-        assert (one["of"], one["by"], one["reason"]) == ("olga", "adam", "away")
-    assert desk.program("dora").get("/mandates").json() == {"in_stead": [], "in_advance": []}
+        (one,) = desk.program(person).get("/access").json()["delegations"]
+        assert (one["delegator"], one["delegate"], one["reason"]) == ("olga", "adam", "away")
+    assert desk.program("dora").get("/access").json() == {"delegations": [], "grants": []}
 
 
 def test_the_policy_is_told_in_words_of_everybody_and_of_one(desk: Desk):
     program = desk.program("dora")
     whole = program.get("/policy").json()
     alone = program.get("/policy", params={"person": "dora"}).json()
-    assert {name for one in whole["chapters"] for name in one["people"]} >= {"dora", "olga"}
-    assert [list(one["people"]) for one in alone["chapters"]] == [["dora"]]
-    (check,) = alone["chapters"][0]["at_once"]
+    assert {name for one in whole["people"] for name in one["people"]} >= {"dora", "olga"}
+    assert [list(one["people"]) for one in alone["people"]] == [["dora"]]
+    (check,) = alone["people"][0]["without_approval"]
     assert check["sentence"] == "Every check, everywhere."
-    assert "toy break" in whole["no_undo"]
+    assert "toy break" in whole["irreversible_changes"]
     assert {"edge", "storage"} <= {area["name"] for area in whole["areas"]}
     assert program.get("/policy", params={"person": "eve"}).status_code == 422
 
 
 def test_what_a_schedule_means_is_told_before_it_is_asked_for(desk: Desk):
     program = desk.program("dora")
-    told = program.get("/calendar/moments", params={"cron": "0 3 1 * *", "count": 3}).json()
-    assert told["in_words"].startswith("At 03:00 on the first day of every month")
+    told = program.get("/calendar/cron", params={"cron": "0 3 1 * *", "count": 3}).json()
+    assert told["description"].startswith("At 03:00 on the first day of every month")
     assert len(told["next"]) == 3
     assert told["next"] == sorted(told["next"])
     for wrong in ({"cron": "often"}, {"cron": "0 3 1 * *", "zone": "Mars"}, {}):
-        assert program.get("/calendar/moments", params=wrong).status_code == 422
+        assert program.get("/calendar/cron", params=wrong).status_code == 422
 
 
 def test_what_could_be_erased_is_told_and_asked_for_but_not_erased(desk: Desk):
@@ -83,25 +83,26 @@ def test_what_could_be_erased_is_told_and_asked_for_but_not_erased(desk: Desk):
         number = ended(tx, run, State.SUCCEEDED, "Verified").id
     program = desk.program("dora", "ask")
     before = program.get(f"/runs/{number}/erasure").json()
-    assert [(one["step"], one["characters"]) for one in before["answers"]] == [(1, 20)]
-    assert (before["asked"], before["page"]) == (None, f"{HERE}/runs/{number}/erase")
+    assert [(one["step"], one["characters"]) for one in before["outputs"]] == [(1, 20)]
+    assert (before["request"], before["page"]) == (None, f"{HERE}/runs/{number}/erase")
     at = f"/runs/{number}/erasure"
     assert program.post(at, json={"reason": "no"}).status_code == 422
     answer = program.post(at, json={"reason": "it holds a password"})
     assert answer.status_code == 202
-    assert answer.json()["asked"]["person"] == "dora"
-    assert answer.json()["answers"] == before["answers"]
+    assert answer.json()["request"]["person"] == "dora"
+    assert answer.json()["outputs"] == before["outputs"]
     assert "canary" not in answer.text
 
 
 def test_a_program_learns_what_a_host_has_for_a_field(desk: Desk):
     office = desk.office
     desk.api.state.parts = replace(
-        desk.api.state.parts, offering=FormOptions(office.fleet, office.database, office.policies)
+        desk.api.state.parts,
+        form_options=FormOptions(office.fleet, office.database, office.policies),
     )
     office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     program = desk.program("dora")
-    told = program.get("/hosts/lb1/choices", params={"runbook": "toy set"}).json()
+    told = program.get("/hosts/lb1/options", params={"runbook": "toy set"}).json()
     assert {one["field"]: one["values"] for one in told["fields"]} == {
         "name": ["lamp"],
         "value": ["on"],
@@ -113,15 +114,15 @@ def test_a_program_learns_what_a_host_has_for_a_field(desk: Desk):
 def test_a_program_learns_which_addresses_the_chosen_table_has_marked(desk: Desk):
     office = desk.office
     offering = FormOptions(office.fleet, office.database, office.policies, listers=LISTS)
-    desk.api.state.parts = replace(desk.api.state.parts, offering=offering)
+    desk.api.state.parts = replace(desk.api.state.parts, form_options=offering)
     program = desk.program("dora")
     for given, table in (([], "http"), (["table=www"], "www")):
         query = {"runbook": "abusers clear", "given": given}
-        told = program.get("/hosts/lb1/choices", params=query).json()
+        told = program.get("/hosts/lb1/options", params=query).json()
         found = {one["field"]: one["values"] for one in told["fields"]}
         assert found["address"] == sorted(ABUSERS[table])
 
 
 def test_where_nothing_is_offered_the_fields_are_told_all_the_same(desk: Desk):
-    told = desk.program("dora").get("/hosts/lb1/choices", params={"runbook": "toy set"}).json()
+    told = desk.program("dora").get("/hosts/lb1/options", params={"runbook": "toy set"}).json()
     assert [one["field"] for one in told["fields"]] == ["name", "value"]

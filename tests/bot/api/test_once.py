@@ -13,7 +13,7 @@ from bot.model.run import Run
 from bot.workflow import requests
 from tests.bot.api.conftest import Desk
 
-LAMP = {"words": "toy set lb1 lamp on"}
+LAMP = {"request": "toy set lb1 lamp on"}
 
 
 def _ask(program: TestClient, key: str, body: dict[str, Any] = LAMP) -> Any:
@@ -43,10 +43,10 @@ def test_without_a_key_it_has_two(desk: Desk):
 def test_another_request_with_the_same_key_is_refused(desk: Desk):
     program = desk.program("dora", "ask")
     _ask(program, "one")
-    for other in (LAMP | {"reason": "dark"}, {"words": "toy show lb1"}):
+    for other in (LAMP | {"reason": "dark"}, {"request": "toy show lb1"}):
         answer = _ask(program, "one", other)
         assert answer.status_code == 422
-        assert answer.json()["type"] == "urn:keyturn:problem:same-key-other-request"
+        assert answer.json()["type"] == "urn:keyturn:problem:idempotency-key-reused"
     assert _asked(desk) == 1
 
 
@@ -76,7 +76,7 @@ def test_many_at_once_have_one_effect(desk: Desk):
 
 def test_a_no_is_kept_as_well(desk: Desk):
     program = desk.program("dora", "ask")
-    assert [_ask(program, "one", {"words": "toy"}).status_code for _ in range(2)] == [422, 422]
+    assert [_ask(program, "one", {"request": "toy"}).status_code for _ in range(2)] == [422, 422]
 
 
 def _cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_a_request_that_was_cut_off_leads_to_what_it_did(
     _ask(program, "one")
     early = _ask(program, "one")
     assert (early.status_code, _asked(desk)) == (409, 1)
-    assert "make it again in 60 s" in early.json()["detail"]
+    assert "repeat it in 60 s" in early.json()["detail"]
     _a_minute_passes(desk)
     again = program.post(
         "/runs", json=LAMP, headers={"Idempotency-Key": "one"}, follow_redirects=False

@@ -49,7 +49,7 @@ def test_a_runs_entries_are_verified(desk: Desk) -> None:
         verification.open_log(tx)
     run = desk.office.approve(desk.office.ask(SetAll(host="lb1", value="on")))
     told = desk.program("olga").post(f"/runs/{run.id}/verify").json()
-    assert (told["faults"], told["outputs"]) == ([], 2)
+    assert (told["errors"], told["outputs"]) == ([], 2)
     assert told["entries"] == told["last"] - told["first"] + 1
 
 

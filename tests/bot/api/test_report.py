@@ -17,5 +17,5 @@ def test_a_program_learns_how_long_people_wait(desk: Desk):
     told = desk.program("dora").get("/report/waiting", params={"days": 7}).json()
     assert told["total"]["approval_rate"] == 1.0
     assert 300 <= told["by_runbook"][0]["median_wait"] < 360
-    assert told["self_service"][0]["at_once"] == 5
+    assert told["self_service"][0]["without_waiting"] == 5
     assert len(told["by_hour"]) == 24

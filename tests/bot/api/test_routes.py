@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from bot.api.app import build
+from bot.api.app import build_api
 from bot.workflow.tokens import SCOPES
 from tests.bot.api.conftest import API, Desk
 from tests.bot.web.exhibits import gallery
@@ -20,19 +20,19 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("GET", "/runbooks"): (READERS, 200, None),
     ("GET", "/hosts"): (READERS, 200, None),
     ("GET", "/hosts/{name}"): (READERS, 200, None),
-    ("GET", "/hosts/{name}/choices"): (READERS, 200, None),
-    ("GET", "/waiting"): (READERS, 200, None),
-    ("GET", "/mandates"): (READERS, 200, None),
+    ("GET", "/hosts/{name}/options"): (READERS, 200, None),
+    ("GET", "/pending"): (READERS, 200, None),
+    ("GET", "/access"): (READERS, 200, None),
     ("GET", "/policy"): (READERS, 200, None),
     ("GET", "/locks"): (READERS, 200, None),
-    ("GET", "/around"): (READERS, 200, None),
+    ("GET", "/changes"): (READERS, 200, None),
     ("GET", "/views"): (READERS, 200, None),
     ("GET", "/views/{number}"): (READERS, 404, None),
     ("POST", "/views"): (("ask",), 201, {"name": "mine", "filters": {"host": "lb*"}}),
-    ("POST", "/views/{number}/forget"): (("ask",), 404, None),
+    ("POST", "/views/{number}/delete"): (("ask",), 404, None),
     ("GET", "/log"): (READERS, 200, None),
     ("POST", "/log/verify"): (READERS, 200, None),
-    ("GET", "/policy/outlook"): (READERS, 200, None),
+    ("GET", "/policy/preview"): (READERS, 200, None),
     ("GET", "/runs"): (READERS, 200, None),
     ("GET", "/runs/compare"): (READERS, 200, None),
     ("GET", "/runs/{number}"): (READERS, 200, None),
@@ -40,7 +40,7 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("POST", "/runs/{number}/verify"): (READERS, 200, None),
     ("GET", "/runs/{number}/erasure"): (READERS, 200, None),
     ("POST", "/runs/{number}/erasure"): (("ask",), 409, {"reason": "it holds a password"}),
-    ("POST", "/runs"): (("ask",), 202, {"words": "toy show lb1"}),
+    ("POST", "/runs"): (("ask",), 202, {"request": "toy show lb1"}),
     ("POST", "/runs/{number}/approve"): (("approve",), 409, DIGEST),
     ("POST", "/runs/{number}/deny"): (("approve",), 409, {}),
     ("POST", "/runs/{number}/counter"): (("approve",), 409, {"values": {"table": "http"}}),
@@ -49,22 +49,22 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("POST", "/runs/{number}/stop"): (("ask", "approve"), 409, {}),
     ("POST", "/runs/{number}/undo"): (("ask",), 422, {}),
     ("POST", "/runs/{number}/again"): (("ask",), 202, {}),
-    ("POST", "/runs/{number}/settle"): (
+    ("POST", "/runs/{number}/resolve"): (
         ("approve",),
         409,
-        {"succeeded": True, "why": "I looked at it"},
+        {"succeeded": True, "reason": "I looked at it"},
     ),
-    ("POST", "/runs/{number}/review"): (("approve",), 422, {"words": "I looked at it"}),
+    ("POST", "/runs/{number}/review"): (("approve",), 422, {"findings": "I looked at it"}),
     ("GET", "/calendar"): (READERS, 200, None),
-    ("GET", "/calendar/moments"): (READERS, 200, None),
-    ("GET", "/condition"): (READERS, 200, None),
+    ("GET", "/calendar/cron"): (READERS, 200, None),
+    ("GET", "/health"): (READERS, 200, None),
     ("GET", "/report/waiting"): (READERS, 200, None),
     ("GET", "/schedules"): (READERS, 200, None),
     ("GET", "/schedules/{number}"): (READERS, 404, None),
     ("POST", "/schedules"): (
         ("ask",),
         202,
-        {"words": "toy show lb1", "name": "a look", "cron": "@daily"},
+        {"request": "toy show lb1", "name": "a look", "cron": "@daily"},
     ),
     ("POST", "/schedules/{number}/suspend"): (("ask",), 404, {}),
     ("POST", "/schedules/{number}/resume"): (("ask",), 404, None),
@@ -72,10 +72,10 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("POST", "/schedules/{number}/take"): (("ask",), 404, {}),
 }
 QUERY: dict[str, dict[str, Any]] = {
-    "/policy/outlook": {"words": "toy set lb1"},
+    "/policy/preview": {"request": "toy set lb1"},
     "/runs/compare": {"b": 2},
-    "/hosts/{name}/choices": {"runbook": "toy set"},
-    "/calendar/moments": {"cron": "0 3 * * *"},
+    "/hosts/{name}/options": {"runbook": "toy set"},
+    "/calendar/cron": {"cron": "0 3 * * *"},
 }
 
 
@@ -104,7 +104,7 @@ def test_no_route_waits_for_the_database_in_the_event_loop(desk: Desk):
 
 
 def test_the_routes_are_made_once_and_not_for_every_api(desk: Desk):
-    again = build(desk.api.state.parts).routes
+    again = build_api(desk.api.state.parts).routes
     made = {id(route) for route in desk.api.routes if isinstance(route, APIRoute)}
     assert made == {id(route) for route in again if isinstance(route, APIRoute)}
     assert len(made) > 30
@@ -146,7 +146,7 @@ def test_what_is_not_there_is_a_problem(desk: Desk, path: str):
     answer = desk.program("olga").get(path)
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["title"] == "There is no such thing"
+    assert answer.json()["title"] == "Not found"
     assert answer.json()["instance"] == f"{API}{path}"
 
 

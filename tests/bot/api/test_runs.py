@@ -14,7 +14,7 @@ from tests.bot.web.exhibits import asked, gallery
 from tests.policies import INVENTORY
 from tests.toy import SetSwitch
 
-LAMP = {"words": "toy set lb1 lamp on", "reason": "it is dark"}
+LAMP = {"request": "toy set lb1 lamp on", "reason": "it is dark"}
 
 
 def _asked(desk: Desk, program: TestClient, body: dict[str, Any]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def test_a_request_goes_from_asking_to_proof(desk: Desk):
         "token used",
         "approved",
     ]
-    assert done["entries"][2]["facts"]["to"] == "approve"
+    assert done["entries"][2]["details"]["action"] == "approve"
 
 
 def test_however_often_a_token_tries_what_is_refused_the_log_hardly_grows(desk: Desk):
@@ -83,38 +83,38 @@ def test_several_hosts_are_asked_for_at_once(desk: Desk):
 def test_a_dry_request_says_what_would_come_of_it_and_leaves_no_trace(desk: Desk):
     program = desk.program("dora", "ask")
     before = desk.office.entries()
-    answer = program.post("/runs", json=LAMP | {"dry": True})
+    answer = program.post("/runs", json=LAMP | {"dry_run": True})
     assert (answer.status_code, answer.json()["run"]) == (200, None)
-    outlook = answer.json()["outlook"]
-    assert outlook["allowed"]
-    assert outlook["answers"][0]["approvals"] == 1
-    assert "Adam Admin, Olga Owner" in outlook["sentences"][0]
+    preview = answer.json()["preview"]
+    assert preview["allowed"]
+    assert preview["areas"][0]["required_approvals"] == 1
+    assert "Adam Admin, Olga Owner" in preview["sentences"][0]
     assert desk.office.entries() == before
     assert desk.office.fleet.asked == 0
 
 
 def test_who_may_what_is_answered(desk: Desk):
     program = desk.program("olga")
-    mine = program.get("/policy/outlook", params={"words": "toy set lb1"}).json()
+    mine = program.get("/policy/preview", params={"request": "toy set lb1"}).json()
     assert mine["sentences"][0] == "Runs immediately, no approval needed."
-    several = program.get("/policy/outlook", params={"words": "toy set lb2,lb1 lamp on"}).json()
-    assert [answer["hosts"] for answer in several["answers"]] == [["lb2", "lb1"]]
-    other = program.get("/policy/outlook", params={"words": "toy set lb1", "person": "dora"})
-    assert other.json()["answers"][0]["approvals"] == 1
+    several = program.get("/policy/preview", params={"request": "toy set lb2,lb1 lamp on"}).json()
+    assert [answer["hosts"] for answer in several["areas"]] == [["lb2", "lb1"]]
+    other = program.get("/policy/preview", params={"request": "toy set lb1", "person": "dora"})
+    assert other.json()["areas"][0]["required_approvals"] == 1
 
 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ({"words": "toy zet lb1 lamp on"}, "Did you mean"),
-        ({"words": "toy set lb9 lamp on"}, "no host 'lb9' in the inventory: did you mean lb1"),
-        ({"words": "toy set lb1"}, "name"),
-        ({"runbook": "toy set", "values": {"hosst": "lb1"}}, "is no field"),
-        ({}, "give either words"),
-        (LAMP | {"runbook": "toy set"}, "give either words"),
+        ({"request": "toy zet lb1 lamp on"}, "Did you mean"),
+        ({"request": "toy set lb9 lamp on"}, "no host 'lb9' in the inventory: did you mean lb1"),
+        ({"request": "toy set lb1"}, "name"),
+        ({"runbook": "toy set", "values": {"hosst": "lb1"}}, "unknown field"),
+        ({}, "give either request"),
+        (LAMP | {"runbook": "toy set"}, "give either request"),
         (LAMP | {"force": True}, "force"),
-        ({"words": "toy set lb1 lamp on\u202e"}, "invisible character"),
-        ({"words": 12}, "must be text"),
+        ({"request": "toy set lb1 lamp on\u202e"}, "invisible character"),
+        ({"request": 12}, "must be text"),
     ],
 )
 def test_what_does_not_fit_is_said_in_words(desk: Desk, body: dict[str, Any], says: str):
@@ -161,7 +161,7 @@ def test_a_no_ends_it_in_the_same_words_as_anywhere(desk: Desk):
 
 def test_nobody_approves_their_own_by_a_token(desk: Desk):
     program = desk.program("adam", "ask", "approve")
-    run = _asked(desk, program, {"words": "toy break lb1 lamp"})
+    run = _asked(desk, program, {"request": "toy break lb1 lamp"})
     answer = program.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"]})
     assert answer.status_code == 403
     assert "you requested it" in answer.json()["detail"]
@@ -207,20 +207,20 @@ def test_what_is_over_is_asked_for_again_in_ones_own_name(desk: Desk):
 def test_a_dry_request_for_the_same_says_what_would_come_of_it_and_leaves_no_trace(desk: Desk):
     dora, olga = desk.program("dora", "ask"), desk.program("olga", "ask")
     number = _asked(desk, dora, LAMP)["id"]
-    early = dora.post(f"/runs/{number}/again", json={"dry": True})
+    early = dora.post(f"/runs/{number}/again", json={"dry_run": True})
     assert (early.status_code, "has not ended" in early.json()["detail"]) == (422, True)
     dora.post(f"/runs/{number}/withdraw")
     before = desk.office.entries()
     for program, approvals in ((dora, 1), (olga, 0)):
-        answer = program.post(f"/runs/{number}/again", json={"dry": True})
+        answer = program.post(f"/runs/{number}/again", json={"dry_run": True})
         assert (answer.status_code, answer.json()["run"]) == (200, None)
-        assert answer.json()["outlook"]["answers"][0]["approvals"] == approvals
+        assert answer.json()["preview"]["areas"][0]["required_approvals"] == approvals
     assert desk.office.entries() == before
 
 
 def test_several_hosts_are_asked_again_as_they_were_meant(desk: Desk):
     dora = desk.program("dora", "ask")
-    first = _asked(desk, dora, {"words": "toy set lb* lamp on"})
+    first = _asked(desk, dora, {"request": "toy set lb* lamp on"})
     dora.post(f"/runs/{first['id']}/withdraw")
     more = "  lb3: {area: edge, tags: [haproxy]}\n"
     (desk.policy / "inventory.yaml").write_text(INVENTORY + more)
@@ -295,7 +295,7 @@ def test_a_parameter_that_does_not_fit_is_called_as_callers_call_it(
         ({"values": {"host": 7}}, "/values/host"),
         ({"values": {"a/b~": 7}}, "/values/a~1b~0"),
         ({"values": {"x" * 101: "on"}}, f"/values/{'x' * 101}"[:100]),
-        ({"words": ""}, "body"),
+        ({"request": ""}, "body"),
     ],
 )
 def test_what_is_within_a_field_of_the_body_is_told_by_its_pointer(
@@ -400,7 +400,7 @@ def test_the_log_is_paged_and_verified(desk: Desk):
 
 def test_runbooks_and_hosts_tell_what_a_form_needs(desk: Desk):
     program = desk.program("dora")
-    [told] = program.get("/runbooks?beginning=toy set all").json()["runbooks"]
+    [told] = program.get("/runbooks?prefix=toy set all").json()["runbooks"]
     assert [field["name"] for field in told["fields"]] == ["host", "value"]
     assert told["usage"] == "toy set all HOST VALUE"
     hosts = program.get("/hosts?tag=haproxy").json()["hosts"]
@@ -411,7 +411,7 @@ def test_runbooks_and_hosts_tell_what_a_form_needs(desk: Desk):
 
 def test_a_schedule_is_asked_for_approved_suspended_and_ended(desk: Desk):
     dora = desk.program("dora", "ask")
-    body = {"words": "toy show lb1", "name": "a look", "cron": "0 3 1 * *", "reason": "habit"}
+    body = {"request": "toy show lb1", "name": "a look", "cron": "0 3 1 * *", "reason": "habit"}
     asked = dora.post("/schedules", json=body)
     assert asked.status_code == 202
     assert "first day of every month" in asked.json()["schedule"]["when"]

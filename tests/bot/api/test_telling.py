@@ -18,11 +18,11 @@ import pytest
 from sqlalchemy import update
 
 from bot.api import safe_http
-from bot.api.app import build
+from bot.api.app import build_api
 from bot.api.deps import ApiParts
-from bot.api.safe_http import NotReached, address
-from bot.api.schemas import RunShape
-from bot.api.webhooks_out import Told, WebhookSender, describe_deliveries
+from bot.api.safe_http import DeliveryError, choose_address
+from bot.api.schemas import RunOut
+from bot.api.webhooks_out import RunEventOut, WebhookSender, describe_deliveries
 from bot.audit import change_log
 from bot.db.tables import delivery
 from bot.model.run import Decision, Run
@@ -88,12 +88,12 @@ def a_telling(office: Office, url: str, **more: Any) -> WebhookSender:
     telling = WebhookSender(
         replace(to, **more), office.database, "http://keyturn.test", clock=lambda: NOW
     )
-    telling.once()
+    telling.send_due()
     return telling
 
 
 def all_of(telling: WebhookSender) -> None:
-    while telling.once():
+    while telling.send_due():
         pass
 
 
@@ -122,8 +122,8 @@ def test_a_subscription_hears_all_that_happens_to_a_run_in_order(
     assert listener.heard[-1]["run"]["approved_by"] == ["olga"]
     assert listener.paths[0] == "/keyturn?to=us"
     for body in listener.bodies:
-        Told.model_validate_json(body)
-    assert telling.once() is False
+        RunEventOut.model_validate_json(body)
+    assert telling.send_due() is False
 
 
 def test_each_is_signed_so_that_others_can_verify_it(office: Office, listener: Listener) -> None:
@@ -213,7 +213,7 @@ def test_a_delivery_that_is_sent_again_has_the_same_id(office: Office, listener:
     with office.database.reading() as tx:
         before = tx.sql.execute(delivery.select()).all()
     assert before == []
-    telling.once()
+    telling.send_due()
     with office.database.transaction() as tx:
         entry = listener.heard[0]["entry"]
         row = {
@@ -224,7 +224,7 @@ def test_a_delivery_that_is_sent_again_has_the_same_id(office: Office, listener:
             "occurred_at": 0,
         }
         tx.sql.execute(delivery.insert().values(**row, attempts=0, next_attempt_at=0, error=""))
-    telling.once()
+    telling.send_due()
     first, second = listener.headers
     assert first["webhook-id"] == second["webhook-id"] == f"wiki-{entry}"
 
@@ -240,7 +240,7 @@ def test_two_processes_tell_each_thing_once(office: Office, listener: Listener) 
         (item,) = webhook_queue.list_due_deliveries(tx, "wiki")
         assert webhook_queue.claim_delivery(tx, item, seconds=60)
         assert not webhook_queue.claim_delivery(tx, item, seconds=60)
-    assert telling.once() is False
+    assert telling.send_due() is False
     assert listener.heard == []
 
 
@@ -254,13 +254,13 @@ def test_what_is_never_taken_is_given_up_said_so_and_told_again_on_demand(
         all_of(telling)
         _later(office)
     assert len(listener.paths) == webhook_queue.MOST_TRIES
-    assert describe_deliveries(office.database) == "0 wait, 1 given up: keyturn hooks says what"
+    assert describe_deliveries(office.database) == "0 pending, 1 failed: run `keyturn webhooks`"
     listener.statuses = [204]
     with office.database.transaction() as tx:
         assert webhook_queue.retry_failed(tx, "wiki") == 1
     all_of(telling)
     assert len(listener.heard) == 1
-    assert describe_deliveries(office.database) == "all were told"
+    assert describe_deliveries(office.database) == "all delivered"
 
 
 def test_a_fault_of_ours_counts_as_a_try_and_holds_up_nothing_else(
@@ -268,15 +268,15 @@ def test_a_fault_of_ours_counts_as_a_try_and_holds_up_nothing_else(
 ) -> None:
     telling = a_telling(office, listener.url, events=("requested",))
     first, second = office.ask(LAMP_ON), office.ask(LAMP_ON, person="stan")
-    genuine = RunShape.of
+    genuine = RunOut.from_run
 
-    def faulty(run: Run, votes: Sequence[Decision], base_url: str) -> RunShape:
+    def faulty(run: Run, votes: Sequence[Decision], base_url: str) -> RunOut:
         if run.id == first.id:
             raise ValueError("nobody thought of this")
         return genuine(run, votes, base_url)
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(RunShape, "of", faulty)
+        meanwhile.setattr(RunOut, "from_run", faulty)
         for _ in range(webhook_queue.MOST_TRIES + 3):
             all_of(telling)
             _later(office)
@@ -284,7 +284,7 @@ def test_a_fault_of_ours_counts_as_a_try_and_holds_up_nothing_else(
     with office.database.reading() as tx:
         row = tx.sql.execute(delivery.select()).one()
     assert (row.attempts, row.failed_at is None) == (webhook_queue.MOST_TRIES, False)
-    assert row.error == "Keyturn has a fault: ValueError"
+    assert row.error == "internal error: ValueError"
     with office.database.transaction() as tx:
         webhook_queue.retry_failed(tx, "wiki")
     all_of(telling)
@@ -313,7 +313,7 @@ def _dribbling(stop: threading.Event) -> Generator[str]:
 def test_whoever_answers_a_letter_at_a_time_does_not_hold_up_the_others() -> None:
     with (
         _dribbling(threading.Event()) as url,
-        pytest.raises(NotReached, match="did not answer within"),
+        pytest.raises(DeliveryError, match="no response within"),
     ):
         safe_http.post(url, b"{}", {}, private=True, seconds=0.3)
 
@@ -353,7 +353,7 @@ def test_it_waits_twice_as_long_each_time(office: Office, listener: Listener) ->
     office.ask(LAMP_ON)
     waits: list[int] = []
     for _ in range(4):
-        telling.once()
+        telling.send_due()
         with office.database.reading() as tx:
             (row,) = tx.sql.execute(delivery.select()).all()
             waits.append(round((row.next_attempt_at - tx.now) / 1_000_000))
@@ -369,7 +369,7 @@ def test_a_redirect_is_not_followed(office: Office, listener: Listener, status: 
     all_of(telling)
     assert listener.paths == ["/keyturn?to=us"]
     with office.database.reading() as tx:
-        assert tx.sql.execute(delivery.select()).one().error == f"it answered {status}"
+        assert tx.sql.execute(delivery.select()).one().error == f"it returned status {status}"
 
 
 # --- where it goes ---
@@ -385,8 +385,8 @@ OURS = [
 def test_an_address_of_our_own_is_not_called(found: str) -> None:
     for before in ([], ["93.184.215.14"]):
         answer = partial(_answering, [*before, found])
-        with pytest.raises(NotReached, match="not public"):
-            address("https://evil.example", private=False, resolve=answer)
+        with pytest.raises(DeliveryError, match="not public"):
+            choose_address("https://evil.example", private=False, resolve=answer)
 
 
 def _answering(found: Sequence[str], _name: str, _port: int) -> Sequence[str]:
@@ -436,39 +436,39 @@ def test_a_resolver_that_does_not_answer_does_not_hold_up_the_others() -> None:
         return ["127.0.0.1"]
 
     url = "http://hooks.example.com:9/"
-    with pytest.raises(NotReached, match="nobody told it within"):
+    with pytest.raises(DeliveryError, match="the name lookup took longer than"):
         safe_http.post(url, b"{}", {}, private=True, resolve=resolve, seconds=0.2)
     answered.set()
 
 
 def test_http_goes_to_this_machine_alone() -> None:
-    with pytest.raises(NotReached, match="not this machine"):
-        address("http://nas.example", private=True, resolve=lambda _n, _p: ["192.168.1.1"])
+    with pytest.raises(DeliveryError, match="not this machine"):
+        choose_address("http://nas.example", private=True, resolve=lambda _n, _p: ["192.168.1.1"])
 
 
 def test_a_name_without_an_address_is_said_so() -> None:
     def nobody(_name: str, _port: int) -> Sequence[str]:
         raise OSError("Name or service not known")
 
-    with pytest.raises(NotReached, match="has no address"):
-        address("https://nope.example", private=False, resolve=nobody)
+    with pytest.raises(DeliveryError, match="cannot resolve"):
+        choose_address("https://nope.example", private=False, resolve=nobody)
 
 
 def test_a_server_whose_certificate_is_not_its_names_is_not_told(listener: Listener) -> None:
     url = listener.url.replace("http:", "https:")
-    with pytest.raises(NotReached):
+    with pytest.raises(DeliveryError):
         safe_http.post(url, b"{}", {}, private=True)
     assert listener.paths == []
 
 
 def test_the_description_of_the_api_says_what_is_sent(office: Office) -> None:
     parts = ApiParts(office.workflow, office.database, office.policies, "http://keyturn.test")
-    described = build(parts).openapi()
+    described = build_api(parts).openapi()
     operation = described["webhooks"]["run"]["post"]
     assert operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith(
-        "/Told"
+        "/RunEventOut"
     )
-    assert "Told" in described["components"]["schemas"]
+    assert "RunEventOut" in described["components"]["schemas"]
 
 
 def test_no_secret_of_a_subscription_is_in_what_is_sent_or_logged(
@@ -494,4 +494,4 @@ def test_a_run_that_is_not_there_keeps_nobody_from_being_told_of_others(
     run = office.ask(LAMP_ON)
     all_of(telling)
     assert listener.events == [(run.id, "requested")]
-    assert describe_deliveries(office.database).startswith("0 wait, 1 given up")
+    assert describe_deliveries(office.database).startswith("0 pending, 1 failed")

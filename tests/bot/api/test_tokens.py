@@ -75,7 +75,7 @@ def test_whoever_comes_with_none_of_ours_is_a_stranger(desk: Desk, header: str):
     answer = program.get("/me", headers=[(b"authorization", header.encode("latin-1"))])
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer")
-    assert answer.json()["type"] == "urn:keyturn:problem:no-token"
+    assert answer.json()["type"] == "urn:keyturn:problem:invalid-token"
 
 
 def test_a_token_is_never_taken_from_a_cookie_or_an_address(desk: Desk):
@@ -113,7 +113,10 @@ def test_an_expired_token_opens_nothing(desk: Desk):
     program = desk.program("dora")
     _age(desk.database, expires=1)
     answer = program.get("/me")
-    assert (answer.status_code, answer.json()["detail"]) == (401, "This token has expired")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        401,
+        "This token has expired: create a new one",
+    )
 
 
 def test_a_revoked_token_opens_nothing_and_only_its_person_revokes_it(desk: Desk):
@@ -122,7 +125,7 @@ def test_a_revoked_token_opens_nothing_and_only_its_person_revokes_it(desk: Desk
         workflow.tokens.revoke_token(1, person="olga", source="web")
     assert program.get("/me").status_code == 200
     workflow.tokens.revoke_token(1, person="dora", source="web")
-    assert program.get("/me").json()["detail"] == "This token was revoked"
+    assert program.get("/me").json()["detail"] == "This token was revoked: create a new one"
     with pytest.raises(TooLate):
         workflow.tokens.revoke_token(1, person="dora", source="web")
     assert desk.office.entries()[-2:] == ["token revoked", "token refused"]
@@ -133,7 +136,7 @@ def test_a_ban_bites_at_once_and_being_let_in_again_does_not_bring_tokens_back(d
     assert program.get("/me").status_code == 200
     workflow.ban_person("dora", banned_by="olga", reason="the laptop is stolen")
     assert program.get("/me").status_code == 401
-    assert program.post("/runs", json={"words": "toy show lb1"}).status_code == 401
+    assert program.post("/runs", json={"request": "toy show lb1"}).status_code == 401
     workflow.unban_person("dora", unbanned_by="adam", reason="it was found")
     assert program.get("/me").status_code == 401
 
@@ -195,9 +198,9 @@ def test_rules_see_the_door(tmp_path: Path):
         'when { context.source == "api" && context.kind == "change" };\n'
     )
     with an_office(tmp_path, rules=rules) as office, a_desk(office).program("dora", "ask") as dora:
-        told = dora.post("/runs", json={"words": "toy set lb1 lamp on"}).json()
+        told = dora.post("/runs", json={"request": "toy set lb1 lamp on"}).json()
         assert told["run"]["state"] == "refused"
-        assert not told["outlook"]["allowed"]
+        assert not told["preview"]["allowed"]
 
 
 @pytest.mark.parametrize(
@@ -205,10 +208,10 @@ def test_rules_see_the_door(tmp_path: Path):
     [
         ({"person": "nobody"}, "not among the people"),
         ({"scopes": ["root"]}, "no scope 'root'"),
-        ({"scopes": []}, "is for something"),
+        ({"scopes": []}, "a token needs a scope"),
         ({"days": 0}, "1 to 366 days"),
         ({"days": 10_000}, "1 to 366 days"),
-        ({"name": "x" * 61}, "say it in 60"),
+        ({"name": "x" * 61}, "the limit is 60"),
         ({"name": "\u202egnp.exe"}, "invisible"),
     ],
 )
@@ -222,7 +225,7 @@ def test_a_token_that_makes_no_sense_is_not_made(office: Office, wrong: dict[str
 def test_nobody_has_tokens_without_number(office: Office):
     for _ in range(50):
         office.workflow.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
-    with pytest.raises(InvalidRequestError, match="revoke those"):
+    with pytest.raises(InvalidRequestError, match="revoke unused ones first"):
         office.workflow.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
 
 
@@ -230,7 +233,7 @@ def test_a_token_in_a_text_is_taken_for_a_secret(desk: Desk):
     whole = desk.token("dora")
     assert Redactor().redact_text(f"Bearer {whole}, see?") == "Bearer [secret], see?"
     answer = desk.program("dora", "ask").post(
-        "/runs", json={"words": "toy show lb1", "reason": f"with {whole}"}
+        "/runs", json={"request": "toy show lb1", "reason": f"with {whole}"}
     )
     assert answer.status_code == 202
     assert whole not in desk.program("dora").get("/log").text
@@ -258,5 +261,5 @@ def test_a_refused_token_is_logged_once_a_minute_and_never_itself(desk: Desk) ->
     with desk.database.reading() as tx:
         told = [e for e in change_log.list_entries_after(tx, 0) if e.kind == "token refused"]
     assert len(told) == 1
-    assert told[0].facts["reason"] == "this token is not known here"
+    assert told[0].facts["reason"] == "unknown token: check KEYTURN_TOKEN or create a new token"
     assert "xxxx" not in told[0].body

@@ -21,19 +21,19 @@ ROUTES = {
     ("GET", "/runbooks"): "tells of none",
     ("GET", "/hosts"): "leaves out",
     ("GET", "/hosts/{name}"): "leaves out",
-    ("GET", "/hosts/{name}/choices"): "tells of none",
-    ("GET", "/waiting"): "leaves out",
-    ("GET", "/mandates"): "tells of none",
+    ("GET", "/hosts/{name}/options"): "tells of none",
+    ("GET", "/pending"): "leaves out",
+    ("GET", "/access"): "tells of none",
     ("GET", "/policy"): "tells of none",
     ("GET", "/locks"): "leaves out",
-    ("GET", "/around"): "leaves out",
+    ("GET", "/changes"): "leaves out",
     ("GET", "/views"): "tells of none",
     ("GET", "/views/{number}"): "tells of none",
     ("POST", "/views"): "tells of none",
-    ("POST", "/views/{number}/forget"): "tells of none",
+    ("POST", "/views/{number}/delete"): "tells of none",
     ("GET", "/log"): "leaves out",
     ("POST", "/log/verify"): "refuses",
-    ("GET", "/policy/outlook"): "tells of none",
+    ("GET", "/policy/preview"): "tells of none",
     ("GET", "/runs"): "leaves out",
     ("GET", "/runs/compare"): "run",
     ("GET", "/runs/{number}"): "run",
@@ -50,11 +50,11 @@ ROUTES = {
     ("POST", "/runs/{number}/stop"): "run",
     ("POST", "/runs/{number}/undo"): "run",
     ("POST", "/runs/{number}/again"): "run",
-    ("POST", "/runs/{number}/settle"): "run",
+    ("POST", "/runs/{number}/resolve"): "run",
     ("POST", "/runs/{number}/review"): "run",
     ("GET", "/calendar"): "leaves out",
-    ("GET", "/calendar/moments"): "tells of none",
-    ("GET", "/condition"): "tells of none",
+    ("GET", "/calendar/cron"): "tells of none",
+    ("GET", "/health"): "tells of none",
     ("GET", "/report/waiting"): "leaves out",
     ("GET", "/schedules"): "leaves out",
     ("GET", "/schedules/{number}"): "schedule",
@@ -198,7 +198,7 @@ def test_who_holds_a_host_is_told_to_those_who_may_view_the_run(narrow: Narrow, 
 def test_a_filter_tells_nothing_of_runs_that_may_not_be_viewed(narrow_desk: Desk):
     """A name that only hidden runs have is as one that never was."""
     program = narrow_desk.program("dora", "read")
-    for filters in ({"text": HIDDEN}, {"host": "lb1"}, {"area": "edge"}, {"person": "adam"}):
+    for filters in ({"search": HIDDEN}, {"host": "lb1"}, {"area": "edge"}, {"person": "adam"}):
         told = program.get("/runs", params=filters).json()
         assert (told["runs"], told["next"]) == ([], None)
 

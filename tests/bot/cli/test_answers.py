@@ -50,16 +50,16 @@ def _told(*words: str) -> Any:
 
 @pytest.mark.usefixtures("office")
 def test_what_stops_people_and_runs_says_what_holds_now():
-    run = _told("stop", "1", "--why", "the wrong lamps")
+    run = _told("stop", "1", "--reason", "the wrong lamps")
     assert (run["id"], run["state"], run["ended"]) == (1, "stopped", True)
     assert (run["page"], "the wrong lamps" in run["summary"]) == (f"{ADDRESS}/runs/1", True)
-    assert _told("stop", "all", "--why", "smoke") == {"stopped": True, "runs": 0}
-    assert _told("resume", "--as", "olga", "--why", "no fire") == {"stopped": False}
-    assert _told("ban", "dora", "--as", "olga", "--why", "theft") == {
+    assert _told("stop", "all", "--reason", "smoke") == {"stopped": True, "runs": 0}
+    assert _told("resume", "--as", "olga", "--reason", "no fire") == {"stopped": False}
+    assert _told("ban", "dora", "--as", "olga", "--reason", "theft") == {
         "person": "dora",
         "banned": True,
     }
-    back = ("unban", "dora", "--as", "adam", "--why", "it is found")
+    back = ("unban", "dora", "--as", "adam", "--reason", "it is found")
     assert _told(*back) == {"person": "dora", "banned": False}
 
 
@@ -67,14 +67,14 @@ def test_what_hands_authority_on_says_what_was_made_or_ended(office: Office):
     with office.database.transaction() as tx:
         wanted = NewGrant("dora", "abusers clear", "lb*", 5, tx.now + 3_600_000_000)
         number = grants.add_grant(tx, wanted, giver="olga", reason="").id
-    assert _told("grants", "end", str(number)) == {"id": number, "holds": False}
+    assert _told("grants", "end", str(number)) == {"id": number, "active": False}
     made = _told("delegate", "to", "stan", "--as", "olga", "--until", "3 days")
     assert _told("delegate", "list") == [made]
     assert made["delegate"] == "stan"
     assert datetime.fromisoformat(made["ends_at"]) - datetime.now(UTC) > timedelta(days=2)
-    assert _told("delegate", "end", str(made["id"])) == {"id": made["id"], "holds": False}
+    assert _told("delegate", "end", str(made["id"])) == {"id": made["id"], "active": False}
     token = _told("token", "new", "dora", "--scope", "read")["id"]
-    assert _told("token", "revoke", str(token)) == {"id": token, "person": "dora", "holds": False}
+    assert _told("token", "revoke", str(token)) == {"id": token, "person": "dora", "active": False}
     link = _told("sign-in", "dora")
     assert (link["person"], link["link"].startswith(f"{ADDRESS}/sign-in/")) == ("dora", True)
 
@@ -91,7 +91,7 @@ def test_what_looks_after_schedules_says_which_and_how_they_stand(office: Office
         schedules.add_schedule(
             tx, run=1, owner="dora", timing=timing, lapses=tx.now + 3_600_000_000
         )
-    held = _told("schedule", "suspend", "1", "--as", "dora", "--why", "the disk is full")
+    held = _told("schedule", "suspend", "1", "--as", "dora", "--reason", "the disk is full")
     assert (held["schedule"], held["state"], held["name"]) == (1, "suspended", "look")
     assert "the disk is full" in held["state_reason"]
     ended = _told("schedule", "end", "1", "--as", "dora")
@@ -102,7 +102,7 @@ def test_what_looks_after_schedules_says_which_and_how_they_stand(office: Office
 
 def test_the_next_moments_are_moments_for_programs():
     told = _told("schedule", "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
-    assert told["in_words"] == "At 02:30 on Sunday (Europe/Berlin)"
+    assert told["description"] == "At 02:30 on Sunday (Europe/Berlin)"
     moments = [datetime.fromisoformat(one) for one in told["next"]]
     assert len(moments) == 3
     assert moments == sorted(moments)
@@ -117,7 +117,7 @@ def test_a_valid_policy_is_told_with_what_is_probably_mistyped(office: Office):
     told = _told("policy", "check")
     assert (told["ok"], told["problems"]) == (True, [])
     assert told["people"] > 1
-    [slip] = told["look_again"]
+    [slip] = told["warnings"]
     assert (slip["file"], slip["line"], "develper" in slip["message"]) == (
         "people.yaml",
         None,
@@ -147,8 +147,8 @@ def test_an_invalid_policy_is_told_by_file_and_line(office: Office):
 def test_what_looks_after_database_and_log_says_what_was_done():
     assert _told("db", "upgrade") == {"current": True}
     assert _told("factors", "list") == []
-    assert _told("factors", "forget", "--yes", "--why", "the disk broke") == {"forgotten": 0}
-    assert _told("hooks", "--again", "wiki") == {"subscription": "wiki", "entries": 0}
+    assert _told("factors", "forget", "--yes", "--reason", "the disk broke") == {"deleted": 0}
+    assert _told("webhooks", "--retry", "wiki") == {"subscription": "wiki", "entries": 0}
     rotated = _told("changelog", "rotate-key")
     assert (bool(rotated["public"]), rotated["ended_tokens"]) == (True, [])
 

@@ -26,15 +26,15 @@ def place(tmp_path: Path) -> Path:
 def test_what_was_saved_is_put_back_by_two_commands(place: Path):
     saved = keyturn(place, "backup", str(place / "today.backup"))
     assert saved.returncode == 0, saved.stderr
-    assert "saved 2 rows in" in saved.stdout
+    assert "Saved 2 rows in" in saved.stdout
     refused = keyturn(place, "restore", str(place / "today.backup"))
     assert refused.returncode == 1
     assert "there is a database already: move" in refused.stderr
     (place / "var" / "keyturn.db").unlink()
     restored = keyturn(place, "restore", str(place / "today.backup"))
     assert restored.returncode == 0, restored.stderr
-    assert "2 entries, unbroken" in restored.stdout
-    assert "give --witness to see how much that was" in restored.stdout
+    assert "2 entries, chain intact" in restored.stdout
+    assert "Add --witness to see which" in restored.stdout
     assert "keyturn resume --as PERSON" in restored.stdout
     assert keyturn(place, "changelog", "verify").returncode == 0
     shown = keyturn(place, "changelog", "show", "--json").stdout
@@ -63,7 +63,7 @@ def test_nothing_is_put_back_without_the_keys_or_while_the_service_runs(place: P
     (place / "var" / "secrets.key").unlink()
     keyless = keyturn(place, "restore", file)
     assert keyless.returncode == 1
-    assert "secrets.key is missing: put it back first" in keyless.stderr
+    assert "secrets.key is missing: restore it first" in keyless.stderr
     assert not (place / "var" / "keyturn.db").exists()
 
 
@@ -96,7 +96,7 @@ def test_an_installation_moves_up_to_postgresql(place: Path, postgres: Postgres)
     address = f"postgresql://{user}@{rest}"
     moved = keyturn(place, "db", "copy", "--to", address, PGPASSWORD=password)
     assert moved.returncode == 0, moved.stderr
-    assert "copied 2 rows; 3 entries, unbroken" in moved.stdout
+    assert "Copied 2 rows; 3 entries, chain intact" in moved.stdout
     there = {"KEYTURN_DATABASE": f"postgresql+psycopg://{user}@{rest}", "PGPASSWORD": password}
     verified = keyturn(place, "changelog", "verify", **there)
     assert verified.returncode == 0, verified.stderr
@@ -126,4 +126,4 @@ def test_what_was_lost_is_acknowledged_by_its_number(place: Path):
     assert right.returncode == 0, right.stderr
     verified = keyturn(place, *verify)
     assert verified.returncode == 0, verified.stderr
-    assert "1 checkpoints of witnesses are of entries that were lost" in verified.stdout
+    assert "1 witness checkpoints are of entries acknowledged as lost" in verified.stdout

@@ -18,7 +18,7 @@ FILES = "files"
 COMMANDS = {
     "again": SERVICE,
     "approve": SERVICE,
-    "ask": SERVICE,
+    "request": SERVICE,
     "backup": "backed up",
     "ban": "banned",
     "calendar": SERVICE,
@@ -44,7 +44,7 @@ COMMANDS = {
     "factors list": LOOKS,
     "grants end": "grant revoked",
     "grants list": LOOKS,
-    "hooks": "deliveries retried",
+    "webhooks": "deliveries retried",
     "hosts": SERVICE,
     "init": FILES,
     "inventory check": LOOKS,
@@ -80,11 +80,17 @@ COMMANDS = {
     "token list": LOOKS,
     "token new": "token created",
     "token revoke": "token revoked",
+    "tree analyse": LOOKS,
+    "tree check": LOOKS,
+    "tree cuts": LOOKS,
+    "tree draw": LOOKS,
+    "tree export": LOOKS,
+    "tree import": LOOKS,
     "worker": LOOKS,
     "unban": "ban lifted",
     "undo": SERVICE,
     "views": SERVICE,
-    "waiting": SERVICE,
+    "pending": SERVICE,
     "withdraw": SERVICE,
 }
 
@@ -96,6 +102,10 @@ NOT_FOR_PROGRAMS = {
     "init": "writes files for people to edit",
     "manifest": "what Slack reads, as it reads it",
     "serve": "runs until interrupted; KEYTURN_LOG=json is its answer",
+    "tree check": "one line for each tree",
+    "tree draw": "an outline, or --svg",
+    "tree export": "Open-PSA XML",
+    "tree import": "YAML for the policy directory",
     "worker": "runs until interrupted; KEYTURN_LOG=json is its answer",
 }
 

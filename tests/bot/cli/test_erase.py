@@ -31,7 +31,7 @@ def _erase(*words: str) -> Result:
 
 
 def test_the_command_line_asks_and_says_where_it_is_confirmed(office: Office) -> None:
-    asked = _erase("1", "--as", "dora", "--why", "it names a customer", "--json")
+    asked = _erase("1", "--as", "dora", "--reason", "it names a customer", "--json")
     assert asked.exit_code == 0, asked.output
     where = "https://keyturn.example.com/runs/1/erase"
     assert json.loads(asked.stdout) == {"run": 1, "page": where}
@@ -43,12 +43,12 @@ def test_the_command_line_asks_and_says_where_it_is_confirmed(office: Office) ->
 
 def test_the_command_line_cannot_confirm_as_another_person(office: Office) -> None:
     """Whoever is at it can say that they are anybody."""
-    _erase("1", "--as", "dora", "--why", "it names a customer")
-    refused = _erase("1", "--as", "olga", "--why", "it names a customer", "--confirm")
+    _erase("1", "--as", "dora", "--reason", "it names a customer")
+    refused = _erase("1", "--as", "olga", "--reason", "it names a customer", "--confirm")
     assert (refused.exit_code, "No such option" in refused.output) == (2, True)
     assert "output erased" not in office.entries()
 
 
 def test_a_run_that_is_not_there_is_named(office: Office) -> None:
-    missing = _erase("7", "--as", "dora", "--why", "it names a customer")
+    missing = _erase("7", "--as", "dora", "--reason", "it names a customer")
     assert (missing.exit_code, "no run 7" in missing.output) == (3, True)

@@ -36,12 +36,12 @@ def keyturn(*words: str, typed: str = "") -> str:
 
 
 def test_what_there_is_can_be_listed(settings: Settings) -> None:
-    assert "totp     olga  does not count yet" in keyturn("factors", "list")
+    assert "totp     olga  not confirmed" in keyturn("factors", "list")
     digest = keyturn("factors", "list").split()[0]
     people = settings.policy / "people.yaml"
     named = f"name: Olga Owner, factors: [{digest}],"
     people.write_text(people.read_text().replace("name: Olga Owner,", named))
-    assert '"counts": true' in keyturn("factors", "list", "--json")
+    assert '"valid": true' in keyturn("factors", "list", "--json")
 
 
 def test_where_the_key_is_lost_everybody_enrols_anew(settings: Settings) -> None:
@@ -49,8 +49,8 @@ def test_where_the_key_is_lost_everybody_enrols_anew(settings: Settings) -> None
     key.unlink()
     with pytest.raises(KeyFileError, match="another key"):
         app.build_service(settings)
-    said = keyturn("factors", "forget", "--why", "the disk with the key broke", typed="y\n")
-    assert "1 second factors are forgotten" in said
+    said = keyturn("factors", "forget", "--reason", "the disk with the key broke", typed="y\n")
+    assert "Deleted 1 second factors" in said
     started = app.build_service(settings)
     with started.database.reading() as tx:
         assert second_factors.list_factors(tx, "olga") == []

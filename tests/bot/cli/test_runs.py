@@ -1,4 +1,4 @@
-"""`keyturn ask`, `runs`, `run` and `approve`, typed at a service that really listens."""
+"""`keyturn request`, `runs`, `run` and `approve`, typed at a service that really listens."""
 
 import contextlib
 import json
@@ -66,23 +66,26 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shop]:
 
 def test_what_fails_says_why_and_exits_with_1(shop: Shop):
     # The company has no keys: no host can be reached.
-    said = shop.type("dora", "ask", "uptime", "check", "lb1", "--wait", "30")
+    said = shop.type("dora", "request", "uptime", "check", "lb1", "--wait", "30")
     assert said.exit_code == 1
     assert "failed." in said.stdout
-    assert "asked by dora on lb1" in said.stdout
+    assert "requested by dora on lb1" in said.stdout
     assert "/runs/" in said.stdout
 
 
 def test_who_asks_reads_what_came_of_it_without_asking_once_more(shop: Shop):
-    at_once = shop.type("dora", "ask", "uptime", "check", "lb1", "--wait", "0")
+    at_once = shop.type("dora", "request", "uptime", "check", "lb1", "--wait", "0")
     assert "planning." in at_once.stdout or "failed." in at_once.stdout
-    said = shop.type("dora", "ask", "uptime", "check", "lb1")
+    said = shop.type("dora", "request", "uptime", "check", "lb1")
     assert (said.exit_code, "failed." in said.stdout) == (1, True)
 
 
 def test_what_the_rules_refuse_exits_with_4(shop: Shop):
     said = shop.type("dora", "run", "1", "--as", "olga")
-    assert (said.exit_code, said.stderr) == (4, "keyturn: the token is dora's, and not olga's\n")
+    assert (said.exit_code, said.stderr) == (
+        4,
+        "keyturn: the token belongs to dora, not to olga\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,35 +111,38 @@ def test_what_is_not_understood_exits_with_2_and_what_is_not_there_with_3(
 
 def test_help_is_a_word_here_too():
     runner = CliRunner()
-    assert "Ask and decide:" in runner.invoke(main, ["help"]).stdout
-    assert runner.invoke(main, ["help", "ask"]).stdout == runner.invoke(main, ["ask", "-h"]).stdout
+    assert "Runs:" in runner.invoke(main, ["help"]).stdout
+    assert (
+        runner.invoke(main, ["help", "request"]).stdout
+        == runner.invoke(main, ["request", "-h"]).stdout
+    )
     told = runner.invoke(main, ["help", "abusers", "clear"])
     assert told.stdout.startswith("abusers clear HOST ADDRESS")
 
 
 def test_times_are_typed_as_everywhere(shop: Shop):
-    shop.type("dora", "ask", "uptime", "check", "lb1")
+    shop.type("dora", "request", "uptime", "check", "lb1")
     assert shop.type("dora", "runs", "--since", "2 h", "--until", "today").exit_code == 0
     assert shop.told("dora", "runs", "--since", "2020-01-01 02:00 Europe/Paris") != []
     assert shop.told("dora", "runs", "--until", "2020-01-01") == []
 
 
 def test_a_dry_run_says_what_would_come_of_it(shop: Shop):
-    said = shop.type("dora", "ask", "service", "restart", "lb1", "ssh", "--dry-run")
+    said = shop.type("dora", "request", "service", "restart", "lb1", "ssh", "--dry-run")
     assert said.exit_code == 0, said.output
     assert "Needs 1 approval" in said.stdout
-    told = shop.told("dora", "ask", "service", "restart", "lb1", "ssh", "--dry-run")
-    assert told["answers"][0]["approvers"] == ["Adam Admin", "Olga Owner"]
+    told = shop.told("dora", "request", "service", "restart", "lb1", "ssh", "--dry-run")
+    assert told["areas"][0]["approvers"] == ["Adam Admin", "Olga Owner"]
 
 
 def test_runs_are_listed_for_people_and_for_programs(shop: Shop):
     for _ in range(3):
-        shop.type("dora", "ask", "uptime", "check", "lb2")
+        shop.type("dora", "request", "uptime", "check", "lb2")
     told = shop.told("olga", "runs", "--host", "lb2", "-n", "2")
     assert [run["host"] for run in told] == ["lb2", "lb2"]
     assert "uptime check lb2" in shop.type("olga", "runs", "--person", "dora").stdout
     none = shop.type("olga", "runs", "--person", "stan")
-    assert (none.exit_code, none.stderr) == (0, "there is no such run\n")
+    assert (none.exit_code, none.stderr) == (0, "No matching runs.\n")
 
 
 def test_a_filter_for_a_person_who_never_was_is_no_proof_that_nobody_did(shop: Shop):
@@ -180,22 +186,22 @@ def test_a_check_that_found_something_wrong_is_listed_so_and_found_by_that(shop:
 
 def test_without_a_token_or_a_service_it_says_what_to_do(shop: Shop):
     said = shop.type("nobody", "runs")
-    assert (said.exit_code, "set KEYTURN_TOKEN" in said.stderr) == (1, True)
+    assert (said.exit_code, "KEYTURN_TOKEN is not set" in said.stderr) == (1, True)
     away = shop.type("dora", "runs", KEYTURN_URL="http://127.0.0.1:9")
-    assert (away.exit_code, "does not answer" in away.stderr) == (1, True)
+    assert (away.exit_code, "cannot reach" in away.stderr) == (1, True)
     wrong = shop.type("dora", "runs", KEYTURN_TOKEN="kt_00000000_x")
-    assert (wrong.exit_code, "not known here" in wrong.stderr) == (4, True)
+    assert (wrong.exit_code, "Unknown token" in wrong.stderr) == (4, True)
 
 
 def test_a_token_is_never_sent_in_the_clear_to_another_machine(shop: Shop):
     said = shop.type("dora", "runs", KEYTURN_URL="http://keyturn.example.com")
-    assert (said.exit_code, "only sent over https" in said.stderr) == (1, True)
+    assert (said.exit_code, "must begin with https://" in said.stderr) == (1, True)
 
 
 def test_no_token_stands_on_a_command_line():
     options = {
         option
-        for command in ("ask", "again", "runs", "run", "approve", "deny", "withdraw", "undo")
+        for command in ("request", "again", "runs", "run", "approve", "deny", "withdraw", "undo")
         for parameter in main.commands[command].params
         for option in parameter.opts
     }
@@ -209,11 +215,11 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     numbers = exhibits.gallery(shop.service.keyturn.database)
     shown = shop.type("olga", "run", str(numbers["pending"]))
     assert shown.exit_code == 5
-    assert "takes 1 of the owners of the edge: adam, olga" in shown.stdout
+    assert "needs 1 of the owners of the edge: adam, olga" in shown.stdout
     assert "$ socat" in shown.stdout
 
     which = shop.type("olga", "approve", str(numbers["pending"]))
-    assert (which.exit_code, "say which plan" in which.stderr) == (2, True)
+    assert (which.exit_code, "name the plan" in which.stderr) == (2, True)
     own = shop.told("olga", "run", str(numbers["own"]))
     mine = shop.type("olga", "approve", str(own["id"]), own["digest"][:10])
     assert (mine.exit_code, "you requested it" in mine.stderr) == (4, True)
@@ -230,36 +236,36 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     assert kinds[2:4] == ["token used", "approved"]
     assert ", approved by olga" in shop.type("dora", "runs", "--host", "lb*").stdout
 
-    late = shop.type("dora", "deny", str(numbers["denied"]), "--why", "no")
+    late = shop.type("dora", "deny", str(numbers["denied"]), "--reason", "no")
     assert (late.exit_code, "Denied by Olga" in late.stderr) == (1, True)
     back = shop.type("olga", "withdraw", str(numbers["own"]))
     assert (back.exit_code, "withdrawn." in back.stdout) == (0, True)
 
 
 def test_what_is_over_is_asked_for_again_with_its_values(shop: Shop):
-    first = shop.told("dora", "ask", "uptime", "check", "lb1")
-    again = shop.told("olga", "again", str(first["id"]), "--why", "mended")
+    first = shop.told("dora", "request", "uptime", "check", "lb1")
+    again = shop.told("olga", "again", str(first["id"]), "--reason", "fixed")
     assert (again["request"], again["ended"]) == ("uptime check lb1", True)
-    assert (again["requested_by"], again["reason"]) == ("olga", "mended")
+    assert (again["requested_by"], again["reason"]) == ("olga", "fixed")
     assert again["id"] > first["id"]
     shown = shop.type("dora", "again", str(first["id"]), "--as", "dora", "--wait", "9")
-    assert (shown.exit_code, "asked by dora on lb1" in shown.stdout) == (1, True)
+    assert (shown.exit_code, "requested by dora on lb1" in shown.stdout) == (1, True)
 
 
 def test_what_would_come_of_asking_again_is_said_before(shop: Shop):
-    first = shop.told("dora", "ask", "uptime", "check", "lb*")
+    first = shop.told("dora", "request", "uptime", "check", "lb*")
     said = shop.type("dora", "again", str(first["id"]), "--dry-run")
     assert (said.exit_code, said.stdout.splitlines()[0]) == (
         0,
         "Runs immediately, no approval needed.",
     )
     told = shop.told("dora", "again", str(first["id"]), "--dry-run")
-    assert told["answers"][0]["hosts"] == ["lb1", "lb2"]
+    assert told["areas"][0]["hosts"] == ["lb1", "lb2"]
     assert [run["id"] for run in shop.told("dora", "runs", "-n", "1")] == [first["id"]]
 
 
 def test_several_hosts_are_asked_again_at_once(shop: Shop):
-    first = shop.told("dora", "ask", "uptime", "check", "lb*")
+    first = shop.told("dora", "request", "uptime", "check", "lb*")
     again = shop.told("dora", "again", str(first["id"]))
     assert (again["title"], again["hosts"]) == ("uptime check lb*", ["lb1", "lb2"])
 
@@ -299,7 +305,11 @@ def test_shells_complete_commands(shell: str):
 
 @pytest.mark.parametrize(
     ("typed", "offered"),
-    [("keyturn ask zf", "zfs"), ("keyturn ask zfs ", "scrub"), ("keyturn com", "completion")],
+    [
+        ("keyturn request zf", "zfs"),
+        ("keyturn request zfs ", "scrub"),
+        ("keyturn com", "completion"),
+    ],
 )
 def test_words_of_runbooks_are_completed(typed: str, offered: str):
     place = str(len(typed.split(" ")) - 1)
@@ -339,12 +349,14 @@ def test_what_the_service_meets_is_told_by_hosts(shop: Shop):
 
 
 def test_what_holds_hosts_is_listed(shop: Shop):
-    assert shop.type("dora", "locks").stderr == "no host is held\n"
+    assert shop.type("dora", "locks").stderr == "No locked hosts.\n"
     with shop.service.keyturn.database.transaction() as tx:
         # One that is over, so that the service, which is at work, does nothing with it.
         run = exhibits.succeeded(tx, exhibits.asked(tx, host="web1")).id
         locks.take_lock(tx, "web1", run)
-    assert shop.type("dora", "locks").stdout.startswith(f"web1: run {run} of dora since ")
+    assert shop.type("dora", "locks").stdout.startswith(
+        f"web1: locked by run {run} of dora since "
+    )
     assert [one["host"] for one in shop.told("dora", "locks")] == ["web1"]
     with shop.service.keyturn.database.transaction() as tx:
         locks.release_locks(tx, run)
@@ -361,17 +373,17 @@ def test_an_owner_says_how_a_run_ended_whose_end_nobody_saw(shop: Shop):
     from tests.bot.web import exhibits
 
     number = str(exhibits.gallery(shop.service.keyturn.database)["unknown"])
-    why = ("--why", "looked at lb1, it is done")
-    said = shop.type("dora", "run", "resolve", number, "--as", "succeeded", *why)
+    why = ("--reason", "looked at lb1, it is done")
+    said = shop.type("dora", "run", "resolve", number, "--result", "succeeded", *why)
     assert said.exit_code == 4
     assert "Only an owner of the edge can resolve this run" in said.stderr
-    assert shop.type("olga", "run", "resolve", number, "--as", "gone", *why).exit_code == 2
-    assert shop.type("olga", "run", "resolve", number, "--as", "failed").exit_code == 2
-    said = shop.type("olga", "run", "resolve", number, "--as", "succeeded", *why)
+    assert shop.type("olga", "run", "resolve", number, "--result", "gone", *why).exit_code == 2
+    assert shop.type("olga", "run", "resolve", number, "--result", "failed").exit_code == 2
+    said = shop.type("olga", "run", "resolve", number, "--result", "succeeded", *why)
     assert said.exit_code == 0
     assert "succeeded. Resolved as succeeded by Olga" in said.stdout
     assert "looked at lb1, it is done" in shop.type("olga", "run", number).stdout
-    late = shop.type("olga", "run", "resolve", number, "--as", "failed", *why)
+    late = shop.type("olga", "run", "resolve", number, "--result", "failed", *why)
     assert late.exit_code == 1
     assert "only a run with an unknown outcome can be resolved" in late.stderr
 
@@ -401,7 +413,7 @@ def test_what_changed_lately_and_who_allowed_it_is_told(shop: Shop):
     assert "on web1, by dora, approved by olga: Verified" in line
     assert "nas1" not in said.stdout
     none = shop.type("dora", "changed", "2020-01-01 02:00")
-    assert (none.exit_code, none.stderr) == (0, "nothing that Keyturn knows of\n")
+    assert (none.exit_code, none.stderr) == (0, "No known changes.\n")
     wrong = shop.type("dora", "changed", "soon")
     assert (wrong.exit_code, "is no time" in wrong.stderr) == (2, True)
     told = shop.told("dora", "changed", "1 min", "--host", "web1")["events"]
@@ -411,16 +423,16 @@ def test_what_changed_lately_and_who_allowed_it_is_told(shop: Shop):
 def test_what_waits_for_somebody_is_told_with_what_to_type(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         run = exhibits.waiting(tx, exhibits.asked(tx))
-    assert f"keyturn approve {run.id} " in shop.type("olga", "waiting").stdout
-    assert run.id in [one["id"] for one in shop.told("olga", "waiting")["runs"]]
-    assert shop.type("dora", "waiting").stderr == "nobody waits for you\n"
+    assert f"keyturn approve {run.id} " in shop.type("olga", "pending").stdout
+    assert run.id in [one["id"] for one in shop.told("olga", "pending")["runs"]]
+    assert shop.type("dora", "pending").stderr == "Nothing pending.\n"
 
 
 def test_what_is_to_come_and_what_is_kept_is_listed(shop: Shop):
     assert len(shop.told("dora", "calendar", "--days", "3")["days"]) == 3
     nothing = shop.type("dora", "calendar", "--days", "1")
-    assert (nothing.exit_code, nothing.stderr) == (0, "nothing fires, and nothing is frozen\n")
-    assert shop.type("dora", "views").stderr == "you keep no view\n"
+    assert (nothing.exit_code, nothing.stderr) == (0, "No due times and no freezes.\n")
+    assert shop.type("dora", "views").stderr == "No saved views.\n"
     with shop.service.keyturn.database.transaction() as tx:
         kept = saved_views.store_view(
             tx, person="dora", name="edge", query="area=edge&state=failed"
@@ -458,20 +470,20 @@ def test_a_run_says_who_allowed_it_and_what_its_host_said():
             "requested_at": "2026-03-01T02:00:00Z",
             "reason": "ticket 4711",
             "decisions": [vote | {"at": "2026-03-01T02:01:30Z"}],
-            "plan": {"because": "203.0.113.9 is marked", "notes": [], "steps": [step]},
+            "plan": {"current_state": "203.0.113.9 is marked", "notes": [], "steps": [step]},
             "schedule": None,
             "report": None,
             "page": "https://keyturn.example.com/runs/7",
         }
     ).splitlines()
     assert told[2:5] == [
-        "  asked by dora on lb1, 2026-03-01 02:00Z: ticket 4711",
-        "  approved by adam in the stead of olga, 2026-03-01 02:01Z: known customer",
+        "  requested by dora on lb1, 2026-03-01 02:00Z: ticket 4711",
+        "  approved by adam on behalf of olga, 2026-03-01 02:01Z: known customer",
         "  203.0.113.9 is marked",
     ]
     assert "     marked → -" in told
     assert "     exit status 127" in told
-    assert told[-22:-20] == ["     [… 5 lines before; --json has all …]", "     | line 5"]
+    assert told[-22:-20] == ["     [… 5 more lines: --json …]", "     | line 5"]
     assert told[-2] == "     | line 24"
 
 
@@ -481,9 +493,11 @@ def test_a_freeze_is_told_to_whoever_asks_while_it_holds(shop: Shop):
     times = 'from: "2000-01-01 00:00", until: "2200-01-01 00:00"'
     freezes.write_text(f"freezes:\n  - {{name: the sale, areas: [edge], {times}}}\n")
     try:
-        asked = shop.type("dora", "ask", "abusers", "mark", "lb1", "203.0.113.9", "--wait", "0")
-        looked = shop.type("dora", "ask", "abusers", "show", "lb1", "--wait", "0")
+        asked = shop.type(
+            "dora", "request", "abusers", "mark", "lb1", "203.0.113.9", "--wait", "0"
+        )
+        looked = shop.type("dora", "request", "abusers", "show", "lb1", "--wait", "0")
     finally:
         freezes.write_text(before)
-    assert asked.stderr.startswith("once approved it waits: the edge is frozen until 2200-01-01")
+    assert asked.stderr.startswith("on hold after approval: the edge is frozen until 2200-01-01")
     assert "frozen" not in looked.stderr

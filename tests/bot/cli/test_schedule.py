@@ -32,14 +32,14 @@ def test_what_is_asked_here_waits_in_the_database_for_the_service(place: Path):
     asked = schedule(place, "add", "monthly look", *about, *SCRUB)
     assert asked.returncode == 0, asked.stderr
     assert "At 03:00 on the first day of every month (Europe/Amsterdam)" in asked.stdout
-    assert "asked for as run 1" in asked.stdout
+    assert "Requested as run 1" in asked.stdout
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}")
     with database.reading() as tx:
         run = runs.get_run(tx, 1)
         assert (run.state, run.origin.source, run.requested_by) == ("planning", "cli", "stan")
         assert schedules.list_schedules(tx) == []
     database.close()
-    assert "there is no schedule yet" in schedule(place, "list").stdout
+    assert "No schedules." in schedule(place, "list").stdout
     assert json.loads(schedule(place, "list", "--json").stdout) == []
 
 
@@ -79,7 +79,7 @@ def test_next_moments_are_shown_without_a_database(tmp_path: Path):
         (("next", "61 * * * *"), 2, "the minute cannot be understood"),
         (("show", "7"), 3, "there is no schedule 7"),
         (("end", "7", "--as", "stan"), 3, "there is no schedule 7"),
-        (("end", "7", "--as", "zoe"), 3, "zoe is not among the people"),
+        (("end", "7", "--as", "zoe"), 3, "unknown person zoe"),
         (("add", "x", "--cron", "@dayly", "--as", "stan", *SCRUB), 2, "instead of five"),
         (("add", "x", "--cron", "@daily", "--as", "stan", "--", "zfs"), 2, "zfs"),
     ],

@@ -132,9 +132,9 @@ def test_what_is_no_number_is_said_to_be_none():
     assert (said.exit_code, "'seven' is not a valid number" in said.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("typed", ["keyturn ask zf", "keyturn comp"])
+@pytest.mark.parametrize("typed", ["keyturn request zf", "keyturn comp"])
 def test_tab_completes_in_bash(typed: str):
-    whole = {"keyturn ask zf": "keyturn ask zfs ", "keyturn comp": "keyturn comp"}[typed]
+    whole = {"keyturn request zf": "keyturn request zfs ", "keyturn comp": "keyturn comp"}[typed]
     with a_terminal("bash", "--norc", "--noprofile", "-i") as bash:
         assert bash.shows("$ ")
         bash.press("source <(keyturn completion bash); echo so''urced\n")
@@ -163,8 +163,8 @@ def test_where_nothing_listens_it_says_what_to_set():
     said = CliRunner(env={"KEYTURN_URL": url, "KEYTURN_TOKEN": "kt_x"}).invoke(main, ["runs"])
     assert said.exit_code == 1
     assert said.stderr == (
-        f"keyturn: {url} does not answer: Connection refused. KEYTURN_URL says where `keyturn "
-        "serve` listens\n"
+        f"keyturn: cannot reach {url}: Connection refused. Set KEYTURN_URL to the address of the "
+        "service\n"
     )
 
 
@@ -180,7 +180,7 @@ def test_without_an_address_it_asks_where_the_settings_have_it_listen(
     listens: dict[str, str], where: str
 ):
     said = CliRunner(env={"KEYTURN_TOKEN": "kt_x", **listens}).invoke(main, ["runs"])
-    assert said.stderr.startswith(f"keyturn: {where} does not answer")
+    assert said.stderr.startswith(f"keyturn: cannot reach {where}:")
 
 
 def test_who_reads_a_line_and_goes_hears_nothing_of_it():

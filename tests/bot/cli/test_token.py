@@ -38,7 +38,7 @@ def test_a_token_is_printed_alone_and_once(served: Office):
     listed = _keyturn(served, "token", "list", "dora")
     assert found.prefix in listed.stdout
     assert whole not in listed.stdout
-    assert "good" in listed.stdout
+    assert "active" in listed.stdout
 
 
 def test_a_revoked_one_is_listed_as_such(served: Office):
@@ -46,7 +46,7 @@ def test_a_revoked_one_is_listed_as_such(served: Office):
     number = json.loads(made.stdout)["id"]
     assert _keyturn(served, "token", "revoke", str(number)).exit_code == 0
     [listed] = json.loads(_keyturn(served, "token", "list", "--json").stdout)
-    assert (listed["holds"], "hash" in listed) == (False, False)
+    assert (listed["active"], "hash" in listed) == (False, False)
     assert "revoked" in _keyturn(served, "token", "list").stdout
 
 

@@ -99,7 +99,7 @@ def test_a_person_gets_entries_and_what_they_lack(tmp_path: Path):
     file = ANSWERS / "ansible-inventory.json"
     found = keyturn_at(tmp_path, "inventory", "import", "ansible", str(file))
     assert found.returncode == 0
-    assert "15 hosts: 0 whole, 15 lacking something" in found.stderr
+    assert "15 hosts: 0 complete, 15 incomplete" in found.stderr
     assert "# host_key: not in known_hosts: run `keyturn inventory enroll db1 10.0.0.9`" in (
         found.stdout
     )
@@ -111,7 +111,7 @@ def test_a_person_gets_one_line_where_it_goes_wrong(tmp_path: Path):
     file.write_text('{"_meta": {"hostvars": {}}, "all": {}}')
     empty = keyturn_at(tmp_path, "inventory", "import", "ansible", str(file))
     assert (empty.returncode, empty.stdout) == (1, "")
-    assert empty.stderr == "keyturn: there is no host in this file that has a name of its own\n"
+    assert empty.stderr == "keyturn: the file contains no named hosts\n"
     for wrong in (b"[web]\nweb1\n", b"\xff\xfe\x00"):
         file.write_bytes(wrong)
         refused = keyturn_at(tmp_path, "inventory", "import", "ansible", str(file))

@@ -68,7 +68,7 @@ def test_well_hosts_are_a_table_and_status_0(fleet: LoopbackFleet):
     ]
     assert [row.split()[0] for row in rows[:4]] == ["lb1", "web1", "db1", "nas1"]
     assert all(row.split()[2:6] == ["yes"] * 4 for row in rows[:4])
-    assert rows[-1] == "all 4 hosts are well"
+    assert rows[-1] == "All 4 hosts are healthy."
     assert "\x1b" not in found.stdout
 
 
@@ -79,7 +79,7 @@ def test_one_sick_host_is_status_1_and_told_what_to_do(fleet: LoopbackFleet):
     assert found.returncode == 1
     assert re.search(r"^web1 +127\.0\.0\.2:\d+ +NO +\? +\? +\? +\?$", found.stdout, re.MULTILINE)
     assert "refused the connection: check that sshd is running" in found.stdout
-    assert found.stdout.endswith("1 of 4 is not well\n")
+    assert found.stdout.endswith("1 of 4 hosts failed.\n")
 
 
 @pytest.mark.real
@@ -88,7 +88,7 @@ def test_only_the_named_hosts_are_asked(fleet: LoopbackFleet):
     found = keyturn_at(fleet.directory, "inventory", "check", "nas1", "lb1", "nas1", "--json")
     assert found.returncode == 0
     rows = json.loads(found.stdout)
-    assert [(row["host"], row["well"], row["key"]) for row in rows] == [
+    assert [(row["host"], row["healthy"], row["key"]) for row in rows] == [
         ("nas1", True, True),
         ("lb1", True, True),
     ]
@@ -114,7 +114,7 @@ def test_an_empty_inventory_is_nothing_to_complain_of(tmp_path: Path):
     assert keyturn_at(tmp_path, "init", str(tmp_path / "policy")).returncode == 0
     found = keyturn_at(tmp_path / "policy", "inventory", "check")
     assert found.returncode == 0
-    assert "has no hosts yet" in found.stdout
+    assert "has no hosts" in found.stdout
 
 
 # --- what is found out ---

@@ -100,7 +100,7 @@ def test_what_is_installed_is_root_s_and_what_is_old_is_taken_away(policy: Path,
         pytest.skip("only root may install files without changing this machine's own")
     printed = keyturn_at(policy, "sudoers", "nas1", "--scripts")
     assert printed.returncode == 0
-    assert "note: then say `scripts: true` of nas1 in inventory.yaml" in printed.stderr
+    assert "note: then set `scripts: true` for nas1 in inventory.yaml" in printed.stderr
     (tmp_path / "program").write_text(printed.stdout)
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", _TRIAL, "trial", str(tmp_path / "program")],
@@ -152,7 +152,7 @@ def test_a_host_gets_only_what_its_runbooks_need(policy: Path):
     ("host", "status", "says"),
     [
         ("nas7", 3, "there is no host 'nas7' in the inventory: did you mean nas1, nas2, nas3?"),
-        ("old1", 1, "as root: give it a login of its own first"),
+        ("old1", 1, "as root: create a separate login first"),
         ("sw1", 1, "is a network device (cisco_ios): it has no sudo"),
         ("lb1", 1, "the inventory sets csf.directory to '/opt/csf, /etc'"),
     ],

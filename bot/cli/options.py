@@ -1,0 +1,67 @@
+"""Options that many commands share, under the same names and with the same help."""
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from click.core import Context
+
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+class OptionWithAliases(click.Option):
+    """An option with older long names, which still work and are not shown in help or errors."""
+
+    def get_help_record(self, ctx: "Context") -> tuple[str, str] | None:
+        shown = copy.copy(self)
+        shown.opts = self._list_shown_names()
+        return click.Option.get_help_record(shown, ctx)
+
+    def get_error_hint(self, ctx: "Context | None") -> str:  # noqa: ARG002 - as click calls it
+        return " / ".join(f"'{name}'" for name in self._list_shown_names())
+
+    def _list_shown_names(self) -> list[str]:
+        """Return the short name and the first long one."""
+        long_names = [name for name in self.opts if name.startswith("--")]
+        return [name for name in self.opts if name not in long_names[1:]]
+
+
+def option_with_aliases(*names: str, **settings: Any) -> Decorator:
+    """Return an option of which only the first long name is shown."""
+    return click.option(*names, cls=OptionWithAliases, **settings)
+
+
+def reason_option(
+    help_text: str = "Reason, recorded in the change log.", *, required: bool = False
+) -> Decorator:
+    """Return `--reason`."""
+    return option_with_aliases(
+        "--reason",
+        "--why",
+        "reason",
+        help=help_text,
+        **({"required": True} if required else {"default": ""}),
+    )
+
+
+def limit_option(default: int, *, minimum: int = 1, help_text: str) -> Decorator:
+    """Return `-n`, `--limit`."""
+    return option_with_aliases(
+        "-n",
+        "--limit",
+        "--most",
+        "limit",
+        type=click.IntRange(minimum, 100_000),
+        default=default,
+        show_default=True,
+        help=help_text,
+    )
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+acting_person_option = click.option(
+    "--as", "person", required=True, help="Your id in people.yaml."
+)
