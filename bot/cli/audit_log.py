@@ -131,7 +131,7 @@ def _build_entry_filter(tx: "Transaction", typed: Mapping[str, str]) -> "EntryFi
     from bot.model import times
 
     since, until = (
-        times.parse_past_moment(typed[name], now=tx.now) if typed[name] else None
+        times.parse_past_time(typed[name], now=tx.now) if typed[name] else None
         for name in ("since", "until")
     )
     run_filter = None
@@ -168,13 +168,13 @@ def _print_timeline(
     from bot.audit import timeline
     from bot.model import times
 
-    at, span = times.parse_past_moment(typed_time, now=tx.now), times.parse_span(typed_span)
+    at, span = times.parse_past_time(typed_time, now=tx.now), times.parse_span(typed_span)
     changes = timeline.build_timeline(
         tx, at, span=span, host_pattern=host.lower() or "*", limit=limit
     )
     approvals = timeline.list_approvals(tx, changes.events)
     if not as_json:
-        between = f"{times.format_moment(at - span)} and {times.format_moment(at + span)}"
+        between = f"{times.format_timestamp(at - span)} and {times.format_timestamp(at + span)}"
         click.echo(f"Between {between}{f' on {host}' if host else ''}:")
         if not changes.events:
             click.echo("No known changes.")
@@ -187,7 +187,7 @@ def _print_timeline(
         click.echo(message, err=True)
     if changes.searched_span < span:
         begin, end = at - changes.searched_span, at + changes.searched_span
-        searched = f"{times.format_moment(begin)} to {times.format_moment(end)}"
+        searched = f"{times.format_timestamp(begin)} to {times.format_timestamp(end)}"
         click.echo(f"too many entries: searched only {searched}", err=True)
 
 
@@ -206,7 +206,7 @@ def _format_event(event: "TimelineEvent", decisions: "Sequence[Decision]") -> st
 
     run = f"run {event.run}" if event.run else f"#{event.entry}"
     description = timeline.describe_event(event, decisions)
-    return f"{times.format_moment(event.at)}  {run:<8} {event.state:<14} {description}"
+    return f"{times.format_timestamp(event.at)}  {run:<8} {event.state:<14} {description}"
 
 
 @click.command("export")

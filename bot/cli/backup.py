@@ -183,15 +183,17 @@ def _result_to_data(result: "RestoreResult") -> dict[str, object]:
 
 
 def _format_result(result: "RestoreResult", has_witnesses: bool) -> str:  # noqa: FBT001 - whether there were any
-    from bot.model.times import format_moment
+    from bot.model.times import format_timestamp
 
     point = result.label.point
-    lines = [f"Restored to {format_moment(result.label.made)}: {point.seq} entries, chain intact."]
+    lines = [
+        f"Restored to {format_timestamp(result.label.made)}: {point.seq} entries, chain intact."
+    ]
     last = max((one.checkpoint for one in result.later), key=lambda one: one.seq, default=None)
     if last is not None:
         lines.append(
             f"Lost: at least entries {point.seq + 1} to {last.seq}, which witnesses have of "
-            f"{format_moment(last.at)}."
+            f"{format_timestamp(last.at)}."
         )
         if named := sorted({one.run for one in result.later if one.run}):
             lines.append(f"Lost runs that changed hosts: {_join_numbers(named)}.")

@@ -37,7 +37,7 @@ def list_changes(
     from bot.model import times
 
     result = service.get(
-        "/changes", at=parse_time_option(when, times.parse_past_moment), host=host, within=within
+        "/changes", at=parse_time_option(when, times.parse_past_time), host=host, within=within
     )
     lines = [_format_event(one) for one in result["events"]]
     if result["omitted"]:

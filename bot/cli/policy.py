@@ -208,7 +208,7 @@ def replay_history(
         proposed = load_policy(directory)
     with environment.open_database() as database, database.reading() as tx:
         try:
-            start = times.parse_past_moment(since, now=tx.now)
+            start = times.parse_past_time(since, now=tx.now)
         except InvalidTimeError as error:
             raise click.BadParameter(str(error), param_hint="--since") from None
         stages = show_progress(quiet=as_json)

@@ -80,7 +80,7 @@ def format_replay(replay: Replay, *, since: int, limit: int, base_url: str) -> s
         limit: Number of runs to list of each outcome.
         base_url: Address of the web pages, or "".
     """
-    total, start = len(replay.requests), model_times.format_moment(since)
+    total, start = len(replay.requests), model_times.format_timestamp(since)
     if not total:
         return f"No requests since {start}: nothing to replay."
     requests = "1 request" if total == 1 else f"{total} requests"

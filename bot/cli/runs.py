@@ -146,8 +146,8 @@ def list_runs(service: ServiceClient, *, limit: int, as_json: bool, **filters: A
     """
     from bot.model import times
 
-    filters["since"] = parse_time_option(filters["since"], times.parse_earliest_moment)
-    filters["until"] = parse_time_option(filters["until"], times.parse_latest_moment)
+    filters["since"] = parse_time_option(filters["since"], times.parse_earliest_time)
+    filters["until"] = parse_time_option(filters["until"], times.parse_latest_time)
     page = service.get("/runs", **filters, limit=min(limit, 200))
     found: list[Mapping[str, Any]] = list(page["runs"])
     while page["next"] and len(found) < limit:

@@ -24,7 +24,7 @@ from bot.maintenance.copy_database import CopyError
 from bot.maintenance.durable import sync_to_disk
 from bot.model.progress import BeginStage, begin_silent_stage
 from bot.model.run import STATES_BEFORE_INTENT, Run, State
-from bot.model.times import format_moment
+from bot.model.times import format_timestamp
 
 
 def list_unstarted_runs(tx: Transaction) -> list[Run]:
@@ -159,7 +159,7 @@ def _put_in_place(part: Path, place: Path) -> None:
 def _begun_anew(
     tx: Transaction, found: BackupLabel, later: Sequence[WitnessedCheckpoint]
 ) -> RestoreResult:
-    made = format_moment(found.made)
+    made = format_timestamp(found.made)
     last = max(later, key=lambda one: one.checkpoint.seq, default=None)
     change_log.append_entry(
         tx,

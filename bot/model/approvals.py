@@ -1,108 +1,114 @@
-"""Terms: what the approvals of a run must come to before it may start. Pure.
+"""Requirements: the approvals that a run needs before it may start. Pure.
 
-A group is written "area:edge" (the owners of the edge) or "role:security".
+A group is written "area:edge" (the owners of the area edge) or "role:security".
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-# Tuples and no other sequences: terms are compared and hashed, also once they were stored.
+# Tuples, because requirements are compared and hashed.
 
 
 @dataclass(frozen=True)
 class ApprovalDemand:
-    """So many approvals by different people, and among them one of each of `each`.
-
-    each: one or several groups for every place, any of which may fill it.
-    """
+    """A number of approvals by different people from certain groups."""
 
     required_approvals: int
     group_sets: tuple[tuple[str, ...], ...]
+    """For each set, one of the approvals must come from one of its groups."""
 
     def accepts_any_of(self, groups: Collection[str]) -> bool:
         """Return whether a person in these groups can give one of the approvals."""
-        return any(group in groups for place in self.group_sets for group in place)
+        return any(group in groups for group_set in self.group_sets for group in group_set)
 
     def count_missing(self, groups_by_person: Mapping[str, Collection[str]]) -> int:
-        """Return how many more it takes beside the approvals of these. people: their groups."""
-        wanted = [
+        """Return the number of missing approvals. groups_by_person: of those who approved."""
+        accepted = [
             person for person, groups in groups_by_person.items() if self.accepts_any_of(groups)
         ]
         return max(
-            self.required_approvals - len(wanted),
-            len(self.group_sets) - self._count_filled_places(groups_by_person),
+            self.required_approvals - len(accepted),
+            len(self.group_sets) - self._count_filled_sets(groups_by_person),
             0,
         )
 
-    def _count_filled_places(self, groups_by_person: Mapping[str, Collection[str]]) -> int:
+    def _count_filled_sets(self, groups_by_person: Mapping[str, Collection[str]]) -> int:
         """Return the largest number of group sets that different people can fill."""
-        standing: dict[str, int] = {}
+        set_by_person: dict[str, int] = {}
 
-        def seat(place: int, tried: set[str]) -> bool:
+        def assign(index: int, tried: set[str]) -> bool:
             for person, groups in groups_by_person.items():
-                if person in tried or not any(group in groups for group in self.group_sets[place]):
+                if person in tried or not any(group in groups for group in self.group_sets[index]):
                     continue
                 tried.add(person)
-                if person not in standing or seat(standing[person], tried):
-                    standing[person] = place
+                if person not in set_by_person or assign(set_by_person[person], tried):
+                    set_by_person[person] = index
                     return True
             return False
 
-        return sum(seat(place, set()) for place in range(len(self.group_sets)))
+        return sum(assign(index, set()) for index in range(len(self.group_sets)))
 
     def add_groups(self, groups: Sequence[str]) -> "ApprovalDemand":
-        """Return it with these groups accepted in every place."""
+        """Return the demand with these groups added to every set."""
         return replace(
-            self, group_sets=tuple(_merge_groups(place, groups) for place in self.group_sets)
+            self,
+            group_sets=tuple(_merge_groups(group_set, groups) for group_set in self.group_sets),
         )
 
 
 @dataclass(frozen=True)
 class ApprovalRequirements:
-    """Every demand must be met. step_up: approving takes a second factor. reason: and a reason,
-    as does asking. patience: microseconds until the approvers are reminded, 0 for the usual.
-    escalate: groups whose approval counts too after twice as long.
-    """
+    """What the approvals of a run must fulfil."""
 
     demands: tuple[ApprovalDemand, ...] = ()
+    """All of them must be met."""
     requires_second_factor: bool = False
+    """Whether approvers must use a second factor."""
     requires_reason: bool = False
+    """Whether the requester and approvers must give a reason."""
     remind_after: int = 0
+    """Microseconds until approvers are reminded; 0 for the default."""
     escalate_to: tuple[str, ...] = ()
+    """Groups whose approvals count too after twice that time."""
 
     @property
     def required_approvals(self) -> int:
-        """How many people it takes at the least."""
+        """The minimum number of approvers."""
         return max((demand.required_approvals for demand in self.demands), default=0)
 
     @property
     def approver_groups(self) -> tuple[str, ...]:
-        """Every group whose approval may count, each once."""
+        """All groups whose approvals can count, without duplicates."""
         return _merge_groups(
             (),
-            [group for demand in self.demands for place in demand.group_sets for group in place],
+            [
+                group
+                for demand in self.demands
+                for group_set in demand.group_sets
+                for group in group_set
+            ],
         )
 
     def accepts_any_of(self, groups: Collection[str]) -> bool:
         return any(demand.accepts_any_of(groups) for demand in self.demands)
 
     def count_missing(self, groups_by_person: Mapping[str, Collection[str]]) -> int:
-        """Return how many more approvals it takes at the least; 0 once every demand is met."""
+        """Return the minimum number of missing approvals; 0 if every demand is met."""
         return max((demand.count_missing(groups_by_person) for demand in self.demands), default=0)
 
     def merge_with(self, other: "ApprovalRequirements") -> "ApprovalRequirements":
-        """Return what holds where both hold: nothing of either is weakened."""
-        patiences = [terms.remind_after for terms in (self, other) if terms.remind_after]
+        """Return requirements that fulfil both: the stricter of each."""
+        delays = [each.remind_after for each in (self, other) if each.remind_after]
         return ApprovalRequirements(
             demands=tuple(dict.fromkeys((*self.demands, *other.demands))),
             requires_second_factor=self.requires_second_factor or other.requires_second_factor,
             requires_reason=self.requires_reason or other.requires_reason,
-            remind_after=min(patiences, default=0),
+            remind_after=min(delays, default=0),
             escalate_to=_merge_groups(self.escalate_to, other.escalate_to),
         )
 
     def escalate_requirements(self) -> "ApprovalRequirements":
-        """Return them as they are once the next group may approve as well."""
+        """Return the requirements with the escalation groups as approvers."""
         demands = (demand.add_groups(self.escalate_to) for demand in self.demands)
         return replace(self, demands=tuple(dict.fromkeys(demands)))
 

@@ -1,22 +1,21 @@
-"""Canonical JSON, and its SHA-256: the name of a thing that cannot be altered unseen. Pure."""
+"""Canonical JSON and its SHA-256 digest. Pure."""
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-# No floats: two machines may write the same number differently.
+# No floats: they can be written in more than one way.
 Canonical: TypeAlias = "str | int | bool | Sequence[Canonical] | Mapping[str, Canonical] | None"
 
 
 def encode_canonical(value: Canonical) -> str:
-    """Write *thing* as JSON in the one way: keys sorted, no spaces, text as it is (RFC 8785 for
-    the types that are allowed here)."""
+    """Return canonical JSON (RFC 8785): sorted keys, no spaces, unescaped text."""
     return _ENCODER.encode(value)
 
 
 def hash_canonical(value: Canonical) -> str:
-    """Return 64 hex digits."""
+    """Return the SHA-256 digest of the canonical JSON, as 64 hex digits."""
     return hashlib.sha256(encode_canonical(value).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Errors that a person can do something about. Each message says what is wrong and what to do."""
+"""Errors that a person can resolve. Each message says what is wrong and what to do."""
 
 from collections.abc import Iterable
 
@@ -12,8 +12,8 @@ class NoSuchPersonError(InvalidRequestError):
 
     def __init__(self, person: str, known_people: Iterable[str] = ()) -> None:
         names = ", ".join(sorted(known_people))
-        text = f"{person} is not among the people of the policy"
-        super().__init__(f"{text}: {names}" if names else text)
+        text = f"{person} is not in the policy"
+        super().__init__(f"{text}. People: {names}" if names else text)
 
 
 class TooManyRequestsError(InvalidRequestError):

@@ -1,7 +1,7 @@
-"""Redaction: the secrets that Keyturn knows, and what looks like one, are taken out of any text.
+"""Redaction: replace known secrets, and text that looks like a secret, by a mark.
 
-A host may answer with a password that Keyturn logs in with, plain or encoded. What is recorded,
-shown or logged goes through here first; what is sent to hosts never does.
+The output of a host can contain a password that Keyturn uses, plain or encoded. Everything that is
+recorded, shown or logged is redacted first; what is sent to hosts is not.
 """
 
 import base64
@@ -18,30 +18,29 @@ from urllib.parse import quote, quote_plus
 from bot.model.canonical import Canonical
 
 MARK = "[secret]"
-# As it is written, decoded once, decoded twice.
+# As written, decoded once, decoded twice.
 _MAX_DECODINGS = 3
 
-# What is not shown, so that it may stand between the letters of a secret: space, control and
-# format characters.
+# Invisible characters that can be inserted into a secret: space, control and format characters.
 _INVISIBLE_CHARACTERS = (
     r"[\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     r"\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
     r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]++"
 )
-# The same, and whole sequences for terminals (ECMA-48).
+# Escape sequences for terminals (ECMA-48).
 _TERMINAL_SEQUENCE = (
     r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]|\x1b\][^\x07\x1b]*+(?:\x07|\x1b\\)|\x1b[ -/]++[0-~]"
 )
 _NOISE_PATTERN = re.compile(_INVISIBLE_CHARACTERS)
 _TERMINAL_NOISE_PATTERN = re.compile(f"(?:{_TERMINAL_SEQUENCE}|{_INVISIBLE_CHARACTERS})++")
-# A letter as HTML, addresses and programming languages write it.
+# A character as encoded by HTML, URLs and programming languages.
 _ENCODED_PATTERN = re.compile(
     r"&(?:#[0-9]{1,20}|#[xX][0-9a-fA-F]{1,20}|[A-Za-z][A-Za-z0-9]{1,31});?"
     r"|(?:%[0-9a-fA-F]{2})+"
     r"|\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\U000[0-9a-fA-F]{5}|\\[0-3][0-7]{2}"
 )
 
-# A shorter word would be found in text that has nothing to do with it.
+# Shorter secrets would match unrelated text.
 MIN_SECRET_LENGTH = 8
 
 _SECRET_PATTERN = re.compile(
@@ -56,8 +55,8 @@ _SECRET_PATTERN = re.compile(
     r"|(?i:(?<=authorization: )(?:basic|bearer) [A-Za-z0-9+/=._~-]{8,})",
     re.DOTALL,
 )
-# Each of them has one of these in it, which is found in a small part of the time. The last is of
-# "authorization", in small letters: other letters of it have a third form.
+# Every match of _SECRET_PATTERN contains one of these, which are much faster to find. The marker
+# of "authorization" is matched in lower case; it avoids letters with a third form in Unicode.
 _SECRET_MARKERS = (
     "PRIVATE KEY-----",
     "xox",
@@ -74,7 +73,7 @@ _SECRET_MARKER_ANY_CASE = "zat"  # noqa: S105 - not a secret
 
 
 class Redactor:
-    """Knows secrets and takes them out. Any thread may use it."""
+    """Redacts known secrets and patterns of secrets. Thread-safe."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
@@ -83,22 +82,22 @@ class Redactor:
         self.add_secrets(*secrets)
 
     def add_secrets(self, *secrets: str) -> None:
-        """Take these out from now on, in every spelling; what is too short to tell is passed."""
+        """Redact these secrets from now on, in every spelling; short ones are not redacted."""
         long_enough = [secret for secret in secrets if len(secret.strip()) >= MIN_SECRET_LENGTH]
         exact = {form for secret in long_enough for form in _iterate_spellings(secret.strip())}
         digits = {
             form for secret in long_enough for form in _iterate_hex_spellings(secret.strip())
         }
         with self._lock:
-            # The longest first: a spelling may hold another one.
+            # Longest first: a spelling can contain another one.
             self._spellings = _sort_longest_first(exact.union(self._spellings))
             self._hex_spellings = _sort_longest_first(digits.union(self._hex_spellings))
 
     def redact_text(self, text: str) -> str:
-        """Return *text* with a mark in the place of each secret, even of one broken over lines."""
+        """Return *text* with a mark in place of each secret, also if it spans several lines."""
         spans = [*self._find_known_secrets(text)] if self._spellings else []
         if _has_secret_marker(text):
-            spans += [found.span() for found in _SECRET_PATTERN.finditer(text)]
+            spans += [match.span() for match in _SECRET_PATTERN.finditer(text)]
         if not spans:
             return text
         kept: list[str] = []
@@ -110,38 +109,38 @@ class Redactor:
         return "".join([*kept, text[end:]])
 
     def redact_texts(self, texts: Sequence[str]) -> Sequence[str]:
-        """Do so with several: what holds nothing secret as a whole holds none in its parts."""
+        """Redact several texts. Faster than one by one, as they are searched together first."""
         return [*map(self.redact_text, texts)] if self.has_secret("\n".join(texts)) else texts
 
     def has_secret(self, text: str) -> bool:
         return self.redact_text(text) != text
 
     def redact_value(self, content: Canonical) -> Canonical:
-        """Return *thing* with every text in it redacted."""
+        """Return *content* with every text in it redacted."""
         if isinstance(content, str):
             return self.redact_text(content)
         if isinstance(content, Mapping):
-            known = cast("Mapping[str, Canonical]", content)
+            mapping = cast("Mapping[str, Canonical]", content)
             return {
-                self.redact_text(name): self.redact_value(value) for name, value in known.items()
+                self.redact_text(name): self.redact_value(value) for name, value in mapping.items()
             }
         if isinstance(content, Sequence):
             return [self.redact_value(value) for value in content]
         return content
 
     def _find_known_secrets(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield where the registered secrets are, whatever stands between their letters."""
+        """Yield the spans of known secrets, ignoring noise between their characters."""
         readings = [text]
-        # Twice, for what was encoded twice, such as `&amp;#115;`.
+        # Decode twice, for text that was encoded twice, such as `&amp;#115;`.
         while (
             len(readings) < _MAX_DECODINGS and (more := _decode_text(readings[-1])) != readings[-1]
         ):
             readings.append(more)
         for n, reading in enumerate(readings):
-            found = [*self._find_places(reading)]
+            spans = [*self._find_places(reading)]
             for encoded in reversed(readings[:n]):
-                found = _map_places_to_encoded(encoded, found)
-            yield from found
+                spans = _map_places_to_encoded(encoded, spans)
+            yield from spans
 
     def _find_places(self, text: str) -> Iterator[tuple[int, int]]:
         yield from self._find_places_ignoring_noise(_NOISE_PATTERN, text)
@@ -153,16 +152,16 @@ class Redactor:
     ) -> Iterator[tuple[int, int]]:
         squeezed = _remove_noise(noise, text)
         folded = _lower_in_place(squeezed)
-        # Nearly every text holds none, which is soon seen.
+        # Fast path: most texts contain no secret.
         if not _contains_any(self._spellings, squeezed) and not _contains_any(
             self._hex_spellings, folded
         ):
             return
         at = array("q")
         end = 0
-        for found in noise.finditer(text):
-            at.extend(range(end, found.start()))
-            end = found.end()
+        for match in noise.finditer(text):
+            at.extend(range(end, match.start()))
+            end = match.end()
         at.extend(range(end, len(text)))
         for first, last in (
             *_find_forms(squeezed, self._spellings),
@@ -172,7 +171,7 @@ class Redactor:
 
 
 def _remove_noise(noise: re.Pattern[str], text: str) -> str:
-    """Return only what stands between the noise."""
+    """Return the text without noise."""
     squeezed = "".join(text.split())
     if squeezed.isascii() and squeezed.isprintable():
         return squeezed
@@ -184,7 +183,7 @@ def _decode_text(text: str) -> str:
 
 
 def _decode_match(match: re.Match[str]) -> str:
-    """Return the letters that an encoded word stands for."""
+    """Return the characters of an encoded sequence."""
     word = match[0]
     if word[0] == "&":
         return html.unescape(word)
@@ -197,21 +196,21 @@ def _decode_match(match: re.Match[str]) -> str:
 def _map_places_to_encoded(
     encoded: str, places: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Return where what stands at these places once it is decoded stands in the encoded text."""
+    """Map spans of the decoded text to spans of the encoded text."""
     if not places:
         return []
     first, last = array("q"), array("q")
     end = 0
-    for found in _ENCODED_PATTERN.finditer(encoded):
-        first.extend(range(end, found.start()))
-        last.extend(range(end + 1, found.start() + 1))
-        letters = len(_decode_match(found))
-        first.extend([found.start()] * letters)
-        last.extend([found.end()] * letters)
-        end = found.end()
+    for match in _ENCODED_PATTERN.finditer(encoded):
+        first.extend(range(end, match.start()))
+        last.extend(range(end + 1, match.start() + 1))
+        letters = len(_decode_match(match))
+        first.extend([match.start()] * letters)
+        last.extend([match.end()] * letters)
+        end = match.end()
     first.extend(range(end, len(encoded)))
     last.extend(range(end + 1, len(encoded) + 1))
-    return [(first[begun], last[ended - 1]) for begun, ended in places]
+    return [(first[start], last[stop - 1]) for start, stop in places]
 
 
 def _has_secret_marker(text: str) -> bool:
@@ -231,7 +230,7 @@ def _find_forms(text: str, forms: Iterable[str]) -> Iterator[tuple[int, int]]:
 
 
 def _iterate_spellings(secret: str) -> Iterator[str]:
-    """Yield the ways in which programs write a text, without spaces."""
+    """Yield the encodings of a secret that programs use, without spaces."""
     data = secret.encode()
     written = (
         secret,
@@ -243,7 +242,7 @@ def _iterate_spellings(secret: str) -> Iterator[str]:
         quote(secret, safe=""),
         quote(secret),
         quote_plus(secret),
-        re.sub("%..", lambda found: found[0].lower(), quote(secret, safe="")),
+        re.sub("%..", lambda match: match[0].lower(), quote(secret, safe="")),
         *_iterate_base64_spellings(data),
         *(
             twice
@@ -258,17 +257,17 @@ def _iterate_spellings(secret: str) -> Iterator[str]:
 
 
 def _iterate_base64_spellings(data: bytes) -> Iterator[str]:
-    """Yield what is certain of it in base64, wherever in the encoded text it begins."""
+    """Yield the base64 characters of *data* that do not depend on the bytes around it."""
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
-        # The first and the last letter hold bits of what is beside it.
+        # The first and last characters contain bits of the neighbouring bytes.
         certain = encoded[(0, 2, 3)[before] : len(encoded) - bool((before + len(data)) % 3)]
         yield certain
         yield certain.replace("+", "-").replace("/", "_")
 
 
 def _iterate_hex_spellings(secret: str) -> Iterator[str]:
-    """Yield it byte by byte in hexadecimal digits, in small letters."""
+    """Yield the hexadecimal encodings of a secret, in lower case."""
     pairs = [f"{byte:02x}" for byte in secret.encode()]
     for prefix in ("", "%", "\\x", "0x"):
         yield "".join(prefix + pair for pair in pairs)
@@ -281,7 +280,7 @@ def _sort_longest_first(forms: Iterable[str]) -> tuple[str, ...]:
 
 
 def _lower_in_place(text: str) -> str:
-    """Return it in small letters, each in its place: some others become two."""
+    """Return the text in lower case with the same length: some characters would become two."""
     small = text.lower()
     if len(small) == len(text):
         return small

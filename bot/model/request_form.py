@@ -1,4 +1,4 @@
-"""A request as words typed after a command and as fields of a form. Pure."""
+"""Parse requests that are typed as words or filled in as a form. Pure."""
 
 import difflib
 import shlex
@@ -12,7 +12,7 @@ from bot.model import host_patterns
 from connectors.command import quote_text
 from runbooks import AnyRunbook, load_catalogue
 
-# What pydantic calls it, and what is to be done; in braces stands what it knows of the limit.
+# Messages by pydantic's error type; braces contain values of its error context.
 _MESSAGES: Mapping[str, str] = {
     "literal_error": "must be one of {expected}",
     "enum": "must be one of {expected}",
@@ -25,7 +25,7 @@ _MESSAGES: Mapping[str, str] = {
     "less_than": "must be less than {lt}",
     "less_than_equal": "must be {le} or less",
     "missing": "is missing",
-    "extra_forbidden": "is not known here: is it mistyped?",
+    "extra_forbidden": "is an unknown field: check the spelling",
     "string_type": "must be text",
     "bool_type": "must be true or false",
     "int_type": "must be a whole number",
@@ -39,24 +39,28 @@ _MESSAGES: Mapping[str, str] = {
 }
 
 
-# What is written in a certain way, by the name of its field.
+# Messages for fields with a pattern, by field name.
 _FIELD_MESSAGES: Mapping[str, str] = {
-    "digest": "must be the plan's digest, ten of its digits at least: 0 to 9 and a to f",
+    "digest": "must be at least the first ten hex digits of the plan's digest",
 }
 
 
 def describe_invalid_value(problem: Mapping[str, Any]) -> str:
-    """Return what is wrong with one value, as pydantic's `errors()` tells of it."""
-    context, place = problem.get("ctx", {}), problem["loc"]
-    if problem["type"] == "string_pattern_mismatch" and place and place[-1] in _FIELD_MESSAGES:
-        return _FIELD_MESSAGES[place[-1]]
-    # Choices come in quotation marks that nobody types.
-    said = _MESSAGES.get(problem["type"], "").format_map(context).replace("'", "")
-    return said or str(problem["msg"]).removeprefix("Value error, ")
+    """Return the message for one of pydantic's `errors()`."""
+    context, location = problem.get("ctx", {}), problem["loc"]
+    if (
+        problem["type"] == "string_pattern_mismatch"
+        and location
+        and location[-1] in _FIELD_MESSAGES
+    ):
+        return _FIELD_MESSAGES[location[-1]]
+    # pydantic quotes the choices, but people type them without quotation marks.
+    message = _MESSAGES.get(problem["type"], "").format_map(context).replace("'", "")
+    return message or str(problem["msg"]).removeprefix("Value error, ")
 
 
-# Phones and chat programs turn straight quotes and hyphens into typographic ones as people type.
-# A no-break space, or any other that is not typed, comes with what is pasted.
+# Phones and chat programs replace straight quotes and hyphens by typographic ones. Pasted text
+# can contain no-break spaces and other special spaces.
 _TYPOGRAPHIC_SPACES = {
     ord(space): " " for space in "\u00a0\u1680\u2002\u2003\u2007\u2009\u200a\u202f\u205f\u3000"
 }
@@ -64,44 +68,46 @@ _TYPED_CHARACTERS = str.maketrans("“”„‘’‚—–", "\"\"\"'''--", "")
 
 
 class RequestSyntaxError(Exception):
-    """The words are no request. The message says what is wrong and what to type."""
+    """The words are not a valid request. The message says what is wrong and what to type."""
 
 
 class InvalidValuesError(RequestSyntaxError):
-    """Some values do not fit their fields. problems: what is wrong, by field.
+    """Some values are not valid.
 
-    typed: how all of it is typed, where that is to be said.
+    Args:
+        runbook: The words of the runbook.
+        problems: What is wrong, by field.
+        usage: How the request is typed, to add to the message.
     """
 
     def __init__(self, runbook: str, problems: Mapping[str, str], *, usage: str = "") -> None:
-        said = "; ".join(f"{name}: {what}" for name, what in problems.items())
-        super().__init__(f"{said}. It is typed {usage}" if usage else said)
+        message = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
+        super().__init__(f"{message}. Usage: {usage}" if usage else message)
         self.runbook, self.problems = runbook, problems
 
 
 @dataclass(frozen=True)
 class FormField:
-    """One field as a person sees it, whatever draws it.
-
-    kind: what to offer: "host", "choice" or "text". tag: hosts must carry it.
-    lists: which of the things that its host lists it names, such as "pools"; "" if of none.
-    within: the fields whose values say where the host looks for them, such as a table.
-    """
+    """One field of a request form."""
 
     name: str
     label: str
     hint: str
     kind: str
+    """"host", "choice" or "text"."""
     required: bool
     choices: Sequence[str] = ()
     default: str = ""
     tag: str = ""
+    """The tag that hosts must have; "" for none."""
     lists: str = ""
+    """The options that the host lists for this field, such as "pools"; "" for none."""
     within: Sequence[str] = ()
+    """The fields that these options depend on, such as a table."""
 
 
 def list_form_fields(runbook: type[AnyRunbook]) -> list[FormField]:
-    """List the blanks of a form, in the order in which the words are typed."""
+    """List the fields of a form, in the order in which their values are typed."""
     schema = runbook.model_json_schema()
     required: list[str] = schema.get("required", [])
     return [
@@ -116,96 +122,96 @@ def list_form_fields(runbook: type[AnyRunbook]) -> list[FormField]:
 
 
 def is_value_valid(runbook: type[AnyRunbook], name: str, value: str) -> bool:
-    """Return whether a value fits one field, whatever the others are."""
+    """Return whether a value is valid for a field, regardless of the other fields."""
     try:
         runbook.model_validate({name: value})
     except ValidationError as error:
-        # What is wrong with no field is wrong with the one value that is given.
+        # A problem without a field can only be caused by this value.
         return all(problem["loc"] and problem["loc"][0] != name for problem in error.errors())
     return True
 
 
 def format_usage(runbook: type[AnyRunbook]) -> str:
-    """Return how it is typed: `abusers clear HOST ADDRESS [table=http]`."""
+    """Return the usage of a runbook: `abusers clear HOST ADDRESS [table=http]`."""
     parts = [
-        blank.name.upper() if blank.required else f"[{blank.name}={blank.default}]"
-        for blank in list_form_fields(runbook)
+        field.name.upper() if field.required else f"[{field.name}={field.default}]"
+        for field in list_form_fields(runbook)
     ]
     return " ".join([runbook.words, *parts])
 
 
 def split_words(text: str) -> list[str]:
-    """Split what was typed into words, as a shell would, with typographic quotes made straight."""
+    """Split typed text into words like a shell, with typographic quotes made straight."""
     try:
         return shlex.split(text.translate(_TYPED_CHARACTERS))
     except ValueError:
-        raise RequestSyntaxError("a quotation mark is missing its partner") from None
+        raise RequestSyntaxError("a quotation mark is not closed") from None
 
 
 def find_runbook(words: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]:
-    """Return the runbook whose words stand at the beginning, and the words left over."""
+    """Return the runbook that the first words name, and the remaining words."""
     for length in range(len(words), 0, -1):
         runbook = load_catalogue().get(" ".join(words[:length]).lower())
         if runbook is not None:
             return runbook, words[length:]
     if not words:
-        raise RequestSyntaxError("no request is named. Type help to see what there is.")
+        raise RequestSyntaxError("the request is missing. Type help for a list.")
     raise RequestSyntaxError(_suggest_runbooks(words))
 
 
 def parse_request(runbook: type[AnyRunbook], words: Sequence[str]) -> AnyRunbook:
-    """Fill the fields from `name=value` words, and those left over in their order."""
+    """Fill the fields from `name=value` words, and the rest in order from the other words."""
     fields = runbook.model_fields
     named: dict[str, str] = {}
-    plain: list[str] = []
+    positional: list[str] = []
     for word in words:
         name, equals, value = word.partition("=")
         name = name.removeprefix("--").lower()
         if not equals or name not in fields:
-            plain.append(word)
+            positional.append(word)
         elif name in named:
             raise RequestSyntaxError(f"{name} is given twice")
         else:
             named[name] = value
-    places = [name for name in fields if name not in named]
-    if len(plain) > len(places):
+    unnamed = [name for name in fields if name not in named]
+    if len(positional) > len(unnamed):
         raise RequestSyntaxError(
-            f"{quote_text(plain[len(places)])} is one word too many. "
-            f"It is typed {format_usage(runbook)}"
+            f"{quote_text(positional[len(unnamed)])} is one word too many. "
+            f"Usage: {format_usage(runbook)}"
         )
-    return parse_values(runbook, named | dict(zip(places, plain, strict=False)))
+    return parse_values(runbook, named | dict(zip(unnamed, positional, strict=False)))
 
 
 def parse_values(runbook: type[AnyRunbook], values: Mapping[str, str]) -> AnyRunbook:
-    """Fill the fields from values by name. Raises Misfit with every problem at once."""
+    """Fill the fields from values by name. Raises InvalidValuesError with all problems."""
     try:
         return runbook.model_validate(dict(values))
     except ValidationError as error:
-        lacking = any(problem["type"] == "missing" for problem in error.errors())
-        typed = format_usage(runbook) if lacking else ""
+        is_incomplete = any(problem["type"] == "missing" for problem in error.errors())
+        usage = format_usage(runbook) if is_incomplete else ""
         raise InvalidValuesError(
-            runbook.words, _describe_problems(runbook, error), usage=typed
+            runbook.words, _describe_problems(runbook, error), usage=usage
         ) from None
 
 
 def _describe_problems(runbook: type[AnyRunbook], error: ValidationError) -> dict[str, str]:
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for problem in error.errors():
         message = describe_invalid_value(problem)
         name = str(problem["loc"][0]) if problem["loc"] else message.split(" ", 1)[0]
         if problem["type"] == "string_pattern_mismatch":
-            typed = f"{runbook.words} {runbook.example}"
-            message = f"{quote_text(problem['input'])} does not fit: it is written as in {typed}"
+            example = f"{runbook.words} {runbook.example}"
+            message = f"{quote_text(problem['input'])} is not valid: for example, {example}"
         elif problem["loc"] and problem["type"] != "missing":
-            message = f"{quote_text(problem['input'])} does not fit: {message}"
-        found.setdefault(name, message)
-    return found
+            message = f"{quote_text(problem['input'])} is not valid: {message}"
+        problems.setdefault(name, message)
+    return problems
 
 
 def _suggest_runbooks(typed_words: Sequence[str]) -> str:
-    said = " ".join(typed_words[:3])
-    # People mistype the words, not the values behind them, so compare equally many words.
-    close = [
+    typed = " ".join(typed_words[:3])
+    # Compare as many words as the runbook has: the rest are values.
+    similar = [
         words
         for words in load_catalogue()
         if difflib.SequenceMatcher(
@@ -213,18 +219,18 @@ def _suggest_runbooks(typed_words: Sequence[str]) -> str:
         ).ratio()
         > 0.6
     ]
-    if close:
-        return f"There is no {quote_text(said)}. Did you mean: {', '.join(close[:5])}?"
-    return f"There is no {quote_text(said)}. Type help to see what there is."
+    if similar:
+        return f"There is no {quote_text(typed)}. Did you mean: {', '.join(similar[:5])}?"
+    return f"There is no {quote_text(typed)}. Type help for a list."
 
 
 def _resolve_reference(field: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Resolve a reference into the schema's definitions, and what may also be left empty."""
+    """Resolve a reference to the schema's definitions, also of an optional field."""
     reference = field.get("$ref", "")
     if reference:
         return schema["$defs"][reference.rsplit("/", 1)[-1]] | field
-    filled = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
-    return {**_resolve_reference(filled[0], schema), **field} if filled else field
+    variants = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
+    return {**_resolve_reference(variants[0], schema), **field} if variants else field
 
 
 def _build_form_field(
@@ -256,23 +262,22 @@ def _build_form_field(
 def parse_request_for_hosts(
     runbook: type[AnyRunbook], words: Sequence[str], tags_by_host: Mapping[str, frozenset[str]]
 ) -> tuple[str, list[AnyRunbook]]:
-    """Fill the fields for each host that was meant, and return how the hosts were spelled.
+    """Return how the hosts were typed, and a request for each of them.
 
-    `lb*` means every host whose name fits, `@haproxy` every host with that tag, and `lb1,web*`
-    each that is named so. hosts: the tags of every host, by its name. One host spelled out comes
-    back as one request.
+    `lb*` names every host that matches, `@haproxy` every host with that tag, and `lb1,web*` both
+    lb1 and the hosts that match web*. A single host gives one request and "".
     """
     _check_single_host(runbook, words, tags_by_host)
-    place = _find_host_index(runbook, words)
-    if place is None or not host_patterns.can_name_several_hosts(words[place]):
+    index = _find_host_index(runbook, words)
+    if index is None or not host_patterns.can_name_several_hosts(words[index]):
         return "", [parse_request(runbook, words)]
-    before, word = _split_name_and_value(words[place])
+    prefix, word = _split_name_and_value(words[index])
     tag, parts = list_form_fields(runbook)[0].tag, host_patterns.split_host_parts(word)
-    fit = {name: tags for name, tags in tags_by_host.items() if not tag or tag in tags}
-    meant = dict.fromkeys(name for part in parts for name in _resolve_hosts(part, fit, tag))
+    suitable = {name: tags for name, tags in tags_by_host.items() if not tag or tag in tags}
+    hosts = dict.fromkeys(name for part in parts for name in _resolve_hosts(part, suitable, tag))
     requests = [
-        parse_request(runbook, [*words[:place], f"{before}{name}", *words[place + 1 :]])
-        for name in meant
+        parse_request(runbook, [*words[:index], f"{prefix}{name}", *words[index + 1 :]])
+        for name in hosts
     ]
     return host_patterns.join_host_parts(parts), requests
 
@@ -280,25 +285,27 @@ def parse_request_for_hosts(
 def _check_single_host(
     runbook: type[AnyRunbook], words: Sequence[str], hosts: Collection[str]
 ) -> None:
-    """Raise NotUnderstood where a second host would be taken for something else.
+    """Raise RequestSyntaxError if a second host would be taken for the value of another field.
 
-    A word in the place of a value that must be given is that value, whatever it is called.
+    A word in the place of a required value is that value, even if it is also the name of a host.
     """
     fields = runbook.model_fields
     named = {_parse_field_name(word) for word in words}
-    plain = [word for word in words if _parse_field_name(word) not in fields]
-    places = [blank for blank in list_form_fields(runbook) if blank.name not in named]
-    if not plain or plain[0].endswith(",") or not places or places[0].kind != "host":
+    positional = [word for word in words if _parse_field_name(word) not in fields]
+    unnamed = [field for field in list_form_fields(runbook) if field.name not in named]
+    if not positional or positional[0].endswith(",") or not unnamed or unnamed[0].kind != "host":
         return
-    excess = len(plain) > len(places)
-    for n, word in enumerate(plain[1:], start=1):
-        blank = places[n] if n < len(places) else None
-        taken = blank is not None and (blank.kind == "host" or (blank.required and not excess))
-        if word.lower() in hosts and not taken:
-            name = f", or as {blank.name}={word} if it is one" if blank and not excess else ""
+    has_excess = len(positional) > len(unnamed)
+    for n, word in enumerate(positional[1:], start=1):
+        field = unnamed[n] if n < len(unnamed) else None
+        is_value = field is not None and (
+            field.kind == "host" or (field.required and not has_excess)
+        )
+        if word.lower() in hosts and not is_value:
+            name = f", or as {field.name}={word} if it is one" if field and not has_excess else ""
             raise RequestSyntaxError(
                 f"{quote_text(word)} is a host: name several with commas, as in "
-                f"{runbook.words} {plain[0]},{word}{name}"
+                f"{runbook.words} {positional[0]},{word}{name}"
             )
 
 
@@ -310,32 +317,31 @@ def _resolve_hosts(
     part: str, tags_by_host: Mapping[str, frozenset[str]], tag: str
 ) -> Sequence[str]:
     if not part:
-        raise RequestSyntaxError("a comma stands between two hosts, without a space: lb1,lb2")
+        raise RequestSyntaxError("separate hosts with a comma and no space: lb1,lb2")
     if not host_patterns.is_group_part(part):
-        # Whoever asks for it says what is wrong with a name.
+        # The caller checks whether a host with this name exists.
         return [part]
-    meant = host_patterns.resolve_host_part(part, tags_by_host)
-    if not meant:
-        what = f" tagged {tag}" if tag else ""
+    hosts = host_patterns.resolve_host_part(part, tags_by_host)
+    if not hosts:
+        condition = f" tagged {tag}" if tag else ""
         raise RequestSyntaxError(
-            f"no host{what} is meant by {quote_text(part)}: runs on hosts such as lb*, @tag or "
-            "lb1,lb2"
+            f"no host{condition} matches {quote_text(part)}: name hosts as in lb*, @tag or lb1,lb2"
         )
-    return meant
+    return hosts
 
 
 def _find_host_index(runbook: type[AnyRunbook], words: Sequence[str]) -> int | None:
-    """Return which word says the host: the one named so, else the first that is not named."""
+    """Return the index of the host: of the word `host=…`, else of the first positional word."""
     fields = runbook.model_fields
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if _split_name_and_value(word)[0].removeprefix("--").lower() == "host=":
-            return place
-    plain = (
+            return index
+    positional = (
         n
         for n, word in enumerate(words)
         if _split_name_and_value(word)[0].rstrip("=").lower() not in fields
     )
-    return next(plain, None)
+    return next(positional, None)
 
 
 def _split_name_and_value(word: str) -> tuple[str, str]:
@@ -344,18 +350,18 @@ def _split_name_and_value(word: str) -> tuple[str, str]:
 
 
 def get_field_texts(runbook: AnyRunbook) -> dict[str, str]:
-    """Return the fields as text, as they are stored, shown and typed."""
+    """Return the values as text, by field: as they are stored, shown and typed."""
     values = runbook.model_dump(mode="json", exclude_none=True)
     return {name: _format_value(value) for name, value in values.items()}
 
 
 def format_request(runbook: AnyRunbook, **overrides: str) -> str:
-    """Return the request as it would be typed, without fields at their defaults."""
+    """Return the request as typed, without fields at their defaults."""
     return " ".join(list_request_words(runbook, **overrides))
 
 
 def list_request_words(runbook: AnyRunbook, **overrides: str) -> list[str]:
-    """Return the words of a request as they would be typed, without quoting."""
+    """Return the words of a request as typed, without quoting."""
     words = runbook.words.split()
     for name, value in (get_field_texts(runbook) | overrides).items():
         field = type(runbook).model_fields[name]

@@ -1,4 +1,4 @@
-"""A run: one request seen through from asking to proof, and what may follow what. Pure."""
+"""A run: a request from planning to verification, with its states and transitions. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ from runbooks import Report
 
 
 class State(StrEnum):
-    PLANNING = "planning"  # recorded; the host is read and the plan computed
-    PENDING = "pending"  # for approvals of its digest
-    QUEUED = "queued"  # approved, waits for its turn on the host
-    STARTING = "starting"  # claimed, holds the lock; reads once more
-    RUNNING = "running"  # at least one intent is written
+    PLANNING = "planning"  # recorded; Keyturn reads the host and computes the plan
+    PENDING = "pending"  # needs approvals of its digest
+    QUEUED = "queued"  # waits until the host is free
+    STARTING = "starting"  # claimed, host locked; the host is read again
+    RUNNING = "running"  # at least one step is recorded as sent
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    UNKNOWN = "unknown"  # a step was sent and its end is not known
-    NO_CHANGES = "no_changes"  # everything was already as requested
+    UNKNOWN = "unknown"  # a step was sent and its result is unknown
+    NO_CHANGES = "no_changes"  # the host was already as requested
     REFUSED = "refused"
     DENIED = "denied"
     EXPIRED = "expired"
@@ -31,27 +31,27 @@ class State(StrEnum):
 
     @property
     def phrase(self) -> str:
-        """The state within a sentence: `run 7 is pending`."""
+        """The state in a sentence: `run 7 is pending`."""
         return _PHRASES.get(self.value, self.value)
 
 
 _PHRASES = {"no_changes": "finished without changes", "counter_proposed": "a counter-proposal"}
 
 
-# What lists say of a run that succeeded and whose report tells of something wrong.
+# The status of a run that succeeded with a problem in its report.
 NEEDS_ATTENTION = "needs attention"
-# All that lists say of how runs stand, and what runs are looked for by.
+# All statuses in lists and filters.
 RUN_STATUSES: Sequence[str] = (*State, NEEDS_ATTENTION)
 
 
-# Between the areas of a check on hosts of several, which no name of an area has in it.
+# Separates the areas of a check on several; names of areas cannot contain it.
 _AREA_SEPARATOR = ", "
-# How long they may be together.
+# The maximum length of the joined areas.
 MAX_AREAS_LENGTH = 1000
 
 
 def get_run_status(state: State, *, needs_attention: bool) -> str:
-    """Return what lists say of a run: its state, or that it needs attention."""
+    """Return the status of a run in lists: its state, or that it needs attention."""
     return NEEDS_ATTENTION if needs_attention and state is State.SUCCEEDED else state.value
 
 
@@ -89,7 +89,7 @@ NEXT_STATES: Mapping[State, frozenset[State]] = {
     _S.QUEUED: frozenset(
         {
             _S.STARTING,
-            # The rules may want more approvals by the time that it is its turn.
+            # The policy may require more approvals when the run starts.
             _S.PENDING,
             _S.DENIED,
             _S.EXPIRED,
@@ -115,7 +115,7 @@ NEXT_STATES: Mapping[State, frozenset[State]] = {
         }
     ),
     _S.RUNNING: frozenset({_S.SUCCEEDED, _S.FAILED, _S.UNKNOWN, _S.STOPPED}),
-    # Only a named person, or proof from the host, ends an unknown.
+    # Only a person, or evidence from the host, resolves an unknown outcome.
     _S.UNKNOWN: frozenset({_S.SUCCEEDED, _S.FAILED}),
 }
 ENDED_STATES = frozenset(state for state in State if state not in NEXT_STATES)
@@ -134,48 +134,38 @@ class StepState(StrEnum):
 
 @dataclass(frozen=True)
 class RequestOrigin:
-    """Where the request was made, so that the answer finds its way back.
-
-    source: slack, web, api, cli or schedule. channel, user: ids in the source's own terms.
-    schedule_id: the number of the schedule that made the request; 0 for a person.
-    """
+    """Where a request came from, and where its results are sent."""
 
     source: str
+    """slack, web, api, cli or schedule."""
     channel: str = ""
+    """The source's id of the channel."""
     user: str = ""
+    """The source's id of the person."""
     schedule_id: int = 0
+    """The schedule that made the request; 0 for a person."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is known of one run. Times are microseconds since 1970, UTC; None means not yet.
+    """One run. Times are microseconds since 1970, UTC; None means not yet.
 
-    version: grows with each change of the row, for compare-and-set.
-    kind: check or change. fields: the runbook's values as JSON text values.
-    area: of its host; of a check on hosts of several areas, all of them: `core, edge`.
-    needed: how many approvals; groups: whose. says: what the rules say about it.
-    terms: what its approvals must come to, as the rules said when it was shown; the gate takes the
-    stricter of that and of what they say by then. shown: since when it waits for approvals;
-    reminded, escalated: when its approvers were reminded, and the next group was asked.
-    undo_of: the run that this one takes back. request: the words and values as one line.
-    parent, hosts: a request for several hosts is one run that names them in `hosts`, and one child
-    run for each host, whose parent it is. Its own `host` is then the first of them.
-    editors: who chose its values though they did not ask for it: they approve it no more than the
-    asker does. counters: the run that this one proposes other values for. grant: the standing
-    grant that stands in for its approval.
-    timing: what is asked for is a schedule: nothing is sent now, but each time that it fires.
-    summary: how it ended, in one sentence.
-    unwell: whether its report tells of something wrong, known without reading that.
+    A request for several hosts is a parent run, which lists them in `hosts`, and a child run for
+    each host. The `host` of the parent is the first of them.
     """
 
     id: int
     version: int
+    """Incremented by each change of the row, for compare-and-set."""
     state: State
     runbook: str
     kind: str
+    """check or change."""
     values: Mapping[str, str]
+    """The values of the runbook's fields, as text."""
     host: str
     area: str
+    """The area of the host; of a check on several areas, all of them: `core, edge`."""
     requested_by: str
     origin: RequestOrigin
     reason: str
@@ -187,30 +177,44 @@ class Run:
     digest: str = ""
     required_approvals: int = 0
     approver_groups: Sequence[str] = ()
+    """The groups whose approvals count."""
     policy_notes: Sequence[str] = ()
+    """What the policy's rules say about the run."""
     requirements: ApprovalRequirements = field(default_factory=ApprovalRequirements)
+    """The requirements when the plan was shown. At the start, the stricter of these and of the
+    current ones apply."""
     pending_since: int | None = None
     reminded_at: int | None = None
+    """When the approvers were reminded."""
     escalated_at: int | None = None
+    """When the next group of approvers was added."""
     undo_of: int | None = None
+    """The run that this one undoes."""
     parent: int | None = None
     hosts: Sequence[str] = ()
     editors: Sequence[str] = ()
+    """People other than the requester who chose values; they cannot approve the run either."""
     proposal_for: int | None = None
+    """The run that this one is a counter-proposal for."""
     grant_id: int | None = None
+    """The standing grant that replaces the approval."""
     guard_override: str = ""
     """The cut set that the request may take down all the same, such as `shop: lb1, lb2`."""
     request: str = ""
+    """Words and values in one line."""
     summary: str = ""
+    """The result in one sentence."""
     needs_attention: bool = False
+    """Whether the report contains a problem."""
     report: Report | None = None
     timing: ScheduleTiming | None = None
+    """Set if the request creates a schedule: nothing runs now."""
 
     @property
     def title(self) -> str:
-        """The request as it would be typed: `abusers clear lb1 203.0.113.9`."""
-        asked = self.request or self.runbook
-        return format_title(asked, undo_of=self.undo_of, timing=self.timing)
+        """The request as typed: `abusers clear lb1 203.0.113.9`."""
+        request = self.request or self.runbook
+        return format_title(request, undo_of=self.undo_of, timing=self.timing)
 
     @property
     def areas(self) -> Sequence[str]:
@@ -230,17 +234,17 @@ class Run:
 
 
 def join_areas(areas: Iterable[str]) -> str:
-    """Return areas as one text, each of them once."""
+    """Return areas as one text, without duplicates."""
     return _AREA_SEPARATOR.join(sorted(set(areas)))
 
 
 def split_areas(areas: str) -> Sequence[str]:
-    """Return the areas that were put together."""
+    """Return the areas of a text from join_areas()."""
     return areas.split(_AREA_SEPARATOR)
 
 
 def format_title(request: str, *, undo_of: int | None, timing: ScheduleTiming | None) -> str:
-    """Return what a run is called. asked: its words and values."""
+    """Return the title of a run. request: its words and values."""
     if timing is not None:
         return f"schedule “{timing.name}”: {request}"
     return f"undo of run {undo_of}: {request}" if undo_of else request
@@ -248,10 +252,7 @@ def format_title(request: str, *, undo_of: int | None, timing: ScheduleTiming | 
 
 @dataclass(frozen=True)
 class Decision:
-    """One person's yes or no to a digest. yes: whether it is an approval.
-
-    factor: the digest of the second factor that the person had just shown, "" if none.
-    """
+    """The approval or denial of a digest by one person."""
 
     run: int
     person: str
@@ -261,10 +262,11 @@ class Decision:
     reason: str = ""
     on_behalf_of: str = ""
     factor: str = ""
+    """The digest of the second factor that the person used for it; "" if none."""
 
 
 def describe_proposals(run_ids: Sequence[int]) -> str:
-    """Tell the approvers of a request about its open counter-proposals; "" if there are none."""
+    """Return a note for approvers about open counter-proposals; "" if there are none."""
     if not run_ids:
         return ""
     where = f"run{'s' if len(run_ids) > 1 else ''} {', '.join(map(str, run_ids))}"
@@ -276,34 +278,38 @@ def describe_proposals(run_ids: Sequence[int]) -> str:
 def format_approvers(
     decisions: Sequence[Decision], person_names: Mapping[str, str] | None = None
 ) -> str:
-    """Return who approved, behind a comma: `, approved by adam, olga`; "" if nobody did.
+    """Return the approvers after a comma: `, approved by adam, olga`; "" if there are none.
 
-    names: of people, by their ids; whoever has none there is told by their id.
+    person_names: names by person id; a person without one is shown by id.
     """
-    known = person_names or {}
-    people = ", ".join(known.get(vote.person, vote.person) for vote in decisions if vote.approves)
+    names = person_names or {}
+    people = ", ".join(
+        names.get(decision.person, decision.person) for decision in decisions if decision.approves
+    )
     return f", approved by {people}" if people else ""
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What became of one step. n counts from 1. output: what the host said, capped."""
+    """The state and result of one step."""
 
     run: int
     step_number: int
+    """From 1."""
     state: StepState
     sent_at: int
     ended_at: int | None = None
     exit_status: int | None = None
     output: str = ""
+    """The command's output, truncated."""
     error: str = ""
 
 
 class IllegalTransitionError(Exception):
-    """The run is in a state that this cannot follow."""
+    """The run cannot change from its state to the new one."""
 
 
 def check_transition(run: Run, new_state: State) -> None:
-    """Raise IllegalMove unless *to* may follow the run's state."""
+    """Raise IllegalTransitionError unless *new_state* may follow the run's state."""
     if new_state not in NEXT_STATES.get(run.state, frozenset()):
         raise IllegalTransitionError(f"run {run.id} is {run.state} and cannot become {new_state}")

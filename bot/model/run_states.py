@@ -1,6 +1,6 @@
-"""The one table of how runs and steps stand: label, tone, icons and a sentence for each. Pure.
+"""Label, tone, icons and description of each status of runs and steps. Pure.
 
-Chat, pages and terminal draw from it. Statuses: a run's state, or that it needs attention.
+Chat, pages and terminal use this table. A status is a run's state, or that it needs attention.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from bot.model.run import NEEDS_ATTENTION, State, StepState
 
 class Tone(StrEnum):
     NEUTRAL = "neutral"
-    INFO = "info"  # under way
+    INFO = "info"  # in progress
     PENDING = "pending"  # a person has to act
     SUCCESS = "success"
     WARNING = "warning"
@@ -28,11 +28,11 @@ class StatusDisplay:
     """One or two words."""
     tone: Tone
     icon: str
-    """A sign of the pages' `icons.html`."""
+    """An icon of the pages' `icons.html`."""
     sentence: str
     """What the status means."""
     emoji: str = ""
-    """The name of an emoji, for chat; empty where chat does not show it."""
+    """The name of an emoji for chat; "" if chat does not show the status."""
 
 
 _Display = StatusDisplay
@@ -133,20 +133,20 @@ STEP_STATE_DISPLAYS: Mapping[StepState, StatusDisplay] = {
     ),
 }
 
-# A check has no plan to be approved: reading the host is all that it does.
+# A check has no plan: it only reads the host.
 _RUNNING_CHECK_DISPLAY = _Display("Running", Tone.INFO, "dots", "Keyturn reads the host.", "mag")
 # The summary of a queued run that a freeze holds starts with this label.
 ON_HOLD_DISPLAY = _Display(
     "On hold", Tone.PENDING, "clock", "A freeze holds the run.", "hourglass"
 )
-# A host of a request that has started for others waits for its wave, not for an approval.
+# A child run whose parent has started waits for its wave, not for an approval.
 _UPCOMING_DISPLAY = _Display(
     "Upcoming", Tone.NEUTRAL, "clock", "The wave has not started.", "hourglass"
 )
 
 
 class _RunWithStatus(Protocol):
-    """A run, whole or as in a list."""
+    """A run, or its entry in a list."""
 
     @property
     def state(self) -> State: ...
@@ -159,7 +159,7 @@ class _RunWithStatus(Protocol):
 
 
 def get_run_display(run: _RunWithStatus) -> StatusDisplay:
-    """Return how a run is shown as it stands now."""
+    """Return how a run is displayed in its current state."""
     if run.state is State.PLANNING and run.kind == "check":
         return _RUNNING_CHECK_DISPLAY
     if run.state is State.QUEUED and run.summary.startswith(f"{ON_HOLD_DISPLAY.label}: "):
@@ -168,7 +168,7 @@ def get_run_display(run: _RunWithStatus) -> StatusDisplay:
 
 
 def get_child_run_display(status: str, *, has_parent_started: bool) -> StatusDisplay:
-    """Return how the run of one host among several is shown."""
+    """Return how a child run is displayed."""
     if has_parent_started and status == State.PENDING:
         return _UPCOMING_DISPLAY
     return RUN_STATUS_DISPLAYS[status]

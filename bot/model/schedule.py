@@ -1,9 +1,9 @@
-"""When a schedule fires, and what it does when it could not. Pure: it is told what time it is.
+"""When a schedule fires, and how it treats missed and overlapping times. Pure.
 
-The cron expression is the usual one with five fields (see crontab(5)), with names of months and
-days, `L` for the last day of the month and `MON#1` for the first Monday. Civil time is Debian's
-cron: a time that does not exist on a day fires once, right after the gap; one that exists twice
-fires once. Times are microseconds since 1970, UTC.
+A cron expression has five fields (see crontab(5)), with names of months and days, `L` for the last
+day of the month and `MON#1` for the first Monday. Clock changes are treated as by Debian's cron:
+a skipped time fires once, right after the gap; a repeated time fires once. Times are microseconds
+since 1970, UTC.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,26 +39,26 @@ _Setting = TypeVar("_Setting", bound=StrEnum)
 
 
 class ScheduleError(Exception):
-    """It does not say when. The message says what to write instead."""
+    """The timing is not valid. The message says what to write instead."""
 
 
 @dataclass(frozen=True)
 class CronExpression:
-    """A cron expression in a time zone. Make it with timetable(), which checks it."""
+    """A cron expression in a time zone. Create it with parse_cron(), which validates it."""
 
     cron: str
     zone: str
 
     @property
     def description(self) -> str:
-        """The expression as a person would say it: At 03:00 on the first day of every month."""
+        """The expression in words: At 03:00 on the first day of every month."""
         return f"{self._create_iterator(0).explain()} ({self.zone})"
 
     def iterate_due_times(self, microseconds: int) -> Iterator[int]:
-        """Yield every time that it fires after *instant*, which itself is left out."""
-        # Cron knows whole minutes: what is left of a started one is over.
-        for moment in self._create_iterator(microseconds):
-            due = round(moment.timestamp()) * _SECOND
+        """Yield every due time after the given time."""
+        # Cron has whole minutes, so the iterator can yield the start of the current minute.
+        for local_time in self._create_iterator(microseconds):
+            due = round(local_time.timestamp()) * _SECOND
             if due > microseconds:
                 yield due
 
@@ -66,18 +66,18 @@ class CronExpression:
         return list(islice(self.iterate_due_times(microseconds), count))
 
     def format_local_time(self, microseconds: int) -> str:
-        """Return a moment in local time, with the weekday: Tue 1 Dec 2026 03:00 CET."""
+        """Return the local time with the weekday: Tue 1 Dec 2026 03:00 CET."""
         at = datetime.fromtimestamp(microseconds // _SECOND, UTC).astimezone(ZoneInfo(self.zone))
         return f"{at:%a} {at.day} {at:%b %Y %H:%M %Z}"
 
     def format_due_times(self, microseconds: int, *, count: int = 5) -> list[str]:
-        """Return the next moments in local time."""
+        """Return the next due times in local time."""
         return [
             self.format_local_time(due) for due in self.list_due_times(microseconds, count=count)
         ]
 
     def compute_shortest_gap(self, microseconds: int) -> timedelta:
-        """Return how close two fires come to each other, as far as the next 500 show."""
+        """Return the shortest time between two of the next 500 due times."""
         fires = self.list_due_times(microseconds, count=_MAX_COMPARED_FIRES)
         gaps = [later - earlier for earlier, later in pairwise(fires)]
         return timedelta(microseconds=min(gaps)) if gaps else timedelta.max
@@ -90,7 +90,7 @@ class CronExpression:
 
 
 def parse_cron(cron: str, zone: str) -> CronExpression:
-    """Return when *cron* fires in *zone*, such as Europe/Amsterdam. Raises BadTimetable."""
+    """Parse a cron expression in a zone such as Europe/Amsterdam. Raises ScheduleError."""
     words = _CRON_MACROS.get(cron.strip().lower(), cron).upper().split()
     if len(words) != _FIELD_COUNT:
         raise ScheduleError(
@@ -100,17 +100,17 @@ def parse_cron(cron: str, zone: str) -> CronExpression:
         )
     if zone not in _list_time_zones():
         raise ScheduleError(
-            f"there is no time zone {quote_text(zone)}: write one such as Europe/Amsterdam"
+            f"unknown time zone {quote_text(zone)}: use one such as Europe/Amsterdam"
         )
-    made = CronExpression(" ".join(words), zone)
+    expression = CronExpression(" ".join(words), zone)
     try:
-        CronSim(made.cron, datetime.now(UTC))
-    except CronSimError as problem:
-        said = str(problem).removeprefix("Bad ")
-        raise ScheduleError(f"{quote_text(cron)}: the {said} cannot be understood") from None
-    if not made.list_due_times(0):
-        raise ScheduleError(f"{quote_text(cron)} never comes")
-    return made
+        CronSim(expression.cron, datetime.now(UTC))
+    except CronSimError as error:
+        field = str(error).removeprefix("Bad ")
+        raise ScheduleError(f"{quote_text(cron)}: the {field} is not valid") from None
+    if not expression.list_due_times(0):
+        raise ScheduleError(f"{quote_text(cron)} never fires")
+    return expression
 
 
 @cache
@@ -119,42 +119,40 @@ def _list_time_zones() -> frozenset[str]:
 
 
 class Overlap(StrEnum):
-    """What happens when the last run is not over yet at the next fire."""
+    """What happens at a due time while the last run is active."""
 
-    SKIP = "skip"  # this time is left out
-    QUEUE = "queue"  # it waits until the last one is over
-    CANCEL = "cancel"  # the last one is ended first
+    SKIP = "skip"  # skip this due time
+    QUEUE = "queue"  # wait until the last run ends
+    CANCEL = "cancel"  # end the last run first
 
 
 class NotifyWhen(StrEnum):
-    """When the result is told in the channel."""
+    """When results are posted in the channel."""
 
-    CHANGES = "changes"  # when it is not as it was last time
+    CHANGES = "changes"  # when the result differs from the last one
     ALWAYS = "always"
 
 
 @dataclass(frozen=True)
 class ScheduleTiming:
-    """All that is decided about when: it is part of what is approved.
-
-    catch_up: how many of the fires that were missed are made up for: none, one, or that many.
-    spread: minutes over which the hosts are spread, each at a moment of its own; 0 is all at once.
-    channel: where results are told; "" is the default one.
-    replaces: the number of the schedule that ends when this one begins; 0 for none.
-    """
+    """The timing of a schedule, which is part of what is approved."""
 
     name: str
     cron_expression: CronExpression
     overlap: Overlap = Overlap.SKIP
     catch_up: int = 0
+    """The maximum number of missed due times that are run later; 0 skips them."""
     spread_minutes: int = 0
+    """Minutes over which the starts of the hosts are spread; 0 starts all immediately."""
     notify_when: NotifyWhen = NotifyWhen.CHANGES
     channel: str = ""
+    """Where results are posted; "" for the default channel."""
     replaces_schedule: int = 0
+    """The schedule that ends when this one starts; 0 for none."""
 
     @property
     def document(self) -> Canonical:
-        """What an approval is an approval of."""
+        """The content that is approved."""
         return {
             "name": self.name,
             "cron": self.cron_expression.cron,
@@ -167,21 +165,22 @@ class ScheduleTiming:
 
     @property
     def description(self) -> str:
-        """Everything in one or two sentences."""
-        missed = {0: "left out", 1: "made up for once"}.get(
-            self.catch_up, f"made up for, {self.catch_up} at most"
+        """The timing in one or two sentences."""
+        missed = {0: "skipped", 1: "run once"}.get(
+            self.catch_up, f"run later, at most {self.catch_up} of them"
         )
-        last = {
-            Overlap.SKIP: "a fire is left out while the last run is not over",
-            Overlap.QUEUE: "a fire waits until the last run is over",
-            Overlap.CANCEL: "a fire ends the last run if that is not over",
+        overlap = {
+            Overlap.SKIP: "a due time is skipped while the last run is active",
+            Overlap.QUEUE: "a due time waits until the last run ends",
+            Overlap.CANCEL: "a due time ends the last run if it is still active",
         }[self.overlap]
         spread = (
-            f" Its hosts are spread over {self.spread_minutes} minutes."
+            f" The starts of the hosts are spread over {self.spread_minutes} minutes."
             if self.spread_minutes
             else ""
         )
-        return f"{self.cron_expression.description}; what was missed is {missed}; {last}.{spread}"
+        cron = self.cron_expression.description
+        return f"{cron}; missed due times are {missed}; {overlap}.{spread}"
 
     def to_json(self) -> str:
         return _TIMING_ADAPTER.dump_json(self).decode()
@@ -195,30 +194,30 @@ _TIMING_ADAPTER = TypeAdapter(ScheduleTiming)
 _MAX_NAME_LENGTH = 60
 _MAX_CATCH_UP = 1000
 _MAX_SPREAD_MINUTES = 24 * 60
-# What may be said about when, in the words that are typed.
+# The settings of a timing, as typed.
 SETTING_HINTS: Mapping[str, str] = {
     "cron": 'when, such as "0 3 1 * *" or @daily',
     "zone": "the time zone, such as Europe/Amsterdam",
-    "overlap": "while the last run is not over: skip, queue or cancel",
-    "catch-up": "what was missed: skip, once, or how many at most",
-    "spread": "minutes over which the hosts are spread",
-    "tell": "the result: changes or always",
+    "overlap": "while the last run is active: skip, queue or cancel",
+    "catch-up": "missed due times: skip, once, or the maximum number",
+    "spread": "minutes over which the starts of the hosts are spread",
+    "tell": "when to post the result: changes or always",
 }
 
 
 def parse_timing(
     name: str, settings: Mapping[str, str], *, zone: str, channel: str = ""
 ) -> ScheduleTiming:
-    """Return what was typed about when. zone: where none is said. Raises BadTimetable."""
+    """Parse the settings of a timing. zone: used if none is set. Raises ScheduleError."""
     if not name.strip() or len(name) > _MAX_NAME_LENGTH or not name.isprintable():
-        raise ScheduleError(f"give the schedule a name of {_MAX_NAME_LENGTH} characters at most")
-    stray = next((key for key in settings if key not in SETTING_HINTS), None)
-    if stray is not None:
+        raise ScheduleError(f"give the schedule a name of at most {_MAX_NAME_LENGTH} characters")
+    unknown = next((key for key in settings if key not in SETTING_HINTS), None)
+    if unknown is not None:
         raise ScheduleError(
-            f"there is no {quote_text(stray)}; there is {', '.join(SETTING_HINTS)}"
+            f"unknown setting {quote_text(unknown)}: use one of {', '.join(SETTING_HINTS)}"
         )
     if "cron" not in settings:
-        raise ScheduleError(f"say {SETTING_HINTS['cron']}: cron=…")
+        raise ScheduleError(f"the due times are missing: type cron=…, {SETTING_HINTS['cron']}")
     return ScheduleTiming(
         name=name.strip(),
         cron_expression=parse_cron(settings["cron"], settings.get("zone") or zone),
@@ -237,7 +236,7 @@ def _parse_catch_up(word: str) -> int:
 
 def _parse_number(setting: str, word: str, maximum: int) -> int:
     if not (word.isascii() and word.isdigit() and len(word) < 6 and int(word) <= maximum):
-        raise ScheduleError(f"{setting}={word}: {SETTING_HINTS[setting]}, {maximum} at most")
+        raise ScheduleError(f"{setting}={word}: {SETTING_HINTS[setting]}, at most {maximum}")
     return int(word)
 
 

@@ -15,31 +15,31 @@ _CIVIL_TIME_PATTERN = re.compile(
 )
 _UTC_OFFSET_PATTERN = re.compile(r"([+-])(\d\d):?(\d\d)?", re.ASCII)
 _MICROSECOND = timedelta(microseconds=1)
-# How long: `30m`, `2 hours`. Its groups are what `length` takes.
+# `30m`, `2 hours`. The groups are the arguments of span_to_microseconds().
 SPAN_PATTERN = r"(\d{1,4}) ?(m|min|minutes?|h|hours?|d|days?|w|weeks?)"
 _UNIT_NAMES = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 CIVIL_EXAMPLES = "02:00, yesterday 14:30, 2026-03-01 02:00 Europe/Paris"
 
 
 class InvalidTimeError(ValueError):
-    """The words name no time, or not one alone. The message says what can be typed."""
+    """The text is not a time, or is ambiguous. The message says what to type."""
 
 
 @dataclass(frozen=True)
 class CivilTime:
-    """What was typed. day: None if only an hour was. hour: None if only a day was.
-
-    part: how many microseconds the last unit that was typed lasts.
-    """
+    """A day, a time of day or both, as typed."""
 
     day: date | None
+    """None if only a time of day was typed."""
     time_of_day: time | None
+    """None if only a day was typed."""
     precision: int
+    """Microseconds in the smallest unit that was typed."""
     zone: tzinfo
     today: date
 
     def compute_bounds(self, day: date) -> tuple[int, int]:
-        """Return its first and last microsecond on a day. Raises NotATime if it is not once."""
+        """Return the first and last microsecond on a day. Raises InvalidTimeError if ambiguous."""
         if self.time_of_day is None:
             first, after = (
                 datetime.combine(day + timedelta(days=more), time(), self.zone) for more in (0, 1)
@@ -52,22 +52,21 @@ class CivilTime:
 
 
 def parse_civil_time(text: str, *, now: int, zone: str = "UTC") -> CivilTime | None:
-    """Understand a day, an hour or both; None if it is neither.
+    """Parse a day, a time of day or both; return None for other text.
 
-    zone: the one in which it is meant where none is typed. Raises NotATime for a zone or a day
-    that there is not.
+    zone: used if the text has none. Raises InvalidTimeError for an unknown zone.
     """
     typed = _CIVIL_TIME_PATTERN.fullmatch(text)
     if typed is None or not (typed["day"] or typed["hour"]):
         return None
-    meant = _parse_zone(typed["zone"] or zone)
+    tz = _parse_zone(typed["zone"] or zone)
     try:
-        today = to_datetime(now).astimezone(meant).date()
+        today = to_datetime(now).astimezone(tz).date()
         return CivilTime(
             _parse_day(typed["day"], today),
             _parse_time_of_day(typed),
             _parse_precision(typed),
-            meant,
+            tz,
             today,
         )
     except (ValueError, OverflowError):
@@ -75,7 +74,7 @@ def parse_civil_time(text: str, *, now: int, zone: str = "UTC") -> CivilTime | N
 
 
 def is_time_zone(name: str) -> bool:
-    """Say whether there is such a time zone."""
+    """Return whether the time zone exists."""
     try:
         _parse_zone(name)
     except InvalidTimeError:
@@ -84,7 +83,7 @@ def is_time_zone(name: str) -> bool:
 
 
 def span_to_microseconds(count: str, unit: str) -> int:
-    """Return how many microseconds so many of a unit are, by the groups of SPAN."""
+    """Return microseconds for the groups of SPAN_PATTERN."""
     return timedelta(**{_UNIT_NAMES[unit[0].lower()]: int(count)}) // _MICROSECOND
 
 
@@ -132,20 +131,20 @@ def _parse_zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidTimeError(
-            f"there is no time zone “{name[:40]}”: give one such as Europe/Paris, or +01:00"
+            f"unknown time zone “{name[:40]}”: use one such as Europe/Paris, or +01:00"
         ) from None
 
 
 def _check_unambiguous(at: datetime) -> datetime:
-    """Return it if clocks there show it once on that day; they skip an hour, and repeat one."""
+    """Return *at* if the clocks of its zone show it exactly once: they skip and repeat an hour."""
     sooner, later = (at.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
     if sooner == later:
         return sooner
-    said = f"{at:%H:%M} on {at:%Y-%m-%d} in {at.tzinfo}"
+    text = f"{at:%H:%M} on {at:%Y-%m-%d} in {at.tzinfo}"
     if sooner.astimezone(at.tzinfo).replace(tzinfo=None) != at.replace(tzinfo=None):
-        raise InvalidTimeError(f"there is no {said}, where the clocks skip it: type another time")
-    ways = (at.replace(fold=fold).isoformat(" ", "minutes") for fold in (0, 1))
-    raise InvalidTimeError(f"{said} is twice: type {' or '.join(ways)}")
+        raise InvalidTimeError(f"{text} does not exist: the clocks skip it. Type another time")
+    choices = (at.replace(fold=fold).isoformat(" ", "minutes") for fold in (0, 1))
+    raise InvalidTimeError(f"{text} occurs twice: type {' or '.join(choices)}")
 
 
 _SPAN_REGEX = re.compile(SPAN_PATTERN, re.ASCII | re.I)
@@ -153,11 +152,11 @@ DEADLINE_EXAMPLES = "18:00, tomorrow 18:00, 2026-03-01 14:30 Europe/Paris, or 4 
 
 
 def parse_deadline(text: str, *, now: int, zone: str = "UTC") -> int:
-    """Return the moment that was typed. A day alone means its end, and an hour alone is today's.
+    """Parse a time in the future. A day alone means its end; a time of day alone is today's.
 
-    zone: the one in which it is meant where none is typed. Raises NotATime, also of what is past.
+    zone: used if the text has none. Raises InvalidTimeError, also for a time in the past.
     """
-    at = _parse_future_moment(" ".join(text.split()), now, zone)
+    at = _parse_future_time(" ".join(text.split()), now, zone)
     if at <= now:
         raise InvalidTimeError(f"{format_deadline(at)} has passed already")
     return at
@@ -168,18 +167,18 @@ def format_deadline(at: int) -> str:
     return f"{to_datetime(at):%Y-%m-%d %H:%M} UTC"
 
 
-def _parse_future_moment(text: str, now: int, zone: str) -> int:
+def _parse_future_time(text: str, now: int, zone: str) -> int:
     span = _SPAN_REGEX.fullmatch(text)
     try:
         if span:
             return now + span_to_microseconds(span[1], span[2])
-        found = parse_civil_time(text, now=now, zone=zone)
-        if found is not None:
-            first, last = found.compute_bounds(found.day or found.today)
-            return last + 1 if found.time_of_day is None else first
+        civil_time = parse_civil_time(text, now=now, zone=zone)
+        if civil_time is not None:
+            first, last = civil_time.compute_bounds(civil_time.day or civil_time.today)
+            return last + 1 if civil_time.time_of_day is None else first
     except OverflowError:
         pass
-    raise InvalidTimeError(f"“{text[:40]}” is no time: type {DEADLINE_EXAMPLES}")
+    raise InvalidTimeError(f"“{text[:40]}” is not a time: type {DEADLINE_EXAMPLES}")
 
 
 _PAST_SPAN_REGEX = re.compile(
@@ -189,37 +188,36 @@ _PERIOD_REGEX = re.compile(r"(?P<which>this|last) (?P<what>week|month)", re.ASCI
 PAST_EXAMPLES = f"{CIVIL_EXAMPLES}, last week, or 2 hours ago"
 
 
-def parse_past_moment(text: str, *, now: int, zone: str = "UTC") -> int:
-    """Return the moment that was typed; an hour alone is the last time that it was so.
+def parse_past_time(text: str, *, now: int, zone: str = "UTC") -> int:
+    """Parse a time in the past. A day alone means its start; a time of day alone is the last one.
 
-    zone: the one in which it is meant where none is typed. A day alone means its beginning. Raises
-    NotATime, also of what is still to come.
+    zone: used if the text has none. Raises InvalidTimeError, also for a time in the future.
     """
-    at = parse_earliest_moment(text, now=now, zone=zone)
+    at = parse_earliest_time(text, now=now, zone=zone)
     if at > now:
-        raise InvalidTimeError(f"“{text[:40]}” is still to come: type {PAST_EXAMPLES}")
+        raise InvalidTimeError(f"“{text[:40]}” is in the future: type {PAST_EXAMPLES}")
     return at
 
 
-def parse_earliest_moment(text: str, *, now: int, zone: str = "UTC") -> int:
-    """Return the first microsecond of what was typed, as above, also of what is to come."""
+def parse_earliest_time(text: str, *, now: int, zone: str = "UTC") -> int:
+    """Return the first microsecond of a time, like parse_past_time(), also in the future."""
     return _parse_bounds(text, now, zone)[0]
 
 
-def parse_latest_moment(text: str, *, now: int, zone: str = "UTC") -> int:
-    """Return the last microsecond of what was typed: the end of the day, or of the minute."""
+def parse_latest_time(text: str, *, now: int, zone: str = "UTC") -> int:
+    """Return the last microsecond of a time: the end of the day, or of the minute."""
     return _parse_bounds(text, now, zone)[1]
 
 
 def parse_span(text: str) -> int:
-    """Return how long `30m`, `±30 min` or `2 hours` is."""
-    found = _PAST_SPAN_REGEX.fullmatch(" ".join(text.split()))
-    if found is None:
-        raise InvalidTimeError(f"“{text[:40]}” is no span of time: type 30m, or 2 hours")
-    return span_to_microseconds(found[1], found[2])
+    """Return microseconds for `30m`, `±30 min` or `2 hours`."""
+    match = _PAST_SPAN_REGEX.fullmatch(" ".join(text.split()))
+    if match is None:
+        raise InvalidTimeError(f"“{text[:40]}” is not a time span: type 30m, or 2 hours")
+    return span_to_microseconds(match[1], match[2])
 
 
-def format_moment(at: int, zone: str = "UTC") -> str:
+def format_timestamp(at: int, zone: str = "UTC") -> str:
     """Return `2026-03-01 14:30:05Z`, or the same in another zone without the Z."""
     if zone == "UTC":
         return f"{to_datetime(at):%Y-%m-%d %H:%M:%SZ}"
@@ -234,19 +232,21 @@ def _parse_bounds(text: str, now: int, zone: str) -> tuple[int, int]:
         at = now - parse_span(typed)
         return at, at
     period = _PERIOD_REGEX.fullmatch(typed)
-    found = parse_civil_time("today" if period else typed, now=now, zone=zone)
-    if found is None:
-        raise InvalidTimeError(f"“{typed[:40]}” is no time: type {PAST_EXAMPLES}")
+    civil_time = parse_civil_time("today" if period else typed, now=now, zone=zone)
+    if civil_time is None:
+        raise InvalidTimeError(f"“{typed[:40]}” is not a time: type {PAST_EXAMPLES}")
     try:
         return (
-            _compute_period_bounds(found, period) if period else _compute_last_bounds(found, now)
+            _compute_period_bounds(civil_time, period)
+            if period
+            else _compute_last_bounds(civil_time, now)
         )
     except OverflowError:
-        raise InvalidTimeError(f"“{typed[:40]}” is no time: type {PAST_EXAMPLES}") from None
+        raise InvalidTimeError(f"“{typed[:40]}” is not a time: type {PAST_EXAMPLES}") from None
 
 
 def _compute_last_bounds(civil_time: CivilTime, now: int) -> tuple[int, int]:
-    """Return the bounds on the day that was typed, or else on the last day that had this hour."""
+    """Return the bounds on the typed day, else on the last day that had this time of day."""
     if civil_time.day is not None:
         return civil_time.compute_bounds(civil_time.day)
     first, last = civil_time.compute_bounds(civil_time.today)
@@ -258,7 +258,7 @@ def _compute_last_bounds(civil_time: CivilTime, now: int) -> tuple[int, int]:
 
 
 def _compute_period_bounds(today: CivilTime, match: re.Match[str]) -> tuple[int, int]:
-    """Return the bounds of a week, which begins on Monday, or of a month of the calendar."""
+    """Return the bounds of a week, which starts on Monday, or of a calendar month."""
     last = match["which"].lower() == "last"
     if match["what"].lower() == "week":
         first = today.today - timedelta(days=today.today.weekday() + 7 * last)
@@ -274,7 +274,7 @@ _SECOND = 1_000_000
 
 
 def format_iso(at: int) -> str:
-    """Return a moment for programs, exactly and as the API does: `2026-03-01T14:30:05.000001Z`."""
+    """Return a time in ISO 8601, as in the API: `2026-03-01T14:30:05.000001Z`."""
     return f"{to_datetime(at).replace(tzinfo=None).isoformat()}Z"
 
 
@@ -284,17 +284,17 @@ def format_utc(at: int) -> str:
 
 
 def format_span(microseconds: int) -> str:
-    """Return how long that is in two units at most: `4 min 10 s`. length: microseconds."""
+    """Return a time span in at most two units: `4 min 10 s`."""
     seconds = max(microseconds, 0) / _SECOND
     if seconds < 10:
         return f"{seconds:.1f} s"
-    whole = int(seconds)
+    total = int(seconds)
     for size, name, below, small in (
         (86400, "d", 3600, "h"),
         (3600, "h", 60, "min"),
         (60, "min", 1, "s"),
     ):
-        if whole >= size:
-            rest = whole % size // below
-            return f"{whole // size} {name} {rest} {small}" if rest else f"{whole // size} {name}"
-    return f"{whole} s"
+        if total >= size:
+            rest = total % size // below
+            return f"{total // size} {name} {rest} {small}" if rest else f"{total // size} {name}"
+    return f"{total} s"

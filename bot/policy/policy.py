@@ -232,9 +232,7 @@ class Policy:
         is_own: whether the same person stopped or banned.
         """
         if person not in self.organisation.people:
-            return Ruling(
-                allowed=False, policy_notes=(f"{person} is not among the people of the policy",)
-            )
+            return Ruling(allowed=False, policy_notes=(f"{person} is not in the policy",))
         return self._rules.compute_order_ruling(
             self._entities, person=person, order=order, is_own=is_own
         )
@@ -295,9 +293,7 @@ class Policy:
 
     def _compute_view_ruling(self, person: str, host: str, runbook: str, kind: str) -> Ruling:
         if person not in self.organisation.people:
-            return Ruling(
-                allowed=False, policy_notes=(f"{person} is not among the people of the policy",)
-            )
+            return Ruling(allowed=False, policy_notes=(f"{person} is not in the policy",))
         known = self.inventory.hosts.get(host)
         return self._rules.compute_ruling(
             self._entities,
@@ -441,9 +437,7 @@ class Policy:
 
     def _get_host_ruling(self, person: str, action: str, request: PolicyRequest) -> Ruling:
         if person not in self.organisation.people:
-            return Ruling(
-                allowed=False, policy_notes=(f"{person} is not among the people of the policy",)
-            )
+            return Ruling(allowed=False, policy_notes=(f"{person} is not in the policy",))
         if request.host not in self.inventory.hosts:
             return Ruling(allowed=False, policy_notes=(f"{request.host} is not in the inventory",))
         context = self._build_cedar_context(person, request)

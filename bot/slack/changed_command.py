@@ -54,7 +54,7 @@ def answer_changed_command(
         shown = timeline.build_timeline(tx, at, span=within, host_pattern=host, limit=_MAX_EVENTS)
         allowed = timeline.list_approvals(tx, shown.events)
     where = "" if host == "*" else f" on {host}"
-    first, last = (times.format_moment(one, zone) for one in (at - within, at + within))
+    first, last = (times.format_timestamp(one, zone) for one in (at - within, at + within))
     title = f"Between {first} and {last}{'' if zone == 'UTC' else f' {zone}'}{where}"
     if not shown.events:
         return Message(
@@ -94,7 +94,7 @@ def _describe_omitted(timeline_shown: Timeline, at: int, time_range: int, zone: 
         )
     if timeline_shown.searched_span < time_range:
         ends = at - timeline_shown.searched_span, at + timeline_shown.searched_span
-        first, last = (times.format_moment(one, zone) for one in ends)
+        first, last = (times.format_timestamp(one, zone) for one in ends)
         sentences.append(f"There are too many events: only {first} to {last} was searched.")
     return sentences
 
@@ -112,12 +112,12 @@ def _parse_changed_command(typed_words: list[str], now: int, zone: str) -> tuple
             f"the time is missing: type {times.PAST_EXAMPLES}, then ±30m, then a host"
         )
     try:
-        return times.parse_past_moment(" ".join(rest), now=now, zone=zone), within, "*"
+        return times.parse_past_time(" ".join(rest), now=now, zone=zone), within, "*"
     except InvalidTimeError:
         # Names of hosts have no such character: this is a malformed time or an unknown zone.
         if len(rest) == 1 or {":", "/"} & set(rest[-1]):
             raise
-        at = times.parse_past_moment(" ".join(rest[:-1]), now=now, zone=zone)
+        at = times.parse_past_time(" ".join(rest[:-1]), now=now, zone=zone)
         return at, within, rest[-1].lower()
 
 
@@ -129,4 +129,4 @@ def _format_event(
 ) -> str:
     run = f"run {event.run}" if event.run else "-"
     text = timeline.describe_event(event, approvals.get(event.run or 0, ()), person_names)
-    return f"{times.format_moment(event.at, zone)[11:]}  {run:<8}  {event.state:<14}  {text}"
+    return f"{times.format_timestamp(event.at, zone)[11:]}  {run:<8}  {event.state:<14}  {text}"

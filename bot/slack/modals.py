@@ -505,7 +505,7 @@ class RequestForms:
             return {BECAUSE: f"This {error}."}
         except InvalidValuesError as error:
             return {
-                name if name in names else HOST_BLOCK: what.partition(" It is typed")[0]
+                name if name in names else HOST_BLOCK: what.partition(" Usage: ")[0]
                 for name, what in error.problems.items()
             }
         origin = RequestOrigin(_SOURCE, shown.metadata.get("channel", ""), shown.account.user)

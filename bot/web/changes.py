@@ -104,7 +104,7 @@ def _parse_typed_times(
     except InvisibleCharacterError as error:
         problems["hosts"] = str(error)
     try:
-        at = times.parse_past_moment(typed["at"], now=now, zone=zone) if typed["at"] else now
+        at = times.parse_past_time(typed["at"], now=now, zone=zone) if typed["at"] else now
     except InvalidTimeError as error:
         problems["time"] = str(error)
     try:

@@ -8,7 +8,7 @@ from bot.db import search_words
 from bot.db.saved_views import FILTERS
 from bot.db.search import RunFilter
 from bot.model.run import ENDED_STATES, RUN_STATUSES, State
-from bot.model.times import InvalidTimeError, parse_earliest_moment, parse_latest_moment
+from bot.model.times import InvalidTimeError, parse_earliest_time, parse_latest_time
 from connectors.command import InvisibleCharacterError, refuse_invisible
 
 FILTER_NAMES = FILTERS
@@ -84,8 +84,8 @@ def parse_filters(query: Mapping[str, str], *, now: int) -> TypedFilter:
         "person": parse("person", str.lower),
         "runbook": parse("runbook", lambda text: " ".join(text.lower().split())),
         "states": parse("state", _parse_state) or frozenset[str](),
-        "since": parse("since", lambda text: parse_earliest_moment(text, now=now, zone=zone)),
-        "until": parse("until", lambda text: parse_latest_moment(text, now=now, zone=zone)),
+        "since": parse("since", lambda text: parse_earliest_time(text, now=now, zone=zone)),
+        "until": parse("until", lambda text: parse_latest_time(text, now=now, zone=zone)),
     }
     return TypedFilter(typed, RunFilter(**values, before=_parse_before(query)), problems)  # pyright: ignore[reportArgumentType] - each parser returns the type of its field
 

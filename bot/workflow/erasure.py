@@ -108,7 +108,7 @@ def request_erasure(
     """Request the erasure; nothing is erased yet. login: the operating-system user, if known."""
     reason = _check_reason(why)
     if context.policies.get_policy().find_person(person) is None:
-        raise NotAllowed(f"{person} is not among the people of the policy")
+        raise NotAllowed(f"{person} is not in the policy")
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
         if not run.is_ended:

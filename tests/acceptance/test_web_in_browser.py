@@ -79,7 +79,7 @@ def test_the_history_is_filtered_while_one_looks(visit: Visit) -> None:
     assert page.evaluate("window.untouched") is True
 
     page.get_by_label("Since").fill("soon")
-    expect(page.get_by_role("alert")).to_contain_text("“soon” is no time")
+    expect(page.get_by_role("alert")).to_contain_text("“soon” is not a time")
     page.get_by_label("Since").fill("1 h")
     expect(rows).to_have_count(1)
 

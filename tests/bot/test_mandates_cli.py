@@ -51,16 +51,16 @@ def test_a_grant_is_listed_and_ended(place: Path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("delegate", "to", "ghost", "--as", "olga", "--until", "3 days"), "not among the people"),
+        (("delegate", "to", "ghost", "--as", "olga", "--until", "3 days"), "not in the policy"),
         (("delegate", "to", "stan", "--as", "dora", "--until", "3 days"), "own no area"),
-        (("delegate", "to", "stan", "--as", "olga", "--until", "whenever"), "is no time"),
+        (("delegate", "to", "stan", "--as", "olga", "--until", "whenever"), "is not a time"),
         (("delegate", "end", "9"), "no delegation 9"),
         (("grants", "end", "9"), "no grant 9"),
     ],
 )
 def test_what_does_not_fit_is_one_line(place: Path, words: tuple[str, ...], said: str):
     answer = keyturn(place, *words)
-    status = {"own no area": 4, "not among the people": 3}.get(said, 2)
+    status = {"own no area": 4, "not in the policy": 3}.get(said, 2)
     assert answer.returncode == status
     assert said in answer.stderr
     assert answer.stderr.count("\n") == 1

@@ -230,7 +230,7 @@ def test_it_is_typed_as_its_help_says():
 def test_what_is_wrong_with_an_address_is_said_in_words():
     with pytest.raises(
         request_form.RequestSyntaxError,
-        match=r"'203\.0\.113\.9/32' does not fit: enter one IP addr",
+        match=r"'203\.0\.113\.9/32' is not valid: enter one IP addr",
     ):
         request_form.parse_request(ClearAbuser, ["lb1", "203.0.113.9/32"])
 

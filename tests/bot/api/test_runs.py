@@ -140,7 +140,7 @@ def test_what_is_mistyped_is_said_in_plain_words(desk: Desk):
     strange = olga.post("/runs", json=LAMP | {"because": "x"}).json()
     assert strange["problems"] == {"because": "is an unknown field: check the spelling"}
     short = olga.post(f"/runs/{run.id}/approve", json={"digest": "0000"}).json()
-    assert short["detail"].startswith("digest: must be the plan's digest, ten of its digits")
+    assert short["detail"].startswith("digest: must be at least the first ten hex digits")
 
 
 def test_what_does_not_fit_its_field_stands_by_the_field(desk: Desk):

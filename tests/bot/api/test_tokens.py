@@ -206,7 +206,7 @@ def test_rules_see_the_door(tmp_path: Path):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"person": "nobody"}, "not among the people"),
+        ({"person": "nobody"}, "not in the policy"),
         ({"scopes": ["root"]}, "no scope 'root'"),
         ({"scopes": []}, "a token needs a scope"),
         ({"days": 0}, "1 to 366 days"),

@@ -149,8 +149,8 @@ def test_replay_reads_while_the_service_writes(place: Path):
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (["policy", "--since", "yesterdy"], 2, "“yesterdy” is no time: type 02:00, yesterday"),
-        (["policy", "--since", "9999-01-01"], 2, "is still to come"),
+        (["policy", "--since", "yesterdy"], 2, "“yesterdy” is not a time: type 02:00, yesterday"),
+        (["policy", "--since", "9999-01-01"], 2, "is in the future"),
         (["policy", "--since", "9999w"], 0, "3 requests since 18"),
         (["policy", "--since", "last month"], 0, "3 requests since 20"),
         (["nowhere"], 1, "people.yaml: is missing"),

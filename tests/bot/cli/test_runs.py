@@ -415,7 +415,7 @@ def test_what_changed_lately_and_who_allowed_it_is_told(shop: Shop):
     none = shop.type("dora", "changed", "2020-01-01 02:00")
     assert (none.exit_code, none.stderr) == (0, "No known changes.\n")
     wrong = shop.type("dora", "changed", "soon")
-    assert (wrong.exit_code, "is no time" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "is not a time" in wrong.stderr) == (2, True)
     told = shop.told("dora", "changed", "1 min", "--host", "web1")["events"]
     assert done in [one["run"] for one in told]
 

@@ -76,7 +76,7 @@ def test_next_moments_are_shown_without_a_database(tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (("next", "61 * * * *"), 2, "the minute cannot be understood"),
+        (("next", "61 * * * *"), 2, "the minute is not valid"),
         (("show", "7"), 3, "there is no schedule 7"),
         (("end", "7", "--as", "stan"), 3, "there is no schedule 7"),
         (("end", "7", "--as", "zoe"), 3, "unknown person zoe"),

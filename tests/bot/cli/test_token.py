@@ -53,7 +53,7 @@ def test_a_revoked_one_is_listed_as_such(served: Office):
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (("new", "nobody", "--scope", "read"), 3, "not among the people"),
+        (("new", "nobody", "--scope", "read"), 3, "not in the policy"),
         (("new", "dora"), 2, "--scope"),
         (("new", "dora", "--scope", "root"), 2, "root"),
         (("new", "dora", "--scope", "read", "--days", "0"), 2, "1 to 366 days"),

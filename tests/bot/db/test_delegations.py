@@ -163,7 +163,7 @@ def test_it_holds_in_its_area_only(office: Office):
     ("person", "to", "area", "why"),
     [
         ("olga", "olga", "", "yourself already"),
-        ("olga", "nobody", "", "not among the people"),
+        ("olga", "nobody", "", "not in the policy"),
         ("dora", "stan", "", "you own no area"),
         ("olga", "stan", "storage", "you own the edge and the web servers, and not storage"),
     ],

@@ -336,7 +336,7 @@ def test_a_grant_gives_no_right_to_ask(office: Office):
     ("change", "why"),
     [
         ({"person": "olga"}, "you cannot grant yourself"),
-        ({"person": "nobody"}, "not among the people"),
+        ({"person": "nobody"}, "not in the policy"),
         ({"giver": "stan"}, "not from an owner"),
         ({"giver": "dora", "person": "stan"}, "not from an owner|may not ask"),
         ({"words": "toy break"}, "cannot be undone"),

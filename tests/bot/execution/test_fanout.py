@@ -513,13 +513,13 @@ def test_a_pattern_that_means_nobody_is_said():
     from runbooks.abusers_clear import ClearAbuser
 
     with pytest.raises(
-        request_form.RequestSyntaxError, match="no host tagged haproxy is meant by 'db\\*'"
+        request_form.RequestSyntaxError, match="no host tagged haproxy matches 'db\\*'"
     ):
         request_form.parse_request_for_hosts(ClearAbuser, ["db*", "203.0.113.9"], HOSTS)
 
 
 def test_what_is_wrong_with_one_of_several_names_is_said(crowd: Office):
-    with pytest.raises(request_form.RequestSyntaxError, match="a comma stands between two hosts"):
+    with pytest.raises(request_form.RequestSyntaxError, match="separate hosts with a comma"):
         request_form.parse_request_for_hosts(SetSwitch, ["lb1,", "lb2", "lamp", "on"], HOSTS)
     hosts = crowd.policies.get_policy().inventory.tags
     for typed, said in (("lb1,lb99", "no host 'lb99'"), ("lb1,nas1", "nas1 is not tagged")):

@@ -33,32 +33,32 @@ NOW = 1_772_375_405_000_000
     ],
 )
 def test_a_moment_is_understood(typed: str, meant: str):
-    assert times.format_moment(times.parse_past_moment(typed, now=NOW)) == meant
+    assert times.format_timestamp(times.parse_past_time(typed, now=NOW)) == meant
 
 
 @pytest.mark.parametrize(
     ("typed", "why"),
     [
-        ("", "is no time"),
+        ("", "is not a time"),
         ("last year", "type 02:00, yesterday 14:30, .*, last week, or 2 hours ago"),
-        ("soon", "is no time"),
-        ("25:00", "is no time"),
-        ("2026-02-30", "is no time"),
-        ("2026-03-02 01:00", "is still to come"),
-        ("02:00 Nowhere/Land", "there is no time zone"),
-        ("02:00 ../../etc/passwd", "is no time"),
-        ("12345 h", "is no time"),
-        ("9999-12-31", "is no time"),
+        ("soon", "is not a time"),
+        ("25:00", "is not a time"),
+        ("2026-02-30", "is not a time"),
+        ("2026-03-02 01:00", "is in the future"),
+        ("02:00 Nowhere/Land", "unknown time zone"),
+        ("02:00 ../../etc/passwd", "is not a time"),
+        ("12345 h", "is not a time"),
+        ("9999-12-31", "is not a time"),
     ],
 )
 def test_what_is_no_moment_is_said_to_be_none(typed: str, why: str):
     with pytest.raises(InvalidTimeError, match=why):
-        times.parse_past_moment(typed, now=NOW)
+        times.parse_past_time(typed, now=NOW)
 
 
 def test_without_a_zone_it_is_meant_in_that_of_whoever_types():
     def meant(typed: str) -> str:
-        return times.format_moment(times.parse_past_moment(typed, now=NOW, zone="Asia/Tokyo"))
+        return times.format_timestamp(times.parse_past_time(typed, now=NOW, zone="Asia/Tokyo"))
 
     assert meant("23:00") == "2026-03-01 14:00:00Z"
     # It is 23:30 there: 23:31 was yesterday.
@@ -66,7 +66,7 @@ def test_without_a_zone_it_is_meant_in_that_of_whoever_types():
     assert meant("today") == "2026-02-28 15:00:00Z"
     assert meant("this month") == "2026-02-28 15:00:00Z"
     assert meant("14:00Z") == "2026-03-01 14:00:00Z"
-    assert times.format_moment(NOW, "Asia/Tokyo") == "2026-03-01 23:30:05"
+    assert times.format_timestamp(NOW, "Asia/Tokyo") == "2026-03-01 23:30:05"
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_without_a_zone_it_is_meant_in_that_of_whoever_types():
     ],
 )
 def test_the_bounds_of_what_was_typed_are_known(typed: str, first: str, last: str):
-    assert times.format_moment(times.parse_earliest_moment(typed, now=NOW)) == first
-    assert times.format_moment(times.parse_latest_moment(typed, now=NOW)) == last
+    assert times.format_timestamp(times.parse_earliest_time(typed, now=NOW)) == first
+    assert times.format_timestamp(times.parse_latest_time(typed, now=NOW)) == last
 
 
 @pytest.mark.parametrize("typed", ["30m", "±30m", "± 30 min", "+-30m", "30 minutes"])

@@ -124,11 +124,11 @@ def test_it_is_said_in_words(cron: str, words: str):
     [
         ("* * * * * *", "UTC", "6 fields instead of five"),
         ("", "UTC", "0 fields instead of five"),
-        ("61 * * * *", "UTC", "the minute cannot be understood"),
+        ("61 * * * *", "UTC", "the minute is not valid"),
         ("0 0 30 2 *", "UTC", "day-of-month"),
         ("0 3 * * 8", "UTC", "day-of-week"),
-        ("0 3 * * *", "Mars/Base", "no time zone 'Mars/Base'"),
-        ("0 3 * * *", "../../etc/passwd", "no time zone"),
+        ("0 3 * * *", "Mars/Base", "unknown time zone 'Mars/Base'"),
+        ("0 3 * * *", "../../etc/passwd", "unknown time zone"),
         ("@reboot", "UTC", "1 fields instead of five"),
     ],
 )

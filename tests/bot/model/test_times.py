@@ -57,7 +57,7 @@ def test_in_another_zone_it_is_another_day_already():
 
 def test_a_time_that_is_twice_is_asked_back_and_both_answers_can_be_typed():
     with pytest.raises(
-        InvalidTimeError, match="02:30 on 2026-10-25 in Europe/Amsterdam is twice"
+        InvalidTimeError, match="02:30 on 2026-10-25 in Europe/Amsterdam occurs twice"
     ) as no:
         at("02:30")
     first, second = str(no.value).partition("type ")[2].split(" or ")
@@ -66,7 +66,7 @@ def test_a_time_that_is_twice_is_asked_back_and_both_answers_can_be_typed():
 
 
 def test_a_time_that_the_clocks_skip_is_refused():
-    with pytest.raises(InvalidTimeError, match="no 02:30 on 2026-03-29 in Europe/Amsterdam"):
+    with pytest.raises(InvalidTimeError, match="02:30 on 2026-03-29 in Europe/Amsterdam"):
         at("2026-03-29 02:30")
     assert at("2026-03-29 03:00").startswith("2026-03-29 01:00:00")
     assert at("2026-03-29 01:59").startswith("2026-03-29 00:59:00")
@@ -83,7 +83,7 @@ def test_what_is_no_time_is_none(typed: str):
 
 @pytest.mark.parametrize("typed", ["14:30 Europe/Atlantis", "14:30 x../../etc/passwd", "1:00+99"])
 def test_a_zone_that_there_is_not_is_said(typed: str):
-    with pytest.raises(InvalidTimeError, match="there is no time zone"):
+    with pytest.raises(InvalidTimeError, match="unknown time zone"):
         parse_civil_time(typed, now=NOW)
 
 

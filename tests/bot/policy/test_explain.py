@@ -26,7 +26,7 @@ def _said(tmp_path: Path, person: str, kind: str, *, reversible: bool = True) ->
         ("dora", "change", True, "Needs 1 approval from the owners of the edge"),
         ("olga", "change", True, "Runs immediately, no approval needed."),
         ("olga", "change", False, "Needs 1 approval"),
-        ("nobody", "check", True, "Not allowed: nobody is not among the people"),
+        ("nobody", "check", True, "Not allowed: nobody is not in the policy"),
     ],
 )
 def test_it_is_said_in_sentences(

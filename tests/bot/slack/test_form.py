@@ -146,7 +146,7 @@ async def test_what_is_wrong_is_said_below_its_field(chat: Chat):
     shown = await opened(chat, "toy tune")
     answer = await shown.submit(host="lb1", name="LAMP")
     assert answer.json["response_action"] == "errors"
-    assert "does not fit" in answer.json["errors"]["name"]
+    assert "is not valid" in answer.json["errors"]["name"]
     assert chat.office.entries() == []
     # Corrected, the same form is taken.
     assert (await shown.submit(host="lb1", name="lamp")).body == b""

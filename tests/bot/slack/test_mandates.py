@@ -102,9 +102,9 @@ async def test_the_asker_takes_the_proposal_back(chat: Chat):
     ("text", "said"),
     [
         ("delegate stan", "Type it like this: delegate to PERSON"),
-        ("delegate to stan until whenever", "is no time: type 18:00"),
+        ("delegate to stan until whenever", "is not a time: type 18:00"),
         ("delegate to stan until 2020-01-01", "has passed already"),
-        ("delegate to ghost for 2 h", "ghost is not among the people"),
+        ("delegate to ghost for 2 h", "ghost is not in the policy"),
         ("delegate end 7", "no delegation 7"),
         ("grant dora toy set lb*", "Type it like this: grant PERSON"),
         ("grant dora toy st lb* 5 an hour for 2 h", "Did you mean"),

@@ -105,7 +105,7 @@ async def test_somebody_else_takes_it_over(chat: Chat):
         ("schedule fans cron=@daily --", "Type /keyturn schedule NAME"),
         ("schedule fans cron=0 3 * * * -- toy show lb1", "put values with spaces in quotation"),
         ("schedule fans zone=UTC -- toy show lb1", "Say when"),
-        ("schedule fans cron=@daily zone=Mars -- toy show lb1", "no time zone 'Mars'"),
+        ("schedule fans cron=@daily zone=Mars -- toy show lb1", "unknown time zone 'Mars'"),
         ('schedule fans cron="* * * * *" -- toy set lb1 fan on', "every 10 minutes at most"),
         ("schedule fans cron=@daily -- toy sho lb1", "Did you mean"),
         ("schedule fans cron=@daily -- toy show lb9", "There is no host 'lb9'"),

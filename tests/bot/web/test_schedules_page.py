@@ -71,7 +71,7 @@ def test_the_form_shows_the_moments_before_anything_is_asked(site: Site):
     ("wrong", "says"),
     [
         ({"cron": "0 3 1 *"}, "4 fields instead of five"),
-        ({"zone": "Mars"}, "no time zone"),
+        ({"zone": "Mars"}, "unknown time zone"),
         ({"request": "zfs scrub statos nas1"}, "Did you mean"),
         ({"request": "zfs scrub status nas9 tank"}, "no host"),
         ({"name": ""}, "give the schedule a name"),

@@ -133,7 +133,7 @@ def test_who_may_shut_nobody_out_reads_who_can(site: Site):
     assert site.browser("stan").get("/").status_code == 200
     unknown = site.browser("adam").post("/bans", data={"person": "nobody", "reason": "gone"})
     assert unknown.status_code == 422
-    assert "nobody is not among the people of the policy" in unknown.text
+    assert "nobody is not in the policy" in unknown.text
 
 
 def test_where_letting_in_takes_a_second_factor_it_is_shown_first(site: Site):
