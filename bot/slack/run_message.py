@@ -507,7 +507,7 @@ def _build_decision_buttons(run: Run) -> Block:
     if run.plan is None or not can_show_plan(run.plan) or not can_approve_here:
         return actions(block_id, deny)
     approve = button(
-        "Approve",
+        "Approve schedule" if run.timing else "Approve",
         action=APPROVE,
         value=value,
         label=f"Approve run {run.id}: {run.title}",

@@ -32,7 +32,7 @@ def create_delegation(
     with context.database.transaction() as tx:
         if not tx.now < ends_at <= tx.now + MAX_DAYS * _DAY:
             raise InvalidRequestError(
-                f"a delegation lasts at most {MAX_DAYS} days: choose an earlier end"
+                f"a delegation ends within {MAX_DAYS} days from now: choose another end"
             )
         made = delegations.add_delegation(
             tx,

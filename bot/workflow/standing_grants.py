@@ -38,7 +38,7 @@ def create_grant(
     with context.database.transaction() as tx:
         if not tx.now < new_grant.ends_at <= tx.now + MAX_DAYS * _DAY:
             raise InvalidRequestError(
-                f"a grant lasts at most {MAX_DAYS} days: choose an earlier end"
+                f"a grant ends within {MAX_DAYS} days from now: choose another end"
             )
         _check_hosts(policy, new_grant, granted_by, tx.now)
         made = grants.add_grant(tx, new_grant, giver=granted_by, reason=shorten_reason(reason))

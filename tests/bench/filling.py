@@ -142,6 +142,7 @@ def _runs(count: int, began: int) -> Iterator[tuple[Any, ...]]:
         "requirements": "{}",
         "hosts": "[]",
         "editors": "[]",
+        "guard_override": "",
         "summary": "It is as it was asked for: read again and nothing is left to do",
         "needs_attention": False,
     }

@@ -429,7 +429,7 @@ class TestPace:
     def test_requests_are_limited_for_each_runbook_and_in_all(self, paced: Office):
         self._asks(paced, "dora")
         self._asks(paced, "stan", times=2)
-        with pytest.raises(TooManyRequestsError, match="toy set was asked for 5 times"):
+        with pytest.raises(TooManyRequestsError, match="toy set was requested 5 times"):
             self._asks(paced, "adam", times=1)
         for _ in range(2):
             paced.ask(ShowSwitches(host="lb1"), person="adam")

@@ -238,10 +238,10 @@ def test_only_the_last_host_of_a_wave_has_the_whole_request_looked_at(crowd: Off
         # How many runs have a word is asked where that decides what is walked.
         ("/runs?text=lb1", 10),
         ("/runs?text=lb1&area=edge", 11),
-        ("/log", 8),
-        ("/log?host=lb1", 8),
+        ("/changelog", 8),
+        ("/changelog?host=lb1", 8),
         # Which checks on hosts of several areas are in this one is asked once.
-        ("/log?area=edge", 11),
+        ("/changelog?area=edge", 11),
     ],
 )
 def test_a_page_takes_so_few_statements(crowd: Office, address: str, most: int):

@@ -114,7 +114,7 @@ class TestWhatIsApprovedIsWhatRuns:
 
     def test_the_approval_of_one_plan_opens_no_other(self, office: Office):
         one, other = office.ask(LAMP_ON), office.ask(TuneSwitch(host="lb1", name="fan", how="dim"))
-        with pytest.raises(TooLate, match="another plan"):
+        with pytest.raises(TooLate, match="has a new plan"):
             office.workflow.approve_run(other.id, person="olga", digest=one.digest)
         assert office.run(other.id).state is State.PENDING
 

@@ -303,7 +303,7 @@ class TestDeciding:
 
     def test_an_approval_of_another_digest_counts_for_nothing(self, office: Office):
         run = office.ask(LAMP_ON)
-        with pytest.raises(TooLate, match="another plan"):
+        with pytest.raises(TooLate, match="has a new plan"):
             office.workflow.approve_run(run.id, person="olga", digest="0" * 64)
         assert office.run(run.id).state is State.PENDING
 
@@ -469,7 +469,7 @@ class TestRecovery:
         office.workflow.recover_unfinished_runs()
         assert office.run(run.id).state is State.UNKNOWN
         # It was a crash, and nobody is told that somebody may have altered the database.
-        assert "nobody saw its end" in office.run(run.id).summary
+        assert "its outcome is unknown" in office.run(run.id).summary
 
     def test_what_waited_goes_on(self, office: Office):
         run = office.ask(LAMP_ON)

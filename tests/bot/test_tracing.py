@@ -115,7 +115,7 @@ def test_a_run_is_one_trace_from_plan_to_proof(
     run = office.approve(office.ask(LAMP_ON))
     sending.close()
     ours = [span for span in collector.spans if span.facts.get("keyturn.run") == run.id]
-    assert {span.name for span in ours} == {"run", "plan", "gate", "step", "proof"}
+    assert {span.name for span in ours} == {"run", "plan", "gate", "step", "verify"}
     assert len({span.trace for span in ours}) == 1
     (step,) = collector.named("step")
     assert step.facts == {
@@ -125,7 +125,7 @@ def test_a_run_is_one_trace_from_plan_to_proof(
         "keyturn.outcome": "succeeded",
     }
     inside = {span.id for span in collector.named("run")}
-    for name in ("plan", "gate", "step", "proof"):
+    for name in ("plan", "gate", "step", "verify"):
         assert {span.parent for span in collector.named(name)} <= inside
     assert collector.services == {"keyturn"}
 

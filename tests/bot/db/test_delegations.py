@@ -162,10 +162,10 @@ def test_it_holds_in_its_area_only(office: Office):
 @pytest.mark.parametrize(
     ("person", "to", "area", "why"),
     [
-        ("olga", "olga", "", "yourself already"),
-        ("olga", "nobody", "", "not in the policy"),
+        ("olga", "olga", "", "you cannot delegate to yourself"),
+        ("olga", "nobody", "", "not among the people"),
         ("dora", "stan", "", "you own no area"),
-        ("olga", "stan", "storage", "you own the edge and the web servers, and not storage"),
+        ("olga", "stan", "storage", "you do not own storage, only the edge and the web servers"),
     ],
 )
 def test_what_makes_no_sense_is_refused(office: Office, person: str, to: str, area: str, why: str):

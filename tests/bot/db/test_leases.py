@@ -136,7 +136,7 @@ def test_a_step_is_unknown_and_keeps_its_host_when_its_worker_is_silent(any_offi
     assert lock
     assert lock.run == run.id
     # What the first one saw is not lost: whoever looks into it finds it.
-    assert [(each["n"], each["outcome"]) for each in late] == [(1, "succeeded")]
+    assert [(each["step"], each["outcome"]) for each in late] == [(1, "succeeded")]
 
 
 def test_between_two_steps_only_who_has_it_goes_on(any_office: Office):

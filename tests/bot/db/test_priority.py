@@ -88,7 +88,7 @@ def test_a_host_that_was_just_freed_is_not_taken_from_under_broken_glass(any_off
     any_office.work()
     waiting = any_office.run(first.id)
     assert waiting.state is State.QUEUED
-    assert waiting.summary == f"waits for run {urgent.id}"
+    assert waiting.summary == f"waits for break-glass run {urgent.id}"
     any_office.queue.waiting.append(urgent.id)
     any_office.work()
     assert _taken(any_office) == ["burning", "first"]

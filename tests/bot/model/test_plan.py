@@ -50,6 +50,8 @@ def _another(value: Any) -> Any:
             return 7
         case tuple() if value and isinstance(value[0], str):
             return (*value, "more")
+        case tuple() if not value:
+            return ("lb1",)
         case tuple():
             return ()
         case dict():

@@ -76,7 +76,7 @@ def test_both_digests_and_who_edited_what_are_logged(office: Office):
         "digest": first.digest,
         "proposal": offered.id,
         "values": {"value": "on → dim"},
-        "why": "too bright",
+        "reason": "too bright",
     }
     assert new["proposed"].person == "olga"
     assert new["proposed"].facts["original_digest"] == first.digest

@@ -151,7 +151,7 @@ class TestManyHosts:
         ended = office.approve(office.run(whole))
         assert ended.state is State.STOPPED
         assert ended.summary == (
-            "Done on 1 of 2 hosts. lb2: Stopped by Olga Owner (smoke). Nothing was sent"
+            "Succeeded on 1 of 2 hosts. lb2: Stopped by Olga Owner (smoke). Nothing was sent"
         )
         assert office.fleet.told == [("lb1", "set lamp on")]
 
