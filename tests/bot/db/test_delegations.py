@@ -163,7 +163,7 @@ def test_it_holds_in_its_area_only(office: Office):
     ("person", "to", "area", "why"),
     [
         ("olga", "olga", "", "you cannot delegate to yourself"),
-        ("olga", "nobody", "", "not among the people"),
+        ("olga", "nobody", "", "not in the policy"),
         ("dora", "stan", "", "you own no area"),
         ("olga", "stan", "storage", "you do not own storage, only the edge and the web servers"),
     ],
