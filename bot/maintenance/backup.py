@@ -1,7 +1,7 @@
-"""Backups: one SQLite file with all that the database holds, and a label that says what it is.
+"""Backups: one SQLite file with the content of the database and a label that describes it.
 
-The same for both databases, so that what was saved from one can be put back into the other. It
-holds no keys: whoever has the file can read what was done, and can sign nothing.
+The format is the same for SQLite and PostgreSQL, so a backup of one can be restored to the other.
+A backup contains no keys: a person who has it can read the change log, but cannot sign entries.
 """
 
 import os
@@ -28,48 +28,46 @@ TABLE = "backup_label"
 
 @dataclass(frozen=True)
 class BackupLabel:
-    """made: microseconds. rows: how many the backup holds. version: of the Keyturn that made it.
-
-    point: how far the change log was, signed.
-    """
+    """The description of a backup."""
 
     made: int
+    """Microseconds since 1970, UTC."""
     version: str
+    """Of the Keyturn that made it."""
     rows: int
     point: Checkpoint
+    """The signed checkpoint of the change log."""
 
 
 _LABEL = TypeAdapter(BackupLabel)
 
 
 class InvalidBackupError(Exception):
-    """A file is no backup that can be put back. The message says why."""
+    """The file is not a valid backup. The message says why."""
 
 
 def write_label(tx: Transaction, label: BackupLabel) -> None:
-    says = encode_canonical(_LABEL.dump_python(label))
+    content = encode_canonical(_LABEL.dump_python(label))
     tx.sql.execute(text("CREATE TABLE backup_label (says TEXT NOT NULL)"))
-    tx.sql.execute(text("INSERT INTO backup_label VALUES (:says)"), {"says": says})
+    tx.sql.execute(text("INSERT INTO backup_label VALUES (:says)"), {"says": content})
 
 
 def read_label(database: Database) -> BackupLabel:
-    """Return the label of a backup, which is not damaged. Raises InvalidBackupError."""
+    """Return the label of a backup, after a check for damage. Raises InvalidBackupError."""
     try:
         with database.reading() as tx:
-            fault = tx.sql.execute(text("PRAGMA quick_check(1)")).scalar_one()
+            check = tx.sql.execute(text("PRAGMA quick_check(1)")).scalar_one()
             if TABLE not in inspect(tx.sql).get_table_names():
-                raise InvalidBackupError(
-                    "is a database, and not a backup that keyturn backup has made"
-                )
-            says = tx.sql.execute(text("SELECT says FROM backup_label")).scalar_one_or_none()
-    except StoreUnavailable as trouble:
-        raise InvalidBackupError(f"is no backup that can be read: {trouble}") from trouble
-    if fault != "ok":
-        raise InvalidBackupError(f"is damaged: {fault}")
+                raise InvalidBackupError("is a database, but not a backup of keyturn backup")
+            content = tx.sql.execute(text("SELECT says FROM backup_label")).scalar_one_or_none()
+    except StoreUnavailable as error:
+        raise InvalidBackupError(f"cannot be read: {error}") from error
+    if check != "ok":
+        raise InvalidBackupError(f"is damaged: {check}")
     try:
-        return _LABEL.validate_json(says or "")
+        return _LABEL.validate_json(content or "")
     except ValidationError:
-        raise InvalidBackupError("has a label that nobody can read") from None
+        raise InvalidBackupError("has a label that is not valid") from None
 
 
 def remove_label(tx: Transaction) -> None:
@@ -77,7 +75,7 @@ def remove_label(tx: Transaction) -> None:
 
 
 def close_journal(database: Database) -> None:
-    """Leave one file, which can be read from where nothing can be written."""
+    """Merge the journal into the file, so that read-only media can hold it."""
     with database.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA journal_mode=DELETE")
 
@@ -88,14 +86,14 @@ BACKED_UP = "backed up"
 def make_backup(
     database: Database, file: Path, stages: BeginStage = begin_silent_stage
 ) -> tuple[BackupLabel, Verification]:
-    """Save everything in *file*, which must not be there yet, while the service goes on.
+    """Write a backup to *file*, which must not exist; the service may run.
 
-    The file appears under its name once it is whole, and the log tells of it. The copy is
-    verified: the verdict says whether the log was whole. Raises FileExistsError, CopyError and
+    The file appears under its name once it is complete, and the backup is logged. The copied log
+    is verified; the result contains the verdict. Raises FileExistsError, CopyError and
     StoreUnavailable.
     """
     if file.exists():
-        raise FileExistsError(f"{file} is there already: a backup is never written over another")
+        raise FileExistsError(f"{file} exists already: a backup never overwrites a file")
     part = file.with_name(f"{file.name}.part")
     part.unlink(missing_ok=True)
     part.touch(mode=0o600)
@@ -103,18 +101,18 @@ def make_backup(
     try:
         migrations.upgrade_schema(copy)
         with copy.transaction(seconds=copy_database.SECONDS) as tx:
-            with stages("saving", lambda: copy_database.count_rows(database)) as told:
-                rows = copy_database.copy_rows(database, tx, told)
-            made = BackupLabel(
+            with stages("saving", lambda: copy_database.count_rows(database)) as report:
+                rows = copy_database.copy_rows(database, tx, report)
+            label = BackupLabel(
                 tx.now, version("keyturn"), rows, verification.create_checkpoint(tx)
             )
-            write_label(tx, made)
+            write_label(tx, label)
         with copy.reading() as tx:
             verdict = verification.verify_log(tx, stages=stages)
         close_journal(copy)
     finally:
         copy.close()
-    _put_in_place(part, file)
+    _publish_file(part, file)
     with database.transaction() as tx:
         change_log.append_entry(
             tx,
@@ -122,15 +120,15 @@ def make_backup(
             login=getuser(),
             file=file.name,
             rows=rows,
-            entries=made.point.seq,
-            head=made.point.hash,
+            entries=label.point.seq,
+            head=label.point.hash,
         )
-    return made, verdict
+    return label, verdict
 
 
-def _put_in_place(part: Path, file: Path) -> None:
+def _publish_file(part: Path, file: Path) -> None:
     sync_to_disk(part)
-    # Unlike a rename, a link is never put over what somebody else has put there meanwhile.
+    # Unlike a rename, a link never replaces a file that another process created meanwhile.
     os.link(part, file)
     part.unlink()
     sync_to_disk(file.parent)

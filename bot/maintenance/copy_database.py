@@ -1,4 +1,4 @@
-"""Moving an installation to another database, with its chain intact."""
+"""Copy an installation to another database, with its change log intact."""
 
 from collections.abc import Generator
 from contextlib import closing
@@ -13,89 +13,91 @@ from bot.db import migrations, tables
 from bot.db.database import Database, Transaction
 from bot.model.progress import BeginStage, ReportProgress, begin_silent_stage, ignore_progress
 
-_AT_ONCE = 2_000
-# What is put down in one go is not hung up on for being much.
+_BATCH_SIZE = 2_000
+# Time limit of a transaction that copies a whole database.
 SECONDS = 3600.0
-# Tables of those that make our tables, or dispatch our work.
-_OTHERS = ("alembic_", "procrastinate_", "sqlite_")
+# Prefixes of the tables of libraries and of SQLite.
+_FOREIGN_PREFIXES = ("alembic_", "procrastinate_", "sqlite_")
 
-_ON_SQLITE = [
+_SET_NEXT_ID_SQLITE = [
     text("DELETE FROM sqlite_sequence WHERE name = :table"),
     text("INSERT INTO sqlite_sequence (name, seq) VALUES (:table, :last)"),
 ]
-_ON_POSTGRESQL = text("SELECT setval(pg_get_serial_sequence(:table, 'id'), :next, false)")
+_SET_NEXT_ID_POSTGRESQL = text("SELECT setval(pg_get_serial_sequence(:table, 'id'), :next, false)")
 
 
 class CopyError(Exception):
-    """There is something here, or there, that a copy cannot be made of, or over."""
+    """The database cannot be copied. The message says why."""
 
 
 def list_tables() -> list[Table]:
-    """Return our tables, each behind those that it refers to."""
+    """Return Keyturn's tables, each after those that it refers to."""
     return tables.metadata.sorted_tables
 
 
 def count_rows(source: Database) -> int:
-    """Return how many rows a copy will have, to show how far it is."""
+    """Return the number of rows to copy, for the progress."""
     with source.reading() as tx:
         return sum(_count(tx, table) for table in list_tables())
 
 
-def copy_rows(source: Database, tx: Transaction, told: ReportProgress = ignore_progress) -> int:
-    """Put every row of *source* down in the caller's transaction; return how many there were.
+def copy_rows(source: Database, tx: Transaction, report: ReportProgress = ignore_progress) -> int:
+    """Copy every row of *source* in the caller's transaction; return the number of rows.
 
-    told: how many more rows were copied. Raises CopyError where *source* has a table that this
-    version does not know, or the other database is not empty.
+    report: called with the number of rows of each batch. Raises CopyError if *source* has a table
+    that this version does not know, or the target is not empty.
     """
-    _refuse_strangers(source)
-    _refuse_over(tx)
+    _check_no_foreign_tables(source)
+    _check_empty(tx)
     copied = 0
-    with source.reading() as there:
+    with source.reading() as source_tx:
         for table in list_tables():
-            for rows in _batches(there, table):
+            for rows in _read_batches(source_tx, table):
                 tx.sql.execute(insert(table), rows)
                 copied += len(rows)
-                told(len(rows))
-            highest = _highest(tx, table)
+                report(len(rows))
+            highest = _get_highest_id(tx, table)
             if highest:
                 set_next_number(tx, table.name, highest + 1)
     return copied
 
 
 def set_next_number(tx: Transaction, table: str, number: int) -> None:
-    """Let the next row of a table that numbers its own have this number."""
+    """Set the id of the next row of a table with automatic ids."""
     if tx.sql.dialect.name == "postgresql":
-        tx.sql.execute(_ON_POSTGRESQL, {"next": number, "table": table})
+        tx.sql.execute(_SET_NEXT_ID_POSTGRESQL, {"next": number, "table": table})
     elif tables.metadata.tables[table].dialect_options["sqlite"]["autoincrement"]:
-        for statement in _ON_SQLITE:
+        for statement in _SET_NEXT_ID_SQLITE:
             tx.sql.execute(statement, {"last": number - 1, "table": table})
 
 
-def _batches(there: Transaction, table: Table) -> Generator[list[dict[str, object]]]:
+def _read_batches(tx: Transaction, table: Table) -> Generator[list[dict[str, object]]]:
     query = select(table).order_by(*table.primary_key.columns)
-    with closing(there.sql.execute(query.execution_options(yield_per=_AT_ONCE))) as found:
-        rows = found.mappings()
-        while some := [dict(row) for row in islice(rows, _AT_ONCE)]:
-            yield some
+    with closing(tx.sql.execute(query.execution_options(yield_per=_BATCH_SIZE))) as result:
+        rows = result.mappings()
+        while batch := [dict(row) for row in islice(rows, _BATCH_SIZE)]:
+            yield batch
 
 
-def _refuse_strangers(source: Database) -> None:
+def _check_no_foreign_tables(source: Database) -> None:
     known = {table.name for table in list_tables()}
-    there = inspect(source.engine).get_table_names()
-    strange = sorted(name for name in there if name not in known and not name.startswith(_OTHERS))
-    if strange:
-        raise CopyError(f"it holds {', '.join(strange)}, which this version does not know")
+    names = inspect(source.engine).get_table_names()
+    unknown = sorted(
+        name for name in names if name not in known and not name.startswith(_FOREIGN_PREFIXES)
+    )
+    if unknown:
+        raise CopyError(f"it contains {', '.join(unknown)}, which this version does not know")
 
 
-def _refuse_over(tx: Transaction) -> None:
-    full = [
+def _check_empty(tx: Transaction) -> None:
+    filled = [
         table.name for table in list_tables() if tx.sql.execute(select(table).limit(1)).first()
     ]
-    if full:
-        raise CopyError(f"there is something already, in {', '.join(full)}: take an empty one")
+    if filled:
+        raise CopyError(f"it has rows in {', '.join(filled)}: use an empty database")
 
 
-def _highest(tx: Transaction, table: Table) -> int | None:
+def _get_highest_id(tx: Transaction, table: Table) -> int | None:
     column = table.autoincrement_column
     if column is None or column.name != "id":
         return None
@@ -111,20 +113,22 @@ MOVED = "database moved"
 
 @dataclass(frozen=True)
 class CopyResult:
-    """rows: how many there were. entries, head: how far the log is, the move itself included."""
+    """The result of a copy."""
 
     rows: int
     entries: int
+    """Number of log entries, including the one of the copy."""
     head: str
+    """Hash of the last log entry."""
 
 
 def copy_database(
     old: Database, new: Database, stages: BeginStage = begin_silent_stage
 ) -> CopyResult:
-    """Copy everything into *new*, which is empty, and say so in its log. Nobody may be at work.
+    """Copy everything into the empty database *new*, and log the copy there.
 
-    A log that is broken is not moved: what is wrong with it is to be found out where it is.
-    Raises CopyError, BadKey and StoreUnavailable; then *new* is as empty as it was.
+    No other process may use the databases. A broken log is not copied: investigate it in place.
+    Raises CopyError, KeyFileError and StoreUnavailable; *new* then remains empty.
     """
     migrations.upgrade_schema(new)
     with old.reading() as tx:
@@ -132,18 +136,23 @@ def copy_database(
     if before.broken is not None:
         raise CopyError(f"its change log is broken at entry {before.broken}: {before.why}")
     with new.transaction(seconds=SECONDS) as tx:
-        with stages("copying", lambda: count_rows(old)) as told:
-            rows = copy_rows(old, tx, told)
+        with stages("copying", lambda: count_rows(old)) as report:
+            rows = copy_rows(old, tx, report)
         verification.open_log(tx)
         after = verification.verify_log(tx, stages=stages)
         if (after.entries, after.head, after.broken) != (before.entries, before.head, None):
-            raise CopyError("the log that arrived is not the one that was sent")
+            raise CopyError("the copied change log differs from the original")
         change_log.append_entry(
-            tx, MOVED, login=getuser(), rows=rows, from_=_kind(old), to=_kind(new)
+            tx,
+            MOVED,
+            login=getuser(),
+            rows=rows,
+            from_=_get_engine_name(old),
+            to=_get_engine_name(new),
         )
         entries, head = change_log.get_head(tx)
     return CopyResult(rows, entries, head)
 
 
-def _kind(database: Database) -> str:
+def _get_engine_name(database: Database) -> str:
     return "SQLite" if database.embedded else "PostgreSQL"

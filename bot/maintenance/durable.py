@@ -1,11 +1,11 @@
-"""Durable: what was written, or put under another name, is still so after the power was cut."""
+"""Write files so that they survive a power failure."""
 
 import os
 from pathlib import Path
 
 
 def sync_to_disk(path: Path) -> None:
-    """Return once a file's content, or the names in a directory, are on the disk."""
+    """Flush the content of a file, or the names in a directory, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

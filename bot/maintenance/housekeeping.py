@@ -1,4 +1,4 @@
-"""Housekeeping: what the service says of itself in the log, and what it tells the witnesses."""
+"""Periodic duties of the service: clean up, log problems and settings, publish checkpoints."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ Witness = Callable[[Checkpoint], None]
 
 
 class Housekeeping:
-    """Does a little every few seconds. witnesses: told of each new head of the log."""
+    """Runs the periodic duties. witnesses: receive a checkpoint of each new head of the log."""
 
     def __init__(
         self,
@@ -31,80 +31,81 @@ class Housekeeping:
     ) -> None:
         self._database, self._spool = database, spool
         self._witnesses = witnesses
-        # How far the log was then.
-        self._began = 0
-        self._told: dict[Witness, Checkpoint] = {}
+        # The number of the last log entry at the start.
+        self._first_head = 0
+        self._published: dict[Witness, Checkpoint] = {}
 
     def start(self, settings: Mapping[str, str]) -> None:
-        """Begin or take up the log, and note under which settings. Raises BadKey."""
+        """Open the log and record changed settings. Raises KeyFileError."""
         self.open_log()
         with self._database.transaction() as tx:
             change_log.lock_log(tx)
             log_setting_change(tx, SETTINGS, settings=settings, digest=hash_canonical(settings))
 
     def open_log(self) -> None:
-        """Begin the log, or see that it is sealed by our key. Raises BadKey."""
+        """Create the log, or check that our key signs it. Raises KeyFileError."""
         with self._database.transaction() as tx:
             verification.open_log(tx)
-            self._began = change_log.get_head(tx)[0]
+            self._first_head = change_log.get_head(tx)[0]
 
     def log_own_runbooks(self, digests: Mapping[str, str]) -> None:
-        """Note the digests of the own runbooks and dialects in use, if they have changed."""
+        """Record the digests of the local runbooks and dialects, if they have changed."""
         with self._database.transaction() as tx:
             if digests or change_log.get_last_entry_of_kind(tx, OWN_RUNBOOKS):
                 log_setting_change(tx, OWN_RUNBOOKS, files=digests, digest=hash_canonical(digests))
 
     def run_periodic_tasks(self) -> None:
-        """Say what could not be written or was forged, forget old signatures, tell witnesses."""
-        trouble = self._database.error
+        """Log write errors and forged rows, delete old data, and publish a checkpoint."""
+        error = self._database.error
         with self._database.transaction() as tx:
             dedup.delete_old_keys(tx)
             inbound_events.delete_old_events(tx)
             webhook_queue.delete_old_failures(tx)
-            if trouble:
-                change_log.append_entry(tx, LOGGING_FAILED_KIND, reason=trouble)
+            if error:
+                change_log.append_entry(tx, LOGGING_FAILED_KIND, reason=error)
             row_mac.log_forged_rows(tx)
             if not self._spool.is_empty:
                 self._spool.merge_into_log(tx)
             followed_log.follow_log(tx)
-            point = verification.create_checkpoint(tx)
-        self._testify(point)
+            checkpoint = verification.create_checkpoint(tx)
+        self._publish_checkpoint(checkpoint)
 
     def publish_last_checkpoint(self) -> None:
-        """Publish the last entries to the witnesses, when nothing more is to be written."""
+        """Publish the last checkpoint to the witnesses at shutdown."""
         try:
             with self._database.transaction() as tx:
-                point = verification.create_checkpoint(tx)
-        except StoreUnavailable as trouble:
-            log.critical("witnesses were not told of the last entries: %s", trouble)
+                checkpoint = verification.create_checkpoint(tx)
+        except StoreUnavailable as error:
+            log.critical("the last checkpoint was not published to the witnesses: %s", error)
         else:
-            self._testify(point)
+            self._publish_checkpoint(checkpoint)
 
     def count_unwitnessed_entries(self) -> dict[str, int]:
-        """Return how many entries each witness was not told of yet, since this process began."""
+        """Return the number of entries since the start of this process that each witness lacks."""
         with self._database.reading() as tx:
             head = change_log.get_head(tx)[0]
         return {
-            str(n): head - (told.seq if (told := self._told.get(witness)) else self._began)
+            str(n): head
+            - (last.seq if (last := self._published.get(witness)) else self._first_head)
             for n, witness in enumerate(self._witnesses, start=1)
         }
 
-    def _testify(self, point: Checkpoint) -> None:
-        """Tell every witness what is new. One that fails keeps no other from hearing of it."""
+    def _publish_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Send a new checkpoint to every witness, even if one of them fails."""
         for witness in self._witnesses:
-            last = self._told.get(witness)
-            if last is not None and last.hash == point.hash:
+            last = self._published.get(witness)
+            if last is not None and last.hash == checkpoint.hash:
                 continue
             try:
-                witness(point)
-            except OSError as trouble:
-                log.critical("a witness of the change log was not told: %s", trouble)
+                witness(checkpoint)
+            except OSError as error:
+                log.critical("a witness did not receive the checkpoint: %s", error)
             else:
-                self._told[witness] = point
+                self._published[witness] = checkpoint
 
 
 def log_setting_change(tx: Transaction, kind: str, **facts: Canonical) -> None:
-    """Log what the service works under, if it is not what it last was."""
+    """Log settings if they differ from the last entry of this kind."""
     last = change_log.get_last_entry_of_kind(tx, kind)
     if last is None or last.facts != facts:
         change_log.append_entry(tx, kind, run=None, person="", host="", **facts)

@@ -1,4 +1,4 @@
-"""A change of the key that seals the log: recorded there, and signed by the old and the new."""
+"""Rotation of the signing key of the change log, signed by the old and the new key."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,11 +17,12 @@ from bot.model.progress import BeginStage, begin_silent_stage
 
 @dataclass(frozen=True)
 class RotationResult:
-    """public: of the new key. ended: tokens that nobody but their rows told of: they are no more
-    good."""
+    """The result of a key rotation."""
 
     public: str
+    """The new public key."""
     ended: Sequence[ApiToken] = ()
+    """Tokens that stopped working, because their creation is not in the change log."""
 
 
 def rotate_signing_key(
@@ -31,31 +32,37 @@ def rotate_signing_key(
     witnesses: Sequence[Checkpoint] = (),
     stages: BeginStage = begin_silent_stage,
 ) -> RotationResult:
-    """Seal the log by a new key from now on. Nobody else may be writing.
+    """Sign the log with a new key from now on. No other process may write to the database.
 
-    The whole log is verified first, and held against what witnesses saw. Tokens go on, stamped by
-    the new key, as far as the log tells of them. Everybody signs in anew.
+    The whole log is verified first and compared with the witnesses. Tokens remain valid if the
+    log contains their creation. Everyone has to sign in again.
 
-    file: where the key is kept; the new one is written beside it and takes its place once the log
-    says so. A change that was interrupted is completed, or begun anew.
+    An interrupted rotation is completed or started again.
+
+    Args:
+        database: The database of the log.
+        file: The key file. The new key is written to a second file, which replaces this one once
+            the change is in the log.
+        witnesses: The checkpoints of the witnesses.
+        stages: Reports the progress.
     """
-    beside = file.with_name(f"{file.name}.new")
+    new_file = file.with_name(f"{file.name}.new")
     with database.reading() as tx:
         last = change_log.get_last_entry_of_kind(tx, verification.KEY_KIND)
-    named = str(last.facts["public"]) if last else ""
-    if beside.exists():
-        left = signing.load_signing_key(beside)
-        if left.public_key == named:
-            beside.replace(file)
-            return RotationResult(left.public_key)
-        beside.unlink()
-    new = signing.create_signing_key(beside)
+    logged_key = str(last.facts["public"]) if last else ""
+    if new_file.exists():
+        new = signing.load_signing_key(new_file)
+        if new.public_key == logged_key:
+            new_file.replace(file)
+            return RotationResult(new.public_key)
+        new_file.unlink()
+    new = signing.create_signing_key(new_file)
     with database.transaction(seconds=copy_database.SECONDS) as tx:
         verification.open_log(tx)
-        # By what the old key vouches for: before another is named.
+        # Before the log names the new key, because the old one verifies the entries of tokens.
         ended = tokens.remac_tokens(tx, new)
         restore.end_sessions_of_everyone(tx)
         verification.append_key_change(tx, new, witnesses=witnesses, stages=stages)
-    beside.replace(file)
+    new_file.replace(file)
     sync_to_disk(file.parent)
     return RotationResult(new.public_key, ended)

@@ -1,8 +1,8 @@
-"""Putting a backup back: nothing that was done since is done twice, and nobody forgets that.
+"""Restore a backup so that no step since the backup is repeated.
 
-What came after the backup is not in it. So nothing of what was under way begins again, everybody
-signs in anew, everything is stopped until somebody has looked, new runs have numbers that no run
-had before, and the log says from where on it tells another story than its witnesses.
+The restored database lacks what happened after the backup. So runs that had not ended do not start
+again, everyone has to sign in again, everything is stopped until a person resumes it, new runs get
+numbers that no run had before, and the log records where it differs from its witnesses.
 """
 
 import shutil
@@ -28,7 +28,7 @@ from bot.model.times import format_timestamp
 
 
 def list_unstarted_runs(tx: Transaction) -> list[Run]:
-    """Return the runs that nothing was sent for, as far as the tables know."""
+    """Return the runs without a sent step, according to the backup."""
     states = [state.value for state in STATES_BEFORE_INTENT]
     query = select(tables.run.c.id).where(tables.run.c.state.in_(states))
     return [
@@ -38,7 +38,7 @@ def list_unstarted_runs(tx: Transaction) -> list[Run]:
 
 
 def list_active_runs(tx: Transaction) -> list[Run]:
-    """Return the runs on one host that something was sent for, and whose end is not in here."""
+    """Return the runs on one host with a sent step whose result is not in the backup."""
     query = select(tables.run.c.id).where(
         tables.run.c.state == State.RUNNING.value, tables.run.c.hosts == "[]"
     )
@@ -53,37 +53,36 @@ def get_highest_run(tx: Transaction) -> int:
 
 
 def end_sessions_of_everyone(tx: Transaction) -> None:
-    """Have everybody sign in anew: who was signed out since would be signed in again."""
+    """End all sessions: sessions that ended since the backup would be active again."""
     tx.sql.execute(delete(tables.session))
     tx.sql.execute(delete(tables.sign_in_link))
 
 
-def skip_past_fires(tx: Transaction, why: str) -> None:
-    """Let every schedule fire from now on, and never for a moment that is over."""
+def skip_past_fires(tx: Transaction, reason: str) -> None:
+    """Reset the due times of all schedules to times after now."""
     for schedule in schedules.list_schedules(tx):
         if schedule.state is ScheduleState.ACTIVE:
             schedules.set_schedule_state(tx, schedule, schedule.state, schedule.reason)
     later = tables.fire.c.outcome == FireOutcome.LATER.value
-    missed = {"outcome": FireOutcome.MISSED.value, "reason": why, "recorded_at": tx.now}
+    missed = {"outcome": FireOutcome.MISSED.value, "reason": reason, "recorded_at": tx.now}
     tx.sql.execute(update(tables.fire).where(later).values(missed))
 
 
-# Runs that came after the backup have numbers above its own: so far above, none is given again.
-_NUMBERS_LEFT_OUT = 1000
+# Runs after the backup have higher numbers; skipping this many avoids using one again.
+_SKIPPED_NUMBERS = 1000
 
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """label: of the backup. ended: the runs that will not begin any more.
-
-    later: what witnesses saw after the backup was made; that is not here. first: the number of the
-    next run.
-    """
+    """The result of a restore."""
 
     label: BackupLabel
     ended: Sequence[int]
+    """Runs that will not start any more."""
     later: Sequence[WitnessedCheckpoint]
+    """Checkpoints of witnesses after the backup, whose entries are lost."""
     first: int
+    """The number of the next run."""
 
 
 def restore_backup(
@@ -94,15 +93,24 @@ def restore_backup(
     seen: Sequence[WitnessedCheckpoint] = (),
     stages: BeginStage = begin_silent_stage,
 ) -> RestoreResult:
-    """Put the backup *file* into *target*, as a whole or not at all. Nobody else may be at work.
+    """Restore a backup completely or not at all. No other process may use the database.
 
-    target: an empty database, or for SQLite one that is not there yet. working: where a copy of
-    the file finds room; it may be *target*'s own directory. seen: what witnesses saw. The file
-    itself stays as it is. Raises InvalidBackupError, CopyError, BadKey and StoreUnavailable.
+    Args:
+        file: The backup, which is not changed.
+        target: An empty database; for SQLite, one whose file does not exist.
+        working: A directory for a copy of the file, such as the directory of *target*.
+        seen: The checkpoints of the witnesses.
+        stages: Reports the progress.
+
+    Raises:
+        InvalidBackupError: The file is not a valid backup.
+        CopyError: The target is not empty.
+        KeyFileError: The signing key does not match the backup.
+        StoreUnavailable: The database does not answer.
     """
     place = Path(target.engine.url.database or "")
     if target.embedded and place.exists():
-        raise CopyError(f"there is a database already: move {place} away first")
+        raise CopyError(f"the database {place} exists already: move it away first")
     part = working / f"{file.name}.restoring"
     part.unlink(missing_ok=True)
     try:
@@ -110,106 +118,106 @@ def restore_backup(
         part.chmod(0o600)
         copy = target.beside(f"sqlite:///{part.absolute()}")
         try:
-            restored = _made_ready(copy, seen, stages)
+            restored = _prepare_copy(copy, seen, stages)
             if not target.embedded:
-                _handed_over(copy, target, restored.first, stages)
+                _copy_to_target(copy, target, restored.first, stages)
             backup.close_journal(copy)
         finally:
             copy.close()
         if target.embedded:
-            _put_in_place(part, place)
+            _publish_file(part, place)
     finally:
         for left in working.glob(f"{part.name}*"):
             left.unlink()
     return restored
 
 
-def _made_ready(
+def _prepare_copy(
     copy: Database, seen: Sequence[WitnessedCheckpoint], stages: BeginStage
 ) -> RestoreResult:
-    """Let the copy be what the service may begin with."""
-    found = backup.read_label(copy)
+    """Verify the copy and adjust it, so that the service can start with it."""
+    label = backup.read_label(copy)
     migrations.upgrade_schema(copy)
     with copy.reading() as tx:
         verdict = verification.verify_log(tx, stages=stages)
     if verdict.broken is not None:
-        raise InvalidBackupError(f"holds a change log that is broken: {verdict.why}")
-    if (verdict.entries, verdict.head) != (found.point.seq, found.point.hash):
-        raise InvalidBackupError("does not hold the change log that its label tells of")
-    later = [one for one in seen if one.checkpoint.seq > found.point.seq]
+        raise InvalidBackupError(f"contains a broken change log: {verdict.why}")
+    if (verdict.entries, verdict.head) != (label.point.seq, label.point.hash):
+        raise InvalidBackupError("contains another change log than its label describes")
+    later = [one for one in seen if one.checkpoint.seq > label.point.seq]
     with copy.transaction() as tx:
         verification.open_log(tx)
         backup.remove_label(tx)
-        return _begun_anew(tx, found, later)
+        return _adjust_database(tx, label, later)
 
 
-def _handed_over(copy: Database, target: Database, first: int, stages: BeginStage) -> None:
+def _copy_to_target(copy: Database, target: Database, first: int, stages: BeginStage) -> None:
     migrations.upgrade_schema(target)
     with target.transaction(seconds=copy_database.SECONDS) as tx:
-        with stages("copying", lambda: copy_database.count_rows(copy)) as told:
-            copy_database.copy_rows(copy, tx, told)
+        with stages("copying", lambda: copy_database.count_rows(copy)) as report:
+            copy_database.copy_rows(copy, tx, report)
         copy_database.set_next_number(tx, "run", first)
 
 
-def _put_in_place(part: Path, place: Path) -> None:
+def _publish_file(part: Path, place: Path) -> None:
     sync_to_disk(part)
     part.rename(place)
 
 
-def _begun_anew(
-    tx: Transaction, found: BackupLabel, later: Sequence[WitnessedCheckpoint]
+def _adjust_database(
+    tx: Transaction, label: BackupLabel, later: Sequence[WitnessedCheckpoint]
 ) -> RestoreResult:
-    made = format_timestamp(found.made)
+    made = format_timestamp(label.made)
     last = max(later, key=lambda one: one.checkpoint.seq, default=None)
     change_log.append_entry(
         tx,
         verification.RESTORED_KIND,
         login=getuser(),
-        created_at=found.made,
-        entries=found.point.seq,
-        head=found.point.hash,
-        witnessed=last.checkpoint.seq if last else found.point.seq,
+        created_at=label.made,
+        entries=label.point.seq,
+        head=label.point.hash,
+        witnessed=last.checkpoint.seq if last else label.point.seq,
         runs=sorted({one.run for one in later if one.run}),
     )
     end_sessions_of_everyone(tx)
-    why = f"the database was put back from a backup of {made}"
-    ended = _put_down(
+    reason = f"The database was restored from a backup of {made}"
+    ended = _stop_unstarted_runs(
         tx,
-        f"{why[0].upper()}{why[1:]}: whether this was done since is not known "
-        "here. Look at the host, and ask again if it is still needed.",
+        f"{reason}. It is unknown whether this run was executed since. Check the host, and "
+        "request it again if it is still needed.",
     )
-    _leave_open(
+    _mark_active_runs_unknown(
         tx,
-        f"{why[0].upper()}{why[1:]}, and this was under way then: how far it came since is not "
-        "known here. Its host stays locked until an owner resolves this run.",
+        f"{reason} that was made while this run was active. It is unknown how far it came. The "
+        "host stays locked until an owner resolves this run.",
     )
-    skip_past_fires(tx, why)
-    if stops.add_stop(tx, stops.EVERYTHING, person="", why=why):
-        change_log.append_entry(tx, "everything stopped", reason=why)
+    skip_past_fires(tx, reason)
+    if stops.add_stop(tx, stops.EVERYTHING, person="", why=reason):
+        change_log.append_entry(tx, "everything stopped", reason=reason)
     highest = max([get_highest_run(tx), *(one.run for one in later if one.run)])
-    first = highest + _NUMBERS_LEFT_OUT + 1
+    first = highest + _SKIPPED_NUMBERS + 1
     copy_database.set_next_number(tx, "run", first)
-    return RestoreResult(found, ended, later, first)
+    return RestoreResult(label, ended, later, first)
 
 
-def _put_down(tx: Transaction, summary: str) -> list[int]:
-    """End every run that nothing was sent for yet: by the time of the loss, that may have been."""
+def _stop_unstarted_runs(tx: Transaction, summary: str) -> list[int]:
+    """Stop all runs without a sent step: they may have been executed after the backup."""
     ended: list[int] = []
     for run in list_unstarted_runs(tx):
-        _end(tx, run, State.STOPPED, summary)
+        _end_run(tx, run, State.STOPPED, summary)
         locks.release_locks(tx, run.id)
         ended.append(run.id)
     return ended
 
 
-def _leave_open(tx: Transaction, summary: str) -> None:
-    """Call unknown what was under way: by the time of the loss, more of it may have been sent."""
+def _mark_active_runs_unknown(tx: Transaction, summary: str) -> None:
+    """Mark active runs as unknown: more steps may have been sent after the backup."""
     for run in list_active_runs(tx):
-        _end(tx, run, State.UNKNOWN, summary)
+        _end_run(tx, run, State.UNKNOWN, summary)
 
 
-def _end(tx: Transaction, run: Run, state: State, summary: str) -> None:
-    """End a run as tables and log tell it: nobody is at work whom it would have to wake."""
+def _end_run(tx: Transaction, run: Run, state: State, summary: str) -> None:
+    """End a run in tables and log, without waking workers: none is running."""
     runs.move_run(tx, run, state, ended_at=tx.now, summary=summary)
     change_log.append_entry(tx, state.value, run=run.id, host=run.host, summary=summary)
     outbox.announce_run(tx, run.id if run.parent is None else run.parent)

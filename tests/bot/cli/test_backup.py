@@ -29,7 +29,7 @@ def test_what_was_saved_is_put_back_by_two_commands(place: Path):
     assert "Saved 2 rows in" in saved.stdout
     refused = keyturn(place, "restore", str(place / "today.backup"))
     assert refused.returncode == 1
-    assert "there is a database already: move" in refused.stderr
+    assert "exists already: move" in refused.stderr
     (place / "var" / "keyturn.db").unlink()
     restored = keyturn(place, "restore", str(place / "today.backup"))
     assert restored.returncode == 0, restored.stderr
@@ -71,7 +71,7 @@ def test_what_is_no_backup_is_said_to_be_none(place: Path):
     (place / "var" / "keyturn.db").rename(place / "old.db")
     refused = keyturn(place, "restore", str(place / "old.db"))
     assert refused.returncode == 1
-    assert "is a database, and not a backup that keyturn backup has made" in refused.stderr
+    assert "is a database, but not a backup of keyturn backup" in refused.stderr
     assert not (place / "var" / "keyturn.db").exists()
 
 
@@ -102,7 +102,7 @@ def test_an_installation_moves_up_to_postgresql(place: Path, postgres: Postgres)
     assert verified.returncode == 0, verified.stderr
     again = keyturn(place, "db", "copy", "--to", address, PGPASSWORD=password)
     assert again.returncode == 1
-    assert "there is something already, in entry" in again.stderr
+    assert "it has rows in entry" in again.stderr
 
 
 def test_what_was_lost_is_acknowledged_by_its_number(place: Path):

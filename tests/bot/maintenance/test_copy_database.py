@@ -97,7 +97,7 @@ def test_nothing_is_copied_over_what_is_there(full: Database, empty: Database):
     with empty.transaction() as tx:
         change_log.append_entry(tx, "here first")
     before = all_rows(empty)
-    with pytest.raises(copy_database.CopyError, match="there is something already, in entry"):
+    with pytest.raises(copy_database.CopyError, match="it has rows in entry"):
         copied(full, empty)
     assert all_rows(empty) == before
 
