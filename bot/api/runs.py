@@ -42,6 +42,7 @@ from bot.audit.change_log import EntryDraft
 from bot.db import runs
 from bot.db.search import RunFilter, search_runs
 from bot.db.search_words import parse_search
+from bot.model.errors import InvalidRequestError
 from bot.model.run import RUN_STATUSES, Run
 from bot.workflow import resubmit
 from bot.workflow.unknown_filters import describe_unknown_names
@@ -348,7 +349,7 @@ def _request_run(
     )
     if body.dry_run:
         return render_response(RequestResultOut(run=None, preview=preview), 200, {})
-    run = _record_request(parts, caller, host_pattern, requests, body.reason)
+    run = _record_request(parts, caller, host_pattern, requests, body)
     if not is_at_rest(run.state):
         read_result = partial(_read_result, parts, caller, run.id, preview)
         wait_for_run(request, PendingResponse(run.id, wait, read_result))
@@ -363,14 +364,25 @@ def _record_request(
     caller: Caller,
     host_pattern: str,
     requests: Sequence[AnyRunbook],
-    reason: str,
+    body: RunRequestIn | RepeatIn,
 ) -> Run:
+    override = body.guard_override if isinstance(body, RunRequestIn) else ""
     if not host_pattern:
         return parts.workflow.request_run(
-            requests[0], person=caller.id, origin=caller.origin, reason=reason
+            requests[0],
+            person=caller.id,
+            origin=caller.origin,
+            reason=body.reason,
+            guard_override=override,
         )
+    if override:
+        raise InvalidRequestError("override the redundancy guard for one host at a time")
     return parts.workflow.request_fanout_run(
-        requests, host_pattern=host_pattern, person=caller.id, origin=caller.origin, reason=reason
+        requests,
+        host_pattern=host_pattern,
+        person=caller.id,
+        origin=caller.origin,
+        reason=body.reason,
     )
 
 

@@ -140,6 +140,14 @@ class RunRequestIn(RunbookRequestIn):
 
     reason: Reason = ""
     dry_run: Annotated[bool, Field(description=_DRY_RUN)] = False
+    guard_override: Annotated[
+        str,
+        Field(
+            max_length=400,
+            description="Cut set that the redundancy guard refused and that this run may take "
+            "down all the same, such as `shop: lb1, lb2`; for one host, with a reason.",
+        ),
+    ] = ""
 
 
 class ApprovalIn(InputModel):

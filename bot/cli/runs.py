@@ -99,6 +99,12 @@ def _complete_runbook(
     "words", nargs=-1, required=True, shell_complete=_complete_runbook, metavar="RUNBOOK HOST…"
 )
 @_REASON_OPTION
+@click.option(
+    "--override",
+    default="",
+    metavar="CUTSET",
+    help='Take down a cut set that the redundancy guard refused: "shop: lb1, lb2".',
+)
 @_DRY_RUN_OPTION
 @_SHORT_WAIT_OPTION
 @json_option
@@ -108,6 +114,7 @@ def request_run(
     *,
     words: tuple[str, ...],
     reason: str,
+    override: str,
     dry_run: bool,
     seconds: float | None,
     as_json: bool,
@@ -119,6 +126,8 @@ def request_run(
     import shlex
 
     body = {"request": shlex.join(words), "reason": reason, "dry_run": dry_run}
+    if override:
+        body["guard_override"] = override
     _post_request(service, "/runs", body, wait_seconds=seconds, as_json=as_json)
 
 

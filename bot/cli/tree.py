@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from bot.cli.client import print_result
 from bot.cli.context import (
     FAILED,
     NOT_FOUND,
@@ -18,8 +19,9 @@ from bot.cli.context import (
     exit_with_error,
     pass_environment,
 )
-from bot.cli.options import json_option
+from bot.cli.options import acting_person_option, json_option, reason_option
 from bot.cli.sections import CommandGroup
+from bot.cli.stop import open_workflow
 
 if TYPE_CHECKING:
     from bot.redundancy.analysis import TreeAnalysis
@@ -195,6 +197,57 @@ def export_tree(environment: CommandEnvironment, *, name: str, file: Path | None
     from bot.redundancy.open_psa import format_open_psa
 
     click.echo(format_open_psa(_load_tree(environment, name, file)), nl=False)
+
+
+@tree_commands.command("claims")
+@json_option
+@pass_environment
+def list_claims(environment: CommandEnvironment, *, as_json: bool) -> None:
+    """List the events that runs may bring about, with the run and since when.
+
+    For example: keyturn tree claims
+    """
+    from bot.db import redundancy
+    from bot.model.times import format_timestamp
+
+    with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
+        claims = redundancy.list_claims(tx)
+    lines = [
+        f"{one.tree}: {one.event}  run {one.run}, since {format_timestamp(one.claimed_at)}"
+        for one in claims
+    ]
+    print_result(
+        {"claims": [vars(one) for one in claims]}, lines or ["No claims."], as_json=as_json
+    )
+
+
+@tree_commands.command("release")
+@click.argument("name")
+@click.argument("event")
+@acting_person_option
+@reason_option(required=True)
+@json_option
+@pass_environment
+def release_leg(
+    environment: CommandEnvironment,
+    *,
+    name: str,
+    event: str,
+    person: str,
+    reason: str,
+    as_json: bool,
+) -> None:
+    """Give the claims on an event back by hand, such as after its check was removed.
+
+    For example: keyturn tree release shop lb1 --as adam --reason "replaced by lb3"
+    """
+    with open_workflow(environment) as workflow:
+        count = workflow.release_leg(name, event, person=person, reason=reason)
+    if not count:
+        exit_with_error(f"no run claims {event} of {name}: see keyturn tree claims", NOT_FOUND)
+    print_result(
+        {"released": count}, [f"Released {_count(count, 'claim')} on {event}."], as_json=as_json
+    )
 
 
 def _analyse(environment: CommandEnvironment, name: str, file: Path | None) -> "TreeAnalysis":

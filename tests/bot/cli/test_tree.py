@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 from ruamel.yaml import YAML
 
 from bot.__main__ import main
+from tests.bot.office import an_office
 from tests.bot.policy.test_trees import SHOP
 from tests.bot.redundancy.test_open_psa import VALVES
 from tests.policies import a_policy
@@ -94,4 +95,15 @@ def test_unknown_tree_is_refused_with_the_known_ones():
     assert (wrong.exit_code, wrong.stderr) == (
         3,
         "keyturn: the policy has no tree shp; it has: shop\n",
+    )
+
+
+def test_claims_are_listed_and_released_by_hand(place: Path):
+    with an_office(place):
+        pass
+    assert run("claims").output == "No claims.\n"
+    wrong = run("release", "shop", "lb1", "--as", "adam", "--reason", "gone")
+    assert (wrong.exit_code, wrong.stderr) == (
+        3,
+        "keyturn: no run claims lb1 of shop: see keyturn tree claims\n",
     )

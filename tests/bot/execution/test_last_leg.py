@@ -5,6 +5,7 @@ import threading
 import pytest
 from sqlalchemy import update
 
+from bot.audit import change_log
 from bot.db import redundancy as rows
 from bot.db import tables
 from bot.execution import leg_claims
@@ -116,6 +117,20 @@ def test_claim_is_released_after_the_run_and_a_settle_time(
         "leg released",
     ]
     assert approve(office, office.ask(restart("lb2"))).state is State.SUCCEEDED
+
+
+def test_claim_is_released_by_hand_with_a_reason(office: Office):
+    run = office.ask(restart("lb1"))
+    approve(office, run)
+    count = office.workflow.release_leg("lb1-lb2", "lb1", person="adam", reason="replaced by lb3")
+    assert (count, list_claims(office)) == (1, [])
+    with office.database.reading() as tx:
+        entry = change_log.list_entries_of_run(tx, run.id)[-1]
+    assert (entry.kind, entry.person, entry.facts["reason"]) == (
+        "leg released",
+        "adam",
+        "replaced by lb3",
+    )
 
 
 def test_request_for_both_legs_changes_one_after_the_other(

@@ -50,10 +50,8 @@ def _another(value: Any) -> Any:
             return 7
         case tuple() if value and isinstance(value[0], str):
             return (*value, "more")
-        case tuple() if not value:
-            return ("lb1",)
         case tuple():
-            return ()
+            return () if value else ("lb1",)
         case dict():
             return {"host": "lb1", "address": "203.0.113.10"}
         case _:
