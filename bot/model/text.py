@@ -1,4 +1,4 @@
-"""Text made safe to show, and sentences put together. Pure."""
+"""Escape text for display, and format sentences and counts. Pure."""
 
 import re
 import unicodedata
@@ -10,21 +10,21 @@ _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def escape_control(text: str) -> str:
-    """Return *text* with every acting character but newline and tab as `\\x1b` or `\\u202e`.
+    """Escape control and format characters, except newline and tab, as `\\x1b` or `\\u202e`.
 
-    Joiners and tags stay where a script or an emoji needs them.
+    Joiners and tags are kept where a script or an emoji needs them.
     """
     if text.isascii() and text.isprintable():
         return text
-    ordinary = find_allowed_format_characters(text)
+    allowed = find_allowed_format_characters(text)
     return "".join(
-        character if place in ordinary else _escape_character(character)
-        for place, character in enumerate(text)
+        character if index in allowed else _escape_character(character)
+        for index, character in enumerate(text)
     )
 
 
 def escape_to_one_line(text: str) -> str:
-    """Return *text* on one line, newlines and tabs spelt out as well."""
+    """Return *text* on one line, with newlines and tabs escaped too."""
     return escape_control(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
@@ -37,30 +37,30 @@ def _escape_character(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-# With what it says begins that is no name: of those, `lb1` and `dora` stay as they are written.
+# First words of messages that are not names: names such as `lb1` and `dora` keep their case.
 _SENTENCE_OPENINGS = re.compile(
     r"(a|an|another|around|break-glass (?=is|was|applies)|delegation|describe|each|enter|explain|"
-    r"give|glass|grant|how|if|it|no|nobody|not|nothing|on|only|resolve|run|say|schedule|someone|"
-    r"somebody|stop|that|the|there|these|this|those|token|type|what|which|whom|"
+    r"give|grant|how|if|it|no|not|nothing|on|only|resolve|run|say|schedule|separate|someone|"
+    r"stop|that|the|there|these|this|those|token|type|what|which|whom|"
     r"unknown|values|write|you|your)\b(?![-=])"
 )
 
 
 def capitalise_sentence(text: str) -> str:
-    """Return it with a capital, unless it begins with a name, such as that of a host."""
+    """Capitalise the first letter, unless the text starts with a name, such as that of a host."""
     return text[:1].upper() + text[1:] if _SENTENCE_OPENINGS.match(text) else text
 
 
-# A word or the number of a run, and no placeholder such as HOST, nor a pattern or an address.
+# A word or the number of a run, but not a placeholder such as HOST, a pattern or an address.
 _LAST_WORD_PATTERN = re.compile(r"[(“‘'\"]?[a-z][\w’'-]*[)”’'\"]?|\d{1,9}")
 
 
 def format_sentence(text: str) -> str:
-    """Return what a person is told as a sentence: `there is no host 'lb9' in the inventory`."""
+    """Return a message as a sentence, with a capital and a full stop."""
     last = text.rsplit(None, 1)[-1] if text else ""
     return capitalise_sentence(text) + "." * bool(_LAST_WORD_PATTERN.fullmatch(last))
 
 
 def format_count(number: int, singular: str, *, plural: str = "") -> str:
-    """Return `1 run` or `7 runs`. many: where more than one is no `s` behind it."""
+    """Return `1 run` or `7 runs`. plural: for nouns whose plural does not end in `s`."""
     return f"{number} {singular if number == 1 else plural or f'{singular}s'}"

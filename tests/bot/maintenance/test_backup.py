@@ -256,7 +256,7 @@ def test_a_backup_is_never_written_over_another(busy: Office, tmp_path: Path):
 def test_nothing_is_put_over_a_database_that_is_there(busy: Office, tmp_path: Path):
     backup.make_backup(busy.database, tmp_path / "today.backup")
     before = busy.entries()
-    with pytest.raises(CopyError, match="exists already|it has rows in"):
+    with pytest.raises(CopyError, match=r"exists already|it has rows in"):
         put_back(tmp_path / "today.backup", busy.database)
     assert busy.entries() == before
     assert not list(tmp_path.glob("*.restoring*"))
