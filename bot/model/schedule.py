@@ -196,7 +196,7 @@ _MAX_CATCH_UP = 1000
 _MAX_SPREAD_MINUTES = 24 * 60
 # The settings of a timing, as typed.
 SETTING_HINTS: Mapping[str, str] = {
-    "cron": 'when, such as "0 3 1 * *" or @daily',
+    "cron": 'the due times, such as "0 3 1 * *" or @daily',
     "zone": "the time zone, such as Europe/Amsterdam",
     "overlap": "while the last run is active: skip, queue or cancel",
     "catch-up": "missed due times: skip, once, or the maximum number",
@@ -217,7 +217,7 @@ def parse_timing(
             f"unknown setting {quote_text(unknown)}: use one of {', '.join(SETTING_HINTS)}"
         )
     if "cron" not in settings:
-        raise ScheduleError(f"the due times are missing: type cron=…, {SETTING_HINTS['cron']}")
+        raise ScheduleError(f"cron is missing: type cron=… with {SETTING_HINTS['cron']}")
     return ScheduleTiming(
         name=name.strip(),
         cron_expression=parse_cron(settings["cron"], settings.get("zone") or zone),

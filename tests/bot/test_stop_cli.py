@@ -87,7 +87,7 @@ def test_a_ban_holds_until_another_lifts_it(served: Office):
         (("stop", "99", "--reason", "smoke"), 3, "there is no run 99"),
         (("stop", "all"), 2, "Missing option '--reason'"),
         (("resume", "--as", "adam", "--reason", "smoke"), 1, "Nothing is stopped"),
-        (("ban", "nobody", "--as", "adam", "--reason", "smoke"), 3, "not among the people"),
+        (("ban", "nobody", "--as", "adam", "--reason", "smoke"), 3, "not in the policy"),
         (("ban", "dora", "--reason", "smoke"), 2, "Missing option '--as'"),
         (("ban", "olga", "--as", "dora", "--reason", "smoke"), 4, "You cannot do that"),
         (

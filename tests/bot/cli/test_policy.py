@@ -89,7 +89,7 @@ def test_explain_tells_what_holds_if_a_step_cannot_be_undone(place: Path):
     ("words", "status", "says"),
     [
         (["dora", "abusers", "show", "lb1"], 0, "Runs immediately, no approval needed."),
-        (["eve", "abusers", "show", "lb1"], 4, "Not allowed: eve is not among the people"),
+        (["eve", "abusers", "show", "lb1"], 4, "Not allowed: eve is not in the policy"),
         (["dora", "abusers", "clear"], 2, "the host is missing"),
         (["dora", "abusers", "clear", "lb9"], 2, "there is no host 'lb9'"),
         (
