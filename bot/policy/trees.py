@@ -21,7 +21,7 @@ from runbooks import Check
 
 # What pydantic returns, by the type of its error, in words for people.
 _MESSAGES = {
-    "extra_forbidden": "is not known here: is it mistyped?",
+    "extra_forbidden": "is an unknown field: check the spelling",
     "missing": "is missing",
     "sequence_str": "must be a list in brackets, such as [one, other]",
     "string_pattern_mismatch": "must be a name without spaces, such as lb1 or lb1/haproxy",

@@ -7,6 +7,7 @@ from bot.slack.blocks import (
     Message,
     bold,
     bullet_list,
+    format_notification,
     preformatted,
     rich_text,
     rich_text_section,
@@ -43,5 +44,6 @@ def render_tree(overview: TreeOverview) -> Message:
     )
     foot = rich_text_section(text_element(f"Single points of failure: {singles}"))
     return Message(
-        f"{tree.name}: {overview.margin_sentence}", [rich_text(head, preformatted(outline), foot)]
+        format_notification(f"{tree.name}: {overview.margin_sentence}"),
+        [rich_text(head, preformatted(outline), foot)],
     )

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from bot.audit import change_log
 from bot.db import redundancy as rows
-from bot.db import runs
+from bot.db import runs, view_conditions
 from bot.db.database import Transaction
 from bot.db.redundancy import EventReading, LegClaim
 from bot.hosts import reachability
@@ -281,11 +281,13 @@ class TreeOverview:
 def read_overview(tx: Transaction, policy: Policy, analysis: TreeAnalysis) -> TreeOverview:
     """Return what is known of a service now."""
     status = read_status(tx, policy, analysis)
+    claims = rows.list_claims(tx, analysis.tree.name)
+    viewable = view_conditions.list_viewable(tx, [claim.run for claim in claims])
     return TreeOverview(
         analysis,
         analysis.get_margin(status.state.down),
         status,
-        rows.list_claims(tx, analysis.tree.name),
+        [claim for claim in claims if claim.run in viewable],
     )
 
 

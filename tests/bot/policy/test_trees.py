@@ -61,7 +61,7 @@ def test_version_changes_with_a_tree(directory: Path):
             "service status host=lb1 haproxy",
             "shop.yaml, line 5: event lb1: write the check as `service status lb1 haproxy`",
         ),
-        ("says:", "tells:", "shop.yaml, line 3: gates.no-balancer.tells: is not known here"),
+        ("says:", "tells:", "shop.yaml, line 3: gates.no-balancer.tells: is an unknown field"),
         ("top: no-balancer", "top: [x", "shop.yaml, line "),
     ],
 )

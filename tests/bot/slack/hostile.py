@@ -136,6 +136,11 @@ def _poison(office: Office, patch: pytest.MonkeyPatch) -> None:
     moments |= {"until": f"{now + timedelta(days=9):%Y-%m-%d %H:%M}"}
     freezes = {"freezes": [{"name": LOUD[:120], "areas": ["storage"], **moments}]}
     yaml.dump(freezes, policy / "freezes.yaml")
+    (policy / "trees").mkdir()
+    events = {host: {"says": LOUD[:120], "leg": host} for host in ("lb1", "lb2")}
+    gates = {"top": {"says": LOUD[:120], "all": [*events]}}
+    tree = {"says": LOUD[:120], "top": "top", "gates": gates, "events": events}
+    yaml.dump(tree, policy / "trees" / "loud.yaml")
     fleet.hosts |= {"web1": {"lamp": "off"}, "nas1": {"lamp": "off"}}
     for host in ("lb1", "lb2", "web1"):
         fleet.hosts[host] |= {"said": "nothing", "x": SAID}

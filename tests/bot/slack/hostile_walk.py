@@ -77,6 +77,7 @@ class Walk:
 
     async def household(self) -> None:
         await self.each("who", "who lb1", "who edge", "who adam", "freeze")
+        await self.each("tree", "tree loud")
 
     async def requests(self) -> None:
         """Ask for what succeeds, is refused, fails, waits elsewhere, is frozen or has no work."""

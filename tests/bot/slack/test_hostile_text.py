@@ -34,6 +34,7 @@ OURS = frozenset(
         "replies: title",
         "run_message: run.origin.source",
         "delegation_command: end_command",
+        "tree_command: f'{tree.name}: {overview.margin_sentence}'",
     }
 )
 

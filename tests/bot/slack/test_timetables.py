@@ -78,7 +78,7 @@ async def test_it_is_suspended_resumed_and_ended(chat: Chat):
     assert "is suspended already" in (await chat.type("schedule suspend 1")).text
     assert "is active. Next run:" in (await chat.type("schedule resume 1")).text
     assert "has ended" in (await chat.type("schedule 1 end")).text
-    assert "There is no schedule" in (await chat.type("schedules")).text
+    assert "No schedules yet" in (await chat.type("schedules")).text
 
 
 async def test_only_those_who_keep_it_may_stop_it(chat: Chat):

@@ -82,9 +82,9 @@ def test_what_is_wrong_with_the_authorities_is_said(tmp_path: Path):
     another = certified(tmp_path, names=("slack.com",)).authority
     told = {
         "": "set SSL_CERT_FILE to the file",
-        str(tmp_path / "nowhere"): "cannot be read (No such file",
-        str(tmp_path / "rubbish"): "holds no certificates",
-        str(another): "does not hold the authority that signed it",
+        str(tmp_path / "nowhere"): "cannot read",
+        str(tmp_path / "rubbish"): "contains no PEM certificates",
+        str(another): "does not contain the authority that signed it",
     }
     for file, words in told.items():
         assert words in self_check.explain_failure(shown, authorities=file)

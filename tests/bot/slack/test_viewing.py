@@ -40,7 +40,7 @@ ABOUT_ONE = (
 LISTS = ("runs", "runs lb1", f"runs {HIDDEN}", "changed now", "changed now lb1", "schedules")
 TELLS_OF_NONE = (
     *("", "help", "web", "can-i toy set lb1", "delegate", "delegations", "grant", "grants"),
-    *("resume", "ban", "unban", "schedule", "freeze", "freezes", "who", "who lb1"),
+    *("resume", "ban", "unban", "schedule", "freeze", "freezes", "who", "who lb1", "tree"),
 )
 # Makes a run of the person's own, which they may view.
 REQUESTS = ("privately toy show lb1",)

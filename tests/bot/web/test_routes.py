@@ -57,6 +57,8 @@ ROUTES = {
     ("POST", "/tokens/{number}/revoke"): (401, 422),
     ("GET", "/hosts"): (401, 200),
     ("GET", "/hosts/{name}"): (401, 200),
+    ("GET", "/redundancy"): (401, 200),
+    ("GET", "/redundancy/{name}"): (401, 404),
     ("GET", "/schedules"): (401, 200),
     ("GET", "/schedules/new"): (401, 200),
     ("POST", "/schedules"): (401, 422),

@@ -58,6 +58,8 @@ ROUTES = {
     ("POST", "/tokens/{number}/revoke"): "tells of none",
     ("GET", "/hosts"): "leaves out",
     ("GET", "/hosts/{name}"): "leaves out",
+    ("GET", "/redundancy"): "tells of none",
+    ("GET", "/redundancy/{name}"): "tells of none",
     ("GET", "/schedules"): "leaves out",
     ("GET", "/schedules/new"): "tells of none",
     ("POST", "/schedules"): "tells of none",
