@@ -1,4 +1,4 @@
-"""The change log: every event of every run, append-only, each entry bound to the one before."""
+"""The change log: every event of every run, append-only, each entry linked to the one before."""
 
 import hashlib
 import json
@@ -17,15 +17,15 @@ from bot.model import signing
 from bot.model.canonical import Canonical, encode_canonical, hash_canonical
 
 GENESIS = "0" * 64
-# The kind of the entries that name the key by which the log is sealed from then on.
+# The kind of the entries that add the key that signs the log from then on.
 KEY_KIND = "key"
-# The places of hash and signature among the members of an entry.
+# The indexes of hash and signature in a row of the log.
 _HASH, _SIGNATURE = 8, 9
 
 _COLUMN_NAMES = [column.name for column in tables.entry.columns]
 _INSERT_QUERIES = insert(tables.entry)
 _NEWEST_ENTRY = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(1)
-# SQLite has one writer; of PostgreSQL, a function of the schema takes a lock, then looks.
+# SQLite has one writer; on PostgreSQL a function of the schema takes a lock, then reads.
 _LOCKED_NEWEST_ENTRY = text("SELECT * FROM log_head()").columns(*tables.entry.columns)
 _HASH_QUERIES = select(tables.entry.c.hash).where(tables.entry.c.seq == bindparam("number"))
 _ROWS_FROM_QUERIES = (
@@ -49,13 +49,12 @@ _LAST_ENTRY_OF_RUN = (
 
 
 class LogAlteredError(StoreUnavailable):
-    """The change log is not as Keyturn has written it: nothing is added to it, so nothing runs."""
+    """The change log differs from what Keyturn wrote. Nothing is added to it, so nothing runs."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"the change log was altered: {reason}. Nothing is added to it, and nothing runs. "
-            "Keep a "
-            "copy of the database, and run `keyturn changelog verify`"
+            "Keep a copy of the database, then run `keyturn changelog verify`"
         )
 
 
@@ -74,36 +73,38 @@ class LogShortenedError(LogAlteredError):
 
 @dataclass(frozen=True)
 class Entry:
-    """One event. at: microseconds. body: canonical JSON. prev, hash: 64 hex digits of SHA-256.
-
-    hash = SHA-256 of the canonical JSON of the members before it.
-    signature = Ed25519 over the 32 bytes of the hash, 128 hex digits.
-    """
+    """One event."""
 
     seq: int
+    """Its number: 1, 2, 3, … without gaps."""
     at: int
+    """Microseconds since 1970, UTC."""
     kind: str
     run: int | None
     person: str
     host: str
     body: str
+    """The facts as canonical JSON."""
     prev: str
+    """The hash of the entry before."""
     hash: str
+    """SHA-256 of the canonical JSON of the members above, 64 hex digits."""
     signature: str
+    """Ed25519 over the 32 bytes of the hash, 128 hex digits."""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What it says by name; nothing, where somebody else wrote what is none of ours."""
+        """The members of the body by name; empty if the body is not a JSON object, so not ours."""
         try:
-            said: object = json.loads(self.body)
+            body: object = json.loads(self.body)
         except (ValueError, TypeError):
             return {}
-        return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+        return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
 
 
 @dataclass(frozen=True)
 class EntryDraft:
-    """What is to become an entry."""
+    """An entry that is not appended yet."""
 
     kind: str
     run: int | None = None
@@ -112,14 +113,14 @@ class EntryDraft:
     facts: Mapping[str, Canonical] = field(default_factory=dict[str, Canonical])
 
 
-_ANNOUNCEMENT: ContextVar[EntryDraft | None] = ContextVar("herald", default=None)
+_ANNOUNCEMENT: ContextVar[EntryDraft | None] = ContextVar("announcement", default=None)
 
 
 @contextmanager
 def announce_with_next_entry(announcement: EntryDraft) -> Generator[None]:
-    """Put this before what the same person does in the block, once a transaction.
+    """Append the announcement before the next entry of the same person, once per transaction.
 
-    So it is told with what came of it, and not at all where nothing did.
+    So it is logged together with what the person does in the block, and not if they do nothing.
     """
     before = _ANNOUNCEMENT.set(announcement)
     try:
@@ -129,11 +130,11 @@ def announce_with_next_entry(announcement: EntryDraft) -> Generator[None]:
 
 
 def _take_announcement(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[EntryDraft]:
-    """Return what is to be put before these, if anything is."""
-    herald = _ANNOUNCEMENT.get()
-    if herald is None or all(draft.person != herald.person for draft in drafts):
+    """Return the announcement that comes before these entries, if there is one."""
+    announcement = _ANNOUNCEMENT.get()
+    if announcement is None or all(draft.person != announcement.person for draft in drafts):
         return []
-    return [herald] if tx.first(("heralded", herald.kind)) else []
+    return [announcement] if tx.first(("announced", announcement.kind)) else []
 
 
 def append_entry(
@@ -145,7 +146,7 @@ def append_entry(
     host: str = "",
     **facts: Canonical,
 ) -> Entry:
-    """Add an entry in the caller's transaction: what it tells of and the telling are one."""
+    """Append an entry in the transaction that makes the change."""
     draft = EntryDraft(kind, run, person, host, facts)
     ahead = _take_announcement(tx, [draft])
     if ahead:
@@ -155,7 +156,7 @@ def append_entry(
 
 
 def append_entries(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[Entry]:
-    """Add entries in their order by one statement, each chained and signed as if alone."""
+    """Append entries by one statement, each linked and signed like a single one."""
     if not drafts:
         return []
     ahead = _take_announcement(tx, drafts)
@@ -171,7 +172,7 @@ def append_entries(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[Entry]
 def _build_row(
     tx: Transaction, draft: EntryDraft, body: str, head: tuple[int, str]
 ) -> tuple[Any, ...]:
-    """Return the row that follows where the log ends."""
+    """Return the row that follows the head."""
     seq, prev = head
     unsigned = (seq + 1, tx.now, draft.kind, draft.run, draft.person, draft.host, body, prev)
     digest = hash_entry((*unsigned, "", ""))
@@ -180,7 +181,7 @@ def _build_row(
 
 def _store_rows(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
     tx.sql.execute(_INSERT_QUERIES, [dict(zip(_COLUMN_NAMES, row, strict=True)) for row in rows])
-    # Nobody else appends before this transaction ends.
+    # No other transaction appends before this one ends.
     tx.log_head = rows[-1][0], rows[-1][-2]
     tx.logged = True
     idempotency.bind_entry(tx, rows[0][0])
@@ -188,15 +189,15 @@ def _store_rows(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> list[Entry]
 
 
 def lock_log(tx: Transaction) -> None:
-    """Keep others from appending until this transaction ends: what it reads of the log holds."""
+    """Lock the log, so that no other transaction appends to it until this one ends."""
     tx.log_head = _lock_head(tx)
 
 
 def _lock_head(tx: Transaction) -> tuple[int, str]:
-    """Return where the log ends, and keep others from appending until this transaction ends.
+    """Return the head, and keep others from appending until this transaction ends.
 
-    Raises LogAltered if the log does not end as Keyturn left it: signing another entry would
-    vouch for a history that Keyturn did not write.
+    Raises LogAlteredError if the log does not end with what Keyturn wrote: another signed entry
+    would vouch for a history that Keyturn did not write.
     """
     row = _read_locked_head(tx)
     check_head(tx, row)
@@ -216,7 +217,7 @@ def lock_and_get_head(tx: Transaction) -> Entry | None:
 
 
 def check_head(tx: Transaction, row: Sequence[Any] | None) -> None:
-    """Raise LogAltered unless this newest row continues what this process last saw of the log."""
+    """Raise LogAlteredError unless the newest row continues what this process knows of the log."""
     seq, digest = (row[0], row[_HASH]) if row else (0, GENESIS)
     known, known_hash = tx.seen_head.head
     if row is not None and not is_hash_valid(row):
@@ -228,13 +229,13 @@ def check_head(tx: Transaction, row: Sequence[Any] | None) -> None:
     if row is not None:
         check_row_signature(tx, row)
     if known:
-        before = tx.sql.execute(_HASH_QUERIES, {"number": known}).scalar()
-        if before != known_hash:
+        stored_hash = tx.sql.execute(_HASH_QUERIES, {"number": known}).scalar()
+        if stored_hash != known_hash:
             raise LogAlteredError(f"entry {known} is not the one that Keyturn wrote")
 
 
 def check_row_signature(tx: Transaction, row: Sequence[Any]) -> None:
-    """Raise LogAltered unless our key has signed this entry, whose hash is right."""
+    """Raise LogAlteredError unless our key signed this entry. Its hash has to be valid."""
     if not signing.is_signature_valid(tx.seal.public_key, row[_HASH], row[_SIGNATURE]):
         raise LogAlteredError(f"entry {row[0]} is not signed by the key of the log")
 
@@ -248,7 +249,7 @@ def _encode_facts(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
 
 def _encode_all_facts(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[str]:
     bodies = [encode_canonical(draft.facts) for draft in drafts]
-    # Looking for secrets in all of it at once finds no fewer of them.
+    # One search in all of them finds the same secrets, and is faster.
     if not tx.redactor.has_secret("\n".join(bodies)):
         return bodies
     return [_encode_facts(tx, draft.facts) for draft in drafts]
@@ -261,12 +262,10 @@ def get_head(tx: Transaction) -> tuple[int, str]:
 
 
 def hash_entry(row: Sequence[Any]) -> str:
-    """Return the hash that an entry must have: as bot.model.canonical says, written at once.
+    """Return the hash that an entry has to have. row: the members of an Entry, in their order.
 
-    row: the members of an Entry, in their order.
-
-    The chain is as long as all that was ever done; sorting the names of the same eight members
-    again for each entry would take most of the time.
+    Same as the hash of bot.model.canonical, but faster: verification of a long log would spend
+    most of its time sorting the names of the same eight members.
     """
     quoted = encode_basestring
     seq, at, kind, run, person, host, body, prev, _, _ = row
@@ -279,25 +278,25 @@ def hash_entry(row: Sequence[Any]) -> str:
 
 
 def is_hash_valid(row: Sequence[Any]) -> bool:
-    """Say whether an entry has the hash that it must have. row: as above."""
+    """Return whether the content of an entry has its hash. row: as for hash_entry()."""
     try:
         return hash_entry(row) == row[_HASH]
     except TypeError:
-        # SQLite keeps whatever it is given; the rest of it is text, or it is none of ours.
+        # SQLite stores any type in any column; Keyturn did not write such a row.
         return False
 
 
 def hash_succession(seq: int, prev: str, public_key: str) -> str:
-    """Return the hash that the owner of a new key signs: which entry names it, after which entry,
-    and the key before it.
+    """Return the hash that the owner of a new key signs to prove that they have it.
 
-    It is no hash of an entry, so no signature of an entry is such a proof.
+    It covers the entry that adds the key, the entry before, and the key before. It is never the
+    hash of an entry, so no signature of an entry can serve as this proof.
     """
     return hash_canonical({"after": prev, "key": public_key, "seq": seq})
 
 
 def is_succession_signed(entry: Entry, public_key: str) -> bool:
-    """Say whether the owner of the key that this entry names has signed that it follows *key*."""
+    """Return whether the new key of this entry signed that it follows *public_key*."""
     facts = entry.facts
     signed = hash_succession(entry.seq, entry.prev, public_key)
     return signing.is_signature_valid(
@@ -306,20 +305,20 @@ def is_succession_signed(entry: Entry, public_key: str) -> bool:
 
 
 def list_keys(tx: Transaction) -> list[tuple[int, str]]:
-    """Return which keys the log names: each with the number of its entry, the oldest first.
+    """Return the keys of the log, each with the number of its entry, the oldest first.
 
-    The last of them vouches for the one before by its proof, and so on; the one before has signed
-    the entry. Where that is not so, those before it are left out.
+    Each key proves that it follows the one before, which signed its entry. Keys before a missing
+    proof are left out.
     """
     query = (
         select(tables.entry).where(tables.entry.c.kind == KEY_KIND).order_by(tables.entry.c.seq)
     )
-    named = [_build_entry(row) for row in tx.sql.execute(query)]
-    keys = [(entry.seq, str(entry.facts.get("public", ""))) for entry in named]
-    for n in range(len(named) - 1, 0, -1):
-        entry, before = named[n], keys[n - 1][1]
-        whole = is_hash_valid([*vars(entry).values()])
-        if not (whole and is_succession_signed(entry, before)) or not signing.is_signature_valid(
+    entries = [_build_entry(row) for row in tx.sql.execute(query)]
+    keys = [(entry.seq, str(entry.facts.get("public", ""))) for entry in entries]
+    for n in range(len(entries) - 1, 0, -1):
+        entry, before = entries[n], keys[n - 1][1]
+        intact = is_hash_valid([*vars(entry).values()])
+        if not (intact and is_succession_signed(entry, before)) or not signing.is_signature_valid(
             before, entry.hash, entry.signature
         ):
             return keys[n:]
@@ -327,22 +326,24 @@ def list_keys(tx: Transaction) -> list[tuple[int, str]]:
 
 
 def find_key_of_entry(keys_by_entry: Sequence[tuple[int, str]], seq: int) -> str:
-    """Return the key that signs the entry with this number, "" if none is known. The entry that
-    names a key is signed by the one before; the first names its own."""
+    """Return the key that signed the entry with this number; "" if none is known.
+
+    An entry that adds a key is signed by the key before; the first entry by its own key.
+    """
     if keys_by_entry and seq == keys_by_entry[0][0] == 1:
         return keys_by_entry[0][1]
     return next((key for since, key in reversed(keys_by_entry) if since < seq), "")
 
 
 def is_entry_signed(entry: Entry, keys_by_entry: Sequence[tuple[int, str]]) -> bool:
-    """Say whether the key of its time signed this entry."""
+    """Return whether the key that was in use then signed this entry."""
     return signing.is_signature_valid(
         find_key_of_entry(keys_by_entry, entry.seq), entry.hash, entry.signature
     )
 
 
 def list_entries_of_run(tx: Transaction, run: int, kinds: Collection[str] = ()) -> list[Entry]:
-    """Return the entries about a run. kinds: only of these; () for all."""
+    """Return the entries about a run. kinds: only of these kinds; () for all."""
     if not view_conditions.list_viewable(tx, [run]):
         return []
     found = [_build_entry(row) for row in tx.sql.execute(_ENTRIES_OF_RUN, {"of": run}).all()]
@@ -364,7 +365,7 @@ def get_last_entry_of_kind(tx: Transaction, kind: str) -> Entry | None:
 
 
 def get_first_entry(tx: Transaction) -> Entry | None:
-    """Return the entry that the log begins with."""
+    """Return the first entry of the log."""
     row = tx.sql.execute(_FIRST_ENTRY).first()
     return _build_entry(row) if row else None
 
@@ -380,7 +381,7 @@ def list_newest_entries_of_kind(
 
 
 def list_entries_naming(tx: Transaction, kind: str, name: str, number: int) -> list[Entry]:
-    """Return the entries of a kind in whose facts this number stands by that name."""
+    """Return the entries of a kind whose fact *name* is this number."""
     query = select(tables.entry).where(
         tables.entry.c.kind == kind, tables.entry.c.body.contains(f'"{name}":{number}')
     )
@@ -390,7 +391,7 @@ def list_entries_naming(tx: Transaction, kind: str, name: str, number: int) -> l
 def list_run_entries_naming(
     tx: Transaction, kind: str, run: int, name: str, number: int
 ) -> list[Entry]:
-    """Return those of them that are about one run."""
+    """Return the entries of a kind about one run whose fact *name* is this number."""
     query = select(tables.entry).where(
         tables.entry.c.run == run,
         tables.entry.c.kind == kind,
@@ -431,19 +432,19 @@ def list_entries_after(tx: Transaction, seq: int, *, limit: int = 1000) -> list[
 
 
 def list_rows_from(tx: Transaction, seq: int, *, limit: int) -> Sequence[Sequence[Any]]:
-    """Return the rows from this number on, each with the members of an Entry in their order."""
+    """Return the rows from this number on: the members of an Entry, in their order."""
     return tx.sql.execute(_ROWS_FROM_QUERIES, {"first": seq, "most": limit}).all()
 
 
 def read_whole_log(tx: Transaction) -> Generator[Entry]:
-    """Yield the whole log from its beginning, some entries in memory at a time."""
+    """Yield the whole log from its beginning, with few entries in memory at a time."""
     with read_rows(tx) as found:
         for row in found:
             yield Entry(*row)
 
 
 def read_rows_between(tx: Transaction, first: int, end: int) -> Generator[Row[Any]]:
-    """Yield the rows from one number up to another, which is left out."""
+    """Yield the rows from number *first* up to, but without, *end*."""
     query = select(tables.entry).where(tables.entry.c.seq >= first, tables.entry.c.seq < end)
     query = query.order_by(tables.entry.c.seq).execution_options(yield_per=1000)
     with tx.sql.execute(query) as found:
@@ -451,7 +452,7 @@ def read_rows_between(tx: Transaction, first: int, end: int) -> Generator[Row[An
 
 
 def read_rows(tx: Transaction) -> AbstractContextManager[Iterable[Sequence[Any]]]:
-    """Read it as it is in the table: each row has the members of an Entry, in their order."""
+    """Return an iterable of all rows: the members of an Entry, in their order."""
     query = select(tables.entry).order_by(tables.entry.c.seq)
     return tx.sql.execute(query.execution_options(yield_per=2000))
 

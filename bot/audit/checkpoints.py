@@ -1,7 +1,7 @@
-"""Witnesses: what keeps, outside the database, how far the change log once was.
+"""Checkpoints of the change log that witnesses keep outside the database.
 
-Somebody who rewrites the database, or restores yesterday's, cannot rewrite these as well: a file
-on another machine, a log server, and the log of each host that something was done on.
+An attacker who rewrites the database, or restores an old copy of it, cannot rewrite the witnesses
+as well: a file on another machine, a log server, and the system log of each host that ran a step.
 """
 
 import os
@@ -16,34 +16,37 @@ from bot.model.canonical import encode_canonical
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The head of the log as it once was, signed.
-
-    seq, hash: the newest entry then. at: microseconds. key: public, 64 hex digits.
-    """
+    """The head of the log at one time, signed."""
 
     seq: int
+    """The number of the newest entry."""
     hash: str
+    """Its hash, 64 hex digits."""
     at: int
+    """Microseconds since 1970, UTC."""
     key: str
+    """The public key, 64 hex digits."""
     signature: str
+    """The signature of the hash, 128 hex digits."""
 
     @property
     def text(self) -> str:
-        """The checkpoint in words that fit into any log."""
-        told = " ".join(f"{name}={value}" for name, value in vars(self).items())
-        return f"{_LINE_PREFIX} {told}"
+        """The checkpoint as text for any log."""
+        members = " ".join(f"{name}={value}" for name, value in vars(self).items())
+        return f"{_LINE_PREFIX} {members}"
 
 
 @dataclass(frozen=True)
 class WitnessedCheckpoint:
-    """A checkpoint in a witness's file. run: that it was left for on a host; None elsewhere."""
+    """A checkpoint in a witness's file."""
 
     checkpoint: Checkpoint
     run: int | None = None
+    """The run whose step wrote it to the log of a host; None elsewhere."""
 
 
 _CHECKPOINT_ADAPTER = TypeAdapter(Checkpoint)
-# Logs put the time, the host and more before it, or the whole into JSON.
+# Logs prefix the time, the host and more, or put the line into JSON.
 _LINE_PREFIX = "keyturn checkpoint"
 _RUN_PATTERN = re.compile(rf"\brun (\d{{1,9}}) step \d{{1,9}}: {_LINE_PREFIX} ")
 _CHECKPOINT_PATTERN = re.compile(
@@ -53,11 +56,11 @@ _CHECKPOINT_PATTERN = re.compile(
 
 
 def write_checkpoint(file: Path, checkpoint: Checkpoint) -> None:
-    """Add a checkpoint, durably, unless the last one there says the same."""
+    """Append a checkpoint durably, unless the last one in the file has the same hash."""
     last = _read_last_line(file)
     if _parse_hash(last) == checkpoint.hash:
         return
-    # A line that a crash cut short is left as it is, for people to see, and a new one begun.
+    # A line that a crash cut short stays as it is, for people to see.
     torn = "\n" if last and not last.endswith("\n") else ""
     with file.open("a") as out:
         out.write(torn + encode_canonical(vars(checkpoint)) + "\n")
@@ -66,20 +69,20 @@ def write_checkpoint(file: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_newest_checkpoint(file: Path) -> Checkpoint | None:
-    """Return the checkpoint that was added last; None if there is none, or it was cut short."""
+    """Return the checkpoint on the last line; None if there is none or it was cut short."""
     return _parse_checkpoint(_read_last_line(file))
 
 
 def read_checkpoints(file: Path) -> list[Checkpoint]:
-    """Read every checkpoint; see `sightings`."""
+    """Read every checkpoint of a file; see read_witnessed_checkpoints()."""
     return [one.checkpoint for one in read_witnessed_checkpoints(file)]
 
 
 def read_witnessed_checkpoints(file: Path) -> list[WitnessedCheckpoint]:
     """Read every checkpoint from a witness's file, or from a log of a host or of a log server.
 
-    What else stands there is passed over, also a line that a crash cut short. Raises ValueError
-    if there is no checkpoint at all.
+    Other lines, and a line that a crash cut short, are ignored. Raises ValueError if the file
+    holds no checkpoint.
     """
     lines = file.read_text(errors="replace").splitlines()
     found = [
@@ -93,8 +96,8 @@ def read_witnessed_checkpoints(file: Path) -> list[WitnessedCheckpoint]:
 
 
 def _parse_checkpoint(line: str) -> Checkpoint | None:
-    if said := _CHECKPOINT_PATTERN.search(line):
-        seq, digest, at, key, signature = said.groups()
+    if match := _CHECKPOINT_PATTERN.search(line):
+        seq, digest, at, key, signature = match.groups()
         return Checkpoint(int(seq), digest, int(at), key, signature)
     try:
         return _CHECKPOINT_ADAPTER.validate_json(line)
@@ -103,16 +106,16 @@ def _parse_checkpoint(line: str) -> Checkpoint | None:
 
 
 def _parse_run(line: str) -> int | None:
-    named = _RUN_PATTERN.search(line)
-    return int(named[1]) if named else None
+    match = _RUN_PATTERN.search(line)
+    return int(match[1]) if match else None
 
 
 def _read_last_line(file: Path) -> str:
     try:
         with file.open("rb") as lines:
             lines.seek(max(0, file.stat().st_size - 4096))
-            whole = lines.read().decode(errors="replace").splitlines(keepends=True)
-            return whole[-1] if whole else ""
+            last_lines = lines.read().decode(errors="replace").splitlines(keepends=True)
+            return last_lines[-1] if last_lines else ""
     except FileNotFoundError:
         return ""
 

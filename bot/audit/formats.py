@@ -21,21 +21,23 @@ def to_datetime(microseconds: int) -> datetime:
 
 
 def format_entry(entry: Entry) -> str:
-    """Return one line: when, number, run, what, who, where, and the beginning of its hash."""
+    """Return one line: time, number, run, kind, person, host, and the beginning of its hash."""
     when = to_datetime(entry.at).strftime("%Y-%m-%d %H:%M:%SZ")
     who = f" by {entry.person}" if entry.person else ""
     where = f" on {entry.host}" if entry.host else ""
     run = f"run {entry.run}" if entry.run else "-"
     what = entry.facts.get("command") or entry.facts.get("summary") or ""
-    said = f": {escape_to_one_line(str(what))}" if what else ""
-    return f"{when}  #{entry.seq:<5} {run:<8} {entry.kind}{who}{where}{said}  [{entry.hash[:12]}]"
+    detail = f": {escape_to_one_line(str(what))}" if what else ""
+    return (
+        f"{when}  #{entry.seq:<5} {run:<8} {entry.kind}{who}{where}{detail}  [{entry.hash[:12]}]"
+    )
 
 
 def format_entry_as_json(entry: Entry) -> str:
-    """Return the entry as one JSON object, its facts unfolded."""
-    shown = {name: value for name, value in vars(entry).items() if name != "body"}
-    told = {"at": format_iso(entry.at), "facts": entry.facts}
-    return json.dumps(shown | told, ensure_ascii=False)
+    """Return the entry as one JSON object, with its facts instead of its body."""
+    members = {name: value for name, value in vars(entry).items() if name != "body"}
+    readable = {"at": format_iso(entry.at), "facts": entry.facts}
+    return json.dumps(members | readable, ensure_ascii=False)
 
 
 ARCHIVE_COLUMNS = (
@@ -54,7 +56,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 # Facility 13, log audit; severity 5, notice.
 _SYSLOG_PRIORITY = 13 * 8 + 5
-# No number is registered for Keyturn: this one stands for examples (RFC 5612).
+# Keyturn has no registered enterprise number; this one is reserved for examples (RFC 5612).
 _STRUCTURED_DATA_ID = "keyturn@32473"
 _UNPRINTABLE = re.compile(r"[^!-~]+")
 
@@ -64,7 +66,7 @@ def format_archive_json(entry: Mapping[str, Any]) -> str:
 
 
 def format_csv_row(cells: Sequence[object]) -> str:
-    """Return one record and its end: quoted where it must be, and never a formula."""
+    """Return one CSV record with its line end; cells that look like a formula are escaped."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\r\n").writerow([_escape_formula(cell) for cell in cells])
     return line.getvalue()
@@ -76,15 +78,15 @@ def format_archive_csv(entry: Mapping[str, Any]) -> str:
 
 
 def format_archive_syslog(entry: Mapping[str, Any], hostname: str) -> str:
-    """Return one line. machine: which one says it. What is said of the entry is JSON in ASCII."""
+    """Return one line. hostname: of this machine. The message is the body as JSON in ASCII."""
     kind = _UNPRINTABLE.sub("-", entry["kind"])[:32] or "-"
     named = ("seq", "run", "person", "host", "prev", "hash", "signature")
     data = " ".join(f'{name}="{_escape_syslog_value(entry[name])}"' for name in named)
-    said = json.dumps(json.loads(entry["body"]))
+    message = json.dumps(json.loads(entry["body"]))
     origin = _UNPRINTABLE.sub("-", hostname)[:255] or "-"
     return (
         f"<{_SYSLOG_PRIORITY}>1 {_format_iso(entry['at'])} {origin} keyturn - {kind} "
-        f"[{_STRUCTURED_DATA_ID} {data}] {said}\n"
+        f"[{_STRUCTURED_DATA_ID} {data}] {message}\n"
     )
 
 
@@ -104,7 +106,7 @@ def _format_iso(at: int) -> str:
 
 
 def iterate_export(tx: Transaction) -> Generator[dict[str, Any]]:
-    """Yield every entry's members; of one that binds output, that too, or None once erased."""
+    """Yield the members of every entry, and `output` if it binds output (None once erased)."""
     outputs = output.iterate_all_output(tx)
     bound = next(outputs, None)
     for entry in change_log.read_whole_log(tx):

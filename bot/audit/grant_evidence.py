@@ -1,7 +1,7 @@
 """Evidence checks of delegations and grants: compare their rows with the signed change log.
 
 An attacker with write access to the database can add a row or remove a revocation, but cannot sign
-the entry that belongs to it. A revocation counts whoever signed it.
+the entry that belongs to it. A revocation counts with any signature.
 """
 
 from collections.abc import Sequence
@@ -20,23 +20,23 @@ from bot.model.times import format_deadline
 def list_logged_delegations(
     tx: Transaction, delegations: Sequence[Delegation]
 ) -> list[Delegation]:
-    """Return those that were given as their rows say, and not revoked."""
+    """Return those that the log confirms as their rows describe them, and that are not revoked."""
     return [one for one in delegations if _is_delegation_logged(tx, one)]
 
 
 def is_grant_logged(tx: Transaction, grant: Grant) -> bool:
-    """Say whether the grant was given as its row says, and not revoked."""
+    """Return whether the log confirms the grant as its row describes it, and it is not revoked."""
     if _is_revoked(tx, "grant revoked", "grant", grant.id):
         return False
     entries = list_vouched_entries(tx, _list_entries(tx, "grant created", "grant", grant.id))
     if not entries:
         return False
     entry, facts = entries[0], entries[0].facts
-    said = (
+    logged = (
         entry.person,
         *(facts.get(name) for name in ("granted_to", "what", "per_hour", "until")),
     )
-    return said == (
+    return logged == (
         grant.granted_by,
         grant.person,
         grant.what,
@@ -46,9 +46,9 @@ def is_grant_logged(tx: Transaction, grant: Grant) -> bool:
 
 
 def has_all_uses_counted(tx: Transaction, grant: Grant, *, except_run: int) -> bool:
-    """Say whether every use of the grant within the last hour that the log tells of is counted.
+    """Return whether the rows count every use of the grant that the log has for the last hour.
 
-    but: a run that is not counted. Whose entry was forged does not matter: it gives nothing back.
+    except_run: a run that is not counted. A forged entry only adds a use, so it does no harm.
     """
     known, since = follow_log(tx), tx.now - grants.HOUR
     used = [*change_log.list_entries_since(tx, "grant used", since)]
@@ -68,8 +68,8 @@ def _is_delegation_logged(tx: Transaction, delegation: Delegation) -> bool:
     if not entries:
         return False
     entry, facts = entries[0], entries[0].facts
-    said = (entry.person, *(facts.get(name) for name in ("delegate", "area", "until")))
-    return said == (
+    logged = (entry.person, *(facts.get(name) for name in ("delegate", "area", "until")))
+    return logged == (
         delegation.delegator,
         delegation.delegate,
         delegation.where,
@@ -78,7 +78,7 @@ def _is_delegation_logged(tx: Transaction, delegation: Delegation) -> bool:
 
 
 def _is_revoked(tx: Transaction, kind: str, fact: str, number: int) -> bool:
-    """Say whether the log tells that it was revoked. Raises LogAltered."""
+    """Return whether the log has a revocation of it. Raises LogAlteredError."""
     known = follow_log(tx)
     logged = _list_entries(tx, kind, fact, number)
     check_revocations(known, {kind}, logged, subject=str(number))
@@ -86,6 +86,6 @@ def _is_revoked(tx: Transaction, kind: str, fact: str, number: int) -> bool:
 
 
 def _list_entries(tx: Transaction, kind: str, fact: str, number: int) -> list[Entry]:
-    """Return the entries of this kind that speak of that number, whoever signed them."""
+    """Return the entries of this kind whose fact is that number, with any signature."""
     found = change_log.list_entries_naming(tx, kind, fact, number)
     return [entry for entry in found if entry.facts.get(fact) == number]

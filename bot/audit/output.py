@@ -1,7 +1,7 @@
-"""Output: what hosts answered, kept apart from the change log, which binds it by its hash.
+"""Output: what hosts returned, stored outside the change log, whose entries hold its hash.
 
-So it can be erased for good, and the chain still verifies. The hash is salted, and the salt is
-erased along with the text: what was said cannot be guessed from what is left.
+So output can be erased for good while the log still verifies. The hash is salted, and the salt is
+erased along with the text, so the text cannot be guessed from the hash.
 """
 
 import json
@@ -23,39 +23,40 @@ MAX_CHARACTERS = 64 * 1024
 MAX_REPORT_CHARACTERS = 256 * 1024
 ERASED_KIND = "output erased"
 
-# A quote within a text is written as \" in JSON: only an entry that binds has these letters.
+# JSON writes a quote in a text as \", so only an entry that binds output contains this.
 BINDING_MARK = '"output_sha256":"'
 
 
 @dataclass(frozen=True)
 class PreparedOutput:
-    """Text that is fit to be kept: redacted and capped. sha256: what an entry binds it by."""
+    """Output ready to be stored: redacted and capped."""
 
     text: str
     salt: str
 
     @property
     def sha256(self) -> str:
+        """The hash for the entry."""
         return hash_with_salt(self.salt, self.text)
 
 
 def hash_with_salt(salt: str, text: str) -> str:
-    """Return the SHA-256 of the canonical JSON of both."""
+    """Return the SHA-256 of the canonical JSON of salt and text."""
     return hash_canonical({"salt": salt, "text": text})
 
 
 def prepare_output(tx: Transaction, text: str) -> PreparedOutput:
-    """Take out what is secret, then cap it: a cut must not halve a secret."""
-    # PostgreSQL's text holds no NUL, and hosts may say anything.
-    said = tx.redactor.redact_text(text).replace("\0", "\\x00")
-    left_out = len(said) - MAX_CHARACTERS
+    """Redact the secrets, then cap the length, so that no secret is cut in half."""
+    # PostgreSQL text cannot hold NUL, and hosts may return any byte.
+    kept = tx.redactor.redact_text(text).replace("\0", "\\x00")
+    left_out = len(kept) - MAX_CHARACTERS
     if left_out > 0:
-        said = f"{said[:MAX_CHARACTERS]}\n[… {left_out} characters are left out here …]"
-    return PreparedOutput(said, secrets.token_hex(16))
+        kept = f"{kept[:MAX_CHARACTERS]}\n[… {left_out} characters are left out here …]"
+    return PreparedOutput(kept, secrets.token_hex(16))
 
 
 def prepare_report(tx: Transaction, report: Report) -> PreparedOutput:
-    """Do so with a report: of one that is too long, the end of its table is left out."""
+    """Redact a report, and cut off the end of its table if it is too long."""
     clean = _redact_report(tx, report)
     while len(text := REPORT.dump_json(clean).decode()) > MAX_REPORT_CHARACTERS and clean.table:
         rows = clean.table.rows[: len(clean.table.rows) // 2]
@@ -67,7 +68,7 @@ def prepare_report(tx: Transaction, report: Report) -> PreparedOutput:
 
 
 def prepare_reports(tx: Transaction, reports: Sequence[Report]) -> list[PreparedOutput]:
-    """Do so with several: what holds nothing secret as a whole does so in none of its parts."""
+    """Prepare several reports. One search for secrets in all of them together is faster."""
     texts = [REPORT.dump_json(one).decode() for one in reports]
     if tx.redactor.has_secret("\n".join(texts)) or any(
         len(text) > MAX_REPORT_CHARACTERS for text in texts
@@ -79,14 +80,14 @@ def prepare_reports(tx: Transaction, reports: Sequence[Report]) -> list[Prepared
 def store_output(
     tx: Transaction, entry: Entry, step_number: int, prepared: PreparedOutput
 ) -> None:
-    """Keep what *entry* binds. n: the step; 0 for a report."""
+    """Store the output that an entry binds. step_number: 0 for a report."""
     store_outputs(tx, step_number, [(entry, prepared)])
 
 
 def store_outputs(
     tx: Transaction, step_number: int, outputs: Sequence[tuple[Entry, PreparedOutput]]
 ) -> None:
-    """Keep what each of the entries binds."""
+    """Store the outputs that entries bind. step_number: 0 for reports."""
     if not outputs:
         return
     tx.sql.execute(
@@ -96,35 +97,37 @@ def store_outputs(
                 "entry": entry.seq,
                 "run": entry.run,
                 "step_number": step_number,
-                "salt": said.salt,
-                "text": said.text,
+                "salt": prepared.salt,
+                "text": prepared.text,
             }
-            for entry, said in outputs
+            for entry, prepared in outputs
         ],
     )
-    about = [(entry.run, said.text) for entry, said in outputs if entry.run is not None]
+    texts = [(entry.run, prepared.text) for entry, prepared in outputs if entry.run is not None]
     search_words.store_words(
-        tx, {run: _split_into_words(step_number, text) for run, text in about}
+        tx, {run: _split_into_words(step_number, text) for run, text in texts}
     )
 
 
 def parse_report(text: str) -> Report:
-    """Read a report as it is kept."""
+    """Parse a stored report."""
     return REPORT.validate_json(text)
 
 
 @dataclass(frozen=True)
 class StoredOutput:
-    """Output that is still there. entry: the one that binds it. n: the step; 0 for a report."""
+    """Output that is not erased."""
 
     entry_seq: int
+    """The number of the entry that binds it."""
     run_id: int
     step_number: int
+    """0 for a report."""
     text: str
 
 
 def list_stored_output(tx: Transaction, run: int) -> list[StoredOutput]:
-    """Return the output of a run that is still there, in the order of the log."""
+    """Return the output of a run that is not erased, in the order of the log."""
     found = tables.output.c
     query = select(found.entry, found.run, found.step_number, found.text)
     query = query.where(found.run == run, found.text.is_not(None)).order_by(found.entry)
@@ -135,20 +138,20 @@ def list_stored_output(tx: Transaction, run: int) -> list[StoredOutput]:
 
 
 def erase_output(tx: Transaction, run: int) -> list[int]:
-    """Erase what the hosts answered in a run; return the entries that bound it."""
-    there = list_stored_output(tx, run)
+    """Erase the output of a run; return the numbers of the entries that bind it."""
+    stored = list_stored_output(tx, run)
     live_output.delete_lines(tx, run)
     search_words.delete_words(
-        tx, run, [word for one in there for word in _split_into_words(one.step_number, one.text)]
+        tx, run, [word for one in stored for word in _split_into_words(one.step_number, one.text)]
     )
     tx.sql.execute(
         update(tables.output).where(tables.output.c.run == run).values(salt=None, text=None)
     )
-    return [one.entry_seq for one in there]
+    return [one.entry_seq for one in stored]
 
 
 def iterate_all_output(tx: Transaction) -> Generator[tuple[int, str | None, str | None]]:
-    """Yield entry, salt and text of all that is bound by an entry, in their order."""
+    """Yield entry number, salt and text of all output in the order of the log; None if erased."""
     found = tables.output.c
     query = select(found.entry, found.salt, found.text).order_by(found.entry)
     with tx.sql.execute(query.execution_options(yield_per=1000)) as rows:
@@ -159,9 +162,9 @@ def iterate_all_output(tx: Transaction) -> Generator[tuple[int, str | None, str 
 def iterate_output_faults(
     tx: Transaction, bound_count: int, report_progress: ReportProgress = ignore_progress
 ) -> Generator[tuple[int, str]]:
-    """Yield the entries whose output is not what they bind, each with what is wrong.
+    """Yield the entries whose output does not have its hash, each with what is wrong.
 
-    bound: how many entries bind output.
+    bound_count: how many entries bind output.
     """
     of_entry, kept = tables.entry.c, tables.output.c
     erased = set(
@@ -176,7 +179,10 @@ def iterate_output_faults(
             count += 1
             if row.text is None:
                 if row.run not in erased or BINDING_MARK not in row.body:
-                    yield row.entry, f"the output that entry {row.entry} binds was erased unasked"
+                    yield (
+                        row.entry,
+                        f"the output that entry {row.entry} binds was erased without a request",
+                    )
             elif hash_with_salt(row.salt or "", row.text) != json.loads(row.body).get(
                 "output_sha256"
             ):
@@ -184,8 +190,8 @@ def iterate_output_faults(
     if count == bound_count:
         return
     binds = of_entry.body.contains(BINDING_MARK, autoescape=True)
-    there = exists().where(kept.entry == of_entry.seq)
-    missing = select(of_entry.seq).where(binds, ~there).order_by(of_entry.seq).limit(1)
+    stored = exists().where(kept.entry == of_entry.seq)
+    missing = select(of_entry.seq).where(binds, ~stored).order_by(of_entry.seq).limit(1)
     for seq in tx.sql.execute(missing).scalars():
         yield seq, f"the output that entry {seq} binds is missing"
 

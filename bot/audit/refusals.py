@@ -12,12 +12,12 @@ log = logging.getLogger(__name__)
 SIGN_IN, UNKNOWN_USER, TOKEN = "sign-in refused", "unknown user refused", "token refused"
 WEBHOOK_REFUSED = "webhook refused"
 _INTERVAL = 60 * 1_000_000
-# Of what one person was refused, so many of a kind are logged a minute, and of each run one.
+# How many refusals of a kind and person are logged per minute, at most one for each run.
 _MAX_PER_INTERVAL = 20
 
 
 def log_refusal(tx: Transaction, kind: str, **facts: Canonical) -> None:
-    """Log it in the caller's transaction, unless one of its kind is a minute old or less."""
+    """Log a refusal in this transaction, unless one of its kind was logged in the last minute."""
     if not _is_recently_logged(tx, kind):
         change_log.append_entry(tx, kind, run=None, person="", host="", **facts)
 
@@ -25,9 +25,9 @@ def log_refusal(tx: Transaction, kind: str, **facts: Canonical) -> None:
 def log_person_refusal(
     tx: Transaction, kind: str, *, person: str, run: Run | None = None, **facts: Canonical
 ) -> None:
-    """Log what a known person was refused, unless the same was logged a minute ago or less.
+    """Log a refusal to a known person, unless the same was logged in the last minute.
 
-    Of many runs, so many are told apart. What is not refused is never held up by it.
+    Refusals for different runs are logged separately, up to a limit per minute.
     """
     number, host = (run.id, run.host) if run else (None, "")
     lately = [
@@ -40,7 +40,7 @@ def log_person_refusal(
 
 
 def log_refusal_in_own_transaction(database: Database, kind: str, **facts: Canonical) -> None:
-    """Do so in a transaction of its own; a refusal stands, whether it could be logged or not."""
+    """Log a refusal in its own transaction; the refusal holds even if logging fails."""
     try:
         with database.reading() as tx:
             if _is_recently_logged(tx, kind):

@@ -1,7 +1,7 @@
-"""The spool: what became of a step while the change log could not be written.
+"""The spool: outcomes of steps while the change log cannot be written.
 
-A file beside the database, added to and synced at once; merged into the log once that can be
-written again, also by a later process.
+A file beside the database. Every line is synced to disk immediately, and merged into the log when
+it can be written again, also by a later process.
 """
 
 import json
@@ -19,31 +19,30 @@ LOGGING_FAILED_KIND = "logging failed"
 
 
 class Spool:
-    """file: may be missing: then there is nothing to merge."""
+    """Outcomes in a file. If the file is missing, there is nothing to merge."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._file_being_merged = file.with_name(f"{file.name}.taken")
 
     def add_facts(self, run_id: int, facts: Mapping[str, Canonical]) -> None:
-        """Write down what is known of a run. Raises OSError if even that is not possible."""
+        """Write facts about a run to the file. Raises OSError if this fails as well."""
         line = encode_canonical({"run": run_id, "facts": facts})
         with self._file.open("a") as out:
-            # A line that a crash cut short is ended first.
+            # The first line feed ends a line that a crash cut short.
             out.write(f"\n{line}\n")
             out.flush()
             os.fsync(out.fileno())
 
     def merge_into_log(self, tx: Transaction) -> None:
-        """Add what was noted to the log; forget it once that is durable."""
+        """Add the spooled facts to the log, and delete the file once they are durable."""
         if not self._file_being_merged.exists():
             with suppress(FileNotFoundError):
-                # What is noted from now on begins another file.
+                # Facts from now on go to a new file.
                 self._file.rename(self._file_being_merged)
-        noted = self._read_facts()
-        for run, facts in noted:
+        for run, facts in self._read_facts():
             mark = hash_canonical({"run": run, "facts": facts})
-            # An earlier merge may have been durable just before its process ended.
+            # An earlier process may have ended after its merge was durable.
             if not any(mark == entry.facts.get("mark") for entry in _list_merged_entries(tx, run)):
                 change_log.append_entry(tx, LOGGING_FAILED_KIND, run=run, mark=mark, **facts)
         tx.after_commit(lambda: self._file_being_merged.unlink(missing_ok=True))
@@ -58,8 +57,8 @@ class Spool:
         found: list[tuple[int, dict[str, Any]]] = []
         for line in self._file_being_merged.read_text(errors="replace").splitlines():
             try:
-                noted = json.loads(line)
-                found.append((int(noted["run"]), dict(noted["facts"])))
+                record = json.loads(line)
+                found.append((int(record["run"]), dict(record["facts"])))
             except (ValueError, KeyError, TypeError):
                 continue
         return found

@@ -1,4 +1,4 @@
-"""A log server that is told how far the change log is, as RFC 5424 has it."""
+"""Send checkpoints of the change log to a log server (RFC 5424)."""
 
 import os
 import socket
@@ -16,14 +16,16 @@ _PRIORITY = 13 * 8 + 5
 
 @dataclass(frozen=True)
 class LogServer:
-    """scheme: udp, tcp or unix. place: host and port, or the path of a socket."""
+    """A log server that receives checkpoints."""
 
     scheme: str
+    """udp, tcp or unix."""
     address: tuple[str, int] | str
+    """Host and port, or the path of a socket."""
 
     @staticmethod
     def parse_address(address: str) -> "LogServer":
-        """Read `udp://host[:port]`, `tcp://host[:port]` or `unix:///dev/log`."""
+        """Parse `udp://host[:port]`, `tcp://host[:port]` or `unix:///dev/log`."""
         parts = urlsplit(address)
         if parts.scheme == "unix" and parts.path:
             return LogServer("unix", parts.path)
@@ -34,7 +36,7 @@ class LogServer:
         raise ValueError("a log server is udp://HOST[:PORT], tcp://HOST[:PORT] or unix:///PATH")
 
     def send_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Send one message. Raises OSError if nobody takes it within two seconds."""
+        """Send one message. Raises OSError if it is not accepted within two seconds."""
         message = _format_message(checkpoint)
         if isinstance(self.address, str):
             _send_locally(self.address, message)
@@ -42,7 +44,7 @@ class LogServer:
             _send_datagram(self.address, message)
         else:
             with socket.create_connection(self.address, timeout=_TIMEOUT_SECONDS) as line:
-                # RFC 6587: the length stands before each message.
+                # RFC 6587: the length comes before each message.
                 line.sendall(b"%d %s" % (len(message), message))
 
 

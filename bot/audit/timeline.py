@@ -1,4 +1,4 @@
-"""What changed around a moment: the runs and all else that may have to do with it, ranked."""
+"""The timeline around a time: runs and events that may be related to an incident, ranked."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,67 +14,64 @@ from bot.model import host_patterns
 from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, Decision, Run, State, format_approvers
 from bot.model.text import escape_to_one_line
 
-# Of a busy time, so many entries are looked at, those nearest to the moment.
+# How many entries are read at most: those nearest to the requested time.
 _MAX_ENTRIES = 5_000
 _BATCH_SIZE = 500
 _DAY = 86_400_000_000
 _UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
 _MAX_CHECKS = 50
 _FIRE_KINDS = {"fires missed", "fire skipped"}
-# What concerns every host, though it names none.
+# Events that concern every host although they name none.
 _GLOBAL_EVENT_TITLES = {
     "policy changed": "the policy changed",
     "policy invalid": "there was no valid policy",
     "everything stopped": "everything was stopped",
-    "everything resumed": "what was stopped went on",
+    "everything resumed": "the stop of everything was lifted",
     "logging failed": "the change log could not be written",
 }
 
 
 @dataclass(frozen=True)
 class TimelineEvent:
-    """One thing that happened. at: microseconds, the moment of it that is nearest.
-
-    outcome: how it ended, in one sentence.
-    rank: 0 it changed a host; 1 it was attempted; 2 a schedule did not fire, a check found
-    something, or it happened outside; 3 it concerns all.
-    overlap: how many of the hosts that were asked about.
-    entry: the number of the one of the change log that tells of it, where it is no run's.
-    """
+    """A run or another event on the timeline."""
 
     at: int
+    """Its time that is nearest to the requested one, in microseconds since 1970, UTC."""
     rank: int
+    """0: it changed a host; 1: it was attempted; 2: a schedule did not fire, a check needs
+    attention, or it is an external event on a host; 3: it concerns every host."""
     overlap: int
+    """On how many of the requested hosts it was."""
     what: str
     hosts: tuple[str, ...]
     person: str
     run: int | None = None
     state: str = ""
     entry: int | None = None
+    """The number of its entry in the change log; None for a run."""
     outcome: str = ""
+    """How it ended, in one sentence."""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """What was found. left_out: how many that are less likely are not among the happenings.
-
-    within: how far around the moment the log was looked at: less than was asked for where it has
-    more entries than are looked at. Microseconds.
-    """
+    """The events around a time, the most likely causes first."""
 
     events: Sequence[TimelineEvent]
     omitted: int
+    """How many less likely events are left out."""
     searched_span: int
+    """How far around the time the log was searched, in microseconds: less than requested if the
+    log has more entries than are read."""
 
 
 def build_timeline(
     tx: Transaction, at: int, *, span: int, host_pattern: str = "*", limit: int = 50
 ) -> Timeline:
-    """Return what happened up to *within* before and after, by how likely it has to do with it.
+    """Return the events up to *span* before and after a time, the most likely causes first.
 
-    host: names, or patterns such as `web*`, apart by spaces or commas. First what has most hosts
-    in common with it, then what changed something, what was attempted, and what else was seen;
-    then what is nearest.
+    host_pattern: names or patterns such as `web*`, separated by spaces or commas. Events on the
+    most of these hosts come first, then by rank, then the nearest in time.
     """
     entries, reach = _find_nearest_entries(tx, at, span)
     found = [
@@ -95,21 +92,22 @@ def build_timeline(
 
 
 def list_approvals(tx: Transaction, events: Sequence[TimelineEvent]) -> dict[int, list[Decision]]:
-    """Return the approvals of what happened, by run; a run without any is left out.
+    """Return the approvals of the events, by run; runs without approvals are left out.
 
-    What is done on one of several hosts was allowed with the request for all of them.
+    A child run has the approvals of its parent run.
     """
     known = runs.list_runs(tx, [one.run for one in events if one.run])
-    asked = {run.id: run.parent or run.id for run in known}
-    votes = runs.list_decisions_on(tx, [*asked.values()])
-    given = {
-        run: [vote for vote in votes.get(of, ()) if vote.approves] for run, of in asked.items()
+    requests = {run.id: run.parent or run.id for run in known}
+    decisions = runs.list_decisions_on(tx, [*requests.values()])
+    approvals = {
+        run: [one for one in decisions.get(request, ()) if one.approves]
+        for run, request in requests.items()
     }
-    return {run: yes for run, yes in given.items() if yes}
+    return {run: approved for run, approved in approvals.items() if approved}
 
 
 def _find_nearest_entries(tx: Transaction, at: int, span: int) -> tuple[list[Entry], int]:
-    """Return the entries that are nearest, the newest first, and how far around that is."""
+    """Return the nearest entries, the newest first, and the span around the time they cover."""
     column = tables.entry.c
     query = select(tables.entry).where(view_conditions.entries_condition(tx).clause())
     before = query.where(column.at >= at - span, column.at <= at)
@@ -129,20 +127,20 @@ def _find_nearest_entries(tx: Transaction, at: int, span: int) -> tuple[list[Ent
 def _iterate_run_events(
     tx: Transaction, entries: Sequence[Entry], at: int, span: int, host_pattern: str
 ) -> Iterable[TimelineEvent]:
-    moments: dict[int, list[int]] = {}
+    entry_times: dict[int, list[int]] = {}
     for entry in entries:
         if entry.run is not None and entry.kind not in _FIRE_KINDS:
-            moments.setdefault(entry.run, []).append(entry.at)
-    for run in _iterate_runs(tx, moments, at, span):
+            entry_times.setdefault(entry.run, []).append(entry.at)
+    for run in _iterate_runs(tx, entry_times, at, span):
         overlap = _count_matching_hosts(run, host_pattern)
         if run.kind == "change" and overlap and not (run.hosts and run.started_at is None):
-            yield _build_run_event(run, moments, at, overlap)
+            yield _build_run_event(run, entry_times, at, overlap)
 
 
 def _iterate_runs(
     tx: Transaction, entry_times: Mapping[int, object], at: int, span: int
 ) -> Iterable[Run]:
-    """Yield the runs that the log tells of then, and those that were under way all the time."""
+    """Yield the runs that have entries then, and those that ran during the whole span."""
     numbers = sorted(set(entry_times) | set(_list_runs_spanning(tx, at - span, at + span)))
     for first in range(0, len(numbers), _BATCH_SIZE):
         yield from runs.list_runs(tx, numbers[first : first + _BATCH_SIZE])
@@ -154,12 +152,12 @@ def _list_runs_spanning(tx: Transaction, since: int, until: int) -> list[int]:
         column.ended_at > until, column.ended_at <= until + _DAY, column.started_at < since
     )
     found = list(tx.sql.execute(ended.limit(_BATCH_SIZE)).scalars())
-    going = select(column.id).where(
+    running = select(column.id).where(
         column.fan_out_role != tables.PARENT, column.started_at < since
     )
-    newest = going.order_by(column.id.desc()).limit(_BATCH_SIZE)
+    newest = running.order_by(column.id.desc()).limit(_BATCH_SIZE)
     for state in _UNFINISHED_STATES:
-        # One by one, each is looked up by its index: of all runs next to none is under way.
+        # One query for each state uses the index: hardly any run is in one of these states.
         found += tx.sql.execute(newest.where(column.state == state.value)).scalars()
     return found
 
@@ -192,34 +190,35 @@ def describe_event(
     decisions: Sequence[Decision] = (),
     person_names: Mapping[str, str] | None = None,
 ) -> str:
-    """Return it on a line: what, on which hosts where that does not say, by whom, and its end.
+    """Return an event on one line: title, hosts unless the title names them, person, outcome.
 
-    names: of people, by their ids; whoever has none there is told by their id.
+    person_names: names by the IDs of people; a person without a name is shown by their ID.
     """
     hosts = ", ".join(event.hosts[:3]) + (
         f" and {len(event.hosts) - 3} more" * (len(event.hosts) > 3)
     )
     where = "" if len(event.hosts) == 1 and event.hosts[0] in event.what else f" on {hosts}"
-    who = f", by {(person_names or {}).get(event.person, event.person)}" if event.person else ""
+    by = f", by {(person_names or {}).get(event.person, event.person)}" if event.person else ""
     approved = format_approvers(decisions, person_names)
     end = f": {event.outcome}" if event.outcome else ""
-    return escape_to_one_line(f"{event.what}{where if event.hosts else ''}{who}{approved}{end}")
+    return escape_to_one_line(f"{event.what}{where if event.hosts else ''}{by}{approved}{end}")
 
 
 def _iterate_fire_events(
     tx: Transaction, entries: Sequence[Entry], host_pattern: str
 ) -> Iterable[TimelineEvent]:
-    """Tell of moments that schedules left out: on a host, or on all of the schedule's."""
-    told = [entry for entry in entries if entry.kind in _FIRE_KINDS and entry.run is not None]
-    asked = {run.id: run for run in runs.list_runs(tx, sorted({entry.run or 0 for entry in told}))}
-    for entry in told:
-        run = asked.get(entry.run or 0)
+    """Yield the due times that schedules missed or skipped, on one host or on all hosts."""
+    fires = [entry for entry in entries if entry.kind in _FIRE_KINDS and entry.run is not None]
+    numbers = sorted({entry.run or 0 for entry in fires})
+    requests = {run.id: run for run in runs.list_runs(tx, numbers)}
+    for entry in fires:
+        run = requests.get(entry.run or 0)
         planned = (tuple(run.hosts) or (run.host,)) if run else ()
         hosts = (entry.host,) if entry.host else planned
         overlap = sum(_matches_any_pattern(one, host_pattern) for one in hosts)
         facts = entry.facts
-        said = ": ".join(filter(None, (run.title if run else "", str(facts.get("reason") or ""))))
-        what = f"schedule {facts.get('schedule')}, {entry.kind}: {said}"
+        title = ": ".join(filter(None, (run.title if run else "", str(facts.get("reason") or ""))))
+        what = f"schedule {facts.get('schedule')}, {entry.kind}: {title}"
         if overlap:
             yield TimelineEvent(
                 entry.at, 2, overlap, what, hosts, entry.person, entry.run, entry.kind, entry.seq
@@ -229,10 +228,10 @@ def _iterate_fire_events(
 def _iterate_check_events(
     tx: Transaction, entries: Sequence[Entry], host_pattern: str
 ) -> Iterable[TimelineEvent]:
-    """Tell of checks that found something other than they should have."""
-    told = [entry for entry in entries if entry.run and entry.kind == State.SUCCEEDED.value]
-    asked = runs.list_runs(tx, sorted({entry.run or 0 for entry in told}))
-    checks = [run for run in asked if run.kind == "check" and run.status == NEEDS_ATTENTION]
+    """Yield the checks whose result needs attention."""
+    succeeded = [entry for entry in entries if entry.run and entry.kind == State.SUCCEEDED.value]
+    listed = runs.list_runs(tx, sorted({entry.run or 0 for entry in succeeded}))
+    checks = [run for run in listed if run.kind == "check" and run.status == NEEDS_ATTENTION]
     found = [run for run in checks if _count_matching_hosts(run, host_pattern)]
     for run in found[:_MAX_CHECKS]:
         yield TimelineEvent(
@@ -256,19 +255,19 @@ def _is_matching_outside_event(entry: Entry, host_pattern: str) -> bool:
 
 
 def _build_outside_event(entry: Entry, host_pattern: str) -> TimelineEvent:
-    """Tell of something that happened outside. Without hosts it may concern any."""
+    """Build the event of an incoming webhook. Without hosts it may concern any host."""
     facts, hosts = entry.facts, _list_event_hosts(entry)
     what = str(facts.get("title") or "an event")
     overlap = sum(_matches_any_pattern(one, host_pattern) for one in hosts)
     rank = 2 if hosts else 3
     source = str(facts.get("source") or "")
-    said = f"{source}: {what}" if source else what
-    happened = facts.get("occurred_at")
+    title = f"{source}: {what}" if source else what
+    occurred_at = facts.get("occurred_at")
     return TimelineEvent(
-        happened if isinstance(happened, int) else entry.at,
+        occurred_at if isinstance(occurred_at, int) else entry.at,
         rank,
         overlap,
-        said,
+        title,
         hosts,
         entry.person,
         entry.run,
@@ -280,8 +279,8 @@ def _build_outside_event(entry: Entry, host_pattern: str) -> TimelineEvent:
 
 def _list_event_hosts(entry: Entry) -> tuple[str, ...]:
     listed = entry.facts.get("hosts") if entry.kind == EVENT_KIND else None
-    several = cast("list[object]", listed) if isinstance(listed, list) else []
-    return tuple(map(str, several)) or ((entry.host,) if entry.host else ())
+    names = cast("list[object]", listed) if isinstance(listed, list) else []
+    return tuple(map(str, names)) or ((entry.host,) if entry.host else ())
 
 
 def _build_global_event(entry: Entry) -> TimelineEvent:

@@ -1,4 +1,4 @@
-"""Verification of the change log: every hash, every link, the seal, and what witnesses saw."""
+"""Verification of the change log: every hash, link and signature, and the witnesses."""
 
 import os
 from collections import deque
@@ -17,15 +17,14 @@ from bot.model.progress import BeginStage, begin_silent_stage, iterate_with_prog
 from bot.model.signing import SigningKey
 
 KEY_KIND = change_log.KEY_KIND
-# A backup was put back: what came after it is lost, and witnesses may have seen it.
+# A backup was restored: later entries are lost, and witnesses may have seen them.
 RESTORED_KIND = "restored"
-# A person knows of entries that were lost.
+# A person acknowledged that entries were lost.
 LOSS_ACKNOWLEDGED_KIND = "loss acknowledged"
-# The members of a row that each one is looked at for, by their place, which is quickest; and of
-# which types all of them are: those of Entry.
+# The indexes of the members of a row that verification reads; an index is faster than a name.
 _KIND, _BODY, _HASH, _SIGNATURE = 2, 6, 8, 9
 _NUMBER_OR_NONE = (int, type(None))
-# Signatures are checked by several threads, so many at once; so many batches wait at the most.
+# The size of a batch of signatures, how many batches may wait, and how many threads check them.
 _BATCH, _BATCHES, _MOST_THREADS = 500, 32, 8
 # The first entry that a new key signs.
 _KEY_IN_USE_KIND = "key in use"
@@ -34,47 +33,49 @@ _VERIFICATION_LOCK = Lock()
 
 
 class VerificationInProgress(Exception):
-    """Somebody is having the whole log verified just now."""
+    """The whole log is being verified already."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome. broken: the first sequence number that does not fit; None if all is well.
-
-    entries, head: how far the log is whole, and the hash there. key: who sealed it last; keys: all
-    who did, one after the other, each named by the one before. lost: how many checkpoints of
-    witnesses are of entries that were lost, as the log itself says, when a backup was put back.
-    """
+    """The result of a verification."""
 
     entries: int
+    """How many entries from the beginning are intact."""
     head: str
+    """The hash of the last of these."""
     key: str = ""
+    """The public key in use at the end."""
     broken: int | None = None
+    """The number of the first entry that is wrong; None if the log is intact."""
     why: str = ""
+    """What is wrong with it."""
     keys: tuple[str, ...] = ()
+    """All public keys of the log in their order, each introduced by the one before."""
     lost: int = 0
+    """How many checkpoints of witnesses are of entries that a restore lost, as the log records."""
 
 
 def open_log(tx: Transaction) -> None:
-    """Begin a new log with its key, or see that an old one was sealed by ours.
+    """Start a new log with its key, or check that an existing one was signed by our key.
 
-    Raises BadKey if it was another's: what we would add could not be verified.
+    Raises KeyFileError if another key signed it: new entries could not be verified.
     """
     check_signing_key(tx, tx.seal)
-    # Of several that begin at once, one names the key.
+    # Of several processes that start at the same time, one adds the key.
     change_log.lock_log(tx)
     if not check_signing_key(tx, tx.seal):
         change_log.append_entry(tx, KEY_KIND, public=tx.seal.public_key)
 
 
 def check_signing_key(tx: Transaction, signing_key: SigningKey) -> bool:
-    """Say whether the log has a key. Raises BadKey if that is not ours."""
+    """Return whether the log has a key. Raises KeyFileError if it is not ours."""
     last = change_log.get_last_entry_of_kind(tx, KEY_KIND)
     if last is not None and _get_public_key(last) != signing_key.public_key:
         raise signing.KeyFileError(
-            f"the change log is sealed by the key {_get_public_key(last)[:16]}…, and ours is "
-            f"{signing_key.public_key[:16]}…: put the right changelog.key back, from the backup "
-            "of its day"
+            f"the change log is signed by the key {_get_public_key(last)[:16]}…, but ours is "
+            f"{signing_key.public_key[:16]}…: restore the right changelog.key from the backup of "
+            "that time"
         )
     return last is not None
 
@@ -86,31 +87,31 @@ def append_key_change(
     witnesses: Sequence[Checkpoint] = (),
     stages: BeginStage = begin_silent_stage,
 ) -> None:
-    """Name the key that signs the log from the next entry on, and prove that we have it.
+    """Add the key that signs the log from the next entry on, with proof that we have it.
 
     The new key vouches for every entry before it, so the whole log is verified first, each
-    signature by the key of its time. Raises BadKey if anything does not fit.
+    signature with the key that was in use then. Raises KeyFileError if anything is wrong.
     """
     change_log.lock_log(tx)
     verdict = verify_log(tx, witnesses=witnesses, stages=stages)
     if verdict.broken is not None or verdict.key != tx.seal.public_key:
         raise signing.KeyFileError(
-            f"the change log is broken ({verdict.why or 'another key seals it'}): no other key "
-            "vouches for it. Run `keyturn changelog verify`"
+            f"the change log is broken ({verdict.why or 'another key signs it'}), so its key "
+            "cannot be changed. Run `keyturn changelog verify`"
         )
     seq, head = change_log.get_head(tx)
     proof = new_key.sign_hash(hash_succession(seq + 1, head, tx.seal.public_key))
     change_log.append_entry(tx, KEY_KIND, public=new_key.public_key, proof=proof)
-    # The newest entry is always signed by the key in use: who appends checks that.
+    # The newest entry is always signed by the key in use: every append checks that.
     tx.seal_by(new_key)
     change_log.append_entry(tx, _KEY_IN_USE_KIND, public=new_key.public_key)
 
 
 def create_checkpoint(tx: Transaction) -> Checkpoint:
-    """Return how far the log is, in a transaction that writes. Raises LogAltered.
+    """Return a checkpoint of the newest entry, in a transaction that writes.
 
-    It has the signature of the entry itself: a hash that stands in the database is not signed
-    again, since an attacker may have put it there.
+    It has the signature of the entry itself. A hash from the database is never signed again,
+    because an attacker may have put it there. Raises LogAlteredError.
     """
     newest = change_log.lock_and_get_head(tx)
     if newest is None:
@@ -119,7 +120,7 @@ def create_checkpoint(tx: Transaction) -> Checkpoint:
 
 
 def create_checkpoint_at(tx: Transaction, entry: Entry) -> Checkpoint:
-    """Return how far the log is with an entry that this transaction has appended."""
+    """Return a checkpoint of an entry that this transaction appended."""
     return Checkpoint(entry.seq, entry.hash, entry.at, tx.seal.public_key, entry.signature)
 
 
@@ -134,40 +135,40 @@ def verify_log(
     """Recompute the whole chain and check every signature.
 
     Args:
-        key: A public key that must have sealed it, or be one of those that did, where keys were
-            changed.
-        witnesses: What witnesses saw.
-        quick: Check only the signatures of the last entry and of those that name keys. Each entry
-            was checked by whoever added the next one; what was altered since breaks the chain.
+        required_key: A public key that has to be one of the keys of the log.
+        witnesses: The checkpoints that witnesses hold.
+        quick: Check only the signatures of the last entry and of those that add keys. Each entry
+            was checked before the next one was added; a later change breaks the chain.
     """
     wanted = {point.seq for point in witnesses}
     stage = stages("verifying", lambda: change_log.get_head(tx)[0])
-    with stage as told, change_log.read_rows(tx) as rows:
+    with stage as report_progress, change_log.read_rows(tx) as rows:
         verdict, seen, bound = _verify_rows(
-            iterate_with_progress(rows, told), quick=quick, checkpoint_numbers=wanted
+            iterate_with_progress(rows, report_progress), quick=quick, checkpoint_numbers=wanted
         )
     if verdict.broken is not None and verdict.why.endswith(_UNSIGNED_MESSAGE) and quick:
-        # The hashes were made to fit again by somebody without the key: find where that began.
+        # An attacker without the key recomputed the hashes: find the first such entry.
         return verify_log(tx, required_key=required_key, witnesses=witnesses, stages=stages)
     found = _verify_outputs(
         tx, _compare_with_witnesses(tx, verdict, seen, witnesses), bound, stages
     )
-    # Last: who names a key never learns less than who names none.
+    # Checked last, so that a required key never hides another problem.
     if found.broken is None and required_key and required_key not in found.keys:
-        by = f"sealed by the key {found.key[:16]}…" if found.key else "empty"
-        why = f"{by}, and not sealed by {required_key[:16]}…"
+        signed_by = f"signed by the key {found.key[:16]}…" if found.key else "empty"
+        why = f"{signed_by}, and not signed by {required_key[:16]}…"
         return replace(found, broken=max(found.entries, 1), why=why)
     return found
 
 
 def verify_log_once(database: Database) -> Verification:
-    """Recompute the whole chain for whoever asks through a door: for one at a time.
+    """Verify the whole log for a request of the API or the web, one at a time.
 
-    In a log of years it takes minutes, and a thread that others need. Raises AtItAlready.
+    For a log of years this takes minutes, and a thread that other requests need. Raises
+    VerificationInProgress.
     """
     if not _VERIFICATION_LOCK.acquire(blocking=False):
         raise VerificationInProgress(
-            "the log is being verified already: do it again when that is done, in some minutes"
+            "the log is being verified already: try again in some minutes, when that is done"
         )
     try:
         with database.reading() as tx:
@@ -179,9 +180,9 @@ def verify_log_once(database: Database) -> Verification:
 def verify_newest_entries(
     tx: Transaction, *, limit: int, witnesses: Sequence[Checkpoint] = ()
 ) -> Verification:
-    """Recompute the newest entries, and check each of their signatures.
+    """Verify the newest entries with their signatures.
 
-    What a witness kept of older entries is only held against how long the log is.
+    Checkpoints of older entries are only compared with the length of the log.
     """
     entries = change_log.list_newest_entries(tx, limit=limit)[::-1]
     if not entries:
@@ -205,19 +206,16 @@ def verify_newest_entries(
 def _verify_outputs(
     tx: Transaction, verification: Verification, bound_count: int, stages: BeginStage
 ) -> Verification:
-    """Hold what is kept apart from the chain against the hashes in it."""
+    """Compare the stored output with the hashes in the log."""
     if verification.broken is not None:
         return verification
-    with stages("verifying outputs", lambda: bound_count) as told:
-        fault = next(output.iterate_output_faults(tx, bound_count, told), None)
+    with stages("verifying outputs", lambda: bound_count) as report_progress:
+        fault = next(output.iterate_output_faults(tx, bound_count, report_progress), None)
     return verification if fault is None else replace(verification, broken=fault[0], why=fault[1])
 
 
 class _SignatureChecker:
-    """Checks signatures on all cores: libsodium lets other threads go on meanwhile.
-
-    Each is a key, the number, the hash and the signature of an entry, in the order of the log.
-    """
+    """Checks signatures in the order of the log, on all cores: libsodium releases the GIL."""
 
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
@@ -225,7 +223,7 @@ class _SignatureChecker:
         self._results: deque[Future[int]] = deque()
 
     def add_row(self, key: str, row: Sequence[Any]) -> int:
-        """Return the first entry known by now not to be signed; 0 if none is known."""
+        """Add an entry to check. Return the first one found unsigned so far; 0 if none."""
         self._batch.append((key, row[0], row[_HASH], row[_SIGNATURE]))
         if len(self._batch) < _BATCH:
             return 0
@@ -233,7 +231,7 @@ class _SignatureChecker:
         return self._results.popleft().result() if len(self._results) > _BATCHES else 0
 
     def find_first_unsigned(self) -> int:
-        """Wait for all of them. Return the first entry that is not signed; 0 if all are."""
+        """Wait for all checks. Return the first entry that is not signed; 0 if all are."""
         self._submit_batch()
         return next(filter(None, (one.result() for one in self._results)), 0)
 
@@ -245,8 +243,8 @@ class _SignatureChecker:
 def _find_first_unsigned(batch: Sequence[tuple[str, int, str, str]]) -> int:
     unsigned = (
         seq
-        for key, seq, digest, made in batch
-        if not signing.is_signature_valid(key, digest, made)
+        for key, seq, digest, signature in batch
+        if not signing.is_signature_valid(key, digest, signature)
     )
     return next(unsigned, 0)
 
@@ -254,7 +252,7 @@ def _find_first_unsigned(batch: Sequence[tuple[str, int, str, str]]) -> int:
 def _verify_rows(
     rows: Iterable[Sequence[Any]], *, quick: bool, checkpoint_numbers: set[int]
 ) -> tuple[Verification, dict[int, str], int]:
-    """Return the verdict, the hashes of the wanted entries, and how many entries bind output."""
+    """Return the result, the hashes of the entries with checkpoints, and how many bind output."""
     seq, prev, bound, bad = 0, GENESIS, 0, 0
     row: Sequence[Any] | None = None
     keys: list[str] = []
@@ -282,8 +280,10 @@ def _verify_rows(
 
 
 def _find_key_fault(row: Sequence[Any], keys: list[str]) -> str:
-    """Note the key that an entry names, if it does; the first one names its own. Say what is wrong
-    with it, or that there is no key yet."""
+    """Return what is wrong with an entry that adds a key, or that no key is known yet.
+
+    A valid key is appended to *keys*. The first entry of the log adds its own key.
+    """
     if row[_KIND] != KEY_KIND:
         return "" if keys else f"entry {row[0]} {_UNSIGNED_MESSAGE}"
     entry = Entry(*row)
@@ -306,7 +306,7 @@ def _compare_with_witnesses(
     hashes: dict[int, str],
     witnesses: Sequence[Checkpoint],
 ) -> Verification:
-    """Hold the log against what witnesses kept: it may have been cut, restored or forked."""
+    """Compare the log with the checkpoints of witnesses: it may be cut off, restored or forked."""
     if verification.broken is not None or not witnesses:
         return verification
     losses, lost, unacknowledged = list_losses(tx), 0, list[tuple[LogLoss, int]]()
@@ -321,8 +321,8 @@ def _compare_with_witnesses(
         return replace(verification, lost=lost)
     first, last = unacknowledged[0][0].first, unacknowledged[-1][1]
     why = (
-        f"entries {first} to {last}, which witnesses saw, were lost when a backup was put back, "
-        "and nobody has acknowledged that. Find out what they were, then run `keyturn changelog "
+        f"entries {first} to {last}, which witnesses saw, were lost when a backup was restored, "
+        "and no one has acknowledged that. Find out what they were, then run `keyturn changelog "
         f"acknowledge {first} --lost {last - first + 1}`"
     )
     return replace(verification, broken=first, why=why, lost=lost)
@@ -334,7 +334,7 @@ def _compare_with_checkpoint(
     losses: "Sequence[LogLoss]",
     checkpoint: Checkpoint,
 ) -> "tuple[str, LogLoss | None]":
-    """Say what is wrong with the log by a checkpoint, or by which loss it is excused."""
+    """Return what is wrong with the log by a checkpoint, or the recorded loss that explains it."""
     if not signing.is_signature_valid(checkpoint.key, checkpoint.hash, checkpoint.signature):
         return f"the witness's checkpoint of entry {checkpoint.seq} is not signed by its key", None
     if not checkpoint.seq or hashes.get(checkpoint.seq) == checkpoint.hash:
@@ -353,24 +353,24 @@ def _compare_with_checkpoint(
 
 @dataclass(frozen=True)
 class LogLoss:
-    """Entries of an earlier history that are not in the log any more, as the log itself says.
-
-    first, last: their numbers; last is None where a backup was put back: nobody knows. until: what
-    witnesses saw later was not lost then; microseconds.
-    """
+    """Entries of an earlier history that are no longer in the log, as the log itself records."""
 
     first: int
+    """The number of the first of them."""
     last: int | None
+    """The number of the last; None after a restore, which does not know it."""
     until: int
+    """When the loss was recorded, in microseconds: entries that witnesses saw later are not part
+    of it."""
 
     @property
     def is_acknowledged(self) -> bool:
-        """Whether a person knows of it."""
+        """Whether a person acknowledged it."""
         return self.last is not None
 
 
 def list_losses(tx: Transaction) -> list[LogLoss]:
-    """Return what the log says of its losses, those first that a person has acknowledged."""
+    """Return the losses that the log records, the acknowledged ones first."""
     keys = change_log.list_keys(tx)
     found = [
         LogLoss(one.seq, None, one.at) for one in _list_signed_entries(tx, RESTORED_KIND, keys)
@@ -382,7 +382,7 @@ def list_losses(tx: Transaction) -> list[LogLoss]:
 
 
 def find_loss_of_checkpoint(losses: Sequence[LogLoss], checkpoint: Checkpoint) -> LogLoss | None:
-    """Return the loss by which what a witness saw is gone; None if by none."""
+    """Return the loss that a checkpoint belongs to; None if it belongs to none."""
     for loss in losses:
         last = checkpoint.seq if loss.last is None else loss.last
         if loss.first <= checkpoint.seq <= last and checkpoint.at <= loss.until:
@@ -400,9 +400,10 @@ def acknowledge_loss(
     reason: str = "",
     login: str = "",
 ) -> None:
-    """Record that a person knows of entries that were lost. The log has to be whole otherwise.
+    """Record that a person acknowledges lost entries. The rest of the log has to be intact.
 
-    Raises ValueError unless just these are what witnesses saw and the log lacks.
+    Raises ValueError unless exactly these entries are in checkpoints of witnesses but not in the
+    log.
     """
     change_log.lock_log(tx)
     verdict = verify_log(tx)
@@ -410,7 +411,7 @@ def acknowledge_loss(
         raise ValueError(f"the log is broken at entry {verdict.broken}: {verdict.why}")
     missing = [point for point in witnesses if _is_missing(tx, point)]
     if not missing:
-        raise ValueError("the log holds all that the witnesses saw: nothing was lost")
+        raise ValueError("the log holds everything that the witnesses saw: nothing was lost")
     missing.sort(key=lambda point: point.seq)
     loss = find_loss_of_checkpoint(list_losses(tx), missing[0])
     begin = loss.first if loss else min(missing[0].seq, verdict.entries + 1)
@@ -432,7 +433,7 @@ def acknowledge_loss(
 
 
 def check_witness(tx: Transaction, checkpoint: Checkpoint) -> None:
-    """Raise LogAltered if the log lacks what a witness saw, and does not say that it was lost."""
+    """Raise LogAlteredError if the log lacks what a witness saw without a record of the loss."""
     if (
         _is_missing(tx, checkpoint)
         and find_loss_of_checkpoint(list_losses(tx), checkpoint) is None
@@ -443,7 +444,7 @@ def check_witness(tx: Transaction, checkpoint: Checkpoint) -> None:
 
 
 def _is_missing(tx: Transaction, checkpoint: Checkpoint) -> bool:
-    """Say whether a witness saw an entry that is neither here nor acknowledged to be lost."""
+    """Return whether a witness saw an entry that is neither here nor acknowledged as lost."""
     if not checkpoint.seq or not signing.is_signature_valid(
         checkpoint.key, checkpoint.hash, checkpoint.signature
     ):
@@ -468,13 +469,13 @@ def _list_signed_entries(
 
 
 def _find_row_fault(row: Sequence[Any], seq: int, prev: str) -> str:
-    """Say what is wrong with an entry. row: its members, in their order."""
+    """Return what is wrong with an entry. row: the members of an Entry, in their order."""
     number, at, _, run, _, _, _, before, _, signature = row
     if number != seq:
         return f"entry {seq} is missing"
     if before != prev:
         return f"entry {seq} does not follow the one before it"
-    # SQLite keeps a text in a column of numbers, and the other way round.
+    # SQLite does not enforce types: it stores text in integer columns and the other way round.
     typed = type(number) is type(at) is int and type(run) in _NUMBER_OR_NONE
     if typed and type(signature) is str and change_log.is_hash_valid(row):
         return ""

@@ -43,7 +43,7 @@ def get_lease(tx: Transaction, run: int) -> Lease | None:
 
 
 def take_lease(tx: Transaction, run: int, worker: str, *, seconds: float) -> Lease:
-    """Give the lease to a worker, whoever holds it. The caller has locked the run."""
+    """Give the lease to a worker even if another holds it. The caller has locked the run."""
     until = tx.now + round(seconds * 1_000_000)
     taken = Lease(run, 1, worker, until)
     if tx.insert_once(lease, **vars(taken)):

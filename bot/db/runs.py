@@ -1,4 +1,4 @@
-"""Runs, their votes and steps: stored, changed by compare-and-set, found again."""
+"""Store runs with their decisions and steps; change them by compare-and-set."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -42,8 +42,10 @@ from runbooks import Report
 
 REPORT = TypeAdapter(Report)
 _ORIGIN = TypeAdapter(RequestOrigin)
-_TERMS = TypeAdapter(ApprovalRequirements).dump_json(ApprovalRequirements()).decode()
-# The number is given by the database.
+_DEFAULT_REQUIREMENTS = (
+    TypeAdapter(ApprovalRequirements).dump_json(ApprovalRequirements()).decode()
+)
+# The database assigns the number.
 COLUMNS = tuple(column.name for column in tables.run.columns if column.name != "id")
 
 
@@ -70,12 +72,12 @@ class NewRun:
 
 
 @lru_cache(1024)
-def _origin_text(origin: RequestOrigin) -> str:
+def _format_origin(origin: RequestOrigin) -> str:
     return _ORIGIN.dump_json(origin).decode()
 
 
 def new_run_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
-    """Return the columns of a run that was just asked for."""
+    """Return the columns of a new request."""
     return {
         **dict.fromkeys(COLUMNS),
         "version": 1,
@@ -87,14 +89,14 @@ def new_run_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
         "host": new.host,
         "area": new.area,
         "requested_by": new.requested_by,
-        "origin": _origin_text(new.origin),
+        "origin": _format_origin(new.origin),
         "reason": tx.redactor.redact_text(new.reason),
         "requested_at": tx.now,
         "digest": "",
         "required_approvals": 0,
         "approver_groups": "[]",
         "policy_notes": "[]",
-        "requirements": _TERMS,
+        "requirements": _DEFAULT_REQUIREMENTS,
         "undo_of": new.undo_of,
         "parent": new.parent,
         "hosts": json.dumps([*new.hosts]) if new.hosts else "[]",
@@ -109,28 +111,28 @@ def new_run_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
 
 
 _ROWS_ORIGIN = TypeAdapter(RequestOrigin)
-_ROWS_TERMS = TypeAdapter(ApprovalRequirements)
+_ROWS_REQUIREMENTS = TypeAdapter(ApprovalRequirements)
 
 
-# Many runs have the same of these: it is read once.
+# Cached, because many runs have the same value.
 @lru_cache(1024)
-def _origin(text: str) -> RequestOrigin:
+def _parse_origin(text: str) -> RequestOrigin:
     return _ROWS_ORIGIN.validate_json(text)
 
 
 @lru_cache(1024)
-def _terms(text: str) -> ApprovalRequirements:
-    return _ROWS_TERMS.validate_json(text)
+def _parse_requirements(text: str) -> ApprovalRequirements:
+    return _ROWS_REQUIREMENTS.validate_json(text)
 
 
 @lru_cache(1024)
-def write_requirements(terms: ApprovalRequirements) -> str:
-    return _ROWS_TERMS.dump_json(terms).decode()
+def write_requirements(requirements: ApprovalRequirements) -> str:
+    return _ROWS_REQUIREMENTS.dump_json(requirements).decode()
 
 
 @lru_cache(1024)
 def read_names(text: str) -> tuple[str, ...]:
-    """Read a list of names as it is written into a column."""
+    """Parse the list of names in a column."""
     return tuple(json.loads(text))
 
 
@@ -146,7 +148,7 @@ def read_run(row: Any) -> Run:
         host=row.host,
         area=row.area,
         requested_by=row.requested_by,
-        origin=_origin(row.origin),
+        origin=_parse_origin(row.origin),
         reason=row.reason,
         requested_at=row.requested_at,
         expires_at=row.expires_at,
@@ -157,7 +159,7 @@ def read_run(row: Any) -> Run:
         required_approvals=row.required_approvals,
         approver_groups=read_names(row.approver_groups),
         policy_notes=read_names(row.policy_notes),
-        requirements=_terms(row.requirements),
+        requirements=_parse_requirements(row.requirements),
         pending_since=row.pending_since,
         reminded_at=row.reminded_at,
         escalated_at=row.escalated_at,
@@ -186,33 +188,33 @@ _ADD = insert(tables.run).returning(
 _ADD_ALL = insert(tables.run).returning(tables.run.c.id, sort_by_parameter_order=True)
 
 
-def _as_it_is(value: object) -> object:
+def _keep(value: object) -> object:
     return value
 
 
 # The columns of a run that change, each with the function that encodes its value.
 _WRITTEN: Mapping[str, Callable[[Any], object]] = {
-    "expires_at": _as_it_is,
-    "started_at": _as_it_is,
-    "ended_at": _as_it_is,
-    "digest": _as_it_is,
-    "required_approvals": _as_it_is,
-    "pending_since": _as_it_is,
-    "reminded_at": _as_it_is,
-    "escalated_at": _as_it_is,
-    "summary": _as_it_is,
-    "needs_attention": _as_it_is,
+    "expires_at": _keep,
+    "started_at": _keep,
+    "ended_at": _keep,
+    "digest": _keep,
+    "required_approvals": _keep,
+    "pending_since": _keep,
+    "reminded_at": _keep,
+    "escalated_at": _keep,
+    "summary": _keep,
+    "needs_attention": _keep,
     "plan": lambda plan: plan.to_json() if plan else None,
     "approver_groups": lambda groups: json.dumps(list(groups)),
     "policy_notes": lambda notes: json.dumps(list(notes), ensure_ascii=False),
     "requirements": write_requirements,
-    "grant_id": _as_it_is,
+    "grant_id": _keep,
 }
 
 
 @cache
-def _saving(names: frozenset[str]) -> Update:
-    """Return the statement that writes these: an index whose column is not named is left alone."""
+def _build_update(names: frozenset[str]) -> Update:
+    """Build the statement that updates these columns, so that other indexes are not touched."""
     columns = ["version", "state", *sorted(names)]
     return (
         update(tables.run)
@@ -226,31 +228,33 @@ def _saving(names: frozenset[str]) -> Update:
 
 
 def _output_column(run: ColumnElement[int], n: ColumnElement[int] | int) -> ScalarSelect[Any]:
-    """Return a column for a query of runs or of steps: the newest output of each, or NULL."""
-    found = tables.output.c
-    query = select(found.text).where(found.run == run, found.step_number == n)
-    return query.order_by(found.entry.desc()).limit(1).scalar_subquery()
+    """Return a column with the newest output of each run or step of a query, or NULL."""
+    output = tables.output.c
+    query = select(output.text).where(output.run == run, output.step_number == n)
+    return query.order_by(output.entry.desc()).limit(1).scalar_subquery()
 
 
 def _select() -> Select[Any]:
-    """Select runs, each with its report, which lies apart."""
+    """Select runs with their reports, which another table holds."""
     return select(tables.run, _output_column(tables.run.c.id, 0).label("report"))
 
 
 _GET = _select().where(tables.run.c.id == bindparam("number"))
-_HOLD = _select().where(tables.run.c.id == bindparam("number")).with_for_update(of=tables.run)
-_CHILDREN = _select().where(tables.run.c.parent == bindparam("whole")).order_by(tables.run.c.id)
+_LOCK = _select().where(tables.run.c.id == bindparam("number")).with_for_update(of=tables.run)
+_CHILDREN = (
+    _select().where(tables.run.c.parent == bindparam("parent_id")).order_by(tables.run.c.id)
+)
 _LIST: Select[Any] = (
     select(*LISTED, null().label("report"))
     .order_by(tables.run.c.id.desc())
     .where(tables.run.c.id.in_(bindparam("wanted", expanding=True)))
 )
-_VOTES_ON = (
+_DECISIONS_ON = (
     select(tables.decision)
     .order_by(tables.decision.c.decided_at)
     .where(tables.decision.c.run.in_(bindparam("wanted", expanding=True)))
 )
-_VOTES = (
+_DECISIONS = (
     select(tables.decision)
     .where(tables.decision.c.run == bindparam("of"))
     .order_by(tables.decision.c.decided_at)
@@ -281,35 +285,35 @@ _SUCCEEDED = (
 )
 
 
-# Of several hosts, an unknown whole follows from its hosts once they are settled.
+# The state of a parent run with an unknown outcome follows from its child runs.
 _UNFINISHED = tables.run.c.state.in_([state.value for state in sorted(ACTIVE_STATES)]) | (
     (tables.run.c.state == State.UNKNOWN.value) & (tables.run.c.hosts != "[]")
 )
 
 
 class NoSuchRun(Exception):
-    """There is no run with this number."""
+    """No run has this number, or it may not be viewed."""
 
 
 class ConcurrentUpdateError(Exception):
-    """Somebody else changed the run first; look at it again."""
+    """Another transaction changed the run first; read it again."""
 
 
 def add_run(tx: Transaction, new: NewRun) -> Run:
-    """Record a request."""
-    return read_run(_added(tx, _ADD, [new])[0])
+    """Store a request."""
+    return read_run(_insert(tx, _ADD, [new])[0])
 
 
 def add_runs(tx: Transaction, new: Sequence[NewRun]) -> list[int]:
-    """Record requests; return their numbers in their order."""
-    return [row.id for row in _added(tx, _ADD_ALL, new)]
+    """Store requests; return their numbers in their order."""
+    return [row.id for row in _insert(tx, _ADD_ALL, new)]
 
 
-def _added(tx: Transaction, adding: Executable, new: Sequence[NewRun]) -> Sequence[Any]:
+def _insert(tx: Transaction, statement: Executable, new: Sequence[NewRun]) -> Sequence[Any]:
     rows = [new_run_row(tx, one) for one in new]
     if not rows:
         return ()
-    added: Sequence[Any] = tx.sql.execute(adding, rows).all()
+    added: Sequence[Any] = tx.sql.execute(statement, rows).all()
     search_words.store_words(
         tx,
         {
@@ -324,7 +328,7 @@ def _added(tx: Transaction, adding: Executable, new: Sequence[NewRun]) -> Sequen
 
 
 def get_run(tx: Transaction, number: int) -> Run:
-    """Return a run. One that may not be viewed is as one that does not exist: NoSuchRun."""
+    """Return a run. Raises NoSuchRun if it does not exist or may not be viewed."""
     row = tx.sql.execute(_GET, {"number": number}).first()
     if row is None or not view_conditions.list_viewable(tx, [number]):
         raise NoSuchRun(f"there is no run {number}")
@@ -333,31 +337,34 @@ def get_run(tx: Transaction, number: int) -> Run:
 
 def lock_run(tx: Transaction, number: int) -> Run:
     """Return the run and keep others from changing it until this transaction ends."""
-    row = tx.sql.execute(_HOLD, {"number": number}).first()
+    row = tx.sql.execute(_LOCK, {"number": number}).first()
     if row is None or not view_conditions.list_viewable(tx, [number]):
         raise NoSuchRun(f"there is no run {number}")
     return read_run(row)
 
 
 def move_run(tx: Transaction, run: Run, to: State, **changes: Any) -> Run:
-    """Bring the run into another state, or raise IllegalMove or Overtaken and change nothing."""
+    """Move the run to another state.
+
+    Raises IllegalTransitionError or ConcurrentUpdateError and changes nothing.
+    """
     return move_runs(tx, [(run, changed_copy(run, state=to, **changes))])[0]
 
 
 def changed_copy(run: Run, **changes: Any) -> Run:
-    """Return what a run is to become, to be moved or amended to."""
+    """Return a changed copy of a run with the next version."""
     return replace(run, version=run.version + 1, **changes)
 
 
 def move_runs(tx: Transaction, moved: Sequence[tuple[Run, Run]]) -> list[Run]:
-    """Do so with several, by one statement. moved: each as it was, and as it becomes."""
+    """Move several runs by one statement. moved: each run before and after."""
     for was, run in moved:
         check_transition(was, run.state)
     return _save(tx, moved)
 
 
 def amend_run(tx: Transaction, run: Run, **changes: Any) -> Run:
-    """Change what is known of a run without moving it."""
+    """Change columns of a run but not its state."""
     return _save(tx, [(run, changed_copy(run, **changes))])[0]
 
 
@@ -365,7 +372,7 @@ def _save(tx: Transaction, changed: Sequence[tuple[Run, Run]]) -> list[Run]:
     if not changed:
         return []
     both = [(vars(was), vars(run)) for was, run in changed]
-    # Nearly all of it is the very same, and a plan may be long.
+    # `is not` first: most values are the same object, and comparing long plans is slow.
     names = frozenset(
         [
             name
@@ -376,11 +383,11 @@ def _save(tx: Transaction, changed: Sequence[tuple[Run, Run]]) -> list[Run]:
     )
     rows = [_row(was, run, names) for was, run in changed]
     if "summary" in names:
-        _tell_summaries(tx, changed, rows)
-    if tx.sql.execute(_saving(names), rows).rowcount != len(rows):
+        _add_summaries(tx, changed, rows)
+    if tx.sql.execute(_build_update(names), rows).rowcount != len(rows):
         numbers = ", ".join(str(was.id) for was, _ in changed)
         raise ConcurrentUpdateError(
-            f"run {numbers} was changed by somebody else at the same moment"
+            f"run {numbers} was changed by another transaction at the same time"
         )
     for was, run in changed:
         if run.state is not was.state:
@@ -388,18 +395,18 @@ def _save(tx: Transaction, changed: Sequence[tuple[Run, Run]]) -> list[Run]:
     return [run for _, run in changed]
 
 
-def _tell_summaries(
+def _add_summaries(
     tx: Transaction, changed: Sequence[tuple[Run, Run]], rows: Sequence[dict[str, Any]]
 ) -> None:
-    """Put into each row how the run ended, without secrets, and let it be found by that."""
-    said = tx.redactor.redact_texts([run.summary for _, run in changed])
-    found: dict[int, list[str]] = {}
-    for (was, run), row, summary in zip(changed, rows, said, strict=True):
-        row["summary"] = _storable(summary)
-        # What a report says as well is found by the words of that, which begin with it.
+    """Put the redacted summaries into the rows and the search index."""
+    summaries = tx.redactor.redact_texts([run.summary for _, run in changed])
+    words: dict[int, list[str]] = {}
+    for (was, run), row, summary in zip(changed, rows, summaries, strict=True):
+        row["summary"] = _escape_nul(summary)
+        # The words of a report include its summary.
         if run.summary != was.summary and not (run.report and run.report.summary == run.summary):
-            found[run.id] = search_words.split_search_words(summary)
-    search_words.store_words(tx, found)
+            words[run.id] = search_words.split_search_words(summary)
+    search_words.store_words(tx, words)
 
 
 def _row(was: Run, run: Run, names: Collection[str]) -> dict[str, Any]:
@@ -416,73 +423,73 @@ def _row(was: Run, run: Run, names: Collection[str]) -> dict[str, Any]:
 
 
 def list_runs(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
-    """Return these runs, the newest first, without plans and reports: a list shows none."""
-    return seen(tx, tx.sql.execute(_LIST, {"wanted": numbers}))
+    """Return these runs, the newest first, without plans and reports."""
+    return filter_viewable(tx, tx.sql.execute(_LIST, {"wanted": numbers}))
 
 
-def seen(tx: Transaction, rows: Iterable[Any]) -> list[Run]:
+def filter_viewable(tx: Transaction, rows: Iterable[Any]) -> list[Run]:
     """Return the runs that may be viewed, in their order."""
-    return _seen_runs(tx, [read_run(row) for row in rows])
+    return _filter_viewable_runs(tx, [read_run(row) for row in rows])
 
 
-def _seen_runs(tx: Transaction, found: list[Run]) -> list[Run]:
+def _filter_viewable_runs(tx: Transaction, found: list[Run]) -> list[Run]:
     if tx.view_rights is None:
         return found
-    seen = view_conditions.list_viewable(tx, [run.id for run in found])
-    return [run for run in found if run.id in seen]
+    viewable = view_conditions.list_viewable(tx, [run.id for run in found])
+    return [run for run in found if run.id in viewable]
 
 
 def get_runs(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
-    """Return these runs, the newest first, without their reports, which lie apart."""
+    """Return these runs, the newest first, without their reports."""
     query = select(tables.run, null().label("report")).where(tables.run.c.id.in_(numbers))
-    return seen(tx, tx.sql.execute(query.order_by(tables.run.c.id.desc())))
+    return filter_viewable(tx, tx.sql.execute(query.order_by(tables.run.c.id.desc())))
 
 
 def is_first_time(tx: Transaction, *, person: str, words: str) -> bool:
-    """Say whether this person has never had this runbook succeed."""
+    """Return whether no run of this runbook by this person has succeeded."""
     return tx.sql.execute(_SUCCEEDED, {"who": person, "what": words}).first() is None
 
 
 def list_children(tx: Transaction, parent: int) -> list[Run]:
-    """Return the runs of a request for several hosts, in the order of its hosts."""
-    return seen(tx, tx.sql.execute(_CHILDREN, {"whole": parent}).all())
+    """Return the child runs of a run, in the order of its hosts."""
+    return filter_viewable(tx, tx.sql.execute(_CHILDREN, {"parent_id": parent}).all())
 
 
 def lock_children(tx: Transaction, parent: int) -> list[Run]:
-    """Return the parts of a request and keep others from changing them meanwhile."""
+    """Return the child runs of a run and lock them until this transaction ends."""
     query = _select().where(tables.run.c.parent == parent).order_by(tables.run.c.id)
     return [read_run(row) for row in tx.sql.execute(query.with_for_update(of=tables.run))]
 
 
 def list_unfinished(tx: Transaction) -> list[Run]:
-    """Return every run that somebody has still to work on, parents before their children."""
+    """Return every unfinished run, parents before their children."""
     query = _select().where(_UNFINISHED)
     return [read_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
 
 
 def list_unfinished_briefly(tx: Transaction) -> list[Run]:
-    """Return what `unfinished` does, without plans and reports: there may be thousands."""
+    """Return every unfinished run that may be viewed, without plans and reports."""
     query = select(*LISTED, null().label("report")).where(_UNFINISHED)
     found = tx.sql.execute(query.order_by(tables.run.c.id))
-    return _seen_runs(tx, [read_run(row) for row in found])
+    return _filter_viewable_runs(tx, [read_run(row) for row in found])
 
 
 def list_unknown_outcomes(tx: Transaction) -> list[Run]:
-    """Return every run on one host whose end nobody saw."""
+    """Return every run on one host with an unknown outcome."""
     query = _select().where(tables.run.c.state == State.UNKNOWN.value, tables.run.c.hosts == "[]")
-    return seen(tx, tx.sql.execute(query.order_by(tables.run.c.id)))
+    return filter_viewable(tx, tx.sql.execute(query.order_by(tables.run.c.id)))
 
 
 def list_pending(tx: Transaction) -> list[Run]:
-    """Return every request that waits for approvals."""
+    """Return every request that needs approval."""
     query = _select().where(
         tables.run.c.state == State.PENDING.value, tables.run.c.parent.is_(None)
     )
-    return seen(tx, tx.sql.execute(query.order_by(tables.run.c.id)))
+    return filter_viewable(tx, tx.sql.execute(query.order_by(tables.run.c.id)))
 
 
 def list_due_to_expire(tx: Transaction) -> list[Run]:
-    """Return what waited too long; of a part of a request, only for its turn on the host."""
+    """Return the runs that waited too long. Of child runs, only queued ones expire."""
     waiting = [State.COUNTER_PROPOSED.value, State.PENDING.value, State.QUEUED.value]
     query = _select().where(
         tables.run.c.state.in_(waiting),
@@ -492,7 +499,7 @@ def list_due_to_expire(tx: Transaction) -> list[Run]:
     return [read_run(row) for row in tx.sql.execute(query)]
 
 
-def open_proposals(tx: Transaction, number: int) -> list[int]:
+def list_open_proposals(tx: Transaction, number: int) -> list[int]:
     """Return the counter-proposals for a run that its requester can accept now."""
     column = tables.run.c
     query = select(column.id).where(
@@ -503,7 +510,7 @@ def open_proposals(tx: Transaction, number: int) -> list[int]:
     return list(tx.sql.execute(query.order_by(column.id)).scalars())
 
 
-def overtaken_proposals(tx: Transaction) -> list[int]:
+def list_outdated_proposals(tx: Transaction) -> list[int]:
     """Return the open counter-proposals whose original request is no longer pending."""
     column, original = tables.run.c, tables.run.alias("original")
     query = (
@@ -516,51 +523,51 @@ def overtaken_proposals(tx: Transaction) -> list[int]:
     return list(tx.sql.execute(query.order_by(column.id)).scalars())
 
 
-def add_decision(tx: Transaction, vote: Decision) -> bool:
-    """Record a person's only vote on a run; False if that person has voted before."""
+def add_decision(tx: Transaction, decision: Decision) -> bool:
+    """Store a person's decision on a run; False if that person has already decided."""
     return tx.insert_once(
         tables.decision,
-        run=vote.run,
-        person=vote.person,
-        approves=vote.approves,
-        digest=vote.digest,
-        decided_at=vote.decided_at,
-        on_behalf_of=vote.on_behalf_of,
-        reason=tx.redactor.redact_text(vote.reason),
-        factor=vote.factor,
+        run=decision.run,
+        person=decision.person,
+        approves=decision.approves,
+        digest=decision.digest,
+        decided_at=decision.decided_at,
+        on_behalf_of=decision.on_behalf_of,
+        reason=tx.redactor.redact_text(decision.reason),
+        factor=decision.factor,
     )
 
 
-def replace_decision(tx: Transaction, vote: Decision) -> None:
-    """Put a person's yes with a second factor in the place of the one without."""
+def replace_decision(tx: Transaction, decision: Decision) -> None:
+    """Replace a person's approval without a second factor by one with it."""
     column = tables.decision.c
     tx.sql.execute(
         update(tables.decision)
-        .where(column.run == vote.run, column.person == vote.person, column.approves)
+        .where(column.run == decision.run, column.person == decision.person, column.approves)
         .values(
-            decided_at=vote.decided_at,
-            digest=vote.digest,
-            on_behalf_of=vote.on_behalf_of,
-            reason=tx.redactor.redact_text(vote.reason),
-            factor=vote.factor,
+            decided_at=decision.decided_at,
+            digest=decision.digest,
+            on_behalf_of=decision.on_behalf_of,
+            reason=tx.redactor.redact_text(decision.reason),
+            factor=decision.factor,
         )
     )
 
 
 def list_decisions(tx: Transaction, run: int) -> list[Decision]:
-    return [Decision(**row) for row in tx.sql.execute(_VOTES, {"of": run}).mappings()]
+    return [Decision(**row) for row in tx.sql.execute(_DECISIONS, {"of": run}).mappings()]
 
 
 def list_decisions_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Decision]]:
-    """Return the votes on several runs at once, by run; a run without votes is left out."""
+    """Return the decisions on several runs, by run; runs without decisions are left out."""
     found: dict[int, list[Decision]] = {}
-    for row in tx.sql.execute(_VOTES_ON, {"wanted": numbers}):
+    for row in tx.sql.execute(_DECISIONS_ON, {"wanted": numbers}):
         found.setdefault(row.run, []).append(Decision(*row))
     return found
 
 
 def record_intent(tx: Transaction, run: int, n: int) -> None:
-    """Write down that step *n* is about to be sent. Committed before it is."""
+    """Record that step *n* is about to be sent. Committed before it is sent."""
     tx.sql.execute(
         insert(tables.step),
         {
@@ -574,7 +581,7 @@ def record_intent(tx: Transaction, run: int, n: int) -> None:
 
 
 def record_outcome(tx: Transaction, record: StepRecord) -> None:
-    """Write down what became of a step."""
+    """Record the outcome of a step."""
     tx.sql.execute(
         _CONCLUDE,
         {
@@ -583,18 +590,18 @@ def record_outcome(tx: Transaction, record: StepRecord) -> None:
             "state": record.state.value,
             "ended_at": record.ended_at,
             "exit_status": record.exit_status,
-            "error": _storable(tx.redactor.redact_text(record.error)),
+            "error": _escape_nul(tx.redactor.redact_text(record.error)),
         },
     )
 
 
-def _storable(text: str) -> str:
-    # PostgreSQL's text holds no NUL, and hosts may say anything.
+def _escape_nul(text: str) -> str:
+    # PostgreSQL text cannot hold NUL, and hosts may return any byte.
     return text.replace("\0", "\\x00")
 
 
 def list_steps(tx: Transaction, run: int) -> Sequence[StepRecord]:
-    """Return what became of the steps of a run that were sent."""
+    """Return the records of the steps of a run that were sent."""
     if not view_conditions.list_viewable(tx, [run]):
         return []
     return [
@@ -614,7 +621,7 @@ def list_steps(tx: Transaction, run: int) -> Sequence[StepRecord]:
 
 
 def list_steps_of_children(tx: Transaction, parent: int) -> Sequence[StepRecord]:
-    """Return the steps of every host, numbered as in the plan of the whole request."""
+    """Return the steps of all child runs, numbered as in the plan of the parent run."""
     found: list[StepRecord] = []
     before = 0
     for child in list_children(tx, parent):
@@ -627,14 +634,14 @@ def list_steps_of_children(tx: Transaction, parent: int) -> Sequence[StepRecord]
 
 
 _RUN = tables.run.c
-# Reports lie apart, and nobody here looks at them.
+# Without the reports, which are in another table and not needed here.
 _PLAIN = select(tables.run, null().label("report")).order_by(_RUN.id)
 _LISTED = (
     select(*LISTED, null().label("report"))
-    .where(_RUN.parent == bindparam("whole"))
+    .where(_RUN.parent == bindparam("parent_id"))
     .order_by(_RUN.id)
 )
-_HELD = _PLAIN.with_for_update(of=tables.run).where(
+_LOCKED = _PLAIN.with_for_update(of=tables.run).where(
     _RUN.id.in_(bindparam("wanted", expanding=True))
 )
 _VERSIONS = (
@@ -646,55 +653,58 @@ _VERSIONS = (
 
 
 @cache
-def _parts_in(states: frozenset[State], *, held: bool) -> Select[Any]:
-    """Return the statement that finds the parts of a request that are in one of these states."""
-    query = _PLAIN.where(_of_whole(states))
-    return query.with_for_update(of=tables.run) if held else query
+def _select_children_in(states: frozenset[State], *, lock: bool) -> Select[Any]:
+    """Build the query for the child runs of a run that are in one of these states."""
+    query = _PLAIN.where(_is_child_in(states))
+    return query.with_for_update(of=tables.run) if lock else query
 
 
 @cache
-def _one_in(states: frozenset[State]) -> Select[Any]:
-    """Return the statement that finds one of them."""
-    return select(_RUN.id).where(_of_whole(states)).limit(1)
+def _select_child_in(states: frozenset[State]) -> Select[Any]:
+    """Build the query for the number of one such child run."""
+    return select(_RUN.id).where(_is_child_in(states)).limit(1)
 
 
-def _of_whole(states: frozenset[State]) -> ColumnElement[bool]:
-    fits = or_(*(_RUN.state == state.value for state in sorted(states)))
-    return (_RUN.parent == bindparam("whole")) & fits
+def _is_child_in(states: frozenset[State]) -> ColumnElement[bool]:
+    has_state = or_(*(_RUN.state == state.value for state in sorted(states)))
+    return (_RUN.parent == bindparam("parent_id")) & has_state
 
 
-def list_children_briefly(tx: Transaction, whole: int) -> list[Run]:
-    """Return all parts of a request, without their plans and reports: there may be hundreds."""
-    return seen(tx, tx.sql.execute(_LISTED, {"whole": whole}).all())
+def list_children_briefly(tx: Transaction, parent: int) -> list[Run]:
+    """Return the child runs of a run, without plans and reports: there may be hundreds."""
+    return filter_viewable(tx, tx.sql.execute(_LISTED, {"parent_id": parent}).all())
 
 
-def list_children_in(tx: Transaction, whole: int, states: Iterable[State]) -> list[Run]:
-    """Return the parts of a request that are in one of these states, without their reports."""
-    found = _parts_in(frozenset(states), held=False)
-    return seen(tx, tx.sql.execute(found, {"whole": whole}))
+def list_children_in(tx: Transaction, parent: int, states: Iterable[State]) -> list[Run]:
+    """Return the child runs that are in one of these states, without their reports."""
+    query = _select_children_in(frozenset(states), lock=False)
+    return filter_viewable(tx, tx.sql.execute(query, {"parent_id": parent}))
 
 
-def lock_children_in(tx: Transaction, whole: int, states: Iterable[State]) -> list[Run]:
-    """Do so, and keep others from changing them until this transaction ends."""
-    found = _parts_in(frozenset(states), held=True)
-    return [read_run(row) for row in tx.sql.execute(found, {"whole": whole})]
+def lock_children_in(tx: Transaction, parent: int, states: Iterable[State]) -> list[Run]:
+    """Return them and keep others from changing them until this transaction ends."""
+    query = _select_children_in(frozenset(states), lock=True)
+    return [read_run(row) for row in tx.sql.execute(query, {"parent_id": parent})]
 
 
-def has_child_in(tx: Transaction, whole: int, states: Iterable[State]) -> bool:
-    """Say whether a part of a request is in one of these states."""
-    return tx.sql.execute(_one_in(frozenset(states)), {"whole": whole}).first() is not None
+def has_child_in(tx: Transaction, parent: int, states: Iterable[State]) -> bool:
+    """Return whether a child run is in one of these states."""
+    return (
+        tx.sql.execute(_select_child_in(frozenset(states)), {"parent_id": parent}).first()
+        is not None
+    )
 
 
 def lock_runs(tx: Transaction, known: Sequence[Run]) -> list[Run]:
-    """Return these runs, without their reports, and keep others from changing them meanwhile.
+    """Return these runs without their reports, and lock them until this transaction ends.
 
-    known: as they were read before; those that are so still are not read again.
+    known: the runs as they were read before; unchanged ones are not read again.
     """
     wanted = [run.id for run in known]
     now = {row.id: row.version for row in tx.sql.execute(_VERSIONS, {"wanted": wanted}).all()}
     same = [run for run in known if now.get(run.id) == run.version]
     others = [*now.keys() - {run.id for run in same}]
-    read = tx.sql.execute(_HELD, {"wanted": others}).all() if others else ()
+    read = tx.sql.execute(_LOCKED, {"wanted": others}).all() if others else ()
     return [*same, *map(read_run, read)]
 
 
@@ -702,10 +712,10 @@ _POLICIES_RUN = tables.run.c
 
 
 def list_planned_under_other_policies(tx: Transaction, version: str, *, before: int) -> list[int]:
-    """Return what waits for approvals or for its turn, and was asked for by then.
+    """Return pending and queued runs planned under another policy and requested before then.
 
-    Schedules are left out: what was approved for one outlasts policies. Plans are searched where
-    they are kept: there may be thousands that need not be looked at.
+    Schedules are left out: their approval stays valid when the policy changes. The database
+    searches the plans, so that thousands need not be read.
     """
     query = select(_POLICIES_RUN.id).where(
         _POLICIES_RUN.state.in_([State.PENDING.value, State.QUEUED.value]),

@@ -270,8 +270,8 @@ follow_up = Table(
     Index(None, "next_at"),
 )
 
-# Runs whose notifications are not delivered yet. A row holds no text: whoever delivers it renders
-# the run as it is then. sender: the process that is delivering it until next_attempt_at, or "".
+# Runs whose notifications are not delivered yet. A row holds no text: the sender renders the
+# run as it is then. sender: the process that is delivering it until next_attempt_at, or "".
 outbox = Table(
     "outbox",
     metadata,

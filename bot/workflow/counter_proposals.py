@@ -153,7 +153,7 @@ def accept_proposal(context: WorkflowContext, number: int, *, person: str, diges
 def end_superseded_proposals(context: WorkflowContext) -> list[Run]:
     """End open proposals whose original request was decided in another way, or has ended."""
     with context.database.reading() as tx:
-        superseded = runs.overtaken_proposals(tx)
+        superseded = runs.list_outdated_proposals(tx)
     ended: list[Run] = []
     # One transaction each, as in expire_runs().
     for number in superseded:

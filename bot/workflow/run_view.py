@@ -150,7 +150,7 @@ def build_run_view(
         children=runs.list_children(tx, run_id) if run.hosts else (),
         grant=_get_grant(tx, run),
         schedule=get_schedule_details(tx, run),
-        proposals=runs.open_proposals(tx, run_id) if run.state is State.PENDING else (),
+        proposals=runs.list_open_proposals(tx, run_id) if run.state is State.PENDING else (),
         break_glass=db_break_glass.get_break_glass(tx, run_id),
     )
     if with_log:

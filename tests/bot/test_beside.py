@@ -127,7 +127,7 @@ def test_a_process_with_another_key_does_not_start(postgres: Postgres, tmp_path:
         with pytest.raises(KeyFileError, match="all processes need the same one"):
             replicas.foundation()
         signing.load_signing_key(key)
-        with pytest.raises(KeyFileError, match=r"put the right changelog\.key back"):
+        with pytest.raises(KeyFileError, match=r"restore the right changelog\.key"):
             replicas.foundation()
         key.unlink()
         right.rename(key)

@@ -268,7 +268,7 @@ class TestAnOlderKey:
                 change_log.append_entry(tx, "approved", run=1, person="olga")
                 tx._seal = mine  # pyright: ignore[reportPrivateUsage]
 
-        with pytest.raises(KeyFileError, match="no other key vouches for it"):
+        with pytest.raises(KeyFileError, match="so its key cannot be changed"):
             self._turned(tmp_path, append_as_a_thief)
 
 

@@ -55,7 +55,7 @@ def test_all_entries_of_a_good_run_fit(office: Office, done: Run) -> None:
         ("UPDATE entry SET person = 'dora' WHERE seq = 4", "entry 4 was altered"),
         ("UPDATE entry SET prev = substr(prev, 2) || 'f' WHERE seq = 5", "entry 5 was altered"),
         ("UPDATE entry SET signature = hex(zeroblob(64)) WHERE seq = 6", "entry 6 is not signed"),
-        ("DELETE FROM entry WHERE seq = 1", "entry 1, which stood before entry 2, is missing"),
+        ("DELETE FROM entry WHERE seq = 1", "entry 1, the one before entry 2, is missing"),
         ("UPDATE entry SET hash = hash || '0' WHERE seq = 10", "entry 11 does not follow entry"),
         ("UPDATE output SET text = 'all is well'", "the output that entry 8 binds"),
         ("UPDATE output SET text = NULL, salt = NULL", "the output that entry 8 binds"),

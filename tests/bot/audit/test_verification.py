@@ -161,7 +161,7 @@ def test_a_log_signed_anew_is_found_by_its_other_key(
     # The twin: without knowing the key there is nothing to see.
     assert _verify(log).broken is None
     assert _verify(log, required_key=ours.public_key).broken == 12
-    assert "sealed by" in _verify_alone(log, tmp_path, "--key", ours.public_key).stderr
+    assert "signed by" in _verify_alone(log, tmp_path, "--key", ours.public_key).stderr
 
 
 @pytest.mark.parametrize("cut", [1, 2, 11])
@@ -226,7 +226,7 @@ def test_another_key_is_refused_before_anything_is_written(log: Database):
     other = Database(log.url, SigningKey.create())
     with (
         other.transaction() as tx,
-        pytest.raises(KeyFileError, match=r"put the right changelog\.key"),
+        pytest.raises(KeyFileError, match=r"restore the right changelog\.key"),
     ):
         verification.open_log(tx)
     other.close()

@@ -185,7 +185,7 @@ def test_witnesses_tell_what_came_after_the_backup(busy: Office, empty: Database
     lost = point.seq - label.point.seq
     assert (verdict.broken, verdict.lost, alone.returncode) == (label.point.seq + 1, 1, 1)
     assert f"acknowledge {label.point.seq + 1} --lost {lost}" in verdict.why
-    assert "it was lost when a backup was put back" in alone.stderr
+    assert "it was lost when a backup was restored" in alone.stderr
     points = checkpoints.read_checkpoints(seen)
     with empty.transaction() as tx, pytest.raises(ValueError, match=f"lacks {lost} entries"):
         acknowledge_loss(
@@ -291,7 +291,7 @@ def test_what_is_no_whole_backup_is_not_put_back(
 def test_with_another_key_nothing_is_put_back(busy: Office, tmp_path: Path):
     backup.make_backup(busy.database, tmp_path / "today.backup")
     target = Database(f"sqlite:///{tmp_path / 'new.db'}", SigningKey.create())
-    with pytest.raises(KeyFileError, match=r"put the right changelog\.key back"):
+    with pytest.raises(KeyFileError, match=r"restore the right changelog\.key"):
         put_back(tmp_path / "today.backup", target)
     target.close()
     assert not (tmp_path / "new.db").exists()

@@ -196,7 +196,7 @@ def test_a_request_needs_a_reason_and_a_run_that_is_over(office: Office, done: R
     ("tampering", "found"),
     [
         ("UPDATE output SET text = 'lamp is off now'", "was altered"),
-        ("UPDATE output SET text = NULL, salt = NULL", "was erased unasked"),
+        ("UPDATE output SET text = NULL, salt = NULL", "was erased without a request"),
         ("DELETE FROM output", "is missing"),
     ],
 )
