@@ -165,9 +165,9 @@ def _check_work(tx: Transaction) -> Iterator[CheckResult]:
     unknown = stats.count_unknown_outcomes(tx)
     if unknown:
         yield create_warning_result("Unknown outcomes", f"{unknown} need an owner to resolve them")
-    unsent = f"{format_count(counts.news, 'message')} to send"
-    if counts.failed_news:
-        yield create_warning_result("Outbox", f"{unsent}, {counts.failed_news} failed")
+    unsent = f"{format_count(counts.undelivered, 'message')} to send"
+    if counts.failed_deliveries:
+        yield create_warning_result("Outbox", f"{unsent}, {counts.failed_deliveries} failed")
     else:
         yield create_ok_result("Outbox", unsent)
 

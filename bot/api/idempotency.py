@@ -71,7 +71,7 @@ async def _handle_with_key(
     claim = await run_in_threadpool(_claim_or_replay, request, parts, key, digest)
     if isinstance(claim, Response):
         return claim
-    with idempotency.bound_to_claim(claim):
+    with idempotency.bind_to_claim(claim):
         response = await _handle(request, handle)
     await run_in_threadpool(_store_response, parts.database, claim, response)
     return response

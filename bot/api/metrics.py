@@ -119,7 +119,7 @@ class Metrics:
     def _count_entry(self, entry: stats.CountedEntry) -> None:
         if entry.kind in _ANSWERS:
             self._decisions.labels(_ANSWERS[entry.kind], entry.runbook).inc()
-        if entry.kind not in _END_KINDS or entry.part:
+        if entry.kind not in _END_KINDS or entry.is_child:
             return
         self._runs.labels(entry.kind, entry.runbook).inc()
         if entry.waited is not None:
@@ -251,11 +251,11 @@ def _list_figures(work: stats.OpenWork) -> Iterator[tuple[str, str, float]]:
         "Age of the oldest request that needs approval.",
         work.waiting_seconds,
     )
-    yield "keyturn_outbox_backlog", "Runs with chat messages still to be sent.", work.news
+    yield "keyturn_outbox_backlog", "Runs with chat messages still to be sent.", work.undelivered
     yield (
         "keyturn_outbox_failing",
         "Runs with chat messages that could not be sent.",
-        work.failed_news,
+        work.failed_deliveries,
     )
     yield "keyturn_locked_hosts", "Hosts that are locked by a change.", work.locks
     yield "keyturn_log_entries", "Number of the newest change log entry.", work.log_entries

@@ -134,7 +134,7 @@ def _take_announcement(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[En
     announcement = _ANNOUNCEMENT.get()
     if announcement is None or all(draft.person != announcement.person for draft in drafts):
         return []
-    return [announcement] if tx.first(("announced", announcement.kind)) else []
+    return [announcement] if tx.is_first_call(("announced", announcement.kind)) else []
 
 
 def append_entry(

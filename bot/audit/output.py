@@ -198,7 +198,9 @@ def iterate_output_faults(
 
 def _split_into_words(step_number: int, text: str) -> list[str]:
     return (
-        search_words.split_search_words(text) if step_number else search_words.words_of_json(text)
+        search_words.split_search_words(text)
+        if step_number
+        else search_words.split_json_into_words(text)
     )
 
 

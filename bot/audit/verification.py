@@ -103,7 +103,7 @@ def append_key_change(
     proof = new_key.sign_hash(hash_succession(seq + 1, head, tx.seal.public_key))
     change_log.append_entry(tx, KEY_KIND, public=new_key.public_key, proof=proof)
     # The newest entry is always signed by the key in use: every append checks that.
-    tx.seal_by(new_key)
+    tx.set_seal(new_key)
     change_log.append_entry(tx, _KEY_IN_USE_KIND, public=new_key.public_key)
 
 

@@ -1,9 +1,9 @@
-"""Commits: what several threads write at the same moment becomes durable by one commit of SQLite.
+"""Group commit: threads that write to SQLite at the same time share one commit.
 
-Each writes in its turn, in a savepoint of its own: what one takes back is nobody else's. Whoever
-finds that another waits leaves the transaction open to it, and waits; the last of them commits for
-all. So nobody goes on before what it wrote is durable, and a wave takes a few waits for the disk
-instead of one for each host.
+Each thread writes in its turn, in its own savepoint, so a rollback affects no other thread. If
+another thread is waiting, the transaction stays open for it, and the last thread commits for all.
+A thread continues only after the commit that makes its data durable. So a wave of hosts waits a
+few times for the disk instead of once for each host.
 """
 
 import threading
@@ -16,31 +16,31 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from bot.db.write_lock import WriteLock, is_urgent
 
-# So many at the most: the first of them waits for the last.
-_MOST = 16
-# Whoever was to commit may have been turned away: who waits looks after so many seconds.
-_LOOK_SECONDS = 0.05
+# The size of a group: its first member waits for its last.
+_MAX_MEMBERS = 16
+# The thread that should commit may fail, so waiting threads check this often.
+_POLL_SECONDS = 0.05
 
 
 class Busy(Exception):
-    """The turn did not come in time."""
+    """Other threads were writing for too long."""
 
 
 @dataclass(eq=False)
 class _Group:
-    """Those who share one transaction."""
+    """The threads that share one transaction."""
 
     opened: ExitStack
-    """Closes the connection, and takes back what was not committed."""
+    """Closes the connection and rolls back what is not committed."""
     connection: Connection
     members: int = 0
     done: threading.Event = field(default_factory=threading.Event)
-    trouble: Exception | None = None
-    """Why it did not become durable."""
+    error: Exception | None = None
+    """Why the commit failed."""
 
 
 class Commits:
-    """Lets one write at a time. patience: seconds to wait for one's turn."""
+    """Lets one thread write at a time. patience: seconds to wait for the write lock."""
 
     def __init__(
         self,
@@ -49,56 +49,59 @@ class Commits:
         *,
         patience: float,
     ) -> None:
-        """open_to_write: yields a connection in a transaction. commit: makes it durable."""
+        """open_to_write: yields a connection in a transaction. commit: commits it."""
         self._open_to_write, self._commit, self._patience = open_to_write, commit, patience
-        self._pen = WriteLock()
+        self._write_lock = WriteLock()
         self._counting = threading.Lock()
-        self._coming = 0
-        # Left open by those who wait for it to be committed. Who has the turn may look.
+        self._waiting = 0
+        # The group with an open transaction. Guarded by the write lock.
         self._group: _Group | None = None
 
     @property
-    def coming(self) -> int:
-        """How many wait for their turn to write together with others."""
+    def waiting(self) -> int:
+        """How many threads wait to write in a shared commit."""
         with self._counting:
-            return self._coming
+            return self._waiting
 
     @contextmanager
-    def alone(self) -> Generator[None]:
-        """Hold the turn for a transaction of one's own. Raises Busy."""
-        self._take_turn()
+    def hold_alone(self) -> Generator[None]:
+        """Hold the write lock for a separate transaction. Raises Busy."""
+        self._take_lock()
         try:
-            self._settle()
+            self._commit_group()
             yield
         finally:
-            self._pen.give()
+            self._write_lock.release()
 
     @contextmanager
-    def together(self) -> Generator[Connection]:
-        """Write within the block; after it, that is durable. Raises Busy, or what befell it."""
+    def share_commit(self) -> Generator[Connection]:
+        """Yield a connection; after the block the writes are durable.
+
+        Raises Busy, or SQLAlchemyError if the commit failed.
+        """
         with self._counting:
-            self._coming += 1
+            self._waiting += 1
         try:
-            self._take_turn()
+            self._take_lock()
         finally:
             with self._counting:
-                self._coming -= 1
+                self._waiting -= 1
         try:
-            group = self._joined()
+            group = self._join_group()
             with self._savepoint(group):
                 yield group.connection
             group.members += 1
         finally:
-            if not self._somebody_follows():
-                self._settle()
-            self._pen.give()
+            if not self._is_joined_by_another():
+                self._commit_group()
+            self._write_lock.release()
         self._wait_for(group)
 
-    def _take_turn(self) -> None:
-        if not self._pen.take(self._patience):
+    def _take_lock(self) -> None:
+        if not self._write_lock.acquire(self._patience):
             raise Busy
 
-    def _joined(self) -> _Group:
+    def _join_group(self) -> _Group:
         if self._group is None:
             opened = ExitStack()
             self._group = _Group(opened, opened.enter_context(self._open_to_write()))
@@ -113,47 +116,47 @@ class Commits:
         except BaseException:
             try:
                 savepoint.rollback()
-            except SQLAlchemyError as trouble:
-                # Where the disk is full SQLite gives up all of it, what the others wrote too; and
-                # nothing that is half there is committed with the rest.
-                group.trouble = group.trouble or trouble
+            except SQLAlchemyError as error:
+                # If the disk is full, SQLite rolls back the whole transaction, so the group fails:
+                # an incomplete savepoint is never committed with the rest.
+                group.error = group.error or error
             raise
         try:
             savepoint.commit()
-        except SQLAlchemyError as trouble:
-            group.trouble = group.trouble or trouble
+        except SQLAlchemyError as error:
+            group.error = group.error or error
             raise
 
-    def _somebody_follows(self) -> bool:
+    def _is_joined_by_another(self) -> bool:
         group = self._group
-        if group is None or group.trouble is not None or is_urgent():
+        if group is None or group.error is not None or is_urgent():
             return False
-        return self.coming > 0 and group.members < _MOST
+        return self.waiting > 0 and group.members < _MAX_MEMBERS
 
-    def _settle(self) -> None:
-        """Commit for all who wait for it. They are told what befell it, each by itself."""
+    def _commit_group(self) -> None:
+        """Commit the open group. Each member raises the error itself."""
         group, self._group = self._group, None
         if group is None:
             return
-        before, group.trouble = group.trouble, SQLAlchemyError("the commit was interrupted")
+        earlier, group.error = group.error, SQLAlchemyError("the commit was interrupted")
         try:
             with group.opened:
-                if before is None:
+                if earlier is None:
                     self._commit(group.connection)
-            group.trouble = before
-        except Exception as trouble:  # noqa: BLE001 - whoever waits raises it
-            group.trouble = trouble
+            group.error = earlier
+        except Exception as error:  # noqa: BLE001 - the waiting threads raise it
+            group.error = error
         finally:
             group.done.set()
 
     def _wait_for(self, group: _Group) -> None:
-        while not group.done.wait(_LOOK_SECONDS):
-            if self._pen.take(0):
+        while not group.done.wait(_POLL_SECONDS):
+            if self._write_lock.acquire(0):
                 try:
                     if self._group is group:
-                        self._settle()
+                        self._commit_group()
                 finally:
-                    self._pen.give()
-        if group.trouble is not None:
-            why = getattr(group.trouble, "orig", None) or group.trouble
-            raise SQLAlchemyError(str(why)) from group.trouble
+                    self._write_lock.release()
+        if group.error is not None:
+            cause = getattr(group.error, "orig", None) or group.error
+            raise SQLAlchemyError(str(cause)) from group.error

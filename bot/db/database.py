@@ -1,4 +1,4 @@
-"""The database: one engine, short transactions, and the same clock for everybody."""
+"""The database: one engine, short transactions, and its own clock for all processes."""
 
 import fcntl
 import logging
@@ -31,14 +31,18 @@ from bot.model.redaction import Redactor
 from bot.model.signing import SigningKey
 from bot.model.view_rights import ViewRights
 
-# So many connections are kept, and so many more are made where all are in use.
+# How many connections are kept open, and how many more are opened when all are in use.
 _KEPT, _MORE = 16, 16
-# Whoever holds a lock for too long is told of by the server, before it is hung up on itself.
+# Shorter than the statement timeout, so that the server reports a lock that is held for too long
+# before we close the connection.
 _LOCKED_MILLISECONDS = 1_750
 
 
 def open_sqlite(url: str, *, patience: int, busy: int) -> Engine:
-    """patience: seconds that it may take to answer. busy: that one may wait for a connection."""
+    """Open a SQLite file.
+
+    patience: seconds that a statement may wait. busy: seconds to wait for a free connection.
+    """
     engine = create_engine(
         url,
         isolation_level="AUTOCOMMIT",
@@ -58,7 +62,7 @@ def open_sqlite(url: str, *, patience: int, busy: int) -> Engine:
             "journal_mode=WAL",
             "synchronous=FULL",
             "foreign_keys=ON",
-            # What is erased is overwritten.
+            # Deleted data is overwritten.
             "secure_delete=ON",
             f"busy_timeout={patience * 1000}",
         ):
@@ -66,29 +70,29 @@ def open_sqlite(url: str, *, patience: int, busy: int) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        how = connection.get_execution_options().get(_BEGIN)
-        if how:
-            connection.exec_driver_sql(how)
+        statement = connection.get_execution_options().get(_BEGIN)
+        if statement:
+            connection.exec_driver_sql(statement)
 
     return engine
 
 
 def open_postgresql(url: str, *, patience: int, busy: int) -> Engine:
-    """patience, busy: as above."""
+    """Open a PostgreSQL database. patience, busy: as for open_sqlite()."""
     return create_engine(
         url,
         isolation_level="AUTOCOMMIT",
         pool_size=_KEPT,
         max_overflow=_MORE,
         pool_timeout=busy,
-        # Whether a connection is still good is asked by the watch, and not by `pool_pre_ping`: a
-        # log that does not answer is a log that cannot be written, and nobody waits for it.
+        # StatementTimeout checks whether a connection still works: `pool_pre_ping` would wait for
+        # a frozen server without a limit.
         connect_args={
-            # A plan for any value would walk the wrong index for many of them.
+            # A generic plan of a prepared statement would use the wrong index for many values.
             "prepare_threshold": None,
             "connect_timeout": patience,
             "tcp_user_timeout": 2 * busy * 1000,
-            # To compile what takes milliseconds would take longer than it.
+            # JIT compilation takes longer than these short statements.
             "options": f"-c lock_timeout={_LOCKED_MILLISECONDS} -c jit=off",
         },
     )
@@ -97,13 +101,13 @@ def open_postgresql(url: str, *, patience: int, busy: int) -> Engine:
 log = logging.getLogger(__name__)
 
 _BUSY_SECONDS = 5
-# A database that is blocked counts as one that failed: nobody waits for it longer than this.
+# A blocked database counts as failed after this time.
 _BLOCKED_SECONDS = 2
-# Reading may take longer: an export, or a search through years.
+# Reads may take longer: an export, or a search in years of history.
 _READING_SECONDS = 60
-# The option of a connection that says how SQLite begins a transaction: its driver does not.
+# The connection option with the statement that begins a transaction on SQLite.
 _BEGIN = "sqlite_begin"
-# Options of connections, by the name of the dialect. A reader sees one state all the while.
+# Connection options by the name of the dialect. A reader sees one consistent state.
 _WRITING = {
     "sqlite": {_BEGIN: "BEGIN IMMEDIATE"},
     "postgresql": {"isolation_level": "READ COMMITTED"},
@@ -117,11 +121,11 @@ _SECONDS_ON_POSTGRESQL = select(extract("epoch", func.clock_timestamp()))
 
 
 class StoreUnavailable(Exception):
-    """The database did not take what had to be recorded, so it did not happen."""
+    """The database did not store what has to be recorded, so nothing was done."""
 
 
 class StoreRefused(StoreUnavailable):
-    """The database will not take this, however often it is tried: it breaks a rule of its own."""
+    """The database refuses this because it violates a constraint; retrying does not help."""
 
 
 class AlreadyRunning(Exception):
@@ -129,31 +133,29 @@ class AlreadyRunning(Exception):
 
 
 def boot_time() -> float:
-    """Return our own clock, in seconds; it goes on while the machine sleeps or we are stopped."""
+    """Return the clock of this machine in seconds; it also counts while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class SeenHead:
-    """The newest entry of the change log that this process knows to be durable.
-
-    head: its number and hash; (0, GENESIS) before any is known.
-    """
+    """The newest entry of the change log that this process knows to be durable."""
 
     def __init__(self) -> None:
+        # Its number and hash; (0, GENESIS) before any is known.
         self.head: tuple[int, str] = (0, "0" * 64)
         self._lock = threading.Lock()
 
     def note(self, head: tuple[int, str]) -> None:
-        """Remember a newer one. Commits of several threads may be noted in any order."""
+        """Remember this entry if it is newer. Threads may report their commits in any order."""
         with self._lock:
             self.head = max(self.head, head)
 
 
 class Transaction:
-    """One unit of work: committed as a whole, with the database's own time.
+    """One unit of work, committed as a whole.
 
-    sql: the connection that executes SQLAlchemy's statements. now: microseconds since 1970, when
-    it began.
+    sql: the connection that executes SQLAlchemy statements. now: the time of the database when it
+    began, in microseconds since 1970, UTC.
     """
 
     def __init__(
@@ -166,73 +168,75 @@ class Transaction:
         stamping: SigningKey | None = None,
         run_events: RunEvents | None = None,
     ) -> None:
-        # What may be viewed by the person for whom it reads; None for the service itself.
+        # What the person who reads may view; None for the service itself, which sees everything.
         self.view_rights: ViewRights | None = None
-        # What runs and entries must fit by that, once it was asked for.
+        # The conditions on runs and entries for these rights, cached.
         self.conditions: dict[ViewRights, tuple[Condition, Condition]] = {}
         self.sql, self.now = sql, now
         self.embedded = sql.dialect.name == "sqlite"
         self.tell_news = tell_news
         self._seal, self.stamping = seal, stamping or seal
-        self._done_once: set[object] = set()
+        self._called: set[object] = set()
         self.redactor = redactor or Redactor()
-        # Whether the change log grew: if that is durable, it can be written.
+        # Whether it appended to the change log.
         self.logged = False
         # Number and hash of the entry that this transaction appended last.
         self.log_head: tuple[int, str] | None = None
-        self._afterwards: list[Callable[[], None]] = []
-        # Our own clock, just before the database's was read.
+        self._callbacks: list[Callable[[], None]] = []
+        # The clock of this machine (boot_time()) just before the database's was read.
         self.began = 0.0
         self.run_events = run_events or RunEvents()
         self.seen_head = SeenHead()
 
     def insert_into(self, table: Table) -> sqlite.Insert | postgresql.Insert:
-        """Return an insert that can say what to do on a conflict."""
+        """Return an INSERT that supports ON CONFLICT."""
         return sqlite.insert(table) if self.embedded else postgresql.insert(table)
 
     def insert_once(self, table: Table, **values: object) -> bool:
-        """Insert a row; False if one with its key was there before. Settles races by the key."""
+        """Insert a row; False if its key exists. The key decides between concurrent inserts."""
         insert = self.insert_into(table).on_conflict_do_nothing()
         return self.sql.execute(insert.returning(*table.primary_key), values).first() is not None
 
     @property
     def seal(self) -> SigningKey:
-        """What entries of the change log are signed with."""
+        """The key that signs the entries of the change log."""
         if self._seal is None:
-            raise StoreUnavailable("the change log has no key here: it can only be read")
+            raise StoreUnavailable(
+                "this process has no signing key, so it can only read the change log"
+            )
         return self._seal
 
-    def seal_by(self, key: SigningKey) -> None:
-        """Sign further entries with another key, which the log names."""
+    def set_seal(self, key: SigningKey) -> None:
+        """Sign the next entries with another key, which the log holds."""
         self._seal = key
 
-    def first(self, what: object) -> bool:
-        """Say whether this is asked for the first time: what one transaction need do but once."""
-        is_new = what not in self._done_once
-        self._done_once.add(what)
+    def is_first_call(self, what: object) -> bool:
+        """Return whether this is the first call with *what* in this transaction."""
+        is_new = what not in self._called
+        self._called.add(what)
         return is_new
 
     def after_commit(self, callback: Callable[[], None]) -> None:
-        """Do something that others can see only once all of this is durable."""
-        self._afterwards.append(callback)
+        """Call this once the transaction is durable."""
+        self._callbacks.append(callback)
 
-    def committed(self) -> None:
+    def finish(self) -> None:
+        """Run the callbacks after the commit."""
         if self.logged and self.log_head is not None:
             self.seen_head.note(self.log_head)
-        for callback in self._afterwards:
+        for callback in self._callbacks:
             try:
                 callback()
             except Exception:
-                # What was committed happened, whoever failed to hear of it.
-                log.exception("after a commit")
+                # The commit is done, so a failed callback must not look like a failed write.
+                log.exception("a callback after a commit failed")
 
 
 class Database:
     """Opens transactions. url: `sqlite:///file` or `postgresql+psycopg://…`.
 
-    seal: signs the change log; without one it can only be read.
-    redactor: knows the secrets that are not to be recorded. patience: how many seconds it may
-    take to answer.
+    seal: signs the change log; without it the log can only be read. redactor: removes secrets from
+    what is stored. patience: seconds that a statement may take.
     """
 
     def __init__(
@@ -246,39 +250,39 @@ class Database:
         self.url = url
         self._seal = seal
         self.redactor = redactor or Redactor()
-        # Why the change log could not be written, until it could again; "" if all is well.
+        # Why the change log cannot be written; "" if it can.
         self.error = ""
         self.embedded = url.startswith("sqlite")
         opened = open_sqlite if self.embedded else open_postgresql
         self.engine = opened(url, patience=patience, busy=_BUSY_SECONDS)
-        # Called after every commit that somebody should hear of, from the committing thread.
+        # Called after every commit with notifications to deliver, by the committing thread.
         self.on_news: Callable[[], None] = lambda: None
-        # Called before every transaction. Raises StoreUnavailable where we may not work on it now.
+        # Called before every write. Raises StoreUnavailable if this process may not write now.
         self.may_write: Callable[[], None] = lambda: None
         self.run_events = RunEvents()
         self.seen_head = SeenHead()
         self._closed = False
         self._watch = StatementTimeout(self.engine, patience, needed=not self.embedded)
-        # SQLite has one writer: waiting for it in turn is fairer and faster than its own polling.
+        # SQLite has one writer: a queue is fairer and faster than its own polling.
         self.commits = Commits(self.open_to_write, commit, patience=_BUSY_SECONDS)
 
     def transaction(self, *, seconds: float | None = None) -> AbstractContextManager[Transaction]:
-        """Write. Raises StoreUnavailable if anything could not be made durable.
+        """Open a transaction to write. Raises StoreUnavailable if anything is not durable.
 
-        seconds: how long one statement, or the commit, may take; None for as little as is usual.
+        seconds: how long one statement, or the commit, may take; None for the default.
         """
-        return self._written(self._alone(seconds))
+        return self._track_write(self._open_alone(seconds))
 
-    def together(self) -> AbstractContextManager[Transaction]:
-        """Write, as in a transaction, and share the commit with others who do so just now.
+    def shared_transaction(self) -> AbstractContextManager[Transaction]:
+        """Open a transaction that shares its commit with others at the same time.
 
-        For what a wave of hosts writes: an intent is as durable after it as after its own commit.
+        For the writes of a wave of hosts: they are as durable as after a separate commit.
         """
-        return self._written(self._shared() if self.embedded else self._alone(None))
+        return self._track_write(self._open_shared() if self.embedded else self._open_alone(None))
 
     @contextmanager
-    def _written(self, opened: AbstractContextManager[Transaction]) -> Generator[Transaction]:
-        """Keep what came of it: whether the log can be written, and what waits for the commit."""
+    def _track_write(self, opened: AbstractContextManager[Transaction]) -> Generator[Transaction]:
+        """Record whether the log can be written, and run the callbacks after the commit."""
         try:
             self.may_write()
             with opened as transaction:
@@ -288,24 +292,24 @@ class Database:
             raise
         if transaction.logged:
             self.error = ""
-        transaction.committed()
+        transaction.finish()
 
     @contextmanager
-    def _alone(self, seconds: float | None) -> Generator[Transaction]:
-        with self._turn(), self.guarded(), self.open_to_write() as connection:
+    def _open_alone(self, seconds: float | None) -> Generator[Transaction]:
+        with self._hold_write_lock(), self.guarded(), self.open_to_write() as connection:
             began = boot_time()
             now = self.read_clock(connection)
-            with self._watched_transaction(connection, seconds):
-                yield self._writing(connection, began, now)
+            with self._limit_transaction(connection, seconds):
+                yield self._build_transaction(connection, began, now)
                 commit(connection)
 
     @contextmanager
-    def _shared(self) -> Generator[Transaction]:
-        with self.guarded(), self._in_turn(), self.commits.together() as connection:
+    def _open_shared(self) -> Generator[Transaction]:
+        with self.guarded(), self._handle_busy(), self.commits.share_commit() as connection:
             began = boot_time()
-            yield self._writing(connection, began, self.read_clock(connection))
+            yield self._build_transaction(connection, began, self.read_clock(connection))
 
-    def _writing(self, connection: Connection, began: float, now: int) -> Transaction:
+    def _build_transaction(self, connection: Connection, began: float, now: int) -> Transaction:
         made = Transaction(
             connection, now, self._tell_news, self._seal, self.redactor, run_events=self.run_events
         )
@@ -315,21 +319,21 @@ class Database:
 
     @contextmanager
     def open_to_write(self) -> Generator[Connection]:
-        """Yield a connection in a transaction that writes; what is not committed is taken back."""
+        """Yield a connection in a transaction that writes; the rest is rolled back."""
         with self._connection() as connection:
             self._begin(connection, _WRITING)
             yield connection
 
     @contextmanager
     def reading(self, view_rights: ViewRights | None = None) -> Generator[Transaction]:
-        """Read one consistent state. Nothing written here is kept.
+        """Open a transaction that reads one consistent state. Nothing written in it is kept.
 
-        view_rights: of the person for whom it reads; None for the service itself, which sees all.
+        view_rights: of the person who reads; None for the service, which sees all.
         """
         with self.guarded(), self._connection() as connection:
             self._begin(connection, _READING)
             now = self.read_clock(connection)
-            with self._watched_transaction(connection, _READING_SECONDS):
+            with self._limit_transaction(connection, _READING_SECONDS):
                 made = Transaction(
                     connection,
                     now,
@@ -342,9 +346,9 @@ class Database:
                 yield made
 
     @contextmanager
-    def watched(self, connection: Connection) -> Generator[None]:
-        """Wait for no answer that does not come, and tell what goes wrong as StoreUnavailable."""
-        with self.guarded(), self._watch.over(connection):
+    def limit_time(self, connection: Connection) -> Generator[None]:
+        """Limit the time of each statement, and raise errors as StoreUnavailable."""
+        with self.guarded(), self._watch.limit(connection):
             yield
 
     def _begin(self, connection: Connection, options: Mapping[str, Mapping[str, str]]) -> None:
@@ -352,10 +356,8 @@ class Database:
         connection.begin()
 
     @contextmanager
-    def _watched_transaction(
-        self, connection: Connection, seconds: float | None
-    ) -> Generator[None]:
-        with self._watch.over(connection, seconds):
+    def _limit_transaction(self, connection: Connection, seconds: float | None) -> Generator[None]:
+        with self._watch.limit(connection, seconds):
             try:
                 yield
             finally:
@@ -365,14 +367,14 @@ class Database:
     def read_clock(self, connection: Connection) -> int:
         """Return the database's time, in microseconds since 1970.
 
-        A server that does not answer this is given up sooner than one that searches for long.
+        The default time limit applies, so a server that does not answer is detected early.
         """
         query = _SECONDS_ON_SQLITE if self.embedded else _SECONDS_ON_POSTGRESQL
-        with self._watch.over(connection):
+        with self._watch.limit(connection):
             return round(connection.execute(query).scalar_one() * 1_000_000)
 
-    def beside(self, url: str) -> "Database":
-        """Return another database for the same log: with its key, and the secrets to leave out."""
+    def open_copy(self, url: str) -> "Database":
+        """Open another database for the same change log, with the same key and secrets."""
         return Database(url, self._seal, self.redactor)
 
     def _tell_news(self) -> None:
@@ -389,50 +391,52 @@ class Database:
         try:
             yield connection
         finally:
-            # A thread may outlast close(): this would go back to a pool that is gone.
+            # A thread may run longer than close(): the pool is gone then.
             if self._closed:
                 connection.invalidate()
             connection.close()
 
     @contextmanager
-    def _turn(self) -> Generator[None]:
+    def _hold_write_lock(self) -> Generator[None]:
         if not self.embedded:
             yield
             return
-        with self._in_turn(), self.commits.alone():
+        with self._handle_busy(), self.commits.hold_alone():
             yield
 
     @contextmanager
-    def _in_turn(self) -> Generator[None]:
+    def _handle_busy(self) -> Generator[None]:
         try:
             yield
         except Busy:
-            why = "the database was busy for too long: nothing was done"
-            raise StoreUnavailable(why) from None
+            message = "the database was busy for too long: nothing was done"
+            raise StoreUnavailable(message) from None
 
     @contextmanager
     def guarded(self) -> Generator[None]:
-        """Tell whatever the database cannot do as StoreUnavailable."""
+        """Raise the errors of the database as StoreUnavailable."""
         try:
             yield
         except (IntegrityError, DataError) as error:
-            raise StoreRefused(f"the database refuses: {_said(error.orig)}") from error
+            raise StoreRefused(
+                f"the database refused this: {_format_error(error.orig)}"
+            ) from error
         except DBAPIError as error:
-            raise StoreUnavailable(f"the database says: {_said(error.orig)}") from error
+            raise StoreUnavailable(f"the database failed: {_format_error(error.orig)}") from error
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database cannot be used: {error}") from error
 
 
-def _said(error: object) -> str:
-    """Return it on one line: PostgreSQL takes several."""
+def _format_error(error: object) -> str:
+    """Return an error message on one line; those of PostgreSQL have several."""
     return " ".join(str(error).split())
 
 
 def commit(connection: Connection) -> None:
-    """Make durable what was written. Raises SQLAlchemyError if its transaction has ended already.
+    """Commit the transaction. Raises SQLAlchemyError if it has ended already.
 
-    A database gives up a transaction in which something failed: PostgreSQL answers a commit of it
-    by taking it back, and SQLite has nothing to commit. The drivers report neither.
+    A database aborts a transaction in which a statement failed: PostgreSQL answers its commit with
+    a rollback, and SQLite has nothing to commit. The drivers report neither.
     """
     driver: Any = connection.connection.driver_connection
     if connection.dialect.name == "sqlite":
@@ -447,20 +451,20 @@ def commit(connection: Connection) -> None:
     try:
         connection.commit()
     except SQLAlchemyError:
-        # SQLAlchemy takes it for ended, but SQLite may leave it open.
+        # SQLAlchemy treats it as ended, but SQLite may leave it open.
         connection.invalidate()
         raise
 
 
 @contextmanager
 def lock_data_directory(directory: Path) -> Generator[None]:
-    """Hold the data directory alone: a second process on it is refused."""
+    """Lock the data directory, so that a second process on it is refused."""
     data_directory.make_data_directory(directory)
     with (directory / "keyturn.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise AlreadyRunning(
-                f"another Keyturn already works on {directory}: stop that one first"
+                f"another Keyturn already uses {directory}: stop that one first"
             ) from None
         yield

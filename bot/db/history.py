@@ -1,4 +1,4 @@
-"""The past: what was asked, how it was decided, and by whom, as rules would look at it."""
+"""Past requests with their decisions, to evaluate another policy on them."""
 
 import json
 from collections import defaultdict
@@ -19,12 +19,7 @@ _RUN = tables.run.c
 
 @dataclass(frozen=True)
 class PastRequest:
-    """One request as it was. asked: microseconds. novel: its asker never had it succeed before.
-
-    planned: people were shown a plan, so `needed` says how many approvals it took; step_up: they
-    took a second factor. refused: by a rule. keys: who approved, or in whose stead somebody did.
-    alone: it went without approvals of its own, by a standing grant or its schedule's.
-    """
+    """One request of the past; one for several hosts is one."""
 
     id: int
     runbook: str
@@ -35,27 +30,35 @@ class PastRequest:
     requested_by: str
     source: str
     requested_at: int
+    """Microseconds since 1970, UTC."""
     state: State
     reversible: bool
-    novel: bool
+    is_first_success: bool
+    """Whether this runbook had never succeeded for the requester before."""
     editors: tuple[str, ...]
     planned: bool
+    """Whether a plan was shown, so `needed` is known."""
     refused: bool
+    """Whether a rule of the policy refused it."""
     needed: int
+    """How many approvals it required."""
     step_up: bool
-    alone: bool
-    keys: tuple[str, ...] = ()
+    """Whether approvals required a second factor."""
+    is_preapproved: bool
+    """Whether it needed no approvals because of a standing grant or an approved schedule."""
+    approvers: tuple[str, ...] = ()
+    """Who approved; with a delegation, on whose behalf."""
 
 
 def list_past_requests(
-    tx: Transaction, moment: int, *, words: str = "", area: str = ""
+    tx: Transaction, since: int, *, words: str = "", area: str = ""
 ) -> Generator[PastRequest]:
-    """Yield every request since then, in their order; one for several hosts is one.
+    """Yield every request since then, the oldest first.
 
-    words, area: only of this runbook, and only in this area.
+    since: microseconds. words, area: only of this runbook, and only in this area.
     """
-    keys = _keys(tx, moment)
-    firsts = _Firsts(tx) if words else _first_successes(tx)
+    approvers = _list_approvers(tx, since)
+    first_successes = _FirstSuccesses(tx) if words else _load_first_successes(tx)
     query = (
         select(
             _RUN.id,
@@ -78,7 +81,7 @@ def list_past_requests(
         )
         .where(
             _RUN.parent.is_(None),
-            _RUN.requested_at >= moment,
+            _RUN.requested_at >= since,
             view_conditions.runs_condition(tx).clause(),
         )
         .order_by(_RUN.id)
@@ -90,18 +93,23 @@ def list_past_requests(
         query = query.where(_RUN.area == area)
     with tx.sql.execute(query) as rows:
         for row in rows:
-            first = firsts[row.requested_by, row.runbook]
-            novel = first is None or first >= row.requested_at
-            yield _past(cast("Row[Any]", row), novel=novel, keys=tuple(keys.get(row.id, ())))
+            first = first_successes[row.requested_by, row.runbook]
+            yield _build_past_request(
+                cast("Row[Any]", row),
+                is_first_success=first is None or first >= row.requested_at,
+                approvers=tuple(approvers.get(row.id, ())),
+            )
 
 
-def count_past_requests(tx: Transaction, moment: int) -> int:
+def count_past_requests(tx: Transaction, since: int) -> int:
     """Return how many requests there were since then; one for several hosts is one."""
-    asked = select(func.count()).where(_RUN.parent.is_(None), _RUN.requested_at >= moment)
-    return tx.sql.execute(asked).scalar_one()
+    query = select(func.count()).where(_RUN.parent.is_(None), _RUN.requested_at >= since)
+    return tx.sql.execute(query).scalar_one()
 
 
-def _past(row: Row[Any], *, novel: bool, keys: tuple[str, ...]) -> PastRequest:
+def _build_past_request(
+    row: Row[Any], *, is_first_success: bool, approvers: tuple[str, ...]
+) -> PastRequest:
     origin = json.loads(row.origin)
     return PastRequest(
         id=row.id,
@@ -114,42 +122,43 @@ def _past(row: Row[Any], *, novel: bool, keys: tuple[str, ...]) -> PastRequest:
         source=origin["source"],
         requested_at=row.requested_at,
         state=State(row.state),
-        reversible=_reversible(row.plan),
-        novel=novel,
+        reversible=_is_reversible(row.plan),
+        is_first_success=is_first_success,
         editors=tuple(json.loads(row.editors)),
         planned=row.plan is not None,
         refused=row.state == State.REFUSED.value and row.summary.startswith(POLICY_REFUSED),
         needed=row.required_approvals,
         step_up=bool(json.loads(row.requirements).get("requires_second_factor")),
-        alone=row.grant_id is not None or bool(origin.get("schedule_id")),
-        keys=keys,
+        is_preapproved=row.grant_id is not None or bool(origin.get("schedule_id")),
+        approvers=approvers,
     )
 
 
-def _reversible(proposal: str | None) -> bool:
-    """Say whether every step had its undo; what was never planned is supposed to have had it."""
-    if proposal is None:
+def _is_reversible(plan: str | None) -> bool:
+    """Return whether every step of a plan has an undo; True without a plan."""
+    if plan is None:
         return True
-    return all(step["undo"] is not None for step in json.loads(proposal)["steps"])
+    return all(step["undo"] is not None for step in json.loads(plan)["steps"])
 
 
-def _keys(tx: Transaction, moment: int) -> dict[int, list[str]]:
-    vote = tables.decision.c
+def _list_approvers(tx: Transaction, since: int) -> dict[int, list[str]]:
+    decision = tables.decision.c
     query = (
-        select(vote.run, vote.person, vote.on_behalf_of)
-        .join(tables.run, _RUN.id == vote.run)
-        .where(_RUN.requested_at >= moment, vote.approves)
-        .order_by(vote.decided_at)
+        select(decision.run, decision.person, decision.on_behalf_of)
+        .join(tables.run, _RUN.id == decision.run)
+        .where(_RUN.requested_at >= since, decision.approves)
+        .order_by(decision.decided_at)
     )
-    found: dict[int, list[str]] = {}
+    approvers: dict[int, list[str]] = {}
     for row in tx.sql.execute(query):
-        found.setdefault(row.run, []).append(row.on_behalf_of or row.person)
-    return found
+        approvers.setdefault(row.run, []).append(row.on_behalf_of or row.person)
+    return approvers
 
 
-class _Firsts(dict[tuple[str, str], int | None]):
-    """When somebody first had a runbook succeed, looked up where it is asked for: of one runbook
-    few people are, and all runs that ever were need not be walked for them.
+class _FirstSuccesses(dict[tuple[str, str], int | None]):
+    """When a runbook first succeeded for a person, looked up on access.
+
+    Few people use one runbook, so this is faster than reading all runs.
     """
 
     def __init__(self, tx: Transaction) -> None:
@@ -168,8 +177,8 @@ class _Firsts(dict[tuple[str, str], int | None]):
         return self[key]
 
 
-def _first_successes(tx: Transaction) -> Mapping[tuple[str, str], int | None]:
-    """Return when each person first had each runbook succeed."""
+def _load_first_successes(tx: Transaction) -> Mapping[tuple[str, str], int | None]:
+    """Return when each runbook first succeeded for each person."""
     query = (
         select(_RUN.requested_by, _RUN.runbook, func.min(_RUN.ended_at))
         .where(_RUN.state == State.SUCCEEDED.value, _RUN.undo_of.is_(None))

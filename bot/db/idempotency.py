@@ -1,7 +1,7 @@
-"""Answers: what was answered to a request with a key of its own, for when it comes again.
+"""Idempotency keys: the stored response of each request with a key, for when it is repeated.
 
-The first entry of the change log that a request writes is noted with its key, in the same
-transaction. So where it was cut off, what it did is known, or it is known to have done nothing.
+The first change log entry of a request is stored with its key in the same transaction. So if a
+request was cut off, it is known what it did, or that it did nothing.
 """
 
 import json
@@ -16,55 +16,58 @@ from bot.db import tables
 from bot.db.database import StoreUnavailable, Transaction
 
 KEEP_SECONDS = 24 * 3600
-# For so long whoever has a key is believed to be at work; callers wait for 30 s at the most.
+# How long a request with a key may still be running; clients wait for at most 30 s.
 LEASE_SECONDS = 60
 _SECOND = 1_000_000
-_OF = tables.stored_response.c
+_COLUMN = tables.stored_response.c
 
 
 @dataclass(frozen=True)
 class StoredResponse:
-    """status: of HTTP. headers: those that belong to the answer itself. body: its text."""
+    """An HTTP response."""
 
     status: int
     headers: Mapping[str, str]
+    """Only the headers that belong to the response itself."""
     body: str
 
 
 @dataclass(frozen=True)
 class EarlierRequest:
-    """A request with the same key. request: its digest. answer: None as long as none was kept.
-
-    entry: the first of the change log that it wrote, if any. left: it was cut off.
-    """
+    """An earlier request with the same key."""
 
     request: str
+    """The digest of the request."""
     answer: StoredResponse | None
+    """None if no response is stored so far."""
     entry: int | None
+    """The first entry of the change log that it wrote, if any."""
     left: bool
+    """Whether it was cut off."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A key in our hands. at: since when, by which we are told from who had it before."""
+    """A key that this request holds."""
 
     key: str
     at: int
+    """Since when, in microseconds: distinguishes it from an earlier holder of the key."""
 
 
 _CLAIM: ContextVar[Claim | None] = ContextVar("claim", default=None)
 
 
 def claim_key(tx: Transaction, key: str, *, request: str) -> Claim | EarlierRequest:
-    """Take the key for this request, or return the request that has taken it.
+    """Claim the key for this request, or return the earlier request that has claimed it.
 
-    The same request has it anew where it was cut off and has done nothing.
+    The same request can claim it again if it was cut off and did nothing.
     """
     old = tx.now - KEEP_SECONDS * _SECOND
-    tx.sql.execute(delete(tables.stored_response).where(_OF.claimed_at < old))
-    query = select(tables.stored_response).where(_OF.key == key).with_for_update()
+    tx.sql.execute(delete(tables.stored_response).where(_COLUMN.claimed_at < old))
+    query = select(tables.stored_response).where(_COLUMN.key == key).with_for_update()
     row = None
-    # Whoever has it may give it back between the two, on PostgreSQL: then it is free.
+    # On PostgreSQL the holder may release it between the two statements: then try again.
     while row is None:
         if tx.insert_once(
             tables.stored_response, key=key, request_digest=request, claimed_at=tx.now
@@ -74,7 +77,7 @@ def claim_key(tx: Transaction, key: str, *, request: str) -> Claim | EarlierRequ
     left = row.response is None and row.claimed_at < tx.now - LEASE_SECONDS * _SECOND
     if left and row.first_entry is None and row.request_digest == request:
         tx.sql.execute(
-            update(tables.stored_response).where(_OF.key == key).values(claimed_at=tx.now)
+            update(tables.stored_response).where(_COLUMN.key == key).values(claimed_at=tx.now)
         )
         return Claim(key, tx.now)
     answer = StoredResponse(**json.loads(row.response)) if row.response else None
@@ -82,8 +85,8 @@ def claim_key(tx: Transaction, key: str, *, request: str) -> Claim | EarlierRequ
 
 
 @contextmanager
-def bound_to_claim(claim: Claim) -> Generator[None]:
-    """Let whatever is written in the block be known as what the request with this key did."""
+def bind_to_claim(claim: Claim) -> Generator[None]:
+    """Bind the change log entries of the block to the request with this key."""
     before = _CLAIM.set(claim)
     try:
         yield
@@ -92,29 +95,38 @@ def bound_to_claim(claim: Claim) -> Generator[None]:
 
 
 def bind_entry(tx: Transaction, entry: int) -> None:
-    """Note what the request that writes this entry has done, if it has a key.
+    """Store the first entry of the request, if it has a key.
 
-    Raises StoreUnavailable where it took so long that the same request has the key anew.
+    Raises StoreUnavailable if it took so long that a repetition has claimed the key.
     """
     claim = _CLAIM.get()
-    if claim is None or not tx.first(("borne by", claim.key)):
+    if claim is None or not tx.is_first_call(("bind entry", claim.key)):
         return
-    known = {"first_entry": func.coalesce(_OF.first_entry, entry)}
-    if tx.sql.execute(_mine(claim).values(known).returning(_OF.key)).one_or_none() is None:
-        raise StoreUnavailable("the same request was made again and is at work: nothing was done")
+    values = {"first_entry": func.coalesce(_COLUMN.first_entry, entry)}
+    if (
+        tx.sql.execute(_update_claimed(claim).values(values).returning(_COLUMN.key)).one_or_none()
+        is None
+    ):
+        raise StoreUnavailable("the same request was repeated and is running: nothing was done")
 
 
 def store_response(tx: Transaction, claim: Claim, answer: StoredResponse) -> None:
-    """Keep what was answered."""
-    told = json.dumps(vars(answer), ensure_ascii=False)
-    tx.sql.execute(_mine(claim).values(response=told))
+    """Store the response."""
+    response = json.dumps(vars(answer), ensure_ascii=False)
+    tx.sql.execute(_update_claimed(claim).values(response=response))
 
 
 def release_key(tx: Transaction, claim: Claim) -> None:
-    """Give the key back where nothing was done: the same request may be made anew."""
-    mine = (_OF.key == claim.key) & (_OF.claimed_at == claim.at) & _OF.first_entry.is_(None)
-    tx.sql.execute(delete(tables.stored_response).where(mine))
+    """Release the key if nothing was done, so that the request can be repeated."""
+    is_ours = (
+        (_COLUMN.key == claim.key)
+        & (_COLUMN.claimed_at == claim.at)
+        & _COLUMN.first_entry.is_(None)
+    )
+    tx.sql.execute(delete(tables.stored_response).where(is_ours))
 
 
-def _mine(claim: Claim) -> Update:
-    return update(tables.stored_response).where(_OF.key == claim.key, _OF.claimed_at == claim.at)
+def _update_claimed(claim: Claim) -> Update:
+    return update(tables.stored_response).where(
+        _COLUMN.key == claim.key, _COLUMN.claimed_at == claim.at
+    )

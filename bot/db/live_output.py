@@ -1,8 +1,7 @@
-"""Heard: the newest lines of what a host says while its command still runs, for whoever watches.
+"""Live output: the newest lines that a command prints on a host while it runs.
 
-No part of the change log: as soon as the step has its outcome, these lines are gone, and what is
-kept for good is in `output`. Only where nobody saw a step's end do they stay, as the last that was
-heard of it.
+Not part of the change log. The lines are deleted as soon as the step has its outcome; `output`
+keeps its output for good. Only if the outcome is unknown do they stay, as the last known output.
 """
 
 from collections.abc import Sequence
@@ -14,74 +13,79 @@ from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.redaction import Redactor
 
-_HEARD = tables.live_output.c
-_FORGET = delete(tables.live_output).where(
-    _HEARD.run == bindparam("of"), _HEARD.step_number == bindparam("which")
+_COLUMN = tables.live_output.c
+_DELETE = delete(tables.live_output).where(
+    _COLUMN.run == bindparam("of"), _COLUMN.step_number == bindparam("which")
 )
 
 
-# How many lines, and how many characters of them, are kept of one step.
+# How many lines and characters of one step are kept.
 MOST_LINES = 100
 MOST_CHARACTERS = 8 * 1024
-# How much later than another, with an earlier time, something heard may have been committed.
+# How much later than newer lines older ones may be committed, in microseconds.
 _SLACK = 5_000_000
 
 
 @dataclass(frozen=True)
 class LiveOutput:
-    """What was heard of step n of a run. newest: lines; total: how many there were in all."""
+    """The live output of a step."""
 
     run: int
     host: str
     n: int
+    """The number of the step."""
     at: int
+    """When it was received, in microseconds since 1970, UTC."""
     total: int
+    """How many lines there are in all."""
     newest: Sequence[str]
+    """The newest lines."""
 
 
 @dataclass(frozen=True)
 class NewestLines:
-    """The newest lines of a step, without secrets. lines: how many there were in all."""
+    """The newest lines of a step, redacted and capped."""
 
     run: int
     step_number: int
     total_lines: int
+    """How many lines there are in all."""
     text: str
 
 
-def newest_lines(
+def prepare_lines(
     redactor: Redactor, run: int, n: int, *, total: int, lines: Sequence[str]
 ) -> NewestLines:
-    """Return what is kept of these lines: not too much, and without secrets.
+    """Redact the lines and keep the newest.
 
-    lines: best twice as many as are shown: a secret that begins in the others is still known.
+    lines: pass twice as many as are kept, so that a secret that begins in the others is found.
     """
-    said = redactor.redact_text("\n".join(lines)).replace("\0", "\\x00")
-    kept = said[-MOST_CHARACTERS:].split("\n")[-MOST_LINES:]
+    redacted = redactor.redact_text("\n".join(lines)).replace("\0", "\\x00")
+    kept = redacted[-MOST_CHARACTERS:].split("\n")[-MOST_LINES:]
     return NewestLines(run, n, total, "\n".join(kept))
 
 
-def store_lines(tx: Transaction, said: Sequence[NewestLines]) -> None:
-    """Keep the newest lines of these steps in the place of those kept before."""
-    if not said:
+def store_lines(tx: Transaction, lines: Sequence[NewestLines]) -> None:
+    """Replace the stored lines of these steps."""
+    if not lines:
         return
-    store = tx.insert_into(tables.live_output)
-    told = {name: store.excluded[name] for name in ("received_at", "total_lines", "text")}
+    statement = tx.insert_into(tables.live_output)
+    values = {name: statement.excluded[name] for name in ("received_at", "total_lines", "text")}
     tx.sql.execute(
-        store.on_conflict_do_update(index_elements=["run", "step_number"], set_=told),
-        [asdict(one) | {"received_at": tx.now} for one in said],
+        statement.on_conflict_do_update(index_elements=["run", "step_number"], set_=values),
+        [asdict(one) | {"received_at": tx.now} for one in lines],
     )
 
 
 def get_live_output(tx: Transaction, number: int, *, since: int = 0) -> list[LiveOutput]:
-    """Return what was heard for a run, or for the parts of one, and about since when.
+    """Return the live output of a run and its child runs.
 
-    since: microseconds; what is a little older may come again.
+    since: only newer output, in microseconds; slightly older output may be returned again.
     """
     runs = tables.run.c
-    query = select(tables.live_output, runs.host).join(tables.run, runs.id == _HEARD.run)
+    query = select(tables.live_output, runs.host).join(tables.run, runs.id == _COLUMN.run)
     query = query.where(
-        or_(runs.id == number, runs.parent == number), _HEARD.received_at > since - _SLACK
+        or_(runs.id == number, runs.parent == number), _COLUMN.received_at > since - _SLACK
     )
     return [
         LiveOutput(
@@ -92,13 +96,13 @@ def get_live_output(tx: Transaction, number: int, *, since: int = 0) -> list[Liv
             row.total_lines,
             row.text.split("\n"),
         )
-        for row in tx.sql.execute(query.order_by(_HEARD.run, _HEARD.step_number))
+        for row in tx.sql.execute(query.order_by(_COLUMN.run, _COLUMN.step_number))
     ]
 
 
 def delete_lines(tx: Transaction, run: int, n: int | None = None) -> None:
-    """Forget a step of a run, or all of it."""
+    """Delete the lines of one step, or of all steps of a run."""
     if n is None:
-        tx.sql.execute(delete(tables.live_output).where(_HEARD.run == run))
+        tx.sql.execute(delete(tables.live_output).where(_COLUMN.run == run))
     else:
-        tx.sql.execute(_FORGET, {"of": run, "which": n})
+        tx.sql.execute(_DELETE, {"of": run, "which": n})

@@ -70,5 +70,5 @@ def next_run_for(tx: Transaction, target: str) -> Run | None:
 
     A request for several hosts is not in line: its parts are.
     """
-    number = priority.next_run_at(tx, target)
+    number = priority.get_next_run(tx, target)
     return runs.get_run(tx, number) if number is not None else None

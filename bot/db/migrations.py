@@ -37,7 +37,7 @@ def _upgrade_as_owner(database: Database) -> None:
     except ProgrammingError as error:
         raise StoreUnavailable(
             "the database is behind and our role may not change its schema: stop, and run keyturn "
-            f"db upgrade with KEYTURN_MIGRATIONS set (the database says: {error.orig})"
+            f"db upgrade with KEYTURN_MIGRATIONS set (the database failed: {error.orig})"
         ) from error
 
 

@@ -1,8 +1,8 @@
-"""Turns: how urgent a run is and whose it is, by which it is settled who comes next.
+"""Priority: which queued run starts next on a host, by its urgency and its requester.
 
-Broken glass goes first, then what one person waits for. Parts of a wave and fires of schedules
-come by the hundred: while people wait, each of them gets eight turns for one of theirs. Among what
-is equally urgent people take turns, however much each of them has asked for.
+Break-glass runs start first, then runs that a person requested directly. Child runs and scheduled
+runs come in hundreds: while direct runs wait, eight of them start for each of these. Among equally
+urgent runs, requesters take turns, regardless of how many runs each has requested.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,20 +14,20 @@ from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.run import State
 
-URGENT, ONE, BULK = 2, 1, 0
+URGENT, DIRECT, BULK = 2, 1, 0
 
-_RUN, _FIRE, _GLASS = tables.run.c, tables.fire.c, tables.break_glass.c
-# So many turns make one of those that come by the hundred.
+_RUN, _FIRE, _BREAK_GLASS = tables.run.c, tables.fire.c, tables.break_glass.c
+# One bulk run starts after this many others.
 _BULK_STEP = 8
-# Runs that were asked for so shortly before those that wait tell who has had a host of late.
-_OF_LATE = 500
+# How many run numbers before the queued runs are searched for recent runs on the host.
+_RECENT = 500
 
 _RANK = case(
-    (exists().where(_GLASS.run == _RUN.id, _GLASS.activated_at.is_not(None)), URGENT),
+    (exists().where(_BREAK_GLASS.run == _RUN.id, _BREAK_GLASS.activated_at.is_not(None)), URGENT),
     (_RUN.parent.is_not(None) | exists().where(_FIRE.run == _RUN.id), BULK),
-    else_=ONE,
+    else_=DIRECT,
 ).label("rank")
-_OF = select(_RUN.requested_by, _RANK).where(_RUN.id == bindparam("number"))
+_GET = select(_RUN.requested_by, _RANK).where(_RUN.id == bindparam("number"))
 _WAITING = (_RUN.state == State.QUEUED.value) & (_RUN.hosts == "[]")
 _LINE = (
     select(_RUN.requested_by, _RANK, func.min(_RUN.id).label("first"))
@@ -44,7 +44,7 @@ _SERVED = (
     )
     .group_by(_RUN.requested_by)
 )
-# How urgent those were that have had a host of late.
+# The urgency of the most recent runs on a host.
 _RANKS = (
     select(_RANK)
     .where(
@@ -57,8 +57,8 @@ _RANKS = (
 )
 _URGENT = (
     select(_RUN.id)
-    .join(tables.break_glass, _GLASS.run == _RUN.id)
-    .where(_WAITING, _RUN.host == bindparam("target"), _GLASS.activated_at.is_not(None))
+    .join(tables.break_glass, _BREAK_GLASS.run == _RUN.id)
+    .where(_WAITING, _RUN.host == bindparam("target"), _BREAK_GLASS.activated_at.is_not(None))
     .order_by(_RUN.id)
     .limit(1)
 )
@@ -66,19 +66,21 @@ _URGENT = (
 
 @dataclass(frozen=True)
 class Turn:
-    """rank: what is higher goes first. person: who asked."""
+    """The urgency and requester of a run."""
 
-    rank: int = ONE
+    rank: int = DIRECT
+    """URGENT, DIRECT or BULK; a higher rank starts first."""
     person: str = ""
+    """The requester."""
 
     @property
     def line(self) -> int:
-        """Which line it stands in: what comes by the hundred stands in that of the others."""
-        return max(self.rank, ONE)
+        """The queue that it waits in: bulk runs share the queue of direct runs."""
+        return max(self.rank, DIRECT)
 
     @property
     def who(self) -> str:
-        """Whose turns are counted together."""
+        """The rank and requester whose runs are counted together."""
         return f"{self.rank} {self.person}"
 
     @property
@@ -87,38 +89,39 @@ class Turn:
 
 
 def get_turn(tx: Transaction, run: int) -> Turn:
-    row = tx.sql.execute(_OF, {"number": run}).first()
+    """Return the urgency and requester of a run."""
+    row = tx.sql.execute(_GET, {"number": run}).first()
     return Turn(row.rank, row.requested_by) if row else Turn()
 
 
-def next_run_at(tx: Transaction, target: str) -> int | None:
-    """Return the run whose turn it is among those that wait for a host; None if none does.
+def get_next_run(tx: Transaction, target: str) -> int | None:
+    """Return the run that starts next on a host; None if none is queued.
 
-    Of what is equally urgent, that of the person who has not had the host for the longest time.
+    Of equally urgent runs, the one whose requester has not used the host for the longest time.
     """
     line = tx.sql.execute(_LINE, {"target": target}).all()
-    highest = max((row.rank for row in line), default=ONE)
-    if highest == ONE and any(row.rank == BULK for row in line):
-        known = {"target": target, "least": min(row.first for row in line) - _OF_LATE}
-        of_late = list(tx.sql.execute(_RANKS, known).scalars())
-        if len(of_late) == _BULK_STEP - 1 and BULK not in of_late:
+    highest = max((row.rank for row in line), default=DIRECT)
+    if highest == DIRECT and any(row.rank == BULK for row in line):
+        known = {"target": target, "least": min(row.first for row in line) - _RECENT}
+        recent = list(tx.sql.execute(_RANKS, known).scalars())
+        if len(recent) == _BULK_STEP - 1 and BULK not in recent:
             highest = BULK
     firsts = {row.requested_by: row.first for row in line if row.rank == highest}
     if len(firsts) < 2:
         return next(iter(firsts.values()), None)
-    known = {"target": target, "people": list(firsts), "least": min(firsts.values()) - _OF_LATE}
+    known = {"target": target, "people": list(firsts), "least": min(firsts.values()) - _RECENT}
     served = {row.requested_by: row.at for row in tx.sql.execute(_SERVED, known)}
     return min((served.get(person, 0), number) for person, number in firsts.items())[1]
 
 
-def urgent_run_at(tx: Transaction, target: str) -> int | None:
-    """Return the run with broken glass that waits for a host, if any does."""
+def get_urgent_run(tx: Transaction, target: str) -> int | None:
+    """Return the break-glass run that is queued for a host; None if there is none."""
     row = tx.sql.execute(_URGENT, {"target": target}).first()
     return row.id if row else None
 
 
 def order_runs(tx: Transaction, numbers: Sequence[int]) -> Sequence[int]:
-    """Return these runs as they will come to their turn, as far as that is known."""
+    """Return these runs in the order in which they will probably start."""
     query = select(_RUN.id, _RUN.requested_by, _RANK).where(_RUN.id.in_(numbers)).order_by(_RUN.id)
     before: dict[tuple[int, str], int] = {}
     found: list[tuple[int, int, int]] = []
@@ -129,9 +132,10 @@ def order_runs(tx: Transaction, numbers: Sequence[int]) -> Sequence[int]:
     return [number for _, _, number in sorted(found)]
 
 
-def fair_place(last: Mapping[str, int], now: int, turn: Turn) -> int:
-    """Return the place of what comes next: so many steps after what is theirs already, and after
-    nobody else's than what is being taken now. last: by who it is, the last place that each has.
-    Lower goes first. Pure.
+def compute_place(last: Mapping[str, int], now: int, turn: Turn) -> int:
+    """Return the place of a new run in the queue; lower places start first.
+
+    It follows the last place of the same rank and requester, and what is being taken now.
+    last: the last place by `Turn.who`. now: the place that is being taken.
     """
     return max(now - 1, last.get(turn.who, now - 1)) + turn.step

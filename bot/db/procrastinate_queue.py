@@ -1,4 +1,7 @@
-"""Hints: the jobs of the distributed engine as they lie in its own tables, on PostgreSQL only."""
+"""The jobs of the distributed engine in the tables of procrastinate, on PostgreSQL only.
+
+A job is only a hint that a run may continue: the state of the run decides.
+"""
 
 from dataclasses import dataclass
 
@@ -9,9 +12,9 @@ from bot.db.database import Transaction
 from bot.db.priority import Turn
 
 TASK = "advance"
-# So many places has a rank: more than will ever wait.
+# How many places a rank has: more than will ever be queued.
 _WIDTH = 100_000_000
-# Whose turn it is now, and the last place that somebody has: both by an index.
+# The place that is taken now, and the last place of a requester: both by an index.
 _PLACES = text(
     "SELECT (SELECT max(priority) FROM procrastinate_jobs WHERE status = 'todo' "
     "AND queue_name = :queue AND priority <= :top AND priority > :least) AS now, "
@@ -20,8 +23,8 @@ _PLACES = text(
     "AND priority <= :top AND priority > :least) AS mine"
 )
 
-# The row is kept from being fetched until we commit: who takes it sees what we have written.
-_WAITS = text(
+# Locks the row until we commit, so that the worker that fetches the job sees our writes.
+_FIND_WAITING = text(
     "SELECT id FROM procrastinate_jobs WHERE status = 'todo' AND queue_name = :queue "
     "AND args ->> 'run' = :run LIMIT 1 FOR UPDATE SKIP LOCKED"
 )
@@ -31,13 +34,13 @@ _BUSY = text(
     "WHERE jobs.status = 'todo' OR jobs.status = 'doing' "
     "AND workers.last_heartbeat > now() - interval '30 seconds'"
 )
-# A job that nobody does any more, or that is done: what it was a hint of is hinted at anew.
-_LITTER = text(
+# Jobs that are done, or whose worker is dead: a new job is added for their runs.
+_DELETE_DEAD = text(
     "DELETE FROM procrastinate_jobs WHERE id IN (SELECT id FROM procrastinate_jobs "
     "WHERE status NOT IN ('todo', 'doing') OR status = 'doing' AND worker_id IS NULL "
     "LIMIT 1000 FOR UPDATE SKIP LOCKED)"
 )
-# A worker that is free looks every second. One that is not is seen by what it does.
+# An idle worker fetches jobs every second; a busy one has a job that is `doing`.
 _UNATTENDED = text(
     "SELECT substr(jobs.queue_name, 6) AS site, count(DISTINCT jobs.id) AS waiting, "
     "extract(epoch FROM now() - min(events.at))::int AS seconds FROM procrastinate_jobs AS jobs "
@@ -52,48 +55,51 @@ _UNATTENDED = text(
 
 @dataclass(frozen=True)
 class UnattendedSite:
-    """A site that no worker takes anything for. seconds: how long the first hint has waited."""
+    """A site with jobs but without a worker."""
 
     site: str
     waiting: int
+    """How many jobs wait."""
     seconds: int
+    """How long the oldest job has waited."""
 
 
 def list_unattended_sites(tx: Transaction, *, seconds: float) -> list[UnattendedSite]:
-    """Return the sites for which something has waited so long, while nobody is at work there.
+    """Return the sites whose jobs have waited for this long without a running worker.
 
-    Of a site that nobody asks anything of, nobody can tell.
+    A site without jobs is never returned, even if it has no worker.
     """
-    found = tx.sql.execute(_UNATTENDED, {"seconds": seconds})
-    return [UnattendedSite(row.site, row.waiting, row.seconds) for row in found]
+    rows = tx.sql.execute(_UNATTENDED, {"seconds": seconds})
+    return [UnattendedSite(row.site, row.waiting, row.seconds) for row in rows]
 
 
 def is_hint_waiting(tx: Transaction, run: int, queue: str) -> bool:
-    """Say whether a hint waits that will only be taken once this transaction has ended."""
-    found = tx.sql.execute(_WAITS, {"queue": queue, "run": str(run)})
-    return found.first() is not None
+    """Return whether a job for the run waits, locked until this transaction ends."""
+    row = tx.sql.execute(_FIND_WAITING, {"queue": queue, "run": str(run)})
+    return row.first() is not None
 
 
 def list_busy_runs(tx: Transaction) -> frozenset[int]:
-    """Return the runs for which a hint waits, or that a worker is at which lives."""
+    """Return the runs with a waiting job, or one that a live worker is doing."""
     return frozenset(tx.sql.execute(_BUSY).scalars())
 
 
 def delete_dead_hints(tx: Transaction) -> None:
-    """Take away what dead workers have left."""
-    tx.sql.execute(_LITTER)
+    """Delete jobs that are done or whose worker is dead."""
+    tx.sql.execute(_DELETE_DEAD)
 
 
 def get_priority(tx: Transaction, queue: str, turn: Turn) -> int:
-    """Return the priority of a hint: lower by one for each that its person has in the line.
+    """Return the priority of a new job; jobs with a higher priority are fetched first.
 
-    Hints of another rank are of another range. What is higher is taken first.
+    It is lower by one for each job that the requester has in the queue. Each rank has its own
+    range of priorities.
     """
     top = turn.line * _WIDTH
     known = {"queue": queue, "who": turn.who, "top": top, "least": top - _WIDTH}
     row = tx.sql.execute(_PLACES, known).one()
-    # Two priorities make one place: what comes by the hundred is the later of those that share it.
+    # Each place has two priorities; bulk jobs get the lower one.
     last = {} if row.mine is None else {turn.who: (top - row.mine) // 2}
     now = 0 if row.now is None else (top - row.now) // 2
-    place = 2 * priority.fair_place(last, now, turn) + (turn.rank == priority.BULK)
+    place = 2 * priority.compute_place(last, now, turn) + (turn.rank == priority.BULK)
     return max(top - place, top - _WIDTH + 1)

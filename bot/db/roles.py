@@ -1,4 +1,4 @@
-"""What the roles of PostgreSQL may do with the change log, and what they should not."""
+"""The rights of PostgreSQL roles on the tables, so that the change log is append-only."""
 
 import re
 
@@ -10,7 +10,7 @@ APPEND_ONLY = "entry"
 _READABLE = ("entry", "output", "run", "decision", "step", "search_word", "fire")
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
-_TOO_STRONG = """
+_EXCESS_RIGHTS = """
 SELECT
   rolsuper AS "is a superuser",
   pg_has_role(current_user, (SELECT relowner FROM pg_class WHERE oid = 'entry'::regclass), 'USAGE')
@@ -25,11 +25,16 @@ FROM pg_roles WHERE rolname = current_user
 
 
 def grant_statements(app: str, reader: str = "") -> list[str]:
-    """Return statements for the owner of the tables. Raises ValueError for a strange name."""
+    """Return the GRANT statements for the owner of the tables.
+
+    Raises ValueError for an invalid name.
+    """
     for role in filter(None, (app, reader)):
         if not _NAME.fullmatch(role):
-            raise ValueError(f"{role!r} is no name of a role: small letters, digits and _")
-    said = [
+            raise ValueError(
+                f"{role!r} is not a valid role name: use lower-case letters, digits and _"
+            )
+    statements = [
         "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
         f'REVOKE ALL ON ALL TABLES IN SCHEMA public FROM "{app}"',
         f'GRANT USAGE ON SCHEMA public TO "{app}"',
@@ -40,16 +45,16 @@ def grant_statements(app: str, reader: str = "") -> list[str]:
     ]
     if reader:
         tables = ", ".join(f'"{name}"' for name in _READABLE)
-        said += [
+        statements += [
             f'REVOKE ALL ON ALL TABLES IN SCHEMA public FROM "{reader}"',
             f'GRANT USAGE ON SCHEMA public TO "{reader}"',
             f'GRANT SELECT ON {tables} TO "{reader}"',
         ]
-    return said
+    return statements
 
 
 def grant_roles(database: Database, app: str, reader: str = "") -> None:
-    """Give each role what it needs, in the owner's name. Raises ValueError, StoreUnavailable."""
+    """Grant each role the rights that it needs. Raises ValueError, StoreUnavailable."""
     if database.embedded:
         raise ValueError("SQLite has no roles: there is nothing to grant")
     with database.transaction() as tx:
@@ -58,9 +63,9 @@ def grant_roles(database: Database, app: str, reader: str = "") -> None:
 
 
 def find_excess_rights(database: Database) -> list[str]:
-    """Say what our role may do and should not; nothing on SQLite, which has no roles."""
+    """Return the rights that our role should not have; empty on SQLite, which has no roles."""
     if database.embedded:
         return []
     with database.reading() as tx:
-        row = tx.sql.execute(text(_TOO_STRONG)).mappings().one()
+        row = tx.sql.execute(text(_EXCESS_RIGHTS)).mappings().one()
     return [what for what, granted in row.items() if granted]

@@ -1,4 +1,4 @@
-"""Glances: how far a run is, read often and cheaply while somebody watches it."""
+"""Read the progress of a run, often and cheaply, while it is being watched."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _COLUMNS = [
 
 @dataclass(frozen=True)
 class RunProgressPart:
-    """One run as far as watching it takes: the whole, or the part for one host."""
+    """What watching needs of one run: the run itself or a child run."""
 
     id: int
     version: int
@@ -43,39 +43,41 @@ class RunProgressPart:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """head: the newest entry of the change log about it. now: the database's time."""
+    """How far a run is."""
 
-    whole: RunProgressPart
-    parts: Sequence[RunProgressPart]
+    run: RunProgressPart
+    children: Sequence[RunProgressPart]
     head: int
-    heard: Sequence[LiveOutput]
+    """The number of the newest entry of the change log about the run."""
+    live_outputs: Sequence[LiveOutput]
     now: int
+    """The time of the database, in microseconds since 1970, UTC."""
 
     @property
     def stamp(self) -> str:
-        """What differs whenever the whole has moved; not when a part did, or a host said much."""
-        return f"{self.whole.version}-{self.head}"
+        """A value that changes with the run, but not with child runs or live output."""
+        return f"{self.run.version}-{self.head}"
 
 
 def get_run_progress(tx: Transaction, number: int) -> RunProgress:
-    """Raises NoSuchRun."""
+    """Return the progress of a run. Raises NoSuchRun."""
     query = select(*_COLUMNS)
     row = tx.sql.execute(query.where(_RUN.id == number)).one_or_none()
     if row is None or not view_conditions.list_viewable(tx, [number]):
         raise NoSuchRun(f"there is no run {number}")
-    parts = tx.sql.execute(query.where(_RUN.parent == number).order_by(_RUN.id))
+    children = tx.sql.execute(query.where(_RUN.parent == number).order_by(_RUN.id))
     entry = tables.entry.c
     head = tx.sql.execute(select(func.max(entry.seq)).where(entry.run == number)).scalar()
     return RunProgress(
-        whole=_part(row),
-        parts=[_part(each) for each in parts],
+        run=_build_part(row),
+        children=[_build_part(each) for each in children],
         head=head or 0,
-        heard=live_output.get_live_output(tx, number),
+        live_outputs=live_output.get_live_output(tx, number),
         now=tx.now,
     )
 
 
-def _part(row: Row[Any]) -> RunProgressPart:
+def _build_part(row: Row[Any]) -> RunProgressPart:
     return RunProgressPart(
         *(row.id, row.version, row.host, State(row.state)),
         *(row.started_at, row.ended_at, row.summary, row.needs_attention),

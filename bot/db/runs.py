@@ -318,7 +318,7 @@ def _insert(tx: Transaction, statement: Executable, new: Sequence[NewRun]) -> Se
         tx,
         {
             one.id: [
-                *search_words.words_of_fields(each.values),
+                *search_words.split_fields_into_words(each.values),
                 *search_words.split_search_words(row["reason"]),
             ]
             for one, each, row in zip(added, new, rows, strict=True)

@@ -1,7 +1,7 @@
-"""Schedules, and what became of each moment that they were due at.
+"""Schedules, and the outcome of each of their due times.
 
-A fire is a row whose key is the schedule, the moment and the host: whoever inserts it fires, and
-nobody fires it again.
+The key of a fire is the schedule, the due time and the host. The process that inserts the row
+fires; all others fail to insert it.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.model.schedule import NotifyWhen, ScheduleTiming
 
-# So long schedules that have ended are listed among the others.
+# How long ended schedules stay in the list.
 ENDED_DAYS = 7
 MISSED_DAYS = 30
 _DAY = 86_400_000_000
@@ -23,61 +23,64 @@ _DAY = 86_400_000_000
 
 class ScheduleState(StrEnum):
     ACTIVE = "active"
-    SUSPENDED = "suspended"  # by a person, or since its owner may no longer have it done
-    LAPSED = "lapsed"  # its approval is too old
+    SUSPENDED = "suspended"  # by a person, or because its owner may no longer request the run
+    LAPSED = "lapsed"  # its approval has expired
     ENDED = "ended"
 
 
 class FireOutcome(StrEnum):
-    FIRED = "fired"  # a run was asked for
-    LATER = "later"  # decided, and starts at its own moment
-    SKIPPED = "skipped"  # the last run was not over, or a freeze held
-    MISSED = "missed"  # nobody was there at that moment
-    REFUSED = "refused"  # its owner may not have it done, or it left what was approved
+    FIRED = "fired"  # a run was requested
+    LATER = "later"  # decided, and starts at its own time
+    SKIPPED = "skipped"  # the last run had not ended, or a freeze was active
+    MISSED = "missed"  # no process of Keyturn was running at the due time
+    REFUSED = "refused"  # its owner may not request it, or it differs from what was approved
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """One schedule. run: the request that was approved. Times are microseconds since 1970, UTC.
-
-    lapses: when its approval ends. decided: up to when every due moment has its row.
-    due: when it fires next. why: what somebody should know about its standing.
-    """
+    """One schedule. Times are microseconds since 1970, UTC."""
 
     id: int
     run: int
+    """The request that was approved."""
     state: ScheduleState
     owner: str
     timing: ScheduleTiming
     created_at: int
     lapses_at: int
+    """When its approval expires."""
     decided_until: int
+    """Every due time until then has its rows."""
     due_at: int | None
+    """The next due time; None if there is none."""
     reason: str
+    """Why it is in this state; may be empty."""
 
 
 @dataclass(frozen=True)
 class Fire:
-    """What became of one moment. host: "" for all hosts at once. start: when it was to start."""
+    """The outcome of one due time."""
 
     schedule: int
     due_at: int
     host: str
+    """Empty for all hosts in one run."""
     outcome: FireOutcome
     starts_at: int
+    """When it starts, with the delay of its host."""
     recorded_at: int
     run: int | None
     reason: str
 
 
 class NoSuchSchedule(Exception):
-    """There is no schedule with this number."""
+    """No schedule has this number, or it may not be viewed."""
 
 
 def add_schedule(
     tx: Transaction, *, run: int, owner: str, timing: ScheduleTiming, lapses: int
 ) -> Schedule:
-    """Begin to fire: from now on, never for a moment that is over."""
+    """Store a schedule that fires from now on."""
     row = tx.sql.execute(
         insert(tables.schedule)
         .values(
@@ -88,64 +91,66 @@ def add_schedule(
             created_at=tx.now,
             lapses_at=lapses,
             decided_until=tx.now,
-            due_at=_next(timing, tx.now),
+            due_at=_compute_next(timing, tx.now),
             reason="",
         )
         .returning(tables.schedule)
     ).one()
-    return _schedule(row)
+    return _build_schedule(row)
 
 
 def get_schedule(tx: Transaction, number: int) -> Schedule:
-    return _one(tx, select(tables.schedule).where(tables.schedule.c.id == number), number)
+    return _read_one(tx, select(tables.schedule).where(tables.schedule.c.id == number), number)
 
 
 def lock_schedule(tx: Transaction, number: int) -> Schedule:
-    """Return the schedule and keep others from changing it until this transaction ends."""
+    """Return the schedule and lock it until this transaction ends."""
     query = select(tables.schedule).where(tables.schedule.c.id == number).with_for_update()
-    return _one(tx, query, number)
+    return _read_one(tx, query, number)
 
 
 def get_by_run(tx: Transaction, run: int) -> Schedule | None:
-    """Return the schedule that a request was approved for; None while it has not begun."""
+    """Return the schedule of an approved request; None if it has not started."""
     row = tx.sql.execute(select(tables.schedule).where(tables.schedule.c.run == run)).one_or_none()
-    return _schedule(row) if row else None
+    return _build_schedule(row) if row else None
 
 
 def list_schedules(tx: Transaction) -> list[Schedule]:
-    """Return all of them, those that fire first."""
-    found = _seen(tx, [_schedule(row) for row in tx.sql.execute(select(tables.schedule))])
+    """Return all schedules, the active ones first, then by due time."""
+    found = _filter_viewable(
+        tx, [_build_schedule(row) for row in tx.sql.execute(select(tables.schedule))]
+    )
     order = list(ScheduleState)
     return sorted(found, key=lambda each: (order.index(each.state), each.due_at or 0, each.id))
 
 
-def _seen(tx: Transaction, found: Sequence[Schedule]) -> list[Schedule]:
+def _filter_viewable(tx: Transaction, found: Sequence[Schedule]) -> list[Schedule]:
     """Return those whose request may be viewed."""
-    seen = view_conditions.list_viewable(tx, [one.run for one in found])
-    return [one for one in found if one.run in seen]
+    viewable = view_conditions.list_viewable(tx, [one.run for one in found])
+    return [one for one in found if one.run in viewable]
 
 
 def list_recent_schedules(tx: Transaction) -> tuple[list[Schedule], int]:
-    """Return those that have not ended, or have lately; and how many had ended before."""
+    """Return the schedules without those that ended long ago, and how many are left out."""
     found = list_schedules(tx)
     entry = tables.entry.c
     query = select(entry.run).where(
         entry.kind == "schedule ended", entry.at > tx.now - ENDED_DAYS * _DAY
     )
-    lately = set(tx.sql.execute(query).scalars())
-    shown = [one for one in found if one.state is not ScheduleState.ENDED or one.run in lately]
+    recent = set(tx.sql.execute(query).scalars())
+    shown = [one for one in found if one.state is not ScheduleState.ENDED or one.run in recent]
     return shown, len(found) - len(shown)
 
 
 def list_timings(tx: Transaction) -> dict[int, ScheduleTiming]:
-    """Return when each of those fires that fire now, by its number."""
+    """Return the timings of the active schedules by their numbers."""
     column = tables.schedule.c
     query = select(column.id, column.timing).where(column.state == ScheduleState.ACTIVE.value)
     return {row.id: ScheduleTiming.from_json(row.timing) for row in tx.sql.execute(query)}
 
 
 def list_due_schedules(tx: Transaction) -> list[int]:
-    """Return the numbers of those that have something to decide or to end now."""
+    """Return the numbers of the active schedules that are due now."""
     column = tables.schedule.c
     query = select(column.id).where(
         column.state == ScheduleState.ACTIVE.value, column.due_at <= tx.now
@@ -154,22 +159,22 @@ def list_due_schedules(tx: Transaction) -> list[int]:
 
 
 def mark_decided(tx: Transaction, schedule: Schedule, until: int) -> None:
-    """Say that every moment up to *until* has its row."""
-    _change(tx, schedule, decided_until=until, due_at=_next(schedule.timing, until))
+    """Record that every due time up to *until* has its rows."""
+    _update(tx, schedule, decided_until=until, due_at=_compute_next(schedule.timing, until))
 
 
 def set_schedule_state(
-    tx: Transaction, schedule: Schedule, standing: ScheduleState, why: str
+    tx: Transaction, schedule: Schedule, state: ScheduleState, reason: str
 ) -> None:
-    """Change whether it fires. One that fires again never fires for a moment that is over."""
-    changes: dict[str, object] = {"state": standing.value, "reason": why}
-    if standing is ScheduleState.ACTIVE:
-        changes |= {"decided_until": tx.now, "due_at": _next(schedule.timing, tx.now)}
-    _change(tx, schedule, **changes)
+    """Change the state of a schedule. A resumed one does not catch up on past due times."""
+    changes: dict[str, object] = {"state": state.value, "reason": reason}
+    if state is ScheduleState.ACTIVE:
+        changes |= {"decided_until": tx.now, "due_at": _compute_next(schedule.timing, tx.now)}
+    _update(tx, schedule, **changes)
 
 
 def record_fire(tx: Transaction, fire: Fire) -> bool:
-    """Write down what becomes of a moment; False if that was decided before."""
+    """Record the outcome of a due time; False if it has one already."""
     return tx.insert_once(
         tables.fire,
         schedule=fire.schedule,
@@ -186,7 +191,7 @@ def record_fire(tx: Transaction, fire: Fire) -> bool:
 def mark_started(
     tx: Transaction, fire: Fire, outcome: FireOutcome, *, run: int | None, why: str
 ) -> None:
-    """Write down what became of a fire that was to start later."""
+    """Record the outcome of a fire that was to start later."""
     tx.sql.execute(
         update(tables.fire)
         .where(
@@ -199,18 +204,18 @@ def mark_started(
 
 
 def list_later_fires(tx: Transaction, *, most: int = 200) -> list[Fire]:
-    """Return the fires whose own moment has come."""
+    """Return the fires that should start now."""
     query = (
         select(tables.fire)
         .where(tables.fire.c.outcome == FireOutcome.LATER.value, tables.fire.c.starts_at <= tx.now)
         .order_by(tables.fire.c.starts_at)
         .limit(most)
     )
-    return [_fire(row) for row in tx.sql.execute(query)]
+    return [_build_fire(row) for row in tx.sql.execute(query)]
 
 
 def is_still_waiting(tx: Transaction, fire: Fire) -> bool:
-    """Whether nobody has started it meanwhile. Ask while its schedule is held."""
+    """Return whether a later fire has not started yet. Lock its schedule first."""
     column = tables.fire.c
     query = select(column.outcome).where(
         column.schedule == fire.schedule, column.due_at == fire.due_at, column.host == fire.host
@@ -219,22 +224,22 @@ def is_still_waiting(tx: Transaction, fire: Fire) -> bool:
 
 
 def list_fires(tx: Transaction, schedule: int, *, most: int = 50) -> Sequence[Fire]:
-    """Return what became of the newest moments, the newest first."""
+    """Return the outcomes of the newest due times, the newest first."""
     query = (
         select(tables.fire)
         .where(tables.fire.c.schedule == schedule)
         .order_by(tables.fire.c.due_at.desc(), tables.fire.c.host)
         .limit(most)
     )
-    return [_fire(row) for row in tx.sql.execute(query)]
+    return [_build_fire(row) for row in tx.sql.execute(query)]
 
 
 def get_last_run(
     tx: Transaction, schedule: int, *, host: str, before: int | None = None
 ) -> int | None:
-    """Return the newest run that it fired for *host* ("" for all at once); None if there is none.
+    """Return the newest run that a schedule fired for a host; None if there is none.
 
-    before: of those with a smaller number.
+    host: "" for all hosts in one run. before: only runs with a lower number.
     """
     column = tables.fire.c
     query = select(column.run).where(column.schedule == schedule, column.host == host)
@@ -243,44 +248,47 @@ def get_last_run(
 
 
 def get_fire_of_run(tx: Transaction, run: int) -> Fire | None:
-    """Return the fire that asked for a run; None if a person did."""
+    """Return the fire that requested a run; None if a person did."""
     row = tx.sql.execute(select(tables.fire).where(tables.fire.c.run == run)).one_or_none()
-    return _fire(row) if row else None
+    return _build_fire(row) if row else None
 
 
 def has_different_outcome(tx: Transaction, run: Run) -> bool:
-    """Whether a run that a schedule asked for has ended otherwise than the one before it."""
+    """Return whether a scheduled run ended differently from the one before it.
+
+    True for other runs, and for schedules that always notify.
+    """
     fired = get_fire_of_run(tx, run.id)
     if fired is None or get_schedule(tx, fired.schedule).timing.notify_when is NotifyWhen.ALWAYS:
         return True
     if not run.is_ended and run.state is not State.UNKNOWN:
         return False
     number = get_last_run(tx, fired.schedule, host=fired.host, before=run.id)
-    return number is None or _ending(runs.get_run(tx, number)) != _ending(run)
+    return number is None or _get_result(runs.get_run(tx, number)) != _get_result(run)
 
 
-def _ending(run: Run) -> object:
+def _get_result(run: Run) -> object:
     return run.state, run.summary, run.report
 
 
-def _next(timing: ScheduleTiming, after: int) -> int | None:
+def _compute_next(timing: ScheduleTiming, after: int) -> int | None:
     return next(timing.cron_expression.iterate_due_times(after), None)
 
 
-def _change(tx: Transaction, schedule: Schedule, **changes: object) -> None:
+def _update(tx: Transaction, schedule: Schedule, **changes: object) -> None:
     tx.sql.execute(
         update(tables.schedule).where(tables.schedule.c.id == schedule.id).values(**changes)
     )
 
 
-def _one(tx: Transaction, query: Select[tuple[object, ...]], number: int) -> Schedule:
+def _read_one(tx: Transaction, query: Select[tuple[object, ...]], number: int) -> Schedule:
     row = tx.sql.execute(query).one_or_none()
     if row is None or not view_conditions.list_viewable(tx, [row.run]):
         raise NoSuchSchedule(f"there is no schedule {number}")
-    return _schedule(row)
+    return _build_schedule(row)
 
 
-def _schedule(row: Row[tuple[object, ...]]) -> Schedule:
+def _build_schedule(row: Row[tuple[object, ...]]) -> Schedule:
     return Schedule(
         id=row.id,
         run=row.run,
@@ -295,7 +303,7 @@ def _schedule(row: Row[tuple[object, ...]]) -> Schedule:
     )
 
 
-def _fire(row: Row[tuple[object, ...]]) -> Fire:
+def _build_fire(row: Row[tuple[object, ...]]) -> Fire:
     return Fire(
         schedule=row.schedule,
         due_at=row.due_at,
@@ -309,7 +317,7 @@ def _fire(row: Row[tuple[object, ...]]) -> Fire:
 
 
 def count_missed(tx: Transaction, *, days: int = MISSED_DAYS) -> dict[int, int]:
-    """Count the moments at which nobody was there, by schedule; those without any are left out."""
+    """Count the missed due times by schedule; schedules without any are left out."""
     fire, schedule = tables.fire.c, tables.schedule.c
     query = (
         select(fire.schedule, schedule.run, func.count())
@@ -318,5 +326,5 @@ def count_missed(tx: Transaction, *, days: int = MISSED_DAYS) -> dict[int, int]:
         .group_by(fire.schedule, schedule.run)
     )
     found = [tuple(row) for row in tx.sql.execute(query)]
-    seen = view_conditions.list_viewable(tx, [run for _, run, _ in found])
-    return {number: count for number, run, count in found if run in seen}
+    viewable = view_conditions.list_viewable(tx, [run for _, run, _ in found])
+    return {number: count for number, run, count in found if run in viewable}

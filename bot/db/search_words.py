@@ -1,4 +1,4 @@
-"""Words: what runs are found by, taken from their values, their end and what hosts answered."""
+"""The search index: words of the values, reasons, summaries and outputs of runs."""
 
 import json
 import re
@@ -12,37 +12,37 @@ from bot.db import tables
 from bot.db.database import Transaction
 
 LONGEST = 64
-# Of one text. What hosts answer may be long; its beginning says what it is about.
-_MOST = 500
+# How many words of one text are indexed. Output may be long; its beginning is enough.
+_MAX_WORDS = 500
 _BETWEEN = r"\s\"'`(){}\[\]<>,;|\0"
 _EDGE = r".:/\-=_!?*#…–—“”‘’"
-# From one letter that is no edge to the last that is none.
+# From the first to the last character that is not punctuation.
 _WHOLE = re.compile(f"[^{_BETWEEN}{_EDGE}][^{_BETWEEN}]*[^{_BETWEEN}{_EDGE}]")
-# The digits between the dots of a number or an address say nothing by themselves.
+# Single digits, such as those of an IP address, are useless as words of their own.
 _PART = re.compile(r"(?=\d*[^\W\d])\w\w+")
 
 
 def split_search_words(text: str) -> list[str]:
-    """Return the words of a text, each once, in its order: `tank/home`, `tank`, `home`."""
+    """Return the distinct words of a text in their order: `tank/home`, `tank`, `home`."""
     found: dict[str, None] = {}
     for whole in parse_search(text):
         found[whole] = None
-        # Most of them are one part, and are that one.
+        # Most words have only one part.
         if not whole.isalnum():
             found.update([(part[:LONGEST], None) for part in _PART.findall(whole)])
-        if len(found) >= _MOST:
+        if len(found) >= _MAX_WORDS:
             break
-    return list(found)[:_MOST]
+    return list(found)[:_MAX_WORDS]
 
 
 def parse_search(typed: str) -> list[str]:
-    """Return what must be there if this is looked for; a word that holds others is one."""
+    """Return the words to search for; a compound word such as `tank/home` counts as one."""
     plain = typed if typed.isascii() else unicodedata.normalize("NFKC", typed)
     return list(dict.fromkeys([whole[:LONGEST] for whole in _WHOLE.findall(plain.lower())]))
 
 
-def words_of_fields(fields: Mapping[str, str]) -> list[str]:
-    """Return the words of a request's values, and each value with its name: `device=sdb`."""
+def split_fields_into_words(fields: Mapping[str, str]) -> list[str]:
+    """Return the words of the values of a request, and each value with its name: `device=sdb`."""
     named = (one for name, value in fields.items() for one in parse_search(f"{name}={value}")[:1])
     return [
         *named,
@@ -50,13 +50,13 @@ def words_of_fields(fields: Mapping[str, str]) -> list[str]:
     ]
 
 
-def words_of_json(text: str) -> list[str]:
-    """Return the words of all texts within a JSON document, without the names of its members."""
-    return split_search_words(" ".join(_texts(json.loads(text))))
+def split_json_into_words(text: str) -> list[str]:
+    """Return the words of all texts in a JSON document, without the names of its members."""
+    return split_search_words(" ".join(_iterate_texts(json.loads(text))))
 
 
 def store_words(tx: Transaction, words: Mapping[int, Iterable[str]]) -> None:
-    """Let each run be found by its own, beside those that it is found by already."""
+    """Add words of runs to the index."""
     rows = [
         {"word": word, "run": run} for run, mine in words.items() for word in dict.fromkeys(mine)
     ]
@@ -65,27 +65,27 @@ def store_words(tx: Transaction, words: Mapping[int, Iterable[str]]) -> None:
 
 
 def delete_words(tx: Transaction, run: int, words: Iterable[str]) -> None:
-    """Let the run not be found by these any more, unless its request or its end has them too."""
+    """Remove words of a run from the index, unless its values, reason or summary have them."""
     of_run = tables.run.c
     row = tx.sql.execute(
         select(of_run.field_values, of_run.reason, of_run.summary).where(of_run.id == run)
     ).one()
     kept = {
-        *words_of_fields(json.loads(row.field_values)),
+        *split_fields_into_words(json.loads(row.field_values)),
         *split_search_words(row.reason),
         *split_search_words(row.summary),
     }
-    found = tables.search_word.c
-    gone = set(words) - kept
-    tx.sql.execute(delete(tables.search_word).where(found.run == run, found.word.in_(gone)))
+    column = tables.search_word.c
+    removed = set(words) - kept
+    tx.sql.execute(delete(tables.search_word).where(column.run == run, column.word.in_(removed)))
 
 
-def _texts(thing: object) -> Iterable[str]:
-    if isinstance(thing, str):
-        yield thing
-    elif isinstance(thing, dict):
-        for value in cast("dict[str, object]", thing).values():
-            yield from _texts(value)
-    elif isinstance(thing, list):
-        for value in cast("list[object]", thing):
-            yield from _texts(value)
+def _iterate_texts(value: object) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for member in cast("dict[str, object]", value).values():
+            yield from _iterate_texts(member)
+    elif isinstance(value, list):
+        for element in cast("list[object]", value):
+            yield from _iterate_texts(element)

@@ -1,4 +1,4 @@
-"""A watch over statements: a server that does not answer one in time is hung up on."""
+"""A time limit for statements: closes the connection if the server does not answer in time."""
 
 import logging
 import select
@@ -16,55 +16,55 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 NEVER = float("inf")
-# Firewalls forget connections that say nothing for minutes.
+# Firewalls drop connections that are idle for minutes.
 IDLE_SECONDS = 20.0
 _USED = "used"
 
 
 @dataclass
 class _Watched:
-    """driver: psycopg's connection beneath. due: when it is hung up on, by the monotonic clock.
-
-    silent: it was hung up on.
-    """
+    """A connection with a time limit."""
 
     driver: Any
+    """The connection of psycopg."""
     seconds: float
     due: float
+    """When it is closed, by the monotonic clock."""
     silent: bool = False
+    """Whether it was closed because the server did not answer."""
 
 
 class StatementTimeout:
-    """Hangs up where a statement, or a commit, of a watched connection takes too long.
+    """Closes a connection whose statement or commit takes too long.
 
-    A server that is frozen keeps its connection open and says nothing, and no timeout of its own
-    helps. Each connection that the pool hands out has to answer first. seconds: that a statement
-    may take where nothing else is said. needed: False for a database that is a file.
+    A frozen server keeps its connections open without an answer, and its own timeouts do not help.
+    Each connection from the pool has to answer first. seconds: the default limit of a statement.
+    needed: False for SQLite.
     """
 
     def __init__(self, engine: Engine, seconds: float, *, needed: bool) -> None:
         self._engine, self.seconds = engine, seconds
         self._watched: dict[object, _Watched] = {}
         self._lock = threading.Lock()
-        self._over = threading.Event()
+        self._closed = threading.Event()
         self._needed = needed
         self._thread: threading.Thread | None = None
         if needed:
             event.listen(engine, "checkout", self._ping)
-            event.listen(engine, "checkin", _note)
-            event.listen(engine, "before_cursor_execute", self.begins)
-            event.listen(engine, "after_cursor_execute", self.ends)
-            event.listen(engine, "commit", self.begins)
-            event.listen(engine, "rollback", self.begins)
+            event.listen(engine, "checkin", _note_use)
+            event.listen(engine, "before_cursor_execute", self.start_statement)
+            event.listen(engine, "after_cursor_execute", self.end_statement)
+            event.listen(engine, "commit", self.start_statement)
+            event.listen(engine, "rollback", self.start_statement)
 
     def close(self) -> None:
-        self._over.set()
+        self._closed.set()
 
     @contextmanager
-    def over(self, connection: Connection, seconds: float | None = None) -> Generator[None]:
-        """Watch what this connection does within the block. seconds: other than the usual ones."""
+    def limit(self, connection: Connection, seconds: float | None = None) -> Generator[None]:
+        """Limit the time of each statement in the block. seconds: instead of the default."""
         if not self._needed:
             yield
             return
@@ -77,7 +77,7 @@ class StatementTimeout:
         with self._lock:
             self._watched[key] = watched
             if self._thread is None:
-                thread = threading.Thread(target=self._look, daemon=True)
+                thread = threading.Thread(target=self._close_overdue, daemon=True)
                 thread.start()
                 self._thread = thread
         try:
@@ -87,11 +87,11 @@ class StatementTimeout:
                 self._watched.pop(key, None)
 
     def _ping(self, driver: Any, record: ConnectionPoolEntry, _fairy: object) -> None:
-        """Do what the pool's own `pre_ping` does, which waits for a frozen server for good.
+        """Do the same as `pre_ping` of the pool, which would wait for a frozen server forever.
 
-        A connection that has died is made anew. A server that says nothing is given up at once:
-        another connection would wait for the same silence. Nothing is asked of a connection that
-        was in use just now and was told nothing since, such as that it is over.
+        A dead connection is replaced. If the server does not answer, the error is raised
+        immediately, because another connection would not be answered either. A connection that was
+        just used, and for which no data has arrived since, is not checked.
         """
         idle = time.monotonic() - record.info.get(_USED, -IDLE_SECONDS)
         if idle < IDLE_SECONDS and not driver.closed and not has_input(driver):
@@ -101,63 +101,64 @@ class StatementTimeout:
         with self._watching(driver, watched):
             try:
                 dialect.do_ping(driver)
-            except dialect.loaded_dbapi.Error as trouble:
+            except dialect.loaded_dbapi.Error as error:
                 if watched.silent:
-                    raise DBAPIError("", {}, trouble, connection_invalidated=True) from trouble
-                raise InvalidatePoolError(str(trouble)) from trouble
+                    raise DBAPIError("", {}, error, connection_invalidated=True) from error
+                raise InvalidatePoolError(str(error)) from error
 
-    def begins(self, connection: Connection, *_: object, most: float = NEVER) -> None:
-        """Watch over what its driver is asked now. most: seconds that it may take, where other
-        statements of this connection may take more."""
+    def start_statement(self, connection: Connection, *_: object, most: float = NEVER) -> None:
+        """Start the time limit of a statement. most: a lower limit than for other statements."""
         with self._lock:
             watched = self._watched.get(connection)
             if watched is not None:
                 watched.due = time.monotonic() + min(watched.seconds, most)
 
-    def ends(self, connection: Connection, *_: object) -> None:
-        """Its driver was answered."""
+    def end_statement(self, connection: Connection, *_: object) -> None:
+        """End the time limit: the server answered."""
         with self._lock:
             watched = self._watched.get(connection)
             if watched is not None:
                 watched.due = NEVER
 
-    def _look(self) -> None:
-        while not self._over.wait(_LOOK_SECONDS):
+    def _close_overdue(self) -> None:
+        while not self._closed.wait(_POLL_SECONDS):
             now = time.monotonic()
             with self._lock:
                 for watched in self._watched.values():
                     if watched.due <= now:
                         watched.due, watched.silent = NEVER, True
-                        self._give_up(watched.driver)
+                        self._close_connection(watched.driver)
 
-    def _give_up(self, driver: Any) -> None:
-        log.critical("the database does not answer: hanging up")
+    def _close_connection(self, driver: Any) -> None:
+        log.critical("the database does not answer: closing the connection")
         try:
-            _hang_up(driver)
-        except self._engine.dialect.loaded_dbapi.Error as trouble:
-            # It was lost just now: whoever waits hears of that. Others still need the watch.
-            log.warning("there was nothing to hang up: %s", trouble)
+            _shut_down_socket(driver)
+        except self._engine.dialect.loaded_dbapi.Error as error:
+            # The connection was lost just now, so the waiting thread gets its error. This thread
+            # has to continue for the other connections.
+            log.warning("the connection was closed already: %s", error)
 
 
-def _note(_driver: Any, record: ConnectionPoolEntry) -> None:
+def _note_use(_driver: Any, record: ConnectionPoolEntry) -> None:
     record.info[_USED] = time.monotonic()
 
 
 def has_input(driver: Any) -> bool:
-    """Say whether there is something to read. Not by select(): it takes no number above 1023."""
+    """Return whether there is data to read. Not by select(), which is limited to 1023 files."""
     poll = select.poll()
     poll.register(driver.pgconn.socket, select.POLLIN)
     return bool(poll.poll(0))
 
 
-def _hang_up(driver: Any) -> None:
-    """End the socket beneath, so that whoever waits for it hears of that. Lock held: no reuse.
+def _shut_down_socket(driver: Any) -> None:
+    """Shut down the socket of a connection, so that the waiting thread gets an error.
 
-    By its own number: whoever has opened as many files as they may gets no other.
+    The lock is held, so the number of the socket is not reused. A duplicate of it could not be
+    opened if the process has reached its limit of open files.
     """
     with suppress(OSError):
-        line = socket.socket(fileno=driver.pgconn.socket)
+        connection = socket.socket(fileno=driver.pgconn.socket)
         try:
-            line.shutdown(socket.SHUT_RDWR)
+            connection.shutdown(socket.SHUT_RDWR)
         finally:
-            line.detach()
+            connection.detach()

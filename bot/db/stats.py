@@ -10,9 +10,9 @@ from bot.db import search, tables, view_conditions
 from bot.db.database import Transaction
 from bot.model.run import ENDED_STATES, State
 
-_RUN, _VOTE = tables.run.c, tables.decision.c
-# Of so many requests, the newest, the usual wait is told.
-_ENOUGH_TO_TELL = 50
+_RUN, _DECISION = tables.run.c, tables.decision.c
+# How many of the newest requests the usual wait is computed from.
+_SAMPLE = 50
 _USUAL = (
     select((_RUN.started_at - _RUN.requested_at).label("wait"))
     .where(
@@ -21,46 +21,47 @@ _USUAL = (
         _RUN.started_at.is_not(None),
     )
     .order_by(_RUN.id.desc())
-    .limit(_ENOUGH_TO_TELL)
+    .limit(_SAMPLE)
 )
-_WAITS = _USUAL
 
 
 @dataclass(frozen=True)
 class Wait:
-    """One request that took approvals. asked: microseconds. length: from when it was shown until
-    its last approval, or its end without one; None while it waits. approved: it got what it took.
-    """
+    """How long one request waited for approvals."""
 
     run: int
     runbook: str
     area: str
     requested_by: str
     requested_at: int
+    """Microseconds since 1970, UTC."""
     state: State
     length: int | None
+    """From the plan to the last approval, or to the end without it, in microseconds; None while it
+    is pending."""
     approved: bool
+    """Whether it got all approvals."""
 
 
-def get_horizon(tx: Transaction, moment: int, *, most: int) -> int:
-    """Return the moment, or a later one since which no more than so many runs were asked for."""
+def get_horizon(tx: Transaction, since: int, *, most: int) -> int:
+    """Return *since*, or a later time since which at most *most* runs were requested."""
     query = select(_RUN.requested_at).where(
-        _RUN.requested_at >= moment, view_conditions.runs_condition(tx).clause()
+        _RUN.requested_at >= since, view_conditions.runs_condition(tx).clause()
     )
     query = query.order_by(_RUN.requested_at.desc())
     beyond = tx.sql.execute(query.offset(most).limit(1)).scalar()
-    return moment if beyond is None else beyond + 1
+    return since if beyond is None else beyond + 1
 
 
-def list_waits_since(tx: Transaction, moment: int) -> Iterator[Wait]:
+def list_waits_since(tx: Transaction, since: int) -> Iterator[Wait]:
     """Yield every request since then that waited for approvals; one for several hosts is one."""
-    # By number: all runs, and all votes, that ever were need not be walked for it.
-    first = search.first_number_since(tx, moment) or 0
-    keys = (
-        select(_VOTE.run, func.count().label("n"), func.max(_VOTE.decided_at).label("at"))
-        .join(tables.run, _RUN.id == _VOTE.run)
-        .where(_VOTE.run >= first, _RUN.requested_at >= moment, _VOTE.approves)
-        .group_by(_VOTE.run)
+    # By number, so that the database does not read all runs and decisions.
+    first = search.get_first_number_since(tx, since) or 0
+    approvals = (
+        select(_DECISION.run, func.count().label("n"), func.max(_DECISION.decided_at).label("at"))
+        .join(tables.run, _RUN.id == _DECISION.run)
+        .where(_DECISION.run >= first, _RUN.requested_at >= since, _DECISION.approves)
+        .group_by(_DECISION.run)
         .subquery()
     )
     query = (
@@ -74,13 +75,13 @@ def list_waits_since(tx: Transaction, moment: int) -> Iterator[Wait]:
             _RUN.pending_since,
             _RUN.required_approvals,
             _RUN.ended_at,
-            keys.c.n,
-            keys.c.at,
+            approvals.c.n,
+            approvals.c.at,
         )
-        .outerjoin(keys, keys.c.run == _RUN.id)
+        .outerjoin(approvals, approvals.c.run == _RUN.id)
         .where(
             _RUN.id >= first,
-            _RUN.requested_at >= moment,
+            _RUN.requested_at >= since,
             _RUN.fan_out_role != tables.CHILD,
             _RUN.required_approvals > 0,
             _RUN.pending_since.is_not(None),
@@ -105,18 +106,20 @@ def list_waits_since(tx: Transaction, moment: int) -> Iterator[Wait]:
 
 
 def get_usual_wait(tx: Transaction, words: str) -> int | None:
-    """Return the median wait from asking to starting, in microseconds, of the newest runs of a
-    runbook that took an approval; None if there are none yet."""
+    """Return the median time from request to start of a runbook, in microseconds; None if unknown.
+
+    Computed from the newest runs that needed approval.
+    """
     if view_conditions.can_view_everything(tx):
-        lengths = [row.wait for row in tx.sql.execute(_WAITS, {"what": words}).all()]
+        lengths = [row.wait for row in tx.sql.execute(_USUAL, {"what": words}).all()]
     else:
-        # Of the runs that whoever is told may view.
-        seen = _USUAL.where(view_conditions.runs_condition(tx).clause())
-        lengths = [*tx.sql.execute(seen, {"what": words}).scalars()]
+        # Only of the runs that the reader may view.
+        query = _USUAL.where(view_conditions.runs_condition(tx).clause())
+        lengths = [*tx.sql.execute(query, {"what": words}).scalars()]
     return round(median(lengths)) if lengths else None
 
 
-# What is being worked on and has given no sign for so long has stalled.
+# A busy run without an entry in the log for this long counts as stalled.
 STALLED_SECONDS = 15 * 60
 _SECOND = 1_000_000
 _OPEN = [state.value for state in State if state not in ENDED_STATES]
@@ -127,38 +130,41 @@ _MOST_ENTRIES = 2000
 
 @dataclass(frozen=True)
 class OpenWork:
-    """What stands open. open_runs: how many by state and runbook; of several hosts, the whole.
-
-    waiting_seconds: how long the oldest request waits for its approvals. queued: runs that wait
-    for their turn. news: how many runs chat has still to be told of; failed_news: of these, how
-    many were tried. locks: hosts that are held. log_entries: the number of the newest.
-    """
+    """The unfinished work."""
 
     open_runs: Sequence[tuple[str, str, int]]
+    """State, runbook and number of unfinished runs, without child runs."""
     waiting_seconds: float
+    """How long the oldest pending request has waited for approvals."""
     queued: int
+    """How many runs wait for their host."""
     stalled: int
-    news: int
-    failed_news: int
+    undelivered: int
+    """How many runs have notifications to deliver."""
+    failed_deliveries: int
+    """For how many of these a delivery has failed."""
     locks: int
+    """How many hosts are locked."""
     log_entries: int
+    """The number of the newest entry of the change log."""
 
 
 @dataclass(frozen=True)
 class CountedEntry:
-    """An entry of the log that is counted. waited, took: seconds, where it ends a run.
-
-    part: of a request for several hosts.
-    """
+    """An entry of the change log for the metrics."""
 
     kind: str
     runbook: str
-    part: bool
+    is_child: bool
+    """Whether it is about a child run."""
     waited: float | None
+    """Seconds from the plan to the start of the run."""
     took: float | None
+    """Seconds from the start to the end of the run."""
 
 
 def count_open_work(tx: Transaction) -> OpenWork:
+    """Count the unfinished work for metrics and health checks."""
     run = tables.run.c
     rows = tx.sql.execute(
         select(run.state, run.runbook, func.count())
@@ -172,25 +178,25 @@ def count_open_work(tx: Transaction) -> OpenWork:
         )
     ).scalar()
     queued = select(func.count()).where(run.state.in_(_QUEUED), run.fan_out_role != tables.PARENT)
-    news = tables.outbox.c
-    late = select(func.count()).where(news.revision > news.delivered_revision)
+    outbox = tables.outbox.c
+    undelivered = select(func.count()).where(outbox.revision > outbox.delivered_revision)
     return OpenWork(
         open_runs=opened,
         waiting_seconds=(tx.now - oldest) / _SECOND if oldest is not None else 0.0,
         queued=tx.sql.execute(queued).scalar_one(),
-        stalled=_stalled(tx),
-        news=tx.sql.execute(late).scalar_one(),
-        failed_news=tx.sql.execute(late.where(news.attempts > 0)).scalar_one(),
+        stalled=_count_stalled(tx),
+        undelivered=tx.sql.execute(undelivered).scalar_one(),
+        failed_deliveries=tx.sql.execute(undelivered.where(outbox.attempts > 0)).scalar_one(),
         locks=tx.sql.execute(select(func.count()).select_from(tables.host_lock)).scalar_one(),
-        log_entries=_last_entry(tx),
+        log_entries=_get_last_entry(tx),
     )
 
 
-def _stalled(tx: Transaction) -> int:
-    """Count what is being worked on and of which the log has not told for a while."""
+def _count_stalled(tx: Transaction) -> int:
+    """Count the busy runs without an entry in the change log for a while."""
     run, entry = tables.run.c, tables.entry.c
-    told = select(func.max(entry.at)).where(entry.run == run.id)
-    last = told.correlate(tables.run).scalar_subquery()
+    newest = select(func.max(entry.at)).where(entry.run == run.id)
+    last = newest.correlate(tables.run).scalar_subquery()
     horizon = tx.now - STALLED_SECONDS * _SECOND
     query = select(func.count()).where(
         run.state.in_(_BUSY),
@@ -201,16 +207,16 @@ def _stalled(tx: Transaction) -> int:
     return tx.sql.execute(query).scalar_one()
 
 
-def _last_entry(tx: Transaction) -> int:
+def _get_last_entry(tx: Transaction) -> int:
     return tx.sql.execute(select(func.max(tables.entry.c.seq))).scalar() or 0
 
 
 def list_counted_entries(
     tx: Transaction, kinds: Sequence[str], *, after: int
 ) -> tuple[list[CountedEntry], int]:
-    """Return what the log tells of these kinds behind an entry, and how far that goes."""
+    """Return the entries of these kinds after an entry, and the number of the last one read."""
     entry, run = tables.entry.c, tables.run.c
-    until = min(_last_entry(tx), after + _MOST_ENTRIES)
+    until = min(_get_last_entry(tx), after + _MOST_ENTRIES)
     query = (
         select(
             entry.kind,
@@ -229,20 +235,20 @@ def list_counted_entries(
             row.kind,
             row.runbook,
             row.fan_out_role == tables.CHILD,
-            waited=_seconds(row.pending_since, row.started_at),
-            took=_seconds(row.started_at, row.ended_at),
+            waited=_compute_seconds(row.pending_since, row.started_at),
+            took=_compute_seconds(row.started_at, row.ended_at),
         )
         for row in tx.sql.execute(query)
     ]
     return found, until
 
 
-def _seconds(begin: int | None, end: int | None) -> float | None:
+def _compute_seconds(begin: int | None, end: int | None) -> float | None:
     return None if begin is None or end is None else max(end - begin, 0) / _SECOND
 
 
 def count_unknown_outcomes(tx: Transaction) -> int:
-    """Count the runs that wait for somebody to say how they ended; of several hosts, each."""
+    """Count the runs with an unknown outcome, without parent runs."""
     run = tables.run.c
     query = select(func.count()).where(
         run.state == State.UNKNOWN.value, run.fan_out_role != tables.PARENT

@@ -1,4 +1,4 @@
-"""The pen: of all threads one writes at a time, and whoever is in a hurry before the others."""
+"""The write lock: one thread writes at a time, urgent threads first."""
 
 import threading
 from collections import deque
@@ -6,60 +6,60 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_HURRIED: ContextVar[bool] = ContextVar("hurried", default=False)
+_URGENT: ContextVar[bool] = ContextVar("urgent", default=False)
 
 
 @contextmanager
 def urgent_write() -> Generator[None]:
-    """Let what this thread writes in the block wait for nobody else's: somebody waits for it."""
-    before = _HURRIED.set(True)
+    """Give this thread priority for writes within the block, because a person waits for them."""
+    before = _URGENT.set(True)
     try:
         yield
     finally:
-        _HURRIED.reset(before)
+        _URGENT.reset(before)
 
 
 def is_urgent() -> bool:
-    return _HURRIED.get()
+    return _URGENT.get()
 
 
 class WriteLock:
-    """Any number of threads want it, and one has it: who came first of those in no less a hurry.
+    """A fair lock: urgent threads first, then in the order of arrival.
 
-    It is handed from one to the next. If it lay free for a moment, whoever has just written would
-    mostly be quicker than who has to wake up for it, and some would wait for ever.
+    It is passed from one thread directly to the next. If it were released in between, a running
+    thread would usually be faster than a waking one, and some threads would wait forever.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._hurried, self._others = deque[threading.Lock](), deque[threading.Lock]()
+        self._urgent, self._others = deque[threading.Lock](), deque[threading.Lock]()
         self._taken = False
 
-    def take(self, patience: float) -> bool:
-        """Wait for it as long as that, in seconds; False if it did not come in time."""
-        line = self._hurried if is_urgent() else self._others
+    def acquire(self, patience: float) -> bool:
+        """Wait for the lock for *patience* seconds; False if it was not free in time."""
+        queue = self._urgent if is_urgent() else self._others
         with self._lock:
             if not self._taken:
                 self._taken = True
                 return True
             if patience <= 0:
                 return False
-            bell = threading.Lock()
-            bell.acquire()
-            line.append(bell)
-        if bell.acquire(timeout=patience):
+            wake_up = threading.Lock()
+            wake_up.acquire()
+            queue.append(wake_up)
+        if wake_up.acquire(timeout=patience):
             return True
         with self._lock:
-            if bell in line:
-                line.remove(bell)
+            if wake_up in queue:
+                queue.remove(wake_up)
                 return False
-        # It was handed to us as we gave up.
+        # It was passed to us just after the timeout.
         return True
 
-    def give(self) -> None:
+    def release(self) -> None:
         with self._lock:
-            line = self._hurried or self._others
-            if line:
-                line.popleft().release()
+            queue = self._urgent or self._others
+            if queue:
+                queue.popleft().release()
             else:
                 self._taken = False

@@ -347,7 +347,7 @@ class Executor:
         wait, tries = 0.1, 0
         while True:
             try:
-                with self._context.database.together() as tx:
+                with self._context.database.shared_transaction() as tx:
                     done = write(tx)
             except StoreUnavailable as error:
                 log.critical("the change log cannot be written, retrying: %s", error)

@@ -62,7 +62,7 @@ class ClaimedRun:
 
 def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
     """Lock the host for this run; return None if it is not its turn, or it has ended."""
-    with context.database.together() as tx:
+    with context.database.shared_transaction() as tx:
         run = runs.lock_run(tx, number)
         if run.state is not State.QUEUED:
             return None
@@ -76,7 +76,7 @@ def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
         if frozen:
             record_waiting_reason(tx, run, f"{ON_HOLD_DISPLAY.label}: {frozen}")
             return None
-        first = priority.urgent_run_at(tx, run.host)
+        first = priority.get_urgent_run(tx, run.host)
         if first not in {None, run.id} and priority.get_turn(tx, run.id).rank < priority.URGENT:
             record_waiting_reason(tx, run, f"waits for break-glass run {first}")
             return None
@@ -125,7 +125,7 @@ def pass_gate(
     context: WorkflowContext, claimed_run: ClaimedRun, remaining: RemainingWork
 ) -> StepIntent | None:
     """Authorise the run and record the intent of its first step; None if it ended instead."""
-    with context.database.together() as tx:
+    with context.database.shared_transaction() as tx:
         run = runs.lock_run(tx, claimed_run.run.id)
         if run.state is not State.STARTING or not context.lease_keeper.has_lease(
             tx, claimed_run.held_lease
@@ -179,7 +179,7 @@ def authorise_next_step(
     context: WorkflowContext, run_before: Run, held_lease: HeldLease, step_number: int
 ) -> StepIntent | None:
     """Authorise a later step and record its intent; return None if the run ended instead."""
-    with context.database.together() as tx:
+    with context.database.shared_transaction() as tx:
         run = runs.lock_run(tx, run_before.id)
         if run.state is not State.RUNNING or not context.lease_keeper.has_lease(tx, held_lease):
             return None

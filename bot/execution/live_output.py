@@ -100,7 +100,7 @@ class LiveOutputWriter:
             begun, redactor = time.monotonic(), self._database.redactor
             # Secrets are removed before the transaction, to keep it short.
             redacted = [
-                live_output.newest_lines(redactor, r, n, total=t, lines=lines)
+                live_output.prepare_lines(redactor, r, n, total=t, lines=lines)
                 for r, n, t, lines in pending
             ]
             try:

@@ -31,7 +31,7 @@ class FairQueue:
                 return False
             self._queued.add(run_id)
             last = self._last_places.setdefault(turn.line, {})
-            place = priority.fair_place(last, self._current_place.get(turn.line, 0), turn)
+            place = priority.compute_place(last, self._current_place.get(turn.line, 0), turn)
             last[turn.who] = place
             heapq.heappush(self._heap, (-turn.line, place, turn.step, next(self._count), run_id))
             return True

@@ -153,7 +153,7 @@ class HostReader:
         with self._context.database.transaction() as tx:
             if has_more:
                 # The parent waits for children that are still being read: do not wake it yet.
-                tx.first(("advance", batch[0][0].parent))
+                tx.is_first_call(("advance", batch[0][0].parent))
             locked = runs.lock_runs(tx, [run for run, _ in batch])
             ends: list[RunEnd] = []
             for run in locked:
@@ -212,7 +212,7 @@ class HostReader:
             return
         # The child run waits for the approval of its parent.
         runs.move_run(tx, run, State.PENDING, plan=plan, digest=plan.digest, expires_at=expires)
-        if tx.first(("advance", run.parent)):
+        if tx.is_first_call(("advance", run.parent)):
             self._context.dispatcher.enqueue_run(tx, run.parent, policy.inventory[run.host].site)
 
     def _record_end(self, tx: Transaction, run: Run, *, state: State, summary: str) -> None:

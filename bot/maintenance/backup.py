@@ -97,7 +97,7 @@ def make_backup(
     part = file.with_name(f"{file.name}.part")
     part.unlink(missing_ok=True)
     part.touch(mode=0o600)
-    copy = database.beside(f"sqlite:///{part.absolute()}")
+    copy = database.open_copy(f"sqlite:///{part.absolute()}")
     try:
         migrations.upgrade_schema(copy)
         with copy.transaction(seconds=copy_database.SECONDS) as tx:

@@ -116,7 +116,7 @@ def restore_backup(
     try:
         shutil.copyfile(file, part)
         part.chmod(0o600)
-        copy = target.beside(f"sqlite:///{part.absolute()}")
+        copy = target.open_copy(f"sqlite:///{part.absolute()}")
         try:
             restored = _prepare_copy(copy, seen, stages)
             if not target.embedded:

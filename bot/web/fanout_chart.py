@@ -136,9 +136,9 @@ def _build_squares(child_runs: Sequence[_ChildRun]) -> Iterable[Square]:
 
 def render_fanout(progress: RunProgress) -> str:
     """Return the chart as HTML."""
-    whole = progress.whole
+    whole = progress.run
     chart = build_fanout_chart(
-        progress.parts, started=whole.started_at, ended=whole.ended_at, now=progress.now
+        progress.children, started=whole.started_at, ended=whole.ended_at, now=progress.now
     )
     return render_part("run_fanout.html", fanout=chart)
 

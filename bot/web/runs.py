@@ -71,7 +71,7 @@ def show_runs(request: Request) -> Response:
         typed={name: page.typed_filter[name] for name in FILTER_NAMES},
         invalid=page.typed_filter.problems,
         runs=page.listing.runs,
-        votes=page.listing.votes,
+        votes=page.listing.decisions,
         now=page.now,
         older=page.next_url,
         short=len(page.listing.runs) < _PAGE_SIZE,
@@ -165,7 +165,7 @@ def _build_rows(page: _RunsPage) -> list[dict[str, object]]:
         dict(
             zip(
                 _COLUMNS,
-                _build_cells(run, page.listing.votes.get(run.id, ())),
+                _build_cells(run, page.listing.decisions.get(run.id, ())),
                 strict=True,
             )
         )

@@ -53,9 +53,9 @@ class StreamReader:
         self._last_stamp = progress.stamp
         events: list[StreamEvent] = [
             ("updated", stamp),
-            ("children", self._list_changed_children(progress.parts)),
-            ("output", [*self._iterate_new_lines(progress.heard)]),
-            ("output_ended", self._remove_finished_outputs(progress.heard)),
+            ("children", self._list_changed_children(progress.children)),
+            ("output", [*self._iterate_new_lines(progress.live_outputs)]),
+            ("output_ended", self._remove_finished_outputs(progress.live_outputs)),
         ]
         self._is_first = False
         return [(name, data) for name, data in events if data]
@@ -237,7 +237,7 @@ async def _stream_events(
         ):
             sent_at = clock()
             yield event
-        if progress.whole.is_ended:
+        if progress.run.is_ended:
             yield _encode_event(_RUN_ENDED, "")
             return
         if clock() - sent_at >= limits.keepalive_seconds:
@@ -274,7 +274,7 @@ def _encode_new_events(reader: StreamReader, progress: RunProgress) -> Iterator[
                 {
                     "chart": render_fanout(progress),
                     "rows": render_host_rows(
-                        data, has_started=progress.whole.started_at is not None
+                        data, has_started=progress.run.started_at is not None
                     ),
                 },
                 position,

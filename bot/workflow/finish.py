@@ -69,7 +69,7 @@ def _wake_parent(context: WorkflowContext, tx: Transaction, parent: int, child: 
     Of two children that end at the same time, the one that logs later sees the end of the other:
     the log is locked from an entry to the commit.
     """
-    if not runs.has_child_in(tx, parent, ACTIVE_STATES) and tx.first(("advance", parent)):
+    if not runs.has_child_in(tx, parent, ACTIVE_STATES) and tx.is_first_call(("advance", parent)):
         context.dispatcher.enqueue_run(tx, parent, get_site(context, child.host))
 
 
@@ -109,7 +109,7 @@ def announce_run_change(tx: Transaction, run: Run) -> None:
     observability.add_context(run=shown)
     # The message of the original run lists its counter-proposals.
     for number in (shown, run.proposal_for):
-        if number is not None and tx.first(("news", number)):
+        if number is not None and tx.is_first_call(("news", number)):
             outbox.announce_run(tx, number)
 
 

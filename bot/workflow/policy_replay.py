@@ -124,7 +124,7 @@ class Replay:
     @property
     def unknown_approvers(self) -> Mapping[str, int]:
         """Approvers who are not in the policy, and how often they approved."""
-        keys = (key for one in self.requests for key in one.request.keys)
+        keys = (key for one in self.requests for key in one.request.approvers)
         return Counter(key for key in keys if key not in self.known_people)
 
 
@@ -160,7 +160,7 @@ class _CachedPolicy:
             )
         keys = [
             key
-            for key in request.keys
+            for key in request.approvers
             if self._may_approve_cached(key, cache_key, request, ruling)
         ]
         outcome = self._compare_outcome(request, ruling, keys)
@@ -173,7 +173,7 @@ class _CachedPolicy:
             if approvals
             else "",
             reason="; ".join(ruling.policy_notes) or "no rule of the policy permits it",
-            lost_approvers=[key for key in request.keys if key not in keys]
+            lost_approvers=[key for key in request.approvers if key not in keys]
             if outcome is ReplayOutcome.LOST_APPROVALS
             else (),
             lacks_second_factor=request.planned
@@ -194,7 +194,7 @@ class _CachedPolicy:
             replace(
                 _build_policy_request(request),
                 now=0,
-                is_first_success=request.novel or "first_time" not in mentioned,
+                is_first_success=request.is_first_success or "first_time" not in mentioned,
             ),
             request.requested_at if "now" in mentioned else 0,
             request.requested_at // _QUARTER_OF_AN_HOUR if {"hour", "weekday"} & mentioned else 0,
@@ -215,9 +215,9 @@ class _CachedPolicy:
         if request.refused or not ruling.allowed:
             return _REFUSAL_OUTCOMES[request.refused, ruling.allowed]
         # How many approvals were needed then is known only of planned requests.
-        if not request.planned or request.alone:
+        if not request.planned or request.is_preapproved:
             return ReplayOutcome.SAME
-        approved = len(request.keys) >= request.needed > 0
+        approved = len(request.approvers) >= request.needed > 0
         if ruling.required_approvals > request.needed:
             return ReplayOutcome.MORE
         if approved and not self._policy.is_met(ruling.requirements, counted_approvers):
@@ -248,7 +248,7 @@ def _build_policy_request(request: PastRequest) -> PolicyRequest:
         reversible=request.reversible,
         hosts=request.hosts,
         now=request.requested_at,
-        is_first_success=request.novel,
+        is_first_success=request.is_first_success,
         editors=request.editors,
     )
 

@@ -168,7 +168,7 @@ def test_callers_would_wait_for_good_without_the_watch(
     """The twin: nothing but the watch hangs up."""
     office = frozen_office
     run = office.ask(LAMP_ON)
-    monkeypatch.setattr(watching, "_hang_up", _stay)
+    monkeypatch.setattr(watching, "_shut_down_socket", _stay)
     with _frozen(office):
         stuck = _in_time(
             lambda: office.workflow.approve_run(run.id, person="olga", digest=run.digest), 6
@@ -184,16 +184,16 @@ def test_other_connections_stay_watched_when_one_is_lost(
     """Of such a one there is no socket left to end."""
     closed = psycopg.connect(own_postgres.new_database().replace("+psycopg", ""))
     closed.close()
-    real, given_up = watching._hang_up, list[object]()  # pyright: ignore[reportPrivateUsage] - what is watched here
+    real, given_up = watching._shut_down_socket, list[object]()  # pyright: ignore[reportPrivateUsage] - what is watched here
 
     def first_is_lost(driver: object) -> None:
         given_up.append(driver)
         real(closed if len(given_up) == 1 else driver)
 
-    monkeypatch.setattr(watching, "_hang_up", first_is_lost)
+    monkeypatch.setattr(watching, "_shut_down_socket", first_is_lost)
     engine = create_engine(own_postgres.new_database())
     watch = watching.StatementTimeout(engine, 0.2, needed=True)
-    with engine.connect() as connection, watch.over(connection):
+    with engine.connect() as connection, watch.limit(connection):
         connection.exec_driver_sql("SELECT pg_sleep(0.5)")
         with pytest.raises(DBAPIError):
             connection.exec_driver_sql("SELECT pg_sleep(5)")

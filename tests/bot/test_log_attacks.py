@@ -232,7 +232,7 @@ class TestTheEnd:
             house.run_periodic_tasks()
 
     def test_what_was_not_committed_is_not_missed(self, sealed: Office):
-        for opened in (sealed.database.transaction, sealed.database.together):
+        for opened in (sealed.database.transaction, sealed.database.shared_transaction):
             with pytest.raises(_TakenBackError):
                 _append_and_take_back(opened)
         assert sealed.ask(LAMP_ON).state is State.PENDING

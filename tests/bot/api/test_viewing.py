@@ -14,7 +14,7 @@ from tests.bot.narrow import HIDDEN, SHOWN, Narrow, a_narrow_office, without
 # What a route does with what the caller may not view.
 #   run, schedule: one that may not be viewed answers as one that does not exist
 #   leaves out: tells of others alone
-#   refuses: it takes the right to view everything
+#   refuses: it needs the right to view every run
 #   tells of none: no run, entry or schedule is in it
 ROUTES = {
     ("GET", "/me"): "tells of none",
@@ -174,7 +174,7 @@ def test_the_whole_log_is_for_those_who_may_view_everything(
 ):
     status, told = _ask(used_desk.program("dora", "read"), method, path, used.shown.id)
     assert status == 403
-    assert "takes the right to view every run" in told
+    assert "needs the right to view every run" in told
     assert _ask(used_desk.program("adam", "read"), method, path, used.shown.id)[0] == 200
 
 

@@ -39,7 +39,7 @@ def _entries(database: Database) -> list[str]:
 
 def _all_come(database: Database, count: int) -> bool:
     end = time.monotonic() + 20
-    while database.commits.coming < count:
+    while database.commits.waiting < count:
         if time.monotonic() > end:
             return False
         time.sleep(0.001)
@@ -51,7 +51,7 @@ def _together(database: Database, *works: Callable[[Transaction], None]) -> list
     as soon as it was over."""
 
     def write(work: Callable[[Transaction], None], n: int) -> bool:
-        with database.together() as tx:
+        with database.shared_transaction() as tx:
             work(tx)
             change_log.append_entry(tx, f"of {n}")
         return f"of {n}" in _entries(database)
@@ -115,7 +115,7 @@ def test_where_the_commit_fails_all_of_them_hear_of_it(database: Database):
         raise OperationalError("COMMIT", {}, sqlite3.OperationalError("disk is full"))
 
     def write(n: int) -> None:
-        with database.together() as tx:
+        with database.shared_transaction() as tx:
             change_log.append_entry(tx, f"of {n}")
 
     def fill(pool: ThreadPoolExecutor) -> None:

@@ -53,7 +53,7 @@ class _Held:
 
     def _next(self) -> int:
         with self._office.database.reading() as tx:
-            return priority.next_run_at(tx, "lb1") or 0
+            return priority.get_next_run(tx, "lb1") or 0
 
 
 def test_at_a_host_people_take_turns(any_office: Office):
@@ -102,11 +102,11 @@ def test_the_parts_of_a_wave_wait_for_what_one_person_waits_for(any_office: Offi
             update(tables.run).where(tables.run.c.id == part.id).values(parent=alone.id)
         )
         assert priority.get_turn(tx, part.id) == priority.Turn(priority.BULK, "dora")
-        assert priority.get_turn(tx, alone.id) == priority.Turn(priority.ONE, "dora")
-        assert priority.next_run_at(tx, "lb1") is None
+        assert priority.get_turn(tx, alone.id) == priority.Turn(priority.DIRECT, "dora")
+        assert priority.get_next_run(tx, "lb1") is None
     _approved(any_office, alone)
     with any_office.database.reading() as tx:
-        assert priority.next_run_at(tx, "lb1") == alone.id
+        assert priority.get_next_run(tx, "lb1") == alone.id
 
 
 def test_at_a_host_too_a_wave_does_not_wait_for_good(office: Office):
@@ -118,10 +118,10 @@ def test_at_a_host_too_a_wave_does_not_wait_for_good(office: Office):
         tx.sql.execute(update(tables.run).where(of.id == part.id).values(parent=alone.id))
         for run in (alone, part):
             runs.move_run(tx, runs.get_run(tx, run.id), State.QUEUED)
-        assert priority.next_run_at(tx, "lb1") == part.id
+        assert priority.get_next_run(tx, "lb1") == part.id
         # One of them was among the last seven.
         tx.sql.execute(update(tables.run).where(of.id == 3).values(parent=alone.id))
-        assert priority.next_run_at(tx, "lb1") == alone.id
+        assert priority.get_next_run(tx, "lb1") == alone.id
 
 
 def test_what_a_person_has_asked_for_long_ago_is_not_held_against_others(office: Office):
@@ -132,4 +132,4 @@ def test_what_a_person_has_asked_for_long_ago_is_not_held_against_others(office:
     with office.database.transaction() as tx:
         for run in (doras, stans):
             runs.move_run(tx, runs.get_run(tx, run.id), State.QUEUED)
-        assert priority.next_run_at(tx, "lb1") == stans.id
+        assert priority.get_next_run(tx, "lb1") == stans.id

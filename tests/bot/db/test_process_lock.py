@@ -127,7 +127,7 @@ def test_who_finds_another_at_work_writes_nothing_any_more_and_ends(opened: Open
 def test_who_was_put_out_does_not_end_as_if_all_were_well(opened: Open):
     here = opened()
     settings = Settings(database=here.url)
-    with pytest.raises(StoreUnavailable, match="may write nothing any more"):
+    with pytest.raises(StoreUnavailable, match="must not write any more"):
         _work(settings, here, put_out=True)
     _work(settings, here, put_out=False)
 
@@ -172,7 +172,7 @@ def test_a_session_of_ours_that_the_server_still_believes_in_keeps_us_not_out(
         relay.fall_silent()
         relay.speak()
         # Looked at after a while, since nothing is heard of the break.
-        tenure._asked -= 60  # pyright: ignore[reportPrivateUsage] - time goes by
+        tenure._checked_at -= 60  # pyright: ignore[reportPrivateUsage] - time goes by
         with pytest.raises(AlreadyRunning), lock_exclusive(direct):
             pass
         tenure.check()

@@ -23,7 +23,7 @@ class _Scene:
     """Threads that want the pen, and in which order they had it."""
 
     def __init__(self) -> None:
-        self.pen, self.had = WriteLock(), list[str]()
+        self.lock, self.had = WriteLock(), list[str]()
         self._waiting = 0
         self._pool = ThreadPoolExecutor(20)
 
@@ -34,7 +34,7 @@ class _Scene:
         _until(lambda: self._waiters() == self._waiting)
 
     def _waiters(self) -> int:
-        pen: Any = self.pen  # nothing else tells who waits
+        pen: Any = self.lock  # nothing else tells who waits
         return len(pen._hurried) + len(pen._others)
 
     def _hurry(self, name: str, patience: float) -> None:
@@ -42,9 +42,9 @@ class _Scene:
             self._want(name, patience)
 
     def _want(self, name: str, patience: float) -> None:
-        if self.pen.take(patience):
+        if self.lock.acquire(patience):
             self.had.append(name)
-            self.pen.give()
+            self.lock.release()
         else:
             self.had.append(f"{name} gave up")
 
@@ -55,32 +55,32 @@ class _Scene:
 
 def test_an_urgent_run_goes_before_all_that_wait():
     scene = _Scene()
-    assert scene.pen.take(0)
+    assert scene.lock.acquire(0)
     for n in range(9):
         scene.wants(f"other {n}")
     scene.wants("hurried", hurried=True)
-    assert not scene.pen.take(0)
-    scene.pen.give()
+    assert not scene.lock.acquire(0)
+    scene.lock.release()
     assert scene.over()[0] == "hurried"
     assert len(scene.had) == 10
 
 
 def test_who_gives_up_hurrying_leaves_nobody_waiting():
     scene = _Scene()
-    assert scene.pen.take(0)
+    assert scene.lock.acquire(0)
     scene.wants("other")
     with urgent_write():
-        assert not scene.pen.take(0.01)
-    scene.pen.give()
+        assert not scene.lock.acquire(0.01)
+    scene.lock.release()
     assert scene.over() == ["other"]
 
 
 def test_they_have_it_in_the_order_in_which_they_came():
     scene = _Scene()
-    assert scene.pen.take(0)
+    assert scene.lock.acquire(0)
     for n in range(12):
         scene.wants(str(n))
-    scene.pen.give()
+    scene.lock.release()
     assert scene.over() == [str(n) for n in range(12)]
 
 
@@ -89,20 +89,20 @@ def test_who_has_just_written_does_not_write_again_before_who_waits():
     pen, has_it, may_give = WriteLock(), threading.Event(), threading.Event()
 
     def want() -> None:
-        assert pen.take(PATIENCE)
+        assert pen.acquire(PATIENCE)
         has_it.set()
         may_give.wait(PATIENCE)
-        pen.give()
+        pen.release()
 
     for _ in range(20):
         has_it.clear()
         may_give.clear()
-        assert pen.take(0)
+        assert pen.acquire(0)
         other = threading.Thread(target=want)
         other.start()
         _until(lambda: bool(cast("Any", pen)._others))
-        pen.give()
-        assert not pen.take(0)
+        pen.release()
+        assert not pen.acquire(0)
         assert has_it.wait(PATIENCE)
         may_give.set()
         other.join()
@@ -113,12 +113,12 @@ def test_many_have_it_one_at_a_time():
 
     def write(n: int) -> None:
         nonlocal most
-        assert pen.take(PATIENCE)
+        assert pen.acquire(PATIENCE)
         inside.append(n)
         time.sleep(0)
         most = max(most, len(inside))
         inside.remove(n)
-        pen.give()
+        pen.release()
 
     def write_or_hurry(n: int) -> None:
         with urgent_write() if n % 7 == 0 else nullcontext():

@@ -1,6 +1,6 @@
 """The line before the threads of one process."""
 
-from bot.db.priority import BULK, ONE, URGENT, Turn
+from bot.db.priority import BULK, DIRECT, URGENT, Turn
 from bot.execution.local_dispatch import FairQueue
 
 
@@ -13,7 +13,7 @@ def _all(line: FairQueue) -> list[int]:
 
 def test_the_most_urgent_goes_first_and_then_who_came_first():
     line = FairQueue()
-    for run, rank in ((1, BULK), (2, ONE), (3, URGENT), (4, ONE)):
+    for run, rank in ((1, BULK), (2, DIRECT), (3, URGENT), (4, DIRECT)):
         line.add_run(run, Turn(rank, "dora"))
     assert _all(line) == [3, 2, 4, 1]
 
@@ -33,12 +33,12 @@ def test_a_person_waits_for_one_run_of_each_other_person_at_most():
     """Ten people, of whom one has asked for a thousand things before the others came."""
     line = FairQueue()
     for run in range(1000):
-        line.add_run(run, Turn(ONE, "dora"))
+        line.add_run(run, Turn(DIRECT, "dora"))
     for _ in range(500):
         line.take_next_run()
     others = {1000 + n: f"person {n}" for n in range(9)}
     for run, person in others.items():
-        line.add_run(run, Turn(ONE, person))
+        line.add_run(run, Turn(DIRECT, person))
     assert others.keys() <= {line.take_next_run() for _ in range(11)}
     assert sorted(_all(line)) == [*range(502, 1000)]
 
@@ -50,7 +50,7 @@ def test_parts_of_a_wave_wait_long_and_not_for_good():
     for run in wave:
         line.add_run(run, Turn(BULK, "dora"))
     for run in range(300):
-        line.add_run(100 + run, Turn(ONE, f"person {run % 3}"))
+        line.add_run(100 + run, Turn(DIRECT, f"person {run % 3}"))
     taken = _all(line)
     # Each of the three has had its eight by then.
     assert [taken.index(run) // 25 for run in wave] == wave
@@ -59,7 +59,7 @@ def test_parts_of_a_wave_wait_long_and_not_for_good():
 def test_ten_thousand_that_wait_are_taken_in_turn():
     line = FairQueue()
     for run in range(10_000):
-        line.add_run(run, Turn(ONE, f"person {run % 7 if run % 2 else 0}"))
+        line.add_run(run, Turn(DIRECT, f"person {run % 7 if run % 2 else 0}"))
     taken = _all(line)
     assert sorted(taken) == [*range(10_000)]
     firsts = {run % 7 if run % 2 else 0 for run in taken[:7]}

@@ -62,7 +62,7 @@ def empty(request: pytest.FixtureRequest, busy: Office, tmp_path: Path) -> Gener
         server: Postgres = request.getfixturevalue("postgres")
         url = server.new_database()
     (tmp_path / "elsewhere").mkdir()
-    other = busy.database.beside(url)
+    other = busy.database.open_copy(url)
     yield other
     other.close()
 
@@ -129,7 +129,7 @@ def test_without_ending_what_waits_it_would_be_done_again(busy: Office, tmp_path
     backup.make_backup(busy.database, tmp_path / "today.backup")
     busy.workflow.advance_run(2)
     told = list(busy.fleet.told)
-    plain = busy.database.beside(f"sqlite:///{tmp_path / 'today.backup'}")
+    plain = busy.database.open_copy(f"sqlite:///{tmp_path / 'today.backup'}")
     # Some hosts keep no marker of what was done, and somebody may have taken it back meanwhile.
     busy.fleet.markers.clear()
     busy.fleet.hosts["lb1"]["fan"] = "off"
@@ -217,7 +217,7 @@ def test_a_log_that_was_merely_cut_is_still_called_cut(busy: Office, tmp_path: P
         change_log.append_entry(tx, "noted")
         change_log.append_entry(tx, "noted")
         point = verification.create_checkpoint(tx)
-    plain = busy.database.beside(f"sqlite:///{tmp_path / 'today.backup'}")
+    plain = busy.database.open_copy(f"sqlite:///{tmp_path / 'today.backup'}")
     with plain.reading() as tx:
         verdict = verification.verify_log(tx, witnesses=[point])
     plain.close()

@@ -46,7 +46,7 @@ def empty(
     else:
         server: Postgres = request.getfixturevalue("postgres")
         url = server.new_database()
-    other = database.beside(url)
+    other = database.open_copy(url)
     migrations.upgrade_schema(other)
     yield other
     other.close()

@@ -215,7 +215,7 @@ def test_the_whole_log_is_for_those_who_may_view_everything(
 ):
     status, shown = _open(used_site.browser("dora"), method, path, used.shown.id)
     assert status == 403
-    assert "takes the right to view every run" in shown
+    assert "needs the right to view every run" in shown
     assert _open(used_site.browser("adam"), method, path, used.shown.id)[0] == 200
 
 

@@ -144,7 +144,7 @@ def test_a_rule_about_hours_looks_at_the_hour_when_it_was_asked(office: Office, 
 def test_the_first_time_is_known_from_before(office: Office, tmp_path: Path):
     office.approve(_lamp(office))
     office.approve(_lamp(office, "off"))
-    assert [one.novel for one in _pasts(office)] == [True, False]
+    assert [one.is_first_success for one in _pasts(office)] == [True, False]
     more = (
         f'@id("n") forbid ({DEVELOPERS})'
         ' when { context.kind == "change" && context.first_time };'
@@ -204,4 +204,4 @@ def test_who_may_not_approve_is_not_counted_as_having(office: Office):
     run = _lamp(office)
     with pytest.raises(NotAllowed):
         office.workflow.approve_run(run.id, person="stan", digest=run.digest)
-    assert [one.keys for one in _pasts(office)] == [()]
+    assert [one.approvers for one in _pasts(office)] == [()]

@@ -158,9 +158,10 @@ def test_however_many_runs_there_are_only_the_newest_are_looked_at(office: Offic
 def test_what_was_new_to_somebody_is_the_same_for_one_runbook_as_for_all(office: Office):
     _five_good_ones(office)
     with office.database.reading() as tx:
-        every = [(one.id, one.novel) for one in history.list_past_requests(tx, 0)]
+        every = [(one.id, one.is_first_success) for one in history.list_past_requests(tx, 0)]
         one_runbook = [
-            (one.id, one.novel) for one in history.list_past_requests(tx, 0, words="abusers clear")
+            (one.id, one.is_first_success)
+            for one in history.list_past_requests(tx, 0, words="abusers clear")
         ]
     assert one_runbook == every
     assert one_runbook[0] == (1, True)
