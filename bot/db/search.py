@@ -97,62 +97,64 @@ class _Walk:
     """The parameters that they name."""
 
 
-def search_runs(tx: Transaction, wanted: RunFilter, *, most: int = 50) -> Page:
+def search_runs(tx: Transaction, run_filter: RunFilter, *, most: int = 50) -> Page:
     """Return a page of runs, the newest first, without plans and reports."""
-    found, older = find_page_numbers(tx, wanted, most)
+    found, older = find_page_numbers(tx, run_filter, most)
     return Page(runs.list_runs(tx, found), older)
 
 
-def find_newest_runs(tx: Transaction, wanted: RunFilter, *, most: int = 50) -> list[Run]:
+def find_newest_runs(tx: Transaction, run_filter: RunFilter, *, most: int = 50) -> list[Run]:
     """Return the newest matching runs with their plans, however old they are."""
-    return runs.get_runs(tx, find_run_numbers(tx, wanted, most=most))
+    return runs.get_runs(tx, find_run_numbers(tx, run_filter, most=most))
 
 
-def find_run_numbers(tx: Transaction, wanted: RunFilter, *, most: int) -> list[int]:
+def find_run_numbers(tx: Transaction, run_filter: RunFilter, *, most: int) -> list[int]:
     """Return the numbers of the newest matching runs, however old they are."""
     found: list[int] = []
     while True:
-        more, older = find_page_numbers(tx, wanted, most - len(found))
+        more, older = find_page_numbers(tx, run_filter, most - len(found))
         found += more
         if older is None or len(found) >= most:
             return found
-        wanted = replace(wanted, before=older)
+        run_filter = replace(run_filter, before=older)
 
 
 def find_page_numbers(
-    tx: Transaction, wanted: RunFilter, most: int
+    tx: Transaction, run_filter: RunFilter, most: int
 ) -> tuple[list[int], int | None]:
     """Return the numbers of the runs of a page, the newest first, and `before` of the next."""
-    bounds = _find_bounds(tx, wanted)
+    bounds = _find_bounds(tx, run_filter)
     if bounds is None:
         return [], None
-    if _is_hidden(tx, wanted):
+    if _is_hidden(tx, run_filter):
         # Not by an index: how far back it had to read would reveal how many hidden runs there are.
-        found = _find_own(tx, wanted, bounds, most + 1)
+        found = _find_own(tx, run_filter, bounds, most + 1)
         return found[:most], found[most - 1] if len(found) > most else None
-    near = _find_newest_of_pattern(tx, wanted, bounds, most + 1)
+    near = _find_newest_of_pattern(tx, run_filter, bounds, most + 1)
     if len(near) > most:
         return near[:most], near[most - 1]
-    walk = _choose_walk(tx, wanted)
-    return ([], None) if walk is None else _read_walk(tx, wanted, bounds, walk, most)
+    walk = _choose_walk(tx, run_filter)
+    return ([], None) if walk is None else _read_walk(tx, run_filter, bounds, walk, most)
 
 
-def _is_hidden(tx: Transaction, wanted: RunFilter) -> bool:
+def _is_hidden(tx: Transaction, run_filter: RunFilter) -> bool:
     """Return whether the rules hide all matching runs but the person's own."""
     if view_conditions.can_view_everything(tx):
         # Without a condition there are no own runs to search for.
         return False
-    if wanted.host is None or not is_pattern(wanted.host):
-        return view_conditions.is_hidden(tx, host=wanted.host, words=wanted.runbook)
-    hosts = list_known_hosts(tx, "run", wanted.host)
-    return all(view_conditions.is_hidden(tx, host=host, words=wanted.runbook) for host in hosts)
+    if run_filter.host is None or not is_pattern(run_filter.host):
+        return view_conditions.is_hidden(tx, host=run_filter.host, words=run_filter.runbook)
+    hosts = list_known_hosts(tx, "run", run_filter.host)
+    return all(
+        view_conditions.is_hidden(tx, host=host, words=run_filter.runbook) for host in hosts
+    )
 
 
 def _read_walk(
-    tx: Transaction, wanted: RunFilter, bounds: tuple[int, int], walk: _Walk, most: int
+    tx: Transaction, run_filter: RunFilter, bounds: tuple[int, int], walk: _Walk, most: int
 ) -> tuple[list[int], int | None]:
     """Return the numbers that a walk finds, and `before` of the next page."""
-    windows = _PROBED_WINDOWS if wanted.text else _WINDOWS
+    windows = _PROBED_WINDOWS if run_filter.text else _WINDOWS
     if walk.column == "word":
         windows = _WORD_WINDOWS
     found: list[int] = []
@@ -174,16 +176,18 @@ def _read_walk(
 
 
 def _find_own(
-    tx: Transaction, wanted: RunFilter, bounds: tuple[int, int], limit: int
+    tx: Transaction, run_filter: RunFilter, bounds: tuple[int, int], limit: int
 ) -> list[int]:
     """Return the matching runs that the person requested, edited or decided."""
-    pattern = wanted.host if wanted.host is not None and is_pattern(wanted.host) else None
-    rest, given = _build_conditions(tx, wanted, pattern)
-    host = None if pattern else wanted.host
-    known = {"host": host, "requested_by": wanted.person, "runbook": wanted.runbook}
+    pattern = (
+        run_filter.host if run_filter.host is not None and is_pattern(run_filter.host) else None
+    )
+    rest, given = _build_conditions(tx, run_filter, pattern)
+    host = None if pattern else run_filter.host
+    known = {"host": host, "requested_by": run_filter.person, "runbook": run_filter.runbook}
     exact = {column: value for column, value in known.items() if value is not None}
-    areas = {f"area{n}": area for n, area in enumerate(_list_areas(tx, wanted))}
-    words = {f"word{n}": word for n, word in enumerate(wanted.text)}
+    areas = {f"area{n}": area for n, area in enumerate(_list_areas(tx, run_filter))}
+    words = {f"word{n}": word for n, word in enumerate(run_filter.text)}
     fits = [f"run.{column} = :{column}" for column in exact] or ["1 = 1"]
     own = view_conditions.OWN_RUNS_SQL.format(fits=_join_conditions(fits))
     # Written so that SQLite uses the numbers and not the indexes of these columns.
@@ -197,13 +201,15 @@ def _find_own(
 
 
 def _find_newest_of_pattern(
-    tx: Transaction, wanted: RunFilter, bounds: tuple[int, int], limit: int
+    tx: Transaction, run_filter: RunFilter, bounds: tuple[int, int], limit: int
 ) -> list[int]:
     """Return the runs of a host pattern among the newest of all; none with other filters."""
-    is_only_filter = not (wanted.person or wanted.runbook or wanted.area or wanted.text)
-    if not is_only_filter or wanted.host is None or not is_pattern(wanted.host):
+    is_only_filter = not (
+        run_filter.person or run_filter.runbook or run_filter.area or run_filter.text
+    )
+    if not is_only_filter or run_filter.host is None or not is_pattern(run_filter.host):
         return []
-    walk = _Walk("ix_run_newest", "", [], *_build_conditions(tx, wanted, wanted.host))
+    walk = _Walk("ix_run_newest", "", [], *_build_conditions(tx, run_filter, run_filter.host))
     lowest = f"(SELECT max(id) - {_NEAR} FROM run WHERE id < :beyond)"  # noqa: S608 - a number of ours
     query = _build_query(walk, walk.rest, bounds, "id DESC", limit, lowest=lowest)
     return [number for (number,) in fetch_rows(tx, *query)]
@@ -231,20 +237,20 @@ def _read_several_values(
     return [number for (number,) in fetch_rows(tx, *query)]
 
 
-def _find_bounds(tx: Transaction, wanted: RunFilter) -> tuple[int, int] | None:
+def _find_bounds(tx: Transaction, run_filter: RunFilter) -> tuple[int, int] | None:
     """Return the range of numbers of the runs, without its end; None if it is empty."""
-    lowest, beyond = 0, wanted.before or 2**31 - 1
-    if wanted.since is not None:
-        first = get_first_number_since(tx, wanted.since)
+    lowest, beyond = 0, run_filter.before or 2**31 - 1
+    if run_filter.since is not None:
+        first = get_first_number_since(tx, run_filter.since)
         if first is None:
             return None
         lowest = first
-    if wanted.until is not None:
+    if run_filter.until is not None:
         query = (
             "SELECT id FROM run WHERE requested_at <= :until "
             "ORDER BY requested_at DESC, id DESC LIMIT 1"
         )
-        last = fetch_scalar(tx, query, {"until": wanted.until + SLACK})
+        last = fetch_scalar(tx, query, {"until": run_filter.until + SLACK})
         if last is None:
             return None
         beyond = min(beyond, last + 1)
@@ -257,26 +263,28 @@ def get_first_number_since(tx: Transaction, since: int) -> int | None:
     return fetch_scalar(tx, query, {"since": since - SLACK})
 
 
-def _choose_walk(tx: Transaction, wanted: RunFilter) -> _Walk | None:
+def _choose_walk(tx: Transaction, run_filter: RunFilter) -> _Walk | None:
     """Choose the index that leaves the fewest runs to read. None if nothing can match."""
-    pattern = wanted.host if wanted.host is not None and is_pattern(wanted.host) else None
-    areas = _list_areas(tx, wanted)
+    pattern = (
+        run_filter.host if run_filter.host is not None and is_pattern(run_filter.host) else None
+    )
+    areas = _list_areas(tx, run_filter)
     filters: list[tuple[str, str, str | None]] = [
-        ("ix_run_host", "host", None if pattern else wanted.host),
-        ("ix_run_person", "requested_by", wanted.person),
-        ("ix_run_runbook", "runbook", wanted.runbook),
-        ("ix_run_area", "area", wanted.area),
+        ("ix_run_host", "host", None if pattern else run_filter.host),
+        ("ix_run_person", "requested_by", run_filter.person),
+        ("ix_run_runbook", "runbook", run_filter.runbook),
+        ("ix_run_area", "area", run_filter.area),
     ]
     known = [(index, column, value) for index, column, value in filters if value is not None]
-    rest, given = _build_conditions(tx, wanted, pattern)
+    rest, given = _build_conditions(tx, run_filter, pattern)
     given |= {column: value for _, column, value in known}
     given |= {f"area{n}": area for n, area in enumerate(areas)}
     in_areas = f"run.area IN ({_list_parameters('area', len(areas))})"
     also = [in_areas if by == "area" else f"run.{by} = :{by}" for _, by, _ in known]
-    if wanted.text:
+    if run_filter.text:
         # For a single word without other filters, the index of words is always used.
-        is_only_word = not known and len(wanted.text) == 1
-        counts = {word: 0 if is_only_word else _count_runs(tx, word) for word in wanted.text}
+        is_only_word = not known and len(run_filter.text) == 1
+        counts = {word: 0 if is_only_word else _count_runs(tx, word) for word in run_filter.text}
         given |= {f"word{n}": word for n, word in enumerate(counts)}
         has = {word: _HAS_WORD.format(n=n) for n, word in enumerate(counts)}
         rarest, *others = sorted(counts, key=lambda word: counts[word])
@@ -294,21 +302,23 @@ def _choose_walk(tx: Transaction, wanted: RunFilter) -> _Walk | None:
             return None
         if len(hosts) <= _MOST_HOSTS:
             return _Walk("ix_run_host", "host", hosts, rest, given)
-    elif wanted.states:
-        return _Walk("ix_run_state", "state", _list_states(wanted), rest, given)
+    elif run_filter.states:
+        return _Walk("ix_run_state", "state", _list_states(run_filter), rest, given)
     return _Walk("ix_run_newest", "", [], rest, given)
 
 
-def _list_areas(tx: Transaction, wanted: RunFilter) -> Sequence[str]:
+def _list_areas(tx: Transaction, run_filter: RunFilter) -> Sequence[str]:
     """Return the values of the area column that contain an area: checks may be in several."""
-    if wanted.area is None:
+    if run_filter.area is None:
         return []
-    if wanted.host is not None or wanted.text:
+    if run_filter.host is not None or run_filter.text:
         # The search finds child runs, each of which is in one area.
-        return [wanted.area]
+        return [run_filter.area]
     known = [area for (area,) in fetch_rows(tx, each_value_sql("run", "area"), {})]
-    combined = [one for one in known if one != wanted.area and wanted.area in split_areas(one)]
-    return [wanted.area, *combined]
+    combined = [
+        one for one in known if one != run_filter.area and run_filter.area in split_areas(one)
+    ]
+    return [run_filter.area, *combined]
 
 
 # The upper bound is redundant, but keeps PostgreSQL from reading each word from the newest run.
@@ -319,24 +329,24 @@ _HAS_WORD = (
 
 
 def _build_conditions(
-    tx: Transaction, wanted: RunFilter, pattern: str | None
+    tx: Transaction, run_filter: RunFilter, pattern: str | None
 ) -> tuple[list[str], dict[str, object]]:
-    by_child = wanted.host is not None or bool(wanted.text)
+    by_child = run_filter.host is not None or bool(run_filter.text)
     rest = [f"run.fan_out_role != {PARENT}" if by_child else f"run.fan_out_role != {CHILD}"]
     viewable = view_conditions.runs_condition(tx)
     rest += [viewable.sql] if viewable.sql else []
     given: dict[str, object] = {**viewable.given}
-    if wanted.states:
-        states = _list_states(wanted)
+    if run_filter.states:
+        states = _list_states(run_filter)
         given |= {f"s{n}": state for n, state in enumerate(states)}
         rest.append(f"run.state IN ({_list_parameters('s', len(states))})")
-        if NEEDS_ATTENTION in wanted.states and State.SUCCEEDED not in wanted.states:
+        if NEEDS_ATTENTION in run_filter.states and State.SUCCEEDED not in run_filter.states:
             rest.append(f"(run.needs_attention OR run.state != '{State.SUCCEEDED}')")
-    if wanted.since is not None:
-        given["since"] = wanted.since
+    if run_filter.since is not None:
+        given["since"] = run_filter.since
         rest.append("run.requested_at >= :since")
-    if wanted.until is not None:
-        given["until"] = wanted.until
+    if run_filter.until is not None:
+        given["until"] = run_filter.until
         rest.append("run.requested_at <= :until")
     if pattern is not None:
         given["like"] = convert_to_sql_like(pattern)
@@ -344,9 +354,9 @@ def _build_conditions(
     return rest, given
 
 
-def _list_states(wanted: RunFilter) -> list[str]:
+def _list_states(run_filter: RunFilter) -> list[str]:
     """Return the states that match the filter."""
-    found = {State.SUCCEEDED if one == NEEDS_ATTENTION else one for one in wanted.states}
+    found = {State.SUCCEEDED if one == NEEDS_ATTENTION else one for one in run_filter.states}
     return sorted(str(one) for one in found)
 
 
@@ -499,13 +509,13 @@ class RunListing:
 
 
 def list_run_page(
-    tx: Transaction, wanted: RunFilter | None, *, most: int, whose: str
+    tx: Transaction, run_filter: RunFilter | None, *, most: int, whose: str
 ) -> RunListing:
     """Return a page of runs for a list, the newest first.
 
-    wanted: None for a page without runs. whose: the reader.
+    run_filter: None for a page without runs. whose: the reader.
     """
-    found, older = ([], None) if wanted is None else find_page_numbers(tx, wanted, most)
+    found, older = ([], None) if run_filter is None else find_page_numbers(tx, run_filter, most)
     rows = tx.sql.execute(_LIST, {"wanted": found})
     return RunListing(
         [*map(ListedRun._make, rows)],

@@ -48,7 +48,7 @@ def is_factor_still_valid(tx: Transaction, policy: Policy, *, person: str, diges
 def is_factor_removed(tx: Transaction, digest: str) -> bool:
     """Return whether the log records that a factor was removed, even if its row was restored.
 
-    Raises LogAltered if the entry was deleted from the log.
+    Raises LogAlteredError if the entry was deleted from the log.
     """
     known = followed_log.follow_log(tx)
     removed = change_log.list_entries_since(tx, FACTOR_REMOVED, 0)
