@@ -93,19 +93,21 @@ def get_progress(
         counted_in, done, failed, running, total = _count(tx, progress)
     return ProgressOut(
         run=number,
-        state=progress.whole.state,
-        needs_attention=progress.whole.needs_attention,
-        ended=progress.whole.is_ended,
+        state=progress.run.state,
+        needs_attention=progress.run.needs_attention,
+        ended=progress.run.is_ended,
         counted_in=counted_in,
         total=total,
         done=done,
-        needing_attention=sum(part.status == NEEDS_ATTENTION for part in progress.parts),
+        needing_attention=sum(part.status == NEEDS_ATTENTION for part in progress.children),
         failed=failed,
         running=running,
         upcoming=total - done - failed - running,
         as_of=to_datetime(progress.now),
         live_output=[
-            LiveOutputOut.from_output(output) for output in progress.heard if output.at > after
+            LiveOutputOut.from_output(output)
+            for output in progress.live_outputs
+            if output.at > after
         ],
         position=max(progress.now - _OVERLAP, 0),
     )
@@ -130,9 +132,9 @@ def verify_run(parts: Parts, caller: ReadCaller, number: RunId) -> RunVerificati
 
 def _count(tx: Transaction, progress: RunProgress) -> tuple[str, int, int, int, int]:
     """Return what is counted, and the numbers done, failed, running and in total."""
-    if not progress.parts:
-        return _count_steps(tx, progress.whole.id)
-    states: Sequence[State] = [part.state for part in progress.parts]
+    if not progress.children:
+        return _count_steps(tx, progress.run.id)
+    states: Sequence[State] = [part.state for part in progress.children]
     done = sum(state in _DONE for state in states)
     running = sum(state in _RUNNING for state in states)
     upcoming = sum(state in _UPCOMING for state in states)
