@@ -202,7 +202,7 @@ class Transaction:
         """The key that signs the entries of the change log."""
         if self._seal is None:
             raise StoreUnavailable(
-                "this process has no signing key, so it can only read the change log"
+                "this process has no signing key, so the change log can only be read"
             )
         return self._seal
 

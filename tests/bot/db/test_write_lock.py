@@ -35,7 +35,7 @@ class _Scene:
 
     def _waiters(self) -> int:
         pen: Any = self.lock  # nothing else tells who waits
-        return len(pen._hurried) + len(pen._others)
+        return len(pen._urgent) + len(pen._others)
 
     def _hurry(self, name: str, patience: float) -> None:
         with urgent_write():
