@@ -145,7 +145,6 @@ def _runs(count: int, began: int) -> Iterator[tuple[Any, ...]]:
         "guard_override": "",
         "summary": "It is as it was asked for: read again and nothing is left to do",
         "needs_attention": False,
-        "guard_override": "",
     }
     row = [same[name] for name in names]
     at = {name: place for place, name in enumerate(names)}
