@@ -75,14 +75,14 @@ class ResolvedPlan:
             "form": 1,
             "runbook": self.runbook,
             "runbook_version": self.runbook_version,
-            "fields": self.values,
+            "values": self.values,
             "requested_by": self.requested_by,
-            "expires": self.expires_at,
+            "expires_at": self.expires_at,
             "policy_version": self.policy_version,
             "undo_of": self.undo_of,
             "timing": self.timing.document if self.timing else None,
-            "keys": self.host_keys,
-            "lapse": self.schedule_lifetime,
+            "host_keys": self.host_keys,
+            "schedule_lifetime": self.schedule_lifetime,
             "steps": [step.runs_command for step in self.steps],
             "takes_down": self.takes_down,
             "guard_override": self.guard_override,
@@ -106,7 +106,7 @@ class ResolvedPlan:
         """What the change log records: the document, and what was shown with it."""
         return {
             "document": self.document,
-            "because": self.current_state,
+            "current_state": self.current_state,
             "notes": self.notes,
             "titles": [step.title for step in self.steps],
             "undo": [str(step.undo or step.no_undo_reason) for step in self.steps],
@@ -140,7 +140,7 @@ def _command_to_canonical(command: Command) -> Canonical:
     return {
         "argv": command.words,
         "stdin": command.stdin,
-        "trouble": command.error_pattern,
+        "error_pattern": command.error_pattern,
         "deadline": command.deadline,
-        "anew": command.new_connection,
+        "new_connection": command.new_connection,
     }

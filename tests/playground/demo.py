@@ -170,7 +170,7 @@ def _details(entry: Entry) -> Generator[str]:
 def _plan(entry: Entry) -> Generator[str]:
     facts = entry.facts
     plan = facts["plan"]
-    yield plan["because"]
+    yield plan["current_state"]
     steps = zip(plan["titles"], plan["document"]["steps"], plan["undo"], strict=True)
     for n, (title, step, undo) in enumerate(steps, start=1):
         command = Shell(tuple(step["do"]["argv"]), stdin=step["do"]["stdin"])
