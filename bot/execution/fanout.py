@@ -125,6 +125,7 @@ def _advance_waves(context: WorkflowContext, tx: Transaction, parent: Run) -> No
     if waiting and not bad:
         wave = _choose_wave(context, tx, parent, waiting[: _count_next_wave(children)])
         if wave:
+            _log_wave(tx, parent, wave, candidates=len(waiting[: _count_next_wave(children)]))
             _start_wave(context, tx, parent, wave)
         else:
             gate.record_waiting_reason(tx, parent, WAITS_FOR_LEGS)
@@ -169,6 +170,24 @@ def _choose_wave(
         if redundancy.can_wave_start(tx, policy, [*wave, child]):
             wave.append(child)
     return wave
+
+
+def _log_wave(tx: Transaction, parent: Run, wave: Sequence[Run], *, candidates: int) -> None:
+    """Record why the wave is as large as it is, where redundancy has a say in it."""
+    if parent.plan is None or not parent.plan.takes_down:
+        return
+    change_log.append_entry(
+        tx,
+        "wave started",
+        run=parent.id,
+        host=wave[0].host,
+        hosts=[child.host for child in wave],
+        reason=(
+            "as many hosts as may be down while each service keeps its margin"
+            if len(wave) < candidates
+            else "all hosts of this wave together leave each service its margin"
+        ),
+    )
 
 
 def _start_wave(

@@ -7,13 +7,16 @@ from sqlalchemy import update
 
 from bot.audit import change_log
 from bot.db import redundancy as rows
-from bot.db import tables
+from bot.db import schedules, tables
 from bot.execution import leg_claims
 from bot.hosts.reachability import LastContact, store_contacts
 from bot.model.errors import InvalidRequestError
 from bot.model.run import Run, State
+from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.service import Workflow
+from bot.workflow.run_timeline import build_run_events
 from tests.bot.office import WEB, Office
+from tests.bot.time import due_now
 from tests.toy import SetSwitch, TakeDown
 
 
@@ -144,6 +147,12 @@ def test_request_for_both_legs_changes_one_after_the_other(
     assert office.fleet.told == [("lb1", "set lamp on")]
     assert office.run(parent.id).summary.startswith("Waits until the hosts changed before")
     let_settle(office, monkeypatch)
+    with office.database.reading() as tx:
+        events = build_run_events(change_log.list_entries_of_run(tx, parent.id), str)
+    assert [event.title for event in events if "ave" in event.title.split()[0]] == [
+        "Wave started: lb1",
+        "Wave started: lb2",
+    ]
     assert office.fleet.told == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
     assert office.run(parent.id).state is State.SUCCEEDED
 
@@ -235,3 +244,23 @@ def test_override_that_names_no_cut_set_is_refused_in_words(
 ):
     with pytest.raises(InvalidRequestError, match=message):
         request_override(office, cut_set, reason)
+
+
+def test_schedule_is_refused_the_last_leg_too(office: Office):
+    timing = ScheduleTiming("nightly", parse_cron("0 3 * * *", "UTC"))
+    run = office.workflow.schedules.request_schedule(
+        [restart("lb1")], host_pattern="", timing=timing, person="dora", origin=WEB
+    )
+    office.work()
+    schedule = approve(office, office.run(run.id))
+    assert schedule.state is State.SUCCEEDED
+    lose_host(office, "lb2")
+    with office.database.reading() as tx:
+        (made,) = schedules.list_schedules(tx)
+    due_now(office, made)
+    office.workflow.fire_due_schedules()
+    office.work()
+    fired = office.run(run.id + 1)
+    assert fired.state is State.REFUSED
+    assert "This change would take lb1 down too" in fired.summary
+    assert office.fleet.told == []
