@@ -149,7 +149,7 @@ def test_db_upgrade_makes_what_several_processes_need_and_db_check_says_so(
         done = CliRunner().invoke(main, words)
         return done.exit_code, done.output
 
-    assert typed("db", "check") == (1, "behind: run keyturn db upgrade\n")
+    assert typed("db", "check") == (1, "Outdated schema. Run: keyturn db upgrade\n")
     assert typed("db", "upgrade") == (0, "up to date\n")
     assert {each.name for each in (tmp_path / "keys").iterdir()} == {
         "changelog.key",

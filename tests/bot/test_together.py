@@ -55,7 +55,7 @@ def _claim_together(office: Office, parts: list[int]) -> list[gate.ClaimedRun | 
     commits, end = office.database.commits, time.monotonic() + 20
     with ThreadPoolExecutor(len(parts)) as pool, office.database.transaction():
         claimed = [pool.submit(gate.claim_run, office.parts, number) for number in parts]
-        while commits.coming < len(parts):
+        while commits.waiting < len(parts):
             assert time.monotonic() < end
             time.sleep(0.001)
     return [one.result() for one in claimed]

@@ -25,7 +25,7 @@ def a_part(number: int, state: State = State.RUNNING, version: int = 1) -> RunPr
 def a_glance(
     heard: Sequence[LiveOutput] = (), parts: Sequence[RunProgressPart] = ()
 ) -> RunProgress:
-    return RunProgress(a_part(1), parts, head=7, heard=heard, now=NOW)
+    return RunProgress(a_part(1), parts, head=7, live_outputs=heard, now=NOW)
 
 
 def spoken(total: int, *, run: int = 1, at: int = NOW) -> LiveOutput:
