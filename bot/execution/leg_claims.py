@@ -117,7 +117,7 @@ def release_claim(
 def _list_claims_of_ended_runs(tx: Transaction) -> Iterator[tuple[LegClaim, Run]]:
     for claim in rows.list_claims(tx):
         run = runs.get_run(tx, claim.run)
-        # Of a run with an unknown outcome nobody knows whether it still works on the leg.
+        # A run with an unknown outcome may still work on the leg.
         if run.state in ENDED_STATES:
             yield claim, run
 

@@ -48,9 +48,9 @@ def store_contacts(tx: Transaction, contacts: Sequence[LastContact]) -> None:
     known = list_contacts(tx)
     store = tx.insert_into(tables.host_contact)
     names = [column.name for column in tables.host_contact.columns if column.name != "host"]
-    told = {name: store.excluded[name] for name in names}
+    values = {name: store.excluded[name] for name in names}
     tx.sql.execute(
-        store.on_conflict_do_update(index_elements=["host"], set_=told),
+        store.on_conflict_do_update(index_elements=["host"], set_=values),
         [vars(_merge_contacts(tx, known.get(one.host), one)) for one in contacts],
     )
 
@@ -74,8 +74,8 @@ def list_contacts(tx: Transaction) -> Mapping[str, LastContact]:
 
 
 def _build_contact(row: Sequence[object]) -> LastContact:
-    host, met, answered, since, kind, trouble = row
-    return LastContact(host, met, answered, since, kind, trouble)  # pyright: ignore[reportArgumentType] - the columns' types
+    host, met, answered, since, kind, error = row
+    return LastContact(host, met, answered, since, kind, error)  # pyright: ignore[reportArgumentType] - the columns' types
 
 
 def _redact_and_truncate(tx: Transaction, error: str) -> str:

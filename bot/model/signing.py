@@ -27,7 +27,7 @@ from bot.model.keyfile import KeyFileError
 
 _SIGNATURE_BYTES, _KEY_BYTES = 64, 32
 # The purpose of the derived key. A change would end all sessions and invalidate all API tokens.
-_MAC_KEY_INFO = b"keyturn: stamps of rows that let somebody in"
+_MAC_KEY_INFO = b"keyturn: MACs of rows that grant access"
 
 
 class SigningKey:

@@ -309,7 +309,7 @@ class Policy:
         return self._get_ruling(request.requested_by, "request", request)
 
     def get_break_glass_ruling(self, request: PolicyRequest) -> Ruling:
-        """Return whether the requester may break glass: skip freezes and approvals."""
+        """Return whether the requester may use break-glass: skip freezes and approvals."""
         return self._get_ruling(request.requested_by, "break-glass", request)
 
     def get_approval_ruling(self, person: str, request: PolicyRequest, ruling: Ruling) -> Ruling:

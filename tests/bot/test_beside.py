@@ -150,7 +150,7 @@ def test_db_upgrade_makes_what_several_processes_need_and_db_check_says_so(
         return done.exit_code, done.output
 
     assert typed("db", "check") == (1, "Outdated schema. Run: keyturn db upgrade\n")
-    assert typed("db", "upgrade") == (0, "up to date\n")
+    assert typed("db", "upgrade") == (0, "The schema is up to date.\n")
     assert {each.name for each in (tmp_path / "keys").iterdir()} == {
         "changelog.key",
         "secrets.key",
@@ -167,7 +167,7 @@ def test_db_upgrade_makes_what_several_processes_need_and_db_check_says_so(
     assert status == 1
     assert "secrets.key is missing" in said
     # There is a log already: new keys would not belong to it.
-    assert typed("db", "upgrade") == (0, "up to date\n")
+    assert typed("db", "upgrade") == (0, "The schema is up to date.\n")
     assert not (tmp_path / "keys" / "secrets.key").exists()
 
 

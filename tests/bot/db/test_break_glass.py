@@ -231,7 +231,7 @@ def test_the_rules_say_who_breaks_glass_and_for_what(office: Office) -> None:
 @pytest.fixture
 def without_the_rule(tmp_path: Path) -> Generator[Office]:
     text = starter_rules()
-    begin = text.index('@id("administrators break glass")')
+    begin = text.index('@id("administrators use break-glass")')
     end = text.index("};", begin) + 2
     with an_office(tmp_path, rules=text[:begin] + text[end:]) as office:
         office.fleet.hosts["web1"] = {"lamp": "off"}
