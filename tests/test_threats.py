@@ -46,6 +46,14 @@ THREATS = {
         "TestWhatWasShown::test_a_runbook_that_was_changed_after_the_approval_does_nothing",
         "TestWhatWasShown::test_without_the_guard_it_would_have",
     ),
+    "two changes take both legs of a service": (
+        "test_two_runs_never_take_both_legs",
+        "test_two_runs_would_take_both_legs_without_the_claims",
+    ),
+    "the guard opens while nothing can be checked": (
+        "test_no_leg_of_a_cut_set_is_allowed_while_everything_is_unknown",
+        "test_guard_that_compared_the_tree_before_and_after_would_open_when_nothing_is_known",
+    ),
     "a host changed after the approval": (
         "TestWhatWasShown::test_a_host_that_moved_since_is_sent_nothing",
         "TestWhatWasShown::test_without_the_guard_it_would_have_been",
