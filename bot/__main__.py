@@ -112,7 +112,10 @@ def doctor(*, as_json: bool) -> None:
     help="Use HTTP instead of Socket Mode: your https:// address.",
 )
 def manifest(*, http: str) -> None:
-    """Print the Slack app manifest, for Socket Mode or HTTP."""
+    """Print the Slack app manifest, for Socket Mode or HTTP.
+
+    For example: keyturn manifest --http https://keyturn.example.com
+    """
     from bot.slack.manifest import format_manifest
 
     with exit_on_errors():

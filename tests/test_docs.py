@@ -32,11 +32,12 @@ from bot.slack.replies import render_command_help
 from connectors.inventory import Host
 from connectors.sudo import SudoRule
 from runbooks import AnyRunbook, Change, NoUndo, load_catalogue
+from tests.docs.reference import build_pages, list_generated_files
 from tests.playground.pictures import PAGE_PICTURES
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 MAX_LINES = 300
 # Variables that are no settings: of the command line, of make, of tests, or examples.
 _OTHER_VARIABLES = {"URL", "TOKEN", "PASSWORD", "IMAGE", "CHAOS", "OIDC_"}
@@ -94,6 +95,21 @@ def test_files_that_a_page_names_exist(page: Path):
     missing = [name for name in named if not (ROOT / name).exists()]
     # The example adds these two.
     assert [name for name in missing if "hugepages" not in name and "answers/" not in name] == []
+
+
+def test_generated_pages_are_up_to_date():
+    """If this fails, run `make docs`."""
+    pages = build_pages()
+    assert list_generated_files() == set(pages)
+    for name, text in pages.items():
+        assert _read(name) == text, name
+
+
+def test_every_generated_page_is_linked_from_its_index():
+    for folder in ("cli", "api"):
+        index = _read(f"{folder}/README.md")
+        for page in DOCS.glob(f"{folder}/*.md"):
+            assert page.name == "README.md" or f"({page.name.replace('-objects', '')}#" in index
 
 
 # --- commands and settings ---

@@ -223,6 +223,8 @@ def export_entries(environment: CommandEnvironment, *, form: str) -> None:
     """Print every entry on one line: JSON, CSV for spreadsheets, or syslog (RFC 5424).
 
     The export is recorded in the change log. CSV cells are escaped so that none is a formula.
+
+    For example: keyturn changelog export --format csv > changelog.csv
     """
     from bot.audit import change_log, formats
     from bot.audit.formats import iterate_export

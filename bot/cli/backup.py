@@ -33,6 +33,8 @@ def back_up_database(environment: CommandEnvironment, *, file: Path, as_json: bo
     `keyturn restore` restores the file into SQLite or PostgreSQL. It contains no keys: back up
     changelog.key and secrets.key separately, once. The policy directory is in version control.
     Exit status 1 if the saved change log is broken.
+
+    For example: keyturn backup /backup/keyturn-monday.db
     """
     from bot.maintenance import backup
     from bot.maintenance.copy_database import CopyError
@@ -73,6 +75,8 @@ def restore_database(
     Stop the service, and put changelog.key and secrets.key in place first. Everything after the
     backup is lost. Runs that were open then end, so that none is executed twice; people must sign
     in again; and nothing is sent to a host until `keyturn resume`.
+
+    For example: keyturn restore /backup/keyturn-monday.db
     """
     from bot.audit import checkpoints
     from bot.db.database import lock_data_directory
@@ -125,6 +129,8 @@ def copy_to_database(
     Stop the service first. The copy is verified, and the change log records it. Then set
     KEYTURN_DATABASE to the new address. Give passwords by PGPASSWORD, .pgpass or a service file:
     everyone on the machine can read command lines.
+
+    For example: keyturn db copy --to postgresql://keyturn@db1/keyturn
     """
     from bot.db.database import lock_data_directory
     from bot.db.process_lock import lock_exclusive

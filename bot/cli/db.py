@@ -29,6 +29,8 @@ def upgrade_database(environment: CommandEnvironment, *, grant: str, as_json: bo
 
     For a new database, it also creates changelog.key and secrets.key; all processes on one
     database need both. --grant gives a role the rights that `keyturn db grants` prints.
+
+    For example: keyturn db upgrade --grant keyturn_app
     """
     from bot.auth import secret_box
     from bot.db import data_directory, migrations, roles

@@ -80,7 +80,10 @@ def list_delegations(environment: CommandEnvironment, *, as_json: bool) -> None:
 @json_option
 @pass_environment
 def end_delegation(environment: CommandEnvironment, *, number: int, as_json: bool) -> None:
-    """End delegation NUMBER immediately."""
+    """End delegation NUMBER immediately.
+
+    For example: keyturn delegate end 3
+    """
     with open_workflow(environment) as workflow:
         workflow.delegations_and_grants.end_delegation(number, person="", source="cli")
     print_result({"id": number, "active": False}, [f"Ended delegation {number}."], as_json=as_json)
@@ -125,7 +128,10 @@ def list_grants(environment: CommandEnvironment, *, as_json: bool) -> None:
 @json_option
 @pass_environment
 def revoke_grant(environment: CommandEnvironment, *, number: int, as_json: bool) -> None:
-    """Revoke grant NUMBER immediately; its runs stop before their next step."""
+    """Revoke grant NUMBER immediately; its runs stop before their next step.
+
+    For example: keyturn grants end 3
+    """
     with open_workflow(environment) as workflow:
         workflow.delegations_and_grants.revoke_grant(number, person="", source="cli")
     print_result({"id": number, "active": False}, [f"Revoked grant {number}."], as_json=as_json)

@@ -31,6 +31,8 @@ def show_hosts(service: ServiceClient, *, name: str, as_json: bool, **filters: A
     """List hosts, or show NAME with its status, host key, logins and lock.
 
     The status is that of the last contact; no host is contacted for this command.
+
+    For example: keyturn hosts --tag haproxy --status unreachable
     """
     if name:
         host = service.get(build_path("hosts", name))

@@ -42,6 +42,8 @@ def check_inventory(
     """Log in to every host, or to each HOST, and print problems with their fixes.
 
     Changes nothing. Exit status 1 if a host has a problem.
+
+    For example: keyturn inventory check lb1 lb2
     """
     from bot.cli import inventory_format
     from bot.hosts.live_check import check_hosts
@@ -119,7 +121,10 @@ def import_from_ansible(
 def import_from_ssh_config(
     *, file: IO[str], known: tuple[IO[str], ...], area: str, as_json: bool
 ) -> None:
-    """Import an SSH client configuration such as ~/.ssh/config; - is standard input."""
+    """Import an SSH client configuration such as ~/.ssh/config; - is standard input.
+
+    For example: keyturn inventory import ssh-config ~/.ssh/config --area web
+    """
     from bot.hosts import ssh_config
 
     with _exit_on_errors():
@@ -189,6 +194,8 @@ def enroll_host(
     enrolling.yaml, which has no effect until another person confirms the host. The entry is
     printed to standard output, everything else to standard error. Exit status 5 if enrolling.yaml
     cannot be written; then its content is printed too.
+
+    For example: keyturn inventory enroll web2 web2.example.com --area web --tags nginx
     """
     from bot.hosts import enrolment, inventory_writer, pending_hosts
     from connectors.ssh_transport import fetch_host_key
@@ -248,6 +255,8 @@ def confirm_host(
 
     Needs write access to the policy directory. Without it, the command checks the entry in the
     same way, prints it for someone who has write access, and exits with status 5.
+
+    For example: keyturn inventory confirm web2 SHA256:n7dnLm1mOlH1pVBGCpMRuOyCBIXk0eUdBqyvN8K5F5k
     """
     from bot.hosts import enrolment, pending_hosts
     from bot.hosts.inventory_writer import InventoryEntry

@@ -71,6 +71,8 @@ def request_erasure(
 
     An owner of the area confirms it on the web, where they are signed in. The log keeps who, why
     and the hash of the output, so that it still verifies, and its entries about the run.
+
+    For example: keyturn changelog erase 12 --as olga --reason "the output holds a password"
     """
     from bot.workflow import erasure
 
@@ -111,6 +113,9 @@ def acknowledge_loss(
     Until then `keyturn changelog verify` exits with status 1. Stop the service first. The numbers
     must be those of the entries that witnesses have and the log lacks. The log records who
     acknowledged the loss and why.
+
+    For example: keyturn changelog acknowledge 4711 --lost 12 --as olga --reason "restored Monday's
+    backup"
     """
     from bot.audit import checkpoints, verification
     from bot.db.database import lock_data_directory

@@ -109,6 +109,8 @@ def print_policy_page(
 
     Each sentence is computed by evaluating the rules. DIRECTORY: another policy than the one in
     use.
+
+    For example: keyturn policy page --person dora
     """
     from bot.model.runbook_info import list_runbook_info
     from bot.policy.loader import load_policy

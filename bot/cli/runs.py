@@ -152,6 +152,8 @@ def list_runs(service: ServiceClient, *, limit: int, as_json: bool, **filters: A
     """List the newest runs.
 
     Exits with 3 if no run matches because a named person, host or runbook does not exist.
+
+    For example: keyturn runs --host 'lb*' --state pending --since 2h
     """
     from bot.model import times
 
@@ -203,6 +205,8 @@ def show_run(
     """Show run NUMBER with its state, plan, decisions and output.
 
     With --follow, output of its hosts is printed as it arrives, and the progress below it.
+
+    For example: keyturn run 12 --follow
     """
     if following:
         follow_run(service, number, as_json=as_json)
@@ -247,7 +251,10 @@ def approve_run(
     seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Approve the plan DIGEST of run NUMBER. Without DIGEST, show the plan and confirm."""
+    """Approve the plan DIGEST of run NUMBER. Without DIGEST, show the plan and confirm.
+
+    For example: keyturn approve 12 1234567890
+    """
     run = service.get(build_path("runs", number))
     if not digest:
         if not run["digest"] or not sys.stdin.isatty():
@@ -268,7 +275,10 @@ def approve_run(
 @json_option
 @pass_service
 def deny_run(service: ServiceClient, *, number: int, reason: str, as_json: bool) -> None:
-    """Deny run NUMBER. One denial ends it."""
+    """Deny run NUMBER. One denial ends it.
+
+    For example: keyturn deny 12 --reason "not during the sale"
+    """
     run = service.post(build_path("runs", number, "deny"), {"reason": reason})
     _print_run(run, as_json=as_json)
 
@@ -278,7 +288,10 @@ def deny_run(service: ServiceClient, *, number: int, reason: str, as_json: bool)
 @json_option
 @pass_service
 def withdraw_run(service: ServiceClient, *, number: int, as_json: bool) -> None:
-    """Withdraw your own request, before its first step is sent."""
+    """Withdraw your own request, before its first step is sent.
+
+    For example: keyturn withdraw 12
+    """
     _print_run(service.post(build_path("runs", number, "withdraw")), as_json=as_json)
 
 
@@ -291,7 +304,10 @@ def withdraw_run(service: ServiceClient, *, number: int, as_json: bool) -> None:
 def request_undo(
     service: ServiceClient, *, number: int, reason: str, seconds: float | None, as_json: bool
 ) -> None:
-    """Request the undo of run NUMBER, as a new run."""
+    """Request the undo of run NUMBER, as a new run.
+
+    For example: keyturn undo 12 --reason "it made things worse"
+    """
     path = build_path("runs", number, "undo")
     run = service.post(path, {"reason": reason}, idempotency_key=secrets.token_hex(16))
     _wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
@@ -316,6 +332,8 @@ def request_again(
     """Request ended run NUMBER again, as a new run.
 
     It has the same values; a pattern or tag selects the hosts that match it now.
+
+    For example: keyturn again 12 --reason "the host is back"
     """
     path, body = build_path("runs", number, "again"), {"reason": reason, "dry_run": dry_run}
     _post_request(service, path, body, wait_seconds=seconds, as_json=as_json)

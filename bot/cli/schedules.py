@@ -155,7 +155,10 @@ def list_all_schedules(
 @json_option
 @pass_environment
 def show_schedule(environment: CommandEnvironment, *, number: int, as_json: bool) -> None:
-    """Show schedule NUMBER with its next due times and last runs."""
+    """Show schedule NUMBER with its next due times and last runs.
+
+    For example: keyturn schedule show 3
+    """
     from bot.db import runs, schedules
     from bot.db.schedules import NoSuchSchedule, ScheduleState
 
@@ -200,7 +203,10 @@ def show_schedule(environment: CommandEnvironment, *, number: int, as_json: bool
 )
 @json_option
 def list_next_due_times(*, cron: str, zone: str, count: int, as_json: bool) -> None:
-    """Show the meaning and the next due times of CRON. Requests nothing."""
+    """Show the meaning and the next due times of CRON. Requests nothing.
+
+    For example: keyturn schedule next "0 3 1 * *" --zone Europe/Amsterdam
+    """
     from bot.model.schedule import ScheduleError, parse_cron
     from bot.model.times import format_iso
 
@@ -230,7 +236,10 @@ def list_next_due_times(*, cron: str, zone: str, count: int, as_json: bool) -> N
 def suspend_schedule(
     environment: CommandEnvironment, *, number: int, person: str, reason: str, as_json: bool
 ) -> None:
-    """Suspend schedule NUMBER until it is resumed."""
+    """Suspend schedule NUMBER until it is resumed.
+
+    For example: keyturn schedule suspend 3 --as stan --reason "the pool is being moved"
+    """
     with _open_workflow(environment) as offline_workflow:
         known = _find_person_id(offline_workflow, person)
         found = offline_workflow.workflow.schedules.suspend_schedule(
@@ -249,7 +258,10 @@ def suspend_schedule(
 def resume_schedule(
     environment: CommandEnvironment, *, number: int, person: str, as_json: bool
 ) -> None:
-    """Resume schedule NUMBER from its next due time."""
+    """Resume schedule NUMBER from its next due time.
+
+    For example: keyturn schedule resume 3 --as stan
+    """
     with _open_workflow(environment) as offline_workflow:
         found = offline_workflow.workflow.schedules.resume_schedule(
             number, person=_find_person_id(offline_workflow, person)
@@ -266,7 +278,10 @@ def resume_schedule(
 def end_schedule(
     environment: CommandEnvironment, *, number: int, person: str, reason: str, as_json: bool
 ) -> None:
-    """End schedule NUMBER permanently."""
+    """End schedule NUMBER permanently.
+
+    For example: keyturn schedule end 3 --as stan
+    """
     with _open_workflow(environment) as offline_workflow:
         found = offline_workflow.workflow.schedules.end_schedule(
             number, person=_find_person_id(offline_workflow, person), reason=reason
@@ -283,7 +298,10 @@ def end_schedule(
 def take_over_schedule(
     environment: CommandEnvironment, *, number: int, person: str, reason: str, as_json: bool
 ) -> None:
-    """Request ownership of schedule NUMBER. Once approved, the old schedule ends."""
+    """Request ownership of schedule NUMBER. Once approved, the old schedule ends.
+
+    For example: keyturn schedule take 3 --as olga --reason "Stan is on leave"
+    """
     from bot.model.run import RequestOrigin
 
     with _open_workflow(environment) as offline_workflow:

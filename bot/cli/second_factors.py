@@ -56,6 +56,8 @@ def delete_factors(
     """Delete all second factors, if secrets.key is lost.
 
     Stop the service first, and remove the new secrets.key if there is one.
+
+    For example: keyturn factors forget --reason "secrets.key was on the broken disk"
     """
     from bot.audit import change_log
     from bot.auth import second_factors as store

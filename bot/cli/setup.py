@@ -50,7 +50,10 @@ def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
 @click.command("init")
 @click.argument("directory", type=click.Path(path_type=Path))
 def create_policy_directory(directory: Path) -> None:
-    """Create a starter policy directory with comments."""
+    """Create a starter policy directory with comments.
+
+    For example: keyturn init policy
+    """
     from bot.policy import starter
 
     with exit_on_errors():
@@ -63,7 +66,10 @@ def create_policy_directory(directory: Path) -> None:
 @click.argument("person")
 @json_option
 def create_sign_in_link(*, person: str, as_json: bool) -> None:
-    """Print a link that signs PERSON in on the web, once, within ten minutes."""
+    """Print a link that signs PERSON in on the web, once, within ten minutes.
+
+    For example: keyturn sign-in olga
+    """
     from bot.audit import change_log as log
     from bot.auth import sessions
     from bot.policy.loader import load_policy

@@ -35,6 +35,8 @@ def stop_runs(environment: CommandEnvironment, *, what: str, reason: str, as_jso
 
     The current step finishes. After `stop all`, Keyturn sends nothing to any host until
     `keyturn resume`. A running service sees the stop before its next step.
+
+    For example: keyturn stop all --reason "the network is failing"
     """
     with open_workflow(environment) as workflow:
         if what == "all":
@@ -64,7 +66,10 @@ def stop_runs(environment: CommandEnvironment, *, what: str, reason: str, as_jso
 def resume_runs(
     environment: CommandEnvironment, *, person: str, reason: str, as_json: bool
 ) -> None:
-    """Resume after `stop all`. Stopped runs must be requested again."""
+    """Resume after `stop all`. Stopped runs must be requested again.
+
+    For example: keyturn resume --as olga --reason "the network is repaired"
+    """
     with open_workflow(environment) as workflow:
         workflow.resume_everything(person=person, reason=reason)
     print_result({"stopped": False}, ["Resumed. Request stopped runs again."], as_json=as_json)
@@ -83,6 +88,8 @@ def ban_person(
 
     Ends their sessions, revokes their tokens permanently, refuses their requests, voids their
     approvals, and stops their runs before the next step or host.
+
+    For example: keyturn ban dora --as olga --reason "her laptop was stolen"
     """
     with open_workflow(environment) as workflow:
         workflow.ban_person(who, banned_by=person, reason=reason, requires_factor=False)
@@ -102,7 +109,10 @@ def ban_person(
 def unban_person(
     environment: CommandEnvironment, *, who: str, person: str, reason: str, as_json: bool
 ) -> None:
-    """Lift the ban of PERSON. Their tokens stay revoked."""
+    """Lift the ban of PERSON. Their tokens stay revoked.
+
+    For example: keyturn unban dora --as adam --reason "she has a new laptop"
+    """
     with open_workflow(environment) as workflow:
         workflow.unban_person(who, unbanned_by=person, reason=reason)
     lines = [

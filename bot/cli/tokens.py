@@ -98,7 +98,10 @@ def list_all_tokens(environment: CommandEnvironment, *, person: str, as_json: bo
 @json_option
 @pass_environment
 def revoke_token(environment: CommandEnvironment, *, number: int, as_json: bool) -> None:
-    """Revoke token NUMBER."""
+    """Revoke token NUMBER.
+
+    For example: keyturn token revoke 3
+    """
     with open_workflow(environment) as workflow:
         found = workflow.tokens.revoke_token(number, person="", source="cli")
     line = f"Revoked token {number} of {found.person}."

@@ -1,0 +1,149 @@
+"""The reference of the command line, generated from the commands."""
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+
+import click
+
+from bot.__main__ import main
+from bot.cli.sections import SECTIONS
+from tests.docs.markdown import (
+    escape_text,
+    format_code,
+    format_paragraph,
+    format_table,
+    join_blocks,
+    make_anchor,
+)
+
+_INTRODUCTION = """\
+Each command with its options and an example, generated from the commands by `make docs`.
+[Command line](../command-line.md) explains how to set up a client, and lists the exit statuses."""
+_CLIENT_OPTIONS = "--as", "--url"
+_SAME_EXIT_STATUS = re.compile(r"Exit status: 0 success")
+
+
+def build_cli_pages() -> Mapping[str, str]:
+    """Return the text of each page by its name in docs/cli."""
+    pages = {f"{make_anchor(title)}.md": _build_page(title) for title in SECTIONS}
+    return {"README.md": _build_index(), **pages}
+
+
+def _build_index() -> str:
+    blocks = ["# Command reference", _INTRODUCTION + " [Contents](../README.md)"]
+    for title in SECTIONS:
+        page = f"{make_anchor(title)}.md"
+        rows = [
+            (f"[`{path}`]({page}#{make_anchor(path)})", escape_text(_get_summary(command)))
+            for path, command in _list_commands(title)
+        ]
+        blocks += [f"## {title}", format_table(("command", "what it does"), rows)]
+    blocks += [
+        "## Client options",
+        format_paragraph("Every command that uses the API takes these options:"),
+        format_table(("option", "meaning"), _list_client_options()),
+    ]
+    return join_blocks(blocks)
+
+
+def _list_client_options() -> list[tuple[str, str]]:
+    command = main.commands["runs"]
+    return [row for row in _list_options(command) if _is_client_option(row[0])]
+
+
+def _is_client_option(option: str) -> bool:
+    return any(option.startswith(f"`{name} ") for name in _CLIENT_OPTIONS)
+
+
+def _build_page(title: str) -> str:
+    blocks = [f"# {title}", "[All commands](README.md)"]
+    for path, command in _list_commands(title):
+        blocks += _describe_command(path, command)
+    return join_blocks(blocks)
+
+
+def _list_commands(title: str) -> Iterator[tuple[str, click.Command]]:
+    for name in SECTIONS[title]:
+        yield from _walk(f"keyturn {name}", main.commands[name])
+
+
+def _walk(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """Yield a command, or the commands of a group, with the words that call it."""
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            yield from _walk(f"{path} {name}", command.commands[name])
+    elif not command.hidden:
+        yield path, command
+
+
+def _describe_command(path: str, command: click.Command) -> Iterator[str]:
+    paragraphs, example = _split_help(path, command)
+    yield f"## {path}"
+    yield from paragraphs
+    yield format_code(_format_usage(path, command))
+    options = _list_options(command)
+    uses_api = any(option.startswith("`--url ") for option, _ in options)
+    if uses_api:
+        options = [row for row in options if not _is_client_option(row[0])]
+    if options:
+        yield format_table(("option", "meaning"), options)
+    if uses_api:
+        yield "Uses the API, and takes the [client options](README.md#client-options)."
+    if example:
+        yield "Example:"
+        yield format_code(example)
+
+
+def _format_usage(path: str, command: click.Command) -> str:
+    pieces = command.collect_usage_pieces(click.Context(command))
+    return " ".join([path, *pieces])
+
+
+def _get_summary(command: click.Command) -> str:
+    return command.get_short_help_str(limit=1000)
+
+
+def _split_help(path: str, command: click.Command) -> tuple[list[str], str]:
+    """Return the paragraphs of a command's help, and its example.
+
+    A command without arguments is its own example. Raises ValueError for any other without one.
+    """
+    blocks: list[str] = []
+    example = ""
+    for block in inspect.cleandoc(command.help or "").split("\n\n"):
+        found = re.search(r"(?s)For example(?::|, [^:]*:)\s+(keyturn .*)", block)
+        if _SAME_EXIT_STATUS.match(block):
+            continue
+        if found:
+            example = " ".join(found[1].split())
+            blocks += [format_paragraph(block[: found.start()])]
+        elif blocks and blocks[-1].endswith(":") and "keyturn " in block:
+            blocks[-1] = f"{blocks[-1][:-1]}."
+            example = block.removeprefix("\b").strip()
+        elif block.startswith("\b"):
+            example = block.removeprefix("\b").strip()
+        elif re.search(r": (keyturn .*)\Z", block.replace("\n", " ")):
+            text, _, example = " ".join(block.split()).rpartition(": ")
+            blocks.append(format_paragraph(f"{text}."))
+        else:
+            blocks.append(format_paragraph(block))
+    if not example:
+        if any(parameter.required for parameter in command.params):
+            raise ValueError(f"{path} has no example: add a line `For example: {path} …` to it")
+        example = path if not command.params else ""
+    return [block for block in blocks if block], example
+
+
+def _list_options(command: click.Command) -> list[tuple[str, str]]:
+    """Return the options of a command but `--help`: how to write each, and its meaning."""
+    context = click.Context(command)
+    records = [
+        parameter.get_help_record(context)
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+    ]
+    return [
+        (f"`{names}`", escape_text(" ".join(text.split())))
+        for names, text in filter(None, records)
+    ]

@@ -1,0 +1,35 @@
+"""All generated pages of the documentation."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.docs.api import build_api_pages
+from tests.docs.cli import build_cli_pages
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def build_pages() -> Mapping[str, str]:
+    """Return the text of each generated page, by its path in docs."""
+    pages = {f"cli/{name}": text for name, text in build_cli_pages().items()}
+    return pages | {f"api/{name}": text for name, text in build_api_pages().items()}
+
+
+def list_generated_files() -> set[str]:
+    """Return the paths in docs of the generated pages that exist now."""
+    return {
+        str(file.relative_to(DOCS))
+        for folder in ("cli", "api")
+        for file in DOCS.glob(f"{folder}/*")
+    }
+
+
+def write_pages() -> None:
+    """Write all pages, and delete those that are no longer generated."""
+    pages = build_pages()
+    for name in list_generated_files() - pages.keys():
+        (DOCS / name).unlink()
+    for name, text in pages.items():
+        file = DOCS / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
