@@ -1,1 +1,1 @@
-"""`make docs` writes the reference of the command line and of the API, in docs/cli and docs/api."""
+"""`make docs` writes the reference of commands and API, in docs/cli and docs/api."""

@@ -2,14 +2,14 @@
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
 from fastapi import FastAPI
@@ -44,7 +44,7 @@ from tests.runbooks.balancer import CONFIG, rows
 
 _API = "/api/v1"
 _ADDRESS = "https://keyturn.example.com"
-# Sunday, 1 March 2026, 14:30 UTC; each transaction begins a tenth of a second after the one before.
+# Sunday, 1 March 2026, 14:30 UTC. A transaction begins 0.1 s after the one before.
 _BEGIN, _TICK = 1_772_375_400_000_000, 100_000
 _TABLES = """\
 # table: www, type: ip, size:204800, used:1
@@ -163,8 +163,11 @@ class _Service:
         if isinstance(value, str):
             return _VARYING.sub(lambda found: self._replace(found[0]), value)
         if isinstance(value, dict):
-            return {key: self._steady(member) for key, member in value.items()}
-        return [self._steady(item) for item in value] if isinstance(value, list) else value
+            members = cast("dict[str, Any]", value).items()
+            return {key: self._steady(member) for key, member in members}
+        if isinstance(value, list):
+            return [self._steady(item) for item in cast("list[Any]", value)]
+        return value
 
     def _replace(self, text: str) -> str:
         if text not in self._varying:
@@ -175,7 +178,7 @@ class _Service:
 
 
 @contextmanager
-def _start_service(directory: Path) -> Iterator[_Service]:
+def _start_service(directory: Path) -> Generator[_Service]:
     policies = a_policy(directory / "policy")
     inventory = directory / "policy" / "inventory.yaml"
     inventory.write_text(inventory.read_text().replace("user: keyturn", "user: root"))

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
@@ -20,19 +20,25 @@ from tests.docs.markdown import (
 _INTRODUCTION = """\
 Each command with its options and an example, generated from the commands by `make docs`.
 [Command line](../command-line.md) explains how to set up a client, and lists the exit statuses."""
+# The commands of the help's sections. Those about redundancy have a page of their own.
+_OWN_PAGE = "tree"
+_SECTIONS: Mapping[str, Sequence[str]] = {
+    **{title: [name for name in names if name != _OWN_PAGE] for title, names in SECTIONS.items()},
+    "Redundancy": [_OWN_PAGE],
+}
 _CLIENT_OPTIONS = "--as", "--url"
 _SAME_EXIT_STATUS = re.compile(r"Exit status: 0 success")
 
 
 def build_cli_pages() -> Mapping[str, str]:
     """Return the text of each page by its name in docs/cli."""
-    pages = {f"{make_anchor(title)}.md": _build_page(title) for title in SECTIONS}
+    pages = {f"{make_anchor(title)}.md": _build_page(title) for title in _SECTIONS}
     return {"README.md": _build_index(), **pages}
 
 
 def _build_index() -> str:
     blocks = ["# Command reference", _INTRODUCTION + " [Contents](../README.md)"]
-    for title in SECTIONS:
+    for title in _SECTIONS:
         page = f"{make_anchor(title)}.md"
         rows = [
             (f"[`{path}`]({page}#{make_anchor(path)})", escape_text(_get_summary(command)))
@@ -64,7 +70,7 @@ def _build_page(title: str) -> str:
 
 
 def _list_commands(title: str) -> Iterator[tuple[str, click.Command]]:
-    for name in SECTIONS[title]:
+    for name in _SECTIONS[title]:
         yield from _walk(f"keyturn {name}", main.commands[name])
 
 
@@ -109,30 +115,34 @@ def _split_help(path: str, command: click.Command) -> tuple[list[str], str]:
 
     A command without arguments is its own example. Raises ValueError for any other without one.
     """
-    blocks: list[str] = []
+    texts: list[str] = []
     example = ""
     for block in inspect.cleandoc(command.help or "").split("\n\n"):
-        found = re.search(r"(?s)For example(?::|, [^:]*:)\s+(keyturn .*)", block)
         if _SAME_EXIT_STATUS.match(block):
             continue
-        if found:
-            example = " ".join(found[1].split())
-            blocks += [format_paragraph(block[: found.start()])]
-        elif blocks and blocks[-1].endswith(":") and "keyturn " in block:
-            blocks[-1] = f"{blocks[-1][:-1]}."
-            example = block.removeprefix("\b").strip()
-        elif block.startswith("\b"):
-            example = block.removeprefix("\b").strip()
-        elif re.search(r": (keyturn .*)\Z", block.replace("\n", " ")):
-            text, _, example = " ".join(block.split()).rpartition(": ")
-            blocks.append(format_paragraph(f"{text}."))
-        else:
-            blocks.append(format_paragraph(block))
-    if not example:
-        if any(parameter.required for parameter in command.params):
-            raise ValueError(f"{path} has no example: add a line `For example: {path} …` to it")
-        example = path if not command.params else ""
-    return [block for block in blocks if block], example
+        text, found = _split_example(block, after_colon=bool(texts) and texts[-1].endswith(":"))
+        example = found or example
+        texts += [text] if text else []
+    if not example and any(parameter.required for parameter in command.params):
+        raise ValueError(f"{path} has no example: add a line `For example: {path} …` to it")
+    paragraphs = [format_paragraph(re.sub(r":\Z", ".", text)) for text in texts]
+    return paragraphs, example or (path if not command.params else "")
+
+
+def _split_example(block: str, *, after_colon: bool) -> tuple[str, str]:
+    """Return what a block of help says before its example, and the example; "" for none.
+
+    Args:
+        after_colon: Whether the block before announces this one.
+    """
+    text = " ".join(block.removeprefix("\b").split())
+    if block.startswith("\b") or (after_colon and "keyturn " in block):
+        return "", block.removeprefix("\b").strip()
+    found = re.search(r"For example(?::|, [^:]*:) (keyturn .*)", text)
+    if found:
+        return text[: found.start()].strip(), found[1]
+    found = re.search(r": (keyturn .*)\Z", text)
+    return (f"{text[: found.start()]}.", found[1]) if found else (text, "")
 
 
 def _list_options(command: click.Command) -> list[tuple[str, str]]:
