@@ -204,10 +204,8 @@ class DeviceSession:
             if left or _ERROR.search(output):
                 self.close()  # which leaves the configuration too
                 error = "left configuration mode at" if left else "refused"
-                before = f"; the {len(outputs) - 1} lines before it are in force"
-                return Answer(
-                    1, output, f"the device {error} {line!r}{before if outputs[1:] else ''}"
-                )
+                applied = _format_applied_lines(len(outputs) - 1)
+                return Answer(1, output, f"the device {error} {line!r}{applied}")
         try:
             self._run_line("end", self._prompt, _LINE_SECONDS)
         except HostError:
@@ -348,6 +346,15 @@ def _find_answer(line: str, prompt: re.Pattern[str], output: str) -> tuple[str, 
     rest = output[echo + len(line) :]
     found = prompt.search(rest, max(0, len(rest) - 300))
     return (rest[: found.start() + 1].lstrip("\r\n"), found[0]) if found else None
+
+
+def _format_applied_lines(count: int) -> str:
+    """Return how many lines the device accepted before the one that stopped it; "" if none."""
+    if not count:
+        return ""
+    if count == 1:
+        return "; the line before it is in force"
+    return f"; the {count} lines before it are in force"
 
 
 def _open_terminal(transport: paramiko.Transport, limits: SshLimits) -> paramiko.Channel:

@@ -402,7 +402,7 @@ def test_the_first_counter_of_an_array_marks_and_clears(arrays: Arrays):
 def _marked_and_cleared(fleet: Fleet) -> Iterator[Step]:
     (step,) = MARK.plan(MARK.read(fleet.run_query)).steps
     fleet.run_command("lb1", step.do)
-    assert SHOW.report(SHOW.read(fleet.run_query)).summary == "1 client is blocked in http on lb1"
+    assert SHOW.report(SHOW.read(fleet.run_query)).summary == "1 client is marked in http on lb1"
     (step,) = CLEAR.plan(CLEAR.read(fleet.run_query)).steps
     fleet.run_command("lb1", step.do)
     assert not CLEAR.plan(CLEAR.read(fleet.run_query)).steps

@@ -112,6 +112,6 @@ def test_pages_api_and_stop_all_answer_during_a_flood_of_unfinished_requests(
             assert time.monotonic() - begun < 5
         stopped = keyturn(tmp_path, "stop", "all", "--why", "a flood")
         assert stopped.returncode == 0, stopped.stderr
-        assert "everything is stopped" in stopped.stdout
+        assert "Everything is stopped" in stopped.stdout
     assert "HTTP connections closed" in served.log.read_text()
     assert served.log.stat().st_size < 20_000

@@ -79,7 +79,9 @@ def test_a_line_that_a_router_does_not_know_is_an_error_wherever_it_is_said(netw
     fleet = network.fleet
     with pytest.raises(CommandError, match="does not know the command"):
         fleet.run_query("r1", Query(DeviceCommand(("show bogus",), ("frr",), switch.HINTS), str))
-    with pytest.raises(CommandError, match=r"refuses 'vrrp 5 bogus'.*1, are in force"):
+    with pytest.raises(
+        CommandError, match=r"refused 'vrrp 5 bogus'; the line before it is in force$"
+    ):
         fleet.run_command("r1", SwitchLines(("interface link0", "vrrp 5 bogus")))
     assert fleet.run_query("r1", gateway.query_gateways())
 

@@ -63,10 +63,10 @@ def played(environment: Mapping[str, str], *words: str) -> str:
     ids=["Socket Mode", "HTTP"],
 )
 def test_the_scenario_runs_against_a_slack_that_only_the_environment_names(
-    workspace: Workspace, left_out: str, stories: str, passed: str, tmp_path: Path
+    workspace: Workspace, omitted: str, stories: str, passed: str, tmp_path: Path
 ):
     environment = {**workspace.environment}
-    del environment[left_out]
+    del environment[omitted]
     said = played(environment, "-k", stories, f"--basetemp={tmp_path}/played")
     assert passed in said, said
     assert "skipped" not in said, said

@@ -344,7 +344,7 @@ def test_a_request_is_decided_by_two_at_once_and_done_once(stage: Stage):
     assert not stage.fleet.haproxy.marked(ABUSER)
     assert stage.entries().count("started") == 1
     assert stage.entries().count("step sending") == 1
-    until(lambda: not _buttons(stage.card(f"run {run.id}")), "the buttons to go")
+    until(lambda: not _buttons(stage.card(f"Run {run.id} ")), "the buttons to go")
     stage.card("Succeeded", "Verified")
 
 

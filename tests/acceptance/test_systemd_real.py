@@ -150,7 +150,7 @@ def test_a_service_with_a_bad_configuration_is_not_restarted(
     fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), systemd)
     change = restart(name, next_second(fleet, name))
     plan = change.plan(change.read(fleet.run_query))
-    assert any("configuration passes" in note for note in plan.notes)
+    assert any("configuration test passes" in note for note in plan.notes)
     before = systemd.systemctl("show", "-p", "MainPID", name)
     configuration.write_text(bad)
     with pytest.raises(Refused, match=r"has errors[\s\S]*nonsense"):

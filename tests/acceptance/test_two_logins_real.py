@@ -148,7 +148,10 @@ def _inside(sshd: TwoLogins, script: str) -> None:
             "echo true >>$(ls /usr/local/lib/keyturn/nginx-agents-*)",
             "scripts are changed or not executable (nginx-agents-",
         ),
-        ("chmod 644 /usr/local/lib/keyturn/nginx-agents-*", "cannot be run (nginx-agents-"),
+        (
+            "chmod 644 /usr/local/lib/keyturn/nginx-agents-*",
+            "scripts are changed or not executable (nginx-agents-",
+        ),
     ],
 )
 def test_a_check_of_the_inventory_tries_each_rule_and_each_script(

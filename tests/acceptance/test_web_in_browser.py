@@ -102,7 +102,7 @@ def test_who_reads_and_types_is_left_in_peace(visit: Visit) -> None:
     with pytest.raises(NotAllowed):
         visit.server.office.workflow.approve_run(run.id, person="stan", digest=run.digest)
 
-    expect(page.get_by_text("Stan Storage could not approve")).to_be_visible(timeout=10_000)
+    expect(page.get_by_text("Approval refused for Stan Storage")).to_be_visible(timeout=10_000)
 
     expect(page.get_by_label("Reason (optional)")).to_be_focused()
     page.keyboard.type("tence")

@@ -352,10 +352,12 @@ def test_a_refused_line_ends_it_and_what_is_in_force_is_told(
 ):
     device.refused = ("name",)
     fleet = reach(device)
-    with pytest.raises(CommandError, match=r"refused 'name'; the 1 lines before it are in force"):
+    with pytest.raises(CommandError, match=r"refused 'name'; the line before it is in force"):
         fleet.run_command("sw1", SwitchLines(("vlan 7", "name", "vlan 8")))
     assert device.configured == ["vlan 7"]
     assert fleet.run_query("sw1", CLOCK) == "12:00:01 UTC"
+    with pytest.raises(CommandError, match=r"refused 'name'; the 2 lines before it are in force"):
+        fleet.run_command("sw1", SwitchLines(("vlan 7", "vlan 8", "name")))
 
 
 def test_a_login_that_may_only_look_configures_nothing(reach: Callable[..., Fleet]):
