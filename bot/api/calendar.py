@@ -88,7 +88,7 @@ class CalendarOut(schemas.OutputModel):
 
 
 class CalendarQuery(InputModel):
-    days: int = Field(DEFAULT_DAYS, ge=1, le=92)
+    days: int = Field(DEFAULT_DAYS, ge=1, le=92, description="Number of days from today.")
 
 
 @router.get("/calendar", operation_id="getCalendar", summary="List due times and freezes by day")

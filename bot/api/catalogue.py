@@ -131,8 +131,8 @@ class EntryQuery(InputModel):
     host: Word | None = Field(None, description="A name, or a pattern such as `web*`.")
     person: Word | None = Field(None, description="Who acted.")
     kind: Word | None = Field(None, description="Kind of entry, such as `approved`.")
-    since: Timestamp | None = None
-    until: Timestamp | None = None
+    since: Timestamp | None = Field(None, description="Only entries at or after this time.")
+    until: Timestamp | None = Field(None, description="Only entries at or before this time.")
     area: Word | None = Field(None, description="Area of the run.")
     runbook: Word | None = Field(None, description="Runbook of the run.")
     state: list[RunStatus] = Field(
@@ -147,7 +147,7 @@ class EntryQuery(InputModel):
         le=9_007_199_254_740_991,
         description="Only entries with a lower number; `next` of a page sets it.",
     )
-    limit: int = Field(50, ge=1, le=500)
+    limit: int = Field(50, ge=1, le=500, description="Number of entries on a page.")
 
     @property
     def filter(self) -> query.EntryFilter:

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from bot.api import schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
-from bot.api.schemas_in import InputModel, Word
+from bot.api.schemas_in import HostName, InputModel, Word
 from bot.model import request_form
 from bot.model.schedule import parse_cron
 from runbooks import load_catalogue
@@ -42,7 +42,7 @@ class CronOut(schemas.OutputModel):
 
 
 class OptionsQuery(InputModel):
-    runbook: Word = Field(examples=["zfs scrub start"])
+    runbook: Word = Field(description="Name of the runbook.", examples=["zfs scrub start"])
     given: Sequence[Word] = Field(
         (),
         max_length=20,
@@ -52,9 +52,9 @@ class OptionsQuery(InputModel):
 
 
 class CronQuery(InputModel):
-    cron: Word = Field(examples=["0 3 1 * *"])
-    zone: Word = "UTC"
-    count: int = Field(_DEFAULT_COUNT, ge=1, le=100)
+    cron: Word = Field(description="Cron expression.", examples=["0 3 1 * *"])
+    zone: Word = Field("UTC", description="Time zone, such as Europe/Amsterdam.")
+    count: int = Field(_DEFAULT_COUNT, ge=1, le=100, description="Number of due times.")
 
 
 @router.get(
@@ -64,7 +64,7 @@ class CronQuery(InputModel):
     tags=["hosts"],
 )
 def list_field_options(
-    parts: Parts, caller: ReadCaller, name: str, query: Annotated[OptionsQuery, Query()]
+    parts: Parts, caller: ReadCaller, name: HostName, query: Annotated[OptionsQuery, Query()]
 ) -> HostOptionsOut:
     """Queries the host, like a check, if you may run checks there and no recent result exists."""
     runbook_name = " ".join(query.runbook.lower().split())

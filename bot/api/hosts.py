@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from bot.api import schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
-from bot.api.schemas_in import InputModel, Word
+from bot.api.schemas_in import HostName, InputModel, Word
 from bot.hosts.status import HostKeyKind, HostStatus, Reachability, list_host_statuses
 from bot.model.run import Run
 from connectors.errors import UnknownHostError
@@ -115,9 +115,11 @@ class LockListOut(schemas.OutputModel):
 
 
 class HostQuery(InputModel):
-    tag: Word | None = None
-    area: Word | None = None
-    reachability: Reachability | None = None
+    tag: Word | None = Field(None, description="Only hosts with this tag.")
+    area: Word | None = Field(None, description="Only hosts of this area.")
+    reachability: Reachability | None = Field(
+        None, description="Only hosts with this status at the last contact."
+    )
 
 
 @router.get("/hosts", operation_id="listHosts", summary="List hosts by name")
@@ -138,7 +140,7 @@ def list_hosts(
 
 
 @router.get("/hosts/{name}", operation_id="getHost", summary="Get a host")
-def get_host(parts: Parts, caller: ReadCaller, name: str) -> HostOut:
+def get_host(parts: Parts, caller: ReadCaller, name: HostName) -> HostOut:
     try:
         known = caller.policy.inventory[name]
     except UnknownHostError as error:

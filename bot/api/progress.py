@@ -26,7 +26,9 @@ _RUNNING = frozenset({State.PLANNING, State.QUEUED, State.STARTING, State.RUNNIN
 # Microseconds of live output that a caller with `after` gets again, so that none is missed.
 _OVERLAP = 6_000_000
 
-Position = Annotated[int, Query(ge=0, le=2**62)]
+Position = Annotated[
+    int, Query(ge=0, le=2**62, description="The `position` of the previous response.")
+]
 
 
 class LiveOutputOut(OutputModel):

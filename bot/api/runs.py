@@ -56,11 +56,17 @@ class RunQuery(InputModel):
 
     host: Word | None = Field(None, description="A name, or a pattern such as `web*`.")
     person: Word | None = Field(None, description="The requester.")
-    runbook: Word | None = None
-    state: list[RunStatus] = Field(default_factory=list[str], max_length=len(RUN_STATUSES))
-    since: Timestamp | None = None
-    until: Timestamp | None = None
-    area: Word | None = None
+    runbook: Word | None = Field(None, description="Name of the runbook.")
+    state: list[RunStatus] = Field(
+        default_factory=list[str],
+        max_length=len(RUN_STATUSES),
+        description="State of the run; repeatable.",
+    )
+    since: Timestamp | None = Field(None, description="Only runs requested at or after this time.")
+    until: Timestamp | None = Field(
+        None, description="Only runs requested at or before this time."
+    )
+    area: Word | None = Field(None, description="Area of the hosts.")
     search: Word | None = Field(None, description="Words that all occur in the run.")
     before: int | None = Field(
         None,
@@ -68,7 +74,7 @@ class RunQuery(InputModel):
         le=2_147_483_647,
         description="Only runs with a lower number; `next` of a page sets it.",
     )
-    limit: int = Field(50, ge=1, le=200)
+    limit: int = Field(50, ge=1, le=200, description="Number of runs on a page.")
 
     @property
     def filter(self) -> RunFilter:

@@ -136,7 +136,7 @@ def request_schedule(
 @router.post(
     "/{number}/suspend",
     operation_id="suspendSchedule",
-    summary="Pause a schedule",
+    summary="Suspend a schedule",
     dependencies=[IDEMPOTENCY_KEY],
 )
 def suspend_schedule(
@@ -153,7 +153,7 @@ def suspend_schedule(
 @router.post(
     "/{number}/resume",
     operation_id="resumeSchedule",
-    summary="Resume a paused schedule",
+    summary="Resume a suspended schedule",
     dependencies=[IDEMPOTENCY_KEY],
 )
 def resume_schedule(parts: Parts, caller: RequestCaller, number: RunId) -> ScheduleDetailsOut:

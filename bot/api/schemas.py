@@ -188,35 +188,37 @@ class LockOut(OutputModel):
 class RunOut(OutputModel):
     """One run, as in a list."""
 
-    id: int
-    title: str
+    id: int = Field(description="Number of the run.")
+    title: str = Field(description="The request, or what the run is for, as pages show it.")
     state: State
-    ended: bool
-    runbook: str
+    ended: bool = Field(description="Whether the state is final.")
+    runbook: str = Field(description="Name of the runbook.")
     kind: Literal["check", "change"]
     request: str = Field(description="The request as a command.")
-    values: dict[str, str]
-    host: str
-    hosts: Sequence[str]
+    values: dict[str, str] = Field(description="Values of the runbook's fields, by name.")
+    host: str = Field(description="The host, or the pattern that was requested.")
+    hosts: Sequence[str] = Field(description="Names of the hosts.")
     area: str = Field(
         description="For a check on hosts of several areas, all of them: `core, edge`."
     )
-    requested_by: str
+    requested_by: str = Field(description="Id of the requester.")
     source: str = Field(description="Where the request came in: web, slack, api, cli, …")
-    reason: str
+    reason: str = Field(description="Reason of the request.")
     requested_at: datetime
-    expires_at: datetime | None
+    expires_at: datetime | None = Field(
+        description="When the run expires if it has not been approved or started."
+    )
     started_at: datetime | None
     ended_at: datetime | None
     digest: str = Field(description="Of the plan, 64 hex digits; empty before planning.")
     required_approvals: int = Field(description="Number of approvals that the run needs in all.")
-    approved_by: Sequence[str]
+    approved_by: Sequence[str] = Field(description="Ids of the people who approved it.")
     undo_of: int | None = Field(description="The run that this one undoes.")
     parent: int | None = Field(description="The run on several hosts that this one belongs to.")
     proposal_for: int | None = Field(
         description="The run for which this one proposes other values."
     )
-    summary: str
+    summary: str = Field(description="The result in a sentence; empty until there is one.")
     needs_attention: bool = Field(
         description="Whether the run succeeded and its report is not healthy."
     )

@@ -25,7 +25,10 @@ from bot.policy import Policy
 from connectors.command import quote_text, refuse_invisible
 from runbooks import AnyRunbook, load_catalogue
 
-RunId = Annotated[int, Path(ge=1, le=2_147_483_647)]
+RunId = Annotated[
+    int, Path(ge=1, le=2_147_483_647, description="Its number, which lists return as `id`.")
+]
+HostName = Annotated[str, Path(description="Name of the host.")]
 Text = Annotated[str, StringConstraints(max_length=1000), AfterValidator(refuse_invisible)]
 Word = Annotated[
     str, StringConstraints(min_length=1, max_length=100), AfterValidator(refuse_invisible)
@@ -85,8 +88,11 @@ class RunbookRequestIn(InputModel):
     """
 
     request: Text = Field("", description="As typed in chat, such as `abusers clear lb1`.")
-    runbook: Text = ""
-    values: dict[Word, Text] = Field(default_factory=dict[str, str])
+    runbook: Text = Field("", description="Name of the runbook, instead of `request`.")
+    values: dict[Word, Text] = Field(
+        default_factory=dict[str, str],
+        description="With `runbook`: the values of its fields, by name.",
+    )
 
     @model_validator(mode="after")
     def _require_one_form(self) -> "RunbookRequestIn":
@@ -172,7 +178,7 @@ class RepeatIn(ReasonIn):
 class ResolutionIn(InputModel):
     """The outcome of a run with an unknown outcome, as an owner determined it on the host."""
 
-    succeeded: bool
+    succeeded: bool = Field(description="Whether the step had its effect on the host.")
     reason: Annotated[
         str,
         Field(min_length=10, max_length=1000, description="How you know the outcome."),
@@ -184,14 +190,22 @@ class ReviewIn(InputModel):
     """The findings of a review of emergency access."""
 
     findings: Annotated[
-        str, Field(min_length=10, max_length=1000), AfterValidator(join_to_one_line)
+        str,
+        Field(
+            min_length=10,
+            max_length=1000,
+            description="Whether the emergency and the change were justified, and why.",
+        ),
+        AfterValidator(join_to_one_line),
     ]
 
 
 class CounterProposalIn(InputModel):
     """Other values for a run, by field."""
 
-    values: dict[Word, Text] = Field(min_length=1)
+    values: dict[Word, Text] = Field(
+        min_length=1, description="The values to change, by field; other values stay."
+    )
     reason: Reason = ""
 
 
@@ -217,9 +231,9 @@ class ScheduleRequestIn(RunbookRequestIn):
         }
     )
 
-    name: Word
-    cron: Word
-    zone: Word = "UTC"
+    name: Word = Field(description="Name of the schedule.")
+    cron: Word = Field(description="Cron expression, such as `0 3 1 * *` or `@daily`.")
+    zone: Word = Field("UTC", description="Time zone of `cron`, such as Europe/Amsterdam.")
     overlap: Word = Field(
         "skip", description="When the previous run has not ended: skip, queue or cancel."
     )

@@ -102,14 +102,20 @@ class ChangesQuery(InputModel):
     at: Timestamp | None = Field(None, description="Default: now.")
     within: Word = Field("30 min", description="Such as 30m, 2 hours or 1 day.")
     host: Word = Field("*", description="Names or patterns, separated by spaces or commas.")
-    limit: int = Field(50, ge=1, le=200)
+    limit: int = Field(50, ge=1, le=200, description="Number of changes.")
 
 
 class SavedViewIn(InputModel):
     """Filters as in the address of the history page, such as host, area, person, state, since."""
 
-    name: Annotated[Word, Field(max_length=saved_views.LONGEST_NAME)]
-    filters: dict[Word, Text] = Field(default_factory=dict[str, str], max_length=9)
+    name: Annotated[
+        Word, Field(max_length=saved_views.LONGEST_NAME, description="Name of the view.")
+    ]
+    filters: dict[Word, Text] = Field(
+        default_factory=dict[str, str],
+        max_length=9,
+        description='The filters, by name, such as `{"host": "lb*"}`.',
+    )
 
 
 @router.get("/changes", operation_id="listChanges", summary="List changes around a time")

@@ -98,7 +98,7 @@ class WaitReportOut(schemas.OutputModel):
 
 
 class WaitReportQuery(InputModel):
-    days: int = Field(DEFAULT_DAYS, ge=1, le=366)
+    days: int = Field(DEFAULT_DAYS, ge=1, le=366, description="Number of days until now.")
 
 
 @router.get("/waiting", operation_id="getWaitReport", summary="Get waiting times for approvals")
