@@ -34,7 +34,7 @@ INDIRECT = {
 }
 
 PLACES = (
-    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "pyproject.toml"),
     *("bot", "connectors", "runbooks", "migrations"),
 )
 READ = {".py", ".md", ".html", ".txt", ".js", ".css", ".cedar", ".yaml", ".yml", ".toml", ".j2"}

@@ -189,14 +189,14 @@ class RunOut(OutputModel):
     """One run, as in a list."""
 
     id: int = Field(description="Number of the run.")
-    title: str = Field(description="The request, or what the run is for, as pages show it.")
+    title: str = Field(description="The request as a heading, such as `undo of run 7: …`.")
     state: State
     ended: bool = Field(description="Whether the state is final.")
     runbook: str = Field(description="Name of the runbook.")
     kind: Literal["check", "change"]
     request: str = Field(description="The request as a command.")
     values: dict[str, str] = Field(description="Values of the runbook's fields, by name.")
-    host: str = Field(description="The host, or the pattern that was requested.")
+    host: str = Field(description="The host; of a run on several hosts, the first.")
     hosts: Sequence[str] = Field(description="Names of the hosts.")
     area: str = Field(
         description="For a check on hosts of several areas, all of them: `core, edge`."
