@@ -118,11 +118,14 @@ class ZfsFuse(Daemon):
         # On a busy machine this thread would come too late, and what it holds back would be done.
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -20)
+        # Whatever it uses outside the wait below, because this thread is late, is counted too.
+        counted = self._processor_time()
         while not over.is_set():
-            before = self._processor_time()
             over.wait(_RUNS)
             os.kill(self.pid, signal.SIGSTOP)
-            over.wait(_RESTS * (self._processor_time() - before))
+            used = self._processor_time()
+            over.wait(_RESTS * (used - counted))
+            counted = used
             os.kill(self.pid, signal.SIGCONT)
 
     def _processor_time(self) -> float:
