@@ -117,7 +117,7 @@ class ServiceHealth:
                 "has entries that could not be logged: they are added when the log can be written",
             )
         else:
-            yield create_ok_result("Spool", "is empty")
+            yield create_ok_result("Spool", "empty")
 
     def _check_keys(self) -> Iterator[CheckResult]:
         for subject, file in self.keys.items():

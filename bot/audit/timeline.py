@@ -23,11 +23,11 @@ _MAX_CHECKS = 50
 _FIRE_KINDS = {"fires missed", "fire skipped"}
 # Events that concern every host although they name none.
 _GLOBAL_EVENT_TITLES = {
-    "policy changed": "the policy changed",
-    "policy invalid": "there was no valid policy",
-    "everything stopped": "everything was stopped",
-    "everything resumed": "the stop of everything was lifted",
-    "logging failed": "the change log could not be written",
+    "policy changed": "The policy changed",
+    "policy invalid": "The policy became invalid",
+    "everything stopped": "Everything was stopped",
+    "everything resumed": "Everything was resumed",
+    "logging failed": "The change log could not be written",
 }
 
 

@@ -172,8 +172,8 @@ def connect_to_service(url: str, token: str, *, token_owner: str = "") -> Servic
     parts = urlsplit(url)
     if not token:
         exit_with_error(
-            "KEYTURN_TOKEN is not set. Create a token on the web page Tokens, or on the server "
-            "with `keyturn token new PERSON --scope ask`",
+            "KEYTURN_TOKEN is not set. Create a token on the web page API tokens, or on the "
+            "server with `keyturn token new PERSON --scope ask`",
             FAILED,
         )
     if parts.scheme not in {"http", "https"} or not parts.hostname:

@@ -79,7 +79,9 @@ def compare_runs(service: ServiceClient, *, numbers: tuple[int, ...], as_json: b
 
 
 @click.command("calendar")
-@click.option("--days", type=click.IntRange(1, 92), default=30, show_default=True)
+@click.option(
+    "--days", type=click.IntRange(1, 92), default=30, show_default=True, help="Days to show."
+)
 @json_option
 @pass_service
 def show_calendar(service: ServiceClient, *, days: int, as_json: bool) -> None:

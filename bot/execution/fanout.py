@@ -14,6 +14,7 @@ from bot.db.database import Transaction
 from bot.execution import gate, start_schedule
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run, State
+from bot.model.text import format_count
 from bot.policy import Policy
 from bot.workflow import redundancy
 from bot.workflow.context import WorkflowContext, get_site
@@ -91,7 +92,9 @@ def _submit_combined_plan(
         expires_at=min(plan.expires_at for plan in plans),
         policy_version=first.policy_version,
         current_state="; ".join(
-            f"{child.host}: {child.plan.current_state}" for child in pending if child.plan
+            f"{child.host}: {child.plan.current_state.rstrip('.')}"
+            for child in pending
+            if child.plan
         ),
         steps=tuple(step for plan in plans for step in plan.steps),
         notes=_combine_notes(pending),
@@ -234,7 +237,8 @@ def _combine_reports(
 ) -> Run:
     reports = [(child.host, child.report) for child in children if child.report]
     unhealthy = [host for host, report in reports if not report.healthy]
-    summary = f"{len(reports) - len(unhealthy)} of {len(children)} hosts are healthy"
+    counted = f"{len(reports) - len(unhealthy)} of {format_count(len(children), 'host')}"
+    summary = f"{counted} {'is' if len(children) == 1 else 'are'} healthy"
     findings = [prefix_host(child.host, _get_end_reason(child)) for child in unsuccessful]
     findings += [f"{host}: {finding}" for host, report in reports for finding in report.findings]
     tables = [(host, report.table) for host, report in reports if report.table]

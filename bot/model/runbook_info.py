@@ -45,7 +45,7 @@ class RunbookInfo:
         lines += [f"    {name:<{width}}  {hint}" for name, hint in self.fields]
         lines.append(f"  For example: {self.example}")
         if self.kind == "change":
-            lines.append(f"  Its undo {self.undo}." if self.undo else "  It is irreversible.")
+            lines.append(f"  Undo {self.undo}." if self.undo else "  It is irreversible.")
         return "\n".join(lines)
 
 

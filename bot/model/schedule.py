@@ -19,6 +19,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import TypeAdapter
 
 from bot.model.canonical import Canonical
+from bot.model.text import format_count
 from connectors.command import quote_text
 
 _CRON_MACROS = {
@@ -94,9 +95,9 @@ def parse_cron(cron: str, zone: str) -> CronExpression:
     words = _CRON_MACROS.get(cron.strip().lower(), cron).upper().split()
     if len(words) != _FIELD_COUNT:
         raise ScheduleError(
-            f"{quote_text(cron)} has {len(words)} fields instead of five: minute, hour, day of "
-            "the month, month, weekday, such as '0 3 1 * *'; or write @hourly, @daily, @weekly or "
-            "@monthly"
+            f"{quote_text(cron)} has {format_count(len(words), 'field')} instead of five: minute, "
+            "hour, day of the month, month, weekday, such as '0 3 1 * *'; or write @hourly, "
+            "@daily, @weekly or @monthly"
         )
     if zone not in _list_time_zones():
         raise ScheduleError(

@@ -112,9 +112,10 @@ class Policy:
         return self.organisation.areas[self.inventory[host].area]
 
     def join_area_titles(self, areas: Sequence[str]) -> str:
-        """Return the titles of areas: `the core and the edge`; the name for a removed area."""
+        """Return the titles of areas: `the core, storage and the edge`; a removed area's name."""
         known = self.organisation.areas
-        return " and ".join(known[name].title if name in known else name for name in areas)
+        titles = [known[name].title if name in known else name for name in areas]
+        return " and ".join([*filter(None, [", ".join(titles[:-1])]), *titles[-1:]])
 
     def list_people_allowed(self, order: Order, *, except_person: str) -> list[str]:
         """Return the names of all people who may do this, except for one person."""

@@ -64,7 +64,9 @@ def _build_picture(tree: FaultTree, states: Mapping[str, str]) -> Element:
     leaves = _place(top, 0)
     depth = _measure_depth(top) + 1
     width = leaves * WIDTH + 2 * _MARGIN
-    height = depth * LEVEL_HEIGHT + 2 * _MARGIN
+    # The last level has no branches below its symbols.
+    last_level = BOX_HEIGHT + 10 + 2 * _SYMBOL
+    height = (depth - 1) * LEVEL_HEIGHT + last_level + 2 * _MARGIN
     svg = Element(
         "svg",
         {

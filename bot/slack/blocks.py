@@ -145,6 +145,13 @@ def code(text: str) -> Element:
     return _text_element(escape_to_one_line(text)) | {"style": {"code": True}}
 
 
+def text_with_code(text: str) -> list[Element]:
+    """Return a text as elements, with what is between backticks as code."""
+    parts = re.split(r"`([^`\n]+)`", text)
+    elements = [code(part) if n % 2 else text_element(part) for n, part in enumerate(parts)]
+    return [element for element in elements if element["text"]]
+
+
 def emoji(name: str) -> Element:
     return {"type": "emoji", "name": name}
 

@@ -20,6 +20,7 @@ from bot.slack.blocks import (
     rich_text_section,
     shorten_text,
     text_element,
+    text_with_code,
 )
 from runbooks import AnyRunbook
 
@@ -47,8 +48,14 @@ _COMMAND_HELP = (
     ("again N", "request a run again, in a form with its values"),
     ("accept N PLAN", "accept an approver's counter-proposal to your request"),
     ("counter N field=value", "propose other values; the requester accepts or withdraws"),
-    ("delegate to PERSON until TIME", "let a person decide on your behalf; alone, it lists"),
-    ("grant PERSON WORDS HOSTS N an hour until TIME", "approve in advance; alone, it lists"),
+    (
+        "delegate to PERSON until TIME",
+        "let a person decide on your behalf; alone, list delegations",
+    ),
+    (
+        "grant PERSON WORDS HOSTS N an hour until TIME",
+        "approve in advance; alone, list grants",
+    ),
     ("can-i WORDS HOST…", "whether you may, who must approve, and how long that usually takes"),
     ("who [HOST|AREA|@PERSON]", "owners of hosts and areas, and the roles of people"),
     ("freeze", "active and upcoming freezes"),
@@ -178,19 +185,19 @@ def render_runbook_help(runbook: type[AnyRunbook]) -> Message:
     fields = [
         [
             code(form_field.name),
-            text_element(f" – {_format_hint(form_field.hint, form_field.choices)}"),
+            *text_with_code(f" – {_format_hint(form_field.hint, form_field.choices)}"),
         ]
         for form_field in list_form_fields(runbook)
     ]
     example = f"{COMMAND} {runbook.words} {runbook.example}".rstrip()
     parts: list[Element] = [
-        rich_text_section(bold(get_runbook_purpose(runbook))),
+        rich_text_section(bold(get_runbook_purpose(runbook).replace("`", ""))),
         rich_text_section(code(f"{COMMAND} {format_usage(runbook)}")),
         bullet_list(*fields),
         rich_text_section(text_element("Example: "), code(example)),
     ]
     if runbook.undo:
-        parts.append(rich_text_section(text_element(f"Its undo {runbook.undo}.")))
+        parts.append(rich_text_section(*text_with_code(f"Undo {runbook.undo}.")))
     open_form = button(
         "Open form",
         action=f"{FORM_ACTION}-0",
@@ -257,7 +264,7 @@ def get_runbook_purpose(runbook: type[AnyRunbook]) -> str:
 def _render_runbook_entry(runbook: type[AnyRunbook]) -> list[Element]:
     return [
         code(f"{COMMAND} {format_usage(runbook)}"),
-        text_element(f" – {get_runbook_purpose(runbook)}"),
+        *text_with_code(f" – {get_runbook_purpose(runbook)}"),
     ]
 
 

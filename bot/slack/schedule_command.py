@@ -138,7 +138,7 @@ class ScheduleCommands:
             rich_text_section(code(_format_request(run))),
             bullet_list(
                 [text_element(schedule.timing.description)],
-                [text_element(f"owner: {policy.get_person_name(schedule.owner)}")],
+                [text_element(f"Owner: {policy.get_person_name(schedule.owner)}")],
             ),
         ]
         if schedule.state is not ScheduleState.ACTIVE:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from bot.model.text import format_count
 from bot.redundancy.outline import outline_tree
 from bot.slack.blocks import (
     Message,
@@ -28,7 +29,7 @@ def render_trees(overviews: Sequence[TreeOverview]) -> Message:
         [bold(one.analysis.tree.name), text_element(f" – {one.margin_sentence}")]
         for one in overviews
     ]
-    return Message(f"{len(overviews)} services", [rich_text(bullet_list(*items))])
+    return Message(format_count(len(overviews), "service"), [rich_text(bullet_list(*items))])
 
 
 def render_tree(overview: TreeOverview) -> Message:

@@ -14,6 +14,7 @@ from bot.audit.verification import Verification
 from bot.db import search, view_conditions
 from bot.db.database import Transaction
 from bot.model import times
+from bot.model.text import format_sentence
 from bot.web.auth import CurrentUser, User, open_visit
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.errors import render_refusal
@@ -103,7 +104,7 @@ def verify_log(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
     except view_conditions.NotEverything as error:
         return render_refusal(request, 403, str(error))
     except verification.VerificationInProgress as error:
-        return render_refusal(request, 409, f"{str(error).capitalize()}.")
+        return render_refusal(request, 409, format_sentence(str(error)))
     return _render_page(request, verification_result=result)
 
 

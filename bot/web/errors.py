@@ -15,6 +15,7 @@ from bot import observability
 from bot.db.database import StoreUnavailable
 from bot.db.runs import NoSuchRun
 from bot.db.schedules import NoSuchSchedule
+from bot.model.text import format_sentence
 from bot.policy import NoPolicyError
 from bot.web import middleware, redirects
 from bot.web.auth import NotSignedInError, check_still_signed_in
@@ -118,7 +119,7 @@ def _handle_invalid_request(request: Request, error: Exception) -> Response:
 
 
 def _handle_not_found(request: Request, error: Exception) -> Response:
-    return render_refusal(request, 404, f"{str(error).capitalize()}.")
+    return render_refusal(request, 404, format_sentence(str(error)))
 
 
 def _handle_invalid_policy(request: Request, error: Exception) -> Response:

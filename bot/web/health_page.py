@@ -14,6 +14,8 @@ from bot.web.templating import render_page
 
 router = APIRouter(prefix="/health")
 
+_SUBJECTS = {"ssh": "SSH"}
+
 
 @router.get("")
 def show_health(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
@@ -37,9 +39,9 @@ def _list_check_results(deps: WebDependencies) -> list[CheckResult]:
     return [
         *deps.list_check_results(),
         *(
-            create_error_result(name.capitalize(), health.message)
+            create_error_result(_SUBJECTS.get(name, name.capitalize()), health.message)
             if health.is_broken
-            else create_ok_result(name.capitalize(), health.message)
+            else create_ok_result(_SUBJECTS.get(name, name.capitalize()), health.message)
             for name, health in components
         ),
     ]

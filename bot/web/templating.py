@@ -1,6 +1,7 @@
 """Render page templates with Jinja: control characters become visible, values are escaped."""
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -13,7 +14,7 @@ from markupsafe import Markup
 from starlette.templating import Jinja2Templates
 
 from bot.model import run_states, times
-from bot.model.text import escape_control
+from bot.model.text import escape_control, format_count
 from bot.web import badges, diagrams
 from bot.web.assets import STATIC_DIRECTORY
 from bot.workflow.run_timeline import format_fact, get_entry_facts
@@ -59,6 +60,16 @@ def render_code(text: str) -> Markup:
     return Markup("").join(map(make_visible, parts))
 
 
+def start_sentence(text: str) -> str:
+    """Return a text with a capital letter at its start; the other letters keep their case."""
+    return text[:1].upper() + text[1:]
+
+
+def format_factor(number: float) -> str:
+    """Return a factor with three significant digits: `1.52`, `1000`, `∞`."""
+    return "∞" if math.isinf(number) else f"{float(f'{number:.3g}'):,.10g}"
+
+
 @cache
 def load_templates() -> Jinja2Templates:
     """Return the environment of all page templates; every value in it is escaped."""
@@ -79,6 +90,7 @@ def load_templates() -> Jinja2Templates:
         "tree": diagrams.build_tree,
         "describe_child_run": run_states.get_child_run_display,
         "describe_run": run_states.get_run_display,
+        "format_count": format_count,
         "statuses": run_states.RUN_STATUS_DISPLAYS,
         "step_badge": run_states.STEP_STATE_DISPLAYS,
         "schedule_badge": badges.SCHEDULE_BADGES,
@@ -93,6 +105,8 @@ def load_templates() -> Jinja2Templates:
         span=times.format_span,
         format_fact=format_fact,
         code_spans=render_code,
+        factor=format_factor,
+        start_sentence=start_sentence,
     )
     icons: Any = environment.get_template("icons.html").module
     environment.globals["icon"] = icons.icon

@@ -48,7 +48,7 @@ class ComparedLine:
             "changed": "Differs",
             "left": "Only on the left",
             "right": "Only on the right",
-        }.get(self.kind, "Alike")
+        }.get(self.kind, "Same")
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,13 @@ def end_run(
     return end_runs(context, tx, [RunEnd(run, state, summary, person)])[0]
 
 
+def _explain_withdrawal(parent: RunEnd) -> str:
+    """Return why child runs do not start. Only an approved schedule succeeds before they did."""
+    if parent.state is State.SUCCEEDED:
+        return "The schedule starts a new run at each due time"
+    return f"The parent run is {parent.state.phrase}"
+
+
 def end_runs(context: WorkflowContext, tx: Transaction, run_ends: Sequence[RunEnd]) -> list[Run]:
     """End several runs with as few statements as one takes."""
     # Child runs are locked before the log, in the same order as when a child run ends.
@@ -53,9 +60,7 @@ def end_runs(context: WorkflowContext, tx: Transaction, run_ends: Sequence[RunEn
             release_host_lock(context, tx, run)
         announce_run_change(tx, run)
         for child in left.get(run.id, ()):
-            end_run(
-                context, tx, child, State.WITHDRAWN, f"The parent run is {ending.state.phrase}"
-            )
+            end_run(context, tx, child, State.WITHDRAWN, _explain_withdrawal(ending))
     last = {run.parent: run for run in ended}
     for parent, run in last.items():
         if parent is not None:

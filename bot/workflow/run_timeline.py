@@ -110,7 +110,7 @@ def _describe_request(facts: Mapping[str, Any], person_name: str) -> tuple[str, 
 
 def _describe_plan(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
     wanted = facts.get("required_approvals") or 0
-    text = "no approval needed" if not wanted else f"{wanted} approval{'s'[: wanted != 1]} needed"
+    text = "No approval needed" if not wanted else f"{wanted} approval{'s'[: wanted != 1]} needed"
     if wanted and facts.get("approvers"):
         text += f" from {_get_text(facts, 'approvers')}"
     return "Planned", f"{text}; digest {_get_text(facts, 'digest')[:10]}", Tone.INFO, "list"
@@ -218,7 +218,7 @@ _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
         Tone.SUCCESS if facts.get("healthy") else Tone.WARNING,
         "eye",
     ),
-    "scheduled": _create_schedule_describer("Schedule {n} began", Tone.SUCCESS, "clock"),
+    "scheduled": _create_schedule_describer("Schedule {n} started", Tone.SUCCESS, "clock"),
     "fired": _create_schedule_describer("Schedule {n} fired run {run}", Tone.INFO, "clock"),
     "fires missed": lambda facts, _who: (
         f"Schedule {_get_text(facts, 'schedule')} missed {_get_text(facts, 'count')}",

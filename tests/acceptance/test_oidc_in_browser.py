@@ -65,7 +65,7 @@ def test_somebody_signs_in_with_slack_and_out_everywhere(service: Service, page:
     expect(page.locator("details.kt-account summary")).to_have_text("Dora Developer")
     page.locator("details.kt-account summary").click()
     page.get_by_role("link", name="Sessions").click()
-    expect(page.get_by_text("signed in with Slack")).to_be_visible()
+    expect(page.get_by_text("Signed in with Slack")).to_be_visible()
     page.screenshot(path=ARTEFACTS / "web-sessions.png")
     page.get_by_role("button", name="Sign out everywhere").click()
     expect(page.get_by_text("You are signed out everywhere")).to_be_visible()

@@ -69,7 +69,7 @@ def test_a_runbook_is_told_in_full(tmp_path: Path):
     assert told.startswith("abusers clear HOST ADDRESS")
     assert "For example: abusers clear lb1 203.0.113.9" in told
     assert "A change, for hosts tagged haproxy." in told
-    assert "Its undo restores the entry." in told
+    assert "Undo restores the entry." in told
     strange = keyturn(tmp_path, "runbooks", "nothing")
     assert (strange.returncode, "List all: keyturn runbooks" in strange.stderr) == (3, True)
 

@@ -43,7 +43,7 @@ def main() -> int:
         company.found(directory / "policy")
         with (
             LoopbackFleet(directory / "policy", places=WITH_SECOND_BALANCER) as fleet,
-            Service(directory, port=_port()) as service,
+            Service(company.add_fault_tree(directory), port=_port()) as service,
         ):
             say(f"Ready in {time.monotonic() - began:.1f} s: {', '.join(fleet.hosts)} are real")
             say("OpenSSH servers on this machine, and lb1 runs a real HAProxy.\n")
@@ -116,8 +116,10 @@ def stay(service: Service) -> None:
     say("  Command line, as dora, in another terminal")
     say(f"    export KEYTURN_URL={service.address} KEYTURN_TOKEN={token}")
     say(f"    export KEYTURN_POLICY={settings.policy} KEYTURN_DATA={settings.data}")
-    say("    .venv/bin/keyturn ask abusers show lb1")
-    say("\nIn the chat try  /keyturn help  or  /keyturn abusers show lb1.  Ctrl-C ends the demo.")
+    say("    .venv/bin/keyturn request abusers show lb1")
+    say("    .venv/bin/keyturn tree draw balancers")
+    say("\nIn the chat try  /keyturn help,  /keyturn abusers show lb1  or  /keyturn tree.")
+    say("Ctrl-C ends the demo.")
     while True:
         time.sleep(3600)
 

@@ -41,7 +41,7 @@ def main() -> None:
         with (
             LoopbackFleet(directory / "policy", places=WITH_SECOND_BALANCER) as fleet,
             usual_socket_paths(fleet),
-            Service(directory) as service,
+            Service(company.add_fault_tree(directory)) as service,
         ):
             make_requests(fleet, service)
             take_pictures(service)
@@ -158,6 +158,7 @@ PAGE_PICTURES = {
     "history": "/runs",
     "hosts": "/hosts",
     "policy": "/policy",
+    "redundancy": "/redundancy/balancers",
 }
 
 

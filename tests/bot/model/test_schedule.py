@@ -129,7 +129,7 @@ def test_it_is_said_in_words(cron: str, words: str):
         ("0 3 * * 8", "UTC", "day-of-week"),
         ("0 3 * * *", "Mars/Base", "unknown time zone 'Mars/Base'"),
         ("0 3 * * *", "../../etc/passwd", "unknown time zone"),
-        ("@reboot", "UTC", "1 fields instead of five"),
+        ("@reboot", "UTC", "1 field instead of five"),
     ],
 )
 def test_what_says_no_time_is_refused_with_what_to_write(cron: str, zone: str, why: str):

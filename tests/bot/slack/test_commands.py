@@ -70,7 +70,7 @@ async def test_a_runbook_without_values_is_explained(chat: Chat, text: str):
     assert "Set one switch." in shown
     assert "/keyturn toy set HOST NAME VALUE" in shown
     assert "/keyturn toy set lb1 lamp on" in shown
-    assert "Its undo sets it back." in shown
+    assert "Undo sets it back." in shown
 
 
 BUILT_IN = (

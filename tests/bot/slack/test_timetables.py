@@ -37,7 +37,7 @@ async def test_a_schedule_for_a_check_begins_at_once_and_is_listed(chat: Chat):
     assert "toy show lb1" in listed
     assert "At 03:00 every day (Europe/Amsterdam)" in listed
     one = words(await chat.type("schedule 1"))
-    assert "owner: Dora Developer" in one
+    assert "Owner: Dora Developer" in one
     assert one.count("03:00 CE") == 5
 
 

@@ -42,7 +42,7 @@ def test_what_differs_stands_beside_each_other(site: Site) -> None:
     words = Page(said).text
     assert "Differs ≠ two 2" in words
     assert "Only on the right + four" in words
-    assert "Alike one one" in words
+    assert "Same one one" in words
 
 
 def test_a_check_that_found_something_wrong_ended_as_lists_say(site: Site) -> None:

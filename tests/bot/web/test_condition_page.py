@@ -16,7 +16,7 @@ def test_who_may_stop_everything_sees_how_the_service_is(site: Site):
     page = Page(site.browser("olga").get("/health").text)
     assert page.strange == []
     assert "2 problems" in page.text
-    for words in ("Clock Error", "Slack Error the token was refused", "Database OK SQLite"):
+    for words in ("Clock Error", "Slack Error The token was refused", "Database OK SQLite"):
         assert words in page.text
     assert "/health" in Page(site.browser("olga").get("/policy").text).links
 

@@ -32,7 +32,7 @@ def test_a_delegation_is_made_shown_and_ended(site: Site):
     assert delegate(site, reason="at sea") == 303
     for person in ("olga", "stan"):
         shown = Page(site.browser(person).get("/access").text)
-        assert "Stan Storage on behalf of Olga Owner in the edge, until" in shown.text
+        assert "Stan Storage on behalf of Olga Owner In the edge, until" in shown.text
         assert "/access/delegations/1/end" in shown.forms
         assert shown.strange == []
     assert "No delegations" in site.browser("adam").get("/access").text
