@@ -42,7 +42,7 @@ def test_tree_shows_what_is_down_and_who_claims_the_rest(site: Site):
     page = Page(site.browser("dora").get("/redundancy/shop").text)
     assert "Down, or its state is unknown (margin 0)" in page.text
     assert f"Held by run {run.id} of Dora Developer since" in page.text
-    assert "lb2 lb2 is down is unreachable since" in page.text
+    assert "lb2 lb2 is down Unreachable since" in page.text
     assert f"/runs/{run.id}" in page.links
     assert "lb1, lb2" in page.text
     assert "50.0 %" not in page.text
