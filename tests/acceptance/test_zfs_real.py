@@ -140,7 +140,7 @@ def test_a_scrub_that_has_just_been_done_is_not_done_again(nas: ZfsFuse, fleet: 
 def test_a_running_scrub_is_seen_left_alone_stopped_and_started_again(nas: ZfsFuse, fleet: Fleet):
     nas.pool("tank", nas.disk("d0"), small=True)
     nas.pool("other", nas.disk("d1"))
-    nas.fill("tank", megabytes=12)
+    nas.fill("tank", megabytes=36)
     with nas.slow():
         plan = carry_out(fleet, START)
         assert "running" in status(fleet).summary
