@@ -180,8 +180,10 @@ def check_access(path: Path, owners: Collection[int] | None = None) -> None:
         for name in POLICY_FILES:
             if not problem and (path / name).exists():
                 problem = find_writer(path / name, owners)
-        for file in _list_tree_files(path):
-            problem = problem or find_writer(file, owners)
+        # A user who can write to the directory of fault trees can add one.
+        directory = path / TREE_DIRECTORY
+        for place in (directory, *_list_tree_files(path)) if directory.exists() else ():
+            problem = problem or find_writer(place, owners)
     except FileNotFoundError:
         return
     except OSError as error:

@@ -90,6 +90,13 @@ def test_tree_that_others_can_write_is_refused(directory: Path):
         check_access(directory)
 
 
+def test_directory_that_others_can_add_trees_to_is_refused(directory: Path):
+    check_access(directory)
+    (directory / "trees").chmod(0o777)
+    with pytest.raises(NoPolicyError, match="trees is writable by others"):
+        check_access(directory)
+
+
 def test_edited_tree_is_used_by_the_next_request(directory: Path):
     policies = a_policy(directory)
     assert [*policies.get_policy().trees] == ["shop"]
