@@ -33,9 +33,9 @@ class TreeStatus:
 
 
 def read_status(
-    tx: Transaction, policy: Policy, analysis: TreeAnalysis, *, except_run: int | None = None
+    tx: Transaction, policy: Policy, analysis: TreeAnalysis, *, except_runs: Collection[int] = ()
 ) -> TreeStatus:
-    """Return how the events of a tree are. except_run: a run whose own claims do not count."""
+    """Return how the events of a tree are. except_runs: their claims do not count."""
     name = analysis.tree.name
     read = {event: words for event, words in _read_events(tx, analysis) if words[1]}
     failed = {event: words[1] for event, words in read.items() if words[0] == FAILED}
@@ -43,7 +43,7 @@ def read_status(
     claimed = {
         claim.event: _describe_claim(tx, policy, claim)
         for claim in rows.list_claims(tx, name)
-        if claim.run != except_run
+        if claim.run not in except_runs
     }
     return TreeStatus(
         TreeState(frozenset(failed), frozenset(unknown), frozenset(claimed)),
@@ -87,14 +87,14 @@ def _describe_claim(tx: Transaction, policy: Policy, claim: LegClaim) -> str:
 
 
 def list_decisions(
-    tx: Transaction, policy: Policy, legs: Collection[Leg], *, run: int | None
+    tx: Transaction, policy: Policy, legs: Collection[Leg], *, except_runs: Collection[int] = ()
 ) -> list[tuple[GuardDecision, TreeStatus]]:
     """Decide, for each tree, whether a change may take these legs down now."""
     decisions: list[tuple[GuardDecision, TreeStatus]] = []
     for analysis in policy.trees.values():
         takes = analysis.list_events_of(legs)
         if takes:
-            status = read_status(tx, policy, analysis, except_run=run)
+            status = read_status(tx, policy, analysis, except_runs=except_runs)
             decisions.append((decide(analysis, status.state, takes), status))
     return decisions
 
@@ -106,18 +106,24 @@ def find_refusal(
 
     override: a cut set as `format_cut_set` writes it, that was approved to be taken.
     """
-    for decision, status in list_decisions(tx, policy, legs, run=run):
+    for decision, status in list_decisions(tx, policy, legs, except_runs=[run] if run else ()):
         if decision.is_refused and format_cut_set(decision) != override:
             return describe_refusal(policy.trees[decision.tree], decision, status)
     return ""
 
 
 def get_margin(tx: Transaction, policy: Policy, run: Run) -> int:
-    """Return how many legs would be left, at the least, while the run works on one host."""
+    """Return how many legs would be left, at the least, while the run works on one host.
+
+    What hosts of the same request have claimed does not count: waves keep the margin then.
+    """
+    own = [run.id]
+    if run.hosts and run.plan and run.plan.takes_down:
+        own += [child.id for child in runs.list_children_briefly(tx, run.id)]
     margins = [
         decision.margin_after
         for legs in _list_legs_by_host(run.plan)
-        for decision, _ in list_decisions(tx, policy, legs, run=run.id)
+        for decision, _ in list_decisions(tx, policy, legs, except_runs=own)
         if decision.margin_after is not None
     ]
     return min(margins, default=NO_LIMIT)
@@ -127,7 +133,7 @@ def list_margin_notes(
     tx: Transaction, policy: Policy, legs: Collection[Leg], *, run: int | None
 ) -> Iterator[str]:
     """Yield a note for the plan, for each service that a change of these legs touches."""
-    for decision, _ in list_decisions(tx, policy, legs, run=run):
+    for decision, _ in list_decisions(tx, policy, legs, except_runs=[run] if run else ()):
         if not decision.taken or decision.margin_after is None:
             continue
         if decision.is_refused:
@@ -188,7 +194,7 @@ def can_wave_start(tx: Transaction, policy: Policy, wave: Sequence[Run]) -> bool
     """
     legs = [leg for run in wave for leg in list_legs(run.plan)]
     is_first = len(wave) == 1
-    for decision, status in list_decisions(tx, policy, legs, run=None):
+    for decision, status in list_decisions(tx, policy, legs):
         analysis = policy.trees[decision.tree]
         if decision.is_refused:
             without_claims = replace(status.state, claimed=frozenset())

@@ -157,6 +157,30 @@ def test_request_for_both_legs_changes_one_after_the_other(
     assert office.run(parent.id).state is State.SUCCEEDED
 
 
+def test_request_for_three_legs_needs_no_more_approvals_once_it_has_begun(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """What its own hosts have claimed counts for the waves, not for the approvals."""
+    inventory = office.policies.path / "inventory.yaml"
+    text = inventory.read_text().partition("redundant:")[0]
+    hosts = f"{text}  lb3: {{area: edge, tags: [haproxy]}}\n"
+    inventory.write_text(f"{hosts}redundant: [lb1, lb2, lb3]\n")
+    office.fleet.hosts["lb3"] = {"lamp": "off"}
+    parent = office.workflow.request_fanout_run(
+        [restart(host) for host in ("lb1", "lb2", "lb3")],
+        host_pattern="lb*",
+        person="dora",
+        origin=WEB,
+    )
+    office.work()
+    assert office.run(parent.id).required_approvals == 1
+    office.approve(office.run(parent.id))
+    let_settle(office, monkeypatch)
+    let_settle(office, monkeypatch)
+    assert sorted(host for host, _ in office.fleet.told) == ["lb1", "lb2", "lb3"]
+    assert office.run(parent.id).state is State.SUCCEEDED
+
+
 @pytest.mark.parametrize("attempt", range(8))
 def test_two_runs_never_take_both_legs(office: Office, attempt: int):
     runs = [office.ask(restart(host, f"v{attempt}")) for host in ("lb1", "lb2")]
