@@ -126,6 +126,10 @@ class TreeAnalysis:
         """Return how many more events take the service away; 0: it is down, None: nothing can."""
         return self.cut_sets.count_standing(self._get_levels(down))
 
+    def find_nearest_cut_set(self, down: Collection[str]) -> tuple[str, ...]:
+        """Return a minimal cut set of which the fewest events are not down; () if none exists."""
+        return self._get_names(self.cut_sets.find_nearest(self._get_levels(down)) or ())
+
     def find_cut_set(
         self, down: Collection[str], one_of: Collection[str] | None = None
     ) -> tuple[str, ...] | None:

@@ -185,6 +185,23 @@ class CutSets:
         least = measure(self._top)
         return None if least == inf else int(least)
 
+    def find_nearest(self, down: Collection[int]) -> tuple[int, ...] | None:
+        """Return a cut set of which the fewest events are not down; None if there is none."""
+        known: dict[int, tuple[int, tuple[int, ...]] | None] = {NO_SET: None, EMPTY_SET: (0, ())}
+
+        def find(node: int) -> tuple[int, tuple[int, ...]] | None:
+            if node not in known:
+                level = self._nodes.levels[node]
+                best, rest = find(self._nodes.lows[node]), find(self._nodes.highs[node])
+                if rest is not None:
+                    with_event = (rest[0] + (level not in down), (level, *rest[1]))
+                    best = with_event if best is None else min(best, with_event)
+                known[node] = best
+            return known[node]
+
+        nearest = find(self._top)
+        return nearest[1] if nearest else None
+
     def find_within(
         self, down: Collection[int], one_of: Collection[int] | None = None
     ) -> tuple[int, ...] | None:

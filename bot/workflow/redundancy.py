@@ -133,7 +133,7 @@ def list_margin_notes(
     tx: Transaction, policy: Policy, legs: Collection[Leg], *, run: int | None
 ) -> Iterator[str]:
     """Yield a note for the plan, for each service that a change of these legs touches."""
-    for decision, _ in list_decisions(tx, policy, legs, except_runs=[run] if run else ()):
+    for decision, status in list_decisions(tx, policy, legs, except_runs=[run] if run else ()):
         if not decision.taken or decision.margin_after is None:
             continue
         if decision.is_refused:
@@ -144,7 +144,12 @@ def list_margin_notes(
         if after <= 0:
             is_single = set(decision.taken) & set(policy.trees[decision.tree].single_points)
             last = " It is a single point of failure." if is_single else " It is the last leg."
-        yield f"Redundancy of {decision.tree}: margin {before} → {after} without {taken}.{last}"
+        down = status.state.down | set(decision.taken)
+        cut_set = ", ".join(policy.trees[decision.tree].find_nearest_cut_set(down))
+        yield (
+            f"Redundancy of {decision.tree}: margin {before} → {after} without {taken} "
+            f"(cut set {cut_set}).{last}"
+        )
 
 
 def describe_refusal(analysis: TreeAnalysis, decision: GuardDecision, status: TreeStatus) -> str:

@@ -152,7 +152,7 @@ def test_restart_is_refused_at_the_gate_when_the_other_balancer_stopped_meanwhil
     run = shop.restart("lb1")
     assert run.state is State.PENDING
     assert run.plan
-    assert "Redundancy of shop: margin 2 → 1 without lb1." in run.plan.notes
+    assert "Redundancy of shop: margin 2 → 1 without lb1 (cut set lb1, lb2)." in run.plan.notes
     shop.hosts["lb2"].systemctl("stop", "haproxy")
     look = ServiceStatus.model_validate({"host": "lb2", "service": "haproxy"})
     shop.workflow.request_run(look, person="olga", origin=WEB)

@@ -62,7 +62,7 @@ def test_plan_says_what_margin_is_left(office: Office):
     assert (run.state, run.required_approvals) == (State.PENDING, 2)
     assert run.plan
     assert run.plan.takes_down == ["lb1"]
-    assert "Redundancy of lb1-lb2: margin 2 → 1 without lb1." in run.plan.notes
+    assert "Redundancy of lb1-lb2: margin 2 → 1 without lb1 (cut set lb1, lb2)." in run.plan.notes
 
 
 def test_change_that_takes_nothing_down_has_no_margin(office: Office):

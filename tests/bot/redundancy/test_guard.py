@@ -89,6 +89,10 @@ def test_guard_agrees_with_the_rule_applied_literally(block: int):
         refused += decision.is_refused
         assert decision.margin_before == measure_margin(tree, state.down), seed
         assert decision.margin_after == measure_margin(tree, state.down | takes), seed
+        nearest = frozenset(TreeAnalysis(tree).find_nearest_cut_set(state.down | takes))
+        if decision.margin_after is not None:
+            assert nearest in random_trees.find_minimal_cut_sets(tree), seed
+            assert len(nearest - state.down - takes) == decision.margin_after, seed
         if decision.is_refused:
             assert frozenset(decision.cut_set) in random_trees.find_minimal_cut_sets(tree)
     assert refused > 50
