@@ -2,6 +2,8 @@
 
 import pytest
 
+from bot.hosts.reachability import LastContact, store_contacts
+from bot.model.run import State
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.walk import texts
 
@@ -39,3 +41,15 @@ async def test_unknown_tree_is_refused_with_the_known_ones(chat: Chat):
 
 async def test_policy_without_trees_says_so(chat: Chat):
     assert "no fault trees yet" in await read(chat, "tree")
+
+
+async def test_last_leg_is_refused_by_name_in_chat(chat: Chat):
+    add_pair(chat)
+    with chat.office.database.transaction() as tx:
+        store_contacts(tx, [LastContact("lb2", tx.now, None, tx.now, "unreachable", "no route")])
+    await chat.type("toy restart lb1 lamp on")
+    run = chat.run(1)
+    assert run.state is State.REFUSED
+    sent = str(chat.slack.calls)
+    assert "lb2 is unreachable since" in sent
+    assert "This change would take lb1 down too" in sent

@@ -63,3 +63,13 @@ def test_unknown_tree_is_not_found(site: Site):
 def test_policy_without_trees_says_how_to_add_one(site: Site):
     (site.office.policies.path / "trees" / "shop.yaml").unlink()
     assert "No fault trees" in Page(site.browser("dora").get("/redundancy").text).text
+
+
+def test_last_leg_is_refused_by_name_on_the_page_of_the_run(site: Site):
+    with site.database.transaction() as tx:
+        store_contacts(tx, [LastContact("lb2", tx.now, None, tx.now, "unreachable", "no route")])
+    run = site.office.ask(TakeDown(host="lb1", name="lamp", value="on"))
+    page = Page(site.browser("dora").get(f"/runs/{run.id}").text)
+    assert "lb2 is unreachable since" in page.text
+    assert "This change would take lb1 down too" in page.text
+    assert "cut set shop: lb1, lb2" in page.text
