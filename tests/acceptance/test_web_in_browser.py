@@ -169,7 +169,7 @@ def test_a_session_that_ended_leads_to_the_way_in(visit: Visit) -> None:
     kept = [line for line in people.read_text().splitlines(keepends=True) if "olga" not in line]
     people.write_text("".join(kept))
     expect(visit.page.get_by_role("heading", name="Sign in from Slack")).to_be_visible(
-        timeout=10_000
+        timeout=30_000
     )
 
 
