@@ -126,9 +126,10 @@ def _advance_waves(context: WorkflowContext, tx: Transaction, parent: Run) -> No
     bad = [c for c in children if c.state not in _SUCCESSFUL_STATES | {State.PENDING}]
     waiting = [child for child in children if child.state is State.PENDING]
     if waiting and not bad:
-        wave = _choose_wave(context, tx, parent, waiting[: _count_next_wave(children)])
+        candidates = waiting[: _count_next_wave(children)]
+        wave = _choose_wave(context, tx, parent, candidates)
         if wave:
-            _log_wave(tx, parent, wave, candidates=len(waiting[: _count_next_wave(children)]))
+            _log_wave(tx, parent, wave, candidates=len(candidates))
             _start_wave(context, tx, parent, wave)
         else:
             gate.record_waiting_reason(tx, parent, WAITS_FOR_LEGS)

@@ -100,13 +100,13 @@ def list_decisions(
 
 
 def find_refusal(
-    tx: Transaction, policy: Policy, legs: Collection[Leg], *, run: int | None, override: str = ""
+    tx: Transaction, policy: Policy, legs: Collection[Leg], *, run: int, override: str = ""
 ) -> str:
     """Return why these legs may not be taken down now; "" if they may.
 
     override: a cut set as `format_cut_set` writes it, that was approved to be taken.
     """
-    for decision, status in list_decisions(tx, policy, legs, except_runs=[run] if run else ()):
+    for decision, status in list_decisions(tx, policy, legs, except_runs=[run]):
         if decision.is_refused and format_cut_set(decision) != override:
             return describe_refusal(policy.trees[decision.tree], decision, status)
     return ""
@@ -130,10 +130,10 @@ def get_margin(tx: Transaction, policy: Policy, run: Run) -> int:
 
 
 def list_margin_notes(
-    tx: Transaction, policy: Policy, legs: Collection[Leg], *, run: int | None
+    tx: Transaction, policy: Policy, legs: Collection[Leg], *, run: int
 ) -> Iterator[str]:
     """Yield a note for the plan, for each service that a change of these legs touches."""
-    for decision, status in list_decisions(tx, policy, legs, except_runs=[run] if run else ()):
+    for decision, status in list_decisions(tx, policy, legs, except_runs=[run]):
         if not decision.taken or decision.margin_after is None:
             continue
         if decision.is_refused:
