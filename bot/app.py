@@ -33,6 +33,7 @@ from bot.audit.syslog import LogServer
 from bot.auth import secret_box
 from bot.db import data_directory, home_queue, migrations, outbox, roles
 from bot.db.database import AlreadyRunning, Database, StoreUnavailable, lock_data_directory
+from bot.db.host_contacts import ContactRecorder
 from bot.db.lease_keeper import LeaseKeeper
 from bot.db.process_lock import ProcessLock, lock_exclusive, lock_shared
 from bot.execution.local_dispatch import LocalDispatcher
@@ -40,13 +41,13 @@ from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.execution.scheduler import Scheduler
 from bot.health import ServiceHealth
 from bot.hosts.pending_hosts import list_pending_host_summaries
-from bot.hosts.reachability import ContactRecorder
 from bot.maintenance.housekeeping import Housekeeping, Witness, log_setting_change
 from bot.model import signing
 from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor
 from bot.observability import TraceMiddleware, list_login_secrets, set_up_logging
 from bot.policy import Policy, PolicyDirectory
+from bot.queries.form_options import FormOptions
 from bot.service import Workflow
 from bot.settings import Settings
 from bot.web import app as web
@@ -65,7 +66,6 @@ from bot.webhooks.config import WebhookConfig
 from bot.workflow.bans import PolicyWithoutBanned
 from bot.workflow.context import WorkflowContext
 from bot.workflow.dispatch import Dispatcher
-from bot.workflow.form_options import FormOptions
 from bot.workflow.rate_limit import RateLimits
 from connectors.command import NO_HOOKS, Answer, QueryCommand, RunHooks
 from connectors.errors import UnreachableError

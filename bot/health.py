@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.audit import change_log
-from bot.db import leases, procrastinate_queue, schedules, stats
+from bot.db import host_contacts, leases, procrastinate_queue, schedules, stats
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.schedules import ScheduleState
-from bot.hosts import reachability
 from bot.model.check_result import (
     CheckResult,
     create_error_result,
@@ -188,7 +187,7 @@ def check_sites(tx: Transaction) -> CheckResult:
 
 
 def _check_hosts(tx: Transaction) -> Iterator[CheckResult]:
-    contacts = reachability.list_contacts(tx).values()
+    contacts = host_contacts.list_contacts(tx).values()
     changed = sorted(one.host for one in contacts if one.kind == "key")
     unreachable = sorted(one.host for one in contacts if one.kind == "unreachable")
     if changed:

@@ -11,7 +11,7 @@ from bot.api import schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
 from bot.api.schemas_in import InputModel
-from bot.workflow.calendar import (
+from bot.queries.calendar import (
     DEFAULT_DAYS,
     CalendarDay,
     CalendarFreeze,

@@ -21,7 +21,7 @@ from bot.model import request_form, runbook_info
 from bot.model.request_form import FormField
 from bot.model.run import RUN_STATUSES
 from bot.model.runbook_info import RunbookInfo
-from bot.workflow.unknown_filters import describe_unknown_log_names
+from bot.queries.unknown_filters import describe_unknown_log_names
 from runbooks import load_catalogue
 
 router = APIRouter()

@@ -10,7 +10,7 @@ from bot.api import schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
 from bot.api.schemas_in import InputModel
-from bot.workflow.compare import (
+from bot.queries.compare import (
     ComparedLine,
     ComparedRun,
     ComparedSection,

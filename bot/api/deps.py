@@ -10,8 +10,8 @@ from bot.api.rate_limit import RateLimit
 from bot.db.database import Database
 from bot.model.check_result import CheckResult
 from bot.policy import PolicySource
+from bot.queries.form_options import FormOptions
 from bot.service import Workflow
-from bot.workflow.form_options import FormOptions
 
 
 @dataclass(frozen=True)

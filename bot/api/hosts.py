@@ -12,8 +12,8 @@ from bot.api import schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
 from bot.api.schemas_in import HostName, InputModel, Word
-from bot.hosts.status import HostKeyKind, HostStatus, Reachability, list_host_statuses
 from bot.model.run import Run
+from bot.queries.host_status import HostKeyKind, HostStatus, Reachability, list_host_statuses
 from connectors.errors import UnknownHostError
 from connectors.inventory import Host
 

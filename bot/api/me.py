@@ -13,7 +13,8 @@ from bot.db import break_glass, delegations, grants, runs
 from bot.db.break_glass import BreakGlass
 from bot.db.delegations import Delegation
 from bot.db.grants import Grant
-from bot.workflow import grant_rules, pending
+from bot.queries import pending
+from bot.workflow import grant_rules
 
 router = APIRouter(tags=["mine"])
 

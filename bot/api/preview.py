@@ -13,7 +13,7 @@ from bot.api.schemas_in import InputModel, Text, Word
 from bot.model import request_form
 from bot.model.errors import InvalidRequestError
 from bot.policy.explain import AreaEvaluation, Preview, PreviewQuestion, parse_preview_question
-from bot.workflow.preview import preview_request, preview_without_database
+from bot.queries.preview import preview_request, preview_without_database
 from connectors.errors import UnknownHostError
 from runbooks import AnyRunbook
 

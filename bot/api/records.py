@@ -6,7 +6,7 @@ from bot.api.auth import Caller
 from bot.api.deps import ApiParts
 from bot.api.schemas import RunDetailsOut
 from bot.model.run import Run
-from bot.workflow.run_view import build_run_view
+from bot.queries.run_view import build_run_view
 
 
 def get_run_details(parts: ApiParts, caller: Caller, run_id: int) -> RunDetailsOut:

@@ -42,10 +42,10 @@ from bot.audit.change_log import EntryDraft
 from bot.db import runs
 from bot.db.search import RunFilter, search_runs
 from bot.db.search_words import parse_search
+from bot.model import resubmit
 from bot.model.errors import InvalidRequestError
 from bot.model.run import RUN_STATUSES, Run
-from bot.workflow import resubmit
-from bot.workflow.unknown_filters import describe_unknown_names
+from bot.queries.unknown_filters import describe_unknown_names
 from runbooks import AnyRunbook
 
 router = APIRouter(prefix="/runs", tags=["runs"], route_class=LongPollRoute)

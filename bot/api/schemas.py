@@ -10,9 +10,9 @@ from bot.audit.change_log import Entry
 from bot.db.locks import Lock
 from bot.model.plan import PlannedStep
 from bot.model.run import Decision, Run, State, StepRecord, StepState
-from bot.workflow.run_timeline import get_entry_facts
-from bot.workflow.run_view import RunView
-from bot.workflow.schedule_facts import ScheduleDetails
+from bot.queries.run_timeline import get_entry_facts
+from bot.queries.run_view import RunView
+from bot.queries.schedule_details import ScheduleDetails
 from runbooks import Report
 
 

@@ -116,7 +116,7 @@ def _describe_unknown_filters(
     """Describe each filter value that does not exist; none if the policy is invalid."""
     from bot.policy import NoPolicyError
     from bot.policy.loader import load_policy
-    from bot.workflow.unknown_filters import describe_unknown_log_names
+    from bot.queries.unknown_filters import describe_unknown_log_names
 
     try:
         policy = load_policy(environment.get_policy_directory())

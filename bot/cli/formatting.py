@@ -73,7 +73,7 @@ def _format_schedule(run: Mapping[str, Any]) -> list[str]:
     """Return the schedule that is approved with the run."""
     if not run["schedule"]:
         return []
-    from bot.workflow.schedule_facts import ScheduleDetails
+    from bot.queries.schedule_details import ScheduleDetails
 
     return [
         f"  {label}: {text}" for label, text in ScheduleDetails(**run["schedule"]).labelled_rows

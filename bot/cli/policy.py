@@ -172,7 +172,7 @@ def _preview_request(
 ) -> "Preview":
     """Return the preview, also if there is no database yet."""
     from bot.policy.explain import evaluate_preview
-    from bot.workflow.preview import preview_request
+    from bot.queries.preview import preview_request
 
     if not environment.has_database():
         return evaluate_preview(
@@ -204,7 +204,7 @@ def replay_history(
     from bot.model.progress import iterate_with_progress
     from bot.model.times import InvalidTimeError
     from bot.policy.loader import load_policy
-    from bot.workflow.policy_replay import replay_requests as run_through
+    from bot.queries.policy_replay import replay_requests as run_through
 
     with exit_on_errors():
         proposed = load_policy(directory)

@@ -7,7 +7,7 @@ from bot.audit.formats import to_datetime
 from bot.model import times as model_times
 from bot.model.text import escape_to_one_line
 from bot.model.times import format_iso
-from bot.workflow.policy_replay import Replay, ReplayedRequest, ReplayOutcome, summarise_replay
+from bot.queries.policy_replay import Replay, ReplayedRequest, ReplayOutcome, summarise_replay
 
 _DIFFERENT_OUTCOMES = [outcome for outcome in ReplayOutcome if outcome is not ReplayOutcome.SAME]
 _COLUMN_HEADS: Mapping[ReplayOutcome, str] = {

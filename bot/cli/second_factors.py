@@ -20,7 +20,7 @@ def list_factors(environment: CommandEnvironment, *, as_json: bool) -> None:
     """List second factors with their digest, and whether they are valid."""
     from bot.auth import second_factors as store
     from bot.policy.loader import load_policy
-    from bot.workflow.second_factor import is_factor_valid
+    from bot.queries.second_factor import is_factor_valid
 
     with exit_on_errors(), environment.open_database() as database, database.reading() as tx:
         policy = load_policy(environment.get_policy_directory())

@@ -16,7 +16,7 @@ from bot.model.plan import ResolvedPlan
 from bot.model.run import Run, State
 from bot.model.text import format_count
 from bot.policy import Policy
-from bot.workflow import redundancy
+from bot.queries import redundancy
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import RunEnd, end_run, end_runs
 from bot.workflow.submit_plan import submit_plan

@@ -18,14 +18,9 @@ from bot.model.plan import ResolvedPlan
 from bot.model.run import Run, State
 from bot.model.run_states import ON_HOLD_DISPLAY
 from bot.policy import NoPolicyError, Policy
-from bot.workflow import (
-    break_glass_rules,
-    grant_rules,
-    redundancy,
-    schedule_approval,
-    stop_reasons,
-)
-from bot.workflow.approval_count import ApprovalCount, count_approvals
+from bot.queries import break_glass_rules, redundancy, stop_reasons
+from bot.queries.approval_count import ApprovalCount, count_approvals
+from bot.workflow import grant_rules, schedule_approval
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run, release_host_lock
 from bot.workflow.outdated_plans import describe_stale_plan

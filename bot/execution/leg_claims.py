@@ -12,8 +12,8 @@ from bot.execution.questions import create_query_function
 from bot.model.request_form import find_runbook, parse_request, split_words
 from bot.model.run import ENDED_STATES, Run
 from bot.policy import NoPolicyError, Policy
+from bot.queries import redundancy
 from bot.redundancy.fault_tree import Event
-from bot.workflow import redundancy
 from bot.workflow.context import WorkflowContext, get_site
 from connectors.errors import HostError
 from runbooks import Check, Leg, Refused

@@ -18,7 +18,7 @@ from bot.execution.batches import BatchQueue
 from bot.execution.planner import RemainingWork, compute_remaining, resolve_plan, run_check
 from bot.model.run import Run, State
 from bot.policy import NoPolicyError
-from bot.workflow import redundancy, stop_reasons
+from bot.queries import redundancy, stop_reasons
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import RunEnd, end_run, end_runs
 from bot.workflow.submit_plan import submit_plan

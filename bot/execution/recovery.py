@@ -11,7 +11,8 @@ from bot.audit import change_log, evidence
 from bot.db import leases, locks, runs
 from bot.db.database import Transaction
 from bot.model.run import Run, State, StepState
-from bot.workflow import requests, stop_reasons
+from bot.queries import stop_reasons
+from bot.workflow import requests
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import end_run
 

@@ -15,8 +15,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
-from bot.hosts.status import PendingHostSummary
 from bot.policy.loader import load_policy
+from bot.queries.host_status import PendingHostSummary
 from connectors.inventory import Name
 
 PENDING_HOSTS_FILE = "enrolling.yaml"

@@ -8,13 +8,16 @@ from bot.audit import change_log
 from bot.auth import sessions
 from bot.db import runs, search, search_words
 from bot.db.database import Database
-from bot.model import request_form
+from bot.model import request_form, resubmit
 from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.model.request_form import InvalidValuesError, RequestSyntaxError
 from bot.model.run import RequestOrigin, Run
 from bot.model.view_rights import ViewRights
 from bot.policy import Policy, PolicySource
 from bot.policy.explain import parse_preview_question
+from bot.queries import redundancy
+from bot.queries.form_options import list_requestable_hosts
+from bot.queries.preview import preview_request
 from bot.service import Workflow
 from bot.slack import parsing, replies, tree_command, who_command
 from bot.slack.blocks import Message
@@ -25,10 +28,7 @@ from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_message import render_card
 from bot.slack.schedule_command import ScheduleCommands, TypedScheduleCommand
 from bot.slack.stop_command import StopCommands
-from bot.workflow import redundancy, resubmit
 from bot.workflow.break_glass import check_break_glass_reason
-from bot.workflow.form_options import list_requestable_hosts
-from bot.workflow.preview import preview_request
 from connectors.command import quote_text
 from connectors.errors import UnknownHostError
 from connectors.inventory import Inventory

@@ -8,6 +8,7 @@ from bot.db.delegations import Delegation
 from bot.model import request_form
 from bot.model.errors import InvalidRequestError
 from bot.policy import PolicySource
+from bot.queries import grant_words
 from bot.service import Workflow
 from bot.slack import replies
 from bot.slack.blocks import (
@@ -23,7 +24,7 @@ from bot.slack.blocks import (
     text_element,
 )
 from bot.slack.parsing import TypedText
-from bot.workflow import grant_rules, grant_words
+from bot.workflow import grant_rules
 
 _MAX_LISTED = 15
 _END_WORDS = frozenset({"end", "revoke", "stop"})

@@ -16,7 +16,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.db import dedup, runs
 from bot.db.database import Database
-from bot.model import request_form
+from bot.model import request_form, resubmit
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.plain_text import join_to_one_line
 from bot.model.request_form import (
@@ -29,6 +29,8 @@ from bot.model.run import RequestOrigin, Run
 from bot.model.text import escape_to_one_line, format_sentence
 from bot.policy import Policy, PolicySource
 from bot.policy.explain import PreviewQuestion
+from bot.queries.form_options import FormOptions
+from bot.queries.preview import preview_request
 from bot.service import Workflow
 from bot.slack import threads
 from bot.slack.blocks import (
@@ -47,9 +49,6 @@ from bot.slack.client import get_error_code, is_retryable
 from bot.slack.commands import RequestedForm
 from bot.slack.payloads import ViewState
 from bot.slack.replies import COMMAND, get_runbook_purpose
-from bot.workflow import resubmit
-from bot.workflow.form_options import FormOptions
-from bot.workflow.preview import preview_request
 from connectors.command import InvisibleCharacterError, quote_text
 from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind

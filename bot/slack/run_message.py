@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from bot.model import resubmit
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, Run, State, StepRecord, describe_proposals
 from bot.model.run_states import STEP_STATE_DISPLAYS
 from bot.model.text import escape_control, escape_to_one_line, format_count
+from bot.queries.schedule_details import ScheduleDetails
 from bot.slack.blocks import (
     MAX_HEADER_LENGTH,
     Block,
@@ -39,8 +41,6 @@ from bot.slack.blocks import (
 )
 from bot.slack.labels import build_run_label, format_run_line
 from bot.slack.run_facts import SlackRunView
-from bot.workflow import resubmit
-from bot.workflow.schedule_facts import ScheduleDetails
 from runbooks import Report, Table
 
 # Slack collapses long messages; a plan that is approved here must be visible here as a whole.

@@ -5,11 +5,11 @@ from bot.db.database import Database
 from bot.model.errors import InvalidRequestError
 from bot.model.text import format_count
 from bot.policy import PolicySource
+from bot.queries import stop_reasons
 from bot.service import Workflow
 from bot.slack import replies
 from bot.slack.blocks import Message
 from bot.slack.parsing import TypedText
-from bot.workflow import stop_reasons
 
 _EVERYTHING_WORDS = frozenset({"all", "everything"})
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from bot.model.text import format_count
+from bot.queries.redundancy import TreeOverview
 from bot.redundancy.outline import outline_tree
 from bot.slack.blocks import (
     Message,
@@ -14,7 +15,6 @@ from bot.slack.blocks import (
     rich_text_section,
     text_element,
 )
-from bot.workflow.redundancy import TreeOverview
 
 # Slack shows a block of so many characters at most.
 _MAX_OUTLINE = 2800

@@ -7,12 +7,13 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot.db import delegations, grants
+from bot.queries import grant_words
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
-from bot.workflow import grant_rules, grant_words
+from bot.workflow import grant_rules
 
 router = APIRouter(prefix="/access")
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from bot.db.schedules import FireOutcome, ScheduleState
-from bot.hosts.status import HostKeyKind, Reachability
 from bot.model.run_states import StatusDisplay, Tone
+from bot.queries.host_status import HostKeyKind, Reachability
 
 SCHEDULE_BADGES: Mapping[ScheduleState, StatusDisplay] = {
     ScheduleState.ACTIVE: StatusDisplay(

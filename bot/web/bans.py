@@ -7,12 +7,12 @@ from fastapi import APIRouter, Request, Response
 
 from bot.db import stops
 from bot.db.stops import Ban
+from bot.queries.second_factor import get_shown_factor
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.emergency import perform_order
 from bot.web.form_values import FormValues
 from bot.web.templating import render_page
-from bot.workflow.second_factor import get_shown_factor
 
 router = APIRouter(prefix="/bans")
 

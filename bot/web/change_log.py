@@ -15,14 +15,14 @@ from bot.db import search, view_conditions
 from bot.db.database import Transaction
 from bot.model import times
 from bot.model.text import format_sentence
+from bot.queries.run_timeline import get_entry_facts
+from bot.queries.unknown_filters import describe_unknown_log_names
 from bot.web.auth import CurrentUser, User, open_visit
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.errors import render_refusal
 from bot.web.filter_choices import list_choices
 from bot.web.run_filter import FILTER_NAMES, TypedFilter, parse_filters
 from bot.web.templating import render_page
-from bot.workflow.run_timeline import get_entry_facts
-from bot.workflow.unknown_filters import describe_unknown_log_names
 from connectors.command import InvisibleCharacterError, refuse_invisible
 
 router = APIRouter()

@@ -5,10 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from bot.db.runs import NoSuchRun
+from bot.queries.compare import compare_runs, find_runs_to_compare
 from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
 from bot.web.templating import render_page
-from bot.workflow.compare import compare_runs, find_runs_to_compare
 
 router = APIRouter()
 

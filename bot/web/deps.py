@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 
 from bot.db.database import Database
-from bot.hosts.status import PendingHostSummary
 from bot.model.check_result import CheckResult
 from bot.policy import PolicySource
+from bot.queries.form_options import FormOptions
+from bot.queries.host_status import PendingHostSummary
 from bot.service import Workflow
 from bot.web.provider import IdentityProvider
 from bot.web.stream_slots import StreamSlots
-from bot.workflow.form_options import FormOptions
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from fastapi.responses import RedirectResponse
 
 from bot.db import stops
 from bot.model.errors import StepUpRequired
+from bot.queries.second_factor import get_shown_factor
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
-from bot.workflow.second_factor import get_shown_factor
 
 # Renders the page again with an HTTP status and an alert.
 RenderAgain = Callable[[int, str], Response]

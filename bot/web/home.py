@@ -10,10 +10,10 @@ from bot.model.run import Run, State
 from bot.policy import Policy
 from bot.policy.summary.build import summarise_freezes
 from bot.policy.summary.model import FreezeSummary
+from bot.queries import pending
 from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
 from bot.web.templating import render_page
-from bot.workflow import pending
 
 router = APIRouter()
 

@@ -8,8 +8,8 @@ from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 
 from bot.db import runs, search
 from bot.db.database import Transaction
-from bot.hosts.status import HostStatus, Reachability, list_host_statuses
 from bot.model.run import Run
+from bot.queries.host_status import HostStatus, Reachability, list_host_statuses
 from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
 from bot.web.diagrams import ChangeTimeline, build_timeline

@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Path, Query, Response
 
 from bot.model.text import escape_control
+from bot.queries.run_view import build_run_view
 from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
-from bot.workflow.run_view import build_run_view
 
 router = APIRouter(prefix="/runs/{number}/output")
 

@@ -6,11 +6,11 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Path, Request, Response
 from markupsafe import Markup
 
+from bot.queries.redundancy import read_overview
 from bot.redundancy.drawing import draw_tree
 from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
 from bot.web.templating import render_page
-from bot.workflow.redundancy import read_overview
 
 router = APIRouter(prefix="/redundancy")
 

@@ -13,13 +13,13 @@ from bot.model.request_form import FormField, InvalidValuesError
 from bot.model.run import RequestOrigin, Run
 from bot.model.runbook_info import RunbookInfo, list_runbook_info
 from bot.policy.explain import PreviewQuestion
+from bot.queries.form_options import list_requestable_hosts
+from bot.queries.preview import preview_request
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
-from bot.workflow.form_options import list_requestable_hosts
-from bot.workflow.preview import preview_request
 from runbooks import AnyRunbook, load_catalogue
 
 router = APIRouter(prefix="/runbooks")

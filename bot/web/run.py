@@ -10,18 +10,17 @@ from fastapi.responses import RedirectResponse
 
 from bot.audit.run_proof import RunVerification
 from bot.db.database import Transaction
-from bot.model import request_form
+from bot.model import request_form, resubmit
 from bot.model.errors import InvalidRequestError, StepUpRequired
 from bot.model.run import RequestOrigin, Run, describe_proposals
+from bot.queries.run_timeline import build_run_events
+from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.web.auth import CurrentUser, PassiveUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.fanout_chart import build_fanout_chart
 from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
-from bot.workflow import resubmit
-from bot.workflow.run_timeline import build_run_events
-from bot.workflow.run_view import RunView, Viewer, build_run_view
 from runbooks import load_catalogue
 
 router = APIRouter(prefix="/runs/{number}")

@@ -13,12 +13,12 @@ from bot.db.saved_views import NoSuchView, SavedView
 from bot.db.search import ListedRun, RunListing
 from bot.model import times as model_times
 from bot.model.run import Decision
+from bot.queries.unknown_filters import describe_unknown_names
 from bot.web.auth import User, open_visit
 from bot.web.deps import WebDependencies
 from bot.web.filter_choices import list_choices
 from bot.web.run_filter import FILTER_NAMES, TypedFilter, format_filters, parse_filters
 from bot.web.templating import render_page
-from bot.workflow.unknown_filters import describe_unknown_names
 
 router = APIRouter()
 

@@ -14,12 +14,12 @@ from bot.model import request_form
 from bot.model.run import RequestOrigin, Run
 from bot.model.schedule import SETTING_HINTS, ScheduleTiming, parse_timing
 from bot.policy import Policy
+from bot.queries.calendar import DEFAULT_DAYS, build_calendar
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
-from bot.workflow.calendar import DEFAULT_DAYS, build_calendar
 
 router = APIRouter(prefix="/schedules")
 

@@ -11,12 +11,12 @@ from bot.auth import second_factors, totp, webauthn
 from bot.auth.second_factors import SecondFactor
 from bot.auth.webauthn import RelyingParty
 from bot.model.errors import InvalidRequestError, StepUpRequired
+from bot.queries.second_factor import get_shown_factor, is_area_owner, is_factor_valid
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
-from bot.workflow.second_factor import get_shown_factor, is_area_owner, is_factor_valid
 
 router = APIRouter(prefix="/second-factor")
 

@@ -5,6 +5,7 @@ from fastapi.responses import JSONResponse, RedirectResponse
 
 from bot.auth import second_factors, totp, webauthn
 from bot.model.errors import NotAllowed
+from bot.queries.second_factor import is_factor_valid
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.form_values import FormValues
@@ -12,7 +13,6 @@ from bot.web.redirects import TargetPageQuery, get_safe_page
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.second_factor import KEYS_UNAVAILABLE, get_relying_party
 from bot.web.templating import render_page
-from bot.workflow.second_factor import is_factor_valid
 
 router = APIRouter(prefix="/step-up")
 

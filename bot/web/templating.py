@@ -15,9 +15,9 @@ from starlette.templating import Jinja2Templates
 
 from bot.model import run_states, times
 from bot.model.text import escape_control, format_count
+from bot.queries.run_timeline import format_fact, get_entry_facts
 from bot.web import badges, diagrams
 from bot.web.assets import STATIC_DIRECTORY
-from bot.workflow.run_timeline import format_fact, get_entry_facts
 
 # Text between backticks.
 _QUOTED_PATTERN = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`")

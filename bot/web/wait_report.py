@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from bot.queries.wait_report import DEFAULT_DAYS, WaitRow, build_wait_report
 from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
 from bot.web.templating import render_page
-from bot.workflow.wait_report import DEFAULT_DAYS, WaitRow, build_wait_report
 
 router = APIRouter(prefix="/report")
 

@@ -8,14 +8,14 @@ from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import STATES_BEFORE_INTENT, Decision, Run, State, StepState
 from bot.policy import Policy, PolicyRequest, Ruling
-from bot.workflow.approval_count import count_approvals, get_ruling
+from bot.queries.approval_count import count_approvals, get_ruling
+from bot.queries.delegation_rules import find_delegator
+from bot.queries.pending import get_resolution_area
+from bot.queries.second_factor import get_shown_factor, has_valid_factor
 from bot.workflow.context import WorkflowContext
-from bot.workflow.delegation_rules import find_delegator
 from bot.workflow.finish import end_run
 from bot.workflow.outdated_plans import is_plan_outdated
-from bot.workflow.pending import get_resolution_area
 from bot.workflow.requests import shorten_reason
-from bot.workflow.second_factor import get_shown_factor, has_valid_factor
 
 # The input of the rules, and their ruling.
 _RequestAndRuling = tuple[PolicyRequest, Ruling]

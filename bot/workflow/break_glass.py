@@ -13,11 +13,11 @@ from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, To
 from bot.model.plain_text import join_to_one_line
 from bot.model.run import Run, State
 from bot.policy import Policy
-from bot.workflow.approval_count import count_approvals
+from bot.queries.approval_count import count_approvals
+from bot.queries.break_glass_rules import get_break_glass_refusal
+from bot.queries.second_factor import get_shown_factor, is_area_owner
 from bot.workflow.approvals import check_policy_version
-from bot.workflow.break_glass_rules import get_break_glass_refusal
 from bot.workflow.context import WorkflowContext, build_policy_request
-from bot.workflow.second_factor import get_shown_factor, is_area_owner
 from bot.workflow.visibility import require_view
 from connectors.command import InvisibleCharacterError
 

@@ -19,11 +19,11 @@ from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.request_form import format_request, get_field_texts
 from bot.model.run import Run, State
 from bot.policy import Policy
+from bot.queries.approval_count import get_ruling
+from bot.queries.delegation_rules import find_delegator
 from bot.workflow import grant_rules
-from bot.workflow.approval_count import get_ruling
 from bot.workflow.approvals import check_policy_version, get_decision_refusal
 from bot.workflow.context import WorkflowContext
-from bot.workflow.delegation_rules import find_delegator
 from bot.workflow.finish import end_run
 from bot.workflow.requests import (
     SENSITIVE_REQUEST_MESSAGE,

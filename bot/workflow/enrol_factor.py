@@ -13,8 +13,8 @@ from bot.auth.webauthn import KeyNotVerifiedError, RelyingParty, StoredPublicKey
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired
 from bot.policy import Policy
+from bot.queries.second_factor import FACTOR_REMOVED, get_shown_factor, is_area_owner
 from bot.workflow.context import WorkflowContext
-from bot.workflow.second_factor import FACTOR_REMOVED, get_shown_factor, is_area_owner
 from bot.workflow.step_up import STEP_UP_REFUSED, get_lockout_message
 
 _MAX_FACTORS = 5

@@ -5,7 +5,7 @@ from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.policy import NoPolicyError, Policy
-from bot.workflow.approval_count import count_approvals
+from bot.queries.approval_count import count_approvals
 from bot.workflow.context import WorkflowContext
 
 

@@ -16,8 +16,9 @@ from bot.model.request_form import format_request, get_field_texts, list_request
 from bot.model.run import MAX_AREAS_LENGTH, RequestOrigin, Run, State, StepState, join_areas
 from bot.model.schedule import ScheduleTiming
 from bot.policy import Policy
-from bot.workflow import rate_limit, redundancy, stop_reasons
-from bot.workflow.approval_count import get_ruling
+from bot.queries import redundancy, stop_reasons
+from bot.queries.approval_count import get_ruling
+from bot.workflow import rate_limit
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
 from connectors.command import InvisibleCharacterError, refuse_invisible

@@ -15,8 +15,8 @@ from bot.auth.webauthn import KeyNotVerifiedError, RelyingParty, StoredPublicKey
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.policy import Policy
+from bot.queries.second_factor import is_factor_removed, is_factor_valid
 from bot.workflow.context import WorkflowContext
-from bot.workflow.second_factor import is_factor_removed, is_factor_valid
 
 log = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, To
 from bot.model.run import STATES_BEFORE_INTENT, Run, State
 from bot.policy import NoPolicyError, Policy
 from bot.policy.policy import Order
-from bot.workflow import stop_reasons
+from bot.queries import stop_reasons
+from bot.queries.second_factor import get_shown_factor
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
 from bot.workflow.requests import shorten_reason
-from bot.workflow.second_factor import get_shown_factor
 
 _MIN_REASON_LENGTH = 3
 

@@ -8,8 +8,8 @@ from bot.db.database import Transaction
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run, State
 from bot.policy import Ruling
+from bot.queries.approval_count import get_ruling
 from bot.workflow import grant_rules
-from bot.workflow.approval_count import get_ruling
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
 

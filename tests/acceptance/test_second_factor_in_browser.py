@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, CDPSession, Page, expect
 
 from bot.auth import second_factors
 from bot.model.run import State
-from bot.workflow.second_factor import is_factor_valid
+from bot.queries.second_factor import is_factor_valid
 from tests.acceptance.visiting import CONTRAST, SCREENS, Server, Visit, a_visit
 from tests.bot.keyring import an_app, stepped_up
 from tests.bot.office import Office, an_office

@@ -21,8 +21,8 @@ from slack_bolt.authorization import AuthorizeResult
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bot.queries.form_options import FormOptions
 from bot.slack.app import SlackService, SlackSettings, create_client
-from bot.workflow.form_options import FormOptions
 from runbooks import load_catalogue
 from tests.bench.measuring import Part, at_most, table
 from tests.bot.office import an_office

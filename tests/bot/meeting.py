@@ -1,8 +1,8 @@
 """How hosts were met, for tests that look at it."""
 
+from bot.db import host_contacts
 from bot.db.database import Transaction
-from bot.hosts import reachability
-from bot.hosts.reachability import LastContact
+from bot.db.host_contacts import LastContact
 
 
 def meet(
@@ -15,4 +15,4 @@ def meet(
     trouble: str = "",
 ) -> None:
     """Note how a host was met. answered: None for not now."""
-    reachability.store_contacts(tx, [LastContact(host, met, answered, met, kind, trouble)])
+    host_contacts.store_contacts(tx, [LastContact(host, met, answered, met, kind, trouble)])

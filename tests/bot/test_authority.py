@@ -17,9 +17,9 @@ from bot.model.errors import NotAllowed, TooLate, TooManyRequestsError
 from bot.model.run import Run, State
 from bot.model.signing import SigningKey
 from bot.policy import Policy, PolicyDirectory
+from bot.queries.approval_count import ApprovalCount
 from bot.service import Workflow
 from bot.workflow import approvals, reminders
-from bot.workflow.approval_count import ApprovalCount
 from bot.workflow.rate_limit import RateLimits
 from runbooks import Plan, Step
 from tests.bot.office import WEB, Office, an_office

@@ -5,7 +5,7 @@ import pytest
 from bot.db import locks, runs
 from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.model.run import Run, State
-from bot.workflow import pending
+from bot.queries import pending
 from connectors.errors import UnknownOutcomeError
 from connectors.step_status import NO_STATUS
 from tests.bot.office import WEB, Office

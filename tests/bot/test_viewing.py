@@ -23,8 +23,8 @@ from bot.model.run import Decision, Run
 from bot.model.view_rights import name_former_host
 from bot.policy import Policy
 from bot.policy.policy import PolicyRequest
+from bot.queries.form_options import FormOptions
 from bot.workflow.context import WorkflowContext
-from bot.workflow.form_options import FormOptions
 from connectors import history
 from connectors.command import QueryRunner
 from runbooks import query_earlier_report

@@ -21,16 +21,15 @@ from bot.api.app import build_api
 from bot.api.deps import ApiParts
 from bot.api.rate_limit import RateLimit
 from bot.audit import verification
-from bot.db import break_glass, locks
+from bot.db import break_glass, host_contacts, locks
 from bot.db.database import Database, Transaction
-from bot.hosts import reachability
-from bot.hosts.reachability import LastContact
+from bot.db.host_contacts import LastContact
 from bot.model.check_result import create_ok_result, create_warning_result
 from bot.model.run import State, StepState
 from bot.model.signing import SigningKey
+from bot.queries.form_options import FormOptions
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
-from bot.workflow.form_options import FormOptions
 from connectors import haproxy, haproxy_limits, uptime
 from connectors.inventory import Inventory
 from connectors.stick_table import parse_heads
@@ -329,7 +328,7 @@ def _record_schedules(service: _Service) -> None:
 def _record_rest(service: _Service) -> None:
     with service.database.transaction() as tx:
         contact = LastContact("lb1", tx.now, tx.now, tx.now, "", "")
-        reachability.store_contacts(tx, [contact])
+        host_contacts.store_contacts(tx, [contact])
     service.call("listHosts", "dora", "GET /hosts", tag="haproxy")
     service.call("getHost", "dora", "GET /hosts/lb1")
     service.call("listRunbooks", "dora", "GET /runbooks", prefix="abusers clear")

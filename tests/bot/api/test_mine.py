@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from bot.db import break_glass
 from bot.model.run import State, StepState
-from bot.workflow.form_options import FormOptions
+from bot.queries.form_options import FormOptions
 from tests.bot.api.conftest import HERE, Desk
 from tests.bot.web.exhibits import approved, asked, concluded, ended, gallery, running, waiting
 from tests.toy import ABUSERS, LISTS, SetSwitch

@@ -16,7 +16,8 @@ from bot.db.database import StoreUnavailable
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import RequestOrigin, Run, State
 from bot.policy import cedar
-from bot.workflow import break_glass, break_glass_rules
+from bot.queries import break_glass_rules
+from bot.workflow import break_glass
 from tests.bot.keyring import App, age_step_ups, an_app, stepped_up
 from tests.bot.office import Office, an_office
 from tests.policies import starter_rules

@@ -15,8 +15,8 @@ from bot.model.approvals import ApprovalRequirements
 from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.model.run import Decision, Run, State
 from bot.policy import Policy
-from bot.workflow import delegation_rules
-from bot.workflow.approval_count import get_ruling
+from bot.queries import delegation_rules
+from bot.queries.approval_count import get_ruling
 from tests.bot.office import Office
 from tests.toy import SetAll, SetSwitch
 

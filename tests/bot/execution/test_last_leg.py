@@ -8,13 +8,13 @@ from sqlalchemy import update
 from bot.audit import change_log
 from bot.db import redundancy as rows
 from bot.db import schedules, tables
+from bot.db.host_contacts import LastContact, store_contacts
 from bot.execution import leg_claims
-from bot.hosts.reachability import LastContact, store_contacts
 from bot.model.errors import InvalidRequestError
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.queries.run_timeline import build_run_events
 from bot.service import Workflow
-from bot.workflow.run_timeline import build_run_events
 from tests.bot.office import WEB, Office
 from tests.bot.time import due_now
 from tests.toy import SetSwitch, TakeDown
@@ -201,7 +201,7 @@ def test_two_runs_would_take_both_legs_without_the_claims(
     def find_nothing(*_args: object, **_options: object) -> str:
         return ""
 
-    monkeypatch.setattr("bot.workflow.redundancy.find_refusal", find_nothing)
+    monkeypatch.setattr("bot.queries.redundancy.find_refusal", find_nothing)
     runs = [office.ask(restart(host)) for host in ("lb1", "lb2")]
     for run in runs:
         approve(office, run)

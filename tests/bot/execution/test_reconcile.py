@@ -15,8 +15,8 @@ from bot.execution.reconcile import Reconciler, interpret_marker
 from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, StepState
 from bot.model.signing import SigningKey
+from bot.queries.run_timeline import build_run_events
 from bot.service import Workflow
-from bot.workflow.run_timeline import build_run_events
 from connectors.command import Shell
 from connectors.errors import UnknownOutcomeError, UnreachableError
 from connectors.step_status import NO_STATUS, MarkerState, StepStatus

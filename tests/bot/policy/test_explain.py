@@ -7,7 +7,7 @@ import pytest
 from bot.db import stats
 from bot.policy import PolicyRequest
 from bot.policy.explain import Evaluation, PreviewQuestion, evaluate_request, format_wait
-from bot.workflow.preview import preview_request, preview_without_database
+from bot.queries.preview import preview_request, preview_without_database
 from tests.bot.narrow import narrow_rules
 from tests.bot.office import Office
 from tests.policies import a_policy

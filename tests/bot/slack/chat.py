@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.model.run import Run
+from bot.queries.form_options import FormOptions
 from bot.slack.app import SlackService, SlackSettings
 from bot.slack.app import create_client as speaker
 from bot.slack.client import MessageSender
 from bot.slack.outbox import Outbox
 from bot.slack.run_facts import SlackRunViewBuilder
-from bot.workflow.form_options import FormOptions
 from tests.bot.office import Office
 from tests.bot.slack import judging, payloads
 from tests.bot.slack.asgi import Answer, post

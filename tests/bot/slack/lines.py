@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from starlette.applications import Starlette
 
+from bot.queries.form_options import FormOptions
 from bot.slack.app import SlackService, SlackSettings, create_client
 from bot.slack.socket_mode import SocketModeService
-from bot.workflow.form_options import FormOptions
 from tests.bot.office import Office
 from tests.bot.slack.payloads import SECRET, signed
 from tests.policies import TEAM

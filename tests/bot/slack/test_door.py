@@ -8,10 +8,10 @@ from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.queries.form_options import FormOptions
 from bot.slack.actions import SlackListeners
 from bot.slack.app import SlackService, SlackSettings
 from bot.slack.request_body import Body
-from bot.workflow.form_options import FormOptions
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.hosts.reachability import LastContact, store_contacts
+from bot.db.host_contacts import LastContact, store_contacts
 from bot.model.run import State
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.walk import texts

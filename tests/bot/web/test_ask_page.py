@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
+from bot.queries.form_options import FormOptions
 from bot.web import build_app
-from bot.workflow.form_options import FormOptions
 from runbooks import load_catalogue
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page

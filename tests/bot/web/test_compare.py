@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.model.run import State, StepState
-from bot.workflow.compare import ComparedLine, ComparedRun, compare_runs
+from bot.queries.compare import ComparedLine, ComparedRun, compare_runs
 from runbooks import Report
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
@@ -99,7 +99,7 @@ def a_side(site: Site, number: int, summary: str = "") -> ComparedRun:
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_no_line_of_either_is_lost(one: str, other: str) -> None:
-    from bot.workflow.compare import (
+    from bot.queries.compare import (
         _align_lines,  # pyright: ignore[reportPrivateUsage] - its heart
     )
 

@@ -7,7 +7,7 @@ import pytest
 from bot.db import locks
 from bot.hosts import pending_hosts
 from bot.hosts.pending_hosts import LocalUser, PendingHost, list_pending_host_summaries
-from bot.hosts.status import PendingHostSummary
+from bot.queries.host_status import PendingHostSummary
 from bot.web import build_app
 from tests.bot.meeting import meet
 from tests.bot.web.conftest import Site

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.hosts.reachability import LastContact, store_contacts
+from bot.db.host_contacts import LastContact, store_contacts
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.toy import TakeDown

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from bot.db import tables
-from bot.workflow.wait_report import build_wait_report
+from bot.queries.wait_report import build_wait_report
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.bot.web.exhibits import asked, succeeded

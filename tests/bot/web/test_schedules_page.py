@@ -10,7 +10,7 @@ import pytest
 from bot.db import schedules
 from bot.model.run import State
 from bot.model.schedule import ScheduleTiming, parse_cron
-from bot.workflow.calendar import build_calendar
+from bot.queries.calendar import build_calendar
 from tests.bot.office import WEB, Office
 from tests.bot.time import due_now, fire_all
 from tests.bot.web.conftest import Site

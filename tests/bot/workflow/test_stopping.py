@@ -10,8 +10,8 @@ from bot.db import locks, runs, stops
 from bot.db.database import Database, Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import Run, State, StepState
+from bot.queries import stop_reasons
 from bot.service import Workflow
-from bot.workflow import stop_reasons
 from bot.workflow.bans import PolicyWithoutBanned
 from bot.workflow.context import WorkflowContext
 from connectors.errors import UnknownOutcomeError

@@ -7,8 +7,8 @@ from sqlalchemy import select, update
 from bot.db import history, tables
 from bot.db.database import Transaction
 from bot.model.run import Run, State
-from bot.workflow.policy_replay import ReplayOutcome, replay_requests
-from bot.workflow.wait_report import WaitReport, build_wait_report
+from bot.queries.policy_replay import ReplayOutcome, replay_requests
+from bot.queries.wait_report import WaitReport, build_wait_report
 from tests.bot.office import Office
 from tests.bot.web.exhibits import approved, asked, ended, running, succeeded, waiting
 

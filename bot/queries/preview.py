@@ -4,7 +4,7 @@ from bot.db import stats
 from bot.db.database import Transaction
 from bot.policy import Policy
 from bot.policy.explain import Preview, PreviewQuestion, evaluate_preview
-from bot.workflow import approval_count
+from bot.queries import approval_count
 from runbooks._catalogue import get_kind
 
 

@@ -13,7 +13,7 @@ from bot.model.errors import NotAllowed
 from bot.model.run import Run, State
 from bot.policy import Policy
 from bot.policy.loader import load_policy
-from bot.workflow.policy_replay import Replay, ReplayOutcome, replay_requests, summarise_replay
+from bot.queries.policy_replay import Replay, ReplayOutcome, replay_requests, summarise_replay
 from tests.bot.office import Office
 from tests.policies import a_policy, starter_rules
 from tests.toy import BreakSwitch, SetSwitch, ShowSwitches

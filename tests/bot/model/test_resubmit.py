@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from bot.model import resubmit
 from bot.model.errors import InvalidRequestError
 from bot.model.run import ENDED_STATES, Run, State
 from bot.model.schedule import CronExpression, ScheduleTiming
-from bot.workflow import resubmit
 from runbooks import load_catalogue
 from runbooks.service_restart import RestartService
 from tests.bot.slack.stories import a_run

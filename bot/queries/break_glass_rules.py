@@ -7,8 +7,8 @@ from bot.db import break_glass, runs
 from bot.db.database import Transaction
 from bot.model.run import Run
 from bot.policy import Policy
+from bot.queries.second_factor import is_factor_still_valid
 from bot.workflow.context import build_policy_request
-from bot.workflow.second_factor import is_factor_still_valid
 
 log = logging.getLogger(__name__)
 

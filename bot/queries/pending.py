@@ -5,8 +5,8 @@ from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.policy import Policy
 from bot.policy.people import Area
-from bot.workflow.approval_count import get_ruling
-from bot.workflow.delegation_rules import find_delegator
+from bot.queries.approval_count import get_ruling
+from bot.queries.delegation_rules import find_delegator
 
 _MAX_RUNS = 100
 

@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bot.db import locks, runs
+from bot.db import host_contacts, locks, runs
 from bot.db.database import Transaction
+from bot.db.host_contacts import LastContact
 from bot.db.locks import Lock
-from bot.hosts import reachability
-from bot.hosts.reachability import LastContact
 from bot.model.run import Run
 from bot.policy import Policy
 from connectors.inventory import Host
@@ -112,7 +111,7 @@ def list_host_statuses(
     tx: Transaction, policy: Policy, is_included: Callable[[Host], bool] = lambda _: True
 ) -> Iterator[HostStatus]:
     """Yield the status of the included hosts, by area and name."""
-    contacts = reachability.list_contacts(tx)
+    contacts = host_contacts.list_contacts(tx)
     held = {lock.target: lock for lock in locks.list_locks(tx)}
     holders = {run.id: run for run in runs.list_runs(tx, [lock.run for lock in held.values()])}
     queues = locks.list_queues(tx)

@@ -10,7 +10,7 @@ from bot.db.database import Transaction
 from bot.db.stats import Wait
 from bot.model.run import State
 from bot.policy import NoPolicyError, Policy
-from bot.workflow.policy_replay import ReplayOutcome, replay_requests, summarise_replay
+from bot.queries.policy_replay import ReplayOutcome, replay_requests, summarise_replay
 
 DEFAULT_DAYS = 91
 _DAY = 86_400_000_000

@@ -13,9 +13,9 @@ from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.policy.policy import NO_LIMIT
-from bot.workflow import delegation_rules, redundancy
+from bot.queries import delegation_rules, redundancy
+from bot.queries.second_factor import has_valid_factor
 from bot.workflow.context import build_policy_request
-from bot.workflow.second_factor import has_valid_factor
 
 
 @dataclass(frozen=True)

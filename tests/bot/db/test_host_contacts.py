@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from bot.db import host_contacts
 from bot.db.database import Database
-from bot.hosts import reachability
-from bot.hosts.reachability import ContactRecorder, LastContact
+from bot.db.host_contacts import ContactRecorder, LastContact
 from connectors.command import Query, Shell
 from connectors.errors import (
     HostError,
@@ -47,7 +47,7 @@ def database(tmp_path: Path) -> Generator[Database]:
 
 def _of(database: Database, host: str) -> LastContact:
     with database.reading() as tx:
-        found = reachability.list_contacts(tx).get(host)
+        found = host_contacts.list_contacts(tx).get(host)
     assert found is not None
     return found
 
@@ -88,7 +88,7 @@ def test_what_is_missing_on_our_side_says_nothing_about_the_host(database: Datab
         kept.record_contact("lb1", trouble)
     kept.write_contacts()
     with database.reading() as tx:
-        assert reachability.list_contacts(tx) == {}
+        assert host_contacts.list_contacts(tx) == {}
 
 
 def test_the_last_answer_and_the_first_failure_are_remembered(database: Database):

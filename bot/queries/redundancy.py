@@ -5,11 +5,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from bot.audit import change_log
+from bot.db import host_contacts, runs, view_conditions
 from bot.db import redundancy as rows
-from bot.db import runs, view_conditions
 from bot.db.database import Transaction
 from bot.db.redundancy import EventReading, LegClaim
-from bot.hosts import reachability
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run
 from bot.policy import Policy
@@ -54,7 +53,7 @@ def read_status(
 def _read_events(tx: Transaction, analysis: TreeAnalysis) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield each event with its state and, where it does not stand, words for that."""
     readings = rows.list_readings(tx, analysis.tree.name)
-    contacts = reachability.list_contacts(tx)
+    contacts = host_contacts.list_contacts(tx)
     oldest = tx.now - analysis.tree.max_age_minutes * _MINUTE
     for event in analysis.events:
         if event.check:

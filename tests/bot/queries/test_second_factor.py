@@ -14,8 +14,8 @@ from bot.db import migrations, runs, tables
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import Decision, Run, State
 from bot.model.signing import SigningKey
+from bot.queries.second_factor import is_factor_valid
 from bot.workflow import step_up
-from bot.workflow.second_factor import is_factor_valid
 from tests.authenticator import Authenticator
 from tests.bot.keyring import age_step_ups, an_app, stepped_up
 from tests.bot.office import Office, an_office

@@ -1,0 +1,1 @@
+"""What people may see and do: these modules read, and change nothing."""
