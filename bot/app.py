@@ -47,6 +47,7 @@ from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor
 from bot.observability import TraceMiddleware, list_login_secrets, set_up_logging
 from bot.policy import Policy, PolicyDirectory
+from bot.queries.banned_people import PolicyWithoutBanned
 from bot.queries.form_options import FormOptions
 from bot.service import Workflow
 from bot.settings import Settings
@@ -63,7 +64,6 @@ from bot.web.id_token import SLACK_ISSUER
 from bot.web.provider import ClientRegistration, IdentityProvider
 from bot.webhooks import config, webhook_queue
 from bot.webhooks.config import WebhookConfig
-from bot.workflow.bans import PolicyWithoutBanned
 from bot.workflow.context import WorkflowContext
 from bot.workflow.dispatch import Dispatcher
 from bot.workflow.rate_limit import RateLimits
@@ -481,7 +481,7 @@ def build_service(
     database, workflow = foundation.database, foundation.workflow
     active_policy = foundation.active_policy
     is_https = urlsplit(settings.address).scheme == "https"
-    form_options = FormOptions(foundation.fleet, database, active_policy)
+    form_options = FormOptions(foundation.fleet.run_query, database, active_policy)
     has_slack = bool(settings.slack_bot_token.get_secret_value())
     chat = Chat(settings, foundation, form_options) if has_slack else None
     health_checks: dict[str, Callable[[], ComponentHealth]] = {}

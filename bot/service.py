@@ -2,11 +2,12 @@
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from bot import observability
 from bot.db import runs, stops
-from bot.db.database import StoreUnavailable, Transaction
+from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.execution import (
     fanout,
     follow_up,
@@ -21,7 +22,8 @@ from bot.execution.read_hosts import HostReader
 from bot.execution.reconcile import Reconciler
 from bot.execution.recovery import RecoveryService
 from bot.model.run import RequestOrigin, Run, State
-from bot.policy import NoPolicyError
+from bot.policy import NoPolicyError, PolicySource
+from bot.queries.banned_people import PolicyWithoutBanned
 from bot.workflow import (
     approvals,
     bans,
@@ -45,6 +47,25 @@ from bot.workflow.visibility import require_view
 from runbooks import AnyRunbook
 
 log = logging.getLogger(__name__)
+
+
+class _NoExecution:
+    """Replaces hosts and dispatcher: a running service polls the database within seconds."""
+
+    def enqueue_run(self, tx: object, run_id: int, site: str) -> None:
+        pass
+
+    enqueue_check = enqueue_run
+
+    def list_dispatched_runs(self, tx: object) -> tuple[int, ...]:  # noqa: ARG002 - nothing is executed here
+        return ()
+
+    def run_query(self, host: str, query: object, /) -> Any:
+        raise NotImplementedError(host)
+
+    run_command: Callable[..., Any] = run_query
+    resolve_command: Callable[..., Any] = run_query
+    query_step: Callable[..., Any] = run_query
 
 
 class Workflow:
@@ -71,6 +92,18 @@ class Workflow:
         self._active_runs: list[int] = []
         # Runs whose last change could not be stored: they are recovered later.
         self._interrupted_runs: set[int] = set()
+
+    @classmethod
+    def without_execution(cls, database: Database, policies: PolicySource) -> "Workflow":
+        """Return a service that reaches no host: a running service executes what it records."""
+        nothing = _NoExecution()
+        active = PolicyWithoutBanned(policies, database)
+        return cls(WorkflowContext(database, active, nothing, nothing))
+
+    @property
+    def policies(self) -> PolicySource:
+        """Provides the policy without the people who are banned."""
+        return self._context.policies
 
     def request_run(
         self,

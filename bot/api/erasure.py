@@ -14,7 +14,7 @@ from bot.api.schemas_in import ReasonIn, RunId
 from bot.audit.change_log import Entry
 from bot.audit.output import StoredOutput
 from bot.db import runs
-from bot.workflow import erasure
+from bot.queries import erasure
 
 router = APIRouter(prefix="/runs/{number}/erasure", tags=["runs"], route_class=IdempotentRoute)
 

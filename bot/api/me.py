@@ -14,7 +14,6 @@ from bot.db.break_glass import BreakGlass
 from bot.db.delegations import Delegation
 from bot.db.grants import Grant
 from bot.queries import pending
-from bot.workflow import grant_rules
 
 router = APIRouter(tags=["mine"])
 
@@ -131,7 +130,7 @@ def get_access(parts: Parts, caller: ReadCaller) -> AccessOut:
             if delegation.holds(area=delegation.area, now=tx.now)
         ]
         active_grants = [
-            GrantOut.from_grant(grant, grant_rules.count_uses_left(tx, grant))
+            GrantOut.from_grant(grant, grants.count_uses_left(tx, grant))
             for grant in grants.list_grants_of(tx, caller.id)
             if grant.holds(tx.now)
         ]

@@ -49,6 +49,16 @@ class NoSuchTokenError(Exception):
     """There is no token with this number."""
 
 
+# "ask" and "approve" include "read".
+SCOPES = {
+    "read": "read everything that the pages show",
+    "ask": "request, withdraw and stop runs and schedules",
+    "approve": "approve and deny runs, where no rule requires a second factor",
+    "metrics": "read the metrics only",
+}
+MAX_DAYS = 366
+
+
 @dataclass(frozen=True)
 class ApiToken:
     """A token without its secret. Times are microseconds since 1970, UTC; None means not yet."""

@@ -7,9 +7,9 @@ import click
 
 from bot.cli.client import print_result, record_to_data
 from bot.cli.context import CommandEnvironment, RecordNumber, pass_environment
+from bot.cli.offline import open_service
 from bot.cli.options import json_option, reason_option
 from bot.cli.sections import CommandGroup
-from bot.cli.stop import open_workflow
 
 
 @click.group("delegate", cls=CommandGroup)
@@ -41,9 +41,9 @@ def create_delegation(
     """
     from bot.model.times import format_deadline, parse_deadline
 
-    with open_workflow(environment) as workflow:
+    with open_service(environment) as service:
         ends = parse_deadline(until, now=round(time.time() * 1_000_000))
-        delegation = workflow.delegations_and_grants.create_delegation(
+        delegation = service.delegations_and_grants.create_delegation(
             delegator=owner, delegate=person, ends_at=ends, area=area, reason=reason, source="cli"
         )
     area_name = delegation.area or "all their areas"
@@ -84,8 +84,8 @@ def end_delegation(environment: CommandEnvironment, *, number: int, as_json: boo
 
     For example: keyturn delegate end 3
     """
-    with open_workflow(environment) as workflow:
-        workflow.delegations_and_grants.end_delegation(number, person="", source="cli")
+    with open_service(environment) as service:
+        service.delegations_and_grants.end_delegation(number, person="", source="cli")
     print_result({"id": number, "active": False}, [f"Ended delegation {number}."], as_json=as_json)
 
 
@@ -100,8 +100,8 @@ def grant_commands() -> None:
 def list_grants(environment: CommandEnvironment, *, as_json: bool) -> None:
     """List active standing grants."""
     from bot.db import grants as store
+    from bot.db.grants import count_uses_left
     from bot.model.times import format_deadline
-    from bot.workflow.grant_rules import count_uses_left
 
     with environment.open_database() as database, database.reading() as tx:
         found = [
@@ -132,8 +132,8 @@ def revoke_grant(environment: CommandEnvironment, *, number: int, as_json: bool)
 
     For example: keyturn grants end 3
     """
-    with open_workflow(environment) as workflow:
-        workflow.delegations_and_grants.revoke_grant(number, person="", source="cli")
+    with open_service(environment) as service:
+        service.delegations_and_grants.revoke_grant(number, person="", source="cli")
     print_result({"id": number, "active": False}, [f"Revoked grant {number}."], as_json=as_json)
 
 

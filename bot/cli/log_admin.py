@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from bot.cli import offline
 from bot.cli.client import print_result
-from bot.cli.context import CommandEnvironment, exit_on_errors, exit_on_refusals, pass_environment
+from bot.cli.context import CommandEnvironment, exit_on_errors, pass_environment
+from bot.cli.offline import open_service
 from bot.cli.options import acting_person_option, json_option, reason_option
 from bot.cli.progress import show_progress
 
@@ -74,11 +74,10 @@ def request_erasure(
 
     For example: keyturn changelog erase 12 --as olga --reason "the output holds a password"
     """
-    from bot.workflow import erasure
-
-    with exit_on_errors(), environment.open_database() as database, exit_on_refusals():
-        parts, login = offline.build_workflow_context(environment, database), getpass.getuser()
-        erasure.request_erasure(parts, run, person=person, why=reason, source="cli", login=login)
+    with open_service(environment) as service:
+        service.erasure.request_erasure(
+            run, person=person, reason=reason, source="cli", login=getpass.getuser()
+        )
     page = f"{environment.get_base_url()}/runs/{run}/erase"
     line = f"Requested. Another person, an owner of the area, confirms it at {page}"
     print_result({"run": run, "page": page}, [line], as_json=as_json)

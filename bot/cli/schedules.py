@@ -4,12 +4,10 @@ import json
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.cli import offline
 from bot.cli.client import print_result
 from bot.cli.context import (
     FAILED,
@@ -18,10 +16,10 @@ from bot.cli.context import (
     CommandEnvironment,
     RecordNumber,
     exit_on_errors,
-    exit_on_refusals,
     exit_with_error,
     pass_environment,
 )
+from bot.cli.offline import open_service, run_to_data
 from bot.cli.options import (
     acting_person_option,
     json_option,
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from bot.db.database import Database
     from bot.db.schedules import Fire, Schedule
     from bot.model.run import Run
-    from bot.policy import PolicySource
     from bot.service import Workflow
 
 _MAX_FIRES = 10
@@ -42,15 +39,6 @@ _ZONE_OPTION = click.option(
     "--zone", default="UTC", show_default=True, help="Time zone, such as Europe/Amsterdam."
 )
 _REASON_OPTION = reason_option()
-
-
-@dataclass(frozen=True)
-class _OfflineWorkflow:
-    """The workflow on the database alone; a running service picks up what is requested here."""
-
-    workflow: "Workflow"
-    database: "Database"
-    policies: "PolicySource"
 
 
 @click.group("schedule", cls=CommandGroup)
@@ -94,9 +82,9 @@ def request_schedule(
     from bot.model.schedule import SETTING_HINTS, parse_timing
 
     settings = {key: str(options[key.replace("-", "_")]) for key in SETTING_HINTS}
-    with _open_workflow(environment) as offline_workflow:
-        policy = offline_workflow.policies.get_policy()
-        person = _find_person_id(offline_workflow, options["person"])
+    with open_service(environment) as service:
+        policy = service.policies.get_policy()
+        person = _find_person_id(service, options["person"])
         timing = parse_timing(name, settings, zone="UTC")
         runbook, values = request_form.find_runbook(words)
         host_pattern, requests = request_form.parse_request_for_hosts(
@@ -106,7 +94,7 @@ def request_schedule(
         click.echo(_format_list(timing.cron_expression.description, due_times), err=as_json)
         if not options["yes"]:
             click.confirm("Request this schedule?", abort=True, err=True)
-        run = offline_workflow.workflow.schedules.request_schedule(
+        run = service.schedules.request_schedule(
             requests,
             host_pattern=host_pattern,
             person=person,
@@ -240,11 +228,9 @@ def suspend_schedule(
 
     For example: keyturn schedule suspend 3 --as stan --reason "the pool is being moved"
     """
-    with _open_workflow(environment) as offline_workflow:
-        known = _find_person_id(offline_workflow, person)
-        found = offline_workflow.workflow.schedules.suspend_schedule(
-            number, person=known, reason=reason
-        )
+    with open_service(environment) as service:
+        known = _find_person_id(service, person)
+        found = service.schedules.suspend_schedule(number, person=known, reason=reason)
     print_result(
         _schedule_state_to_data(found), [f"Suspended schedule {number}."], as_json=as_json
     )
@@ -262,10 +248,8 @@ def resume_schedule(
 
     For example: keyturn schedule resume 3 --as stan
     """
-    with _open_workflow(environment) as offline_workflow:
-        found = offline_workflow.workflow.schedules.resume_schedule(
-            number, person=_find_person_id(offline_workflow, person)
-        )
+    with open_service(environment) as service:
+        found = service.schedules.resume_schedule(number, person=_find_person_id(service, person))
     print_result(_schedule_state_to_data(found), [f"Resumed schedule {number}."], as_json=as_json)
 
 
@@ -282,9 +266,9 @@ def end_schedule(
 
     For example: keyturn schedule end 3 --as stan
     """
-    with _open_workflow(environment) as offline_workflow:
-        found = offline_workflow.workflow.schedules.end_schedule(
-            number, person=_find_person_id(offline_workflow, person), reason=reason
+    with open_service(environment) as service:
+        found = service.schedules.end_schedule(
+            number, person=_find_person_id(service, person), reason=reason
         )
     print_result(_schedule_state_to_data(found), [f"Ended schedule {number}."], as_json=as_json)
 
@@ -304,22 +288,12 @@ def take_over_schedule(
     """
     from bot.model.run import RequestOrigin
 
-    with _open_workflow(environment) as offline_workflow:
-        person = _find_person_id(offline_workflow, person)
-        run = offline_workflow.workflow.schedules.take_over_schedule(
+    with open_service(environment) as service:
+        person = _find_person_id(service, person)
+        run = service.schedules.take_over_schedule(
             number, person=person, origin=RequestOrigin("cli"), reason=reason
         )
     _print_schedule_run(environment, run, as_json=as_json)
-
-
-@contextmanager
-def _open_workflow(environment: CommandEnvironment) -> "Generator[_OfflineWorkflow]":
-    """Open the workflow, and report refusals as one line."""
-    from bot.service import Workflow
-
-    with exit_on_errors(), environment.open_database() as database, exit_on_refusals():
-        parts = offline.build_workflow_context(environment, database)
-        yield _OfflineWorkflow(Workflow(parts), database, parts.policies)
 
 
 @contextmanager
@@ -328,15 +302,15 @@ def _open_database(environment: CommandEnvironment) -> "Generator[Database]":
         yield database
 
 
-def _find_person_id(offline_workflow: _OfflineWorkflow, typed: str) -> str:
-    known = offline_workflow.policies.get_policy().find_person(typed)
+def _find_person_id(service: "Workflow", typed: str) -> str:
+    known = service.policies.get_policy().find_person(typed)
     if known is None:
         exit_with_error(f"unknown person {typed}: use an id of people.yaml", NOT_FOUND)
     return known.id
 
 
 def _print_schedule_run(environment: CommandEnvironment, run: "Run", *, as_json: bool) -> None:
-    data = offline.run_to_data(environment, run)
+    data = run_to_data(environment, run)
     if as_json or not run.is_ended:
         page = f": {data['page']}" if data["page"] else ""
         print_result(data, [f"Requested as run {run.id}{page}"], as_json=as_json)

@@ -1,26 +1,22 @@
 """`keyturn stop`, `resume`, `ban` and `unban`, which work on the database alone."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from bot.cli import offline
 from bot.cli.client import print_result
 from bot.cli.context import (
     NOT_UNDERSTOOD,
     CommandEnvironment,
-    exit_on_errors,
-    exit_on_refusals,
     exit_with_error,
     pass_environment,
 )
+from bot.cli.offline import open_service, run_to_data
 from bot.cli.options import acting_person_option, json_option, reason_option
 from connectors.command import quote_text
 
 if TYPE_CHECKING:
-    from bot.service import Workflow
+    pass
 
 _REASON_OPTION = reason_option(required=True)
 
@@ -38,9 +34,9 @@ def stop_runs(environment: CommandEnvironment, *, what: str, reason: str, as_jso
 
     For example: keyturn stop all --reason "the network is failing"
     """
-    with open_workflow(environment) as workflow:
+    with open_service(environment) as service:
         if what == "all":
-            number = workflow.stop_everything(person="", reason=reason)
+            number = service.stop_everything(person="", reason=reason)
             runs = "1 open run" if number == 1 else f"{number} open runs"
             lines = [
                 f"Everything is stopped, with {runs}.",
@@ -53,9 +49,9 @@ def stop_runs(environment: CommandEnvironment, *, what: str, reason: str, as_jso
                 f"invalid run {quote_text(what)}: use keyturn stop N or keyturn stop all",
                 NOT_UNDERSTOOD,
             )
-        run = workflow.stop_run(int(what), person="", reason=reason)
+        run = service.stop_run(int(what), person="", reason=reason)
     line = f"run {run.id}: {run.summary if run.is_ended else 'stops before its next step'}"
-    print_result(offline.run_to_data(environment, run), [line], as_json=as_json)
+    print_result(run_to_data(environment, run), [line], as_json=as_json)
 
 
 @click.command("resume")
@@ -70,8 +66,8 @@ def resume_runs(
 
     For example: keyturn resume --as olga --reason "the network is repaired"
     """
-    with open_workflow(environment) as workflow:
-        workflow.resume_everything(person=person, reason=reason)
+    with open_service(environment) as service:
+        service.resume_everything(person=person, reason=reason)
     print_result({"stopped": False}, ["Resumed. Request stopped runs again."], as_json=as_json)
 
 
@@ -91,8 +87,8 @@ def ban_person(
 
     For example: keyturn ban dora --as olga --reason "her laptop was stolen"
     """
-    with open_workflow(environment) as workflow:
-        workflow.ban_person(who, banned_by=person, reason=reason, requires_factor=False)
+    with open_service(environment) as service:
+        service.ban_person(who, banned_by=person, reason=reason, requires_factor=False)
     lines = [
         f"{who} is banned. Their sessions ended and their tokens are revoked permanently.",
         f"To lift the ban (another person): keyturn unban {who} --as PERSON --reason REASON",
@@ -113,8 +109,8 @@ def unban_person(
 
     For example: keyturn unban dora --as adam --reason "she has a new laptop"
     """
-    with open_workflow(environment) as workflow:
-        workflow.unban_person(who, unbanned_by=person, reason=reason)
+    with open_service(environment) as service:
+        service.unban_person(who, unbanned_by=person, reason=reason)
     lines = [
         f"{who} is no longer banned and can sign in.",
         f"Their tokens stay revoked. For a new one: keyturn token new {who} --scope SCOPE",
@@ -123,12 +119,3 @@ def unban_person(
 
 
 COMMANDS = (stop_runs, resume_runs, ban_person, unban_person)
-
-
-@contextmanager
-def open_workflow(environment: CommandEnvironment) -> "Generator[Workflow]":
-    """Open the workflow on the database alone, and report refusals as one line."""
-    from bot.service import Workflow
-
-    with exit_on_errors(), environment.open_database() as database, exit_on_refusals():
-        yield Workflow(offline.build_workflow_context(environment, database))

@@ -6,9 +6,9 @@ import click
 
 from bot.cli.client import print_result, record_to_data
 from bot.cli.context import CommandEnvironment, RecordNumber, pass_environment
+from bot.cli.offline import open_service
 from bot.cli.options import json_option
 from bot.cli.sections import CommandGroup
-from bot.cli.stop import open_workflow
 
 _SCOPES = ("read", "ask", "approve", "metrics")
 
@@ -48,8 +48,8 @@ def create_token(
     from bot.audit.formats import to_datetime
     from bot.model.times import format_iso
 
-    with open_workflow(environment) as workflow:
-        token, secret = workflow.tokens.create_token(
+    with open_service(environment) as service:
+        token, secret = service.tokens.create_token(
             person=person, scopes=scopes, days=days, name=name, source="cli"
         )
     if as_json:
@@ -102,7 +102,7 @@ def revoke_token(environment: CommandEnvironment, *, number: int, as_json: bool)
 
     For example: keyturn token revoke 3
     """
-    with open_workflow(environment) as workflow:
-        found = workflow.tokens.revoke_token(number, person="", source="cli")
+    with open_service(environment) as service:
+        found = service.tokens.revoke_token(number, person="", source="cli")
     line = f"Revoked token {number} of {found.person}."
     print_result({"id": number, "person": found.person, "active": False}, [line], as_json=as_json)

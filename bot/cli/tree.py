@@ -19,9 +19,9 @@ from bot.cli.context import (
     exit_with_error,
     pass_environment,
 )
+from bot.cli.offline import open_service
 from bot.cli.options import acting_person_option, json_option, reason_option
 from bot.cli.sections import CommandGroup
-from bot.cli.stop import open_workflow
 
 if TYPE_CHECKING:
     from bot.redundancy.analysis import TreeAnalysis
@@ -241,8 +241,8 @@ def release_leg(
 
     For example: keyturn tree release shop lb1 --as adam --reason "replaced by lb3"
     """
-    with open_workflow(environment) as workflow:
-        count = workflow.release_leg(name, event, person=person, reason=reason)
+    with open_service(environment) as service:
+        count = service.release_leg(name, event, person=person, reason=reason)
     if not count:
         exit_with_error(f"no run claims {event} of {name}: see keyturn tree claims", NOT_FOUND)
     print_result(

@@ -11,6 +11,7 @@ from sqlalchemy import Row, func, insert, or_, select, update
 from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.canonical import encode_canonical
+from bot.model.grant_words import NewGrant
 from bot.model.run import Run, State
 
 HOUR = 3600 * 1_000_000
@@ -20,18 +21,6 @@ _USE = tables.grant_use.c
 
 class NoSuchGrant(Exception):
     """There is no grant with this number."""
-
-
-@dataclass(frozen=True)
-class NewGrant:
-    """A grant that is not recorded yet."""
-
-    person: str
-    runbook: str
-    hosts: str
-    per_hour: int
-    ends_at: int
-    values: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -152,11 +141,16 @@ def count_taken(tx: Transaction, grant: int, *, but: int | None = None) -> int:
     return count_used(tx, grant, but=but) + tx.sql.execute(on_their_way).scalar_one()
 
 
+def count_uses_left(tx: Transaction, grant: Grant) -> int:
+    """Return how often the grant may still be used this hour."""
+    return max(grant.per_hour - count_taken(tx, grant.id), 0)
+
+
 def count_left(tx: Transaction, given: Grant, run: int) -> int:
     """Return how many uses were left within the hour after this run."""
     at = tx.sql.execute(select(_USE.used_at).where(_USE.run == run)).scalar_one_or_none()
     if at is None:
-        return max(given.per_hour - count_taken(tx, given.id), 0)
+        return count_uses_left(tx, given)
     query = select(func.count()).where(
         _USE.grant_id == given.id, _USE.used_at > at - HOUR, _USE.used_at <= at
     )

@@ -11,6 +11,7 @@ from bot.audit import change_log, evidence
 from bot.db import leases, locks, priority, runs, schedules, stops
 from bot.db.database import Transaction
 from bot.db.lease_keeper import HeldLease
+from bot.execution import leg_claims
 from bot.execution.intent import StepIntent, record_step_intent
 from bot.execution.planner import RemainingWork, resolve_plan
 from bot.execution.recovery import can_resume
@@ -18,7 +19,7 @@ from bot.model.plan import ResolvedPlan
 from bot.model.run import Run, State
 from bot.model.run_states import ON_HOLD_DISPLAY
 from bot.policy import NoPolicyError, Policy
-from bot.queries import break_glass_rules, redundancy, stop_reasons
+from bot.queries import break_glass_rules, stop_reasons
 from bot.queries.approval_count import ApprovalCount, count_approvals
 from bot.workflow import grant_rules, schedule_approval
 from bot.workflow.context import WorkflowContext
@@ -141,7 +142,7 @@ def pass_gate(
             )
             return None
         # Last, since other runs that touch the same services wait for it from here.
-        refusal = redundancy.take_claims(tx, policy, run)
+        refusal = leg_claims.take_claims(tx, policy, run)
         if refusal:
             end_refused_run(context, tx, run, GateRefused(State.REFUSED, refusal))
             return None

@@ -13,10 +13,11 @@ from bot.model.request_form import find_runbook, parse_request, split_words
 from bot.model.run import ENDED_STATES, Run
 from bot.policy import NoPolicyError, Policy
 from bot.queries import redundancy
+from bot.redundancy import condition
 from bot.redundancy.fault_tree import Event
 from bot.workflow.context import WorkflowContext, get_site
 from connectors.errors import HostError
-from runbooks import Check, Leg, Refused
+from runbooks import Check, Leg, Refused, Report
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +52,10 @@ def run_event_check(context: WorkflowContext, policy: Policy, event: Event) -> N
     except (HostError, Refused) as error:
         log.warning("the check %s failed: %s", event.check, error)
         with context.database.transaction() as tx:
-            redundancy.record_failed_check(tx, policy, event.check, str(error), run=None)
+            record_failed_check(tx, policy, event.check, str(error), run=None)
         return
     with context.database.transaction() as tx:
-        redundancy.record_report(tx, policy, event.check, report, run=None)
+        record_report(tx, policy, event.check, report, run=None)
 
 
 def release_due_claims(context: WorkflowContext) -> None:
@@ -142,3 +143,58 @@ def _is_releasable(tx: Transaction, claim: LegClaim, run: Run, event: Event | No
     if reading is None or reading.state != redundancy.STANDS or reading.read_at <= ended:
         return False
     return tx.now - max(ended, reading.since_at) >= _SETTLE
+
+
+def take_claims(tx: Transaction, policy: Policy, run: Run) -> str:
+    """Claim the events that a run may bring about, or return why it may not.
+
+    Called in the gate's transaction, after all other checks: two runs that would take the last
+    two legs are decided one after the other.
+    """
+    legs = redundancy.list_legs(run.plan)
+    touched = {name: one.list_events_of(legs) for name, one in policy.trees.items()}
+    touched = {name: events for name, events in touched.items() if events}
+    if not touched:
+        return ""
+    rows.lock_trees(tx, [*touched])
+    # The approved plan says what was overridden, not the row.
+    override = run.plan.guard_override if run.plan else ""
+    refusal = redundancy.find_refusal(tx, policy, legs, run=run.id, override=override)
+    if refusal:
+        return refusal
+    for name, events in touched.items():
+        for event in events:
+            rows.add_claim(tx, name, event, run.id)
+    claims: list[str] = [f"{name}: {', '.join(events)}" for name, events in touched.items()]
+    change_log.append_entry(tx, "legs claimed", run=run.id, host=run.host, legs=claims)
+    return ""
+
+
+def record_report(
+    tx: Transaction, policy: Policy, request: str, report: Report, *, run: int | None
+) -> None:
+    """Store what a check says of the events that name it. request: the check as it is typed."""
+    for tree, event in policy.events_by_check.get(request, ()):
+        has_failed = condition.has_failed(report, event.when)
+        state = (
+            redundancy.UNKNOWN
+            if has_failed is None
+            else redundancy.FAILED
+            if has_failed
+            else redundancy.STANDS
+        )
+        rows.store_reading(
+            tx, tree, event.name, state=state, run=run, detail=_describe_report(report, event)
+        )
+
+
+def record_failed_check(
+    tx: Transaction, policy: Policy, request: str, error: str, *, run: int | None
+) -> None:
+    """Store that a check could not be made, so that its events are unknown."""
+    for tree, event in policy.events_by_check.get(request, ()):
+        rows.store_reading(tx, tree, event.name, state=redundancy.UNKNOWN, run=run, detail=error)
+
+
+def _describe_report(report: Report, event: Event) -> str:
+    return f"{report.summary} ({event.when})" if event.when else report.summary

@@ -176,7 +176,7 @@ class HostReader:
     def _record_reading(self, tx: Transaction, run: Run, report: Report) -> None:
         """Store what the check says of events of fault trees, if any names it."""
         policy = self._context.policies.get_policy()
-        redundancy.record_report(tx, policy, run.request, report, run=run.id)
+        leg_claims.record_report(tx, policy, run.request, report, run=run.id)
 
     def _record_stop(self, tx: Transaction, run: Run) -> None:
         by = stop_reasons.describe_stop(tx, run, None)
@@ -218,7 +218,7 @@ class HostReader:
     def _record_end(self, tx: Transaction, run: Run, *, state: State, summary: str) -> None:
         if run.kind == "check" and state is State.FAILED:
             policy = self._context.policies.get_policy()
-            redundancy.record_failed_check(tx, policy, run.request, summary, run=run.id)
+            leg_claims.record_failed_check(tx, policy, run.request, summary, run=run.id)
         end_run(self._context, tx, run, state, summary)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from bot.hosts.sudo_check import SudoCheck, build_sudo_query
 from bot.hosts.sudo_rules import group_grants_by_login, list_host_sudo_grants
-from bot.workflow.requests import get_required_tag
+from bot.model.request_form import get_required_tag
 from connectors.command import DeviceCommand, Query, Shell
 from connectors.errors import (
     CommandError,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from bot.workflow.requests import get_required_tag
+from bot.model.request_form import get_required_tag
 from connectors.command import SUDO_PATH
 from connectors.inventory import Host
 from connectors.script import SCRIPTS_DIRECTORY, Script

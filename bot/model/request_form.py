@@ -4,7 +4,7 @@ import difflib
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -374,3 +374,10 @@ def list_request_words(runbook: AnyRunbook, **overrides: str) -> list[str]:
 
 def _format_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def get_required_tag(runbook: type[AnyRunbook]) -> str | None:
+    """Return the tag that a runbook's host must carry; None if any host will do."""
+    extra: object = runbook.model_fields["host"].json_schema_extra
+    tag = cast("dict[str, object]", extra).get("tag") if isinstance(extra, dict) else None
+    return tag if isinstance(tag, str) else None

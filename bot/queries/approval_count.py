@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 
 from bot.db import runs
 from bot.db.database import Transaction
-from bot.model.run import Run, State
+from bot.model.run import Decision, Run, State
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.policy.policy import NO_LIMIT
 from bot.queries import delegation_rules, redundancy
 from bot.queries.second_factor import has_valid_factor
-from bot.workflow.context import build_policy_request
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,25 @@ def is_first_success(tx: Transaction, policy: Policy, *, person: str, runbook: s
     """Return whether no run of this runbook by this person has succeeded, if a rule uses that."""
     return "first_time" not in policy.mentions or runs.is_first_time(
         tx, person=person, words=runbook
+    )
+
+
+def build_policy_request(run: Run, *, now: int) -> PolicyRequest:
+    """Return the input of the policy's rules. now: microseconds since 1970."""
+    reversible = run.plan.is_reversible if run.plan else True
+    return PolicyRequest(
+        runbook=run.runbook,
+        kind=run.kind,
+        host=run.host,
+        # The rules judge a request for a schedule as they will judge its runs.
+        source="schedule" if run.timing else run.origin.source,
+        requested_by=run.requested_by,
+        reversible=reversible,
+        hosts=run.hosts,
+        now=now,
+        is_escalated=run.escalated_at is not None,
+        editors=run.editors,
+        overrides_guard=bool(run.guard_override),
     )
 
 
@@ -99,3 +117,14 @@ def count_approvals(
         policy.count_missing_approvals(ruling.requirements, approvers),
         denied_by,
     )
+
+
+def is_decision_complete(tx: Transaction, policy: Policy, run: Run, decision: Decision) -> bool:
+    """Return whether a decision is complete.
+
+    An approval is not where the rules require a second factor that it lacks, or whose factor is
+    not valid any more.
+    """
+    if not decision.approves or has_valid_factor(tx, policy, decision):
+        return True
+    return not get_ruling(tx, policy, run)[1].requires_second_factor

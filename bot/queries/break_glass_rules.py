@@ -5,13 +5,18 @@ import logging
 from bot.audit import evidence
 from bot.db import break_glass, runs
 from bot.db.database import Transaction
+from bot.model.errors import InvalidRequestError
+from bot.model.plain_text import join_to_one_line
 from bot.model.run import Run
 from bot.policy import Policy
-from bot.queries.second_factor import is_factor_still_valid
-from bot.workflow.context import build_policy_request
+from bot.queries.approval_count import build_policy_request
+from bot.queries.second_factor import is_area_owner, is_factor_still_valid
+from connectors.command import InvisibleCharacterError
 
 log = logging.getLogger(__name__)
 
+MIN_REASON_LENGTH = 20
+_MAX_REASON_LENGTH = 1000
 # Only people use break-glass: no token, schedule or script does.
 _INTERACTIVE_SOURCES = frozenset({"slack", "web"})
 
@@ -46,3 +51,35 @@ def get_break_glass_refusal(policy: Policy, run: Run, person: str, *, now: int) 
         return ""
     notes = "; ".join(ruling.policy_notes)
     return f"the policy does not allow you break-glass for this{f': {notes}' if notes else ''}"
+
+
+def can_review(policy: Policy, run: Run, person: str, *, now: int) -> bool:
+    """Return whether this person may review the break-glass run of another."""
+    if person == run.requested_by or policy.find_person(person) is None:
+        return False
+    request = build_policy_request(run, now=now)
+    able = policy.get_approval_ruling(person, request, policy.get_request_ruling(request)).allowed
+    return able or is_area_owner(policy, person)
+
+
+def check_break_glass_reason(text: str) -> str:
+    """Return the reason, or raise InvalidRequestError if it is too short for a reviewer."""
+    reason = check_text(text)
+    if len(reason) < MIN_REASON_LENGTH:
+        raise InvalidRequestError(
+            f"explain why it cannot wait, in at least {MIN_REASON_LENGTH} characters: "
+            f"“because …”; you entered {len(reason)}"
+        )
+    return reason
+
+
+def check_text(text: str) -> str:
+    try:
+        line = join_to_one_line(text)
+    except InvisibleCharacterError as error:
+        raise InvalidRequestError(f"your text {error}") from None
+    if len(line) > _MAX_REASON_LENGTH:
+        raise InvalidRequestError(
+            f"your text has {len(line)} characters: the limit is {_MAX_REASON_LENGTH}"
+        )
+    return line

@@ -10,7 +10,7 @@ from bot.db.database import Database
 from bot.model import request_form
 from bot.model.request_form import FormField
 from bot.policy import Policy, PolicyRequest, PolicySource
-from bot.workflow.context import HostFleet
+from connectors.command import QueryRunner
 from connectors.errors import HostError
 from runbooks import AnyRunbook, Refused
 from runbooks._catalogue import get_kind
@@ -36,14 +36,14 @@ class FormOptions:
 
     def __init__(
         self,
-        fleet: HostFleet,
+        run_query: QueryRunner,
         database: Database,
         policies: PolicySource,
         *,
         listers: Mapping[str, Lister] = LISTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._fleet, self._database, self._policies = fleet, database, policies
+        self._run_query, self._database, self._policies = run_query, database, policies
         self._listers, self._clock = listers, clock
         self._lock = threading.Lock()
         self._cache: dict[_CacheKey, tuple[float, Sequence[str]]] = {}
@@ -138,7 +138,7 @@ class FormOptions:
 
     def _read_list(self, host: str, list_name: str, arguments: Mapping[str, str]) -> None:
         try:
-            found = tuple(sorted(self._listers[list_name](self._fleet.run_query, host, arguments)))
+            found = tuple(sorted(self._listers[list_name](self._run_query, host, arguments)))
         except (HostError, Refused) as error:
             log.info("host %s: cannot read the options for %s: %s", host, list_name, error)
             return
@@ -169,15 +169,7 @@ def list_requestable_hosts(
     only_host: str = "",
 ) -> Iterator[str]:
     """Yield the hosts that the runbook supports and for which this person may request it."""
-    tag = next(
-        (
-            form_field.tag
-            for form_field in request_form.list_form_fields(runbook)
-            if form_field.kind == "host"
-        ),
-        "",
-    )
-    for host in policy.inventory.list_tagged(tag or None):
+    for host in policy.inventory.list_tagged(request_form.get_required_tag(runbook)):
         if only_host and host.name != only_host:
             continue
         request = PolicyRequest(

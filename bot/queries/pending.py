@@ -44,6 +44,17 @@ def can_resolve(policy: Policy, run: Run, person: str) -> bool:
     return area is not None and person in area.owners
 
 
+def can_stop(policy: Policy | None, run: Run, person: str) -> bool:
+    """Return whether this person may stop the run. The command line always may."""
+    if not person:
+        return True
+    if policy is None or policy.find_person(person) is None:
+        return False
+    known = run.host in policy.inventory.hosts
+    owns = known and person in policy.get_area(run.host).owners
+    return person == run.requested_by or owns or policy.get_order_ruling(person, "stop").allowed
+
+
 def get_freeze_after_approval(policy: Policy, run: Run, *, now: int) -> str:
     """Return the freeze for which a run will wait once approved; "" if there is none."""
     if run.state is not State.PENDING or run.host not in policy.inventory.hosts:

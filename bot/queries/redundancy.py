@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from bot.audit import change_log
 from bot.db import host_contacts, runs, view_conditions
 from bot.db import redundancy as rows
 from bot.db.database import Transaction
@@ -13,11 +12,9 @@ from bot.model.plan import ResolvedPlan
 from bot.model.run import Run
 from bot.policy import Policy
 from bot.policy.policy import NO_LIMIT
-from bot.redundancy import condition
 from bot.redundancy.analysis import TreeAnalysis
-from bot.redundancy.fault_tree import Event
 from bot.redundancy.guard import GuardDecision, TreeState, decide
-from runbooks import Leg, Report
+from runbooks import Leg
 
 STANDS, FAILED, UNKNOWN, CLAIMED = "stands", "failed", "unknown", "claimed"
 _MINUTE = 60 * 1_000_000
@@ -209,55 +206,6 @@ def can_wave_start(tx: Transaction, policy: Policy, wave: Sequence[Run]) -> bool
         elif not is_first or status.state.claimed:
             return False
     return True
-
-
-def take_claims(tx: Transaction, policy: Policy, run: Run) -> str:
-    """Claim the events that a run may bring about, or return why it may not.
-
-    Called in the gate's transaction, after all other checks: two runs that would take the last
-    two legs are decided one after the other.
-    """
-    legs = list_legs(run.plan)
-    touched = {name: one.list_events_of(legs) for name, one in policy.trees.items()}
-    touched = {name: events for name, events in touched.items() if events}
-    if not touched:
-        return ""
-    rows.lock_trees(tx, [*touched])
-    # The approved plan says what was overridden, not the row.
-    override = run.plan.guard_override if run.plan else ""
-    refusal = find_refusal(tx, policy, legs, run=run.id, override=override)
-    if refusal:
-        return refusal
-    for name, events in touched.items():
-        for event in events:
-            rows.add_claim(tx, name, event, run.id)
-    claims: list[str] = [f"{name}: {', '.join(events)}" for name, events in touched.items()]
-    change_log.append_entry(tx, "legs claimed", run=run.id, host=run.host, legs=claims)
-    return ""
-
-
-def record_report(
-    tx: Transaction, policy: Policy, request: str, report: Report, *, run: int | None
-) -> None:
-    """Store what a check says of the events that name it. request: the check as it is typed."""
-    for tree, event in policy.events_by_check.get(request, ()):
-        has_failed = condition.has_failed(report, event.when)
-        state = UNKNOWN if has_failed is None else FAILED if has_failed else STANDS
-        rows.store_reading(
-            tx, tree, event.name, state=state, run=run, detail=_describe_report(report, event)
-        )
-
-
-def record_failed_check(
-    tx: Transaction, policy: Policy, request: str, error: str, *, run: int | None
-) -> None:
-    """Store that a check could not be made, so that its events are unknown."""
-    for tree, event in policy.events_by_check.get(request, ()):
-        rows.store_reading(tx, tree, event.name, state=UNKNOWN, run=run, detail=error)
-
-
-def _describe_report(report: Report, event: Event) -> str:
-    return f"{report.summary} ({event.when})" if event.when else report.summary
 
 
 @dataclass(frozen=True)

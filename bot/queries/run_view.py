@@ -18,15 +18,17 @@ from bot.db.locks import Lock
 from bot.model.plan import PlannedStep
 from bot.model.run import STATES_BEFORE_INTENT, Decision, Run, State, StepRecord, StepState
 from bot.policy import Person, Policy, PolicyRequest
-from bot.queries.approval_count import count_approvals
-from bot.queries.break_glass_rules import get_break_glass_refusal
+from bot.queries.approval_count import count_approvals, is_decision_complete
+from bot.queries.break_glass_rules import can_review, get_break_glass_refusal
 from bot.queries.delegation_rules import list_active_delegates
-from bot.queries.pending import can_decide, can_resolve, get_freeze_after_approval
+from bot.queries.pending import (
+    can_decide,
+    can_resolve,
+    can_stop,
+    get_freeze_after_approval,
+)
 from bot.queries.schedule_details import ScheduleDetails, get_schedule_details
 from bot.queries.second_factor import get_shown_factor
-from bot.workflow.approvals import is_decision_complete
-from bot.workflow.break_glass import can_review
-from bot.workflow.stopping import can_stop
 
 _UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
 

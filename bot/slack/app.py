@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bot.audit import refusals
 from bot.db.database import Database
 from bot.policy import Organisation, Person, PolicySource
+from bot.queries.banned_people import describe_ban
 from bot.queries.form_options import FormOptions
 from bot.service import Workflow
 from bot.slack.actions import DecisionHandler, SlackListeners
@@ -36,7 +37,6 @@ from bot.slack.payloads import Account
 from bot.slack.request_body import Body
 from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.socket_mode import SocketModeService
-from bot.workflow.bans import describe_ban
 
 _TIMEOUT_SECONDS = 10
 

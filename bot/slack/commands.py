@@ -16,6 +16,7 @@ from bot.model.view_rights import ViewRights
 from bot.policy import Policy, PolicySource
 from bot.policy.explain import parse_preview_question
 from bot.queries import redundancy
+from bot.queries.break_glass_rules import check_break_glass_reason
 from bot.queries.form_options import list_requestable_hosts
 from bot.queries.preview import preview_request
 from bot.service import Workflow
@@ -28,7 +29,6 @@ from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_message import render_card
 from bot.slack.schedule_command import ScheduleCommands, TypedScheduleCommand
 from bot.slack.stop_command import StopCommands
-from bot.workflow.break_glass import check_break_glass_reason
 from connectors.command import quote_text
 from connectors.errors import UnknownHostError
 from connectors.inventory import Inventory

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from bot.db import delegations, grants
 from bot.db.database import Database, Transaction
 from bot.db.delegations import Delegation
-from bot.model import request_form
+from bot.model import grant_words, request_form
 from bot.model.errors import InvalidRequestError
 from bot.policy import PolicySource
-from bot.queries import grant_words
 from bot.service import Workflow
 from bot.slack import replies
 from bot.slack.blocks import (
@@ -24,7 +23,6 @@ from bot.slack.blocks import (
     text_element,
 )
 from bot.slack.parsing import TypedText
-from bot.workflow import grant_rules
 
 _MAX_LISTED = 15
 _END_WORDS = frozenset({"end", "revoke", "stop"})
@@ -138,7 +136,7 @@ class DelegationCommands:
     def _list_grants(self, person: str) -> Message:
         with self._database.reading() as tx:
             found = [one for one in grants.list_grants_of(tx, person) if one.holds(tx.now)]
-            left = {one.id: grant_rules.count_uses_left(tx, one) for one in found}
+            left = {one.id: grants.count_uses_left(tx, one) for one in found}
         if not found:
             return replies.build_text_reply(
                 "You have received and given no standing grants. To give one, type "

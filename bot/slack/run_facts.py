@@ -11,9 +11,9 @@ from bot.model.run import Decision, Run, State, StepRecord
 from bot.model.view_rights import ViewRights, create_own_runs_only
 from bot.policy import NoPolicyError, Person, Policy, PolicySource
 from bot.policy.people import Area
+from bot.queries import erasure
 from bot.queries.run_view import RunView, build_run_view
 from bot.queries.schedule_details import ScheduleDetails
-from bot.workflow import erasure
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,12 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot.db import delegations, grants
-from bot.queries import grant_words
+from bot.model import grant_words
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.templating import render_page
-from bot.workflow import grant_rules
 
 router = APIRouter(prefix="/access")
 
@@ -138,6 +137,6 @@ def _render_page(
                 for one in delegations.list_delegations_of(tx, user.id)
                 if one.holds(area=one.area, now=tx.now)
             ],
-            grants=[(one, grant_rules.count_uses_left(tx, one)) for one in active_grants],
+            grants=[(one, grants.count_uses_left(tx, one)) for one in active_grants],
             now=tx.now,
         )

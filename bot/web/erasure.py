@@ -8,13 +8,13 @@ from fastapi.responses import RedirectResponse
 from bot.audit import output
 from bot.audit.output import StoredOutput
 from bot.db import runs
+from bot.queries import erasure
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
 from bot.web.run import RunIdPath
 from bot.web.templating import render_page
-from bot.workflow import erasure
 
 router = APIRouter(prefix="/runs/{number}/erase")
 

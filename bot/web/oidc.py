@@ -14,13 +14,13 @@ from fastapi.responses import RedirectResponse
 from bot.audit import refusals
 from bot.db import dedup
 from bot.model.text import escape_to_one_line
+from bot.queries.banned_people import describe_ban
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.id_token import InvalidIdTokenError, find_person_of_claims, format_account_entry
 from bot.web.login import begin_session_of_person
 from bot.web.provider import IdentityProvider, ProviderError, derive_value
 from bot.web.redirects import TargetPageQuery, decode_page, encode_page
 from bot.web.templating import render_page
-from bot.workflow.bans import describe_ban
 
 router = APIRouter(prefix="/oidc")
 log = logging.getLogger(__name__)

@@ -7,13 +7,13 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot.auth import second_factors, tokens
+from bot.auth.tokens import MAX_DAYS, SCOPES
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.queries.second_factor import get_shown_factor, is_factor_valid
 from bot.web.auth import CurrentUser, User
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.form_values import FormValues
 from bot.web.templating import render_page
-from bot.workflow.tokens import MAX_DAYS, SCOPES
 
 router = APIRouter(prefix="/tokens")
 

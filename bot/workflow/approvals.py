@@ -8,10 +8,10 @@ from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import STATES_BEFORE_INTENT, Decision, Run, State, StepState
 from bot.policy import Policy, PolicyRequest, Ruling
-from bot.queries.approval_count import count_approvals, get_ruling
+from bot.queries.approval_count import count_approvals, get_ruling, is_decision_complete
 from bot.queries.delegation_rules import find_delegator
 from bot.queries.pending import get_resolution_area
-from bot.queries.second_factor import get_shown_factor, has_valid_factor
+from bot.queries.second_factor import get_shown_factor
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
 from bot.workflow.outdated_plans import is_plan_outdated
@@ -206,17 +206,6 @@ def _record_approval(tx: Transaction, policy: Policy, run: Run, decision: Decisi
         return False
     runs.replace_decision(tx, decision)
     return True
-
-
-def is_decision_complete(tx: Transaction, policy: Policy, run: Run, decision: Decision) -> bool:
-    """Return whether a decision is complete.
-
-    An approval is not where the rules require a second factor that it lacks, or whose factor is
-    not valid any more.
-    """
-    if not decision.approves or has_valid_factor(tx, policy, decision):
-        return True
-    return not get_ruling(tx, policy, run)[1].requires_second_factor
 
 
 def _queue_if_approved(context: WorkflowContext, tx: Transaction, policy: Policy, run: Run) -> Run:

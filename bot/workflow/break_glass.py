@@ -10,19 +10,20 @@ from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
 from bot.db.write_lock import urgent_write
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
-from bot.model.plain_text import join_to_one_line
 from bot.model.run import Run, State
 from bot.policy import Policy
 from bot.queries.approval_count import count_approvals
-from bot.queries.break_glass_rules import get_break_glass_refusal
-from bot.queries.second_factor import get_shown_factor, is_area_owner
+from bot.queries.break_glass_rules import (
+    can_review,
+    check_break_glass_reason,
+    check_text,
+    get_break_glass_refusal,
+)
+from bot.queries.second_factor import get_shown_factor
 from bot.workflow.approvals import check_policy_version
-from bot.workflow.context import WorkflowContext, build_policy_request
+from bot.workflow.context import WorkflowContext
 from bot.workflow.visibility import require_view
-from connectors.command import InvisibleCharacterError
 
-MIN_REASON_LENGTH = 20
-_MAX_REASON_LENGTH = 1000
 _MIN_REVIEW_LENGTH = 10
 ACTIVE_SECONDS = 60 * 60
 _SECOND = 1_000_000
@@ -107,7 +108,7 @@ class BreakGlassActions:
     def review_break_glass(self, number: int, *, person: str, findings: str) -> BreakGlass:
         """Record the review by another person, which the requester needs before the next use."""
         require_view(self._context, number, person=person)
-        review = _check_text(findings)
+        review = check_text(findings)
         if len(review) < _MIN_REVIEW_LENGTH:
             raise InvalidRequestError(
                 f"describe what you found: enter at least {_MIN_REVIEW_LENGTH} characters"
@@ -171,38 +172,6 @@ def _check_is_needed(tx: Transaction, policy: Policy, run: Run, person: str) -> 
             f"run {run.id} needs no more approvals and no freeze holds it: it starts by itself, "
             "without break-glass"
         )
-
-
-def can_review(policy: Policy, run: Run, person: str, *, now: int) -> bool:
-    """Return whether this person may review the break-glass run of another."""
-    if person == run.requested_by or policy.find_person(person) is None:
-        return False
-    request = build_policy_request(run, now=now)
-    able = policy.get_approval_ruling(person, request, policy.get_request_ruling(request)).allowed
-    return able or is_area_owner(policy, person)
-
-
-def check_break_glass_reason(text: str) -> str:
-    """Return the reason, or raise InvalidRequestError if it is too short for a reviewer."""
-    reason = _check_text(text)
-    if len(reason) < MIN_REASON_LENGTH:
-        raise InvalidRequestError(
-            f"explain why it cannot wait, in at least {MIN_REASON_LENGTH} characters: "
-            f"“because …”; you entered {len(reason)}"
-        )
-    return reason
-
-
-def _check_text(text: str) -> str:
-    try:
-        line = join_to_one_line(text)
-    except InvisibleCharacterError as error:
-        raise InvalidRequestError(f"your text {error}") from None
-    if len(line) > _MAX_REASON_LENGTH:
-        raise InvalidRequestError(
-            f"your text has {len(line)} characters: the limit is {_MAX_REASON_LENGTH}"
-        )
-    return line
 
 
 def _log_refusal(tx: Transaction, run: Run, person: str, reason: str) -> None:

@@ -8,8 +8,7 @@ from bot.audit.spool import Spool
 from bot.auth.secret_box import SecretBox
 from bot.db.database import Database
 from bot.db.lease_keeper import LeaseKeeper
-from bot.model.run import Run
-from bot.policy import NoPolicyError, PolicyRequest, PolicySource
+from bot.policy import NoPolicyError, PolicySource
 from bot.workflow.dispatch import Dispatcher
 from bot.workflow.rate_limit import RateLimits
 from connectors.command import NO_HOOKS, Answer, Command, Query, RunHooks
@@ -80,22 +79,3 @@ def get_site(context: WorkflowContext, host: str) -> str:
         return "main"
     known = hosts.get(host)
     return known.site if known else min((each.site for each in hosts.values()), default="main")
-
-
-def build_policy_request(run: Run, *, now: int) -> PolicyRequest:
-    """Return the input of the policy's rules. now: microseconds since 1970."""
-    reversible = run.plan.is_reversible if run.plan else True
-    return PolicyRequest(
-        runbook=run.runbook,
-        kind=run.kind,
-        host=run.host,
-        # The rules judge a request for a schedule as they will judge its runs.
-        source="schedule" if run.timing else run.origin.source,
-        requested_by=run.requested_by,
-        reversible=reversible,
-        hosts=run.hosts,
-        now=now,
-        is_escalated=run.escalated_at is not None,
-        editors=run.editors,
-        overrides_guard=bool(run.guard_override),
-    )

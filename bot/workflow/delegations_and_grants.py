@@ -1,8 +1,9 @@
 """Create and end delegations and standing grants."""
 
 from bot.db.delegations import Delegation, NoSuchDelegation
-from bot.db.grants import Grant, NewGrant, NoSuchGrant
+from bot.db.grants import Grant, NoSuchGrant
 from bot.model.errors import InvalidRequestError
+from bot.model.grant_words import NewGrant
 from bot.workflow import delegations, standing_grants
 from bot.workflow.context import WorkflowContext
 

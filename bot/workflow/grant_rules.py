@@ -82,11 +82,6 @@ def use_grant(tx: Transaction, run: Run) -> None:
     )
 
 
-def count_uses_left(tx: Transaction, grant: Grant) -> int:
-    """Return how often the grant may still be used this hour."""
-    return max(grant.per_hour - grants.count_taken(tx, grant.id), 0)
-
-
 def get_grant_obstacle(
     policy: Policy, request: PolicyRequest, ruling: Ruling, granted_by: str
 ) -> str:

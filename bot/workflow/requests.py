@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import cast
 
 from bot.audit import change_log
 from bot.db import outbox, runs
@@ -12,7 +11,12 @@ from bot.db.database import Transaction
 from bot.model import host_patterns
 from bot.model.errors import InvalidRequestError, TooManyRequestsError
 from bot.model.plain_text import join_to_one_line
-from bot.model.request_form import format_request, get_field_texts, list_request_words
+from bot.model.request_form import (
+    format_request,
+    get_field_texts,
+    get_required_tag,
+    list_request_words,
+)
 from bot.model.run import MAX_AREAS_LENGTH, RequestOrigin, Run, State, StepState, join_areas
 from bot.model.schedule import ScheduleTiming
 from bot.policy import Policy
@@ -353,13 +357,6 @@ def _check_timing(
             f"{runbook} may run every {minutes} minutes at most: "
             f"“{timing.cron_expression.cron}” is more frequent"
         )
-
-
-def get_required_tag(runbook: type[AnyRunbook]) -> str | None:
-    """Return the tag that a runbook's host must carry; None if any host will do."""
-    extra: object = runbook.model_fields["host"].json_schema_extra
-    tag = cast("dict[str, object]", extra).get("tag") if isinstance(extra, dict) else None
-    return tag if isinstance(tag, str) else None
 
 
 def _check_host_pattern(host_pattern: str) -> None:

@@ -7,8 +7,9 @@ from typing import Literal, get_args, get_origin
 from bot.audit import change_log
 from bot.db import grants
 from bot.db.database import Transaction
-from bot.db.grants import Grant, NewGrant
+from bot.db.grants import Grant
 from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed
+from bot.model.grant_words import NewGrant
 from bot.model.times import format_deadline
 from bot.policy import Policy, PolicyRequest
 from bot.workflow.context import WorkflowContext

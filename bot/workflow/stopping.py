@@ -13,6 +13,7 @@ from bot.model.run import STATES_BEFORE_INTENT, Run, State
 from bot.policy import NoPolicyError, Policy
 from bot.policy.policy import Order
 from bot.queries import stop_reasons
+from bot.queries.pending import can_stop
 from bot.queries.second_factor import get_shown_factor
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
@@ -118,17 +119,6 @@ def end_stopped_runs(context: WorkflowContext) -> int:
             ):
                 _apply_stop(context, tx, policy, run)
     return len(numbers)
-
-
-def can_stop(policy: Policy | None, run: Run, person: str) -> bool:
-    """Return whether this person may stop the run. The command line always may."""
-    if not person:
-        return True
-    if policy is None or policy.find_person(person) is None:
-        return False
-    known = run.host in policy.inventory.hosts
-    owns = known and person in policy.get_area(run.host).owners
-    return person == run.requested_by or owns or policy.get_order_ruling(person, "stop").allowed
 
 
 def _apply_stop(context: WorkflowContext, tx: Transaction, policy: Policy | None, run: Run) -> Run:

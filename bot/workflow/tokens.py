@@ -4,21 +4,13 @@ from collections.abc import Sequence
 
 from bot.audit import change_log, followed_log
 from bot.auth import tokens
-from bot.auth.tokens import ApiToken, NoSuchTokenError
+from bot.auth.tokens import MAX_DAYS, SCOPES, ApiToken, NoSuchTokenError
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed, TooLate
 from bot.model.plain_text import join_to_one_line
 from bot.workflow.context import WorkflowContext
 from connectors.command import InvisibleCharacterError, quote_text
 
-# "ask" and "approve" include "read".
-SCOPES = {
-    "read": "read everything that the pages show",
-    "ask": "request, withdraw and stop runs and schedules",
-    "approve": "approve and deny runs, where no rule requires a second factor",
-    "metrics": "read the metrics only",
-}
-MAX_DAYS = 366
 _DAY = 86400 * 1_000_000
 _MAX_NAME_LENGTH = 60
 _MAX_TOKENS = 50

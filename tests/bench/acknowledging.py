@@ -145,7 +145,9 @@ async def _door(place: Path) -> None:
     with an_office(place) as office:
         async with a_web_api() as slack:
             speaker = create_client("xoxb-1", slack.url)
-            offering = FormOptions(office.fleet, office.database, office.policies, listers={})
+            offering = FormOptions(
+                office.fleet.run_query, office.database, office.policies, listers={}
+            )
             door = SlackService(
                 office.workflow,
                 office.database,

@@ -8,7 +8,7 @@ import pytest
 from bot.audit import change_log
 from bot.db import grants
 from bot.db.database import Database
-from bot.db.grants import NewGrant
+from bot.model.grant_words import NewGrant
 from tests.bot.place import a_place
 from tests.typed import keyturn
 

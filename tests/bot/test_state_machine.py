@@ -39,8 +39,8 @@ from bot.model.signing import SigningKey
 from bot.policy import Policy
 from bot.policy.freezes import FreezeList
 from bot.policy.loader import load_policy
+from bot.queries.banned_people import PolicyWithoutBanned
 from bot.service import Workflow
-from bot.workflow.bans import PolicyWithoutBanned
 from bot.workflow.context import WorkflowContext
 from connectors.errors import CommandError, UnknownOutcomeError
 from runbooks import AnyRunbook

@@ -419,7 +419,7 @@ def test_a_check_is_asked_in_the_name_of_its_requester(
 
 def test_a_form_offers_values_of_runs_that_may_be_viewed(narrow: Narrow):
     office = narrow.office
-    offering = FormOptions(office.fleet, office.database, office.policies, listers=LISTS)
+    offering = FormOptions(office.fleet.run_query, office.database, office.policies, listers=LISTS)
     name = next(
         blank for blank in request_form.list_form_fields(SetSwitch) if blank.name == "value"
     )
@@ -436,7 +436,7 @@ def test_a_form_offers_values_of_runs_that_may_be_viewed(narrow: Narrow):
 
 def test_a_form_offers_what_a_host_lists_to_those_who_may_have_it_asked(narrow: Narrow):
     office = narrow.office
-    offering = FormOptions(office.fleet, office.database, office.policies, listers=LISTS)
+    offering = FormOptions(office.fleet.run_query, office.database, office.policies, listers=LISTS)
     name = next(
         blank for blank in request_form.list_form_fields(TuneSwitch) if blank.name == "name"
     )

@@ -22,8 +22,8 @@ from bot.model import signing
 from bot.model.redaction import Redactor
 from bot.model.run import ENDED_STATES, RequestOrigin, Run, State, StepRecord
 from bot.policy import PolicyDirectory
+from bot.queries.banned_people import PolicyWithoutBanned
 from bot.service import Workflow
-from bot.workflow.bans import PolicyWithoutBanned
 from bot.workflow.context import WorkflowContext
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool

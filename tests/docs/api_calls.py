@@ -201,7 +201,7 @@ def _start_service(directory: Path) -> Generator[_Service]:
                 create_warning_result("witness", "none configured: set KEYTURN_WITNESS"),
             ),
             longest_wait=0.01,
-            form_options=FormOptions(fleet, database, policies),
+            form_options=FormOptions(fleet.run_query, database, policies),
         )
     )
     yield _Service(database, api, workflow, queue)

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from bot.api.app import build_api
 from bot.api.deps import ApiParts
-from bot.workflow.bans import PolicyWithoutBanned
+from bot.queries.banned_people import PolicyWithoutBanned
 from tests.acceptance.visiting import Server
 from tests.bot.api.conftest import API, FAST, SHORT
 from tests.bot.office import an_office

@@ -12,7 +12,7 @@ from bot.api.app import build_api
 from bot.api.deps import ApiParts
 from bot.api.rate_limit import RateLimit
 from bot.db.database import Database
-from bot.workflow.bans import PolicyWithoutBanned
+from bot.queries.banned_people import PolicyWithoutBanned
 from runbooks import load_catalogue
 from tests.bot.office import Office
 from tests.toy import RUNBOOKS

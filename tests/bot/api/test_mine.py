@@ -98,7 +98,7 @@ def test_a_program_learns_what_a_host_has_for_a_field(desk: Desk):
     office = desk.office
     desk.api.state.parts = replace(
         desk.api.state.parts,
-        form_options=FormOptions(office.fleet, office.database, office.policies),
+        form_options=FormOptions(office.fleet.run_query, office.database, office.policies),
     )
     office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     program = desk.program("dora")
@@ -113,7 +113,7 @@ def test_a_program_learns_what_a_host_has_for_a_field(desk: Desk):
 
 def test_a_program_learns_which_addresses_the_chosen_table_has_marked(desk: Desk):
     office = desk.office
-    offering = FormOptions(office.fleet, office.database, office.policies, listers=LISTS)
+    offering = FormOptions(office.fleet.run_query, office.database, office.policies, listers=LISTS)
     desk.api.state.parts = replace(desk.api.state.parts, form_options=offering)
     program = desk.program("dora")
     for given, table in (([], "http"), (["table=www"], "www")):

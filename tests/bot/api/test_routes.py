@@ -7,7 +7,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from bot.api.app import build_api
-from bot.workflow.tokens import SCOPES
+from bot.auth.tokens import SCOPES
 from tests.bot.api.conftest import API, Desk
 from tests.bot.web.exhibits import gallery
 from tests.bot.web.test_routes import everything

@@ -11,12 +11,12 @@ import pytest
 
 from bot.audit import change_log
 from bot.auth import tokens as auth_tokens
+from bot.auth.tokens import SCOPES
 from bot.db import tables
 from bot.db.database import Database
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.redaction import Redactor
 from bot.model.run import State
-from bot.workflow.tokens import SCOPES
 from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.office import Office, an_office
 from tests.policies import starter_rules

@@ -8,8 +8,9 @@ from sqlalchemy import Connection, delete, update
 from bot.audit import change_log
 from bot.db import grants, tables
 from bot.db.database import Database
-from bot.db.grants import Grant, NewGrant
+from bot.db.grants import Grant
 from bot.model.errors import InvalidRequestError, NotAllowed
+from bot.model.grant_words import NewGrant
 from bot.model.run import Run, State
 from bot.policy.freezes import FreezeList
 from bot.workflow import grant_rules

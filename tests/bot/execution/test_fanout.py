@@ -16,8 +16,8 @@ from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import Policy
 from bot.policy.explain import PreviewQuestion, evaluate_preview
 from bot.policy.freezes import FreezeList
+from bot.queries.erasure import preview_erasure
 from bot.webhooks import webhook_queue
-from bot.workflow.erasure import preview_erasure
 from bot.workflow.requests import SENSITIVE_REQUEST_MESSAGE
 from connectors.errors import CommandError, UnknownOutcomeError, UnreachableError
 from runbooks import AnyRunbook

@@ -76,7 +76,9 @@ async def a_chat(
     async with a_web_api() as slack:
         client = speaker("xoxb-1", slack.url)
         installation = SlackSettings(SECRET, TEAM, PAGES, default_channel)
-        offering = FormOptions(office.fleet, office.database, office.policies, listers=LISTS)
+        offering = FormOptions(
+            office.fleet.run_query, office.database, office.policies, listers=LISTS
+        )
         door = SlackService(
             office.workflow, office.database, office.policies, client, installation, offering
         )

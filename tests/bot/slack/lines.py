@@ -89,7 +89,9 @@ async def a_line(
         emulator.url = f"{url}/emulator"
         speaker = create_client(emulator.bot_token, emulator.api_url)
         slack = SlackSettings(signing_secret, TEAM, app_token=app_token or emulator.app_token)
-        offering = FormOptions(office.fleet, office.database, office.policies, listers=LISTS)
+        offering = FormOptions(
+            office.fleet.run_query, office.database, office.policies, listers=LISTS
+        )
         door = SlackService(
             office.workflow, office.database, office.policies, speaker, slack, offering
         )

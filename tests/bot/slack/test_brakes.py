@@ -7,7 +7,7 @@ import pytest
 
 from bot.db import search, stops
 from bot.model.run import State
-from bot.workflow.bans import PolicyWithoutBanned
+from bot.queries.banned_people import PolicyWithoutBanned
 from tests.bot.office import Office
 from tests.bot.slack.chat import Chat, a_chat
 from tests.bot.slack.walk import texts

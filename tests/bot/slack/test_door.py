@@ -131,7 +131,7 @@ async def test_a_command_of_ours_goes_past_bolt(chat: Chat, monkeypatch: pytest.
 
 def test_a_door_without_a_secret_does_not_open(office: Office):
     client = AsyncWebClient(token="xoxb-1")
-    offering = FormOptions(office.fleet, office.database, office.policies)
+    offering = FormOptions(office.fleet.run_query, office.database, office.policies)
     parts = (office.workflow, office.database, office.policies)
     with pytest.raises(ValueError, match="requests cannot be verified"):
         SlackService(*parts, client, SlackSettings("", TEAM), offering)

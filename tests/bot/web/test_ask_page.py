@@ -124,7 +124,7 @@ def test_a_form_can_be_filled_by_its_address_and_sends_nothing(site: Site):
 
 def test_the_lists_of_a_host_are_offered(site: Site):
     office = site.office
-    offering = FormOptions(office.fleet, office.database, office.policies)
+    offering = FormOptions(office.fleet.run_query, office.database, office.policies)
     site.app = build_app(replace(site.parts, form_options=offering))
     browser = site.browser("dora")
     browser.post("/runbooks", data=LAMP)
@@ -134,7 +134,7 @@ def test_the_lists_of_a_host_are_offered(site: Site):
 
 def test_the_blocked_addresses_of_the_chosen_table_are_offered(site: Site):
     office = site.office
-    offering = FormOptions(office.fleet, office.database, office.policies, listers=LISTS)
+    offering = FormOptions(office.fleet.run_query, office.database, office.policies, listers=LISTS)
     site.app = build_app(replace(site.parts, form_options=offering))
     browser = site.browser("dora")
     form = browser.get("/runbooks/form?runbook=abusers+clear").text

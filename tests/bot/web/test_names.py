@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from bot.db import runs
-from bot.db.grants import NewGrant
+from bot.model.grant_words import NewGrant
 from tests.bot.office import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import VOID

@@ -16,9 +16,9 @@ from httpx2 import Response
 
 from bot.audit import change_log
 from bot.auth import sessions
+from bot.queries.banned_people import PolicyWithoutBanned
 from bot.web import build_app, oidc
 from bot.web.provider import ClientRegistration, IdentityProvider, ProviderError
-from bot.workflow.bans import PolicyWithoutBanned
 from tests.bot.office import Office
 from tests.bot.web.conftest import ORIGIN, Site
 from tests.playground.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider

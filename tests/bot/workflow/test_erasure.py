@@ -14,7 +14,7 @@ from bot.db import outbox, runs, search, search_words
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.redaction import MARK
 from bot.model.run import Run
-from bot.workflow.erasure import preview_erasure
+from bot.queries.erasure import preview_erasure
 from tests.bot.audit.test_verification import VERIFIER
 from tests.bot.office import Office
 from tests.toy import SetSwitch, ShowSwitches

@@ -11,8 +11,8 @@ from bot.db.database import Database, Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import Run, State, StepState
 from bot.queries import stop_reasons
+from bot.queries.banned_people import PolicyWithoutBanned
 from bot.service import Workflow
-from bot.workflow.bans import PolicyWithoutBanned
 from bot.workflow.context import WorkflowContext
 from connectors.errors import UnknownOutcomeError
 from tests.bot.office import WEB, ByHand, Office

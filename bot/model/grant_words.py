@@ -1,10 +1,9 @@
 """Parse delegations and grants as people type them. Pure."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from bot.db.grants import NewGrant
 from bot.model import request_form
 from bot.model.request_form import RequestSyntaxError
 from bot.model.times import InvalidTimeError, parse_deadline
@@ -22,6 +21,18 @@ _GRANT_PATTERN = re.compile(
     r"\s+(?:until|for)\s+(?P<when>.+)",
     re.IGNORECASE,
 )
+
+
+@dataclass(frozen=True)
+class NewGrant:
+    """A grant that is not recorded yet."""
+
+    person: str
+    runbook: str
+    hosts: str
+    per_hour: int
+    ends_at: int
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
