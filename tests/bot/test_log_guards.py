@@ -14,8 +14,8 @@ from bot.db.database import Database, StoreRefused, StoreUnavailable, Transactio
 from bot.model import keyfile
 from bot.model.errors import NotAllowed
 from bot.model.run import Run, State
-from bot.queries import erasure
 from bot.queries.erasure import preview_erasure
+from bot.workflow import erasure
 from tests.bot.office import Office
 from tests.toy import SetSwitch
 

@@ -268,7 +268,7 @@ class TestGuards:
     def test_without_the_guard_no_reason_would_do(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(break_glass, "MIN_REASON_LENGTH", 0)
+        monkeypatch.setattr(break_glass_rules, "MIN_REASON_LENGTH", 0)
         app, run = stepped_up(office, "adam"), wanted(office)
         assert shatter(office, run, app, "").state is State.SUCCEEDED
 
@@ -382,8 +382,8 @@ def test_glass_is_broken_once_for_a_run_and_not_for_one_that_is_over(office: Off
 
 
 def test_a_reason_may_have_lines_on_the_page_and_is_one_in_the_log() -> None:
-    assert break_glass.check_break_glass_reason("  the shop\r\nis down for everybody ") == (
+    assert break_glass_rules.check_break_glass_reason("  the shop\r\nis down for everybody ") == (
         "the shop is down for everybody"
     )
     with pytest.raises(InvalidRequestError):
-        break_glass.check_break_glass_reason("the shop is down for \u202eybodyreve")
+        break_glass_rules.check_break_glass_reason("the shop is down for \u202eybodyreve")
