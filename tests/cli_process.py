@@ -58,7 +58,7 @@ def _typist() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.typist", str(theirs.fileno())],
+            [sys.executable, "-m", "tests.cli_server", str(theirs.fileno())],
             cwd=Path(__file__).parent.parent,
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],

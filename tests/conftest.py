@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from bot.policy import Policy, loader
-from tests.bot.slack import judging
+from tests.bot.slack import schema_check
 from tests.chaos import report
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.haproxy import Haproxy
@@ -29,7 +29,7 @@ LONGEST = (
     "test_accessible_pages",
     "test_hostile",
     "test_viewing",
-    "test_main_job",
+    "test_main_workflow",
     "test_zfs_real",
     "test_csf_real",
     "test_ssh",
@@ -45,11 +45,11 @@ LONGEST = (
     "test_oidc",
     "test_second_factor_in_browser",
     "test_pages_in_browser",
-    "test_cards_seen",
+    "test_card_layout",
     "test_browser",
     "test_main",
     "test_http_flood",
-    "test_frozen",
+    "test_frozen_database",
     "test_state_machine",
     "test_showcase",
     "test_kills",
@@ -60,7 +60,7 @@ LONGEST = (
     "test_leases",
     "test_routes",
     "test_schema",
-    "test_slack_elsewhere",
+    "test_slack_over_proxy",
 )
 
 # A daemon is up in some hundredths of a second, so each test has its own: nobody meets the logins
@@ -103,7 +103,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def watched_by_the_judge() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        judging.watch(patch)
+        schema_check.watch(patch)
         yield
 
 
@@ -133,10 +133,10 @@ def as_slack_writes_it(request: pytest.FixtureRequest) -> Iterator[None]:
 
     One that says such things on purpose is marked `malformed`.
     """
-    judging.found.clear()
+    schema_check.found.clear()
     yield
-    wrong = [*judging.found]
-    judging.found.clear()
+    wrong = [*schema_check.found]
+    schema_check.found.clear()
     if wrong and request.node.get_closest_marker("malformed") is None:
         pytest.fail("not as Slack writes it:\n" + "\n".join(wrong[:10]), pytrace=False)
 

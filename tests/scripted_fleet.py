@@ -8,7 +8,7 @@ from connectors.command import NO_HOOKS, Answer, Command, Query, QueryCommand, R
 from connectors.errors import HostError
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
-from tests.rules import forgotten
+from tests.sudo_rules import forgotten
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Pages of an office, and people with a real browser who visit them."""
+"""Pages of a harness, and people with a real browser who visit them."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from bot.auth import sessions
 from bot.web import WebDependencies, build_app
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 
 ARTEFACTS = Path(__file__).parent.parent / "artefacts"
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
@@ -36,10 +36,10 @@ def chromium() -> Generator[Browser]:
 
 
 class Server:
-    """The pages of an office on a free loopback port. name: how browsers reach it."""
+    """The pages of a harness on a free loopback port. name: how browsers reach it."""
 
-    def __init__(self, office: Office, name: str = "127.0.0.1") -> None:
-        self.office = office
+    def __init__(self, harness: Harness, name: str = "127.0.0.1") -> None:
+        self.harness = harness
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://{name}:{self._listener.getsockname()[1]}"
         config = uvicorn.Config(self.app(), log_level="critical", timeout_graceful_shutdown=2)
@@ -49,9 +49,11 @@ class Server:
 
     def app(self) -> ASGIApp:
         """Return what is served."""
-        office = self.office
+        harness = self.harness
         return build_app(
-            WebDependencies(office.workflow, office.database, office.policies, self.address, False)
+            WebDependencies(
+                harness.workflow, harness.database, harness.policies, self.address, False
+            )
         )
 
     def stop(self) -> None:
@@ -60,7 +62,7 @@ class Server:
         self._listener.close()
 
     def link(self, person: str) -> str:
-        with self.office.database.transaction() as tx:
+        with self.harness.database.transaction() as tx:
             return f"{self.address}/sign-in/{sessions.create_sign_in_link(tx, person)}"
 
 

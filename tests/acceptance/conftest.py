@@ -3,7 +3,7 @@ from collections.abc import Generator
 import pytest
 from playwright.sync_api import Browser
 
-from tests.acceptance.visiting import chromium
+from tests.acceptance.browsing import chromium
 
 
 @pytest.fixture(scope="module")

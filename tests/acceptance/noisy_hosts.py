@@ -12,7 +12,7 @@ from bot.db.database import Database, Transaction
 from bot.execution.live_output import LiveOutputWriter
 from bot.model.run import RequestOrigin, Run, State
 from connectors.wrapper import LineSplitter
-from tests.bot.web.exhibits import approved, asked, running, waiting
+from tests.bot.web.sample_runs import approved, asked, running, waiting
 
 HOSTS = 200
 # Of each host: 10,000 lines a second of two hundred.

@@ -13,10 +13,10 @@ from bot.model.run import StepState
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.service import Workflow
 from bot.workflow.rate_limit import RateLimits
-from tests.acceptance.visiting import Server, Visit, a_visit
-from tests.bot.keyring import an_app
-from tests.bot.office import WEB, Office, an_office
-from tests.bot.web.exhibits import approved, asked, concluded, gallery, running, waiting
+from tests.acceptance.browsing import Server, Visit, a_visit
+from tests.bot.authenticator_app import enrol_app
+from tests.bot.harness import WEB, Harness, open_harness
+from tests.bot.web.sample_runs import approved, asked, concluded, gallery, running, waiting
 from tests.bot.web.test_routes import NAMES, ROUTES
 from tests.toy import ShowSwitches
 
@@ -119,10 +119,10 @@ def exhibition(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Generator[tuple[Server, dict[str, int]]]:
     """Pages that have all kinds of runs to show, and the number of one of each."""
-    with an_office(tmp_path_factory.mktemp("office")) as office:
-        runs = gallery(office.database) | {"long": _long_output(office.database)}
-        _a_schedule(office)
-        server = Server(office)
+    with open_harness(tmp_path_factory.mktemp("harness")) as harness:
+        runs = gallery(harness.database) | {"long": _long_output(harness.database)}
+        _a_schedule(harness)
+        server = Server(harness)
         yield server, runs
         server.stop()
 
@@ -191,8 +191,8 @@ def test_axe_finds_nothing_where_a_form_leads_to(
 def test_axe_finds_nothing_where_nothing_is_yet_and_where_a_stranger_comes(
     browser: Browser, tmp_path: Path
 ):
-    with an_office(tmp_path) as office:
-        server = Server(office)
+    with open_harness(tmp_path) as harness:
+        server = Server(harness)
         window = a_visit(browser, server, reduced_motion="reduce")
         window.sign_in("dora")
         found = {path: _faults(window, path) for path in EMPTY}
@@ -207,13 +207,13 @@ def test_pages_that_say_no_and_a_second_factor_are_for_everybody_too(
     browser: Browser, tmp_path: Path
 ):
     """Too much, a fault of ours, a policy that nobody can read, and the six digits of an app."""
-    with an_office(tmp_path) as office:
+    with open_harness(tmp_path) as harness:
         parts = replace(
-            office.parts, rate_limits=RateLimits(per_person=1, per_runbook=9, in_total=9)
+            harness.context, rate_limits=RateLimits(per_person=1, per_runbook=9, in_total=9)
         )
-        server = Server(replace(office, parts=parts, workflow=Workflow(parts)))
-        an_app(office, "olga")
-        number = gallery(office.database)["succeeded"]
+        server = Server(replace(harness, context=parts, workflow=Workflow(parts)))
+        enrol_app(harness, "olga")
+        number = gallery(harness.database)["succeeded"]
         visit = a_visit(browser, server, reduced_motion="reduce", viewport=DESK)
         visit.sign_in("olga")
         looks: dict[str, Looks] = {}
@@ -231,13 +231,13 @@ def test_pages_that_say_no_and_a_second_factor_are_for_everybody_too(
             _send(visit, "/runbooks", **ASKED)
         expect(visit.page.get_by_role("alert")).to_contain_text("within a minute")
         look("429", "abusers clear")
-        with office.database.transaction() as tx:
+        with harness.database.transaction() as tx:
             broken = "UPDATE run SET state = 'upside down' WHERE id = ?"
             tx.sql.exec_driver_sql(broken, (number,))
         visit.open(f"/runs/{number}")
         look("500", "Internal error")
         expect(visit.page.get_by_role("navigation", name="Pages")).to_be_visible()
-        (office.policies.path / "people.yaml").write_text("people: [")
+        (harness.policies.path / "people.yaml").write_text("people: [")
         visit.open("/runs")
         look("503", "Service unavailable")
         visit.page.context.close()
@@ -339,13 +339,13 @@ def _long_output(database: Database) -> int:
     return run.id
 
 
-def _a_schedule(office: Office) -> None:
+def _a_schedule(harness: Harness) -> None:
     timing = ScheduleTiming("nightly look", parse_cron("0 3 * * *", "Europe/Amsterdam"))
     look = [ShowSwitches(host="lb1")]
-    office.workflow.schedules.request_schedule(
+    harness.workflow.schedules.request_schedule(
         look, host_pattern="", person="dora", origin=WEB, timing=timing
     )
-    office.work()
+    harness.run_queued_work()
 
 
 def _send(visit: Visit, path: str, **fields: str) -> None:

@@ -27,7 +27,7 @@ from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
 from tests.bot.audit.test_verification import entries_of, rewrite
-from tests.bot.office import ByHand, an_office
+from tests.bot.harness import ManualDispatcher, open_harness
 from tests.playground.sshd import Sshd
 from tests.policies import a_policy
 from tests.toy import RUNBOOKS, SetSwitch, ShowSwitches
@@ -164,7 +164,7 @@ def test_on_a_full_disk_nothing_is_sent_and_it_goes_on_by_itself_later(
     database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", SigningKey.create())
     migrations.upgrade_schema(database)
     policies: PolicyDirectory = a_policy(tmp_path / "policy")
-    fleet, queue = _fleet(host), ByHand()
+    fleet, queue = _fleet(host), ManualDispatcher()
     flow = Workflow(WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS))
     with database.transaction() as tx:
         verification.open_log(tx)
@@ -173,7 +173,7 @@ def test_on_a_full_disk_nothing_is_sent_and_it_goes_on_by_itself_later(
         with pytest.raises(StoreUnavailable, match="full"):
             flow.request_run(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
     assert "full" in database.error
-    assert (queue.waiting, host.connections) == ([], 0)
+    assert (queue.enqueued, host.connections) == ([], 0)
     filler.unlink()
     run = flow.request_run(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
     assert (run.state, database.error) == (State.PLANNING, "")
@@ -197,7 +197,7 @@ def _only_to_be_read(disk: Path) -> Generator[None]:
         mount("rw")
 
 
-def _approved(flow: Workflow, queue: ByHand, database: Database) -> int:
+def _approved(flow: Workflow, queue: ManualDispatcher, database: Database) -> int:
     """Return a request that was let go before its disk can only be read."""
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
     run = flow.request_run(lamp, person="dora", origin=RequestOrigin("web"))
@@ -206,7 +206,7 @@ def _approved(flow: Workflow, queue: ByHand, database: Database) -> int:
         planned = runs.get_run(tx, run.id)
     assert planned.state is State.PENDING, planned.summary
     flow.approve_run(run.id, person="olga", digest=planned.digest)
-    queue.waiting.clear()
+    queue.enqueued.clear()
     # Nobody has it open while it is mounted anew, as after a restart on such a disk.
     database.engine.dispose()
     return run.id
@@ -214,8 +214,8 @@ def _approved(flow: Workflow, queue: ByHand, database: Database) -> int:
 
 def test_on_a_disk_that_can_only_be_read_nothing_is_sent(small_disk: Path, tmp_path: Path):
     database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", SigningKey.create())
-    with an_office(tmp_path, database=database) as office:
-        flow, queue, fleet = office.workflow, office.queue, office.fleet
+    with open_harness(tmp_path, database=database) as harness:
+        flow, queue, fleet = harness.workflow, harness.dispatcher, harness.fleet
         number = _approved(flow, queue, database)
         asked = fleet.asked
         with _only_to_be_read(small_disk):
@@ -229,6 +229,6 @@ def test_on_a_disk_that_can_only_be_read_nothing_is_sent(small_disk: Path, tmp_p
             database.engine.dispose()
         # The twin: the same request, where the log can be written.
         flow.wake_stalled_runs()
-        office.work()
-        assert office.run(number).state is State.SUCCEEDED
+        harness.run_queued_work()
+        assert harness.get_run(number).state is State.SUCCEEDED
         assert database.error == ""

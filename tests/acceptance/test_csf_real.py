@@ -29,8 +29,8 @@ from connectors.ssh_transport import SshLimits
 from runbooks import NoUndo, Plan, Refused
 from runbooks.csf_pingdom_refresh import RefreshPingdom
 from runbooks.csf_pingdom_show import ShowPingdom
-from tests.acceptance.by_hand import carry_out, take_back
-from tests.feeds import BAD_FEEDS, FOURS, ODD_ITEMS, SIXES, feed
+from tests.acceptance.ungated import carry_out, take_back
+from tests.pingdom_feeds import BAD_FEEDS, FOURS, ODD_ITEMS, SIXES, feed
 from tests.plans import work_of
 from tests.playground.csf import ALLOW, CsfHost, why_not
 from tests.playground.daemon import PATH

@@ -17,8 +17,8 @@ from connectors.fetcher import Fetcher
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from runbooks.csf_pingdom_refresh import RefreshPingdom
-from tests.bot.office import WEB, ByHand
-from tests.feeds import FOURS, SIXES, feed
+from tests.bot.harness import WEB, ManualDispatcher
+from tests.pingdom_feeds import FOURS, SIXES, feed
 from tests.playground.csf import CsfHost, why_not
 from tests.playground.mirror import Mirror, answer
 from tests.policies import a_policy
@@ -46,7 +46,7 @@ class Gate:
             YAML().dump({"hosts": {"web1": entry}}, file)
         database = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create())
         migrations.upgrade_schema(database)
-        self.database, self.queue = database, ByHand()
+        self.database, self.queue = database, ManualDispatcher()
         self.fleet = Fleet(
             policies.get_policy().inventory,
             SshPool(directory, fetcher=Fetcher(directory, cache_seconds=0)),
@@ -64,8 +64,8 @@ class Gate:
             return runs.get_run(tx, number)
 
     def work(self) -> None:
-        while self.queue.waiting:
-            self.workflow.advance_run(self.queue.waiting.pop(0))
+        while self.queue.enqueued:
+            self.workflow.advance_run(self.queue.enqueued.pop(0))
 
     def close(self) -> None:
         self.fleet.close()

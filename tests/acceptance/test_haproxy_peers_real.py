@@ -14,11 +14,11 @@ from runbooks.abusers_empty import EmptyTable
 from runbooks.abusers_mark import MarkAbuser
 from runbooks.abusers_show import ShowAbusers
 from runbooks.abusers_tables import ListStickTables
-from tests.acceptance.by_hand import carry_out
 from tests.acceptance.test_haproxy_real import Here, fleet_at, fleet_of
-from tests.fakes import inventory_of
+from tests.acceptance.ungated import carry_out
 from tests.playground.daemon import Daemon, free_port, program
 from tests.playground.haproxy import HAPROXY, Haproxy
+from tests.scripted_fleet import inventory_of
 
 pytestmark = pytest.mark.real
 

@@ -27,10 +27,10 @@ from runbooks.abusers_clear import ClearAbuser
 from runbooks.abusers_mark import MarkAbuser
 from runbooks.abusers_show import ShowAbusers
 from runbooks.abusers_tables import ListStickTables
-from tests.fakes import inventory_of
 from tests.plans import work_of
 from tests.playground.daemon import Daemon, program
 from tests.playground.haproxy import HAPROXY, Haproxy, Level
+from tests.scripted_fleet import inventory_of
 
 pytestmark = pytest.mark.real
 

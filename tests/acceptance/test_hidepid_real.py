@@ -13,8 +13,8 @@ from connectors.fleet import Fleet
 from connectors.inventory import Host
 from runbooks.hidepid_set import SetHidepid
 from runbooks.hidepid_show import ShowHidepid
-from tests.acceptance.by_hand import carry_out, take_back
-from tests.fakes import inventory_of
+from tests.acceptance.ungated import carry_out, take_back
+from tests.scripted_fleet import inventory_of
 
 SHOW = ShowHidepid.model_validate({"host": "web1"})
 HIDE = SetHidepid.model_validate({"host": "web1", "value": "2"})

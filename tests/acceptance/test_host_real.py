@@ -17,7 +17,7 @@ from runbooks.conntrack_set import SetConntrack
 from runbooks.host_changes import HostChanges
 from runbooks.tcp_window_check import TcpWindowCheck
 from runbooks.uptime_check import UptimeCheck
-from tests.acceptance.by_hand import carry_out, take_back
+from tests.acceptance.ungated import carry_out, take_back
 from tests.playground.sshd import Sshd
 
 pytestmark = pytest.mark.real

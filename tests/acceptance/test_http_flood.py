@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.bot.place import a_place
-from tests.typed import keyturn
+from tests.bot.installation import create_installation
+from tests.cli_process import keyturn
 
 _DESCRIPTORS, _HALF_OPEN = 512, 1200
 _UNFINISHED = (
@@ -90,7 +90,7 @@ def _serving(place: Path, log: IO[bytes]) -> Generator[str]:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Generator[Served]:
-    with a_place(tmp_path):
+    with create_installation(tmp_path):
         pass
     made = keyturn(tmp_path, "token", "new", "olga", "--scope", "read", "--days", "1", "--json")
     log = tmp_path / "serve.log"

@@ -19,8 +19,8 @@ from connectors.fleet import Fleet
 from connectors.inventory import Host
 from runbooks.service_restart import RestartService
 from runbooks.service_status import ServiceStatus
-from tests.bot.empty import empty
-from tests.bot.office import WEB, ByHand
+from tests.bot.databases import create_sqlite_database
+from tests.bot.harness import WEB, ManualDispatcher
 from tests.playground.daemon import free_port
 from tests.playground.systemd import Systemd, why_not
 from tests.policies import a_policy
@@ -69,9 +69,9 @@ class Shop:
         policies = a_policy(directory / "policy")
         (directory / "policy" / "trees").mkdir()
         (directory / "policy" / "trees" / "shop.yaml").write_text(_TREE)
-        self.hosts, self.queue = hosts, ByHand()
+        self.hosts, self.queue = hosts, ManualDispatcher()
         fleet = Fleet(policies.get_policy().inventory, TwoHosts(hosts))
-        self.database = empty(directory / "keyturn.db")
+        self.database = create_sqlite_database(directory / "keyturn.db")
         self.context = WorkflowContext(self.database, policies, fleet, self.queue)
         self.workflow = Workflow(self.context)
 
@@ -88,8 +88,8 @@ class Shop:
         return self.get_run(run.id)
 
     def work(self) -> None:
-        while self.queue.waiting:
-            self.workflow.advance_run(self.queue.waiting.pop(0))
+        while self.queue.enqueued:
+            self.workflow.advance_run(self.queue.enqueued.pop(0))
 
     def get_run(self, number: int) -> Run:
         with self.database.reading() as tx:

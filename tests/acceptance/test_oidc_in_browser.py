@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.acceptance.visiting import ARTEFACTS, chromium
+from tests.acceptance.browsing import ARTEFACTS, chromium
 from tests.playground import company
 from tests.playground.daemon import free_port
 from tests.playground.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider

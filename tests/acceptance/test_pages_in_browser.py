@@ -10,10 +10,10 @@ from playwright.sync_api import Browser, expect
 from bot.db import locks
 from bot.model.schedule import ScheduleTiming, parse_cron
 from runbooks import load_catalogue
-from tests.acceptance.visiting import CONTRAST, SCREENS, Server, Visit, a_visit
-from tests.bot.meeting import meet
-from tests.bot.office import WEB, an_office
-from tests.bot.web.exhibits import gallery
+from tests.acceptance.browsing import CONTRAST, SCREENS, Server, Visit, a_visit
+from tests.bot.harness import WEB, open_harness
+from tests.bot.host_contacts import store_contact
+from tests.bot.web.sample_runs import gallery
 from tests.toy import RUNBOOKS, ShowSwitches
 
 pytestmark = pytest.mark.real
@@ -26,23 +26,25 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Server]
     known = cast("dict[str, Any]", load_catalogue())
     for words, runbook in RUNBOOKS.items():
         monkeypatch.setitem(known, words, runbook)
-    with an_office(tmp_path) as office:
-        _fill(office)
-        server = Server(office)
+    with open_harness(tmp_path) as harness:
+        _fill(harness)
+        server = Server(harness)
         yield server
         server.stop()
 
 
-def _fill(office: Any) -> None:
-    numbers = gallery(office.database)
-    with office.database.transaction() as tx:
+def _fill(harness: Any) -> None:
+    numbers = gallery(harness.database)
+    with harness.database.transaction() as tx:
         locks.take_lock(tx, "lb2", numbers["unknown"])
-        meet(tx, "lb1", met=tx.now, answered=tx.now)
-        meet(tx, "nas1", met=tx.now, answered=None, kind="key", trouble="another key")
-    schedules = office.workflow.schedules
+        store_contact(tx, "lb1", tried_at=tx.now, answered_at=tx.now)
+        store_contact(
+            tx, "nas1", tried_at=tx.now, answered_at=None, kind="key", error="another key"
+        )
+    schedules = harness.workflow.schedules
     look = [ShowSwitches(host="lb1")]
     schedules.request_schedule(look, host_pattern="", person="dora", origin=WEB, timing=NIGHTLY)
-    office.work()
+    harness.run_queued_work()
 
 
 @pytest.fixture

@@ -13,11 +13,19 @@ from bot.auth import sessions
 from bot.db import live_output, runs
 from bot.db.live_output import NewestLines
 from bot.model.run import Run, State, StepState
-from tests.acceptance.loud import HOSTS, a_fan, speaking
-from tests.acceptance.visiting import CONTRAST, SCREENS, Server, Visit, a_visit
-from tests.bot.office import an_office
-from tests.bot.web.exhibits import approved, asked, concluded, ended, running, succeeded, waiting
-from tests.bot.web.test_picture import a_bond
+from tests.acceptance.browsing import CONTRAST, SCREENS, Server, Visit, a_visit
+from tests.acceptance.noisy_hosts import HOSTS, a_fan, speaking
+from tests.bot.harness import open_harness
+from tests.bot.web.sample_runs import (
+    approved,
+    asked,
+    concluded,
+    ended,
+    running,
+    succeeded,
+    waiting,
+)
+from tests.bot.web.test_diagrams import a_bond
 
 pytestmark = pytest.mark.real
 
@@ -31,8 +39,8 @@ COUNT = """() => {
 
 @pytest.fixture
 def server(tmp_path: Path) -> Generator[Server]:
-    with an_office(tmp_path) as office:
-        server = Server(office)
+    with open_harness(tmp_path) as harness:
+        server = Server(harness)
         yield server
         server.stop()
 
@@ -46,12 +54,12 @@ def visit(browser: Browser, server: Server) -> Generator[Visit]:
 
 
 def under_way(server: Server) -> Run:
-    with server.office.database.transaction() as tx:
+    with server.harness.database.transaction() as tx:
         return running(tx, approved(tx, waiting(tx, asked(tx))))
 
 
 def say(server: Server, run: int, total: int, *newest: str) -> None:
-    with server.office.database.transaction() as tx:
+    with server.harness.database.transaction() as tx:
         live_output.store_lines(tx, [NewestLines(run, 1, total, "\n".join(newest))])
 
 
@@ -74,7 +82,7 @@ def test_lines_come_as_hosts_say_them_and_are_only_text(visit: Visit) -> None:
     expect(page.locator("#live-output [data-total]")).to_have_text("3 lines")
     visit.keep("live-light-1280")
 
-    with visit.server.office.database.transaction() as tx:
+    with visit.server.harness.database.transaction() as tx:
         live_output.delete_lines(tx, run.id)
         ended(tx, runs.get_run(tx, run.id), State.SUCCEEDED, "Verified")
     expect(page.locator(".kt-headline")).to_contain_text("Succeeded")
@@ -135,19 +143,19 @@ def test_a_page_whose_session_ended_asks_to_sign_in(visit: Visit) -> None:
     visit.open(f"/runs/{run.id}")
     expect(visit.page.locator("#live-status")).to_have_text("Live")
     token = visit.page.context.cookies()[0].get("value", "")
-    with visit.server.office.database.transaction() as tx:
+    with visit.server.harness.database.transaction() as tx:
         sessions.end_session(tx, token)
     expect(visit.page.get_by_role("heading", name="Sign in")).to_be_visible(timeout=30_000)
 
 
 def test_two_hundred_loud_hosts_freeze_neither_page_nor_service(visit: Visit) -> None:
     """Each host says 50 lines a second, which is 10,000 in all; the page still answers."""
-    with visit.server.office.database.transaction() as tx:
+    with visit.server.harness.database.transaction() as tx:
         whole, parts = a_fan(tx)
     page = visit.page
     visit.open(f"/runs/{whole.id}")
     expect(page.locator("#live-status")).to_have_text("Live")
-    with speaking(visit.server.office.database, parts):
+    with speaking(visit.server.harness.database, parts):
         expect(page.locator("#live-output details")).to_have_count(HOSTS, timeout=30_000)
         newest = page.locator("#live-output [data-last]").last
         expect(newest).to_contain_text("what a host has to say")
@@ -178,7 +186,7 @@ def test_two_hundred_loud_hosts_freeze_neither_page_nor_service(visit: Visit) ->
 def test_a_fan_is_drawn_and_told(
     browser: Browser, server: Server, scheme: Any, width: int
 ) -> None:
-    with server.office.database.transaction() as tx:
+    with server.harness.database.transaction() as tx:
         whole, parts = a_fan(tx, 60)
         ended(tx, parts[0], State.SUCCEEDED, "Verified")
         ended(tx, parts[1], State.FAILED, "Step 1 of 1 failed: the disk is full.")
@@ -194,7 +202,7 @@ def test_a_fan_is_drawn_and_told(
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(CONTRAST) == []
     visit.keep(f"fan-{scheme}-{width}")
-    with server.office.database.transaction() as tx:
+    with server.harness.database.transaction() as tx:
         ended(tx, parts[4], State.SUCCEEDED, "Verified, too")
     expect(page.locator("#fanout strong")).to_contain_text("2 done")
     expect(page.locator(f"#child-{parts[4].id}")).to_contain_text("Verified, too")
@@ -220,7 +228,7 @@ def test_without_scripts_the_page_tells_how_it_was_and_offers_another_look(
 
 
 def test_a_run_that_is_over_keeps_no_stream(visit: Visit) -> None:
-    with visit.server.office.database.transaction() as tx:
+    with visit.server.harness.database.transaction() as tx:
         run = succeeded(tx, asked(tx))
     asked_for: list[str] = []
     visit.page.on("request", lambda request: asked_for.append(request.url))
@@ -230,7 +238,7 @@ def test_a_run_that_is_over_keeps_no_stream(visit: Visit) -> None:
 
 @pytest.mark.parametrize(("scheme", "width"), SCREENS)
 def test_two_runs_are_compared(browser: Browser, server: Server, scheme: Any, width: int) -> None:
-    with server.office.database.transaction() as tx:
+    with server.harness.database.transaction() as tx:
         for said in ("table http1: 3 keys\nno such key\n", "table http1: 2 keys\nremoved\ndone\n"):
             run = running(tx, approved(tx, waiting(tx, asked(tx)), reason="known customer"))
             concluded(tx, run, StepState.SUCCEEDED, output=said)
@@ -254,7 +262,7 @@ def test_two_runs_are_compared(browser: Browser, server: Server, scheme: Any, wi
 def test_what_a_check_found_is_drawn(
     browser: Browser, server: Server, scheme: Any, width: int
 ) -> None:
-    with server.office.database.transaction() as tx:
+    with server.harness.database.transaction() as tx:
         number = a_bond(tx)
     visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
     visit.sign_in("dora")
@@ -271,7 +279,7 @@ def test_what_a_check_found_is_drawn(
 
 
 def test_the_log_of_a_run_is_verified_by_keyboard_alone(visit: Visit) -> None:
-    with visit.server.office.database.transaction() as tx:
+    with visit.server.harness.database.transaction() as tx:
         verification.open_log(tx)
         run = succeeded(tx, asked(tx))
     visit.open(f"/runs/{run.id}")

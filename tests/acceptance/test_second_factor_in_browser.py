@@ -9,9 +9,9 @@ from playwright.sync_api import Browser, CDPSession, Page, expect
 from bot.auth import second_factors
 from bot.model.run import State
 from bot.queries.second_factor import is_factor_valid
-from tests.acceptance.visiting import CONTRAST, SCREENS, Server, Visit, a_visit
-from tests.bot.keyring import an_app, stepped_up
-from tests.bot.office import Office, an_office
+from tests.acceptance.browsing import CONTRAST, SCREENS, Server, Visit, a_visit
+from tests.bot.authenticator_app import enrol_and_step_up, enrol_app
+from tests.bot.harness import Harness, open_harness
 from tests.policies import starter_rules
 from tests.toy import SetSwitch
 
@@ -23,9 +23,9 @@ STRICT = starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 
 @pytest.fixture
 def server(tmp_path: Path) -> Generator[Server]:
     # Keys are bound to a name, and to no bare address.
-    with an_office(tmp_path, rules=STRICT) as office:
-        office.fleet.hosts["web1"] = {"lamp": "off"}
-        server = Server(office, "localhost")
+    with open_harness(tmp_path, rules=STRICT) as harness:
+        harness.fleet.hosts["web1"] = {"lamp": "off"}
+        server = Server(harness, "localhost")
         yield server
         server.stop()
 
@@ -51,23 +51,23 @@ def plug_in(page: Page) -> CDPSession:
 
 def confirmed_key(visit: Visit, person: str) -> None:
     """Add a key on the page, and have somebody vouch for it."""
-    office, page = visit.server.office, visit.page
+    harness, page = visit.server.harness, visit.page
     visit.open("/second-factor")
     page.get_by_role("button", name="Add a key").click()
     expect(page.get_by_text("Not confirmed")).to_be_visible()
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         [factor] = second_factors.list_factors(tx, person)
-        assert not is_factor_valid(office.policies.get_policy(), factor)
-        second_factors.confirm_factor(tx, office.parts.secret_box, factor, confirmed_by="stan")
+        assert not is_factor_valid(harness.policies.get_policy(), factor)
+        second_factors.confirm_factor(tx, harness.context.secret_box, factor, confirmed_by="stan")
 
 
 def test_a_key_approves_what_takes_a_second_factor(browser: Browser, server: Server) -> None:
     visit = a_visit(browser, server)
-    page, office = visit.page, server.office
+    page, harness = visit.page, server.harness
     visit.sign_in("olga")
     plug_in(page)
     confirmed_key(visit, "olga")
-    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     visit.open(f"/runs/{run.id}")
     expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
     page.get_by_role("link", name="Confirm with your second factor").click()
@@ -75,8 +75,8 @@ def test_a_key_approves_what_takes_a_second_factor(browser: Browser, server: Ser
     page.wait_for_url(f"**/runs/{run.id}")
     page.get_by_role("button", name="Approve", exact=True).click()
     expect(page.get_by_text("Your approval is recorded.")).to_be_visible()
-    office.work()
-    assert office.run(run.id).state is State.SUCCEEDED
+    harness.run_queued_work()
+    assert harness.get_run(run.id).state is State.SUCCEEDED
     assert visit.complaints == []
     page.context.close()
 
@@ -100,11 +100,11 @@ def test_a_key_that_is_not_there_is_said_to_be_missing(browser: Browser, server:
 
 def test_glass_is_broken_with_a_key(browser: Browser, server: Server) -> None:
     visit = a_visit(browser, server)
-    page, office = visit.page, server.office
+    page, harness = visit.page, server.harness
     visit.sign_in("adam")
     plug_in(page)
     confirmed_key(visit, "adam")
-    run = office.ask(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
+    run = harness.request(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
     visit.open(f"/runs/{run.id}")
     page.get_by_text("Break-glass: emergency access").click()
     page.get_by_label("Reason (at least 20 characters)").fill("all customers see an error page")
@@ -116,8 +116,8 @@ def test_glass_is_broken_with_a_key(browser: Browser, server: Server) -> None:
     )
     page.get_by_role("button", name="Use break-glass").click()
     expect(page.get_by_role("heading", name="Break-glass was used")).to_be_visible()
-    office.work()
-    assert office.run(run.id).state is State.SUCCEEDED
+    harness.run_queued_work()
+    assert harness.get_run(run.id).state is State.SUCCEEDED
     assert visit.complaints == []
     page.context.close()
 
@@ -127,20 +127,20 @@ def test_the_pages_fit_and_can_be_read(
     browser: Browser, server: Server, width: int, scheme: str
 ) -> None:
     visit = a_visit(browser, server, viewport={"width": width, "height": 800}, color_scheme=scheme)
-    office = server.office
+    harness = server.harness
     visit.sign_in("olga")
-    an_app(office, "olga")
-    an_app(office, "olga", confirmed_by="")
-    an_app(office, "dora", confirmed_by="")
-    begun = office.workflow.factor_enrolment.begin_app_enrolment("stan").id
-    waiting = office.ask(SetSwitch(host="lb1", name="lamp", value="on"), person="dora").id
-    broken = _broken(office)
+    enrol_app(harness, "olga")
+    enrol_app(harness, "olga", confirmed_by="")
+    enrol_app(harness, "dora", confirmed_by="")
+    begun = harness.workflow.factor_enrolment.begin_app_enrolment("stan").id
+    waiting = harness.request(SetSwitch(host="lb1", name="lamp", value="on"), person="dora").id
+    broken = _broken(harness)
     pages = {
         "second-factor": ("olga", "/second-factor"),
         "step-up": ("olga", "/step-up?next=/runs"),
         "step-up-wanted": ("olga", f"/runs/{waiting}"),
         "glass-broken": ("olga", f"/runs/{broken}"),
-        "glass": ("adam", f"/runs/{_wanted(office)}"),
+        "glass": ("adam", f"/runs/{_wanted(harness)}"),
         "second-factor-app": ("stan", f"/second-factor/app/{begun}"),
     }
     who = "olga"
@@ -157,19 +157,19 @@ def test_the_pages_fit_and_can_be_read(
     visit.page.context.close()
 
 
-def _broken(office: Office) -> int:
-    app = stepped_up(office, "adam")
-    run = office.ask(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
+def _broken(harness: Harness) -> int:
+    app = enrol_and_step_up(harness, "adam")
+    run = harness.request(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
     why = "all customers see an error page"
-    office.workflow.break_glass.activate_break_glass(
+    harness.workflow.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=why
     )
-    office.work()
+    harness.run_queued_work()
     return run.id
 
 
-def _wanted(office: Office) -> int:
-    run = office.ask(SetSwitch(host="web1", name="lamp", value="off"), person="adam")
+def _wanted(harness: Harness) -> int:
+    run = harness.request(SetSwitch(host="web1", name="lamp", value="off"), person="adam")
     why = "all customers see an error page"
-    office.workflow.break_glass.request_break_glass(run.id, person="adam", reason=why)
+    harness.workflow.break_glass.request_break_glass(run.id, person="adam", reason=why)
     return run.id

@@ -17,8 +17,8 @@ from connectors.shaping import Rates, ShapedInterface
 from runbooks.shaping_clear import ClearShaping
 from runbooks.shaping_set import SetShaping
 from runbooks.shaping_show import ShowShaping
-from tests.acceptance.by_hand import carry_out, take_back
-from tests.fakes import inventory_of
+from tests.acceptance.ungated import carry_out, take_back
+from tests.scripted_fleet import inventory_of
 
 SHOW = ShowShaping.model_validate({"host": "web1"})
 CLEAR = ClearShaping.model_validate({"host": "web1", "interface": "eth0"})

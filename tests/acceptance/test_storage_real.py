@@ -15,7 +15,7 @@ from connectors.ssh_pool import SshPool
 from runbooks import Refused
 from runbooks.disk_io import DiskTraffic
 from runbooks.nfs_scheduler_set import SetScheduler
-from tests.acceptance.by_hand import carry_out, take_back
+from tests.acceptance.ungated import carry_out, take_back
 from tests.playground.daemon import program
 from tests.playground.loop import loop_device, why_not
 from tests.playground.sshd import Sshd

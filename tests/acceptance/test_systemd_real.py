@@ -15,9 +15,9 @@ from runbooks import Refused
 from runbooks._lists import LISTS
 from runbooks.service_restart import RestartService
 from runbooks.service_status import ServiceStatus
-from tests.acceptance.by_hand import carry_out
-from tests.fakes import inventory_of
+from tests.acceptance.ungated import carry_out
 from tests.playground.systemd import Systemd, why_not
+from tests.scripted_fleet import inventory_of
 
 pytestmark = [
     pytest.mark.real,

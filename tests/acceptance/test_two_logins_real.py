@@ -15,7 +15,7 @@ from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from connectors.ssh_pool import SshPool
 from runbooks.agents_block import BlockAgent
-from tests.acceptance.by_hand import carry_out, take_back
+from tests.acceptance.ungated import carry_out, take_back
 from tests.playground.nginx import Nginx
 from tests.playground.two_logins import CHANGER, READER, TwoLogins
 

@@ -11,9 +11,9 @@ from playwright.sync_api import Browser, expect
 
 from bot.model.errors import NotAllowed
 from bot.model.run import Run, State
-from tests.acceptance.visiting import CONTRAST, SCREENS, Server, Visit, a_visit
-from tests.bot.office import an_office
-from tests.bot.web.exhibits import gallery
+from tests.acceptance.browsing import CONTRAST, SCREENS, Server, Visit, a_visit
+from tests.bot.harness import open_harness
+from tests.bot.web.sample_runs import gallery
 from tests.toy import SetAll
 
 pytestmark = pytest.mark.real
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def server(tmp_path: Path) -> Generator[Server]:
-    with an_office(tmp_path) as office:
-        server = Server(office)
+    with open_harness(tmp_path) as harness:
+        server = Server(harness)
         yield server
         server.stop()
 
@@ -35,7 +35,7 @@ def visit(browser: Browser, server: Server) -> Generator[Visit]:
 
 
 def both_on(server: Server) -> Run:
-    return server.office.ask(SetAll(host="lb1", value="on"), reason="the cellar is dark")
+    return server.harness.request(SetAll(host="lb1", value="on"), reason="the cellar is dark")
 
 
 def test_a_request_is_found_read_and_approved(visit: Visit) -> None:
@@ -50,19 +50,19 @@ def test_a_request_is_found_read_and_approved(visit: Visit) -> None:
     expect(page.get_by_text("Your approval is recorded.")).to_be_visible()
     expect(page.locator(".kt-headline")).to_contain_text("Queued")
 
-    visit.server.office.work()
+    visit.server.harness.run_queued_work()
 
     # The page follows by itself, and then stops asking.
     expect(page.locator(".kt-headline")).to_contain_text("Succeeded", timeout=10_000)
     expect(page).to_have_title(re.compile("^Succeeded: toy set all"))
     expect(page.locator("#announce")).to_have_text("Run 1: Succeeded")
     assert page.locator("#live").get_attribute("hx-get") is None
-    assert visit.server.office.run(run.id).state is State.SUCCEEDED
+    assert visit.server.harness.get_run(run.id).state is State.SUCCEEDED
     assert visit.complaints == []
 
 
 def test_the_history_is_filtered_while_one_looks(visit: Visit) -> None:
-    gallery(visit.server.office.database)
+    gallery(visit.server.harness.database)
     page = visit.page
     visit.sign_in("dora")
     page.get_by_role("link", name="Runs", exact=True).click()
@@ -100,7 +100,7 @@ def test_who_reads_and_types_is_left_in_peace(visit: Visit) -> None:
     page.locator("#live details").first.locator("summary").click()
     page.get_by_label("Reason (optional)").type("half a sen")
     with pytest.raises(NotAllowed):
-        visit.server.office.workflow.approve_run(run.id, person="stan", digest=run.digest)
+        visit.server.harness.workflow.approve_run(run.id, person="stan", digest=run.digest)
 
     expect(page.get_by_text("Approval refused for Stan Storage")).to_be_visible(timeout=10_000)
 
@@ -163,7 +163,7 @@ def test_a_session_that_ended_leads_to_the_way_in(visit: Visit) -> None:
     run = both_on(visit.server)
     visit.sign_in("olga")
     visit.open(f"/runs/{run.id}")
-    people = visit.server.office.policies.path / "areas.yaml"
+    people = visit.server.harness.policies.path / "areas.yaml"
     people.write_text(people.read_text().replace("olga, ", "").replace("[olga]", "[adam]"))
     people = people.with_name("people.yaml")
     kept = [line for line in people.read_text().splitlines(keepends=True) if "olga" not in line]
@@ -184,7 +184,7 @@ def test_a_server_that_is_gone_is_spoken_of(visit: Visit) -> None:
 
 def test_everything_works_without_scripts(browser: Browser, server: Server) -> None:
     run = both_on(server)
-    gallery(server.office.database)
+    gallery(server.harness.database)
     visit = a_visit(browser, server, java_script_enabled=False)
     page = visit.page
     visit.sign_in("olga")
@@ -197,7 +197,7 @@ def test_everything_works_without_scripts(browser: Browser, server: Server) -> N
     expect(page.locator("#live time").first).to_contain_text("UTC")
     expect(page.locator("[data-copy]").first).to_be_hidden()
     page.get_by_role("button", name="Approve").click()
-    assert server.office.run(run.id).state is State.QUEUED
+    assert server.harness.get_run(run.id).state is State.QUEUED
     page.context.close()
 
 
@@ -205,7 +205,7 @@ def test_everything_works_without_scripts(browser: Browser, server: Server) -> N
 def test_pages_fit_the_screen_and_complain_of_nothing(
     browser: Browser, server: Server, scheme: Any, width: int
 ) -> None:
-    shown = gallery(server.office.database)
+    shown = gallery(server.harness.database)
     visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
     visit.sign_in("olga")
     paths = {"home": "/", "history": "/runs", "log": "/changelog", "misfit": "/runs?since=soon"}

@@ -25,7 +25,7 @@ from runbooks.zfs_scrub_start import ForceScrub, StartScrub
 from runbooks.zfs_scrub_status import ScrubStatus
 from runbooks.zfs_scrub_stop import StopScrub
 from runbooks.zfs_set import SetProperty
-from tests.acceptance.by_hand import carry_out, take_back
+from tests.acceptance.ungated import carry_out, take_back
 from tests.plans import work_of
 from tests.playground.daemon import PATH
 from tests.playground.sshd import Sshd

@@ -27,78 +27,82 @@ _QUICK, _FULL = 50_000, 10_000_000
 
 
 def main() -> None:
-    asked = _asked()
+    options = _parse_options()
     with ExitStack() as stack:
-        if asked.quick and not asked.keep:
+        if options.quick and not options.keep:
             # What one part fills in, the next one uses again.
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix="keyturn-bench-"))
-            asked.keep = Path(place)
+            options.keep = Path(place)
             # PostgreSQL's own user has to get through.
-            asked.keep.chmod(0o755)
-        _measure(asked)
+            options.keep.chmod(0o755)
+        _measure(options)
 
 
-def _measure(asked: argparse.Namespace) -> None:
-    for name in asked.only:
+def _measure(options: argparse.Namespace) -> None:
+    for name in options.only:
         began = time.perf_counter()
-        part = _PARTS[name](asked)
+        part = _PARTS[name](options)
         print(f"\n## {_TITLES[name]}\n\n{part.text}", flush=True)
         print(f"\n{name} took {time.perf_counter() - began:,.0f} s", flush=True)
-        if not asked.quick:
+        if not options.quick:
             page.keep(name, part)
             page.write(list(_PARTS))
 
 
-def _asked() -> argparse.Namespace:
+def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help=f"{_QUICK:,} entries, no page")
     parser.add_argument("--only", nargs="+", choices=_PARTS, default=list(_PARTS))
     parser.add_argument("--count", type=int, default=0, help="of entries")
     parser.add_argument("--on", nargs="+", default=["SQLite", "PostgreSQL"])
     parser.add_argument("--keep", type=Path, help="where filled databases are kept (22 GB)")
-    asked = parser.parse_args()
-    asked.count = asked.count or (_QUICK if asked.quick else _FULL)
-    if asked.keep:
-        asked.keep.mkdir(parents=True, exist_ok=True)
-    return asked
+    options = parser.parse_args()
+    options.count = options.count or (_QUICK if options.quick else _FULL)
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+    return options
 
 
-def _history(asked: argparse.Namespace) -> Part:
-    rounds = 40 if asked.quick else 200
-    return _on_each(asked, lambda name: history.measured(name, asked.count, rounds, asked.keep))
+def _history(options: argparse.Namespace) -> Part:
+    rounds = 40 if options.quick else 200
+    return _on_each(
+        options, lambda name: history.measure(name, options.count, rounds, options.keep)
+    )
 
 
-def _log(asked: argparse.Namespace) -> Part:
-    return _on_each(asked, lambda name: log.measured(name, asked.count, asked.keep))
+def _log(options: argparse.Namespace) -> Part:
+    return _on_each(options, lambda name: log.measure(name, options.count, options.keep))
 
 
-def _on_each(asked: argparse.Namespace, measured: Callable[[str], Part]) -> Part:
-    parts = {name: measured(name) for name in asked.on}
+def _on_each(options: argparse.Namespace, measure: Callable[[str], Part]) -> Part:
+    parts = {name: measure(name) for name in options.on}
     text = "\n\n".join(f"### {name}\n\n{part.text}" for name, part in parts.items())
     return Part(text, [figure for part in parts.values() for figure in part.targets])
 
 
-def _slack(asked: argparse.Namespace) -> Part:
-    alone = acknowledging.measured(1 if asked.quick else 30)
-    whole = bursting.measured(1 if asked.quick else 5)
-    return Part(f"{alone.text}\n\n{whole.text}", [*alone.targets, *whole.targets])
+def _slack(options: argparse.Namespace) -> Part:
+    acknowledgements = acknowledging.measure(1 if options.quick else 30)
+    bursts = bursting.measure(1 if options.quick else 5)
+    return Part(
+        f"{acknowledgements.text}\n\n{bursts.text}", [*acknowledgements.targets, *bursts.targets]
+    )
 
 
-def _hosts(asked: argparse.Namespace) -> Part:
-    found = fanning.measured(*(((20,), 2) if asked.quick else (_HOSTS, 5)), quick=asked.quick)
-    return fanning.part(found, fanning.single(20 if asked.quick else 200, quick=asked.quick))
+def _hosts(options: argparse.Namespace) -> Part:
+    rounds = fanning.measure(*(((20,), 2) if options.quick else (_HOSTS, 5)), quick=options.quick)
+    return fanning.part(rounds, fanning.single(20 if options.quick else 200, quick=options.quick))
 
 
-def _waves(asked: argparse.Namespace) -> Part:
-    return fanning.waves(*((40, 2) if asked.quick else (200, 5)))
+def _waves(options: argparse.Namespace) -> Part:
+    return fanning.waves(*((40, 2) if options.quick else (200, 5)))
 
 
-def _idle(asked: argparse.Namespace) -> Part:
-    return idling.measured(60 if asked.quick else 500)
+def _idle(options: argparse.Namespace) -> Part:
+    return idling.measure(60 if options.quick else 500)
 
 
-def _start(asked: argparse.Namespace) -> Part:
-    return starting.measured(1 if asked.quick else 7)
+def _start(options: argparse.Namespace) -> Part:
+    return starting.measure(1 if options.quick else 7)
 
 
 _PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {

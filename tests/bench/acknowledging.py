@@ -25,7 +25,7 @@ from bot.queries.form_options import FormOptions
 from bot.slack.app import SlackService, SlackSettings, create_client
 from runbooks import load_catalogue
 from tests.bench.measuring import Part, at_most, table
-from tests.bot.office import an_office
+from tests.bot.harness import open_harness
 from tests.bot.slack import payloads
 from tests.bot.slack.payloads import SECRET, signed
 from tests.bot.slack.web_api import a_web_api
@@ -36,7 +36,7 @@ _AT_ONCE = 64
 _LOOK, _ASK = "who lb1", "abusers clear lb1 203.0.113.9 because a customer called"
 
 
-def measured(seconds: float) -> Part:
+def measure(seconds: float) -> Part:
     """Measure for so many seconds each: at a pace, then as fast as it goes, by turns."""
     with _served("door") as door, _served("bare") as bare:
         for port in (door, bare):
@@ -75,12 +75,12 @@ async def at_a_pace(
             free.put_nowait(line)
 
         began = time.perf_counter()
-        asked: list[asyncio.Task[None]] = []
+        requests: list[asyncio.Task[None]] = []
         for number in range(round(seconds * rate)):
             due = began + number / rate
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            asked.append(asyncio.create_task(ask(number, due)))
-        await asyncio.gather(*asked)
+            requests.append(asyncio.create_task(ask(number, due)))
+        await asyncio.gather(*requests)
     return took
 
 
@@ -142,16 +142,16 @@ async def _serve(app: ASGIApp) -> None:
 
 
 async def _door(place: Path) -> None:
-    with an_office(place) as office:
+    with open_harness(place) as harness:
         async with a_web_api() as slack:
             speaker = create_client("xoxb-1", slack.url)
             offering = FormOptions(
-                office.fleet.run_query, office.database, office.policies, listers={}
+                harness.fleet.run_query, harness.database, harness.policies, listers={}
             )
             door = SlackService(
-                office.workflow,
-                office.database,
-                office.policies,
+                harness.workflow,
+                harness.database,
+                harness.policies,
                 speaker,
                 SlackSettings(SECRET, TEAM),
                 offering,

@@ -24,7 +24,7 @@ from runbooks import load_catalogue
 from tests.bench.acknowledging import at_a_pace
 from tests.bench.farm import Farm
 from tests.bench.measuring import Part, at_most, table
-from tests.bench.whole import Mark
+from tests.bench.served_keyturn import Mark
 from tests.bot.slack.payloads import SECRET
 from tests.policies import TEAM
 
@@ -34,7 +34,7 @@ _PATIENCE = 60
 _marks = count(1)
 
 
-def measured(rounds: int) -> Part:
+def measure(rounds: int) -> Part:
     """Burst so often, each time at a service that is as it was left by the one before."""
     with tempfile.TemporaryDirectory() as place, Farm(Path(place), _HOSTS) as farm:
         bursts = asyncio.run(_bursts(farm, Path(place), rounds))
@@ -64,8 +64,8 @@ async def _recorded(place: Path, count: int) -> None:
     async with asyncio.timeout(_PATIENCE):
         while True:
             with database.reading() as tx:
-                found = tx.sql.exec_driver_sql("SELECT count(*) FROM run").scalar_one()
-            if found == count:
+                stored = tx.sql.exec_driver_sql("SELECT count(*) FROM run").scalar_one()
+            if stored == count:
                 break
             await asyncio.sleep(0.2)
     database.close()

@@ -18,7 +18,7 @@ from connectors.wrapper import WrappedCommand
 from tests.bench.farm import Farm
 from tests.bench.measuring import Figure, Part, at_least, at_most, columns, table
 from tests.bench.peers import PeerFailed, Peers, Round, installed
-from tests.bench.whole import Whole
+from tests.bench.served_keyturn import ServedKeyturn
 
 _PEERS = Path(__file__).parents[2] / "var" / "bench"
 _GO = "Go x/crypto/ssh"
@@ -32,7 +32,7 @@ _SLOWER = (("OpenSSH, ControlMaster, xargs -P 32", 1.5), ("Ansible raw, forks 50
 Told = dict[str, list[Round]]
 
 
-def measured(counts: Sequence[int], rounds: int, *, quick: bool) -> dict[int, Told]:
+def measure(counts: Sequence[int], rounds: int, *, quick: bool) -> dict[int, Told]:
     """Return what so many rounds over so many hosts took, by client."""
     peers = installed(_PEERS, quick=quick)
     return {count: _over(count, peers, rounds, quick=quick) for count in counts}
@@ -66,11 +66,11 @@ def _farm(count: int) -> Generator[tuple[Farm, Path]]:
 
 def single(rounds: int, *, quick: bool = False) -> list[Figure]:
     """Return the figures of one warm host: a check over the API, and an approved change."""
-    with _farm(1) as (farm, place), Whole(farm, place) as whole:
+    with _farm(1) as (farm, place), ServedKeyturn(farm, place) as keyturn:
         bare = _bare(farm, quick=quick)
-        whole.check(1)
-        checks = [whole.one() * 1000 for _ in range(rounds)]
-        changes = [whole.change(1) * 1000 for _ in range(rounds)]
+        keyturn.check(1)
+        checks = [keyturn.one() * 1000 for _ in range(rounds)]
+        changes = [keyturn.change(1) * 1000 for _ in range(rounds)]
     return [
         at_most(20, "one check over the API, p50", median(checks), "ms", bare),
         at_most(55, "an approved change, to its verification, p50", median(changes), "ms", bare),
@@ -87,11 +87,11 @@ def waves(count: int, rounds: int) -> Part:
     """Change so many hosts in waves, and check them, in turn."""
     checks: list[float] = []
     changes: list[float] = []
-    with _farm(count) as (farm, place), Whole(farm, place) as whole:
-        whole.check(count)
+    with _farm(count) as (farm, place), ServedKeyturn(farm, place) as keyturn:
+        keyturn.check(count)
         for _ in range(rounds):
-            checks.append(whole.check(count))
-            changes.append(whole.change(count))
+            checks.append(keyturn.check(count))
+            changes.append(keyturn.change(count))
     ratio = median(changes) / median(checks)
     targets = [at_most(6, f"a change of {count} hosts in waves, beside their check", ratio, "×")]
     return Part(table(targets), targets)
@@ -109,13 +109,16 @@ def _line() -> str:
 
 
 def _whole_round(farm: Farm, place: Path) -> Round:
-    with tempfile.TemporaryDirectory(dir=place) as data, Whole(farm, Path(data)) as whole:
+    with (
+        tempfile.TemporaryDirectory(dir=place) as data,
+        ServedKeyturn(farm, Path(data)) as keyturn,
+    ):
         count = len(farm.servers)
-        cold = whole.check(count)
+        cold = keyturn.check(count)
         before = _cpu()
-        warm = whole.check(count)
+        warm = keyturn.check(count)
         used = _cpu() - before
-        return Round(cold, warm, used / count, [whole.one() for _ in range(10)])
+        return Round(cold, warm, used / count, [keyturn.one() for _ in range(10)])
 
 
 def _ssh_round(farm: Farm) -> Round:
@@ -175,17 +178,17 @@ def _verdicts(told: Told, count: int) -> list[Figure]:
     warm = {name: median(one.warm for one in rounds) for name, rounds in told.items()}
     ours, cpu = warm[OURS], median(one.cpu for one in told[OURS]) * 1000
     hosts = _hosts(count)
-    found: list[Figure] = []
+    figures: list[Figure] = []
     if _GO in warm:
-        found.append(at_most(1.5, f"a check over {hosts}, beside Go's", ours / warm[_GO], "×"))
+        figures.append(at_most(1.5, f"a check over {hosts}, beside Go's", ours / warm[_GO], "×"))
     if _OF_PYTHON in warm:
         ratio = ours / warm[_OF_PYTHON]
-        found.append(at_most(1.25, f"a check over {hosts}, beside {_OF_PYTHON}'s", ratio, "×"))
+        figures.append(at_most(1.25, f"a check over {hosts}, beside {_OF_PYTHON}'s", ratio, "×"))
     for peer, limit in _SLOWER:
         if peer in warm:
             what = f"{hosts}: faster than {peer.split(',')[0]}"
-            found.append(at_least(limit, what, warm[peer] / ours, "×"))
-    return [*found, at_most(2, f"{hosts}: CPU a command", cpu, "ms")]
+            figures.append(at_least(limit, what, warm[peer] / ours, "×"))
+    return [*figures, at_most(2, f"{hosts}: CPU a command", cpu, "ms")]
 
 
 def _hosts(count: int) -> str:

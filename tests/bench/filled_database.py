@@ -1,4 +1,4 @@
-"""Databases that are filled once: kept where somebody says, and used again while they fit."""
+"""Databases that are filled once and reused while their schema matches."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledDatabase:
     """A database with so many entries and runs. seconds: that it took. place: its directory.
 
     began: microseconds; the first run was asked for half a minute later.
@@ -50,7 +50,7 @@ class _Note:
 
 
 @contextmanager
-def filled(name: str, entries: int, keep: Path | None) -> Generator[Filled]:
+def open_filled_database(name: str, entries: int, keep: Path | None) -> Generator[FilledDatabase]:
     """Yield a database with so many entries. name: SQLite or PostgreSQL.
 
     keep: a directory; what fits is taken from there, and what is filled stays there. None: it is
@@ -63,7 +63,14 @@ def filled(name: str, entries: int, keep: Path | None) -> Generator[Filled]:
         place = keep / f"{name}-{entries}"
         if not (place / _NOTE).exists():
             # In a process of its own: it takes memory that is none of what is measured.
-            words = [sys.executable, "-m", "tests.bench.keeping", name, str(entries), str(place)]
+            words = [
+                sys.executable,
+                "-m",
+                "tests.bench.filled_database",
+                name,
+                str(entries),
+                str(place),
+            ]
             subprocess.run(words, check=True)
         _read_once(place)
         database = stack.enter_context(_opened(name, place))
@@ -73,7 +80,7 @@ def filled(name: str, entries: int, keep: Path | None) -> Generator[Filled]:
         _mend_tables(database)
         _mend_indexes(database)
         runs = filling.runs_of(entries)
-        yield Filled(database, place, entries, runs, note.seconds, note.began)
+        yield FilledDatabase(database, place, entries, runs, note.seconds, note.began)
 
 
 def _read_once(place: Path) -> None:

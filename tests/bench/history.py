@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.bench import pages
-from tests.bench.keeping import Filled, filled
+from tests.bench.filled_database import FilledDatabase, open_filled_database
 from tests.bench.measuring import Figure, Part, at_most, p95, table, timed
 
 _LIMIT_MS = 15.0
@@ -23,16 +23,16 @@ _PAGES = {
 }
 
 
-def measured(name: str, count: int, rounds: int, keep: Path | None) -> Part:
+def measure(name: str, count: int, rounds: int, keep: Path | None) -> Part:
     """Measure the pages of a database with so many entries.
 
     Args:
         name: SQLite or PostgreSQL.
         keep: where filled databases are kept, None for nowhere.
     """
-    with filled(name, count, keep) as found:
-        queries, drawn = _time_queries(found, rounds), _time_pages(found, rounds)
-        text = f"{count:,} entries of {found.runs:,} runs.\n\n"
+    with open_filled_database(name, count, keep) as filled:
+        queries, drawn = _time_queries(filled, rounds), _time_pages(filled, rounds)
+        text = f"{count:,} entries of {filled.runs:,} runs.\n\n"
     text += table([*queries, *drawn], beside="raw driver")
     targets = [queries[0], *(_slowest(figures) for figures in (queries, drawn))]
     return Part(text, [figure.of(name) for figure in targets])
@@ -43,20 +43,22 @@ def _slowest(figures: Sequence[Figure]) -> Figure:
     return replace(slowest, what=f"the slowest: {slowest.what}")
 
 
-def _time_queries(found: Filled, rounds: int) -> list[Figure]:
+def _time_queries(filled: FilledDatabase, rounds: int) -> list[Figure]:
     dice = random.Random(7)  # noqa: S311 - the same cases each time
-    raw = timed(lambda: pages.ask_raw(found.database, lambda: dice.randint(1, found.runs)), rounds)
+    raw = timed(
+        lambda: pages.ask_raw(filled.database, lambda: dice.randint(1, filled.runs)), rounds
+    )
     figures: list[Figure] = []
-    for what, choose in pages.filters(found.runs, found.began, random.Random(7)).items():  # noqa: S311
-        pages.ask(found.database, choose)
-        took = timed(lambda choose=choose: pages.ask(found.database, choose), rounds)
+    for what, choose in pages.filters(filled.runs, filled.began, random.Random(7)).items():  # noqa: S311
+        pages.ask(filled.database, choose)
+        took = timed(lambda choose=choose: pages.ask(filled.database, choose), rounds)
         figures.append(_milliseconds(f"page of 40 runs: {what}, p95", took, p95(raw) * 1000))
     return figures
 
 
-def _time_pages(found: Filled, rounds: int) -> list[Figure]:
+def _time_pages(filled: FilledDatabase, rounds: int) -> list[Figure]:
     figures: list[Figure] = []
-    with closing(pages.Pages(found.database)) as site:
+    with closing(pages.Pages(filled.database)) as site:
         for what, address in _PAGES.items():
             site.timed(address, 1)
             figures.append(_milliseconds(f"{what} as HTML, p95", site.timed(address, rounds)))

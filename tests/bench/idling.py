@@ -18,7 +18,7 @@ _AT_ONCE = 32
 _SECONDS = 30.0
 
 
-def measured(hosts: int) -> Part:
+def measure(hosts: int) -> Part:
     """Keep connections to so many hosts, and do nothing."""
     # A process of its own: nothing else in it takes processor time.
     command = [sys.executable, "-m", "tests.bench.idling", str(hosts)]

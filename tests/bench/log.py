@@ -3,19 +3,21 @@
 from pathlib import Path
 
 from tests.bench.appending import append_batches, append_each, raw_batches, raw_each
-from tests.bench.keeping import filled
+from tests.bench.filled_database import open_filled_database
 from tests.bench.measuring import Figure, Part, at_least, rates, table
 
 # What is appended to: the raw driver's table, beside it, is empty.
 _ENTRIES = 100_000
 
 
-def measured(name: str, count: int, keep: Path | None) -> Part:
+def measure(name: str, count: int, keep: Path | None) -> Part:
     """Append to a log with so many entries, one a transaction and 32 a transaction."""
-    with filled(name, min(count, _ENTRIES), keep) as found:
-        one, raw = rates(lambda: append_each(found.database), lambda: raw_each(found.database), 5)
+    with open_filled_database(name, min(count, _ENTRIES), keep) as filled:
+        one, raw = rates(
+            lambda: append_each(filled.database), lambda: raw_each(filled.database), 5
+        )
         many, raw_many = rates(
-            lambda: append_batches(found.database), lambda: raw_batches(found.database), 5
+            lambda: append_batches(filled.database), lambda: raw_batches(filled.database), 5
         )
     figures = [
         Figure("append, each durable", one, "/s", raw, "≥ 0.35 × raw", one >= 0.35 * raw),

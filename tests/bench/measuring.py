@@ -81,13 +81,13 @@ def p95(took: Sequence[float]) -> float:
 
 def rates(ours: Callable[[], int], theirs: Callable[[], int], rounds: int) -> tuple[float, float]:
     """Return how many things a second each does: medians of rounds that take turns."""
-    found: tuple[list[float], list[float]] = ([], [])
+    rates_of_both: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):
-        for work, rate in zip((ours, theirs), found, strict=True):
+        for work, rate in zip((ours, theirs), rates_of_both, strict=True):
             began = time.perf_counter()
             done = work()
             rate.append(done / (time.perf_counter() - began))
-    return median(found[0]), median(found[1])
+    return median(rates_of_both[0]), median(rates_of_both[1])
 
 
 def table(figures: Sequence[Figure], *, beside: str = "peer") -> str:

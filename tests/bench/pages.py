@@ -18,7 +18,7 @@ from bot.db.database import Database
 from bot.db.search import RunFilter
 from bot.model.run import State
 from tests.bench.filling import APART, AREAS, DISKS, HOSTS, PEOPLE
-from tests.bot.office import an_office
+from tests.bot.harness import open_harness
 from tests.bot.web.conftest import a_site
 
 _SIZE = 40
@@ -79,8 +79,8 @@ def _hour(at: int) -> RunFilter:
 def ask(database: Database, choose: Callable[[], RunFilter]) -> int:
     """Ask for one page as the history does; return how many runs it has."""
     with database.reading() as tx:
-        found = search.list_run_page(tx, choose(), most=_SIZE, whose="olga")
-    return len(found.runs)
+        page = search.list_run_page(tx, choose(), most=_SIZE, whose="olga")
+    return len(page.runs)
 
 
 def ask_raw(database: Database, choose: Callable[[], int]) -> int:
@@ -111,8 +111,8 @@ class Pages:
     def __init__(self, database: Database) -> None:
         self._stack = ExitStack()
         directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
-        office = self._stack.enter_context(an_office(directory, database=database))
-        self._site = a_site(office)
+        harness = self._stack.enter_context(open_harness(directory, database=database))
+        self._site = a_site(harness)
         with database.transaction() as tx:
             self._session = sessions.begin_session(tx, "olga")
         self._loop = asyncio.new_event_loop()

@@ -1,10 +1,8 @@
-"""Keyturn's whole path over a farm: policy, workflow, gate, log, and the API."""
+"""A served Keyturn with the hosts of a farm: policy, workflow, gate, log and API."""
 
 import gc
 import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from shutil import copytree
 from typing import Any, cast
@@ -47,7 +45,7 @@ def written(mark: str) -> Shell:
     return Shell(("sh", "-c", f'cat > "{_FILE}"'), stdin=f"{mark}\n")
 
 
-class Whole:
+class ServedKeyturn:
     """Keyturn as `keyturn serve` builds it, and a program with a token at its API."""
 
     def __init__(self, farm: Farm, directory: Path, **more: Any) -> None:
@@ -58,7 +56,7 @@ class Whole:
         self.service = Service(directory, slack="", requests_a_minute=10_000, **more)
         self._marks = 0
 
-    def __enter__(self) -> "Whole":
+    def __enter__(self) -> "ServedKeyturn":
         self.service.start()
         _, token = self.service.keyturn.workflow.tokens.create_token(
             person="dora", scopes=("read", "ask"), days=1, source="cli"
@@ -77,13 +75,13 @@ class Whole:
 
     def check(self, count: int) -> float:
         """Check so many hosts as one request; return how long that took."""
-        return self._seen_through([UptimeCheck(host=name) for name in self._farm.names[:count]])
+        return self._time_request([UptimeCheck(host=name) for name in self._farm.names[:count]])
 
     def change(self, count: int) -> float:
         """Change so many hosts in waves; return the seconds from the approval to the proof."""
         self._marks += 1
         requests = [Mark(host=name, mark=str(self._marks)) for name in self._farm.names[:count]]
-        run = self._until(self._asked(requests), frozenset({State.PENDING}))
+        run = self._until(self._request(requests), frozenset({State.PENDING}))
         began = time.perf_counter()
         self.service.keyturn.workflow.approve_run(run.id, person="olga", digest=run.digest)
         run = self._until(run, ENDED_STATES)
@@ -94,31 +92,31 @@ class Whole:
         """Ask over the API for a check of one host; return how long the answer took."""
         while True:
             began = time.perf_counter()
-            asked = self.program.post(
+            response = self.program.post(
                 "/runs", params={"wait": 30}, json={"request": "uptime check web1"}
             )
             took = time.perf_counter() - began
-            # A program that asks without a break is told to make one, which is not measured.
-            if asked.status_code != _TOO_FAST:
+            # A program that asks without a break is body to make one, which is not measured.
+            if response.status_code != _TOO_FAST:
                 break
-            time.sleep(float(asked.headers["retry-after"]))
-        told = asked.raise_for_status().json()
-        assert told["run"]["state"] == "succeeded", told
+            time.sleep(float(response.headers["retry-after"]))
+        body = response.raise_for_status().json()
+        assert body["run"]["state"] == "succeeded", body
         # What it says of the load is the machine's, which was busy a quarter of an hour ago.
-        assert told["report"]["summary"].startswith("web1 has been up for "), told
+        assert body["report"]["summary"].startswith("web1 has been up for "), body
         return took
 
     def forget(self) -> None:
         """Close every connection, so that the next request finds cold ones."""
         self.service.keyturn.fleet.close()
 
-    def _seen_through(self, requests: list[Any]) -> float:
+    def _time_request(self, requests: list[Any]) -> float:
         began = time.perf_counter()
-        run = self._until(self._asked(requests), ENDED_STATES)
+        run = self._until(self._request(requests), ENDED_STATES)
         assert run.state is State.SUCCEEDED, run.summary
         return time.perf_counter() - began
 
-    def _asked(self, requests: list[Any]) -> Run:
+    def _request(self, requests: list[Any]) -> Run:
         flow = self.service.keyturn.workflow
         if len(requests) == 1:
             return flow.request_run(requests[0], person="dora", origin=_WEB)
@@ -140,9 +138,3 @@ class Whole:
                 with database.reading() as tx:
                     run = runs.get_run(tx, run.id)
         return run
-
-
-@contextmanager
-def whole(farm: Farm, directory: Path) -> Generator[Whole]:
-    with Whole(farm, directory) as found:
-        yield found

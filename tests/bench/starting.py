@@ -22,7 +22,7 @@ _PAGES = ("/healthz", "/", "/api/v1/openapi.json", "/metrics")
 _PATIENCE = 30.0
 
 
-def measured(rounds: int) -> Part:
+def measure(rounds: int) -> Part:
     """Start each so often, one after the other."""
     with tempfile.TemporaryDirectory() as place:
         kept = _environment(Path(place))

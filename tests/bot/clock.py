@@ -10,7 +10,7 @@ from bot.db import schedules, tables
 from bot.db.database import Database
 from bot.db.schedules import Fire, FireOutcome, Schedule
 from bot.model.schedule import parse_cron
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 
 MINUTE = 60 * 1_000_000
 
@@ -24,9 +24,9 @@ class Clock(Database):
         return super().read_clock(connection) + self.ahead
 
 
-def due_now(office: Office, schedule: Schedule) -> None:
+def due_now(harness: Harness, schedule: Schedule) -> None:
     """Let this very minute be a moment of the schedule, and the only one of this day."""
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         minute = tx.now // MINUTE * MINUTE
         at = datetime.fromtimestamp(minute // 1_000_000, UTC)
         daily = replace(
@@ -49,9 +49,9 @@ def due_now(office: Office, schedule: Schedule) -> None:
         )
 
 
-def an_hour_back(office: Office) -> None:
+def an_hour_back(harness: Harness) -> None:
     """Let every moment that was decided have been an hour earlier."""
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.fire).values(due_at=tables.fire.c.due_at - 60 * MINUTE))
 
 
@@ -65,7 +65,7 @@ def nobody_was_there(database: Database, schedule: int, *, times: int) -> None:
             )
 
 
-def fire_all(office: Office) -> None:
+def fire_all(harness: Harness) -> None:
     """Let the clock look, and do what comes of it."""
-    office.workflow.fire_due_schedules()
-    office.work()
+    harness.workflow.fire_due_schedules()
+    harness.run_queued_work()

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from bot.db.database import Database
-from tests.bot.empty import STORES, empty, empty_on
-from tests.bot.office import Office, an_office
+from tests.bot.databases import DATABASES, create_postgresql_database, create_sqlite_database
+from tests.bot.harness import Harness, open_harness
 from tests.playground.postgres import Postgres
 
 
@@ -17,25 +17,25 @@ def postgres() -> Generator[Postgres]:
         yield server
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=DATABASES)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Database]:
     """The store on each database that it works on, with its schema."""
     if request.param == "sqlite":
-        database = empty(tmp_path / "keyturn.db")
+        database = create_sqlite_database(tmp_path / "keyturn.db")
     else:
-        database = empty_on(request.getfixturevalue("postgres"))
+        database = create_postgresql_database(request.getfixturevalue("postgres"))
     yield database
     database.close()
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Generator[Office]:
-    with an_office(tmp_path) as office:
-        yield office
+def harness(tmp_path: Path) -> Generator[Harness]:
+    with open_harness(tmp_path) as harness:
+        yield harness
 
 
 @pytest.fixture
-def any_office(tmp_path: Path, database: Database) -> Generator[Office]:
-    """An office on each database."""
-    with an_office(tmp_path, database=database) as office:
-        yield office
+def db_harness(tmp_path: Path, database: Database) -> Generator[Harness]:
+    """A harness on each database."""
+    with open_harness(tmp_path, database=database) as harness:
+        yield harness

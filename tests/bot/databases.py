@@ -1,4 +1,4 @@
-"""Empty databases with their schema, for tests: laid out once, and copied from then on."""
+"""Empty databases with the schema, for tests: created once, then copied."""
 
 import tempfile
 from functools import cache
@@ -14,24 +14,24 @@ from bot.model.signing import SigningKey
 from tests.playground.postgres import Postgres
 
 _SQLITE, _POSTGRESQL = "sqlite", pytest.param("postgresql", marks=pytest.mark.real)
-STORES = [_SQLITE, _POSTGRESQL]
+DATABASES = [_SQLITE, _POSTGRESQL]
 # What there is on one of the databases only; the other has no test of it to leave out.
 on_sqlite = pytest.mark.parametrize("database", [_SQLITE], indirect=True)
 on_postgresql = pytest.mark.parametrize("database", [_POSTGRESQL], indirect=True)
 
 
-def empty(file: Path, seal: SigningKey | None = None) -> Database:
+def create_sqlite_database(file: Path, seal: SigningKey | None = None) -> Database:
     """Return a database of SQLite in *file*, which is not there yet."""
     file.write_bytes(_laid_out())
-    return hasty(Database(f"sqlite:///{file}", seal or SigningKey.create()))
+    return skip_fsync(Database(f"sqlite:///{file}", seal or SigningKey.create()))
 
 
-def empty_on(server: Postgres, seal: SigningKey | None = None) -> Database:
+def create_postgresql_database(server: Postgres, seal: SigningKey | None = None) -> Database:
     """Return a new database of a server of PostgreSQL."""
     return Database(server.new_database(like=_template(server)), seal or SigningKey.create())
 
 
-def hasty(database: Database) -> Database:
+def skip_fsync(database: Database) -> Database:
     """Return a database of SQLite that waits for no disk, where the machine will not crash."""
     event.listen(database.engine, "connect", _without_waiting)
     return database

@@ -1,4 +1,4 @@
-"""The workflow with all that it needs, for tests: a toy fleet, real SQLite, the starter rules."""
+"""The test harness: a workflow with a toy fleet, a real database and the starter rules."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from bot.policy import PolicyDirectory
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
 from runbooks import AnyRunbook
-from tests.bot.empty import empty
+from tests.bot.databases import create_sqlite_database
 from tests.policies import a_policy
 from tests.toy import RUNBOOKS, ToyFleet
 
@@ -21,13 +21,13 @@ WEB = RequestOrigin("web")
 
 
 @dataclass
-class ByHand:
-    """A dispatcher that waits to be told: tests decide when, and in which order, work is done."""
+class ManualDispatcher:
+    """A dispatcher that starts nothing: tests decide when queued work is done."""
 
-    waiting: list[int] = field(default_factory=list)
+    enqueued: list[int] = field(default_factory=list)
 
     def enqueue_run(self, tx: Transaction, run_id: int, site: str) -> None:  # noqa: ARG002
-        tx.after_commit(lambda: self.waiting.append(run_id))
+        tx.after_commit(lambda: self.enqueued.append(run_id))
 
     enqueue_check = enqueue_run
 
@@ -36,38 +36,38 @@ class ByHand:
 
 
 @dataclass
-class Office:
+class Harness:
     workflow: Workflow
-    parts: WorkflowContext
+    context: WorkflowContext
     fleet: ToyFleet
-    queue: ByHand
+    dispatcher: ManualDispatcher
     policies: PolicyDirectory
 
     @property
     def database(self) -> Database:
-        return self.parts.database
+        return self.context.database
 
-    def ask(self, runbook: AnyRunbook, person: str = "dora", reason: str = "") -> Run:
-        """Ask and plan: the run as people see it next."""
+    def request(self, runbook: AnyRunbook, person: str = "dora", reason: str = "") -> Run:
+        """Request and plan a run, and return it."""
         run = self.workflow.request_run(runbook, person=person, origin=WEB, reason=reason)
-        self.work()
-        return self.run(run.id)
+        self.run_queued_work()
+        return self.get_run(run.id)
 
     def approve(self, run: Run, person: str = "olga") -> Run:
-        """Turn the second key and let the run go as far as it goes."""
+        """Approve a run, execute all that is queued, and return the run."""
         self.workflow.approve_run(run.id, person=person, digest=run.digest)
-        self.work()
-        return self.run(run.id)
+        self.run_queued_work()
+        return self.get_run(run.id)
 
-    def work(self) -> None:
-        while self.queue.waiting:
-            self.workflow.advance_run(self.queue.waiting.pop(0))
+    def run_queued_work(self) -> None:
+        while self.dispatcher.enqueued:
+            self.workflow.advance_run(self.dispatcher.enqueued.pop(0))
 
-    def run(self, number: int) -> Run:
+    def get_run(self, number: int) -> Run:
         with self.database.reading() as tx:
             return runs.get_run(tx, number)
 
-    def entries(self, run: Run | None = None) -> list[str]:
+    def list_entry_kinds(self, run: Run | None = None) -> list[str]:
         with self.database.reading() as tx:
             found = (
                 change_log.list_entries_of_run(tx, run.id)
@@ -78,14 +78,14 @@ class Office:
 
 
 @contextmanager
-def an_office(
+def open_harness(
     directory: Path, *, rules: str | None = None, database: Database | None = None
-) -> Generator[Office]:
+) -> Generator[Harness]:
     policies = a_policy(directory / "policy", rules=rules)
-    store = database or empty(directory / "keyturn.db")
+    store = database or create_sqlite_database(directory / "keyturn.db")
     if database is not None:
         migrations.upgrade_schema(store)
-    fleet, queue = ToyFleet(), ByHand()
-    parts = WorkflowContext(store, policies, fleet, queue, runbooks=RUNBOOKS)
-    yield Office(Workflow(parts), parts, fleet, queue, policies)
+    fleet, dispatcher = ToyFleet(), ManualDispatcher()
+    context = WorkflowContext(store, policies, fleet, dispatcher, runbooks=RUNBOOKS)
+    yield Harness(Workflow(context), context, fleet, dispatcher, policies)
     store.close()

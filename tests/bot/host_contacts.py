@@ -1,18 +1,20 @@
-"""How hosts were met, for tests that look at it."""
+"""Last contacts with hosts, for tests."""
 
 from bot.db import host_contacts
 from bot.db.database import Transaction
 from bot.db.host_contacts import LastContact
 
 
-def meet(
+def store_contact(
     tx: Transaction,
     host: str,
     *,
-    met: int,
-    answered: int | None,
+    tried_at: int,
+    answered_at: int | None,
     kind: str = "",
-    trouble: str = "",
+    error: str = "",
 ) -> None:
-    """Note how a host was met. answered: None for not now."""
-    host_contacts.store_contacts(tx, [LastContact(host, met, answered, met, kind, trouble)])
+    """Store a contact with a host. answered_at: None if it did not answer."""
+    host_contacts.store_contacts(
+        tx, [LastContact(host, tried_at, answered_at, tried_at, kind, error)]
+    )

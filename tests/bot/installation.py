@@ -1,4 +1,4 @@
-"""A directory laid out as an installation's, for commands that are typed there."""
+"""A directory with the files of an installation, for tests of commands."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -8,18 +8,20 @@ from bot.audit import verification
 from bot.auth import secret_box
 from bot.db.database import Transaction
 from bot.model import signing
-from tests.bot.empty import empty
+from tests.bot.databases import create_sqlite_database
 from tests.policies import a_policy
 
 
 @contextmanager
-def a_place(directory: Path) -> Generator[Transaction]:
-    """Lay out a policy, keys and a log there, and hold the transaction that opens the log."""
+def create_installation(directory: Path) -> Generator[Transaction]:
+    """Create a policy, keys and a database, and yield the transaction that opens the log."""
     a_policy(directory / "policy")
     var = directory / "var"
     var.mkdir()
     secret_box.load_secret_box(var / "secrets.key")
-    database = empty(var / "keyturn.db", signing.load_signing_key(var / "changelog.key"))
+    database = create_sqlite_database(
+        var / "keyturn.db", signing.load_signing_key(var / "changelog.key")
+    )
     with database.transaction() as tx:
         verification.open_log(tx)
         yield tx

@@ -1,4 +1,4 @@
-"""An office in which developers view the runs of the web servers alone, full of other runs."""
+"""A harness in which developers may view only the runs of the web servers."""
 
 import re
 from collections.abc import Generator, Mapping
@@ -12,12 +12,12 @@ from bot.db import break_glass, locks, schedules
 from bot.db.database import Database
 from bot.model.run import Run
 from bot.model.schedule import ScheduleTiming, parse_cron
-from tests.bot.office import WEB, Office, an_office
+from tests.bot.harness import WEB, Harness, open_harness
 from tests.policies import starter_rules
 from tests.toy import SetSwitch, ShowSwitches
 
 BEGIN = '@id("everyone views all runs")'
-NARROW = """
+RESTRICTED_RULES = """
 @id("administrators view all runs")
 permit (principal in Role::"administrator", action == Action::"view", resource);
 
@@ -30,7 +30,7 @@ when { context.runbook != "toy break" };
 HIDDEN, SHOWN = "sesquipedalian", "perspicacious"
 
 
-def narrow_rules(view: str = NARROW) -> str:
+def restricted_rules(view: str = RESTRICTED_RULES) -> str:
     """Return the starter's rules with other rules on viewing."""
     text = starter_rules()
     begin = text.index(BEGIN)
@@ -39,10 +39,10 @@ def narrow_rules(view: str = NARROW) -> str:
 
 
 @dataclass
-class Narrow:
-    """hidden: runs that dora may not view, by what they are. shown: one that she may."""
+class RestrictedHarness:
+    """hidden: runs that dora may not view, by kind. shown: one that she may."""
 
-    office: Office
+    harness: Harness
     hidden: Mapping[str, Run]
     shown: Run
     schedule: int
@@ -50,29 +50,31 @@ class Narrow:
 
 
 @contextmanager
-def a_narrow_office(directory: Path, database: Database | None = None) -> Generator[Narrow]:
-    with an_office(directory, rules=narrow_rules(), database=database) as office:
-        yield fill(office)
+def open_restricted_harness(
+    directory: Path, database: Database | None = None
+) -> Generator[RestrictedHarness]:
+    with open_harness(directory, rules=restricted_rules(), database=database) as harness:
+        yield fill(harness)
 
 
-def fill(office: Office) -> Narrow:
-    office.fleet.hosts |= {"web1": {"lamp": "off", HIDDEN: "off"}, "nas1": {"lamp": "off"}}
+def fill(harness: Harness) -> RestrictedHarness:
+    harness.fleet.hosts |= {"web1": {"lamp": "off", HIDDEN: "off"}, "nas1": {"lamp": "off"}}
     why = f"a {HIDDEN} reason"
-    done = office.ask(_lamp("lb1"), "adam", why)
-    check = office.ask(ShowSwitches(host="nas1"), "adam", why)
-    both = office.workflow.request_fanout_run(
+    done = harness.request(_lamp("lb1"), "adam", why)
+    check = harness.request(ShowSwitches(host="nas1"), "adam", why)
+    both = harness.workflow.request_fanout_run(
         [_lamp("lb1", "dim"), _lamp("lb2", "dim")],
         host_pattern="lb*",
         person="adam",
         origin=WEB,
         reason=why,
     )
-    office.work()
-    waiting = office.ask(_lamp("lb2"), "stan", why)
-    shown = office.ask(_lamp("web1"), "olga", f"a {SHOWN} reason")
-    hidden_schedule = _schedule(office, "lb1", HIDDEN, "adam")
-    shown_schedule = _schedule(office, "web1", SHOWN, "olga")
-    with office.database.transaction() as tx:
+    harness.run_queued_work()
+    waiting = harness.request(_lamp("lb2"), "stan", why)
+    shown = harness.request(_lamp("web1"), "olga", f"a {SHOWN} reason")
+    hidden_schedule = _schedule(harness, "lb1", HIDDEN, "adam")
+    shown_schedule = _schedule(harness, "web1", SHOWN, "olga")
+    with harness.database.transaction() as tx:
         locks.take_lock(tx, "lb2", waiting.id)
         for run, person, words in ((done, "adam", why), (shown, "olga", f"a {SHOWN} reason")):
             break_glass.request_break_glass(tx, run=run.id, person=person, reason=words)
@@ -82,10 +84,10 @@ def fill(office: Office) -> Narrow:
             tx, EVENT_KIND, host="lb1", person="", title=why, source="alerts", occurred_at=tx.now
         )
     hidden = {"done": done, "check": check, "both": both, "pending": waiting}
-    return Narrow(office, hidden, shown, hidden_schedule, shown_schedule)
+    return RestrictedHarness(harness, hidden, shown, hidden_schedule, shown_schedule)
 
 
-def without(number: int, told: str) -> str:
+def mask_number(number: int, told: str) -> str:
     """Leave out the number of a run or a schedule wherever it is named."""
     return re.sub(rf"\b(runs?|schedules?|instance)([ /=]){number}\b", r"\1\2N", told)
 
@@ -94,8 +96,8 @@ def _lamp(host: str, value: str = "on") -> SetSwitch:
     return SetSwitch(host=host, name="lamp", value=value)
 
 
-def _schedule(office: Office, host: str, name: str, person: str) -> int:
-    run = office.workflow.schedules.request_schedule(
+def _schedule(harness: Harness, host: str, name: str, person: str) -> int:
+    run = harness.workflow.schedules.request_schedule(
         [ShowSwitches(host=host)],
         host_pattern="",
         person=person,
@@ -103,6 +105,6 @@ def _schedule(office: Office, host: str, name: str, person: str) -> int:
         timing=ScheduleTiming(name, parse_cron("0 3 * * *", "UTC")),
         reason=f"a {name} reason",
     )
-    office.work()
-    with office.database.reading() as tx:
+    harness.run_queued_work()
+    with harness.database.reading() as tx:
         return next(one.id for one in schedules.list_schedules(tx) if one.run == run.id)

@@ -13,8 +13,8 @@ from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
 from bot.model.signing import SigningKey
 from bot.policy import PolicyRequest
-from tests.bot.office import WEB, Office, an_office
-from tests.bot.time import Clock
+from tests.bot.clock import Clock
+from tests.bot.harness import WEB, Harness, open_harness
 from tests.policies import starter_rules
 from tests.toy import BreakSwitch, SetAll, SetSwitch
 
@@ -33,30 +33,30 @@ permit (principal, action == Action::"request", resource) {when};
 
 
 @contextmanager
-def _office(directory: Path, rules: str | None = None) -> Generator[tuple[Office, Clock]]:
+def _harness(directory: Path, rules: str | None = None) -> Generator[tuple[Harness, Clock]]:
     directory.mkdir(exist_ok=True)
     clock = Clock(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create())
     migrations.upgrade_schema(clock)
-    with an_office(directory, rules=rules, database=clock) as office:
-        people = office.policies.path / "people.yaml"
+    with open_harness(directory, rules=rules, database=clock) as harness:
+        people = harness.policies.path / "people.yaml"
         people.write_text(
             people.read_text()
             + "  sven: {name: Sven Security, roles: [security, administrator]}\n"
         )
-        yield office, clock
+        yield harness, clock
 
 
 def _rules(notes: str, when: str = "") -> str:
     return ANYBODY_APPROVES.format(notes=notes, when=when)
 
 
-def _yes(office: Office, run: Run, person: str, reason: str = "") -> Run:
-    office.workflow.approve_run(run.id, person=person, digest=run.digest, reason=reason)
-    return office.run(run.id)
+def _yes(harness: Harness, run: Run, person: str, reason: str = "") -> Run:
+    harness.workflow.approve_run(run.id, person=person, digest=run.digest, reason=reason)
+    return harness.get_run(run.id)
 
 
-def _edited_by(office: Office, run: Run, *people: str) -> None:
-    with office.database.transaction() as tx:
+def _edited_by(harness: Harness, run: Run, *people: str) -> None:
+    with harness.database.transaction() as tx:
         told = '["' + '", "'.join(people) + '"]'
         tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(editors=told))
 
@@ -65,9 +65,9 @@ def _never(_request: PolicyRequest, _person: str) -> bool:
     return False
 
 
-def _may(office: Office, run: Run, person: str) -> bool:
+def _may(harness: Harness, run: Run, person: str) -> bool:
     try:
-        _yes(office, run, person)
+        _yes(harness, run, person)
     except NotAllowed:
         return False
     return True
@@ -79,88 +79,88 @@ class TestWho:
     def test_approval_is_refused_when_requester_approves(
         self, tmp_path: Path, asker: str, editor: str
     ):
-        with _office(tmp_path) as (office, _):
+        with _harness(tmp_path) as (harness, _):
             for person in EVERYBODY:
-                run = office.ask(BreakSwitch(host="lb1", name="lamp"), person=asker)
-                _edited_by(office, run, *([editor] if editor else []))
+                run = harness.request(BreakSwitch(host="lb1", name="lamp"), person=asker)
+                _edited_by(harness, run, *([editor] if editor else []))
                 able = person in OWNERS and person not in {asker, editor}
-                assert _may(office, run, person) is able, (asker, editor, person)
+                assert _may(harness, run, person) is able, (asker, editor, person)
                 if run.state is State.PENDING:
-                    office.workflow.withdraw_run(run.id, person=asker)
+                    harness.workflow.withdraw_run(run.id, person=asker)
 
     def test_the_requester_would_approve_without_the_comparison(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        with _office(tmp_path) as (office, _):
-            run = office.ask(BreakSwitch(host="lb1", name="lamp"), person="olga")
+        with _harness(tmp_path) as (harness, _):
+            run = harness.request(BreakSwitch(host="lb1", name="lamp"), person="olga")
             monkeypatch.setattr(PolicyRequest, "is_made_by", _never)
-            assert _yes(office, run, "olga").state is State.QUEUED
+            assert _yes(harness, run, "olga").state is State.QUEUED
 
     def test_a_second_account_is_the_same_person(self, tmp_path: Path):
-        with _office(tmp_path) as (office, _):
-            people = office.policies.path / "people.yaml"
+        with _harness(tmp_path) as (harness, _):
+            people = harness.policies.path / "people.yaml"
             known = "[{team: T0KEYTURN, user: U0OLGA}]"
             two = known.replace("]", ", {team: T0KEYTURN, user: U0OLGA2}]")
             people.write_text(people.read_text().replace(known, two))
-            household = office.policies.get_policy().organisation
+            household = harness.policies.get_policy().organisation
             found = household.find_by_slack(team="T0KEYTURN", enterprise=None, user="U0OLGA2")
             assert found
-            run = office.ask(BreakSwitch(host="lb1", name="lamp"), person="olga")
-            assert not _may(office, run, found.id)
+            run = harness.request(BreakSwitch(host="lb1", name="lamp"), person="olga")
+            assert not _may(harness, run, found.id)
 
     def test_one_person_counts_once_when_they_approve_often(self, tmp_path: Path):
-        with _office(tmp_path, _rules('@approvals("2") @from("owners")')) as (office, _):
-            run = office.ask(LAMP_ON)
-            assert _yes(office, run, "olga").state is State.PENDING
+        with _harness(tmp_path, _rules('@approvals("2") @from("owners")')) as (harness, _):
+            run = harness.request(LAMP_ON)
+            assert _yes(harness, run, "olga").state is State.PENDING
             with pytest.raises(TooLate):
-                _yes(office, run, "olga")
-            assert _yes(office, run, "adam").state is State.QUEUED
+                _yes(harness, run, "olga")
+            assert _yes(harness, run, "adam").state is State.QUEUED
 
 
 class TestHowMany:
     ONE_OF_EACH = _rules('@approvals("2") @from("owners & role:security")')
 
     def test_one_of_each_group_is_wanted_and_not_two_of_one(self, tmp_path: Path):
-        with _office(tmp_path, self.ONE_OF_EACH) as (office, _):
-            run = office.ask(LAMP_ON)
+        with _harness(tmp_path, self.ONE_OF_EACH) as (harness, _):
+            run = harness.request(LAMP_ON)
             assert run.approver_groups == ("area:edge", "role:security")
-            assert _yes(office, run, "olga").state is State.PENDING
-            assert _yes(office, run, "adam").state is State.PENDING
-            assert _yes(office, run, "sven").state is State.QUEUED
-            office.work()
-            assert office.run(run.id).state is State.SUCCEEDED
+            assert _yes(harness, run, "olga").state is State.PENDING
+            assert _yes(harness, run, "adam").state is State.PENDING
+            assert _yes(harness, run, "sven").state is State.QUEUED
+            harness.run_queued_work()
+            assert harness.get_run(run.id).state is State.SUCCEEDED
 
     def test_twin_counted_alone_two_of_one_group_would_be_enough(self, tmp_path: Path):
         rules = _rules('@approvals("2") @from("owners, role:security")')
-        with _office(tmp_path, rules) as (office, _):
-            run = office.ask(LAMP_ON)
-            _yes(office, run, "olga")
-            assert _yes(office, run, "adam").state is State.QUEUED
+        with _harness(tmp_path, rules) as (harness, _):
+            run = harness.request(LAMP_ON)
+            _yes(harness, run, "olga")
+            assert _yes(harness, run, "adam").state is State.QUEUED
 
     def test_the_gate_counts_one_of_each_group_too(self, tmp_path: Path):
-        with _office(tmp_path, self.ONE_OF_EACH) as (office, _):
-            run = office.ask(LAMP_ON)
+        with _harness(tmp_path, self.ONE_OF_EACH) as (harness, _):
+            run = harness.request(LAMP_ON)
             for person in ("olga", "sven"):
-                _yes(office, run, person)
-            people = office.policies.path / "people.yaml"
+                _yes(harness, run, person)
+            people = harness.policies.path / "people.yaml"
             people.write_text(
                 people.read_text().replace("roles: [security, administrator]", "roles: []")
                 + "roles: [security]\n"
             )
-            office.work()
-            ended = office.run(run.id)
+            harness.run_queued_work()
+            ended = harness.get_run(run.id)
             assert ended.state is State.REFUSED
-            assert office.fleet.told == []
+            assert harness.fleet.told == []
 
     def test_an_approver_who_lost_the_role_does_not_count(self, tmp_path: Path):
-        with _office(tmp_path) as (office, _):
-            run = office.ask(LAMP_ON)
-            _yes(office, run, "olga")
-            areas = office.policies.path / "areas.yaml"
+        with _harness(tmp_path) as (harness, _):
+            run = harness.request(LAMP_ON)
+            _yes(harness, run, "olga")
+            areas = harness.policies.path / "areas.yaml"
             areas.write_text(areas.read_text().replace("[olga, adam]", "[adam]"))
-            office.work()
-            assert office.run(run.id).state is State.REFUSED
-            assert office.fleet.told == []
+            harness.run_queued_work()
+            assert harness.get_run(run.id).state is State.REFUSED
+            assert harness.fleet.told == []
 
     @pytest.mark.parametrize(
         ("roles", "state", "why"),
@@ -173,64 +173,64 @@ class TestHowMany:
     def test_a_run_is_refused_when_its_requester_lost_the_role(
         self, tmp_path: Path, roles: str, state: State, why: str
     ):
-        with _office(tmp_path) as (office, _):
-            run = office.ask(LAMP_ON)
-            _yes(office, run, "olga")
-            people = office.policies.path / "people.yaml"
+        with _harness(tmp_path) as (harness, _):
+            run = harness.request(LAMP_ON)
+            _yes(harness, run, "olga")
+            people = harness.policies.path / "people.yaml"
             hers = people.read_text().replace(
                 "Developer, roles: [developer]", "Developer, roles: %s"
             )
             assert "%s" in hers
             # Rules may go on to speak of a role that nobody has.
             people.write_text("roles: [developer]\n" + hers % roles)
-            office.work()
-            ended = office.run(run.id)
+            harness.run_queued_work()
+            ended = harness.get_run(run.id)
             assert (ended.state, why in ended.summary) == (state, True), ended.summary
-            assert office.fleet.told == []
+            assert harness.fleet.told == []
 
     def test_an_overriding_rule_holds_before_stricter_ones(self, tmp_path: Path):
         rules = starter_rules() + (
             '@id("lamps") @overrides @approvals("0") permit (principal, '
             'action == Action::"request", resource) when { context.runbook == "toy set" };'
         )
-        with _office(tmp_path, rules) as (office, _):
-            assert office.ask(LAMP_ON).state is State.SUCCEEDED
-        with _office(tmp_path / "twin", rules.replace("@overrides", "")) as (office, _):
-            assert office.ask(LAMP_ON).state is State.PENDING
+        with _harness(tmp_path, rules) as (harness, _):
+            assert harness.request(LAMP_ON).state is State.SUCCEEDED
+        with _harness(tmp_path / "twin", rules.replace("@overrides", "")) as (harness, _):
+            assert harness.request(LAMP_ON).state is State.PENDING
 
     def test_an_overriding_rule_holds_before_no_forbid(self, tmp_path: Path):
         rules = starter_rules() + (
             '@id("lamps") @overrides permit (principal, action == Action::"request", resource);'
             '@id("never") forbid (principal, action == Action::"request", resource);'
         )
-        with _office(tmp_path, rules) as (office, _):
-            assert office.ask(LAMP_ON).state is State.REFUSED
+        with _harness(tmp_path, rules) as (harness, _):
+            assert harness.request(LAMP_ON).state is State.REFUSED
 
 
 class TestReasons:
     RULES = _rules('@approvals("1") @from("owners") @reason("required")')
 
     def test_are_asked_of_the_asker(self, tmp_path: Path):
-        with _office(tmp_path, self.RULES) as (office, _):
+        with _harness(tmp_path, self.RULES) as (harness, _):
             with pytest.raises(InvalidRequestError, match="requires a reason"):
-                office.ask(LAMP_ON)
-            assert office.entries() == []
-            assert office.ask(LAMP_ON, reason="it is dark").state is State.PENDING
+                harness.request(LAMP_ON)
+            assert harness.list_entry_kinds() == []
+            assert harness.request(LAMP_ON, reason="it is dark").state is State.PENDING
 
     def test_are_asked_of_the_approver(self, tmp_path: Path):
-        with _office(tmp_path, self.RULES) as (office, _):
-            run = office.ask(LAMP_ON, reason="it is dark")
+        with _harness(tmp_path, self.RULES) as (harness, _):
+            run = harness.request(LAMP_ON, reason="it is dark")
             with pytest.raises(
                 InvalidRequestError, match="the policy requires a reason for this approval"
             ):
-                _yes(office, run, "olga")
+                _yes(harness, run, "olga")
             with pytest.raises(NotAllowed):
-                _yes(office, run, "stan")
-            assert _yes(office, run, "olga", "I saw it").state is State.QUEUED
+                _yes(harness, run, "stan")
+            assert _yes(harness, run, "olga", "I saw it").state is State.QUEUED
 
     def test_are_not_asked_by_other_rules(self, tmp_path: Path):
-        with _office(tmp_path, self.RULES.replace("@reason", "// @reason")) as (office, _):
-            assert _yes(office, office.ask(LAMP_ON), "olga").state is State.QUEUED
+        with _harness(tmp_path, self.RULES.replace("@reason", "// @reason")) as (harness, _):
+            assert _yes(harness, harness.request(LAMP_ON), "olga").state is State.QUEUED
 
 
 class TestThenAndNow:
@@ -255,57 +255,57 @@ class TestThenAndNow:
     def test_what_the_rules_want_by_now_is_asked_for_and_what_was_given_counts(
         self, tmp_path: Path
     ):
-        with _office(tmp_path, self.RULES) as (office, clock):
+        with _harness(tmp_path, self.RULES) as (harness, clock):
             self._to_the_evening(clock)
-            run = office.ask(LAMP_ON)
-            assert _yes(office, run, "olga").state is State.QUEUED
+            run = harness.request(LAMP_ON)
+            assert _yes(harness, run, "olga").state is State.QUEUED
             self._to_the_night(clock)
-            office.work()
-            again = office.run(run.id)
+            harness.run_queued_work()
+            again = harness.get_run(run.id)
             assert (again.state, again.required_approvals) == (State.PENDING, 2)
-            assert office.fleet.told == []
-            assert "more approvals needed" in office.entries(run)
-            assert _yes(office, run, "adam").required_approvals == 2
-            office.work()
-            assert office.run(run.id).state is State.SUCCEEDED
+            assert harness.fleet.told == []
+            assert "more approvals needed" in harness.list_entry_kinds(run)
+            assert _yes(harness, run, "adam").required_approvals == 2
+            harness.run_queued_work()
+            assert harness.get_run(run.id).state is State.SUCCEEDED
 
     def test_twin_by_day_one_key_opens_the_gate(self, tmp_path: Path):
-        with _office(tmp_path, self.RULES) as (office, _):
-            assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+        with _harness(tmp_path, self.RULES) as (harness, _):
+            assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
     def test_what_was_wanted_first_is_not_forgotten(self, tmp_path: Path):
         rules = _rules('@approvals("2") @from("owners")', "when { context.first_time }") + (
             '@id("known") @approvals("1") @from("owners") permit (principal, '
             'action == Action::"request", resource) unless { context.first_time };'
         )
-        with _office(tmp_path, rules) as (office, _):
-            first, second = office.ask(LAMP_ON), office.ask(FAN_ON)
+        with _harness(tmp_path, rules) as (harness, _):
+            first, second = harness.request(LAMP_ON), harness.request(FAN_ON)
             for person in OWNERS:
-                _yes(office, first, person)
-            office.work()
-            assert office.run(first.id).state is State.SUCCEEDED
+                _yes(harness, first, person)
+            harness.run_queued_work()
+            assert harness.get_run(first.id).state is State.SUCCEEDED
             # By now it is not new any more, but two were wanted when it was shown.
-            assert _yes(office, second, "olga").state is State.PENDING
+            assert _yes(harness, second, "olga").state is State.PENDING
             # The twin: what is asked from now on takes one.
-            third = office.ask(SetSwitch(host="lb2", name="lamp", value="on"))
-            assert _yes(office, third, "olga").state is State.QUEUED
+            third = harness.request(SetSwitch(host="lb2", name="lamp", value="on"))
+            assert _yes(harness, third, "olga").state is State.QUEUED
 
     def test_the_clock_stops_nothing_half_way(self, tmp_path: Path):
-        with _office(tmp_path, self.RULES) as (office, clock):
-            office.fleet.after_tell = lambda _host, _words: self._to_the_night(clock)
-            ended = office.approve(office.ask(SetAll(host="lb1", value="on")))
+        with _harness(tmp_path, self.RULES) as (harness, clock):
+            harness.fleet.after_tell = lambda _host, _words: self._to_the_night(clock)
+            ended = harness.approve(harness.request(SetAll(host="lb1", value="on")))
             assert ended.state is State.SUCCEEDED
-            assert len(office.fleet.told) == 2
+            assert len(harness.fleet.told) == 2
 
     def test_rules_see_how_many_hosts_it_is_about(self, tmp_path: Path):
         many = (
             '@id("many") forbid (principal, action == Action::"request", resource) '
             "when { context.hosts > 1 };"
         )
-        with _office(tmp_path, _rules('@approvals("1") @from("owners")') + many) as (office, _):
-            assert office.ask(LAMP_ON).state is State.PENDING
+        with _harness(tmp_path, _rules('@approvals("1") @from("owners")') + many) as (harness, _):
+            assert harness.request(LAMP_ON).state is State.PENDING
             both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-            whole = office.workflow.request_fanout_run(
+            whole = harness.workflow.request_fanout_run(
                 both, host_pattern="lb*", person="dora", origin=WEB
             )
             assert whole.state is State.REFUSED
@@ -315,106 +315,106 @@ class TestForHowLong:
     def test_an_approval_does_not_count_when_it_is_late_by_the_clock_of_the_database(
         self, tmp_path: Path
     ):
-        with _office(tmp_path) as (office, clock):
-            run = office.ask(LAMP_ON)
-            clock.ahead = office.parts.approval_timeout + MINUTE
+        with _harness(tmp_path) as (harness, clock):
+            run = harness.request(LAMP_ON)
+            clock.ahead = harness.context.approval_timeout + MINUTE
             with pytest.raises(TooLate, match="expired"):
-                _yes(office, run, "olga")
-            office.workflow.expire_runs()
-            assert office.run(run.id).state is State.EXPIRED
+                _yes(harness, run, "olga")
+            harness.workflow.expire_runs()
+            assert harness.get_run(run.id).state is State.EXPIRED
 
     def test_an_approval_lasts_from_when_it_was_given(self, tmp_path: Path):
-        with _office(tmp_path) as (office, clock):
-            run = office.ask(LAMP_ON)
-            clock.ahead = office.parts.approval_timeout - MINUTE
-            ready = _yes(office, run, "olga")
+        with _harness(tmp_path) as (harness, clock):
+            run = harness.request(LAMP_ON)
+            clock.ahead = harness.context.approval_timeout - MINUTE
+            ready = _yes(harness, run, "olga")
             assert ready.expires_at
             assert ready.expires_at > (run.expires_at or 0)
-            clock.ahead += office.parts.start_timeout - MINUTE
-            office.work()
-            assert office.run(run.id).state is State.SUCCEEDED
+            clock.ahead += harness.context.start_timeout - MINUTE
+            harness.run_queued_work()
+            assert harness.get_run(run.id).state is State.SUCCEEDED
 
     def test_an_approval_does_not_count_when_it_was_not_used_in_time(self, tmp_path: Path):
-        with _office(tmp_path) as (office, clock):
-            run = office.ask(LAMP_ON)
-            _yes(office, run, "olga")
-            clock.ahead = office.parts.start_timeout + MINUTE
-            office.work()
-            assert office.run(run.id).state is State.EXPIRED
-            assert office.fleet.told == []
+        with _harness(tmp_path) as (harness, clock):
+            run = harness.request(LAMP_ON)
+            _yes(harness, run, "olga")
+            clock.ahead = harness.context.start_timeout + MINUTE
+            harness.run_queued_work()
+            assert harness.get_run(run.id).state is State.EXPIRED
+            assert harness.fleet.told == []
 
 
 class TestReminding:
     RULES = _rules('@approvals("1") @from("owners") @remind("10m") @escalate("role:security")')
 
     def test_approvers_are_reminded_once_and_then_the_next_group_is_asked(self, tmp_path: Path):
-        with _office(tmp_path, self.RULES) as (office, clock):
-            run = office.ask(LAMP_ON)
-            assert office.workflow.remind_approvers() == []
+        with _harness(tmp_path, self.RULES) as (harness, clock):
+            run = harness.request(LAMP_ON)
+            assert harness.workflow.remind_approvers() == []
             clock.ahead = 11 * MINUTE
-            assert [told.id for told in office.workflow.remind_approvers()] == [run.id]
-            assert office.workflow.remind_approvers() == []
-            assert not _may(office, run, "sven")
+            assert [told.id for told in harness.workflow.remind_approvers()] == [run.id]
+            assert harness.workflow.remind_approvers() == []
+            assert not _may(harness, run, "sven")
             clock.ahead = 21 * MINUTE
-            assert [told.id for told in office.workflow.remind_approvers()] == [run.id]
-            assert office.workflow.remind_approvers() == []
-            assert office.entries(run)[-2:] == ["approval refused", "escalated"]
-            assert _yes(office, run, "sven").state is State.QUEUED
-            office.work()
-            assert office.run(run.id).state is State.SUCCEEDED
+            assert [told.id for told in harness.workflow.remind_approvers()] == [run.id]
+            assert harness.workflow.remind_approvers() == []
+            assert harness.list_entry_kinds(run)[-2:] == ["approval refused", "escalated"]
+            assert _yes(harness, run, "sven").state is State.QUEUED
+            harness.run_queued_work()
+            assert harness.get_run(run.id).state is State.SUCCEEDED
 
     def test_who_is_told_is_in_the_log(self, tmp_path: Path):
-        with _office(tmp_path, self.RULES) as (office, clock):
-            run = office.ask(LAMP_ON)
+        with _harness(tmp_path, self.RULES) as (harness, clock):
+            run = harness.request(LAMP_ON)
             clock.ahead = 11 * MINUTE
-            office.workflow.remind_approvers()
-            with office.database.reading() as tx:
+            harness.workflow.remind_approvers()
+            with harness.database.reading() as tx:
                 entry = change_log.get_last_entry_of_run(tx, run.id)
             assert entry
             assert (entry.kind, entry.facts["people"]) == ("reminded", ["adam", "olga"])
 
     def test_without_a_next_group_nobody_else_may(self, tmp_path: Path):
-        with _office(tmp_path) as (office, clock):
-            run = office.ask(LAMP_ON)
+        with _harness(tmp_path) as (harness, clock):
+            run = harness.request(LAMP_ON)
             clock.ahead = 2 * HOUR
-            assert len(office.workflow.remind_approvers()) == 1
-            assert office.workflow.remind_approvers() == []
-            assert not _may(office, run, "sven")
+            assert len(harness.workflow.remind_approvers()) == 1
+            assert harness.workflow.remind_approvers() == []
+            assert not _may(harness, run, "sven")
 
     def test_what_was_decided_is_not_recalled(self, tmp_path: Path):
-        with _office(tmp_path, self.RULES) as (office, clock):
-            office.approve(office.ask(LAMP_ON))
+        with _harness(tmp_path, self.RULES) as (harness, clock):
+            harness.approve(harness.request(LAMP_ON))
             clock.ahead = HOUR
-            assert office.workflow.remind_approvers() == []
+            assert harness.workflow.remind_approvers() == []
 
 
 class TestPolicyInTheLog:
-    def test_a_change_is_noted_once_with_its_files(self, office: Office):
-        office.workflow.record_policy_change()
-        office.workflow.record_policy_change()
-        areas = office.policies.path / "areas.yaml"
+    def test_a_change_is_noted_once_with_its_files(self, harness: Harness):
+        harness.workflow.record_policy_change()
+        harness.workflow.record_policy_change()
+        areas = harness.policies.path / "areas.yaml"
         areas.write_text(areas.read_text() + "# a remark\n")
-        office.workflow.record_policy_change()
-        with office.database.reading() as tx:
+        harness.workflow.record_policy_change()
+        with harness.database.reading() as tx:
             entry = change_log.get_last_entry_of_kind(tx, "policy changed")
-        assert office.entries().count("policy changed") == 2
+        assert harness.list_entry_kinds().count("policy changed") == 2
         assert entry
         assert entry.facts["changed"] == ["areas.yaml"]
-        assert entry.facts["old"] != entry.facts["new"] == office.policies.get_policy().version
+        assert entry.facts["old"] != entry.facts["new"] == harness.policies.get_policy().version
 
     def test_a_broken_policy_is_announced_once_and_so_is_its_fix(
-        self, office: Office, caplog: pytest.LogCaptureFixture
+        self, harness: Harness, caplog: pytest.LogCaptureFixture
     ):
-        office.workflow.record_policy_change()
-        rules = office.policies.path / "policy.cedar"
+        harness.workflow.record_policy_change()
+        rules = harness.policies.path / "policy.cedar"
         good = rules.read_text()
         rules.write_text("permit (")
-        office.workflow.record_policy_change()
-        office.workflow.record_policy_change()
+        harness.workflow.record_policy_change()
+        harness.workflow.record_policy_change()
         assert [record.levelname for record in caplog.records] == ["CRITICAL"]
         rules.write_text(good)
-        office.workflow.record_policy_change()
-        assert [kind for kind in office.entries() if kind.startswith("policy")] == [
+        harness.workflow.record_policy_change()
+        assert [kind for kind in harness.list_entry_kinds() if kind.startswith("policy")] == [
             "policy changed",
             "policy invalid",
             "policy changed",

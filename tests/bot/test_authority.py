@@ -22,8 +22,8 @@ from bot.service import Workflow
 from bot.workflow import approvals, reminders
 from bot.workflow.rate_limit import RateLimits
 from runbooks import Plan, Step
-from tests.bot.office import WEB, Office, an_office
-from tests.bot.time import Clock
+from tests.bot.clock import Clock
+from tests.bot.harness import WEB, Harness, open_harness
 from tests.toy import SetAll, SetSwitch, ShowSwitches, Switches
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -40,94 +40,94 @@ def clock(tmp_path: Path) -> Clock:
 
 
 @pytest.fixture
-def timed(tmp_path: Path, clock: Clock) -> Generator[Office]:
-    with an_office(tmp_path, database=clock) as office:
-        yield office
+def timed(tmp_path: Path, clock: Clock) -> Generator[Harness]:
+    with open_harness(tmp_path, database=clock) as harness:
+        yield harness
 
 
 def nothing(*_: object, **__: object) -> None:
     """Stand where a guard stood."""
 
 
-def approved(office: Office, runbook: SetSwitch | SetAll = LAMP_ON) -> Run:
+def approved(harness: Harness, runbook: SetSwitch | SetAll = LAMP_ON) -> Run:
     """Return a run that was approved, and has not started."""
-    run = office.ask(runbook)
-    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    run = harness.request(runbook)
+    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
     return run
 
 
-def goes_on(office: Office, run: Run) -> State:
-    office.work()
-    return office.run(run.id).state
+def goes_on(harness: Harness, run: Run) -> State:
+    harness.run_queued_work()
+    return harness.get_run(run.id).state
 
 
-def rewrite(office: Office, name: str, old: str, new: str) -> None:
-    file = office.policies.path / name
+def rewrite(harness: Harness, name: str, old: str, new: str) -> None:
+    file = harness.policies.path / name
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
 
 
-def lose_the_role(office: Office) -> None:
+def lose_the_role(harness: Harness) -> None:
     """Take the role of the asker away, which nobody else has."""
-    rewrite(office, "people.yaml", "people:\n", "roles: [developer]\npeople:\n")
-    rewrite(office, "people.yaml", "Developer, roles: [developer]", "Developer, roles: []")
+    rewrite(harness, "people.yaml", "people:\n", "roles: [developer]\npeople:\n")
+    rewrite(harness, "people.yaml", "Developer, roles: [developer]", "Developer, roles: []")
 
 
-def approve_late(office: Office, clock: Clock) -> State:
-    run = office.ask(LAMP_ON)
-    clock.ahead = office.parts.approval_timeout + MINUTE
-    return office.workflow.approve_run(run.id, person="olga", digest=run.digest).state
+def approve_late(harness: Harness, clock: Clock) -> State:
+    run = harness.request(LAMP_ON)
+    clock.ahead = harness.context.approval_timeout + MINUTE
+    return harness.workflow.approve_run(run.id, person="olga", digest=run.digest).state
 
 
 class TestInTime:
     def test_an_approval_does_not_count_when_the_request_expired(
-        self, timed: Office, clock: Clock
+        self, timed: Harness, clock: Clock
     ):
         with pytest.raises(TooLate):
             approve_late(timed, clock)
 
     def test_without_the_guard_it_would_have_counted(
-        self, timed: Office, clock: Clock, monkeypatch: pytest.MonkeyPatch
+        self, timed: Harness, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(approvals, "_check_is_pending", nothing)
         assert approve_late(timed, clock) is State.QUEUED
 
-    def test_an_approval_does_not_count_when_it_grew_old(self, timed: Office, clock: Clock):
+    def test_an_approval_does_not_count_when_it_grew_old(self, timed: Harness, clock: Clock):
         run = approved(timed)
-        clock.ahead = timed.parts.start_timeout + MINUTE
+        clock.ahead = timed.context.start_timeout + MINUTE
         assert (goes_on(timed, run), timed.fleet.told) == (State.EXPIRED, [])
 
     def test_without_the_guard_it_would_have_opened_it(
-        self, timed: Office, clock: Clock, monkeypatch: pytest.MonkeyPatch
+        self, timed: Harness, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_check_is_in_time", nothing)
         run = approved(timed)
-        clock.ahead = timed.parts.start_timeout + MINUTE
+        clock.ahead = timed.context.start_timeout + MINUTE
         assert (goes_on(timed, run), timed.fleet.told) == (State.SUCCEEDED, SENT)
 
     @pytest.mark.parametrize("wrong", [-HOUR, HOUR])
     def test_the_clock_of_the_process_decides_nothing(
-        self, any_office: Office, monkeypatch: pytest.MonkeyPatch, wrong: int
+        self, db_harness: Harness, monkeypatch: pytest.MonkeyPatch, wrong: int
     ):
         """An hour in which an approval would have run out, or be good for an hour more."""
         skew(monkeypatch, wrong)
-        run = any_office.ask(LAMP_ON)
-        patience(any_office, run, HOUR // 2 if wrong > 0 else -MINUTE)
+        run = db_harness.request(LAMP_ON)
+        patience(db_harness, run, HOUR // 2 if wrong > 0 else -MINUTE)
         if wrong > 0:
-            assert any_office.approve(run).state is State.SUCCEEDED
+            assert db_harness.approve(run).state is State.SUCCEEDED
         else:
             with pytest.raises(TooLate):
-                any_office.approve(run)
+                db_harness.approve(run)
 
     def test_if_it_did_a_slow_clock_would_make_approvals_good_again(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(Database, "read_clock", _by_the_process)
-        run = office.ask(LAMP_ON)
-        patience(office, run, -MINUTE)
+        run = harness.request(LAMP_ON)
+        patience(harness, run, -MINUTE)
         skew(monkeypatch, -HOUR)
-        assert office.approve(run).state is State.SUCCEEDED
+        assert harness.approve(run).state is State.SUCCEEDED
 
 
 def skew(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
@@ -140,8 +140,8 @@ def _by_the_process(_database: Database, _connection: Connection) -> int:
     return round(time.time() * 1_000_000)
 
 
-def patience(office: Office, run: Run, microseconds: int) -> None:
-    with office.database.transaction() as tx:
+def patience(harness: Harness, run: Run, microseconds: int) -> None:
+    with harness.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, run.id), expires_at=tx.now + microseconds)
 
 
@@ -159,37 +159,37 @@ def _all_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestAuthority:
-    def test_an_approval_does_not_count_when_the_approver_lost_the_role(self, office: Office):
-        run = approved(office)
-        rewrite(office, "areas.yaml", "[olga, adam]", "[adam]")
-        assert (goes_on(office, run), office.fleet.told) == (State.REFUSED, [])
+    def test_an_approval_does_not_count_when_the_approver_lost_the_role(self, harness: Harness):
+        run = approved(harness)
+        rewrite(harness, "areas.yaml", "[olga, adam]", "[adam]")
+        assert (goes_on(harness, run), harness.fleet.told) == (State.REFUSED, [])
 
     def test_a_former_owners_approval_would_count_without_the_guard(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         _all_there(monkeypatch)
-        run = approved(office)
-        rewrite(office, "areas.yaml", "[olga, adam]", "[adam]")
-        assert (goes_on(office, run), office.fleet.told) == (State.SUCCEEDED, SENT)
+        run = approved(harness)
+        rewrite(harness, "areas.yaml", "[olga, adam]", "[adam]")
+        assert (goes_on(harness, run), harness.fleet.told) == (State.SUCCEEDED, SENT)
 
-    def test_nothing_is_done_when_the_requester_lost_the_role(self, office: Office):
-        run = approved(office)
-        lose_the_role(office)
-        assert (goes_on(office, run), office.fleet.told) == (State.REFUSED, [])
-        assert "may not request this any more" in office.run(run.id).summary
+    def test_nothing_is_done_when_the_requester_lost_the_role(self, harness: Harness):
+        run = approved(harness)
+        lose_the_role(harness)
+        assert (goes_on(harness, run), harness.fleet.told) == (State.REFUSED, [])
+        assert "may not request this any more" in harness.get_run(run.id).summary
 
     def test_without_the_guard_it_would_have_been_done(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         _all_there(monkeypatch)
-        run = approved(office)
-        lose_the_role(office)
-        assert (goes_on(office, run), office.fleet.told) == (State.SUCCEEDED, SENT)
+        run = approved(harness)
+        lose_the_role(harness)
+        assert (goes_on(harness, run), harness.fleet.told) == (State.SUCCEEDED, SENT)
 
 
-def leave(office: Office) -> None:
+def leave(harness: Harness) -> None:
     """Have the asker gone from the people."""
-    rewrite(office, "people.yaml", "dora:", "dolores:")
+    rewrite(harness, "people.yaml", "dora:", "dolores:")
 
 
 @pytest.mark.parametrize("go", [leave, lose_the_role])
@@ -198,27 +198,27 @@ class TestMidway:
 
     HOSTS = tuple(f"lb{n}" for n in range(1, 11))
 
-    def _goes(self, office: Office, go: Callable[[Office], None]) -> list[str]:
-        rewrite(office, "inventory.yaml", "lb2: {area: edge, tags: [haproxy]}\n", self._more())
-        office.fleet.hosts.update({host: {"lamp": "off"} for host in self.HOSTS})
+    def _goes(self, harness: Harness, go: Callable[[Harness], None]) -> list[str]:
+        rewrite(harness, "inventory.yaml", "lb2: {area: edge, tags: [haproxy]}\n", self._more())
+        harness.fleet.hosts.update({host: {"lamp": "off"} for host in self.HOSTS})
         requests = [SetSwitch(host=host, name="lamp", value="on") for host in self.HOSTS]
-        whole = office.workflow.request_fanout_run(
+        whole = harness.workflow.request_fanout_run(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
-        office.work()
-        office.fleet.after_tell = lambda host, _words: go(office) if host == "lb3" else None
-        office.approve(office.run(whole.id))
-        return [host for host, _ in office.fleet.told]
+        harness.run_queued_work()
+        harness.fleet.after_tell = lambda host, _words: go(harness) if host == "lb3" else None
+        harness.approve(harness.get_run(whole.id))
+        return [host for host, _ in harness.fleet.told]
 
     def _more(self) -> str:
         line = "  {host}: {{area: edge, tags: [haproxy]}}\n"
         return "".join(line.format(host=host) for host in self.HOSTS[1:]).removeprefix("  ")
 
     def test_no_further_host_is_reached_when_the_requester_loses_the_role(
-        self, office: Office, go: Callable[[Office], None]
+        self, harness: Harness, go: Callable[[Harness], None]
     ):
-        assert self._goes(office, go) == ["lb1", "lb2", "lb3"]
-        with office.database.reading() as tx:
+        assert self._goes(harness, go) == ["lb1", "lb2", "lb3"]
+        with harness.database.reading() as tx:
             parts = runs.list_children(tx, 1)
         assert [part.state for part in parts[:3]] == [State.SUCCEEDED] * 3
         # It is for the role, and not only since a file is another one.
@@ -227,45 +227,45 @@ class TestMidway:
             assert (part.state, told) == (State.REFUSED, True), part.summary
 
     def test_every_host_would_be_reached_without_the_guard(
-        self, office: Office, go: Callable[[Office], None], monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, go: Callable[[Harness], None], monkeypatch: pytest.MonkeyPatch
     ):
         _all_there(monkeypatch)
-        assert sorted(self._goes(office, go)) == sorted(self.HOSTS)
+        assert sorted(self._goes(harness, go)) == sorted(self.HOSTS)
 
 
 class TestANo:
     """A fault, or somebody, sets a denied request back to where it was approved."""
 
-    def _set_back(self, office: Office) -> Run:
-        run = approved(office)
-        office.workflow.deny_run(run.id, person="adam")
-        with office.database.transaction() as tx:
+    def _set_back(self, harness: Harness) -> Run:
+        run = approved(harness)
+        harness.workflow.deny_run(run.id, person="adam")
+        with harness.database.transaction() as tx:
             tx.sql.execute(update(tables.run).values(state="queued"))
-        office.workflow.advance_run(run.id)
-        return office.run(run.id)
+        harness.workflow.advance_run(run.id)
+        return harness.get_run(run.id)
 
-    def test_a_denial_wins_over_an_approval_until_something_is_sent(self, office: Office):
-        assert self._set_back(office).state in {State.DENIED, State.REFUSED}
-        assert office.fleet.told == []
+    def test_a_denial_wins_over_an_approval_until_something_is_sent(self, harness: Harness):
+        assert self._set_back(harness).state in {State.DENIED, State.REFUSED}
+        assert harness.fleet.told == []
 
     def test_without_the_log_the_vote_alone_wins(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_check_evidence", nothing)
-        assert self._set_back(office).state is State.DENIED
-        assert office.fleet.told == []
+        assert self._set_back(harness).state is State.DENIED
+        assert harness.fleet.told == []
 
     def test_without_either_it_would_have_been_sent(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "authorise_run", nothing)
-        self._set_back(office)
-        assert office.fleet.told == SENT
+        self._set_back(harness)
+        assert harness.fleet.told == SENT
 
 
 class TestWhatWasShown:
     def test_what_is_sent_is_the_plan_that_is_kept(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         """Whatever the runbook would say by then: the second step is as it was approved."""
 
@@ -273,74 +273,74 @@ class TestWhatWasShown:
             return Plan("other", [Step("Other", self.host, do=undo, undo=undo)])
 
         undo = LAMP_ON.plan({"lamp": "off"}).steps[0].do
-        office.fleet.after_tell = lambda _host, _words: monkeypatch.setattr(
+        harness.fleet.after_tell = lambda _host, _words: monkeypatch.setattr(
             SetAll, "plan", another
         )
-        run = approved(office, SetAll(host="lb1", value="dim"))
-        office.work()
-        assert office.fleet.told == [("lb1", "set fan dim"), ("lb1", "set lamp dim")]
+        run = approved(harness, SetAll(host="lb1", value="dim"))
+        harness.run_queued_work()
+        assert harness.fleet.told == [("lb1", "set fan dim"), ("lb1", "set lamp dim")]
         assert run.plan
 
     def test_a_runbook_that_was_changed_after_the_approval_does_nothing(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        run = approved(office)
+        run = approved(harness)
         self._changed(monkeypatch)
-        assert (goes_on(office, run), office.fleet.told) == (State.STALE, [])
-        assert "the runbook was changed" in office.run(run.id).summary
+        assert (goes_on(harness, run), harness.fleet.told) == (State.STALE, [])
+        assert "the runbook was changed" in harness.get_run(run.id).summary
 
     def test_without_the_guard_it_would_have(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_check_plan_unchanged", nothing)
-        run = approved(office)
+        run = approved(harness)
         self._changed(monkeypatch)
-        assert (goes_on(office, run), office.fleet.told) == (State.SUCCEEDED, SENT)
+        assert (goes_on(harness, run), harness.fleet.told) == (State.SUCCEEDED, SENT)
 
     def _changed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(planner, "compute_version", another_version)
 
-    def test_a_host_that_moved_since_is_sent_nothing(self, office: Office):
-        run = approved(office)
-        office.fleet.hosts["lb1"]["lamp"] = "dim"
-        assert (goes_on(office, run), office.fleet.told) == (State.STALE, [])
+    def test_a_host_that_moved_since_is_sent_nothing(self, harness: Harness):
+        run = approved(harness)
+        harness.fleet.hosts["lb1"]["lamp"] = "dim"
+        assert (goes_on(harness, run), harness.fleet.told) == (State.STALE, [])
 
     def test_without_the_guard_it_would_have_been(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_check_plan_unchanged", nothing)
-        run = approved(office)
-        office.fleet.hosts["lb1"]["lamp"] = "dim"
-        assert (goes_on(office, run), office.fleet.told) == (State.SUCCEEDED, SENT)
+        run = approved(harness)
+        harness.fleet.hosts["lb1"]["lamp"] = "dim"
+        assert (goes_on(harness, run), harness.fleet.told) == (State.SUCCEEDED, SENT)
 
 
 class TestALateResult:
     """Somebody has settled the run before the answer of its host comes in after all."""
 
-    def _settled_meanwhile(self, office: Office) -> Run:
+    def _settled_meanwhile(self, harness: Harness) -> Run:
         def give_up(_host: str, _words: str) -> None:
-            Workflow(office.parts).recover_unfinished_runs()
-            office.workflow.resolve_run(
+            Workflow(harness.context).recover_unfinished_runs()
+            harness.workflow.resolve_run(
                 run.id, person="olga", succeeded=False, reason="the lamp is off, I looked"
             )
 
-        office.fleet.before_tell = give_up
-        run = office.ask(LAMP_ON)
-        return office.approve(run)
+        harness.fleet.before_tell = give_up
+        run = harness.request(LAMP_ON)
+        return harness.approve(run)
 
-    def test_a_late_result_changes_nothing_newer(self, office: Office):
-        ended = self._settled_meanwhile(office)
+    def test_a_late_result_changes_nothing_newer(self, harness: Harness):
+        ended = self._settled_meanwhile(harness)
         assert (ended.state, ended.summary[:8]) == (State.FAILED, "Resolved")
 
     def test_a_late_result_would_overwrite_without_the_guard(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         def whoevers(_self: Executor, tx: Transaction, run: Run, _hold: HeldLease) -> Run:
             return runs.lock_run(tx, run.id)
 
         monkeypatch.setattr(runs, "check_transition", nothing)
         monkeypatch.setattr(Executor, "_lock_own_run", whoevers)
-        assert self._settled_meanwhile(office).state is State.SUCCEEDED
+        assert self._settled_meanwhile(harness).state is State.SUCCEEDED
 
 
 class LastGood(PolicyDirectory):
@@ -354,15 +354,15 @@ class LastGood(PolicyDirectory):
 
 
 class TestABrokenPolicy:
-    def test_nothing_approved_before_runs_when_the_policy_is_broken(self, office: Office):
-        run = approved(office)
-        rewrite(office, "policy.cedar", "permit (", "permit ((")
-        assert (goes_on(office, run), office.fleet.told) == (State.REFUSED, [])
+    def test_nothing_approved_before_runs_when_the_policy_is_broken(self, harness: Harness):
+        run = approved(harness)
+        rewrite(harness, "policy.cedar", "permit (", "permit ((")
+        assert (goes_on(harness, run), harness.fleet.told) == (State.REFUSED, [])
 
-    def test_it_would_run_if_the_last_good_policy_were_used(self, office: Office):
-        policies = LastGood(office.policies.path)
-        parts = replace(office.parts, policies=policies)
-        used = replace(office, parts=parts, workflow=Workflow(parts))
+    def test_it_would_run_if_the_last_good_policy_were_used(self, harness: Harness):
+        policies = LastGood(harness.policies.path)
+        parts = replace(harness.context, policies=policies)
+        used = replace(harness, context=parts, workflow=Workflow(parts))
         run = approved(used)
         rewrite(used, "policy.cedar", "permit (", "permit ((")
         assert (goes_on(used, run), used.fleet.told) == (State.SUCCEEDED, SENT)
@@ -376,24 +376,24 @@ class TestReminding:
     """
 
     @pytest.fixture
-    def escalating(self, tmp_path: Path, clock: Clock) -> Generator[Office]:
-        with an_office(tmp_path, rules=self.RULES, database=clock) as office:
-            yield office
+    def escalating(self, tmp_path: Path, clock: Clock) -> Generator[Harness]:
+        with open_harness(tmp_path, rules=self.RULES, database=clock) as harness:
+            yield harness
 
     def test_before_their_time_nobody_is_called_and_nobody_else_may(
-        self, escalating: Office, clock: Clock
+        self, escalating: Harness, clock: Clock
     ):
-        run = escalating.ask(LAMP_ON)
+        run = escalating.request(LAMP_ON)
         clock.ahead = 11 * MINUTE
         assert [len(escalating.workflow.remind_approvers()) for _ in range(3)] == [1, 0, 0]
         with pytest.raises(NotAllowed):
             escalating.approve(run, "stan")
 
     def test_without_the_guard_the_next_group_would_be_asked_at_once(
-        self, escalating: Office, monkeypatch: pytest.MonkeyPatch
+        self, escalating: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(reminders, "_needs_reminder", always)
-        run = escalating.ask(LAMP_ON)
+        run = escalating.request(LAMP_ON)
         assert [len(escalating.workflow.remind_approvers()) for _ in range(3)] == [1, 1, 1]
         assert escalating.approve(run, "stan").state is State.SUCCEEDED
 
@@ -410,55 +410,55 @@ class TestPace:
     """Of a script that has gone wild, or of somebody who means harm."""
 
     @pytest.fixture
-    def paced(self, office: Office) -> Office:
+    def paced(self, harness: Harness) -> Harness:
         parts = replace(
-            office.parts, rate_limits=RateLimits(per_person=3, per_runbook=5, in_total=7)
+            harness.context, rate_limits=RateLimits(per_person=3, per_runbook=5, in_total=7)
         )
-        return replace(office, parts=parts, workflow=Workflow(parts))
+        return replace(harness, context=parts, workflow=Workflow(parts))
 
-    def _asks(self, office: Office, person: str, *, times: int = 3) -> None:
+    def _asks(self, harness: Harness, person: str, *, times: int = 3) -> None:
         for _ in range(times):
-            office.ask(SetSwitch(host="lb1", name="lamp", value="on"), person=person)
+            harness.request(SetSwitch(host="lb1", name="lamp", value="on"), person=person)
 
-    def test_requests_are_limited_for_each_person(self, paced: Office):
+    def test_requests_are_limited_for_each_person(self, paced: Harness):
         self._asks(paced, "dora")
         with pytest.raises(TooManyRequestsError, match="you made 3 requests within a minute"):
             self._asks(paced, "dora", times=1)
         self._asks(paced, "stan", times=1)
 
-    def test_requests_are_limited_for_each_runbook_and_in_all(self, paced: Office):
+    def test_requests_are_limited_for_each_runbook_and_in_all(self, paced: Harness):
         self._asks(paced, "dora")
         self._asks(paced, "stan", times=2)
         with pytest.raises(TooManyRequestsError, match="toy set was requested 5 times"):
             self._asks(paced, "adam", times=1)
         for _ in range(2):
-            paced.ask(ShowSwitches(host="lb1"), person="adam")
+            paced.request(ShowSwitches(host="lb1"), person="adam")
         with pytest.raises(TooManyRequestsError, match="7 requests were made"):
-            paced.ask(ShowSwitches(host="lb1"), person="olga")
+            paced.request(ShowSwitches(host="lb1"), person="olga")
 
-    def test_the_limit_is_logged_once_a_minute(self, paced: Office):
+    def test_the_limit_is_logged_once_a_minute(self, paced: Harness):
         self._asks(paced, "dora")
         for _ in range(3):
             with pytest.raises(TooManyRequestsError):
                 self._asks(paced, "dora", times=1)
-        assert paced.entries().count("rate limited") == 1
-        assert paced.entries().count("requested") == 3
+        assert paced.list_entry_kinds().count("rate limited") == 1
+        assert paced.list_entry_kinds().count("requested") == 3
 
-    def test_approvals_and_denials_are_never_held_up(self, paced: Office):
-        first, second = paced.ask(LAMP_ON), paced.ask(LAMP_ON)
-        paced.ask(ShowSwitches(host="lb1"))
+    def test_approvals_and_denials_are_never_held_up(self, paced: Harness):
+        first, second = paced.request(LAMP_ON), paced.request(LAMP_ON)
+        paced.request(ShowSwitches(host="lb1"))
         with pytest.raises(TooManyRequestsError):
-            paced.ask(ShowSwitches(host="lb1"))
+            paced.request(ShowSwitches(host="lb1"))
         assert paced.approve(first).state is State.SUCCEEDED
         assert paced.workflow.deny_run(second.id, person="olga").state is State.DENIED
 
-    def test_a_minute_later_there_is_room_again(self, timed: Office, clock: Clock):
-        parts = replace(timed.parts, rate_limits=RateLimits.from_person_limit(1))
+    def test_a_minute_later_there_is_room_again(self, timed: Harness, clock: Clock):
+        parts = replace(timed.context, rate_limits=RateLimits.from_person_limit(1))
         paced = replace(timed, parts=parts, workflow=Workflow(parts))
         self._asks(paced, "dora", times=1)
         clock.ahead = 61_000_000
         self._asks(paced, "dora", times=1)
 
-    def test_requests_would_be_unlimited_without_the_guard(self, office: Office):
-        self._asks(office, "dora", times=12)
-        assert office.entries().count("requested") == 12
+    def test_requests_would_be_unlimited_without_the_guard(self, harness: Harness):
+        self._asks(harness, "dora", times=12)
+        assert harness.list_entry_kinds().count("requested") == 12

@@ -21,7 +21,7 @@ from bot.observability import RedactingFormatter, list_login_secrets
 from bot.settings import Settings
 from connectors.errors import CommandError
 from connectors.inventory import Inventory
-from tests.bot.office import Office, an_office
+from tests.bot.harness import Harness, open_harness
 from tests.toy import SetSwitch
 
 CANARIES = [f"Canary-{n:02d}/+{'ab=&%<'[n % 6]}-of-ours" for n in range(40)]
@@ -66,8 +66,8 @@ def _run_through(directory: Path, redactor: Redactor) -> Iterator[str]:
     handler.setFormatter(RedactingFormatter(redactor))
     log = logging.getLogger("bot.canaries")
     log.addHandler(handler)
-    with an_office(directory, database=store) as office:
-        _say_all(office)
+    with open_harness(directory, database=store) as harness:
+        _say_all(harness)
         try:
             raise ValueError(everything_spelt())
         except ValueError:
@@ -81,14 +81,14 @@ def _run_through(directory: Path, redactor: Redactor) -> Iterator[str]:
     yield from (file.read_bytes().decode(errors="replace") for file in directory.glob("keyturn*"))
 
 
-def _say_all(office: Office) -> None:
-    waiting = office.ask(SetSwitch(host="lb1", name="lamp", value="on"), reason=CANARIES[1])
+def _say_all(harness: Harness) -> None:
+    waiting = harness.request(SetSwitch(host="lb1", name="lamp", value="on"), reason=CANARIES[1])
 
     def fail(_host: str, _words: str) -> None:
         raise CommandError(f"output: {everything_spelt()}")
 
-    office.fleet.before_tell = fail
-    assert office.approve(waiting).state is State.FAILED
+    harness.fleet.before_tell = fail
+    assert harness.approve(waiting).state is State.FAILED
 
 
 @pytest.fixture

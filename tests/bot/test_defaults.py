@@ -17,10 +17,10 @@ from connectors.command import Query, QueryRunner
 from connectors.errors import CommandError
 from connectors.inventory import Inventory
 from runbooks import AnyRunbook, Check, Host, Report, load_catalogue
-from tests.bot.office import WEB, Office, an_office
-from tests.fakes import ScriptedFleet
+from tests.bot.harness import WEB, Harness, open_harness
 from tests.policies import HOST_KEY
 from tests.runbooks.network import said
+from tests.scripted_fleet import ScriptedFleet
 
 _HERE = "the host was asked"
 
@@ -45,12 +45,12 @@ def required_words(runbook: type[AnyRunbook]) -> list[str]:
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Iterator[Office]:
-    with an_office(tmp_path) as office:
-        yield office
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    with open_harness(tmp_path) as harness:
+        yield harness
 
 
-def request(office: Office, words: str, typed: list[str], answers: Any = None) -> Run:
+def request(harness: Harness, words: str, typed: list[str], answers: Any = None) -> Run:
     """Request a runbook and let the workflow carry it out on a fleet of one host."""
     runbook = request_form.parse_request(load_catalogue()[words], typed)
     extra: Any = load_catalogue()[words].model_fields["host"].json_schema_extra
@@ -59,34 +59,34 @@ def request(office: Office, words: str, typed: list[str], answers: Any = None) -
     host = {"address": "127.0.0.1", "user": "keyturn", "host_key": HOST_KEY, "area": "web"}
     entry = {**host, "tags": tags, "platform": platform}
     inventory = {"hosts": {runbook.target: entry}}
-    (office.policies.path / "inventory.yaml").write_text(json.dumps(inventory))
+    (harness.policies.path / "inventory.yaml").write_text(json.dumps(inventory))
     fleet = ReadOnce(answers, inventory=Inventory.model_validate(inventory))
-    office.parts = replace(office.parts, fleet=fleet, runbooks=load_catalogue())
-    office.workflow = Workflow(office.parts)
-    run = office.workflow.request_run(runbook, person="olga", origin=WEB)
-    assert load_runbook(office.parts, run) == runbook
-    office.work()
-    return office.run(run.id)
+    harness.context = replace(harness.context, fleet=fleet, runbooks=load_catalogue())
+    harness.workflow = Workflow(harness.context)
+    run = harness.workflow.request_run(runbook, person="olga", origin=WEB)
+    assert load_runbook(harness.context, run) == runbook
+    harness.run_queued_work()
+    return harness.get_run(run.id)
 
 
 @pytest.mark.parametrize("words", load_catalogue())
-def test_a_request_without_optional_words_reaches_its_host(office: Office, words: str):
-    run = request(office, words, required_words(load_catalogue()[words]))
+def test_a_request_without_optional_words_reaches_its_host(harness: Harness, words: str):
+    run = request(harness, words, required_words(load_catalogue()[words]))
     assert _HERE in run.summary
 
 
-def test_switch_lag_without_a_name_shows_every_aggregation(office: Office):
+def test_switch_lag_without_a_name_shows_every_aggregation(harness: Harness):
     answers = {("sw1", "show etherchannel summary"): said("cisco-etherchannel")}
-    run = request(office, "switch lag", ["sw1"], answers)
+    run = request(harness, "switch lag", ["sw1"], answers)
     assert "sw1 has 4 of 6 link aggregations healthy" in run.summary
 
 
-def test_hsrp_check_without_a_second_router_judges_the_first(office: Office):
+def test_hsrp_check_without_a_second_router_judges_the_first(harness: Harness):
     answers = {
         ("r1", "show standby"): "",
         ("r1", "show vrrp brief"): "",
     }
-    run = request(office, "hsrp check", ["r1"], answers)
+    run = request(harness, "hsrp check", ["r1"], answers)
     assert "no HSRP or VRRP group on r1" in run.summary
 
 

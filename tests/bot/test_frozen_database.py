@@ -19,7 +19,7 @@ from bot.db import statement_timeout as watching
 from bot.db.database import Database, StoreUnavailable
 from bot.model.run import State
 from bot.model.signing import SigningKey
-from tests.bot.office import Office, an_office
+from tests.bot.harness import Harness, open_harness
 from tests.playground.postgres import Postgres
 from tests.toy import SetSwitch
 
@@ -39,17 +39,17 @@ def own_postgres() -> Generator[Postgres]:
 
 
 @pytest.fixture
-def frozen_office(own_postgres: Postgres, tmp_path: Path) -> Generator[Office]:
+def frozen_harness(own_postgres: Postgres, tmp_path: Path) -> Generator[Harness]:
     store = Database(own_postgres.new_database(), SigningKey.create())
     migrations.upgrade_schema(store)
-    with an_office(tmp_path, database=store) as office:
-        yield office
+    with open_harness(tmp_path, database=store) as harness:
+        yield harness
 
 
 @contextmanager
-def _frozen(office: Office) -> Generator[None]:
+def _frozen(harness: Harness) -> Generator[None]:
     """Stop the server and all that it has begun, as a disk that hangs or a paused machine does."""
-    with office.database.engine.connect() as connection:
+    with harness.database.engine.connect() as connection:
         place = connection.exec_driver_sql("SHOW data_directory").scalar_one()
     postmaster = int((Path(place) / "postmaster.pid").read_text().split("\n", 1)[0])
     os.kill(postmaster, signal.SIGSTOP)
@@ -83,12 +83,12 @@ def _stay(_driver: object) -> None:
     """Do not hang up."""
 
 
-def _works_again(office: Office) -> None:
+def _works_again(harness: Harness) -> None:
     """Wait until the database has its wits about it again."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            with office.database.transaction():
+            with harness.database.transaction():
                 return
         except StoreUnavailable:
             assert time.monotonic() < deadline
@@ -109,12 +109,12 @@ def _no_file_to_spare() -> Generator[None]:
 
 
 def test_who_has_no_file_to_spare_hangs_up_on_a_silent_database_all_the_same(
-    frozen_office: Office,
+    frozen_harness: Harness,
 ):
     asked = threading.Event()
 
     def wait_for_good() -> None:
-        with frozen_office.database.transaction() as tx:
+        with frozen_harness.database.transaction() as tx:
             asked.set()
             tx.sql.exec_driver_sql("SELECT pg_sleep(60)")
 
@@ -125,53 +125,53 @@ def test_who_has_no_file_to_spare_hangs_up_on_a_silent_database_all_the_same(
     assert not thread.is_alive()
 
 
-def test_a_frozen_database_refuses_the_run_before_any_packet(frozen_office: Office):
-    office = frozen_office
-    other = office.ask(SetSwitch(host="lb2", name="lamp", value="on"))
-    run = office.ask(LAMP_ON)
-    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-    asked = office.fleet.asked
-    with _frozen(office):
-        assert not _in_time(office.work).is_alive()
-        assert not _in_time(lambda: office.ask(LAMP_ON)).is_alive()
+def test_a_frozen_database_refuses_the_run_before_any_packet(frozen_harness: Harness):
+    harness = frozen_harness
+    other = harness.request(SetSwitch(host="lb2", name="lamp", value="on"))
+    run = harness.request(LAMP_ON)
+    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    asked = harness.fleet.asked
+    with _frozen(harness):
+        assert not _in_time(harness.run_queued_work).is_alive()
+        assert not _in_time(lambda: harness.request(LAMP_ON)).is_alive()
 
         def approve() -> None:
-            office.workflow.approve_run(other.id, person="olga", digest=other.digest)
+            harness.workflow.approve_run(other.id, person="olga", digest=other.digest)
 
         assert not _in_time(approve).is_alive()
-        assert (office.fleet.asked, office.fleet.told) == (asked, [])
-        assert office.database.error
-    _works_again(office)
-    assert office.run(other.id).state is State.PENDING
-    office.workflow.wake_stalled_runs()
-    office.work()
-    assert office.run(run.id).state is State.SUCCEEDED
+        assert (harness.fleet.asked, harness.fleet.told) == (asked, [])
+        assert harness.database.error
+    _works_again(harness)
+    assert harness.get_run(other.id).state is State.PENDING
+    harness.workflow.wake_stalled_runs()
+    harness.run_queued_work()
+    assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_no_caller_waits_longer_than_two_seconds_for_a_frozen_database(frozen_office: Office):
+def test_no_caller_waits_longer_than_two_seconds_for_a_frozen_database(frozen_harness: Harness):
     """Neither over a connection that is there, nor over one that is made for it."""
-    office = frozen_office
-    run = office.ask(LAMP_ON)
-    with _frozen(office):
+    harness = frozen_harness
+    run = harness.request(LAMP_ON)
+    with _frozen(harness):
         for _ in range(2):
             began = time.monotonic()
             with pytest.raises(StoreUnavailable):
-                office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+                harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
             assert time.monotonic() - began < 2 + A_BUSY_MACHINE
-            office.database.engine.pool.dispose()
-    _works_again(office)
+            harness.database.engine.pool.dispose()
+    _works_again(harness)
 
 
 def test_callers_would_wait_for_good_without_the_watch(
-    frozen_office: Office, monkeypatch: pytest.MonkeyPatch
+    frozen_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: nothing but the watch hangs up."""
-    office = frozen_office
-    run = office.ask(LAMP_ON)
+    harness = frozen_harness
+    run = harness.request(LAMP_ON)
     monkeypatch.setattr(watching, "_shut_down_socket", _stay)
-    with _frozen(office):
+    with _frozen(harness):
         stuck = _in_time(
-            lambda: office.workflow.approve_run(run.id, person="olga", digest=run.digest), 6
+            lambda: harness.workflow.approve_run(run.id, person="olga", digest=run.digest), 6
         )
         assert stuck.is_alive()
     stuck.join(PATIENCE)
@@ -202,20 +202,20 @@ def test_other_connections_stay_watched_when_one_is_lost(
     engine.dispose()
 
 
-def test_a_server_that_was_restarted_is_met_by_new_connections(frozen_office: Office):
+def test_a_server_that_was_restarted_is_met_by_new_connections(frozen_harness: Harness):
     """The pool's old connections are gone; nobody hears of it."""
-    office = frozen_office
-    with office.database.engine.connect() as connection:
+    harness = frozen_harness
+    with harness.database.engine.connect() as connection:
         connection.exec_driver_sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE pid <> pg_backend_pid() AND datname = current_database()"
         )
         connection.exec_driver_sql("SELECT 1")
-    with office.database.engine.connect() as connection:
+    with harness.database.engine.connect() as connection:
         own = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
     os.kill(own, signal.SIGTERM)
     deadline = time.monotonic() + PATIENCE
     while Path(f"/proc/{own}").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert office.ask(LAMP_ON).state is State.PENDING
+    assert harness.request(LAMP_ON).state is State.PENDING

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 from bot.health import ServiceHealth
-from tests.bot.meeting import meet
-from tests.bot.office import Office
-from tests.bot.web.exhibits import gallery
+from tests.bot.harness import Harness
+from tests.bot.host_contacts import store_contact
+from tests.bot.web.sample_runs import gallery
 
 
 def _marks(condition: ServiceHealth) -> dict[str, str]:
@@ -17,51 +17,57 @@ def _said(condition: ServiceHealth, about: str) -> str:
     return next(one.message for one in condition.list_results() if one.subject == about)
 
 
-def test_a_fresh_service_is_well_and_could_have_a_witness(office: Office):
-    marks = _marks(ServiceHealth(office.database))
+def test_a_fresh_service_is_well_and_could_have_a_witness(harness: Harness):
+    marks = _marks(ServiceHealth(harness.database))
     assert marks.pop("Witnesses") == "warning"
     assert set(marks.values()) == {"ok"}
 
 
-def test_a_clock_that_is_off_is_to_be_mended(office: Office):
-    condition = ServiceHealth(office.database, clock=lambda: 1_000_000_000.0)
+def test_a_clock_that_is_off_is_to_be_mended(harness: Harness):
+    condition = ServiceHealth(harness.database, clock=lambda: 1_000_000_000.0)
     assert _marks(condition)["Clock"] == "error"
     assert "behind the database's" in _said(condition, "Clock")
 
 
-def test_witnesses_that_lag_and_what_could_not_be_logged_are_told(office: Office, tmp_path: Path):
+def test_witnesses_that_lag_and_what_could_not_be_logged_are_told(
+    harness: Harness, tmp_path: Path
+):
     spool = tmp_path / "changelog.spool"
     spool.write_text("{}\n")
-    condition = ServiceHealth(office.database, lambda: {"1": 3}, spool)
+    condition = ServiceHealth(harness.database, lambda: {"1": 3}, spool)
     assert _said(condition, "Witness 1") == "lacks 3 entries"
-    one = ServiceHealth(office.database, lambda: {"1": 1}, spool)
+    one = ServiceHealth(harness.database, lambda: {"1": 1}, spool)
     assert _said(one, "Witness 1") == "lacks 1 entry"
     assert _marks(condition)["Spool"] == "error"
 
 
-def test_keys_tell_their_age_and_a_lost_one_is_missed(office: Office, tmp_path: Path):
+def test_keys_tell_their_age_and_a_lost_one_is_missed(harness: Harness, tmp_path: Path):
     old = tmp_path / "changelog.key"
     old.write_text("x")
     os.utime(old, (1, 1))
     lost = tmp_path / "secrets.key"
-    marks = _marks(ServiceHealth(office.database, keys={"Signing key": old, "Other": lost}))
+    marks = _marks(ServiceHealth(harness.database, keys={"Signing key": old, "Other": lost}))
     assert (marks["Signing key"], marks["Other"]) == ("warning", "error")
 
 
-def test_what_waits_for_people_is_told(office: Office):
-    gallery(office.database)
-    with office.database.transaction() as tx:
-        meet(tx, "lb1", met=tx.now, answered=None, kind="key", trouble="another key")
-        meet(tx, "lb2", met=tx.now, answered=None, kind="unreachable", trouble="gone")
-    condition = ServiceHealth(office.database)
+def test_what_waits_for_people_is_told(harness: Harness):
+    gallery(harness.database)
+    with harness.database.transaction() as tx:
+        store_contact(
+            tx, "lb1", tried_at=tx.now, answered_at=None, kind="key", error="another key"
+        )
+        store_contact(
+            tx, "lb2", tried_at=tx.now, answered_at=None, kind="unreachable", error="gone"
+        )
+    condition = ServiceHealth(harness.database)
     assert "do not match the inventory on lb1" in _said(condition, "Host keys")
     assert _said(condition, "Hosts") == "unreachable at the last contact: lb2"
     assert _said(condition, "Unknown outcomes").startswith("1 need")
 
 
-def test_a_database_that_does_not_answer_is_the_finding(office: Office):
-    office.database.engine.dispose()
-    office.database.close()
-    Path(office.database.url.removeprefix("sqlite:///")).write_bytes(b"no database" * 100)
-    marks = _marks(ServiceHealth(office.database))
+def test_a_database_that_does_not_answer_is_the_finding(harness: Harness):
+    harness.database.engine.dispose()
+    harness.database.close()
+    Path(harness.database.url.removeprefix("sqlite:///")).write_bytes(b"no database" * 100)
+    marks = _marks(ServiceHealth(harness.database))
     assert marks["Database"] == "error"

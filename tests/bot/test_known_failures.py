@@ -25,7 +25,7 @@ from bot.policy.explain import evaluate_request
 from bot.settings import Settings
 from connectors.command import Shell
 from connectors.errors import UnknownOutcomeError
-from tests.bot.office import WEB, Office, an_office
+from tests.bot.harness import WEB, Harness, open_harness
 from tests.toy import SetAll, SetSwitch, ShowSwitches, TuneSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -35,35 +35,35 @@ def _nothing(*_: object) -> None:
     """Stand where a guard stood."""
 
 
-def _let_in(office: Office) -> Run:
+def _let_in(harness: Harness) -> Run:
     """Bring a request to the point of starting through an entrance that checks nothing."""
-    run = office.ask(LAMP_ON)
-    with office.database.transaction() as tx:
+    run = harness.request(LAMP_ON)
+    with harness.database.transaction() as tx:
         runs.move_run(tx, runs.lock_run(tx, run.id), State.QUEUED)
-    office.workflow.advance_run(run.id)
-    return office.run(run.id)
+    harness.workflow.advance_run(run.id)
+    return harness.get_run(run.id)
 
 
 class TestTheRulesAreKeptWhereItRuns:
     """Others checked at an entrance: a job hook, a flow or the API came in by another one."""
 
-    def test_an_entrance_that_checks_nothing_opens_nothing(self, office: Office):
-        assert _let_in(office).state is not State.SUCCEEDED
-        assert office.fleet.told == []
+    def test_an_entrance_that_checks_nothing_opens_nothing(self, harness: Harness):
+        assert _let_in(harness).state is not State.SUCCEEDED
+        assert harness.fleet.told == []
 
     def test_were_only_the_entrances_guarded_it_would_be_done(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "authorise_run", _nothing)
-        _let_in(office)
-        assert office.fleet.told == [("lb1", "set lamp on")]
+        _let_in(harness)
+        assert harness.fleet.told == [("lb1", "set lamp on")]
 
     @pytest.mark.parametrize("door", ["slack", "web", "api", "cli", "schedule"])
-    def test_no_door_spares_the_approval(self, office: Office, door: str):
-        run = office.workflow.request_run(LAMP_ON, person="dora", origin=RequestOrigin(door))
-        office.work()
-        assert office.run(run.id).state is not State.SUCCEEDED
-        assert office.fleet.told == []
+    def test_no_door_spares_the_approval(self, harness: Harness, door: str):
+        run = harness.workflow.request_run(LAMP_ON, person="dora", origin=RequestOrigin(door))
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is not State.SUCCEEDED
+        assert harness.fleet.told == []
 
     def test_a_runbook_can_neither_start_another_nor_decide_anything(self):
         """It is handed its question alone, and knows nothing above itself."""
@@ -78,72 +78,75 @@ class TestTheRulesAreKeptWhereItRuns:
         with pytest.raises(ValidationError):
             SetSwitch.model_validate({"host": "lb1", "name": "a", "value": "b", name: True})
 
-    def test_a_host_that_is_held_is_held_from_a_request_for_many_as_well(self, office: Office):
+    def test_a_host_that_is_held_is_held_from_a_request_for_many_as_well(self, harness: Harness):
         def cut(host: str, _words: str) -> None:
             if host == "lb1":
                 raise UnknownOutcomeError("nobody saw its end")
 
-        office.fleet.before_tell = cut
-        held = office.approve(office.ask(LAMP_ON))
+        harness.fleet.before_tell = cut
+        held = harness.approve(harness.request(LAMP_ON))
         assert held.state is State.UNKNOWN
-        office.fleet.before_tell = lambda _host, _words: None
+        harness.fleet.before_tell = lambda _host, _words: None
         requests = [SetSwitch(host=host, name="lamp", value="dim") for host in ("lb1", "lb2")]
-        whole = office.workflow.request_fanout_run(
+        whole = harness.workflow.request_fanout_run(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
-        office.work()
-        office.approve(office.run(whole.id))
-        assert ("lb1", "set lamp dim") not in office.fleet.told
+        harness.run_queued_work()
+        harness.approve(harness.get_run(whole.id))
+        assert ("lb1", "set lamp dim") not in harness.fleet.told
 
 
 class TestWhatIsApprovedIsWhatRuns:
     """Others had people approve blind, or approve one plan and then ran another."""
 
-    def test_nothing_can_be_approved_before_its_plan_is_there(self, office: Office):
-        run = office.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
+    def test_nothing_can_be_approved_before_its_plan_is_there(self, harness: Harness):
+        run = harness.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
         with pytest.raises(TooLate):
-            office.workflow.approve_run(run.id, person="olga", digest="")
+            harness.workflow.approve_run(run.id, person="olga", digest="")
 
     def test_what_waits_for_approval_shows_every_command_and_how_it_is_taken_back(
-        self, office: Office
+        self, harness: Harness
     ):
-        run = office.ask(SetAll(host="lb1", value="on"))
+        run = harness.request(SetAll(host="lb1", value="on"))
         assert run.plan
         assert [str(step.command) for step in run.plan.steps] == ["set fan on", "set lamp on"]
         assert [str(step.undo) for step in run.plan.steps] == ["set fan off", "set lamp off"]
 
-    def test_the_approval_of_one_plan_opens_no_other(self, office: Office):
-        one, other = office.ask(LAMP_ON), office.ask(TuneSwitch(host="lb1", name="fan", how="dim"))
+    def test_the_approval_of_one_plan_opens_no_other(self, harness: Harness):
+        one, other = (
+            harness.request(LAMP_ON),
+            harness.request(TuneSwitch(host="lb1", name="fan", how="dim")),
+        )
         with pytest.raises(TooLate, match="has a new plan"):
-            office.workflow.approve_run(other.id, person="olga", digest=one.digest)
-        assert office.run(other.id).state is State.PENDING
+            harness.workflow.approve_run(other.id, person="olga", digest=one.digest)
+        assert harness.get_run(other.id).state is State.PENDING
 
 
 class TestPeople:
-    def test_the_log_names_the_person_and_never_the_bot(self, office: Office):
-        run = office.approve(office.ask(LAMP_ON))
-        with office.database.reading() as tx:
+    def test_the_log_names_the_person_and_never_the_bot(self, harness: Harness):
+        run = harness.approve(harness.request(LAMP_ON))
+        with harness.database.reading() as tx:
             who = {
                 entry.kind: entry.person for entry in change_log.list_entries_of_run(tx, run.id)
             }
         assert (who["requested"], who["approved"]) == ("dora", "olga")
 
-    def test_two_accounts_of_one_person_are_one_key(self, office: Office):
-        people = office.policies.path / "people.yaml"
+    def test_two_accounts_of_one_person_are_one_key(self, harness: Harness):
+        people = harness.policies.path / "people.yaml"
         one = "[{team: T0KEYTURN, user: U0ADAM}]"
         people.write_text(
             people.read_text().replace(one, one.replace("]", ", {team: T0KEYTURN, user: U0TWO}]"))
         )
-        known = office.policies.get_policy().organisation
+        known = harness.policies.get_policy().organisation
         accounts = [
             known.find_by_slack(team="T0KEYTURN", enterprise=None, user=user)
             for user in ("U0ADAM", "U0TWO")
         ]
         assert [person and person.id for person in accounts] == ["adam", "adam"]
 
-    def test_everybody_sees_who_may_approve(self, office: Office):
-        policy = office.policies.get_policy()
-        with office.database.reading() as tx:
+    def test_everybody_sees_who_may_approve(self, harness: Harness):
+        policy = harness.policies.get_policy()
+        with harness.database.reading() as tx:
             request = PolicyRequest(
                 runbook="toy set",
                 kind="change",
@@ -155,46 +158,48 @@ class TestPeople:
         said = " ".join(evaluate_request(policy, request).describe())
         assert "Adam Admin" in said
         assert "Olga Owner" in said
-        run = office.ask(LAMP_ON)
+        run = harness.request(LAMP_ON)
         with pytest.raises(NotAllowed, match="Those who can: Adam Admin, Olga Owner"):
-            office.approve(run, "stan")
+            harness.approve(run, "stan")
 
 
 class TestRequestsThatNobodyDecided:
     """Others deleted them, so that nobody could list them, and told their asker nothing."""
 
     @pytest.fixture
-    def expired(self, office: Office) -> Run:
-        run = office.ask(LAMP_ON)
-        with office.database.transaction() as tx:
+    def expired(self, harness: Harness) -> Run:
+        run = harness.request(LAMP_ON)
+        with harness.database.transaction() as tx:
             for item in outbox.list_pending_updates(tx):
                 outbox.mark_delivered(tx, item)
             runs.amend_run(tx, runs.lock_run(tx, run.id), expires_at=tx.now)
-        office.workflow.expire_runs()
-        return office.run(run.id)
+        harness.workflow.expire_runs()
+        return harness.get_run(run.id)
 
-    def test_are_listed_and_searched_for_good(self, office: Office, expired: Run):
-        with office.database.reading() as tx:
+    def test_are_listed_and_searched_for_good(self, harness: Harness, expired: Run):
+        with harness.database.reading() as tx:
             found = search.find_newest_runs(tx, RunFilter(states=frozenset({State.EXPIRED})))
         assert [run.id for run in found] == [expired.id]
-        assert office.entries(expired)[-1] == "expired"
+        assert harness.list_entry_kinds(expired)[-1] == "expired"
 
-    def test_are_told_to_who_asked(self, office: Office, expired: Run):
-        with office.database.reading() as tx:
+    def test_are_told_to_who_asked(self, harness: Harness, expired: Run):
+        with harness.database.reading() as tx:
             assert [item.run for item in outbox.list_pending_updates(tx)] == [expired.id]
 
 
 class TestWhatNobodySaid:
     @pytest.fixture
-    def silent(self, tmp_path: Path) -> Generator[Office]:
+    def silent(self, tmp_path: Path) -> Generator[Harness]:
         """A policy that says nothing at all."""
-        with an_office(tmp_path, rules='@id("none") forbid (principal, action, resource);') as it:
+        with open_harness(
+            tmp_path, rules='@id("none") forbid (principal, action, resource);'
+        ) as it:
             yield it
 
     @pytest.mark.parametrize("person", ["dora", "olga", "adam"])
-    def test_is_refused_to_everybody(self, silent: Office, person: str):
-        assert silent.ask(LAMP_ON, person).state is State.REFUSED
-        assert silent.ask(ShowSwitches(host="lb1"), person).state is State.REFUSED
+    def test_is_refused_to_everybody(self, silent: Harness, person: str):
+        assert silent.request(LAMP_ON, person).state is State.REFUSED
+        assert silent.request(ShowSwitches(host="lb1"), person).state is State.REFUSED
         assert silent.fleet.asked == 0
 
     def test_no_setting_switches_the_log_off(self):

@@ -34,13 +34,13 @@ from bot.model.run import Decision, Run, State
 from bot.model.signing import KeyFileError
 from bot.service import Workflow
 from tests.bot.audit.test_verification import VERIFIER, entries_of, rewrite
+from tests.bot.authenticator_app import AuthenticatorApp, enrol_app
+from tests.bot.databases import create_sqlite_database
 from tests.bot.db.test_grants import grant
-from tests.bot.empty import empty
-from tests.bot.keyring import App, an_app
-from tests.bot.office import Office, an_office
-from tests.bot.place import a_place
+from tests.bot.harness import Harness, open_harness
+from tests.bot.installation import create_installation
+from tests.cli_process import keyturn
 from tests.toy import SetSwitch
-from tests.typed import keyturn
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 GARBAGE = "ab" * 64
@@ -52,13 +52,13 @@ def key(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def sealed(tmp_path: Path, key: Path) -> Generator[Office]:
-    """An office whose log has begun, with its key in a file."""
-    database = empty(tmp_path / "keyturn.db", signing.load_signing_key(key))
-    with an_office(tmp_path, database=database) as office:
+def sealed(tmp_path: Path, key: Path) -> Generator[Harness]:
+    """A harness whose log has begun, with its key in a file."""
+    database = create_sqlite_database(tmp_path / "keyturn.db", signing.load_signing_key(key))
+    with open_harness(tmp_path, database=database) as harness:
         with database.transaction() as tx:
             verification.open_log(tx)
-        yield office
+        yield harness
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def told() -> list[Checkpoint]:
 
 
 @pytest.fixture
-def house(sealed: Office, tmp_path: Path, told: list[Checkpoint]) -> Housekeeping:
+def house(sealed: Harness, tmp_path: Path, told: list[Checkpoint]) -> Housekeeping:
     spool = Spool(tmp_path / "changelog.spool")
     return Housekeeping(sealed.database, spool=spool, witnesses=[told.append])
 
@@ -84,9 +84,9 @@ def _with_their_hashes(entries: list[Entry]) -> list[Entry]:
     return fitting
 
 
-def _forged_approval(office: Office, run: Run) -> None:
+def _forged_approval(harness: Harness, run: Run) -> None:
     """Add an entry that says that an owner approved this plan, with a signature that is none."""
-    last = entries_of(office.database)[-1]
+    last = entries_of(harness.database)[-1]
     facts: Any = {"digest": run.digest, "why": "", "factor": None, "on_behalf_of": None}
     forged = Entry(
         last.seq + 1,
@@ -101,13 +101,13 @@ def _forged_approval(office: Office, run: Run) -> None:
         GARBAGE,
     )
     forged = replace(forged, hash=change_log.hash_entry([*vars(forged).values()]))
-    with office.database.engine.connect() as connection:
+    with harness.database.engine.connect() as connection:
         connection.execute(insert(tables.entry).values(**vars(forged)))
         connection.commit()
 
 
-def _vote_and_let_go(office: Office, run: Run) -> None:
-    with office.database.transaction() as tx:
+def _vote_and_let_go(harness: Harness, run: Run) -> None:
+    with harness.database.transaction() as tx:
         runs.add_decision(tx, Decision(run.id, "olga", True, run.digest, tx.now))
         tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="queued"))
 
@@ -138,30 +138,30 @@ def verify_alone(
 class TestHistoryRewritten:
     """Alter an old entry and make all hashes fit again, so that the service signs on top of it."""
 
-    def _rewritten(self, office: Office) -> int:
+    def _rewritten(self, harness: Harness) -> int:
         """Say that somebody else asked; return the number of that entry."""
-        office.ask(LAMP_ON)
-        entries = entries_of(office.database)
+        harness.request(LAMP_ON)
+        entries = entries_of(harness.database)
         n = next(n for n, entry in enumerate(entries) if entry.kind == "requested")
         entries[n] = replace(entries[n], person="adam")
-        rewrite(office.database, _with_their_hashes(entries))
+        rewrite(harness.database, _with_their_hashes(entries))
         return entries[n].seq
 
     def test_the_service_signs_nothing_on_top_of_it(
-        self, sealed: Office, house: Housekeeping, told: list[Checkpoint]
+        self, sealed: Harness, house: Housekeeping, told: list[Checkpoint]
     ):
         self._rewritten(sealed)
         before = len(entries_of(sealed.database))
         with pytest.raises(LogAlteredError, match=r"run `keyturn changelog verify`"):
             house.run_periodic_tasks()
         with pytest.raises(StoreUnavailable):
-            sealed.ask(LAMP_ON)
+            sealed.request(LAMP_ON)
         assert len(entries_of(sealed.database)) == before
         assert sealed.database.error
         # A hash that stands in the database is not signed for a witness, either.
         assert told == []
 
-    def test_a_new_process_signs_nothing_on_top_of_it(self, sealed: Office, key: Path):
+    def test_a_new_process_signs_nothing_on_top_of_it(self, sealed: Harness, key: Path):
         self._rewritten(sealed)
         fresh = Database(sealed.database.url, signing.load_signing_key(key))
         with fresh.transaction() as tx, pytest.raises(LogAlteredError, match="is not signed"):
@@ -169,12 +169,12 @@ class TestHistoryRewritten:
         fresh.close()
 
     def test_without_the_look_at_the_head_it_would_sign(
-        self, sealed: Office, house: Housekeeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+        self, sealed: Harness, house: Housekeeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ):
         """And the last signature alone would bear it out; each entry's own does not."""
         monkeypatch.setattr(change_log, "check_head", _check_nothing)
         n = self._rewritten(sealed)
-        sealed.ask(LAMP_ON)
+        sealed.request(LAMP_ON)
         house.run_periodic_tasks()
         assert _verdict(sealed.database, quick=True).broken is None
         assert verify_alone(sealed.database, tmp_path, "--quick").returncode == 0
@@ -185,7 +185,7 @@ class TestHistoryRewritten:
             assert alone.stderr.startswith(f"BROKEN at entry {n}: it is not signed")
 
     def test_verify_finds_it_and_adds_nothing(self, tmp_path: Path):
-        with a_place(tmp_path) as tx:
+        with create_installation(tmp_path) as tx:
             change_log.append_entry(tx, "noted", step=1)
             change_log.append_entry(tx, "noted", step=2)
         database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}")
@@ -213,15 +213,15 @@ class TestTheEnd:
     """Take the newest entries away while the service is at work."""
 
     def test_a_log_that_is_shorter_than_we_know_takes_nothing(
-        self, sealed: Office, house: Housekeeping
+        self, sealed: Harness, house: Housekeeping
     ):
-        sealed.ask(LAMP_ON)
+        sealed.request(LAMP_ON)
         rewrite(sealed.database, entries_of(sealed.database)[:-1])
         with pytest.raises(LogAlteredError, match="Keyturn wrote entry"):
             house.run_periodic_tasks()
 
-    def test_a_forked_log_takes_nothing(self, sealed: Office, house: Housekeeping, key: Path):
-        sealed.ask(LAMP_ON)
+    def test_a_forked_log_takes_nothing(self, sealed: Harness, house: Housekeeping, key: Path):
+        sealed.request(LAMP_ON)
         rewrite(sealed.database, entries_of(sealed.database)[:-1])
         other = Database(sealed.database.url, signing.load_signing_key(key))
         with other.transaction() as tx:
@@ -231,44 +231,44 @@ class TestTheEnd:
         with pytest.raises(LogAlteredError, match="is not the one that Keyturn wrote"):
             house.run_periodic_tasks()
 
-    def test_what_was_not_committed_is_not_missed(self, sealed: Office):
+    def test_what_was_not_committed_is_not_missed(self, sealed: Harness):
         for opened in (sealed.database.transaction, sealed.database.shared_transaction):
             with pytest.raises(_TakenBackError):
                 _append_and_take_back(opened)
-        assert sealed.ask(LAMP_ON).state is State.PENDING
+        assert sealed.request(LAMP_ON).state is State.PENDING
 
 
 class TestRotation:
     """Have a forged approval vouched for by the next key."""
 
     @staticmethod
-    def _with_an_entry_on_top(office: Office, monkeypatch: pytest.MonkeyPatch) -> Run:
+    def _with_an_entry_on_top(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Run:
         """Forge the approval, and add an entry of the service after it."""
-        run = office.ask(LAMP_ON)
-        _forged_approval(office, run)
-        with monkeypatch.context() as patch, office.database.transaction() as tx:
+        run = harness.request(LAMP_ON)
+        _forged_approval(harness, run)
+        with monkeypatch.context() as patch, harness.database.transaction() as tx:
             patch.setattr(change_log, "check_head", _check_nothing)
             change_log.append_entry(tx, "noted")
         return run
 
-    def _rotated(self, office: Office, key: Path, run: Run) -> None:
-        rotate_signing_key(office.database, key)
-        database = Database(office.database.url, signing.load_signing_key(key))
-        fleet = office.fleet
-        parts = replace(office.parts, database=database)
-        turned = Office(Workflow(parts), parts, fleet, office.queue, office.policies)
+    def _rotated(self, harness: Harness, key: Path, run: Run) -> None:
+        rotate_signing_key(harness.database, key)
+        database = Database(harness.database.url, signing.load_signing_key(key))
+        fleet = harness.fleet
+        parts = replace(harness.context, database=database)
+        turned = Harness(Workflow(parts), parts, fleet, harness.dispatcher, harness.policies)
         _vote_and_let_go(turned, run)
         turned.workflow.advance_run(run.id)
         database.close()
 
-    def test_the_service_adds_nothing_after_it(self, sealed: Office, house: Housekeeping):
-        run = sealed.ask(LAMP_ON)
+    def test_the_service_adds_nothing_after_it(self, sealed: Harness, house: Housekeeping):
+        run = sealed.request(LAMP_ON)
         _forged_approval(sealed, run)
         with pytest.raises(LogAlteredError, match="is not signed"):
             house.run_periodic_tasks()
 
     def test_the_key_is_not_changed(
-        self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
+        self, sealed: Harness, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         self._with_an_entry_on_top(sealed, monkeypatch)
         public = signing.load_signing_key(key).public_key
@@ -277,7 +277,7 @@ class TestRotation:
         assert signing.load_signing_key(key).public_key == public
 
     def test_had_it_been_changed_the_approval_would_open_nothing(
-        self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
+        self, sealed: Harness, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._with_an_entry_on_top(sealed, monkeypatch)
         monkeypatch.setattr(verification, "verify_log", _all_is_well(verification.verify_log))
@@ -285,7 +285,7 @@ class TestRotation:
         assert sealed.fleet.told == []
 
     def test_a_forged_approval_would_open_without_both_guards(
-        self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
+        self, sealed: Harness, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._with_an_entry_on_top(sealed, monkeypatch)
         monkeypatch.setattr(verification, "verify_log", _all_is_well(verification.verify_log))
@@ -321,19 +321,19 @@ def _take_out(database: Database, *kinds: str) -> None:
         connection.exec_driver_sql("PRAGMA foreign_keys=ON")
 
 
-def _note(office: Office) -> None:
+def _note(harness: Harness) -> None:
     """Let something else be the newest entry."""
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         change_log.append_entry(tx, "noted")
 
 
-def _do_nothing(_office: Office, _key: Path) -> None: ...
+def _do_nothing(_harness: Harness, _key: Path) -> None: ...
 
 
-def _keep_house(office: Office, key: Path) -> None:
+def _keep_house(harness: Harness, key: Path) -> None:
     """Let the service follow the log before anything is taken out of it."""
     Housekeeping(
-        office.database, spool=Spool(key.with_name("changelog.spool"))
+        harness.database, spool=Spool(key.with_name("changelog.spool"))
     ).run_periodic_tasks()
 
 
@@ -356,29 +356,29 @@ def _put_back(database: Database, table: Table) -> Callable[[], None]:
 class TestTakenOutOfWhatOpens:
     """Take out that a token or a second factor ended, and put its row back."""
 
-    def _revoked_token(self, office: Office, kind: str) -> str:
-        made, whole = office.workflow.tokens.create_token(
+    def _revoked_token(self, harness: Harness, kind: str) -> str:
+        made, whole = harness.workflow.tokens.create_token(
             person="dora", scopes=["read"], days=1, source="cli"
         )
-        put_back = _put_back(office.database, tables.api_token)
+        put_back = _put_back(harness.database, tables.api_token)
         if kind == "banned":
-            office.workflow.ban_person("dora", banned_by="adam", reason="she left")
-            with office.database.transaction() as tx:
+            harness.workflow.ban_person("dora", banned_by="adam", reason="she left")
+            with harness.database.transaction() as tx:
                 followed_log.follow_log(tx)
         else:
-            office.workflow.tokens.revoke_token(made.id, person="", source="cli")
-        _note(office)
-        with office.database.reading() as tx:
+            harness.workflow.tokens.revoke_token(made.id, person="", source="cli")
+        _note(harness)
+        with harness.database.reading() as tx:
             found = tokens.find_token(tx, whole)
             assert found is not None
             assert found.revoked_at
-        _take_out(office.database, kind)
+        _take_out(harness.database, kind)
         put_back()
         return whole
 
     @pytest.mark.parametrize("kind", ["token revoked", "banned"])
     def test_token_opens_nothing_when_the_entry_that_ended_it_is_taken_out(
-        self, sealed: Office, kind: str
+        self, sealed: Harness, kind: str
     ):
         whole = self._revoked_token(sealed, kind)
         with sealed.database.reading() as tx:
@@ -387,7 +387,7 @@ class TestTakenOutOfWhatOpens:
         assert found.revoked_at
 
     def test_token_opens_again_without_what_is_known_of_the_log(
-        self, sealed: Office, monkeypatch: pytest.MonkeyPatch
+        self, sealed: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         whole = self._revoked_token(sealed, "token revoked")
         monkeypatch.setattr(followed_log, "_FOLLOWERS", {})
@@ -396,20 +396,20 @@ class TestTakenOutOfWhatOpens:
         assert found is not None
         assert found.revoked_at is None
 
-    def _removed_app(self, office: Office) -> App:
-        app = an_app(office, "olga")
-        put_back = _put_back(office.database, tables.second_factor)
+    def _removed_app(self, harness: Harness) -> AuthenticatorApp:
+        app = enrol_app(harness, "olga")
+        put_back = _put_back(harness.database, tables.second_factor)
         app.lose()
-        _note(office)
+        _note(harness)
         put_back()
         return app
 
-    def test_removed_factor_does_not_count_when_its_row_is_put_back(self, sealed: Office):
+    def test_removed_factor_does_not_count_when_its_row_is_put_back(self, sealed: Harness):
         app = self._removed_app(sealed)
         with pytest.raises(NotAllowed):
             app.step_up()
 
-    def test_nor_when_the_entry_that_removed_it_is_taken_out(self, sealed: Office):
+    def test_nor_when_the_entry_that_removed_it_is_taken_out(self, sealed: Harness):
         app = self._removed_app(sealed)
         with sealed.database.transaction() as tx:
             followed_log.follow_log(tx)
@@ -418,7 +418,7 @@ class TestTakenOutOfWhatOpens:
             app.step_up()
 
     def test_removed_factor_counts_again_without_what_is_known_of_the_log(
-        self, sealed: Office, monkeypatch: pytest.MonkeyPatch
+        self, sealed: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         app = self._removed_app(sealed)
         _take_out(sealed.database, "factor removed")
@@ -430,42 +430,42 @@ class TestTakenOutOfWhatOpens:
 class TestTakenOut:
     """Take entries out of the middle: each entry that is left is signed."""
 
-    def _denied(self, office: Office, key: Path, follow: Callable[[Office, Path], None]) -> Run:
+    def _denied(self, harness: Harness, key: Path, follow: Callable[[Harness, Path], None]) -> Run:
         """Approve a request, deny it, and take that out again: the entry and the vote."""
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        office.workflow.deny_run(run.id, person="olga", reason="not today")
-        _note(office)
-        follow(office, key)
-        _take_out(office.database, "denied")
-        with office.database.transaction() as tx:
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.workflow.deny_run(run.id, person="olga", reason="not today")
+        _note(harness)
+        follow(harness, key)
+        _take_out(harness.database, "denied")
+        with harness.database.transaction() as tx:
             tx.sql.execute(delete(tables.decision))
-        _vote_and_let_go(office, run)
+        _vote_and_let_go(harness, run)
         return run
 
     def test_a_denied_change_does_not_run(
-        self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
+        self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
     ):
         run = self._denied(sealed, key, follow)
         sealed.workflow.advance_run(run.id)
         assert sealed.fleet.told == []
 
     def test_a_denied_change_does_not_run_after_a_restart(
-        self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
+        self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
     ):
         run = self._denied(sealed, key, follow)
         database = Database(sealed.database.url, signing.load_signing_key(key))
         with database.transaction() as tx, pytest.raises(LogAlteredError, match="is missing"):
             followed_log.follow_log(tx)
-        Workflow(replace(sealed.parts, database=database)).advance_run(run.id)
+        Workflow(replace(sealed.context, database=database)).advance_run(run.id)
         database.close()
         assert sealed.fleet.told == []
 
     def test_a_denied_change_would_run_without_the_known_head(
         self,
-        sealed: Office,
+        sealed: Harness,
         key: Path,
-        follow: Callable[[Office, Path], None],
+        follow: Callable[[Harness, Path], None],
         monkeypatch: pytest.MonkeyPatch,
     ):
         monkeypatch.setattr(evidence, "follow_log", _know_nothing)
@@ -473,21 +473,21 @@ class TestTakenOut:
         sealed.workflow.advance_run(run.id)
         assert sealed.fleet.told == [("lb1", "set lamp on")]
 
-    def _banned(self, office: Office, key: Path, follow: Callable[[Office, Path], None]) -> Run:
+    def _banned(self, harness: Harness, key: Path, follow: Callable[[Harness, Path], None]) -> Run:
         """Approve a request, ban who asked for it, and take that out again."""
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        office.workflow.ban_person("dora", banned_by="adam", reason="she left")
-        _note(office)
-        follow(office, key)
-        _take_out(office.database, "banned")
-        with office.database.transaction() as tx:
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.workflow.ban_person("dora", banned_by="adam", reason="she left")
+        _note(harness)
+        follow(harness, key)
+        _take_out(harness.database, "banned")
+        with harness.database.transaction() as tx:
             tx.sql.execute(delete(tables.ban))
-        _vote_and_let_go(office, run)
+        _vote_and_let_go(harness, run)
         return run
 
     def test_the_change_of_a_banned_person_does_not_run(
-        self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
+        self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
     ):
         run = self._banned(sealed, key, follow)
         sealed.workflow.advance_run(run.id)
@@ -495,9 +495,9 @@ class TestTakenOut:
 
     def test_a_banned_persons_change_would_run_without_the_known_bans(
         self,
-        sealed: Office,
+        sealed: Harness,
         key: Path,
-        follow: Callable[[Office, Path], None],
+        follow: Callable[[Harness, Path], None],
         monkeypatch: pytest.MonkeyPatch,
     ):
         monkeypatch.setattr(evidence, "follow_log", _know_nothing)
@@ -506,9 +506,9 @@ class TestTakenOut:
         assert sealed.fleet.told == [("lb1", "set lamp on")]
 
     def test_a_change_that_was_done_is_not_done_again(
-        self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
+        self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
     ):
-        run = sealed.approve(sealed.ask(LAMP_ON))
+        run = sealed.approve(sealed.request(LAMP_ON))
         _note(sealed)
         follow(sealed, key)
         _take_out(sealed.database, "started", "step sending", "step succeeded", "succeeded")
@@ -523,7 +523,7 @@ class TestTakenOut:
         assert sealed.fleet.told == [("lb1", "set lamp on")]
 
 
-def test_a_revoked_grant_stays_revoked(sealed: Office, key: Path):
+def test_a_revoked_grant_stays_revoked(sealed: Harness, key: Path):
     given = grant(sealed)
     sealed.workflow.delegations_and_grants.revoke_grant(given.id, person="olga", source="slack")
     _note(sealed)
@@ -531,7 +531,7 @@ def test_a_revoked_grant_stays_revoked(sealed: Office, key: Path):
     _take_out(sealed.database, "grant revoked")
     with sealed.database.transaction() as tx:
         tx.sql.execute(update(tables.standing_grant).values(revoked_at=None))
-    sealed.ask(LAMP_ON)
+    sealed.request(LAMP_ON)
     assert "(grant revoked) was removed" in sealed.database.error
     assert sealed.fleet.told == []
 
@@ -543,22 +543,22 @@ class TestLosses:
     """Cut the log with the key at hand, and excuse that by an entry that a backup was put back."""
 
     @staticmethod
-    def _cut(office: Office) -> tuple[list[Checkpoint], int]:
+    def _cut(harness: Harness) -> tuple[list[Checkpoint], int]:
         """Return what a witness saw, and the first entry that is gone."""
-        with office.database.transaction() as tx:
+        with harness.database.transaction() as tx:
             first = change_log.append_entry(tx, "noted").seq + 1
-        office.ask(LAMP_ON)
-        with office.database.transaction() as tx:
+        harness.request(LAMP_ON)
+        with harness.database.transaction() as tx:
             point = verification.create_checkpoint(tx)
-        rewrite(office.database, entries_of(office.database)[: first - 1])
-        office.database.seen_head.head = (0, change_log.GENESIS)
-        with office.database.transaction() as tx:
+        rewrite(harness.database, entries_of(harness.database)[: first - 1])
+        harness.database.seen_head.head = (0, change_log.GENESIS)
+        with harness.database.transaction() as tx:
             change_log.append_entry(
                 tx, verification.RESTORED_KIND, entries=first - 1, seen=first - 1
             )
         return [point], first
 
-    def test_a_log_with_a_loss_is_broken_until_a_person_acknowledges_it(self, sealed: Office):
+    def test_a_log_with_a_loss_is_broken_until_a_person_acknowledges_it(self, sealed: Harness):
         points, first = self._cut(sealed)
         lost = points[0].seq - first + 1
         verdict = _verdict(sealed.database, witnesses=points)
@@ -569,7 +569,7 @@ class TestLosses:
             )
         assert _verdict(sealed.database, witnesses=points).broken is None
 
-    def test_without_the_number_it_would_be_excused(self, sealed: Office):
+    def test_without_the_number_it_would_be_excused(self, sealed: Harness):
         """The twin: the entry alone does not tell how many were lost, so it excuses any."""
         points, first = self._cut(sealed)
         with sealed.database.reading() as tx:
@@ -579,7 +579,7 @@ class TestLosses:
             is loss
         )
 
-    def test_a_loss_that_a_witness_saw_more_of_is_not_acknowledged(self, sealed: Office):
+    def test_a_loss_that_a_witness_saw_more_of_is_not_acknowledged(self, sealed: Harness):
         points, first = self._cut(sealed)
         with sealed.database.transaction() as tx:
             more = replace(points[0], seq=points[0].seq + 1)
@@ -588,7 +588,7 @@ class TestLosses:
             )
         assert _verdict(sealed.database, witnesses=[more]).broken == first
 
-    def test_nothing_is_acknowledged_that_was_not_lost(self, sealed: Office):
+    def test_nothing_is_acknowledged_that_was_not_lost(self, sealed: Harness):
         with sealed.database.transaction() as tx:
             point = verification.create_checkpoint(tx)
         with sealed.database.transaction() as tx, pytest.raises(ValueError, match="nothing was"):
@@ -596,8 +596,8 @@ class TestLosses:
 
 
 class TestWitnessAtTheStart:
-    def test_a_process_does_not_begin_with_less_than_its_witness_saw(self, sealed: Office):
-        sealed.ask(LAMP_ON)
+    def test_a_process_does_not_begin_with_less_than_its_witness_saw(self, sealed: Harness):
+        sealed.request(LAMP_ON)
         with sealed.database.transaction() as tx:
             point = verification.create_checkpoint(tx)
             verification.check_witness(tx, point)
@@ -611,7 +611,7 @@ class TestWitnessAtTheStart:
 
 @pytest.mark.parametrize("act", [change_log.lock_log, followed_log.follow_log])
 def test_what_to_do_is_said_when_a_failover_lost_the_last_entries(
-    sealed: Office, act: Callable[[Transaction], object]
+    sealed: Harness, act: Callable[[Transaction], object]
 ):
     for _ in range(3):
         _note(sealed)
@@ -629,9 +629,9 @@ def test_what_to_do_is_said_when_a_failover_lost_the_last_entries(
 
 
 def test_witnesses_see_the_last_entries_before_a_clean_stop(
-    sealed: Office, house: Housekeeping, told: list[Checkpoint]
+    sealed: Harness, house: Housekeeping, told: list[Checkpoint]
 ):
     house.run_periodic_tasks()
-    sealed.ask(LAMP_ON)
+    sealed.request(LAMP_ON)
     house.publish_last_checkpoint()
     assert told[-1].seq == len(entries_of(sealed.database))

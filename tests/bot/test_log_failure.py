@@ -16,7 +16,7 @@ from bot.maintenance.housekeeping import Housekeeping
 from bot.model.run import Run, State, StepState
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.toy import SetAll
 
 PATIENCE = 20
@@ -27,13 +27,13 @@ def spool(tmp_path: Path) -> Spool:
     return Spool(tmp_path / "changelog.spool")
 
 
-def _break(office: Office) -> None:
-    with office.database.engine.connect() as connection:
+def _break(harness: Harness) -> None:
+    with harness.database.engine.connect() as connection:
         connection.execute(text("ALTER TABLE entry RENAME TO entry_gone"))
 
 
-def _mend(office: Office) -> None:
-    with office.database.engine.connect() as connection:
+def _mend(harness: Harness) -> None:
+    with harness.database.engine.connect() as connection:
         connection.execute(text("ALTER TABLE entry_gone RENAME TO entry"))
 
 
@@ -44,23 +44,23 @@ def _until(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def _broken_under_way(office: Office, parts: WorkflowContext) -> Run:
+def _broken_under_way(harness: Harness, parts: WorkflowContext) -> Run:
     """Let the log break while the first of two commands is on its way, and our process end."""
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         verification.open_log(tx)
     flow = Workflow(parts)
-    run = office.ask(SetAll(host="lb1", value="dim"))
+    run = harness.request(SetAll(host="lb1", value="dim"))
     assert run.plan
     assert len(run.plan.steps) > 1
     flow.approve_run(run.id, person="olga", digest=run.digest)
     sent = threading.Event()
 
     def while_it_is_sent(_host: str, _words: str) -> None:
-        _break(office)
+        _break(harness)
         sent.set()
 
-    office.fleet.before_tell = while_it_is_sent
-    number = office.queue.waiting.pop()
+    harness.fleet.before_tell = while_it_is_sent
+    number = harness.dispatcher.enqueued.pop()
     worker = threading.Thread(target=flow.advance_run, args=(number,), daemon=True)
     worker.start()
     assert sent.wait(PATIENCE)
@@ -72,47 +72,47 @@ def _broken_under_way(office: Office, parts: WorkflowContext) -> Run:
     return run
 
 
-def _next_process(office: Office, parts: WorkflowContext, spool: Spool) -> None:
-    office.fleet.before_tell = lambda _host, _words: None
-    _mend(office)
-    house = Housekeeping(office.database, spool=spool)
+def _next_process(harness: Harness, parts: WorkflowContext, spool: Spool) -> None:
+    harness.fleet.before_tell = lambda _host, _words: None
+    _mend(harness)
+    house = Housekeeping(harness.database, spool=spool)
     Workflow(parts).recover_unfinished_runs()
     house.run_periodic_tasks()
 
 
-def _told_of(office: Office, run: Run) -> list[change_log.Entry]:
-    with office.database.reading() as tx:
+def _told_of(harness: Harness, run: Run) -> list[change_log.Entry]:
+    with harness.database.reading() as tx:
         return [
             e for e in change_log.list_entries_of_run(tx, run.id) if e.kind == LOGGING_FAILED_KIND
         ]
 
 
 def test_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged(
-    office: Office, spool: Spool
+    harness: Harness, spool: Spool
 ):
-    parts = replace(office.parts, spool=spool)
-    run = _broken_under_way(office, parts)
-    assert len(office.fleet.told) == 1
-    _next_process(office, parts, spool)
-    assert office.run(run.id).state is State.UNKNOWN
-    with office.database.reading() as tx:
+    parts = replace(harness.context, spool=spool)
+    run = _broken_under_way(harness, parts)
+    assert len(harness.fleet.told) == 1
+    _next_process(harness, parts, spool)
+    assert harness.get_run(run.id).state is State.UNKNOWN
+    with harness.database.reading() as tx:
         records = runs.list_steps(tx, run.id)
         lock = locks.get_lock(tx, "lb1")
         assert verification.verify_log(tx).broken is None
     assert [record.state for record in records] == [StepState.INTENT]
     assert lock
     assert lock.run == run.id
-    told = _told_of(office, run)
+    told = _told_of(harness, run)
     assert [(e.facts["step"], e.facts["outcome"]) for e in told] == [(1, "succeeded")]
     assert spool.is_empty
     # No process ever sends the rest by itself.
-    office.work()
-    assert len(office.fleet.told) == 1
+    harness.run_queued_work()
+    assert len(harness.fleet.told) == 1
 
 
-def test_the_end_of_a_step_would_be_lost_without_the_spool(office: Office, spool: Spool):
+def test_the_end_of_a_step_would_be_lost_without_the_spool(harness: Harness, spool: Spool):
     """The twin: what the process knew is gone with it."""
-    run = _broken_under_way(office, office.parts)
-    _next_process(office, office.parts, spool)
-    assert office.run(run.id).state is State.UNKNOWN
-    assert [e for e in _told_of(office, run) if "outcome" in e.facts] == []
+    run = _broken_under_way(harness, harness.context)
+    _next_process(harness, harness.context, spool)
+    assert harness.get_run(run.id).state is State.UNKNOWN
+    assert [e for e in _told_of(harness, run) if "outcome" in e.facts] == []

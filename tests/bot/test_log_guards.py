@@ -16,7 +16,7 @@ from bot.model.errors import NotAllowed
 from bot.model.run import Run, State
 from bot.queries.erasure import preview_erasure
 from bot.workflow import erasure
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -26,10 +26,10 @@ WHY = "a customer's address is in it"
 class TestALogThatTakesNothing:
     """A role without the right to insert, or a table that is broken."""
 
-    def _approved_then_broken(self, office: Office) -> Run:
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        with office.database.transaction() as tx:
+    def _approved_then_broken(self, harness: Harness) -> Run:
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        with harness.database.transaction() as tx:
             tx.sql.execute(
                 text(
                     "CREATE TRIGGER full BEFORE INSERT ON entry "
@@ -38,21 +38,21 @@ class TestALogThatTakesNothing:
             )
         return run
 
-    def test_nothing_is_sent_when_the_log_cannot_be_written(self, office: Office):
-        self._approved_then_broken(office)
-        office.work()
-        assert office.fleet.told == []
+    def test_nothing_is_sent_when_the_log_cannot_be_written(self, harness: Harness):
+        self._approved_then_broken(harness)
+        harness.run_queued_work()
+        assert harness.fleet.told == []
         with pytest.raises((StoreUnavailable, StoreRefused)):
-            office.ask(LAMP_ON)
+            harness.request(LAMP_ON)
 
     def test_a_change_would_go_unrecorded_without_the_guard(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        run = self._approved_then_broken(office)
+        run = self._approved_then_broken(harness)
         monkeypatch.setattr(change_log, "append_entry", _forget)
-        office.work()
-        assert office.fleet.told == [("lb1", "set lamp on")]
-        assert "step sending" not in office.entries(run)
+        harness.run_queued_work()
+        assert harness.fleet.told == [("lb1", "set lamp on")]
+        assert "step sending" not in harness.list_entry_kinds(run)
 
 
 def _forget(tx: Transaction, kind: str, **_facts: object) -> Entry:
@@ -78,10 +78,10 @@ def test_a_writer_with_an_old_head_makes_no_fork(
 
 
 def test_without_the_line_and_the_key_there_would_be_a_fork(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: two entries follow the same one, and whoever verifies sees it."""
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         verification.open_log(tx)
         old = change_log.get_head(tx)
         change_log.append_entry(tx, "noted", step=1)
@@ -96,9 +96,9 @@ def test_without_the_line_and_the_key_there_would_be_a_fork(
         return old
 
     monkeypatch.setattr(change_log, "_lock_head", head)
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         change_log.append_entry(tx, "noted", step=2)
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         assert [entry.prev for entry in change_log.list_entries_after(tx, old[0])] == [
             old[1],
             old[1],
@@ -108,28 +108,28 @@ def test_without_the_line_and_the_key_there_would_be_a_fork(
 
 class TestErasure:
     @pytest.fixture
-    def done(self, office: Office) -> Run:
-        return office.approve(office.ask(LAMP_ON))
+    def done(self, harness: Harness) -> Run:
+        return harness.approve(harness.request(LAMP_ON))
 
-    def _alone(self, office: Office, run: Run) -> str:
+    def _alone(self, harness: Harness, run: Run) -> str:
         """Let one person ask and confirm, and return what is left of the answer."""
-        office.workflow.erasure.request_erasure(run.id, person="olga", reason=WHY, source="web")
-        with office.database.reading() as tx:
+        harness.workflow.erasure.request_erasure(run.id, person="olga", reason=WHY, source="web")
+        with harness.database.reading() as tx:
             digest = preview_erasure(tx, runs.get_run(tx, run.id)).digest
-        office.workflow.erasure.confirm_erasure(run.id, person="olga", digest=digest)
-        with office.database.reading() as tx:
+        harness.workflow.erasure.confirm_erasure(run.id, person="olga", digest=digest)
+        with harness.database.reading() as tx:
             return runs.list_steps(tx, run.id)[0].output
 
-    def test_erasure_takes_two_persons(self, office: Office, done: Run):
+    def test_erasure_takes_two_persons(self, harness: Harness, done: Run):
         assert done.state is State.SUCCEEDED
         with pytest.raises(NotAllowed, match="another person"):
-            self._alone(office, done)
+            self._alone(harness, done)
 
     def test_one_person_would_erase_without_the_guard(
-        self, office: Office, done: Run, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, done: Run, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(erasure, "get_confirmation_refusal", _no_word)
-        assert self._alone(office, done) == ""
+        assert self._alone(harness, done) == ""
 
 
 def _no_word(*_: object) -> str:

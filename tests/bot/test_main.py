@@ -17,15 +17,15 @@ from bot.db.database import Database
 from bot.model import signing, times
 from bot.model.times import to_microseconds
 from runbooks import load_catalogue
-from tests.bot.empty import empty
-from tests.bot.place import a_place
+from tests.bot.databases import create_sqlite_database
+from tests.bot.installation import create_installation
+from tests.cli_process import keyturn, started
 from tests.policies import a_policy
-from tests.typed import keyturn, started
 
 
 @pytest.fixture
 def logged(tmp_path: Path) -> Path:
-    with a_place(tmp_path) as tx:
+    with create_installation(tmp_path) as tx:
         change_log.append_entry(tx, "requested", run=1, person="dora", host="lb1", source="slack")
         change_log.append_entry(
             tx, "refused", run=1, host="lb1", summary="\x1b[31mno\x1b[0m\nnever"
@@ -239,11 +239,13 @@ def test_whatever_command_writes_first_the_log_begins_with_its_key(
     a_policy(tmp_path / "policy")
     var = tmp_path / "var"
     var.mkdir()
-    with a_place(tmp_path / "other") as tx:
+    with create_installation(tmp_path / "other") as tx:
         seen = change_log.append_entry(tx, "requested", run=1)
         point = verification.create_checkpoint_at(tx, replace(seen, seq=1))
     checkpoints.write_checkpoint(tmp_path / "seen", point)
-    database = empty(var / "keyturn.db", signing.load_signing_key(var / "changelog.key"))
+    database = create_sqlite_database(
+        var / "keyturn.db", signing.load_signing_key(var / "changelog.key")
+    )
     database.close()
     more = {"KEYTURN_WITNESS": str(tmp_path / "seen")} if "acknowledge" in words else {}
     done = keyturn(tmp_path, *words, **more)
@@ -260,7 +262,7 @@ def test_whatever_command_writes_first_the_log_begins_with_its_key(
 def test_settings_that_others_can_read_stop_a_start_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    with a_place(tmp_path):
+    with create_installation(tmp_path):
         pass
     monkeypatch.chdir(tmp_path)
     settings = tmp_path / ".env"

@@ -16,7 +16,7 @@ from sqlalchemy import event
 from bot.model.run import Run, State
 from bot.policy import Policy, PolicyRequest, Ruling
 from tests.bot.api.conftest import a_desk
-from tests.bot.office import WEB, Office, an_office
+from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.web.conftest import a_site
 from tests.policies import INVENTORY
 from tests.toy import SetSwitch, ShowSwitches
@@ -25,23 +25,23 @@ SOME, MANY = 4, 24
 
 
 @pytest.fixture
-def crowd(tmp_path: Path) -> Generator[Office]:
-    """An office with many balancers, all of which one request may be for."""
-    with an_office(tmp_path) as office:
+def crowd(tmp_path: Path) -> Generator[Harness]:
+    """A harness with many balancers, all of which one request may be for."""
+    with open_harness(tmp_path) as harness:
         names = [f"lb{n}" for n in range(1, MANY + 1)]
         more = "".join(f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in names[2:])
-        (office.policies.path / "inventory.yaml").write_text(INVENTORY + more)
-        rules = office.policies.path / "policy.cedar"
+        (harness.policies.path / "inventory.yaml").write_text(INVENTORY + more)
+        rules = harness.policies.path / "policy.cedar"
         text = rules.read_text()
         for name in ("checks need no approval", "developers request, owners approve"):
             text = text.replace(f'@id("{name}")', f'@id("{name}") @hosts("{MANY}")')
         rules.write_text(text)
-        office.fleet.hosts = {name: {"lamp": "off"} for name in names}
-        yield office
+        harness.fleet.hosts = {name: {"lamp": "off"} for name in names}
+        yield harness
 
 
 @contextmanager
-def counted(office: Office) -> Generator[Counter[str]]:
+def counted(harness: Harness) -> Generator[Counter[str]]:
     """Count statements by their first three words, as SQLite sees them, while the block runs."""
     found: Counter[str] = Counter()
 
@@ -54,7 +54,7 @@ def counted(office: Office) -> Generator[Counter[str]]:
     def leave(connection: Any, *_: object) -> None:
         connection.set_trace_callback(None)
 
-    pool = office.database.engine.pool
+    pool = harness.database.engine.pool
     event.listen(pool, "checkout", watch)
     event.listen(pool, "checkin", leave)
     try:
@@ -64,41 +64,41 @@ def counted(office: Office) -> Generator[Counter[str]]:
         event.remove(pool, "checkin", leave)
 
 
-def _checked(office: Office, count: int) -> Run:
+def _checked(harness: Harness, count: int) -> Run:
     requests = [ShowSwitches(host=f"lb{n}") for n in range(1, count + 1)]
-    run = office.workflow.request_fanout_run(
+    run = harness.workflow.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
-    office.work()
-    return office.run(run.id)
+    harness.run_queued_work()
+    return harness.get_run(run.id)
 
 
-def _planned(office: Office, count: int, value: str) -> Run:
+def _planned(harness: Harness, count: int, value: str) -> Run:
     """Ask for a change of so many hosts; return it as it waits for its approval."""
     names = [f"lb{n}" for n in range(1, count + 1)]
     requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
-    run = office.workflow.request_fanout_run(
+    run = harness.workflow.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
-    office.work()
-    return office.run(run.id)
+    harness.run_queued_work()
+    return harness.get_run(run.id)
 
 
-def _changed(office: Office, count: int, value: str) -> Counter[str]:
+def _changed(harness: Harness, count: int, value: str) -> Counter[str]:
     """Change so many hosts; return what was asked of the database from the vote to the proof."""
-    whole = _planned(office, count, value)
-    with counted(office) as found:
-        assert office.approve(whole).state is State.SUCCEEDED
+    whole = _planned(harness, count, value)
+    with counted(harness) as found:
+        assert harness.approve(whole).state is State.SUCCEEDED
     return found
 
 
-def test_a_check_of_many_hosts_is_asked_for_by_one_hint(crowd: Office):
+def test_a_check_of_many_hosts_is_asked_for_by_one_hint(crowd: Harness):
     requests = [ShowSwitches(host=f"lb{n}") for n in range(1, MANY + 1)]
     crowd.workflow.request_fanout_run(requests, host_pattern="lb*", person="dora", origin=WEB)
-    assert len(crowd.queue.waiting) == 1
+    assert len(crowd.dispatcher.enqueued) == 1
 
 
-def test_a_check_writes_so_many_statements_for_each_further_host(crowd: Office):
+def test_a_check_writes_so_many_statements_for_each_further_host(crowd: Harness):
     with counted(crowd) as few:
         assert _checked(crowd, SOME).state is State.SUCCEEDED
     with counted(crowd) as many:
@@ -115,7 +115,7 @@ def test_a_check_writes_so_many_statements_for_each_further_host(crowd: Office):
     assert each <= 4
 
 
-def test_how_a_check_of_many_hosts_is_gathered_does_not_grow_with_their_square(crowd: Office):
+def test_how_a_check_of_many_hosts_is_gathered_does_not_grow_with_their_square(crowd: Harness):
     with counted(crowd) as few:
         _checked(crowd, SOME)
     with counted(crowd) as many:
@@ -125,7 +125,7 @@ def test_how_a_check_of_many_hosts_is_gathered_does_not_grow_with_their_square(c
     assert reads <= 2
 
 
-def test_what_hosts_say_at_once_is_written_by_one_statement_of_each_kind(crowd: Office):
+def test_what_hosts_say_at_once_is_written_by_one_statement_of_each_kind(crowd: Harness):
     done: Counter[str] = Counter()
 
     def note(*given: Any) -> None:
@@ -142,41 +142,41 @@ def test_what_hosts_say_at_once_is_written_by_one_statement_of_each_kind(crowd: 
     assert done["writes"] <= few + 6
 
 
-def test_what_hosts_say_at_once_is_recorded_by_a_commit_or_two(crowd: Office):
+def test_what_hosts_say_at_once_is_recorded_by_a_commit_or_two(crowd: Harness):
     with counted(crowd) as found:
         _checked(crowd, MANY)
     # The request; what was said, twice at the most, as who comes last may be late; the end.
     assert found["COMMIT"] <= 4
 
 
-def test_what_is_read_of_one_host_takes_two_commits(crowd: Office):
+def test_what_is_read_of_one_host_takes_two_commits(crowd: Harness):
     """One for the request, one for what the host said, and none besides."""
     with counted(crowd) as found:
-        crowd.ask(ShowSwitches(host="lb1"))
+        crowd.request(ShowSwitches(host="lb1"))
     assert found["COMMIT"] == 2
 
 
-def test_a_check_of_one_host_is_looked_at_once_before_it_is_read(crowd: Office):
+def test_a_check_of_one_host_is_looked_at_once_before_it_is_read(crowd: Harness):
     """What it is, and whether it is stopped; when its end is written down, only its version."""
     run = crowd.workflow.request_run(ShowSwitches(host="lb1"), person="dora", origin=WEB)
     with counted(crowd) as found:
-        crowd.work()
-    assert crowd.run(run.id).state is State.SUCCEEDED
+        crowd.run_queued_work()
+    assert crowd.get_run(run.id).state is State.SUCCEEDED
     assert (found["BEGIN"], found["SELECT run.id, run.version,"]) == (1, 1)
     assert found["SELECT run.id, run.version"] == 1
 
 
-def test_an_approved_change_of_one_step_takes_so_few_commits(crowd: Office):
-    run = crowd.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+def test_an_approved_change_of_one_step_takes_so_few_commits(crowd: Harness):
+    run = crowd.request(SetSwitch(host="lb1", name="lamp", value="on"))
     with counted(crowd) as found:
         assert crowd.approve(run).state is State.SUCCEEDED
     # The vote; claimed; the intent; the outcome; proven. Nothing may be left out of these.
     assert found["COMMIT"] == 5
 
 
-def test_an_approved_change_of_one_step_takes_so_few_statements(crowd: Office):
-    crowd.approve(crowd.ask(SetSwitch(host="lb1", name="lamp", value="on")))
-    run = crowd.ask(SetSwitch(host="lb1", name="lamp", value="off"))
+def test_an_approved_change_of_one_step_takes_so_few_statements(crowd: Harness):
+    crowd.approve(crowd.request(SetSwitch(host="lb1", name="lamp", value="on")))
+    run = crowd.request(SetSwitch(host="lb1", name="lamp", value="off"))
     with counted(crowd) as found:
         assert crowd.approve(run).state is State.SUCCEEDED
     rows_of_words = found["INSERT INTO search_word"]
@@ -184,7 +184,7 @@ def test_an_approved_change_of_one_step_takes_so_few_statements(crowd: Office):
 
 
 def test_an_approval_asks_the_rules_about_the_run_once_and_again_when_it_is_counted(
-    crowd: Office, monkeypatch: pytest.MonkeyPatch
+    crowd: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     asked, plain = list[str](), Policy.get_request_ruling
 
@@ -192,13 +192,13 @@ def test_an_approval_asks_the_rules_about_the_run_once_and_again_when_it_is_coun
         asked.append(request.runbook)
         return plain(self, request)
 
-    run = crowd.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    run = crowd.request(SetSwitch(host="lb1", name="lamp", value="on"))
     monkeypatch.setattr(Policy, "get_request_ruling", noted)
     crowd.workflow.approve_run(run.id, person="olga", digest=run.digest)
     assert asked == ["toy set"] * 2
 
 
-def test_how_a_change_of_many_hosts_goes_on_does_not_grow_with_their_square(crowd: Office):
+def test_how_a_change_of_many_hosts_goes_on_does_not_grow_with_their_square(crowd: Harness):
     """What is read of all of them is read for each wave, and not for each that has ended."""
     few, many = _changed(crowd, SOME, "red"), _changed(crowd, MANY, "green")
     assert (many["COMMIT"] - few["COMMIT"]) / (MANY - SOME) <= 4
@@ -207,7 +207,7 @@ def test_how_a_change_of_many_hosts_goes_on_does_not_grow_with_their_square(crow
     ) <= 12
 
 
-def test_a_change_of_many_hosts_takes_so_few_statements_for_each(crowd: Office):
+def test_a_change_of_many_hosts_takes_so_few_statements_for_each(crowd: Harness):
     """From the vote to the proof; each of them alone, so that none shares what it asks."""
     few, many = _changed(crowd, SOME, "red"), _changed(crowd, MANY, "green")
     rows_of_words = many["INSERT INTO search_word"] - few["INSERT INTO search_word"]
@@ -216,15 +216,15 @@ def test_a_change_of_many_hosts_takes_so_few_statements_for_each(crowd: Office):
     assert each <= 82, many - few
 
 
-def test_only_the_last_host_of_a_wave_has_the_whole_request_looked_at(crowd: Office):
+def test_only_the_last_host_of_a_wave_has_the_whole_request_looked_at(crowd: Harness):
     whole = _planned(crowd, MANY, "on")
     crowd.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
     looks = 0
-    while crowd.queue.waiting:
-        number = crowd.queue.waiting.pop(0)
+    while crowd.dispatcher.enqueued:
+        number = crowd.dispatcher.enqueued.pop(0)
         looks += number == whole.id
         crowd.workflow.advance_run(number)
-    assert crowd.run(whole.id).state is State.SUCCEEDED
+    assert crowd.get_run(whole.id).state is State.SUCCEEDED
     # To begin, and after each of the three waves.
     assert looks == 4
 
@@ -244,7 +244,7 @@ def test_only_the_last_host_of_a_wave_has_the_whole_request_looked_at(crowd: Off
         ("/changelog?area=edge", 11),
     ],
 )
-def test_a_page_takes_so_few_statements(crowd: Office, address: str, most: int):
+def test_a_page_takes_so_few_statements(crowd: Harness, address: str, most: int):
     """Who is there, whether all is stopped, what is looked for and what stands beside it."""
     _checked(crowd, MANY)
     site = a_site(crowd)
@@ -257,7 +257,7 @@ def test_a_page_takes_so_few_statements(crowd: Office, address: str, most: int):
     assert found.total() <= most, found
 
 
-def test_a_check_is_asked_for_over_the_api_in_two_transactions(crowd: Office):
+def test_a_check_is_asked_for_over_the_api_in_two_transactions(crowd: Harness):
     """Whose token it is, and what is asked for; of what is done at once no past matters."""
     program = a_desk(crowd).program("dora", "ask")
     body = {"request": "uptime check lb1"}

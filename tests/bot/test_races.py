@@ -15,8 +15,8 @@ from bot.model.errors import TooLate
 from bot.model.run import Run, State
 from bot.workflow.finish import end_run
 from connectors.errors import CommandError
-from tests.bot.empty import on_postgresql
-from tests.bot.office import WEB, Office
+from tests.bot.databases import on_postgresql
+from tests.bot.harness import WEB, Harness
 from tests.toy import SetSwitch
 
 
@@ -41,59 +41,59 @@ def _together(*actions: Callable[[], object]) -> list[BaseException | None]:
 
 
 @pytest.mark.parametrize("attempt", range(5))
-def test_two_approvers_at_once_start_one_run(any_office: Office, attempt: int):
-    office = any_office
-    run = office.ask(SetSwitch(host="lb1", name="lamp", value=f"v{attempt}"))
+def test_two_approvers_at_once_start_one_run(db_harness: Harness, attempt: int):
+    harness = db_harness
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value=f"v{attempt}"))
 
     def by(person: str) -> Callable[[], object]:
-        return lambda: office.workflow.approve_run(run.id, person=person, digest=run.digest)
+        return lambda: harness.workflow.approve_run(run.id, person=person, digest=run.digest)
 
     raised = _together(by("olga"), by("adam"), by("olga"))
     assert sum(late is None for late in raised) == 1
-    office.work()
-    assert office.fleet.told == [("lb1", f"set lamp v{attempt}")]
+    harness.run_queued_work()
+    assert harness.fleet.told == [("lb1", f"set lamp v{attempt}")]
 
 
 @pytest.mark.parametrize("attempt", range(5))
-def test_approve_and_deny_at_once_leave_one_truth(any_office: Office, attempt: int):
-    office = any_office
-    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+def test_approve_and_deny_at_once_leave_one_truth(db_harness: Harness, attempt: int):
+    harness = db_harness
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     _together(
-        lambda: office.workflow.approve_run(run.id, person="olga", digest=run.digest),
-        lambda: office.workflow.deny_run(run.id, person="adam"),
+        lambda: harness.workflow.approve_run(run.id, person="olga", digest=run.digest),
+        lambda: harness.workflow.deny_run(run.id, person="adam"),
     )
-    office.work()
-    assert office.run(run.id).state is State.DENIED
-    assert office.fleet.told == []
+    harness.run_queued_work()
+    assert harness.get_run(run.id).state is State.DENIED
+    assert harness.fleet.told == []
 
 
-def test_a_run_that_two_threads_advance_is_done_once(any_office: Office):
-    office = any_office
-    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
-    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-    office.queue.waiting.clear()
-    _together(*[lambda: office.workflow.advance_run(run.id)] * 4)
-    assert office.fleet.told == [("lb1", "set lamp on")]
-    assert office.run(run.id).state is State.SUCCEEDED
+def test_a_run_that_two_threads_advance_is_done_once(db_harness: Harness):
+    harness = db_harness
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    harness.dispatcher.enqueued.clear()
+    _together(*[lambda: harness.workflow.advance_run(run.id)] * 4)
+    assert harness.fleet.told == [("lb1", "set lamp on")]
+    assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_changes_to_one_host_take_turns(any_office: Office):
-    office = any_office
-    first = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
-    second = office.ask(SetSwitch(host="lb1", name="fan", value="on"))
+def test_changes_to_one_host_take_turns(db_harness: Harness):
+    harness = db_harness
+    first = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    second = harness.request(SetSwitch(host="lb1", name="fan", value="on"))
     inside = threading.Semaphore(1)
 
     def alone(_host: str, _words: str) -> None:
         assert inside.acquire(blocking=False), "two changes on one host at once"
         inside.release()
 
-    office.fleet.before_tell = alone
+    harness.fleet.before_tell = alone
     for run in (first, second):
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-    waiting, office.queue.waiting = office.queue.waiting, []
-    _together(*[lambda n=n: office.workflow.advance_run(n) for n in waiting])
-    office.work()
-    assert {office.run(run.id).state for run in (first, second)} == {State.SUCCEEDED}
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    waiting, harness.dispatcher.enqueued = harness.dispatcher.enqueued, []
+    _together(*[lambda n=n: harness.workflow.advance_run(n) for n in waiting])
+    harness.run_queued_work()
+    assert {harness.get_run(run.id).state for run in (first, second)} == {State.SUCCEEDED}
 
 
 def _waits_for_a_lock(database: Database) -> bool:
@@ -111,110 +111,110 @@ def _until(true: Callable[[], bool]) -> None:
 
 @contextmanager
 def _while_a_part_is_held(
-    office: Office, act: Callable[[int], object]
+    harness: Harness, act: Callable[[int], object]
 ) -> Generator[tuple[int, Transaction, Run]]:
     """Yield a run over two hosts and one part of it, held, for which *act* on the run waits."""
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    whole = office.workflow.request_fanout_run(
+    whole = harness.workflow.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
     acting = threading.Thread(target=act, args=(whole.id,))
-    with office.database.transaction() as tx:
-        held = runs.lock_run(tx, office.queue.waiting[0])
+    with harness.database.transaction() as tx:
+        held = runs.lock_run(tx, harness.dispatcher.enqueued[0])
         acting.start()
-        _until(lambda: _waits_for_a_lock(office.database))
+        _until(lambda: _waits_for_a_lock(harness.database))
         yield whole.id, tx, held
     acting.join()
 
 
 # SQLite has one writer: there is no such race.
 @on_postgresql
-def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(any_office: Office):
-    office = any_office
+def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(db_harness: Harness):
+    harness = db_harness
 
     def withdraw(whole: int) -> None:
-        office.workflow.withdraw_run(whole, person="dora")
+        harness.workflow.withdraw_run(whole, person="dora")
 
-    with _while_a_part_is_held(office, withdraw) as (whole, tx, part):
-        end_run(office.parts, tx, part, State.REFUSED, "it is not for that host")
-    assert office.run(whole).state is State.WITHDRAWN
-    assert office.run(part.id).state is State.REFUSED
+    with _while_a_part_is_held(harness, withdraw) as (whole, tx, part):
+        end_run(harness.context, tx, part, State.REFUSED, "it is not for that host")
+    assert harness.get_run(whole).state is State.WITHDRAWN
+    assert harness.get_run(part.id).state is State.REFUSED
 
 
 @on_postgresql
-def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(any_office: Office):
-    office = any_office
+def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(db_harness: Harness):
+    harness = db_harness
 
     def stop(whole: int) -> None:
-        office.workflow.stop_run(whole, person="dora")
+        harness.workflow.stop_run(whole, person="dora")
 
-    with _while_a_part_is_held(office, stop) as (whole, tx, part):
+    with _while_a_part_is_held(harness, stop) as (whole, tx, part):
         change_log.append_entry(tx, "step succeeded", run=part.id, host=part.host)
-    assert office.run(whole).state is State.STOPPED
-    assert "step succeeded" in office.entries(part)
+    assert harness.get_run(whole).state is State.STOPPED
+    assert "step succeeded" in harness.list_entry_kinds(part)
 
 
 @on_postgresql
-def test_a_lock_that_is_given_up_while_it_is_asked_for_is_taken(any_office: Office):
-    office = any_office
-    first, second = (office.ask(SetSwitch(host="lb1", name="lamp", value=v)) for v in "ab")
-    with office.database.transaction() as tx:
+def test_a_lock_that_is_given_up_while_it_is_asked_for_is_taken(db_harness: Harness):
+    harness = db_harness
+    first, second = (harness.request(SetSwitch(host="lb1", name="lamp", value=v)) for v in "ab")
+    with harness.database.transaction() as tx:
         assert locks.take_lock(tx, "lb1", first.id) is None
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         ask = tx.insert_once
 
         def and_lose_it(table: Table, **values: object) -> bool:
             tx.insert_once = ask
             taken = ask(table, **values)
-            with office.database.transaction() as other:
+            with harness.database.transaction() as other:
                 locks.release_locks(other, first.id)
             return taken
 
         tx.insert_once = and_lose_it
         assert locks.take_lock(tx, "lb1", second.id) is None
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         lock = locks.get_lock(tx, "lb1")
     assert lock
     assert lock.run == second.id
 
 
-def test_a_database_that_does_not_answer_is_given_up(any_office: Office):
-    office = any_office
-    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+def test_a_database_that_does_not_answer_is_given_up(db_harness: Harness):
+    harness = db_harness
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     refused: list[StoreUnavailable] = []
 
     def approve() -> None:
         try:
-            office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+            harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
         except StoreUnavailable as trouble:
             refused.append(trouble)
 
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         runs.lock_run(tx, run.id)
         thread = threading.Thread(target=approve, daemon=True)
         thread.start()
         thread.join(15)
         assert not thread.is_alive()
     assert refused
-    assert office.run(run.id).state is State.PENDING
+    assert harness.get_run(run.id).state is State.PENDING
 
 
-def test_a_run_ends_normally_when_a_host_prints_nul(any_office: Office):
-    office = any_office
+def test_a_run_ends_normally_when_a_host_prints_nul(db_harness: Harness):
+    harness = db_harness
 
     def refuse(_host: str, _words: str) -> None:
         raise CommandError("output: gl\0ed")
 
-    office.fleet.before_tell = refuse
-    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
-    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-    thread = threading.Thread(target=office.work, daemon=True)
+    harness.fleet.before_tell = refuse
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    thread = threading.Thread(target=harness.run_queued_work, daemon=True)
     thread.start()
     thread.join(10)
     stuck = thread.is_alive()
-    office.workflow.close()
+    harness.workflow.close()
     thread.join()
     assert not stuck
-    ended = office.run(run.id)
+    ended = harness.get_run(run.id)
     assert ended.state is State.FAILED
     assert "gl\\x00ed" in ended.summary

@@ -34,8 +34,8 @@ from bot.service import Workflow
 from bot.workflow import approvals
 from bot.workflow.context import WorkflowContext
 from connectors.command import NO_HOOKS, Answer, Command, RunHooks
-from tests.bot.office import WEB, ByHand
-from tests.bot.time import MINUTE
+from tests.bot.clock import MINUTE
+from tests.bot.harness import WEB, ManualDispatcher
 from tests.chaos.report import NAME, Record
 from tests.playground.postgres import Postgres
 from tests.policies import a_policy
@@ -97,7 +97,7 @@ class Told(ToyFleet):
 
 
 @dataclass
-class Noted(ByHand):
+class Noted(ManualDispatcher):
     """A dispatcher that notes what is put to work."""
 
     ledger: Ledger | None = None
@@ -153,8 +153,8 @@ def click(
                 place.ledger.note(f"approved {number}")
         # As nudge() does in every replica, whoever was told of it.
         workflow.advance_run(number)
-        while queue.waiting:
-            workflow.advance_run(queue.waiting.pop(0))
+        while queue.enqueued:
+            workflow.advance_run(queue.enqueued.pop(0))
     database.close()
 
 
@@ -169,11 +169,11 @@ def begin(
         fleet.hosts["lb1"]["lamp"] = "off"
         if people == FIRST:
             workflow.approve_run(number, person="olga", digest=digest)
-            queue.waiting.clear()
+            queue.enqueued.clear()
         together.wait(TOGETHER)
         workflow.advance_run(number)
-        while queue.waiting:
-            workflow.advance_run(queue.waiting.pop(0))
+        while queue.enqueued:
+            workflow.advance_run(queue.enqueued.pop(0))
     database.close()
 
 
@@ -224,7 +224,7 @@ def _asked(place: Place, needed: int, times: int) -> list[tuple[int, str]]:
             run = runs.get_run(tx, n + 1)
         assert run.state is State.PENDING
         races.append((run.id, run.digest))
-    queue.waiting.clear()
+    queue.enqueued.clear()
     place.ledger.file.unlink()
     database.close()
     return races

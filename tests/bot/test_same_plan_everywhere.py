@@ -15,86 +15,86 @@ from bot.slack.run_message import render_card
 from bot.workflow import schedule_approval
 from runbooks import AnyRunbook
 from tests.bot.api.conftest import a_desk
-from tests.bot.office import WEB, Office
-from tests.bot.slack.walk import texts
+from tests.bot.harness import WEB, Harness
+from tests.bot.slack.json_walk import texts
 from tests.bot.web.conftest import a_site
-from tests.bot.web.dom import Page
+from tests.bot.web.parsed_page import Page
 from tests.toy import WARNING, BreakSwitch, SetSwitch, ShowSwitches, WarmUp
 
 HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
 
 
-def _card(office: Office, run: Run) -> str:
+def _card(harness: Harness, run: Run) -> str:
     stories = SlackRunViewBuilder(
-        office.policies, team="T0", base_url="https://keyturn.example.com"
+        harness.policies, team="T0", base_url="https://keyturn.example.com"
     )
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         return " ".join(texts(render_card(stories.build_slack_run_view(tx, run.id)).blocks))
 
 
-def _page(office: Office, run: Run) -> str:
-    with a_site(office).browser("olga") as browser:
+def _page(harness: Harness, run: Run) -> str:
+    with a_site(harness).browser("olga") as browser:
         return Page(browser.get(f"/runs/{run.id}").text).text
 
 
-def _record(office: Office, run: Run) -> str:
-    with a_desk(office).program("olga") as program:
+def _record(harness: Harness, run: Run) -> str:
+    with a_desk(harness).program("olga") as program:
         return program.get(f"/runs/{run.id}").text
 
 
-def _terminal(office: Office, run: Run) -> str:
-    return format_run_details(json.loads(_record(office, run)))
+def _terminal(harness: Harness, run: Run) -> str:
+    return format_run_details(json.loads(_record(harness, run)))
 
 
-DOORS: Mapping[str, Callable[[Office, Run], str]] = {
+DOORS: Mapping[str, Callable[[Harness, Run], str]] = {
     "chat": _card,
     "web": _page,
-    "api": lambda office, run: json.dumps(json.loads(_record(office, run)), ensure_ascii=False),
+    "api": lambda harness, run: json.dumps(json.loads(_record(harness, run)), ensure_ascii=False),
     "terminal": _terminal,
 }
 each_door = pytest.mark.parametrize("door", DOORS)
 
 
-def _schedule(office: Office, *what: AnyRunbook) -> Run:
+def _schedule(harness: Harness, *what: AnyRunbook) -> Run:
     spelled = "lb*" if len(what) > 1 else ""
-    run = office.workflow.schedules.request_schedule(
+    run = harness.workflow.schedules.request_schedule(
         what, host_pattern=spelled, person="dora", origin=WEB, timing=HOURLY
     )
-    office.work()
-    return office.run(run.id)
+    harness.run_queued_work()
+    return harness.get_run(run.id)
 
 
-def _seen(office: Office, run: Run, door: str) -> str:
-    return " ".join(unescape(DOORS[door](office, run)).split())
-
-
-@each_door
-def test_notes_of_a_plan_are_shown(office: Office, door: str):
-    run = office.ask(WarmUp(host="lb1", name="lamp", value="on"))
-    assert WARNING in _seen(office, run, door)
+def _seen(harness: Harness, run: Run, door: str) -> str:
+    return " ".join(unescape(DOORS[door](harness, run)).split())
 
 
 @each_door
-def test_what_cannot_be_undone_is_shown(office: Office, door: str):
-    run = office.ask(BreakSwitch(host="lb1", name="lamp"))
+def test_notes_of_a_plan_are_shown(harness: Harness, door: str):
+    run = harness.request(WarmUp(host="lb1", name="lamp", value="on"))
+    assert WARNING in _seen(harness, run, door)
+
+
+@each_door
+def test_what_cannot_be_undone_is_shown(harness: Harness, door: str):
+    run = harness.request(BreakSwitch(host="lb1", name="lamp"))
     said = "no_undo" if door == "api" else "annot be undone: gone"
-    assert said in _seen(office, run, door)
+    assert said in _seen(harness, run, door)
 
 
 @each_door
 def test_a_schedule_shows_what_it_does_when_and_until_when_while_there_is_nothing_to_do(
-    office: Office, door: str
+    harness: Harness, door: str
 ):
-    run = _schedule(office, SetSwitch(host="lb1", name="lamp", value="off"))
+    run = _schedule(harness, SetSwitch(host="lb1", name="lamp", value="off"))
     assert run.state is State.PENDING
     assert run.plan
     assert not run.plan.steps
-    seen = _seen(office, run, door)
-    with office.database.reading() as tx:
+    seen = _seen(harness, run, door)
+    with harness.database.reading() as tx:
         coming = HOURLY.cron_expression.format_due_times(tx.now)
-        until = HOURLY.cron_expression.format_local_time(tx.now + office.parts.schedule_lifetime)[
-            :-10
-        ]
+        until = HOURLY.cron_expression.format_local_time(
+            tx.now + harness.context.schedule_lifetime
+        )[:-10]
     for part in (
         "toy set lb1 lamp off",
         HOURLY.description,
@@ -106,70 +106,70 @@ def test_a_schedule_shows_what_it_does_when_and_until_when_while_there_is_nothin
 
 
 @each_door
-def test_a_schedule_names_every_host(office: Office, door: str):
+def test_a_schedule_names_every_host(harness: Harness, door: str):
     both = [SetSwitch(host=host, name="lamp", value="off") for host in ("lb1", "lb2")]
-    run = _schedule(office, *both)
+    run = _schedule(harness, *both)
     hosts = '"hosts": ["lb1", "lb2"]' if door == "api" else "lb1, lb2"
-    assert hosts in _seen(office, run, door)
+    assert hosts in _seen(harness, run, door)
 
 
 @each_door
-def test_a_schedule_that_began_shows_until_when_it_was_approved(office: Office, door: str):
-    run = office.approve(_schedule(office, SetSwitch(host="lb1", name="lamp", value="off")))
+def test_a_schedule_that_began_shows_until_when_it_was_approved(harness: Harness, door: str):
+    run = harness.approve(_schedule(harness, SetSwitch(host="lb1", name="lamp", value="off")))
     assert run.state is State.SUCCEEDED
-    seen = _seen(office, run, door)
+    seen = _seen(harness, run, door)
     assert "Later runs need no approval until " in seen
     assert "nothing to do now" not in seen
 
 
 @each_door
-def test_a_schedule_that_needs_no_approval_says_so(office: Office, door: str):
-    run = _schedule(office, ShowSwitches(host="lb1"))
-    seen = _seen(office, run, door)
+def test_a_schedule_that_needs_no_approval_says_so(harness: Harness, door: str):
+    run = _schedule(harness, ShowSwitches(host="lb1"))
+    seen = _seen(harness, run, door)
     assert "No approval is needed, neither now nor for later runs." in seen
     assert "Each run only reads its host." in seen
 
 
-def test_buttons_say_that_a_schedule_is_approved(office: Office):
-    run = _schedule(office, SetSwitch(host="lb1", name="lamp", value="off"))
-    assert "Approve schedule" in _card(office, run)
-    assert "Approve schedule" in _page(office, run)
-    assert "0 commands" not in _page(office, run)
+def test_buttons_say_that_a_schedule_is_approved(harness: Harness):
+    run = _schedule(harness, SetSwitch(host="lb1", name="lamp", value="off"))
+    assert "Approve schedule" in _card(harness, run)
+    assert "Approve schedule" in _page(harness, run)
+    assert "0 commands" not in _page(harness, run)
 
 
-def test_a_schedule_approved_with_nothing_to_do_lapses_when_a_host_key_changes(office: Office):
-    run = office.approve(_schedule(office, SetSwitch(host="lb1", name="lamp", value="off")))
-    path = office.policies.path / "inventory.yaml"
+def test_a_schedule_approved_with_nothing_to_do_lapses_when_a_host_key_changes(harness: Harness):
+    run = harness.approve(_schedule(harness, SetSwitch(host="lb1", name="lamp", value="off")))
+    path = harness.policies.path / "inventory.yaml"
     path.write_text(path.read_text().replace("AAAAIH7t6", "AAAAIH7t7"))
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         [schedule] = schedules.list_schedules(tx)
         with pytest.raises(
             schedule_approval.ScheduleNotApproved, match="host key of lb1 has changed"
         ):
-            schedule_approval.check_schedule_approval(office.parts, tx, schedule, run)
+            schedule_approval.check_schedule_approval(harness.context, tx, schedule, run)
 
 
 @each_door
-def test_a_request_names_the_proposals_that_are_open_for_it(office: Office, door: str):
-    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+def test_a_request_names_the_proposals_that_are_open_for_it(harness: Harness, door: str):
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     said = "Other values are proposed in run 2. This request stays pending"
     shown = '"proposals": [2]' if door == "api" else said
-    assert shown not in _seen(office, run, door)
-    office.workflow.propose_values(run.id, person="olga", changed_values={"value": "dim"})
-    office.work()
-    assert shown in _seen(office, run, door)
-    office.workflow.withdraw_run(2, person="dora")
-    assert shown not in _seen(office, run, door)
+    assert shown not in _seen(harness, run, door)
+    harness.workflow.propose_values(run.id, person="olga", changed_values={"value": "dim"})
+    harness.run_queued_work()
+    assert shown in _seen(harness, run, door)
+    harness.workflow.withdraw_run(2, person="dora")
+    assert shown not in _seen(harness, run, door)
 
 
-def test_a_proposal_can_be_accepted_or_declined_on_its_page(office: Office):
-    office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
-    office.workflow.propose_values(1, person="olga", changed_values={"value": "dim"})
-    office.work()
-    with a_site(office).browser("dora") as browser:
+def test_a_proposal_can_be_accepted_or_declined_on_its_page(harness: Harness):
+    harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    harness.workflow.propose_values(1, person="olga", changed_values={"value": "dim"})
+    harness.run_queued_work()
+    with a_site(harness).browser("dora") as browser:
         page = browser.get("/runs/2").text
         assert "Decline" in Page(page).text
         assert "Withdraw" not in Page(page).text
         assert browser.post("/runs/2/withdraw").status_code == 303
-    assert office.run(1).state is State.PENDING
-    assert office.run(2).state is State.WITHDRAWN
+    assert harness.get_run(1).state is State.PENDING
+    assert harness.get_run(2).state is State.WITHDRAWN

@@ -18,7 +18,7 @@ from bot.service import Workflow
 from connectors.command import QueryRunner, Shell
 from connectors.errors import CommandError, UnknownOutcomeError, UnreachableError
 from runbooks import Change, Host, Plan, Step
-from tests.bot.office import WEB, Office
+from tests.bot.harness import WEB, Harness
 from tests.policies import HOST_KEY
 from tests.toy import SHOW, BreakSwitch, SetAll, SetSwitch, ShowSwitches, WarmUp
 
@@ -26,20 +26,20 @@ STEP_DONE = "step succeeded"
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
-def test_the_main_job(office: Office):
-    asked = office.ask(LAMP_ON, person="dora", reason="the cellar is dark")
+def test_the_main_job(harness: Harness):
+    asked = harness.request(LAMP_ON, person="dora", reason="the cellar is dark")
     assert (asked.state, asked.required_approvals, asked.approver_groups) == (
         State.PENDING,
         1,
         ("area:edge",),
     )
-    assert office.fleet.told == []
+    assert harness.fleet.told == []
 
-    done = office.approve(asked, person="olga")
+    done = harness.approve(asked, person="olga")
 
-    assert office.fleet.told == [("lb1", "set lamp on")]
+    assert harness.fleet.told == [("lb1", "set lamp on")]
     assert (done.state, done.summary) == (State.SUCCEEDED, "Verified: lamp is on")
-    assert office.entries(done) == [
+    assert harness.list_entry_kinds(done) == [
         "requested",
         "planned",
         "approved",
@@ -52,145 +52,145 @@ def test_the_main_job(office: Office):
     ]
 
 
-def test_a_check_is_answered_at_once(office: Office):
-    run = office.ask(ShowSwitches(host="lb1"))
+def test_a_check_is_answered_at_once(harness: Harness):
+    run = harness.request(ShowSwitches(host="lb1"))
     assert run.state is State.SUCCEEDED
     assert run.report
     assert run.report.summary == "2 switches"
-    assert office.fleet.told == []
+    assert harness.fleet.told == []
 
 
-def test_the_plan_is_made_three_times(office: Office):
-    run = office.ask(LAMP_ON)
-    assert office.fleet.asked == 1
-    office.approve(run)
-    assert office.fleet.asked == 3
+def test_the_plan_is_made_three_times(harness: Harness):
+    run = harness.request(LAMP_ON)
+    assert harness.fleet.asked == 1
+    harness.approve(run)
+    assert harness.fleet.asked == 3
 
 
-def test_nothing_to_do_asks_nobody(office: Office):
-    run = office.ask(SetSwitch(host="lb1", name="lamp", value="off"))
+def test_nothing_to_do_asks_nobody(harness: Harness):
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value="off"))
     assert (run.state, run.summary) == (State.NO_CHANGES, "No changes: lamp is off")
 
 
-def test_a_refusal_of_the_runbook_tells_what_to_do(office: Office):
-    office.fleet.hosts["lb1"]["lamp"] = "stuck"
-    run = office.ask(LAMP_ON)
+def test_a_refusal_of_the_runbook_tells_what_to_do(harness: Harness):
+    harness.fleet.hosts["lb1"]["lamp"] = "stuck"
+    run = harness.request(LAMP_ON)
     assert run.state is State.REFUSED
     assert run.summary == "lamp is stuck: loosen it before setting it"
 
 
-def test_a_plan_that_went_stale_is_not_applied(office: Office):
-    run = office.ask(LAMP_ON)
-    office.fleet.hosts["lb1"]["lamp"] = "dim"
-    ended = office.approve(run)
+def test_a_plan_that_went_stale_is_not_applied(harness: Harness):
+    run = harness.request(LAMP_ON)
+    harness.fleet.hosts["lb1"]["lamp"] = "dim"
+    ended = harness.approve(run)
     assert ended.state is State.STALE
     assert "lb1 is not as it was" in ended.summary
-    assert office.fleet.told == []
+    assert harness.fleet.told == []
 
 
-def test_what_somebody_else_did_meanwhile_is_not_done_again(office: Office):
-    run = office.ask(LAMP_ON)
-    office.fleet.hosts["lb1"]["lamp"] = "on"
-    assert office.approve(run).state is State.NO_CHANGES
-    assert office.fleet.told == []
+def test_what_somebody_else_did_meanwhile_is_not_done_again(harness: Harness):
+    run = harness.request(LAMP_ON)
+    harness.fleet.hosts["lb1"]["lamp"] = "on"
+    assert harness.approve(run).state is State.NO_CHANGES
+    assert harness.fleet.told == []
 
 
-def test_a_change_that_did_not_hold_is_not_called_a_success(office: Office):
+def test_a_change_that_did_not_hold_is_not_called_a_success(harness: Harness):
     def fall_back(host: str, words: str) -> None:
-        office.fleet.hosts[host]["lamp"] = "off"
+        harness.fleet.hosts[host]["lamp"] = "off"
 
-    office.fleet.after_tell = fall_back
-    ended = office.approve(office.ask(LAMP_ON))
+    harness.fleet.after_tell = fall_back
+    ended = harness.approve(harness.request(LAMP_ON))
     assert ended.state is State.FAILED
     assert "verification failed" in ended.summary
 
 
-def test_a_step_that_failed_stops_the_rest(office: Office):
+def test_a_step_that_failed_stops_the_rest(harness: Harness):
     def refuse(host: str, words: str) -> None:
         if "lamp" in words:
             raise CommandError("output: the lamp is glued")
 
-    office.fleet.before_tell = refuse
-    ended = office.approve(office.ask(SetAll(host="lb1", value="on")))
+    harness.fleet.before_tell = refuse
+    ended = harness.approve(harness.request(SetAll(host="lb1", value="on")))
     assert ended.state is State.FAILED
     assert ended.summary.startswith("Step 2 of 2 failed: output: the lamp is glued")
-    assert office.fleet.told == [("lb1", "set fan on")]
+    assert harness.fleet.told == [("lb1", "set fan on")]
 
 
-def test_a_host_that_is_gone_before_the_command_is_a_failure_and_not_a_mystery(office: Office):
+def test_a_host_that_is_gone_before_the_command_is_a_failure_and_not_a_mystery(harness: Harness):
     def gone(host: str, words: str) -> None:
         raise UnreachableError("no route")
 
-    office.fleet.before_tell = gone
-    assert office.approve(office.ask(LAMP_ON)).state is State.FAILED
+    harness.fleet.before_tell = gone
+    assert harness.approve(harness.request(LAMP_ON)).state is State.FAILED
 
 
-def test_an_end_that_nobody_saw_is_unknown_and_keeps_the_host_locked(office: Office):
+def test_an_end_that_nobody_saw_is_unknown_and_keeps_the_host_locked(harness: Harness):
     def cut(host: str, words: str) -> None:
         raise UnknownOutcomeError("the connection was lost")
 
-    office.fleet.before_tell = cut
-    unknown = office.approve(office.ask(LAMP_ON))
+    harness.fleet.before_tell = cut
+    unknown = harness.approve(harness.request(LAMP_ON))
     assert unknown.state is State.UNKNOWN
 
-    office.fleet.before_tell = lambda _host, _words: None
-    blocked = office.approve(office.ask(SetSwitch(host="lb1", name="fan", value="on")))
+    harness.fleet.before_tell = lambda _host, _words: None
+    blocked = harness.approve(harness.request(SetSwitch(host="lb1", name="fan", value="on")))
     assert blocked.state is State.QUEUED
     assert blocked.summary == f"waits for run {unknown.id}, which has locked lb1"
-    assert office.fleet.told == []
+    assert harness.fleet.told == []
 
-    office.workflow.resolve_run(
+    harness.workflow.resolve_run(
         unknown.id, person="olga", succeeded=False, reason="looked: the lamp is off"
     )
-    office.work()
-    assert office.run(blocked.id).state is State.SUCCEEDED
+    harness.run_queued_work()
+    assert harness.get_run(blocked.id).state is State.SUCCEEDED
 
 
-def test_only_an_owner_settles_an_unknown_and_says_why(office: Office):
+def test_only_an_owner_settles_an_unknown_and_says_why(harness: Harness):
     def cut(host: str, words: str) -> None:
         raise UnknownOutcomeError("the connection was lost")
 
-    office.fleet.before_tell = cut
-    run = office.approve(office.ask(LAMP_ON))
+    harness.fleet.before_tell = cut
+    run = harness.approve(harness.request(LAMP_ON))
     with pytest.raises(NotAllowed, match="owner of the edge"):
-        office.workflow.resolve_run(
+        harness.workflow.resolve_run(
             run.id, person="dora", succeeded=True, reason="I am quite sure of it"
         )
     with pytest.raises(InvalidRequestError, match="how you know"):
-        office.workflow.resolve_run(run.id, person="olga", succeeded=True, reason="")
-    assert office.run(run.id).state is State.UNKNOWN
+        harness.workflow.resolve_run(run.id, person="olga", succeeded=True, reason="")
+    assert harness.get_run(run.id).state is State.UNKNOWN
 
 
-def test_a_fault_of_our_own_before_anything_was_sent_is_said_so(office: Office):
+def test_a_fault_of_our_own_before_anything_was_sent_is_said_so(harness: Harness):
     def trip(host: str) -> None:
         raise ZeroDivisionError
 
-    office.fleet.before_ask = trip
-    run = office.ask(LAMP_ON)
+    harness.fleet.before_ask = trip
+    run = harness.request(LAMP_ON)
     assert run.state is State.FAILED
     assert "An internal error occurred before anything was sent" in run.summary
 
 
-def test_a_fault_of_our_own_while_sending_is_unknown(office: Office):
+def test_a_fault_of_our_own_while_sending_is_unknown(harness: Harness):
     def trip(host: str, words: str) -> None:
         raise ZeroDivisionError
 
-    office.fleet.before_tell = trip
-    assert office.approve(office.ask(LAMP_ON)).state is State.UNKNOWN
+    harness.fleet.before_tell = trip
+    assert harness.approve(harness.request(LAMP_ON)).state is State.UNKNOWN
 
 
 class TestUndo:
-    def test_takes_the_steps_back_in_reverse_order(self, office: Office):
-        done = office.approve(office.ask(SetAll(host="lb1", value="on")))
-        office.fleet.told.clear()
-        undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
-        office.work()
-        ended = office.approve(office.run(undo.id))
+    def test_takes_the_steps_back_in_reverse_order(self, harness: Harness):
+        done = harness.approve(harness.request(SetAll(host="lb1", value="on")))
+        harness.fleet.told.clear()
+        undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+        harness.run_queued_work()
+        ended = harness.approve(harness.get_run(undo.id))
         assert ended.state is State.SUCCEEDED
-        assert office.fleet.told == [("lb1", "set lamp off"), ("lb1", "set fan off")]
+        assert harness.fleet.told == [("lb1", "set lamp off"), ("lb1", "set fan off")]
 
     def test_a_step_is_titled_by_what_its_undo_does(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         planned = SetSwitch.plan
 
@@ -200,325 +200,325 @@ class TestUndo:
             return replace(plan, steps=steps)
 
         monkeypatch.setattr(SetSwitch, "plan", titled)
-        done = office.approve(office.ask(LAMP_ON))
-        undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
-        office.work()
-        proposal = office.run(undo.id).plan
+        done = harness.approve(harness.request(LAMP_ON))
+        undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+        harness.run_queued_work()
+        proposal = harness.get_run(undo.id).plan
         assert proposal is not None
         assert [step.title for step in proposal.steps] == ["Darken the cellar"]
 
-    def test_is_approved_like_any_other(self, office: Office):
-        done = office.approve(office.ask(LAMP_ON))
-        undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
-        office.work()
-        assert office.run(undo.id).state is State.PENDING
+    def test_is_approved_like_any_other(self, harness: Harness):
+        done = harness.approve(harness.request(LAMP_ON))
+        undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+        harness.run_queued_work()
+        assert harness.get_run(undo.id).state is State.PENDING
 
-    def test_of_what_is_no_longer_in_effect_does_nothing(self, office: Office):
-        done = office.approve(office.ask(LAMP_ON))
-        office.fleet.hosts["lb1"]["lamp"] = "dim"
-        undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
-        office.work()
-        ended = office.run(undo.id)
+    def test_of_what_is_no_longer_in_effect_does_nothing(self, harness: Harness):
+        done = harness.approve(harness.request(LAMP_ON))
+        harness.fleet.hosts["lb1"]["lamp"] = "dim"
+        undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+        harness.run_queued_work()
+        ended = harness.get_run(undo.id)
         assert ended.state is State.NO_CHANGES
         assert "not in effect any more" in ended.summary
 
-    def test_of_half_a_run_takes_back_that_half(self, office: Office):
+    def test_of_half_a_run_takes_back_that_half(self, harness: Harness):
         def refuse(host: str, words: str) -> None:
             if words == "set lamp on":
                 raise CommandError("glued")
 
-        office.fleet.before_tell = refuse
-        failed = office.approve(office.ask(SetAll(host="lb1", value="on")))
-        office.fleet.told.clear()
-        undo = office.workflow.request_undo(failed.id, person="dora", origin=WEB)
-        office.work()
-        assert office.approve(office.run(undo.id)).state is State.SUCCEEDED
-        assert office.fleet.told == [("lb1", "set fan off")]
+        harness.fleet.before_tell = refuse
+        failed = harness.approve(harness.request(SetAll(host="lb1", value="on")))
+        harness.fleet.told.clear()
+        undo = harness.workflow.request_undo(failed.id, person="dora", origin=WEB)
+        harness.run_queued_work()
+        assert harness.approve(harness.get_run(undo.id)).state is State.SUCCEEDED
+        assert harness.fleet.told == [("lb1", "set fan off")]
 
-    def test_of_what_cannot_be_undone_is_refused_with_the_reason(self, office: Office):
-        done = office.approve(office.ask(BreakSwitch(host="lb1", name="lamp")))
+    def test_of_what_cannot_be_undone_is_refused_with_the_reason(self, harness: Harness):
+        done = harness.approve(harness.request(BreakSwitch(host="lb1", name="lamp")))
         assert done.state is State.SUCCEEDED
-        undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
-        office.work()
-        assert office.run(undo.id).state is State.REFUSED
-        assert "cannot be undone: gone" in office.run(undo.id).summary
+        undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+        harness.run_queued_work()
+        assert harness.get_run(undo.id).state is State.REFUSED
+        assert "cannot be undone: gone" in harness.get_run(undo.id).summary
 
-    def test_of_a_check_makes_no_sense(self, office: Office):
-        look = office.ask(ShowSwitches(host="lb1"))
+    def test_of_a_check_makes_no_sense(self, harness: Harness):
+        look = harness.request(ShowSwitches(host="lb1"))
         with pytest.raises(InvalidRequestError, match="changed nothing"):
-            office.workflow.request_undo(look.id, person="dora", origin=WEB)
+            harness.workflow.request_undo(look.id, person="dora", origin=WEB)
 
 
 class TestAsking:
-    def test_an_unknown_host_is_not_a_request(self, office: Office):
+    def test_an_unknown_host_is_not_a_request(self, harness: Harness):
         with pytest.raises(InvalidRequestError, match="did you mean lb1, lb2"):
-            office.ask(SetSwitch(host="lb7", name="lamp", value="on"))
-        assert office.entries() == []
+            harness.request(SetSwitch(host="lb7", name="lamp", value="on"))
+        assert harness.list_entry_kinds() == []
 
-    def test_somebody_without_a_role_may_look_and_nothing_else(self, office: Office):
-        people = office.policies.path / "people.yaml"
+    def test_somebody_without_a_role_may_look_and_nothing_else(self, harness: Harness):
+        people = harness.policies.path / "people.yaml"
         people.write_text(people.read_text() + "  gus: {name: Gus Guest}\n")
-        assert office.ask(ShowSwitches(host="lb1"), person="gus").state is State.SUCCEEDED
-        refused = office.ask(LAMP_ON, person="gus")
+        assert harness.request(ShowSwitches(host="lb1"), person="gus").state is State.SUCCEEDED
+        refused = harness.request(LAMP_ON, person="gus")
         assert refused.state is State.REFUSED
-        assert office.entries(refused) == ["requested", "refused"]
+        assert harness.list_entry_kinds(refused) == ["requested", "refused"]
 
-    def test_an_owner_makes_reversible_changes_without_waiting(self, office: Office):
-        assert office.ask(LAMP_ON, person="olga").state is State.SUCCEEDED
+    def test_an_owner_makes_reversible_changes_without_waiting(self, harness: Harness):
+        assert harness.request(LAMP_ON, person="olga").state is State.SUCCEEDED
 
-    def test_an_owner_waits_for_another_when_it_cannot_be_undone(self, office: Office):
-        run = office.ask(BreakSwitch(host="lb1", name="lamp"), person="olga")
+    def test_an_owner_waits_for_another_when_it_cannot_be_undone(self, harness: Harness):
+        run = harness.request(BreakSwitch(host="lb1", name="lamp"), person="olga")
         assert run.state is State.PENDING
         with pytest.raises(NotAllowed, match=r"you requested it.*Adam Admin"):
-            office.approve(run, person="olga")
-        assert office.approve(run, person="adam").state is State.SUCCEEDED
+            harness.approve(run, person="olga")
+        assert harness.approve(run, person="adam").state is State.SUCCEEDED
 
-    def test_a_reason_with_invisible_characters_is_refused(self, office: Office):
+    def test_a_reason_with_invisible_characters_is_refused(self, harness: Harness):
         with pytest.raises(InvalidRequestError, match=r"U\+202E"):
-            office.ask(LAMP_ON, reason="nothing \u202e to see")
+            harness.request(LAMP_ON, reason="nothing \u202e to see")
 
-    def test_a_reason_of_several_lines_is_kept_on_one(self, office: Office):
-        assert office.ask(LAMP_ON, reason=" it is\r\n\tdark ").reason == "it is dark"
+    def test_a_reason_of_several_lines_is_kept_on_one(self, harness: Harness):
+        assert harness.request(LAMP_ON, reason=" it is\r\n\tdark ").reason == "it is dark"
 
 
 class TestDeciding:
-    def test_nobody_approves_what_they_asked_for(self, office: Office):
-        run = office.ask(LAMP_ON, person="dora")
+    def test_nobody_approves_what_they_asked_for(self, harness: Harness):
+        run = harness.request(LAMP_ON, person="dora")
         with pytest.raises(NotAllowed, match="you requested it"):
-            office.approve(run, person="dora")
-        assert office.entries(run)[-1] == "approval refused"
+            harness.approve(run, person="dora")
+        assert harness.list_entry_kinds(run)[-1] == "approval refused"
 
-    def test_only_owners_of_the_area_approve(self, office: Office):
-        run = office.ask(LAMP_ON)
+    def test_only_owners_of_the_area_approve(self, harness: Harness):
+        run = harness.request(LAMP_ON)
         with pytest.raises(NotAllowed, match="Those who can: Adam Admin, Olga Owner"):
-            office.approve(run, person="stan")
-        assert office.fleet.told == []
+            harness.approve(run, person="stan")
+        assert harness.fleet.told == []
 
-    def test_the_second_approver_is_told_who_was_first(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.approve(run, person="olga")
+    def test_the_second_approver_is_told_who_was_first(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.approve(run, person="olga")
         with pytest.raises(TooLate, match="approved by Olga Owner"):
-            office.approve(run, person="adam")
-        assert office.fleet.told == [("lb1", "set lamp on")]
+            harness.approve(run, person="adam")
+        assert harness.fleet.told == [("lb1", "set lamp on")]
 
-    def test_an_approval_of_another_digest_counts_for_nothing(self, office: Office):
-        run = office.ask(LAMP_ON)
+    def test_an_approval_of_another_digest_counts_for_nothing(self, harness: Harness):
+        run = harness.request(LAMP_ON)
         with pytest.raises(TooLate, match="has a new plan"):
-            office.workflow.approve_run(run.id, person="olga", digest="0" * 64)
-        assert office.run(run.id).state is State.PENDING
+            harness.workflow.approve_run(run.id, person="olga", digest="0" * 64)
+        assert harness.get_run(run.id).state is State.PENDING
 
     @pytest.mark.parametrize("digest", ["", "a", "123456789"])
-    def test_too_little_of_a_digest_is_no_digest(self, office: Office, digest: str):
-        run = office.ask(LAMP_ON)
+    def test_too_little_of_a_digest_is_no_digest(self, harness: Harness, digest: str):
+        run = harness.request(LAMP_ON)
         with pytest.raises(TooLate):
-            office.workflow.approve_run(run.id, person="olga", digest=run.digest[: len(digest)])
+            harness.workflow.approve_run(run.id, person="olga", digest=run.digest[: len(digest)])
 
-    def test_one_no_ends_it(self, office: Office):
-        run = office.ask(LAMP_ON)
-        denied = office.workflow.deny_run(run.id, person="adam", reason="not today")
+    def test_one_no_ends_it(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        denied = harness.workflow.deny_run(run.id, person="adam", reason="not today")
         assert (denied.state, denied.summary) == (State.DENIED, "Denied by Adam Admin: not today")
         with pytest.raises(TooLate, match="denied by Adam Admin"):
-            office.approve(run, person="olga")
+            harness.approve(run, person="olga")
 
-    def test_a_no_after_the_yes_wins_until_the_intent_is_written(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        office.workflow.deny_run(run.id, person="adam", reason="wait")
-        office.work()
-        assert office.run(run.id).state is State.DENIED
-        assert office.fleet.told == []
+    def test_a_no_after_the_yes_wins_until_the_intent_is_written(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.workflow.deny_run(run.id, person="adam", reason="wait")
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.DENIED
+        assert harness.fleet.told == []
 
-    def test_a_no_during_the_last_look_wins(self, office: Office):
-        run = office.ask(LAMP_ON)
+    def test_a_no_during_the_last_look_wins(self, harness: Harness):
+        run = harness.request(LAMP_ON)
 
         def deny_meanwhile(host: str) -> None:
-            office.fleet.before_ask = lambda _host: None
-            office.workflow.deny_run(run.id, person="adam", reason="wait")
+            harness.fleet.before_ask = lambda _host: None
+            harness.workflow.deny_run(run.id, person="adam", reason="wait")
 
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        office.fleet.before_ask = deny_meanwhile
-        office.work()
-        assert office.run(run.id).state is State.DENIED
-        assert office.fleet.told == []
-        with office.database.reading() as tx:
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.fleet.before_ask = deny_meanwhile
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.DENIED
+        assert harness.fleet.told == []
+        with harness.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
 
-    def test_the_asker_may_withdraw_and_nobody_else(self, office: Office):
-        run = office.ask(LAMP_ON)
+    def test_the_asker_may_withdraw_and_nobody_else(self, harness: Harness):
+        run = harness.request(LAMP_ON)
         with pytest.raises(NotAllowed, match="only Dora Developer"):
-            office.workflow.withdraw_run(run.id, person="olga")
-        assert office.workflow.withdraw_run(run.id, person="dora").state is State.WITHDRAWN
+            harness.workflow.withdraw_run(run.id, person="olga")
+        assert harness.workflow.withdraw_run(run.id, person="dora").state is State.WITHDRAWN
 
 
 class TestTheGate:
-    def test_an_approver_who_lost_the_role_meanwhile_does_not_count(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        areas = office.policies.path / "areas.yaml"
+    def test_an_approver_who_lost_the_role_meanwhile_does_not_count(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        areas = harness.policies.path / "areas.yaml"
         areas.write_text(areas.read_text().replace("[olga, adam]", "[adam]"))
-        office.work()
-        ended = office.run(run.id)
+        harness.run_queued_work()
+        ended = harness.get_run(run.id)
         assert ended.state is State.REFUSED
         assert "0 of 1 required approvals" in ended.summary
-        assert office.fleet.told == []
+        assert harness.fleet.told == []
 
-    def test_an_asker_who_left_meanwhile_gets_nothing_done(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        people = office.policies.path / "people.yaml"
+    def test_an_asker_who_left_meanwhile_gets_nothing_done(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        people = harness.policies.path / "people.yaml"
         people.write_text(people.read_text().replace("dora:", "dolores:"))
-        office.work()
-        assert office.run(run.id).state is State.REFUSED
-        assert office.fleet.told == []
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.REFUSED
+        assert harness.fleet.told == []
 
-    def test_a_changed_policy_makes_the_plan_stale(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        rules = office.policies.path / "policy.cedar"
+    def test_a_changed_policy_makes_the_plan_stale(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        rules = harness.policies.path / "policy.cedar"
         rules.write_text(rules.read_text() + "\n// a remark\n")
-        office.work()
-        assert "the policy was changed" in office.run(run.id).summary
+        harness.run_queued_work()
+        assert "the policy was changed" in harness.get_run(run.id).summary
 
-    def test_a_new_host_key_makes_the_plan_stale(self, office: Office):
-        run = office.ask(LAMP_ON)
-        policy = office.policies.get_policy()
+    def test_a_new_host_key_makes_the_plan_stale(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        policy = harness.policies.get_policy()
         other = policy.inventory["lb1"].model_copy(
             update={"host_key": policy.inventory["lb1"].host_key[:-4] + "AAAA"}  # pyright: ignore
         )
         policy.inventory.hosts["lb1"] = other  # pyright: ignore
-        ended = office.approve(run)
+        ended = harness.approve(run)
         assert ended.state is State.STALE
         assert "the host key of lb1 in the inventory changed" in ended.summary
 
-    def test_a_new_host_key_in_the_inventory_is_named_and_not_the_policy(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        _another_key(office)
-        office.work()
-        ended = office.run(run.id)
+    def test_a_new_host_key_in_the_inventory_is_named_and_not_the_policy(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        _another_key(harness)
+        harness.run_queued_work()
+        ended = harness.get_run(run.id)
         assert ended.state is State.STALE
         assert "the host key of lb1 in the inventory changed" in ended.summary
 
     def test_a_plan_with_fewer_steps_left_is_stale_without_an_alarm_about_keys(
-        self, office: Office
+        self, harness: Harness
     ):
-        run = office.ask(SetAll(host="lb1", value="on"))
-        office.fleet.hosts["lb1"]["fan"] = "on"
-        ended = office.approve(run)
+        run = harness.request(SetAll(host="lb1", value="on"))
+        harness.fleet.hosts["lb1"]["fan"] = "on"
+        ended = harness.approve(run)
         assert ended.state is State.STALE
         assert "lb1 is not as it was: fan=on lamp=off" in ended.summary
         assert "key" not in ended.summary
-        assert office.fleet.told == []
-        assert office.fleet.told == []
+        assert harness.fleet.told == []
+        assert harness.fleet.told == []
 
-    def test_a_broken_policy_refuses_everything(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        (office.policies.path / "policy.cedar").write_text("permit (")
-        office.work()
-        assert office.run(run.id).state is State.REFUSED
-        assert office.fleet.told == []
+    def test_a_broken_policy_refuses_everything(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        (harness.policies.path / "policy.cedar").write_text("permit (")
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.REFUSED
+        assert harness.fleet.told == []
 
-    def test_authority_is_looked_up_again_before_each_step(self, office: Office):
+    def test_authority_is_looked_up_again_before_each_step(self, harness: Harness):
         def fire(host: str, words: str) -> None:
-            people = office.policies.path / "people.yaml"
+            people = harness.policies.path / "people.yaml"
             people.write_text(people.read_text().replace("dora:", "dolores:"))
 
-        office.fleet.after_tell = fire
-        ended = office.approve(office.ask(SetAll(host="lb1", value="on")))
+        harness.fleet.after_tell = fire
+        ended = harness.approve(harness.request(SetAll(host="lb1", value="on")))
         assert ended.state is State.FAILED
         assert "Stopped before step 2" in ended.summary
-        assert office.fleet.told == [("lb1", "set fan on")]
+        assert harness.fleet.told == [("lb1", "set fan on")]
 
-    def test_an_approval_that_nobody_used_in_time_expires(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        with office.database.transaction() as tx:
+    def test_an_approval_that_nobody_used_in_time_expires(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        with harness.database.transaction() as tx:
             held = runs.get_run(tx, run.id)
             runs.amend_run(tx, held, expires_at=tx.now)
-        office.work()
-        assert office.run(run.id).state is State.EXPIRED
-        assert office.fleet.told == []
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.EXPIRED
+        assert harness.fleet.told == []
 
-    def test_the_intent_is_durable_before_the_command_is_sent(self, office: Office):
+    def test_the_intent_is_durable_before_the_command_is_sent(self, harness: Harness):
         seen: list[str] = []
 
         def look(host: str, words: str) -> None:
-            with office.database.reading() as tx:
+            with harness.database.reading() as tx:
                 seen.extend(step.state for step in runs.list_steps(tx, 1))
                 seen.append(change_log.list_newest_entries(tx, limit=1)[0].kind)
 
-        office.fleet.before_tell = look
-        office.approve(office.ask(LAMP_ON))
+        harness.fleet.before_tell = look
+        harness.approve(harness.request(LAMP_ON))
         assert seen == [StepState.INTENT, "step sending"]
 
 
 class TestRecovery:
-    def test_a_run_under_way_when_the_process_died_is_unknown(self, office: Office):
+    def test_a_run_under_way_when_the_process_died_is_unknown(self, harness: Harness):
         class PowerCut(BaseException):
             pass
 
         def die(host: str, words: str) -> None:
             raise PowerCut
 
-        office.fleet.before_tell = die
-        run = office.ask(LAMP_ON)
+        harness.fleet.before_tell = die
+        run = harness.request(LAMP_ON)
         with pytest.raises(PowerCut):
-            office.approve(run)
-        assert office.run(run.id).state is State.RUNNING
-        office.workflow.recover_unfinished_runs()
-        assert office.run(run.id).state is State.UNKNOWN
+            harness.approve(run)
+        assert harness.get_run(run.id).state is State.RUNNING
+        harness.workflow.recover_unfinished_runs()
+        assert harness.get_run(run.id).state is State.UNKNOWN
         # It was a crash, and nobody is told that somebody may have altered the database.
-        assert "its outcome is unknown" in office.run(run.id).summary
+        assert "its outcome is unknown" in harness.get_run(run.id).summary
 
-    def test_what_waited_goes_on(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        office.queue.waiting.clear()
-        office.workflow.recover_unfinished_runs()
-        office.work()
-        assert office.run(run.id).state is State.SUCCEEDED
+    def test_what_waited_goes_on(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.dispatcher.enqueued.clear()
+        harness.workflow.recover_unfinished_runs()
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.SUCCEEDED
 
-    def test_a_claim_without_an_intent_starts_over(self, office: Office):
+    def test_a_claim_without_an_intent_starts_over(self, harness: Harness):
         class PowerCut(BaseException):
             pass
 
         def die(host: str) -> None:
             raise PowerCut
 
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        office.fleet.before_ask = die
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.fleet.before_ask = die
         with pytest.raises(PowerCut):
-            office.work()
-        assert office.run(run.id).state is State.STARTING
-        office.fleet.before_ask = lambda _host: None
-        office.workflow.recover_unfinished_runs()
-        office.work()
-        assert office.run(run.id).state is State.SUCCEEDED
-        assert office.fleet.told == [("lb1", "set lamp on")]
+            harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.STARTING
+        harness.fleet.before_ask = lambda _host: None
+        harness.workflow.recover_unfinished_runs()
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.SUCCEEDED
+        assert harness.fleet.told == [("lb1", "set lamp on")]
 
 
-def test_the_request_is_told_as_it_would_be_typed(office: Office):
-    assert office.ask(LAMP_ON).title == "toy set lb1 lamp on"
+def test_the_request_is_told_as_it_would_be_typed(harness: Harness):
+    assert harness.request(LAMP_ON).title == "toy set lb1 lamp on"
 
 
-def test_the_log_alone_proves_what_was_approved(office: Office):
-    run = office.approve(office.ask(LAMP_ON))
-    with office.database.reading() as tx:
+def test_the_log_alone_proves_what_was_approved(harness: Harness):
+    run = harness.approve(harness.request(LAMP_ON))
+    with harness.database.reading() as tx:
         facts = {entry.kind: entry.facts for entry in change_log.list_entries_of_run(tx, run.id)}
     assert hash_canonical(facts["planned"]["plan"]["document"]) == run.digest
     assert facts["approved"]["digest"] == facts["started"]["digest"] == run.digest
 
 
-def test_what_nobody_decides_in_time_expires(office: Office):
-    waiting, other = office.ask(LAMP_ON), office.ask(LAMP_ON)
-    with office.database.transaction() as tx:
+def test_what_nobody_decides_in_time_expires(harness: Harness):
+    waiting, other = harness.request(LAMP_ON), harness.request(LAMP_ON)
+    with harness.database.transaction() as tx:
         runs.amend_run(tx, runs.get_run(tx, waiting.id), expires_at=tx.now)
-    assert [run.id for run in office.workflow.expire_runs()] == [waiting.id]
-    assert office.run(waiting.id).state is State.EXPIRED
-    assert office.run(other.id).state is State.PENDING
-    assert office.workflow.expire_runs() == []
+    assert [run.id for run in harness.workflow.expire_runs()] == [waiting.id]
+    assert harness.get_run(waiting.id).state is State.EXPIRED
+    assert harness.get_run(other.id).state is State.PENDING
+    assert harness.workflow.expire_runs() == []
 
 
 class TestFreezes:
@@ -526,154 +526,154 @@ class TestFreezes:
 
     FROZEN = 'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
 
-    def _freeze(self, office: Office, text: str) -> None:
-        (office.policies.path / "freezes.yaml").write_text(text)
+    def _freeze(self, harness: Harness, text: str) -> None:
+        (harness.policies.path / "freezes.yaml").write_text(text)
 
-    def test_a_change_waits_and_starts_when_it_is_over(self, office: Office):
-        self._freeze(office, self.FROZEN)
-        waiting = office.approve(office.ask(LAMP_ON))
+    def test_a_change_waits_and_starts_when_it_is_over(self, harness: Harness):
+        self._freeze(harness, self.FROZEN)
+        waiting = harness.approve(harness.request(LAMP_ON))
         assert waiting.state is State.QUEUED
         assert waiting.summary == "On hold: the edge is frozen until 2999-01-01 00:00 UTC (fair)"
-        assert office.fleet.told == []
+        assert harness.fleet.told == []
 
         # A frozen crowd is not looked at again and again.
-        office.workflow.wake_stalled_runs()
-        assert office.queue.waiting == []
-        assert office.entries(waiting).count("on hold") == 1
+        harness.workflow.wake_stalled_runs()
+        assert harness.dispatcher.enqueued == []
+        assert harness.list_entry_kinds(waiting).count("on hold") == 1
 
         # The freeze ends as such, and not by an edit: that would make the plan stale.
-        policy = office.policies.get_policy()
+        policy = harness.policies.get_policy()
         policy.freezes = FreezeList()
-        office.workflow.wake_stalled_runs()
-        office.work()
-        assert office.run(waiting.id).state is State.SUCCEEDED
+        harness.workflow.wake_stalled_runs()
+        harness.run_queued_work()
+        assert harness.get_run(waiting.id).state is State.SUCCEEDED
 
-    def test_what_a_freeze_leaves_out_goes_on(self, office: Office):
-        self._freeze(office, self.FROZEN.replace("{name", "{but: ['toy *'], name"))
-        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+    def test_what_a_freeze_leaves_out_goes_on(self, harness: Harness):
+        self._freeze(harness, self.FROZEN.replace("{name", "{but: ['toy *'], name"))
+        assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
-    def test_checks_go_on(self, office: Office):
-        self._freeze(office, self.FROZEN)
-        assert office.ask(ShowSwitches(host="lb1")).state is State.SUCCEEDED
+    def test_checks_go_on(self, harness: Harness):
+        self._freeze(harness, self.FROZEN)
+        assert harness.request(ShowSwitches(host="lb1")).state is State.SUCCEEDED
 
-    def test_a_freeze_that_begins_during_the_last_look_holds_too(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    def test_a_freeze_that_begins_during_the_last_look_holds_too(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
         freeze = {"name": "fair", "from": "1999-01-01 00:00", "until": "2999-01-01 00:00"}
-        policy = office.policies.get_policy()
+        policy = harness.policies.get_policy()
 
         def begin(host: str) -> None:
             policy.freezes = FreezeList.model_validate({"freezes": [freeze]})
 
-        office.fleet.before_ask = begin
-        office.work()
-        assert office.run(run.id).state is State.QUEUED
-        assert office.fleet.told == []
-        with office.database.reading() as tx:
+        harness.fleet.before_ask = begin
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.QUEUED
+        assert harness.fleet.told == []
+        with harness.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
 
-    def test_without_the_freeze_it_would_have_been_sent(self, office: Office):
-        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+    def test_without_the_freeze_it_would_have_been_sent(self, harness: Harness):
+        assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
 
-def test_a_plan_that_was_altered_in_the_database_is_not_applied(office: Office):
-    run = office.ask(LAMP_ON)
-    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+def test_a_plan_that_was_altered_in_the_database_is_not_applied(harness: Harness):
+    run = harness.request(LAMP_ON)
+    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
     assert run.plan
     other = replace(run.plan.steps[0], command=Shell(("set", "lamp", "smashed")))
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         altered = replace(run.plan, steps=(other,))
         runs.amend_run(tx, runs.get_run(tx, run.id), plan=altered)
-    office.work()
-    assert office.run(run.id).state is State.REFUSED
-    assert office.fleet.told == []
+    harness.run_queued_work()
+    assert harness.get_run(run.id).state is State.REFUSED
+    assert harness.fleet.told == []
 
 
-def _another_key(office: Office) -> None:
-    inventory = office.policies.path / "inventory.yaml"
+def _another_key(harness: Harness) -> None:
+    inventory = harness.policies.path / "inventory.yaml"
     inventory.write_text(inventory.read_text().replace(HOST_KEY, HOST_KEY[:-4] + "AAAA"))
 
 
 def test_a_host_gets_no_further_step_when_it_became_another_machine(
-    office: Office,
+    harness: Harness,
 ):
-    office.fleet.after_tell = lambda _host, _words: _another_key(office)
-    ended = office.approve(office.ask(SetAll(host="lb1", value="on")))
+    harness.fleet.after_tell = lambda _host, _words: _another_key(harness)
+    ended = harness.approve(harness.request(SetAll(host="lb1", value="on")))
     assert ended.state is State.FAILED
     assert (
         "Stopped before step 2: the host key of lb1 in the inventory has changed" in ended.summary
     )
-    assert office.fleet.told == [("lb1", "set fan on")]
+    assert harness.fleet.told == [("lb1", "set fan on")]
 
 
-def test_an_undo_names_the_key_that_its_host_has_now(office: Office):
-    done = office.approve(office.ask(LAMP_ON))
-    _another_key(office)
-    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
-    office.work()
-    proposal = office.run(undo.id).plan
+def test_an_undo_names_the_key_that_its_host_has_now(harness: Harness):
+    done = harness.approve(harness.request(LAMP_ON))
+    _another_key(harness)
+    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+    harness.run_queued_work()
+    proposal = harness.get_run(undo.id).plan
     assert proposal
-    now = office.policies.get_policy().inventory["lb1"].fingerprint
+    now = harness.policies.get_policy().inventory["lb1"].fingerprint
     assert [step.fingerprint for step in proposal.steps] == [now]
 
 
-def test_without_a_policy_what_was_done_is_unproven_and_not_unknown(office: Office):
+def test_without_a_policy_what_was_done_is_unproven_and_not_unknown(harness: Harness):
     def spoil(_host: str, _words: str) -> None:
-        (office.policies.path / "policy.cedar").write_text("permit (")
+        (harness.policies.path / "policy.cedar").write_text("permit (")
 
-    office.fleet.after_tell = spoil
-    ended = office.approve(office.ask(LAMP_ON))
+    harness.fleet.after_tell = spoil
+    ended = harness.approve(harness.request(LAMP_ON))
     assert ended.state is State.FAILED
     assert "Every step succeeded, but the result could not be verified" in ended.summary
 
 
-def test_a_request_that_is_not_planned_yet_can_be_denied(office: Office):
-    run = office.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
-    assert office.workflow.deny_run(run.id, person="olga").state is State.DENIED
+def test_a_request_that_is_not_planned_yet_can_be_denied(harness: Harness):
+    run = harness.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
+    assert harness.workflow.deny_run(run.id, person="olga").state is State.DENIED
 
 
 class TestALostDatabase:
     """Nobody wakes a run that the database left in the middle, so the clock looks after it."""
 
-    def test_during_planning(self, office: Office):
-        office.fleet.before_ask = _lose_it_once(office)
-        run = office.ask(LAMP_ON)
+    def test_during_planning(self, harness: Harness):
+        harness.fleet.before_ask = _lose_it_once(harness)
+        run = harness.request(LAMP_ON)
         assert run.state is State.PLANNING
-        office.workflow.wake_stalled_runs()
-        office.work()
-        assert office.run(run.id).state is State.PENDING
+        harness.workflow.wake_stalled_runs()
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.PENDING
 
-    def test_during_the_last_look(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.fleet.before_ask = _lose_it_once(office)
-        assert office.approve(run).state is State.STARTING
-        office.workflow.wake_stalled_runs()
-        office.work()
-        assert office.run(run.id).state is State.SUCCEEDED
-        assert office.fleet.told == [("lb1", "set lamp on")]
+    def test_during_the_last_look(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.fleet.before_ask = _lose_it_once(harness)
+        assert harness.approve(run).state is State.STARTING
+        harness.workflow.wake_stalled_runs()
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.SUCCEEDED
+        assert harness.fleet.told == [("lb1", "set lamp on")]
 
-    def test_between_the_command_and_the_proof(self, office: Office):
+    def test_between_the_command_and_the_proof(self, harness: Harness):
         def lose(_host: str, _words: str) -> None:
-            office.fleet.before_ask = _lose_it_once(office)
+            harness.fleet.before_ask = _lose_it_once(harness)
 
-        office.fleet.after_tell = lose
-        run = office.approve(office.ask(LAMP_ON))
+        harness.fleet.after_tell = lose
+        run = harness.approve(harness.request(LAMP_ON))
         assert run.state is State.RUNNING
-        office.workflow.wake_stalled_runs()
-        office.work()
-        assert office.run(run.id).state is State.SUCCEEDED
-        assert office.fleet.told == [("lb1", "set lamp on")]
+        harness.workflow.wake_stalled_runs()
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.SUCCEEDED
+        assert harness.fleet.told == [("lb1", "set lamp on")]
 
-    def test_what_is_under_way_is_left_alone(self, office: Office):
+    def test_what_is_under_way_is_left_alone(self, harness: Harness):
         def look(_host: str, _words: str) -> None:
-            office.workflow.wake_stalled_runs()
-            assert office.queue.waiting == []
+            harness.workflow.wake_stalled_runs()
+            assert harness.dispatcher.enqueued == []
 
-        office.fleet.before_tell = look
-        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+        harness.fleet.before_tell = look
+        assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
-    def test_of_a_second_look_does_not_end_the_first(self, office: Office):
-        run = office.ask(SetAll(host="lb1", value="on"))
+    def test_of_a_second_look_does_not_end_the_first(self, harness: Harness):
+        run = harness.request(SetAll(host="lb1", value="on"))
 
         class Gone:
             def __enter__(self) -> None:
@@ -682,47 +682,47 @@ class TestALostDatabase:
             def __exit__(self, *_: object) -> None: ...
 
         def look_twice(_host: str, _words: str) -> None:
-            reading = office.database.reading
-            office.database.reading = Gone  # pyright: ignore[reportAttributeAccessIssue] - it fails
-            office.workflow.advance_run(run.id)
-            office.database.reading = reading
-            office.workflow.wake_stalled_runs()
+            reading = harness.database.reading
+            harness.database.reading = Gone  # pyright: ignore[reportAttributeAccessIssue] - it fails
+            harness.workflow.advance_run(run.id)
+            harness.database.reading = reading
+            harness.workflow.wake_stalled_runs()
 
-        office.fleet.before_tell = look_twice
-        assert office.approve(run).state is State.SUCCEEDED
-        assert len(office.fleet.told) == 2
+        harness.fleet.before_tell = look_twice
+        assert harness.approve(run).state is State.SUCCEEDED
+        assert len(harness.fleet.told) == 2
 
     def test_who_waits_for_a_host_is_woken_by_its_holder_and_not_by_the_clock(
-        self, office: Office
+        self, harness: Harness
     ):
         def cut(_host: str, _words: str) -> None:
             raise UnknownOutcomeError("the connection was lost")
 
-        office.fleet.before_tell = cut
-        holder = office.approve(office.ask(LAMP_ON))
-        office.approve(office.ask(SetSwitch(host="lb1", name="fan", value="on")))
-        office.workflow.wake_stalled_runs()
-        assert office.queue.waiting == [holder.id]
+        harness.fleet.before_tell = cut
+        holder = harness.approve(harness.request(LAMP_ON))
+        harness.approve(harness.request(SetSwitch(host="lb1", name="fan", value="on")))
+        harness.workflow.wake_stalled_runs()
+        assert harness.dispatcher.enqueued == [holder.id]
 
 
-def _lose_it_once(office: Office) -> Callable[[str], None]:
+def _lose_it_once(harness: Harness) -> Callable[[str], None]:
     def lose(_host: str) -> None:
-        office.fleet.before_ask = lambda _host: None
+        harness.fleet.before_ask = lambda _host: None
         raise StoreUnavailable("the database says: server closed the connection")
 
     return lose
 
 
-def test_each_command_is_told_to_the_key_that_was_approved(office: Office):
-    office.approve(office.ask(SetAll(host="lb1", value="on")))
+def test_each_command_is_told_to_the_key_that_was_approved(harness: Harness):
+    harness.approve(harness.request(SetAll(host="lb1", value="on")))
     assert (
-        office.fleet.fingerprints
-        == [office.policies.get_policy().inventory["lb1"].fingerprint] * 2
+        harness.fleet.fingerprints
+        == [harness.policies.get_policy().inventory["lb1"].fingerprint] * 2
     )
 
 
 def test_what_the_database_refuses_for_good_is_not_tried_for_ever(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """A row that cannot be written is no outage: the run rests, and its host is asked."""
     tried: list[int] = []
@@ -731,63 +731,68 @@ def test_what_the_database_refuses_for_good_is_not_tried_for_ever(
         tried.append(record.step_number)
         tx.sql.execute(insert(tables.decision).values(run=999, person="x"))
 
-    run = office.ask(LAMP_ON)
+    run = harness.request(LAMP_ON)
     with monkeypatch.context() as patched:
         patched.setattr(runs, "record_outcome", refuse)
-        office.approve(run)
+        harness.approve(run)
     assert tried == [1, 1, 1, 1]
-    assert office.run(run.id).state is State.RUNNING
-    office.workflow.wake_stalled_runs()
-    office.work()
-    assert office.entries(run)[-6:-2] == ["unknown", "host queried", "host answered", STEP_DONE]
-    assert office.run(run.id).state is State.SUCCEEDED
-    assert len(office.fleet.told) == 1
+    assert harness.get_run(run.id).state is State.RUNNING
+    harness.workflow.wake_stalled_runs()
+    harness.run_queued_work()
+    assert harness.list_entry_kinds(run)[-6:-2] == [
+        "unknown",
+        "host queried",
+        "host answered",
+        STEP_DONE,
+    ]
+    assert harness.get_run(run.id).state is State.SUCCEEDED
+    assert len(harness.fleet.told) == 1
 
 
 class TestTheEndOfTheService:
     """The step under way is finished, nothing begins, and the next start takes up the rest."""
 
-    def _again(self, office: Office) -> None:
-        office.queue.waiting.clear()
-        office.workflow = Workflow(office.parts)
-        office.workflow.recover_unfinished_runs()
-        office.work()
+    def _again(self, harness: Harness) -> None:
+        harness.dispatcher.enqueued.clear()
+        harness.workflow = Workflow(harness.context)
+        harness.workflow.recover_unfinished_runs()
+        harness.run_queued_work()
 
-    def test_a_step_under_way_is_finished_and_the_next_one_is_never_sent(self, office: Office):
-        office.fleet.before_tell = lambda _host, _words: office.workflow.close()
-        run = office.approve(office.ask(SetAll(host="lb1", value="on")))
+    def test_a_step_under_way_is_finished_and_the_next_one_is_never_sent(self, harness: Harness):
+        harness.fleet.before_tell = lambda _host, _words: harness.workflow.close()
+        run = harness.approve(harness.request(SetAll(host="lb1", value="on")))
         assert run.state is State.RUNNING
-        self._again(office)
-        ended = office.run(run.id)
+        self._again(harness)
+        ended = harness.get_run(run.id)
         assert ended.state is State.STOPPED
         assert ended.summary == (
             "Stopped, because Keyturn itself stopped, before step 2 of 2. Done: “Set fan”. "
             "To revert it, request the undo of run 1."
         )
-        assert office.fleet.told == [("lb1", "set fan on")]
-        with office.database.reading() as tx:
+        assert harness.fleet.told == [("lb1", "set fan on")]
+        with harness.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
 
-    def test_nothing_is_claimed_any_more_and_the_next_start_does_it(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.close()
-        assert office.approve(run).state is State.QUEUED
-        self._again(office)
-        assert office.run(run.id).state is State.SUCCEEDED
+    def test_nothing_is_claimed_any_more_and_the_next_start_does_it(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.close()
+        assert harness.approve(run).state is State.QUEUED
+        self._again(harness)
+        assert harness.get_run(run.id).state is State.SUCCEEDED
 
-    def test_a_last_look_that_was_cut_off_is_had_again(self, office: Office):
+    def test_a_last_look_that_was_cut_off_is_had_again(self, harness: Harness):
         def cut(_host: str) -> None:
-            office.workflow.close()
+            harness.workflow.close()
             raise UnreachableError("Keyturn is shutting down")
 
-        run = office.ask(LAMP_ON)
-        office.fleet.before_ask = cut
-        assert office.approve(run).state is State.QUEUED
-        with office.database.reading() as tx:
+        run = harness.request(LAMP_ON)
+        harness.fleet.before_ask = cut
+        assert harness.approve(run).state is State.QUEUED
+        with harness.database.reading() as tx:
             assert locks.get_lock(tx, "lb1") is None
-        office.fleet.before_ask = lambda _host: None
-        self._again(office)
-        assert office.run(run.id).state is State.SUCCEEDED
+        harness.fleet.before_ask = lambda _host: None
+        self._again(harness)
+        assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
 class Follow(Change[dict[str, str]], words="toy follow", example="lb1", undo="puts it back"):
@@ -808,50 +813,52 @@ class Follow(Change[dict[str, str]], words="toy follow", example="lb1", undo="pu
 
 
 def test_an_undo_whose_feed_has_moved_meanwhile_is_proven_all_the_same(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    office.workflow = Workflow(
-        replace(office.parts, runbooks={**office.parts.runbooks, "toy follow": Follow})
+    harness.workflow = Workflow(
+        replace(harness.context, runbooks={**harness.context.runbooks, "toy follow": Follow})
     )
-    done = office.approve(office.ask(Follow(host="lb1")))
+    done = harness.approve(harness.request(Follow(host="lb1")))
     monkeypatch.setattr(Follow, "feed", "bright")
-    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
-    office.work()
-    ended = office.approve(office.run(undo.id))
+    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+    harness.run_queued_work()
+    ended = harness.approve(harness.get_run(undo.id))
     assert ended.state is State.SUCCEEDED
-    assert office.fleet.told[-1] == ("lb1", "set lamp off")
+    assert harness.fleet.told[-1] == ("lb1", "set lamp off")
 
 
-def test_an_undo_that_cannot_apply_any_more_is_refused_before_anybody_approves_it(office: Office):
-    done = office.approve(office.ask(WarmUp(host="lb1", name="lamp", value="on")))
+def test_an_undo_that_cannot_apply_any_more_is_refused_before_anybody_approves_it(
+    harness: Harness,
+):
+    done = harness.approve(harness.request(WarmUp(host="lb1", name="lamp", value="on")))
     assert done.state is State.SUCCEEDED
-    office.fleet.hosts["lb1"]["warming"] = "burnt"
-    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
-    office.work()
-    after = office.run(undo.id)
+    harness.fleet.hosts["lb1"]["warming"] = "burnt"
+    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+    harness.run_queued_work()
+    after = harness.get_run(undo.id)
     assert (after.state, after.summary) == (State.REFUSED, "it is burnt out, and stays so")
-    office.fleet.hosts["lb1"].pop("warming")
-    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
-    office.work()
-    assert office.run(undo.id).state is State.PENDING
+    harness.fleet.hosts["lb1"].pop("warming")
+    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+    harness.run_queued_work()
+    assert harness.get_run(undo.id).state is State.PENDING
 
 
-def test_an_undo_that_cannot_apply_any_more_by_the_time_it_starts_sends_nothing(office: Office):
-    done = office.approve(office.ask(WarmUp(host="lb1", name="lamp", value="on")))
-    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
-    office.work()
-    office.fleet.hosts["lb1"]["warming"] = "burnt"
-    told = list(office.fleet.told)
-    after = office.approve(office.run(undo.id))
+def test_an_undo_that_cannot_apply_any_more_by_the_time_it_starts_sends_nothing(harness: Harness):
+    done = harness.approve(harness.request(WarmUp(host="lb1", name="lamp", value="on")))
+    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+    harness.run_queued_work()
+    harness.fleet.hosts["lb1"]["warming"] = "burnt"
+    told = list(harness.fleet.told)
+    after = harness.approve(harness.get_run(undo.id))
     assert after.is_ended
     assert "burnt out" in after.summary
-    assert office.fleet.told == told
+    assert harness.fleet.told == told
 
 
-def test_an_undo_is_proven_where_the_change_had_better_not_be_made_now(office: Office):
-    done = office.approve(office.ask(WarmUp(host="lb1", name="lamp", value="on")))
-    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
-    office.work()
-    office.fleet.hosts["lb1"]["weather"] = "hot"
-    after = office.approve(office.run(undo.id))
-    assert (after.state, office.fleet.hosts["lb1"]["lamp"]) == (State.SUCCEEDED, "off")
+def test_an_undo_is_proven_where_the_change_had_better_not_be_made_now(harness: Harness):
+    done = harness.approve(harness.request(WarmUp(host="lb1", name="lamp", value="on")))
+    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
+    harness.run_queued_work()
+    harness.fleet.hosts["lb1"]["weather"] = "hot"
+    after = harness.approve(harness.get_run(undo.id))
+    assert (after.state, harness.fleet.hosts["lb1"]["lamp"]) == (State.SUCCEEDED, "off")

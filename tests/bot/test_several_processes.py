@@ -21,8 +21,8 @@ from bot.model.redaction import Redactor
 from bot.service import Workflow
 from bot.settings import Settings
 from bot.workflow.policy_changes import BROKEN, CHANGED, PolicyRecorder
-from tests.bot.empty import on_postgresql
-from tests.bot.office import Office
+from tests.bot.databases import on_postgresql
+from tests.bot.harness import Harness
 from tests.playground import company
 from tests.playground.postgres import Postgres
 from tests.playground.replicas import Replicas
@@ -44,59 +44,59 @@ def _together(*actions: Callable[[], object]) -> None:
         thread.join()
 
 
-def test_a_new_policy_is_noted_once_by_however_many_processes(any_office: Office):
-    office = any_office
-    _together(*[PolicyRecorder(office.parts).record_policy_change for _ in range(4)])
-    assert office.entries().count(CHANGED) == 1
+def test_a_new_policy_is_noted_once_by_however_many_processes(db_harness: Harness):
+    harness = db_harness
+    _together(*[PolicyRecorder(harness.context).record_policy_change for _ in range(4)])
+    assert harness.list_entry_kinds().count(CHANGED) == 1
 
 
 def test_who_still_has_the_old_policy_does_not_note_it_again_and_again(
-    any_office: Office, tmp_path: Path
+    db_harness: Harness, tmp_path: Path
 ):
     """Processes read a new policy one after the other; each says what it sees once."""
-    office = any_office
-    first, second = PolicyRecorder(office.parts), PolicyRecorder(office.parts)
+    harness = db_harness
+    first, second = PolicyRecorder(harness.context), PolicyRecorder(harness.context)
     first.record_policy_change()
     second.record_policy_change()
     (tmp_path / "policy" / "inventory.yaml").write_text("nothing that fits")
     for _ in range(3):
         second.record_policy_change()
-    assert office.entries().count(BROKEN) == 1
+    assert harness.list_entry_kinds().count(BROKEN) == 1
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     for _ in range(3):
         first.record_policy_change()
         second.record_policy_change()
-    assert office.entries().count(CHANGED) == 2
+    assert harness.list_entry_kinds().count(CHANGED) == 2
 
 
 # SQLite has one writer.
 @on_postgresql
-def test_news_that_one_process_tells_is_not_looked_at_by_another(any_office: Office):
+def test_news_that_one_process_tells_is_not_looked_at_by_another(db_harness: Harness):
     """Drawn from what was read before the other had told it, it would be told twice."""
-    office = any_office
-    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
-    with office.database.transaction() as first:
+    harness = db_harness
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    with harness.database.transaction() as first:
         assert [item.run for item in outbox.lock_pending_update(first)] == [run.id]
-        with office.database.transaction() as second:
+        with harness.database.transaction() as second:
             assert outbox.lock_pending_update(second) == []
             # Its twin: reading alone would see it.
             assert outbox.list_pending_updates(second)
 
 
-def test_what_is_due_by_time_is_done_once_by_two(any_office: Office):
-    office = any_office
-    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
-    with office.database.transaction() as tx:
+def test_what_is_due_by_time_is_done_once_by_two(db_harness: Harness):
+    harness = db_harness
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
+    with harness.database.transaction() as tx:
         held = runs.lock_run(tx, run.id)
         runs.amend_run(tx, held, expires_at=tx.now - 1)
-    other = Workflow(replace(office.parts))
+    other = Workflow(replace(harness.context))
     _together(
-        office.workflow.expire_runs,
+        harness.workflow.expire_runs,
         other.expire_runs,
-        office.workflow.wake_stalled_runs,
+        harness.workflow.wake_stalled_runs,
         other.wake_stalled_runs,
     )
-    assert office.entries(run).count("expired") == 1
+    assert harness.list_entry_kinds(run).count("expired") == 1
 
 
 @pytest.mark.real

@@ -14,7 +14,7 @@ from bot.db import locks, runs, tables
 from bot.db.database import Transaction
 from bot.execution import fanout, gate
 from bot.model.run import Run, State
-from tests.bot.office import WEB, Office, an_office
+from tests.bot.harness import WEB, Harness, open_harness
 from tests.policies import INVENTORY
 from tests.toy import SetSwitch
 
@@ -22,39 +22,39 @@ NAMES = [f"lb{n}" for n in range(1, 11)]
 
 
 @pytest.fixture
-def crowd(tmp_path: Path) -> Generator[Office]:
-    with an_office(tmp_path) as office:
+def crowd(tmp_path: Path) -> Generator[Harness]:
+    with open_harness(tmp_path) as harness:
         more = "".join(f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in NAMES[2:])
-        (office.policies.path / "inventory.yaml").write_text(INVENTORY + more)
-        office.fleet.hosts = {name: {"lamp": "off"} for name in NAMES}
-        yield office
+        (harness.policies.path / "inventory.yaml").write_text(INVENTORY + more)
+        harness.fleet.hosts = {name: {"lamp": "off"} for name in NAMES}
+        yield harness
 
 
-def _approved(office: Office) -> Run:
+def _approved(harness: Harness) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in NAMES]
-    run = office.workflow.request_fanout_run(
+    run = harness.workflow.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
-    office.work()
-    whole = office.run(run.id)
-    office.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
+    harness.run_queued_work()
+    whole = harness.get_run(run.id)
+    harness.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
     return whole
 
 
-def _ready(office: Office, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def _ready(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the parts of an approved request, all of which are to start at once."""
     monkeypatch.setattr(fanout, "_count_next_wave", len)
-    office.workflow.advance_run(_approved(office).id)
-    found, office.queue.waiting = office.queue.waiting[1:], []
+    harness.workflow.advance_run(_approved(harness).id)
+    found, harness.dispatcher.enqueued = harness.dispatcher.enqueued[1:], []
     assert len(found) == len(NAMES)
     return found
 
 
-def _claim_together(office: Office, parts: list[int]) -> list[gate.ClaimedRun | None]:
+def _claim_together(harness: Harness, parts: list[int]) -> list[gate.ClaimedRun | None]:
     """Let all of them pass the gate while somebody else has the turn to write."""
-    commits, end = office.database.commits, time.monotonic() + 20
-    with ThreadPoolExecutor(len(parts)) as pool, office.database.transaction():
-        claimed = [pool.submit(gate.claim_run, office.parts, number) for number in parts]
+    commits, end = harness.database.commits, time.monotonic() + 20
+    with ThreadPoolExecutor(len(parts)) as pool, harness.database.transaction():
+        claimed = [pool.submit(gate.claim_run, harness.context, number) for number in parts]
         while commits.waiting < len(parts):
             assert time.monotonic() < end
             time.sleep(0.001)
@@ -73,18 +73,18 @@ def _with_another_plan(tx: Transaction, part: int) -> None:
 
 
 def test_a_host_with_another_plan_is_not_approved_with_the_others(
-    crowd: Office, monkeypatch: pytest.MonkeyPatch
+    crowd: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     parts = _ready(crowd, monkeypatch)
     with crowd.database.transaction() as tx:
         _with_another_plan(tx, parts[4])
     claimed = _claim_together(crowd, parts)
     assert [n for n, one in enumerate(claimed) if one is None] == [4]
-    assert crowd.run(parts[4]).state is State.STALE
+    assert crowd.get_run(parts[4]).state is State.STALE
 
 
 def test_a_host_with_another_plan_would_run_without_the_check_of_each(
-    crowd: Office, monkeypatch: pytest.MonkeyPatch
+    crowd: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     parts = _ready(crowd, monkeypatch)
     with crowd.database.transaction() as tx:
@@ -93,7 +93,7 @@ def test_a_host_with_another_plan_would_run_without_the_check_of_each(
     assert all(_claim_together(crowd, parts))
 
 
-def test_each_of_them_holds_its_own_host(crowd: Office, monkeypatch: pytest.MonkeyPatch):
+def test_each_of_them_holds_its_own_host(crowd: Harness, monkeypatch: pytest.MonkeyPatch):
     parts = _ready(crowd, monkeypatch)
     _claim_together(crowd, parts)
     with crowd.database.reading() as tx:
@@ -101,24 +101,24 @@ def test_each_of_them_holds_its_own_host(crowd: Office, monkeypatch: pytest.Monk
     assert held == dict(zip(NAMES, parts, strict=True))
 
 
-def _told_after_a_forgery(office: Office) -> list[str]:
+def _told_after_a_forgery(harness: Harness) -> list[str]:
     """Take the approval away when the first host is told; return who is told in the end."""
-    whole = _approved(office)
+    whole = _approved(harness)
 
     def forge(_host: str, _words: str) -> None:
-        with office.database.transaction() as tx:
+        with harness.database.transaction() as tx:
             tx.sql.execute(delete(tables.decision).where(tables.decision.c.run == whole.id))
 
-    office.fleet.after_tell = forge
-    office.work()
-    return [host for host, _ in office.fleet.told]
+    harness.fleet.after_tell = forge
+    harness.run_queued_work()
+    return [host for host, _ in harness.fleet.told]
 
 
-def test_an_approval_that_vanishes_stops_the_next_wave(crowd: Office):
+def test_an_approval_that_vanishes_stops_the_next_wave(crowd: Harness):
     assert _told_after_a_forgery(crowd) == ["lb1"]
 
 
-def test_an_entry_that_was_found_whole_is_not_believed_once_it_is_altered(crowd: Office):
+def test_an_entry_that_was_found_whole_is_not_believed_once_it_is_altered(crowd: Harness):
     whole = _approved(crowd)
     with crowd.database.transaction() as tx:
         told = change_log.list_entries_of_run(tx, whole.id, ["approved"])

@@ -44,8 +44,8 @@ from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
 from connectors.errors import CommandError, UnknownOutcomeError
 from runbooks import AnyRunbook
-from tests.bot.empty import hasty
-from tests.bot.office import WEB, ByHand
+from tests.bot.databases import skip_fsync
+from tests.bot.harness import WEB, ManualDispatcher
 from tests.policies import a_policy
 from tests.toy import RUNBOOKS, BreakSwitch, SetAll, SetSwitch, ShowSwitches, ToyFleet
 
@@ -143,7 +143,7 @@ def _ground() -> tuple[Steady, sqlite3.Connection, Path]:
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     database = Steady(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create())
     # The power is cut in these tests by an exception: what was written is there.
-    hasty(database)
+    skip_fsync(database)
     migrations.upgrade_schema(database)
     with database.transaction() as tx:
         verification.open_log(tx)
@@ -194,7 +194,7 @@ class World(RuleBasedStateMachine):
         self, *, person: str, many: bool, moment: str, what: str, who: str, countered: str
     ) -> None:
         self.database = _emptied()
-        self.model, self.fleet, self.queue = Model(), ToyFleet(), ByHand()
+        self.model, self.fleet, self.queue = Model(), ToyFleet(), ManualDispatcher()
         self.fleet.hosts = {host: {"fan": "off", "lamp": "off"} for host in HOSTS}
         self.fleet.before_tell, self.fleet.after_tell = self._before_tell, self._after_tell
         self.fleet.before_ask = lambda _host: self._surprise(self.reading)
@@ -397,9 +397,9 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.queue.waiting)
     @rule(n=nth, again=st.booleans())
     def work_on_one(self, n: int, again: bool) -> None:
-        number = self.queue.waiting[n % len(self.queue.waiting)]
+        number = self.queue.enqueued[n % len(self.queue.enqueued)]
         if not again:
-            self.queue.waiting.remove(number)
+            self.queue.enqueued.remove(number)
         with self._alive():
             self.workflow.advance_run(number)
 
@@ -408,9 +408,9 @@ class World(RuleBasedStateMachine):
     def work(self) -> None:
         with self._alive():
             for _ in range(50):
-                if not self.queue.waiting:
+                if not self.queue.enqueued:
                     break
-                self.workflow.advance_run(self.queue.waiting.pop(0))
+                self.workflow.advance_run(self.queue.enqueued.pop(0))
 
     @rule(restarted=st.booleans())
     def clock(self, restarted: bool) -> None:
@@ -421,7 +421,7 @@ class World(RuleBasedStateMachine):
         self.workflow.wake_stalled_runs()
 
     def _restart(self) -> None:
-        self.queue.waiting.clear()
+        self.queue.enqueued.clear()
         self._start()
         self.workflow.recover_unfinished_runs()
 

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from bot import observability
 from bot.observability import OtlpTracer, TraceMiddleware, is_tracing_configured
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -110,9 +110,9 @@ def sending(collector: Collector) -> Generator[OtlpTracer]:
 
 
 def test_a_run_is_one_trace_from_plan_to_proof(
-    office: Office, collector: Collector, sending: OtlpTracer
+    harness: Harness, collector: Collector, sending: OtlpTracer
 ) -> None:
-    run = office.approve(office.ask(LAMP_ON))
+    run = harness.approve(harness.request(LAMP_ON))
     sending.close()
     ours = [span for span in collector.spans if span.facts.get("keyturn.run") == run.id]
     assert {span.name for span in ours} == {"run", "plan", "gate", "step", "verify"}
@@ -131,18 +131,18 @@ def test_a_run_is_one_trace_from_plan_to_proof(
 
 
 def test_two_runs_are_two_traces(
-    office: Office, collector: Collector, sending: OtlpTracer
+    harness: Harness, collector: Collector, sending: OtlpTracer
 ) -> None:
-    office.ask(LAMP_ON)
-    office.ask(SetSwitch(host="lb2", name="lamp", value="on"))
+    harness.request(LAMP_ON)
+    harness.request(SetSwitch(host="lb2", name="lamp", value="on"))
     sending.close()
     assert len({span.trace for span in collector.named("plan")}) == 2
 
 
 def test_nothing_that_anybody_said_is_told(
-    office: Office, collector: Collector, sending: OtlpTracer
+    harness: Harness, collector: Collector, sending: OtlpTracer
 ) -> None:
-    office.approve(office.ask(LAMP_ON, reason="because of the canary 4711"))
+    harness.approve(harness.request(LAMP_ON, reason="because of the canary 4711"))
     with pytest.raises(ValueError), observability.trace_span("step", run=1):  # noqa: PT011 - any will do
         raise ValueError("what a host said: canary 4712")
     sending.close()
@@ -207,14 +207,14 @@ def test_a_request_is_a_span_and_its_address_opens_nothing(
 
 
 def test_a_collector_that_is_away_keeps_no_run_from_its_end(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     made = OtlpTracer("here")
     observability.set_tracer(made)
     try:
-        run = office.approve(office.ask(LAMP_ON))
+        run = harness.approve(harness.request(LAMP_ON))
     finally:
         observability.set_tracer(None)
         made.close()

@@ -20,9 +20,9 @@ from bot.db import tables
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
-from tests.bot.empty import empty
+from tests.bot.databases import create_sqlite_database
+from tests.bot.harness import WEB, Harness, ManualDispatcher
 from tests.bot.model.test_schedule import first_at
-from tests.bot.office import WEB, ByHand, Office
 from tests.policies import a_policy
 from tests.toy import RUNBOOKS, SetSwitch, ToyFleet
 
@@ -45,23 +45,23 @@ class Clockwork:
         fleet.hosts["lb1"] = {f"z{n}": "off" for n in range(len(zones))}
         fleet.before_tell = lambda _host, _words: self._jump_in_between()
         policies = a_policy(directory / "policy")
-        database = empty(directory / "keyturn.db")
-        queue = ByHand()
+        database = create_sqlite_database(directory / "keyturn.db")
+        queue = ManualDispatcher()
         parts = WorkflowContext(
             database, policies, fleet, queue, runbooks=RUNBOOKS, schedule_lifetime=_YEAR
         )
-        self.office = Office(Workflow(parts), parts, fleet, queue, policies)
+        self.harness = Harness(Workflow(parts), parts, fleet, queue, policies)
         self.numbers = [self._begin(n, zone) for n, zone in enumerate(zones)]
 
     def _begin(self, n: int, zone: str) -> int:
         what = SetSwitch(host="lb1", name=f"z{n}", value="on")
         timing = ScheduleTiming(zone, parse_cron(_CRON, zone))
-        run = self.office.workflow.schedules.request_schedule(
+        run = self.harness.workflow.schedules.request_schedule(
             [what], host_pattern="", person="dora", origin=WEB, timing=timing
         )
-        self.office.work()
-        self.office.approve(self.office.run(run.id))
-        with self.office.database.reading() as tx:
+        self.harness.run_queued_work()
+        self.harness.approve(self.harness.get_run(run.id))
+        with self.harness.database.reading() as tx:
             query = select(tables.schedule.c.id).where(tables.schedule.c.run == run.id)
             return tx.sql.execute(query).scalar_one()
 
@@ -80,13 +80,13 @@ class Clockwork:
             self._look()
 
     def _look(self) -> None:
-        for switches in self.office.fleet.hosts.values():
+        for switches in self.harness.fleet.hosts.values():
             for name in switches:
                 switches[name] = "off"
-        self.office.workflow.recover_expired_leases()
-        self.office.workflow.fire_due_schedules()
-        self.office.workflow.wake_stalled_runs()
-        self.office.work()
+        self.harness.workflow.recover_expired_leases()
+        self.harness.workflow.fire_due_schedules()
+        self.harness.workflow.wake_stalled_runs()
+        self.harness.run_queued_work()
 
     def _jump_in_between(self) -> None:
         """Let the clock jump while a command runs."""
@@ -119,7 +119,7 @@ class Clockwork:
                 .where(of.schedule == number)
                 .order_by(of.due_at)
             )
-            with self.office.database.reading() as tx:
+            with self.harness.database.reading() as tx:
                 found[zone] = [list(row) for row in tx.sql.execute(query)]
         return found
 

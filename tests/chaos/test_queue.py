@@ -25,9 +25,9 @@ from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
 from connectors.command import Query
 from runbooks import AnyRunbook
-from tests.bot.empty import empty
-from tests.bot.keyring import App, stepped_up
-from tests.bot.office import ByHand, Office
+from tests.bot.authenticator_app import AuthenticatorApp, enrol_and_step_up
+from tests.bot.databases import create_sqlite_database
+from tests.bot.harness import Harness, ManualDispatcher
 from tests.chaos.report import NAME, Record
 from tests.policies import HOST_KEY, a_policy
 from tests.toy import RUNBOOKS, SetSwitch, ShowSwitches, T, ToyFleet
@@ -63,7 +63,7 @@ class SlowFleet(ToyFleet):
 class Queue:
     """The workflow with its own threads, and runs of many people that wait for them."""
 
-    office: Office
+    harness: Harness
     fleet: SlowFleet
     dispatch: LocalDispatcher
     waits: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
@@ -77,13 +77,13 @@ class Queue:
             self.ask(switch, person)
 
     def ask(self, runbook: AnyRunbook, person: str) -> Run:
-        return self.office.workflow.request_run(
+        return self.harness.workflow.request_run(
             runbook, person=person, origin=RequestOrigin("web")
         )
 
     def over(self, run: Run, since: float, what: str) -> None:
         """Wait until a run is over, and note how long that took."""
-        self.until(lambda: self.office.run(run.id).is_ended)
+        self.until(lambda: self.harness.get_run(run.id).is_ended)
         self.waits.setdefault(what, []).append(time.monotonic() - since)
 
     def until(self, true: Callable[[], bool]) -> None:
@@ -93,14 +93,14 @@ class Queue:
             time.sleep(0.01)
 
     def left(self) -> int:
-        with self.office.database.reading() as tx:
+        with self.harness.database.reading() as tx:
             query = select(func.count()).where(tables.run.c.ended_at.is_(None))
             return tx.sql.execute(query).scalar_one()
 
     def ended_by(self) -> Sequence[str]:
         """Return whose runs have ended, in that order."""
         of = tables.run.c
-        with self.office.database.reading() as tx:
+        with self.harness.database.reading() as tx:
             query = select(of.requested_by).where(of.host != ROOT, of.kind == "change")
             return list(tx.sql.execute(query.order_by(of.ended_at, of.id)).scalars())
 
@@ -113,22 +113,22 @@ def queue(tmp_path: Path) -> Generator[Queue]:
     fleet.hosts[ROOT] = {f"s{k}": "off" for k in range(TRIES * 100)}
     policies = _many(tmp_path / "policy")
     parts = WorkflowContext(
-        empty(tmp_path / "keyturn.db"),
+        create_sqlite_database(tmp_path / "keyturn.db"),
         policies,
         fleet,
         dispatch,
         runbooks=RUNBOOKS,
         rate_limits=None,
     )
-    office = Office(Workflow(parts), parts, fleet, ByHand(), policies)
-    parts.lease_keeper.start_heartbeat(office.database)
-    dispatch.start(office.workflow.advance_run)
-    yield Queue(office, fleet, dispatch)
+    harness = Harness(Workflow(parts), parts, fleet, ManualDispatcher(), policies)
+    parts.lease_keeper.start_heartbeat(harness.database)
+    dispatch.start(harness.workflow.advance_run)
+    yield Queue(harness, fleet, dispatch)
     fleet.open.set()
-    office.workflow.close()
+    harness.workflow.close()
     assert dispatch.stop(20)
-    parts.lease_keeper.end_leases(office.database)
-    office.database.close()
+    parts.lease_keeper.end_leases(harness.database)
+    harness.database.close()
 
 
 def _many(directory: Path) -> PolicyDirectory:
@@ -156,7 +156,7 @@ def _mib() -> float:
 
 
 @contextmanager
-def _nudged(office: Office) -> Generator[None]:
+def _nudged(harness: Harness) -> Generator[None]:
     """Do meanwhile what the clock does every few seconds."""
     over = threading.Event()
 
@@ -164,8 +164,8 @@ def _nudged(office: Office) -> Generator[None]:
         while not over.wait(5 if CHAOS else 0.3):
             # What did not work this time is done the next.
             with suppress(StoreUnavailable):
-                office.workflow.recover_expired_leases()
-                office.workflow.wake_stalled_runs()
+                harness.workflow.recover_expired_leases()
+                harness.workflow.wake_stalled_runs()
 
     clock = threading.Thread(target=tick)
     clock.start()
@@ -176,12 +176,12 @@ def _nudged(office: Office) -> Generator[None]:
         clock.join()
 
 
-def _broken(queue: Queue, app: App, n: int) -> None:
+def _broken(queue: Queue, app: AuthenticatorApp, n: int) -> None:
     """Break glass for one run, and note how long it waits from then on."""
     run = queue.ask(SetSwitch(host=ROOT, name=f"s{n}", value="on"), app.person)
-    queue.until(lambda: bool(queue.office.run(run.id).digest))
-    shown, since = queue.office.run(run.id), time.monotonic()
-    queue.office.workflow.break_glass.activate_break_glass(
+    queue.until(lambda: bool(queue.harness.get_run(run.id).digest))
+    shown, since = queue.harness.get_run(run.id), time.monotonic()
+    queue.harness.workflow.break_glass.activate_break_glass(
         run.id,
         person=app.person,
         session=app.session,
@@ -200,12 +200,12 @@ def test_urgent_runs_go_first_and_people_take_turns_when_the_queue_is_long(
     queue: Queue, record_property: Record
 ):
     queue.fill()
-    app = stepped_up(queue.office, "adam")
+    app = enrol_and_step_up(queue.harness, "adam")
     shown = time.monotonic()
     before = _mib()
     queue.fleet.open.set()
     began, highest, n = time.monotonic(), before, 0
-    with _nudged(queue.office):
+    with _nudged(queue.harness):
         while queue.left():
             if n < TRIES:
                 if time.monotonic() - shown > SHOWN:

@@ -10,7 +10,7 @@ from connectors import bond
 from connectors.bond import ACTIVE_BACKUP, LACP, ROUND_ROBIN, Bond, BondMember
 from connectors.command import Answer, Query, Shell, find_failure
 from connectors.errors import ParseError, SettingError
-from tests.fakes import ScriptedFleet, inventory_of
+from tests.scripted_fleet import ScriptedFleet, inventory_of
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ import pytest
 from connectors import csf
 from connectors.command import Answer, Shell
 from connectors.errors import CommandError, ParseError, SettingError
-from tests.fakes import ScriptedFleet, inventory_of
+from tests.scripted_fleet import ScriptedFleet, inventory_of
 
 ANSWERS = Path(__file__).parent / "answers"
 RULES = (ANSWERS / "csf-state-rules.txt").read_text()

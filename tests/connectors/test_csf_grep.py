@@ -9,7 +9,7 @@ from connectors import csf_grep
 from connectors.command import Answer
 from connectors.csf_grep import CsfMatch
 from connectors.errors import CommandError, ParseError
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 ANSWERS = Path(__file__).parent / "answers"
 

@@ -7,7 +7,7 @@ import pytest
 from connectors import csf_list
 from connectors.command import Answer, Shell
 from connectors.errors import CommandError, ParseError, SettingError
-from tests.fakes import ScriptedFleet, inventory_of
+from tests.scripted_fleet import ScriptedFleet, inventory_of
 
 ADDRESSES = {ip_address(each) for each in ("5.172.2.1", "2a01:7e00::a", "5.172.10.1")}
 LISTING = csf_list.format_list(ADDRESSES, "pingdom")

@@ -15,9 +15,9 @@ from connectors.errors import HostError, ParseError, SettingError, UnreachableEr
 from connectors.fetcher import Fetcher
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
-from tests.fakes import inventory_of
 from tests.playground.mirror import Mirror, Reply, answer
 from tests.playground.proxy import Proxy
+from tests.scripted_fleet import inventory_of
 
 LOOPBACK = "127.0.0.0/8,::1/128"
 BODY = b"5.172.196.188\n"

@@ -26,7 +26,7 @@ from connectors.errors import (
 )
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
-from tests.fakes import ScriptedFleet, inventory_of
+from tests.scripted_fleet import ScriptedFleet, inventory_of
 
 UPTIME = Query(Shell(("uptime",)), str.strip)
 REBOOT = Shell(("reboot",), root=True)

@@ -9,7 +9,7 @@ from connectors import haproxy
 from connectors.command import Answer, QueryCommand, Shell, find_failure
 from connectors.errors import CommandError, ParseError, SettingError
 from connectors.stick_table import InvalidKeyError, Rate, TableEntry, TableHead, parse_heads
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 ANSWERS = Path(__file__).parent / "answers" / "haproxy"
 HTTP = TableHead("http", "ip", 204800, 5)

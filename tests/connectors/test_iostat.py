@@ -5,7 +5,7 @@ from connectors.command import Answer, find_failure
 from connectors.errors import ParseError
 from connectors.iostat import DiskUse, parse_json, parse_text
 from tests.connectors.storage import recorded
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 JSON = recorded("iostat-12.6-json")
 TEXT = recorded("iostat-12.6")

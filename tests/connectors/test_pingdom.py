@@ -12,7 +12,7 @@ from connectors import pingdom
 from connectors.command import Fetch
 from connectors.errors import ParseError, SettingError
 from connectors.public_addresses import is_public
-from tests.feeds import BAD_FEEDS, FOURS, ODD_ITEMS, SIXES, feed, item, rss, with_one
+from tests.pingdom_feeds import BAD_FEEDS, FOURS, ODD_ITEMS, SIXES, feed, item, rss, with_one
 
 ALL = frozenset(map(ip_address, (*FOURS, *SIXES)))
 RECORDED = Path(__file__).parent / "answers" / "pingdom-feed.txt"

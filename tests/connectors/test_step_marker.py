@@ -27,7 +27,7 @@ from connectors.inventory import Inventory
 from connectors.step_marker import STEP_SCRIPT, StepMarker
 from connectors.step_status import NO_STATUS, MarkerState, StepStatus, query_step_status
 from connectors.wrapper import WrappedCommand
-from tests.fakes import inventory_of
+from tests.scripted_fleet import inventory_of
 
 STEP = StepMarker("f00d-7-5f", 1)
 
@@ -594,7 +594,7 @@ def test_a_marker_is_kept_where_the_inventory_says(host: Machine):
 
 
 def test_a_host_that_keeps_none_is_not_asked():
-    from tests.fakes import ScriptedFleet
+    from tests.scripted_fleet import ScriptedFleet
 
     fleet = ScriptedFleet(inventory=_host(**{"keyturn.marker": "none"}))
     assert fleet.query_step("nas1", STEP) is NO_STATUS

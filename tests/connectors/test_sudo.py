@@ -57,8 +57,8 @@ from connectors.sudo import (
 )
 from connectors.zfs_property import ZfsProperty
 from runbooks import load_catalogue
-from tests.fakes import ScriptedFleet, inventory_of
-from tests.rules import DIALECTS, RULES, UNDECLARED, allowed, forgotten
+from tests.scripted_fleet import ScriptedFleet, inventory_of
+from tests.sudo_rules import DIALECTS, RULES, UNDECLARED, allowed, forgotten
 
 QUEUE = block.BlockQueue("sda", "bfq", ("bfq",), 128, 64, True, {"slice_idle": 8})
 NO_DEPTH = block.BlockQueue("nvme0n1", "none", ("none",), 128, None, False, {})

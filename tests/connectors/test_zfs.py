@@ -11,8 +11,8 @@ from connectors.errors import CommandError, ParseError
 from connectors.zfs import DeviceTraffic, LoadAverage, PoolSpace
 from tests.connectors.test_zpool_json import NOW, document
 from tests.connectors.test_zpool_text import recorded
-from tests.fakes import ScriptedFleet
 from tests.runbooks.nas import nas
+from tests.scripted_fleet import ScriptedFleet
 
 
 def judged(command: Command, answer: Answer) -> str:

@@ -6,7 +6,7 @@ from connectors.command import Answer
 from connectors.errors import ParseError
 from connectors.zfs_disks import query_file_systems, query_layers, read_disks
 from connectors.zpool import Pool, Vdev
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 
 def pool(*names: str) -> Pool:

@@ -33,13 +33,13 @@ from bot.workflow.context import WorkflowContext
 from connectors import haproxy, haproxy_limits, uptime
 from connectors.inventory import Inventory
 from connectors.stick_table import parse_heads
-from tests.bot.empty import empty
-from tests.bot.office import ByHand
-from tests.bot.web import exhibits
+from tests.bot.databases import create_sqlite_database
+from tests.bot.harness import ManualDispatcher
+from tests.bot.web import sample_runs
 from tests.connectors.test_uptime import PLAIN
-from tests.fakes import ScriptedFleet
 from tests.policies import a_policy
 from tests.runbooks.balancer import CONFIG, rows
+from tests.scripted_fleet import ScriptedFleet
 
 _API = "/api/v1"
 _ADDRESS = "https://keyturn.example.com"
@@ -91,7 +91,7 @@ class _Service:
     """An API with everything behind it, and one client for each person."""
 
     def __init__(
-        self, database: Database, api: FastAPI, workflow: Workflow, queue: ByHand
+        self, database: Database, api: FastAPI, workflow: Workflow, queue: ManualDispatcher
     ) -> None:
         self.database, self.api, self._workflow, self._queue = database, api, workflow, queue
         self.calls: dict[str, Call] = {}
@@ -138,8 +138,8 @@ class _Service:
 
     def work(self) -> None:
         """Plan and execute what waits."""
-        while self._queue.waiting:
-            self._workflow.advance_run(self._queue.waiting.pop(0))
+        while self._queue.enqueued:
+            self._workflow.advance_run(self._queue.enqueued.pop(0))
 
     def delegate(self, delegator: str, delegate: str) -> None:
         """Let a person decide on behalf of another for a week."""
@@ -182,11 +182,11 @@ def _start_service(directory: Path) -> Generator[_Service]:
     inventory = directory / "policy" / "inventory.yaml"
     inventory.write_text(inventory.read_text().replace("user: keyturn", "user: root"))
     key = SigningKey.create()
-    empty(directory / "keyturn.db", key).close()
+    create_sqlite_database(directory / "keyturn.db", key).close()
     database = _SteadyDatabase(f"sqlite:///{directory}/keyturn.db", key)
     with database.transaction() as tx:
         verification.open_log(tx)
-    fleet, queue = _script_fleet(policies.get_policy().inventory), ByHand()
+    fleet, queue = _script_fleet(policies.get_policy().inventory), ManualDispatcher()
     context = WorkflowContext(database, policies, fleet, queue)
     workflow = Workflow(context)
     api = build_api(
@@ -284,7 +284,7 @@ def _record_decisions(service: _Service) -> None:
 
 def _bypass_approvals(tx: Transaction) -> int:
     """Add a run that Adam started by break-glass, and return its number."""
-    run = exhibits.succeeded(tx, exhibits.asked(tx, person="adam"))
+    run = sample_runs.succeeded(tx, sample_runs.asked(tx, person="adam"))
     reason = "the shop is down, and no one answers"
     break_glass.request_break_glass(tx, run=run.id, person="adam", reason=reason)
     break_glass.activate_break_glass(tx, run.id, until=tx.now, factor="1")
@@ -293,12 +293,12 @@ def _bypass_approvals(tx: Transaction) -> int:
 
 def _lose_outcome(tx: Transaction) -> int:
     """Add a run with an unknown outcome, which locks lb1, and return its number."""
-    planned = exhibits.waiting(tx, exhibits.asked(tx))
-    run = exhibits.running(tx, exhibits.approved(tx, planned))
+    planned = sample_runs.waiting(tx, sample_runs.asked(tx))
+    run = sample_runs.running(tx, sample_runs.approved(tx, planned))
     locks.take_lock(tx, "lb1", run.id)
     error = "lb1 closed the connection"
-    exhibits.concluded(tx, run, StepState.UNKNOWN, trouble=error)
-    exhibits.ended(tx, run, State.UNKNOWN, f"The outcome of step 1 of 1 is unknown: {error}.")
+    sample_runs.concluded(tx, run, StepState.UNKNOWN, trouble=error)
+    sample_runs.ended(tx, run, State.UNKNOWN, f"The outcome of step 1 of 1 is unknown: {error}.")
     return run.id
 
 

@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 
 from bot.db import runs
 from bot.model.run import State
-from tests.acceptance.visiting import chromium
+from tests.acceptance.browsing import chromium
 from tests.playground import company
 from tests.playground.fleet import WITH_SECOND_BALANCER, LoopbackFleet
 from tests.playground.service import Chat, Service

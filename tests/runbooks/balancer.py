@@ -7,7 +7,7 @@ from connectors import haproxy, haproxy_limits
 from connectors.command import Answer, Command, Shell
 from connectors.stick_table import parse_heads
 from runbooks import NoUndo
-from tests.fakes import Replies, ScriptedFleet
+from tests.scripted_fleet import Replies, ScriptedFleet
 
 CONFIG = """\
 frontend http

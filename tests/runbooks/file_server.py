@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from connectors import block, block_tree, iostat, mounts
 from tests.connectors.storage import recorded
-from tests.fakes import Replies, ScriptedFleet
+from tests.scripted_fleet import Replies, ScriptedFleet
 
 MOUNTS = {
     "/export/projects": "lvm",

@@ -7,8 +7,8 @@ from pathlib import Path
 from connectors import csf, csf_list, pingdom
 from connectors.csf import Firewall
 from connectors.pingdom import ProbeFeed
-from tests.fakes import ScriptedFleet
-from tests.feeds import FOURS, SIXES, feed
+from tests.pingdom_feeds import FOURS, SIXES, feed
+from tests.scripted_fleet import ScriptedFleet
 
 STATE = (
     Path(__file__).parent.parent / "connectors" / "answers" / "csf-state-rules.txt"

@@ -6,7 +6,7 @@ from connectors import zfs
 from connectors.command import Answer
 from connectors.zfs import ZfsStorage
 from connectors.zpool_text import parse_pools
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 _ANSWERS = Path(__file__).parent.parent / "connectors" / "answers" / "zpool"
 _NO_SUCH_OPTION = Answer(2, "", "invalid option\nusage:\n\tstatus [-vx] [pool] ...\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from connectors.command import QueryCommand
 from connectors.inventory import Inventory
-from tests.fakes import Replies, ScriptedFleet, inventory_of
+from tests.scripted_fleet import Replies, ScriptedFleet, inventory_of
 
 ANSWERS = Path(__file__).parent.parent / "connectors" / "answers" / "network"
 

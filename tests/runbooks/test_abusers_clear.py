@@ -13,10 +13,10 @@ from connectors.haproxy_peers import Peer
 from connectors.stick_table import Rate, TableEntry
 from runbooks import NoUndo, Plan, Refused
 from runbooks.abusers_clear import Abuser, ClearAbuser
-from tests.fakes import Replies
 from tests.plans import work_of
 from tests.runbooks.balancer import HTTP, LIMITS, SIX, UNREADABLE, balancer, rows, said, sent
 from tests.runbooks.hostile import HOSTILE_ADDRESSES
+from tests.scripted_fleet import Replies
 
 CLEAR = ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9"})
 FAST = TableEntry("203.0.113.9", 0, 98_000, rates={"conn_rate": Rate(43, 100_000)})

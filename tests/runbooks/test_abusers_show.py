@@ -7,8 +7,8 @@ from connectors.errors import CommandError
 from runbooks import Refused, Report
 from runbooks.abusers_show import ShowAbusers
 from tests.connectors.test_haproxy import recorded
-from tests.fakes import Replies
 from tests.runbooks.balancer import UNREADABLE, balancer, rows, sent
+from tests.scripted_fleet import Replies
 
 SHOW = ShowAbusers.model_validate({"host": "lb1"})
 MARKED = "203.0.113.9 use=0 exp=578000 gpc0=1"

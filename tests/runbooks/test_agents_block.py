@@ -7,7 +7,7 @@ from runbooks import NoUndo, Plan, Refused
 from runbooks.agents_block import BlockAgent
 from tests.connectors.test_apache_agents import TWO as TWO_OF_APACHE
 from tests.connectors.test_nginx_agents import TWO
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 BLOCK = BlockAgent.model_validate({"host": "web1", "agent": "BadBot/1.0"})
 HEEDED = AgentList(("EvilBot/2",), including_count=2, server_count=2)

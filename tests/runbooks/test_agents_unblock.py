@@ -7,8 +7,8 @@ from runbooks import Plan, Refused
 from runbooks.agents_unblock import UnblockAgent
 from tests.connectors.test_apache_agents import TWO as TWO_OF_APACHE
 from tests.connectors.test_nginx_agents import TWO
-from tests.fakes import ScriptedFleet
 from tests.runbooks.test_agents_block import HOSTILE_AGENTS
+from tests.scripted_fleet import ScriptedFleet
 
 UNBLOCK = UnblockAgent.model_validate({"host": "web1", "agent": "EvilBot/2"})
 

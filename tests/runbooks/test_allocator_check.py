@@ -8,8 +8,8 @@ from connectors.allocator import Process
 from connectors.errors import CommandError
 from runbooks.allocator_check import AllocatorCheck
 from tests.connectors.test_allocator import BOTH
-from tests.fakes import ScriptedFleet
 from tests.runbooks.hostile import HOSTILE_NAMES
+from tests.scripted_fleet import ScriptedFleet
 
 CHECK = AllocatorCheck.model_validate({"host": "db1", "process": "mysqld"})
 JEMALLOC = Process(7, "jemalloc", 2**30, ("LD_PRELOAD=/usr/lib/libjemalloc.so.2",))

@@ -12,9 +12,9 @@ from connectors.errors import CommandError, ParseError, UnreachableError
 from connectors.switch import Lag, LagMember, SwitchPort
 from runbooks import EarlierReport, Refused, Report, Table
 from runbooks.bond_check import BondCheck, BondState, CableEnd, SwitchSide
-from tests.fakes import Replies, ScriptedFleet
 from tests.runbooks.hostile import HOSTILE_ADDRESSES
 from tests.runbooks.network import fleet, said
+from tests.scripted_fleet import Replies, ScriptedFleet
 
 CHECK = BondCheck.model_validate({"host": "nas1"})
 FILE = "/proc/net/bonding/bond0"

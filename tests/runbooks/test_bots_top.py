@@ -5,7 +5,7 @@ from connectors import access_log
 from connectors.access_log import AgentTraffic, WebTraffic
 from runbooks.bots_top import BotsTop, BotTraffic
 from tests.connectors.test_access_log import COUNTED
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 LOOK = BotsTop.model_validate({"host": "web1"})
 AGENT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"

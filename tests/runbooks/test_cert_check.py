@@ -10,7 +10,7 @@ from connectors.command import Answer
 from connectors.errors import CommandError
 from runbooks.cert_check import CertCheck, ShownCertificate
 from tests.connectors.test_certificate import ANSWERS, recorded
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 CHECK = CertCheck.model_validate({"host": "web1", "server_name": "www.example.com"})

@@ -8,8 +8,8 @@ from connectors.conntrack import Conntrack
 from runbooks import NoUndo, Plan, Refused
 from runbooks.conntrack_set import SetConntrack
 from tests.connectors.test_conntrack import IN_USE
-from tests.fakes import ScriptedFleet
 from tests.plans import work_of
+from tests.scripted_fleet import ScriptedFleet
 
 SET = SetConntrack.model_validate({"host": "lb1", "maximum": "524288"})
 NOW = Conntrack(200_000, 262_144, 65_536, 2**34, 0, 0)

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 from connectors import csf_grep
 from connectors.csf_grep import CsfMatch
 from runbooks.csf_find import FindInCsf
-from tests.fakes import ScriptedFleet
 from tests.runbooks.hostile import HOSTILE_ADDRESSES
+from tests.scripted_fleet import ScriptedFleet
 
 ANSWERS = Path(__file__).parent.parent / "connectors" / "answers"
 FIND = FindInCsf.model_validate({"host": "web1", "address": "198.51.100.7"})

@@ -13,7 +13,7 @@ from connectors.errors import ParseError
 from connectors.pingdom import ProbeFeed
 from runbooks import NoUndo, Plan, Refused
 from runbooks.csf_pingdom_refresh import ProbeState, RefreshPingdom
-from tests.feeds import BAD_FEEDS, FOURS, SIXES
+from tests.pingdom_feeds import BAD_FEEDS, FOURS, SIXES
 from tests.plans import work_of
 from tests.runbooks.firewall import ALL, INCLUDE, firewall, fleet, probes
 

@@ -10,9 +10,9 @@ from connectors.disk_write import DirectoryState, WriteResult
 from runbooks import Clock, Plan, Refused
 from runbooks.disk_write_test import DirectoryReading, MeasureDiskWrite
 from tests.connectors.test_disk_write import NEVER
-from tests.fakes import ScriptedFleet
 from tests.plans import work_of
 from tests.runbooks.hostile import HOSTILE_MOMENTS
+from tests.scripted_fleet import ScriptedFleet
 
 NOW = datetime(2026, 3, 1, 14, 30, tzinfo=UTC)
 TRY = MeasureDiskWrite.model_validate(

@@ -6,7 +6,7 @@ from connectors.command import Answer
 from connectors.hidepid import ProcMount
 from runbooks.hidepid_set import SetHidepid
 from tests.connectors.storage import recorded
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 
 def wish(value: object) -> SetHidepid:

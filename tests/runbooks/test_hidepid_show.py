@@ -4,7 +4,7 @@ from connectors import hidepid
 from connectors.command import Answer
 from runbooks.hidepid_show import ShowHidepid
 from tests.connectors.storage import recorded
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 SHOW = ShowHidepid.model_validate({"host": "web1"})
 NO_LINE = Answer(1, "")

@@ -11,8 +11,8 @@ from connectors.history import HostEvent, KeyturnHistory, RunSpan
 from runbooks import Refused
 from runbooks.host_changes import HostChanges, HostHistory
 from tests.connectors.test_history import recorded
-from tests.fakes import ScriptedFleet
 from tests.runbooks.hostile import HOSTILE_MOMENTS
+from tests.scripted_fleet import ScriptedFleet
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SINCE = datetime(2026, 11, 20, tzinfo=UTC)

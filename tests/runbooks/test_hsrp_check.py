@@ -10,8 +10,8 @@ from connectors.errors import CommandError
 from connectors.gateway import Gateway, TrackedObject
 from runbooks import Refused
 from runbooks.hsrp_check import HsrpCheck
-from tests.fakes import Replies
 from tests.runbooks.network import fleet, said
+from tests.scripted_fleet import Replies
 
 ONE = HsrpCheck.model_validate({"host": "r1"})
 TWO = HsrpCheck.model_validate({"host": "r1", "other": "r2"})

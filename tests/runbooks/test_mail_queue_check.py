@@ -3,7 +3,7 @@ from connectors.mail_message import MailMessage, MailQueue
 from runbooks.mail_queue_check import MailQueueCheck
 from tests.connectors.test_exim import THREE
 from tests.connectors.test_postfix import THREE as THREE_OF_POSTFIX
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 CHECK = MailQueueCheck.model_validate({"host": "mail1"})
 

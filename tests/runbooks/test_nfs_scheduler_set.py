@@ -6,8 +6,8 @@ from connectors.command import Answer, Shell
 from runbooks import NoUndo, Plan, Refused
 from runbooks.nfs_scheduler_set import SetScheduler
 from tests.connectors.storage import recorded
-from tests.fakes import ScriptedFleet
 from tests.runbooks.file_server import LOAD, QUEUES, file_server, only, queues
+from tests.scripted_fleet import ScriptedFleet
 
 NONE = only("sda")
 BFQ = recorded("queue-bfq-linux-6.1") + "/sys/block/sda/device/wwid:naa.5000c50000000001\n"

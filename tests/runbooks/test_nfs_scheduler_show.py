@@ -5,8 +5,8 @@ from connectors import block_tree, mounts
 from runbooks import Report
 from runbooks.nfs_scheduler_show import ShowScheduler
 from tests.connectors.storage import recorded
-from tests.fakes import ScriptedFleet
 from tests.runbooks.file_server import QUEUES, file_server, like_sda, only, queues
+from tests.scripted_fleet import ScriptedFleet
 
 SHOW = ShowScheduler.model_validate({"host": "nas1"})
 

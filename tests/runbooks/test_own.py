@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.typed import typed
+from tests.cli_process import typed
 
 _DIALECT = """
 from connectors.command import Query, Shell

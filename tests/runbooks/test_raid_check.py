@@ -2,7 +2,7 @@ from connectors import raid
 from runbooks import Report
 from runbooks.raid_check import CheckRaid
 from tests.connectors.storage import recorded
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 CHECK = CheckRaid.model_validate({"host": "nas1"})
 

@@ -6,7 +6,7 @@ from connectors import rate_limit
 from connectors.rate_limit import LimitCounts, RateLimits, RateZone, ZoneUse
 from runbooks.ratelimit_check import RatelimitCheck, RateLimitState
 from tests.connectors.test_rate_limit import CONFIGURATION, COUNTED
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 CHECK = RatelimitCheck.model_validate({"host": "web1"})
 WELL = RateLimits(

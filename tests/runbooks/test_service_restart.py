@@ -10,9 +10,9 @@ from connectors.systemd import ConfigurationTest
 from runbooks import Clock, NoUndo, Refused
 from runbooks.service_restart import RestartService, ServiceState
 from tests.connectors.test_systemd import ANSWERS, recorded
-from tests.fakes import ScriptedFleet
 from tests.plans import work_of
 from tests.runbooks.hostile import HOSTILE_MOMENTS, HOSTILE_NAMES
+from tests.scripted_fleet import ScriptedFleet
 
 SINCE = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW = Clock(SINCE + timedelta(minutes=5), SINCE + timedelta(minutes=5))
@@ -88,7 +88,7 @@ def test_what_people_may_not_start_is_refused():
         "networking.service",
         "nftables.service",
         "wg-quick@wg0.service",
-        "openvpn-client@office.service",
+        "openvpn-client@harness.service",
         "dbus.service",
     ],
 )

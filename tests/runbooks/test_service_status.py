@@ -6,8 +6,8 @@ from pydantic import ValidationError
 from connectors import systemd
 from runbooks.service_status import ServiceStatus
 from tests.connectors.test_systemd import ANSWERS, recorded
-from tests.fakes import ScriptedFleet
 from tests.runbooks.hostile import HOSTILE_NAMES
+from tests.scripted_fleet import ScriptedFleet
 
 LOOK = ServiceStatus.model_validate({"host": "web1", "service": "web"})
 

@@ -6,8 +6,8 @@ from connectors.shaping import Rates, parse_interfaces
 from runbooks import Plan, Refused
 from runbooks.shaping_clear import ClearShaping
 from tests.connectors.test_shaping import LIMITED, NONE, PROBATION, SOMEBODYS
-from tests.fakes import ScriptedFleet
 from tests.runbooks.hostile import HOSTILE_NAMES
+from tests.scripted_fleet import ScriptedFleet
 
 CLEAR = ClearShaping.model_validate({"host": "web1", "interface": "eth0"})
 

@@ -8,9 +8,9 @@ from connectors.shaping import QueueingDiscipline, Rates, ShapedInterface, parse
 from runbooks import Plan, Refused
 from runbooks.shaping_set import SetShaping, ShapingState
 from tests.connectors.test_shaping import LIMITED, NONE, PROBATION, SOMEBODYS
-from tests.fakes import ScriptedFleet
 from tests.plans import work_of
 from tests.runbooks.hostile import HOSTILE_ADDRESSES, HOSTILE_NAMES
+from tests.scripted_fleet import ScriptedFleet
 
 PEER = "198.51.100.7"
 

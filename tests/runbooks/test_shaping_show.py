@@ -2,7 +2,7 @@ from connectors import shaping
 from runbooks import Report
 from runbooks.shaping_show import ShowShaping
 from tests.connectors.test_shaping import CLASSES, LIMITED, NONE, PROBATION, SOMEBODYS
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 SHOW = ShowShaping.model_validate({"host": "web1"})
 

@@ -8,8 +8,8 @@ from connectors.tcp_window import PeerRoute, TcpSettings, parse_settings
 from runbooks import Refused
 from runbooks.tcp_window_check import PeerConnection, TcpWindowCheck
 from tests.connectors.test_tcp_window import ANSWERS, SETTINGS
-from tests.fakes import ScriptedFleet
 from tests.runbooks.hostile import HOSTILE_ADDRESSES
+from tests.scripted_fleet import ScriptedFleet
 
 PEER = {"host": "web1", "peer": "198.51.100.7"}
 CHECK = TcpWindowCheck.model_validate(PEER)

@@ -6,7 +6,7 @@ from connectors import uptime
 from connectors.uptime import Uptime
 from runbooks.uptime_check import UptimeCheck
 from tests.connectors.test_uptime import PLAIN
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 CHECK = UptimeCheck.model_validate({"host": "web1"})
 DAY = 86400.0

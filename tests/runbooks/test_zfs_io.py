@@ -4,8 +4,8 @@ from pydantic import ValidationError
 from connectors import zfs
 from runbooks.zfs_io import PoolTraffic
 from tests.connectors.test_zpool_text import recorded
-from tests.fakes import ScriptedFleet
 from tests.runbooks.nas import HOSTILE_POOLS
+from tests.scripted_fleet import ScriptedFleet
 
 WATCH = PoolTraffic.model_validate({"host": "nas1", "seconds": "1"})
 

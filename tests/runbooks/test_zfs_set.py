@@ -5,7 +5,7 @@ from connectors import zfs_property
 from connectors.zfs_property import ZfsProperty
 from runbooks import Plan, Refused
 from runbooks.zfs_set import SetProperty
-from tests.fakes import ScriptedFleet
+from tests.scripted_fleet import ScriptedFleet
 
 
 def change(name: str, value: str, dataset: str = "tank/home") -> SetProperty:

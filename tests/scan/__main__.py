@@ -17,10 +17,10 @@ from starlette.types import ASGIApp
 from bot.api.app import build_api
 from bot.api.deps import ApiParts
 from bot.queries.banned_people import PolicyWithoutBanned
-from tests.acceptance.visiting import Server
+from tests.acceptance.browsing import Server
 from tests.bot.api.conftest import API, FAST, SHORT
-from tests.bot.office import an_office
-from tests.bot.web.exhibits import gallery
+from tests.bot.harness import open_harness
+from tests.bot.web.sample_runs import gallery
 
 # Every kind of attack that is about what we write ourselves. Its csrf asks for tokens in forms,
 # where ours is what browsers say of a request's origin; and nothing here speaks LDAP.
@@ -48,11 +48,11 @@ class Everything(Server):
     """The pages, and the API beside them, as one service has them."""
 
     def app(self) -> ASGIApp:
-        office = self.office
-        admitted = PolicyWithoutBanned(office.policies, office.database)
+        harness = self.harness
+        admitted = PolicyWithoutBanned(harness.policies, harness.database)
         programs = ApiParts(
-            office.workflow,
-            office.database,
+            harness.workflow,
+            harness.database,
             admitted,
             self.address,
             FAST,
@@ -70,9 +70,9 @@ def main() -> None:
     asked.add_argument("--minutes", type=int, default=20, help="for each of wapiti's halves")
     asked.add_argument("--only", nargs="+", choices=_PARTS, default=_PARTS)
     given = asked.parse_args()
-    with tempfile.TemporaryDirectory() as name, an_office(Path(name)) as office:
-        gallery(office.database)
-        server = Everything(office)
+    with tempfile.TemporaryDirectory() as name, open_harness(Path(name)) as harness:
+        gallery(harness.database)
+        server = Everything(harness)
         try:
             scan = _Scan(
                 given.tools, server.address, _signed_in(server), Path(name), 60 * given.minutes
@@ -92,7 +92,7 @@ def _signed_in(server: Server) -> tuple[str, str]:
     with httpx2.Client(headers={"Origin": server.address}) as client:
         client.post(server.link("olga"))
         cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
-    tokens = server.office.workflow.tokens
+    tokens = server.harness.workflow.tokens
     token = tokens.create_token(person="olga", scopes=("ask", "approve"), days=1, source="cli")[1]
     return cookie, f"Authorization: Bearer {token}"
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tests.slack_emulator.expiring_ids import Triggers
 from tests.slack_emulator.sockets import Sockets
-from tests.slack_emulator.tickets import Triggers
 from tests.slack_emulator.uploads import Uploads
 from tests.slack_emulator.views import Views
 from tests.slack_emulator.wire import Json, SlackError, text, whole

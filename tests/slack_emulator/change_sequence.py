@@ -3,10 +3,10 @@
 import asyncio
 
 
-class Pulse:
-    """Counts changes, and wakes whoever waits for the next one.
+class ChangeSequence:
+    """Count changes, and wake the pages that wait for the next one.
 
-    A beat may come from another thread than the one that waits: pages are served by one loop
+    Another thread than the one that waits may advance it: one loop serves the pages
     while a test or a worker changes the workspace from elsewhere.
     """
 
@@ -14,14 +14,14 @@ class Pulse:
         self.sequence = 0
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
 
-    def beat(self) -> int:
+    def advance(self) -> int:
         self.sequence += 1
         for loop, event in tuple(self._waiting):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(event.set)
         return self.sequence
 
-    async def beyond(self, sequence: int, *, within: float) -> int:
+    async def wait_beyond(self, sequence: int, *, within: float) -> int:
         """Return the sequence as soon as it is past *sequence*, or after *within* seconds."""
         event = asyncio.Event()
         entry = (asyncio.get_running_loop(), event)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from tests.slack_emulator.blanks import Offered, address, initial, options_of, plain_value
+from tests.slack_emulator.form_values import Offered, address, initial, options_of, plain_value
 from tests.slack_emulator.mrkdwn import Names, decoded, link, to_html, with_emoji
 from tests.slack_emulator.tags import tag
 from tests.slack_emulator.wire import Json, record, records, text, whole

@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 import httpx2
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tests.slack_emulator.expiring_ids import Clock
 from tests.slack_emulator.faults import Faults
 from tests.slack_emulator.sockets import NoConnection, Sockets
-from tests.slack_emulator.tickets import Clock
 from tests.slack_emulator.wire import Json, compact, record
 
 ACK_SECONDS = 3.0

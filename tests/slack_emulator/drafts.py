@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from tests.slack_emulator.blockkit import faults_of_blocks, with_ids
+from tests.slack_emulator.expiring_ids import ResponseTarget
 from tests.slack_emulator.messages import Message
-from tests.slack_emulator.tickets import ResponseTicket
 from tests.slack_emulator.wire import Json, SlackError, is_list, record, text
 from tests.slack_emulator.workspace import Workspace
 
@@ -36,7 +36,7 @@ def draft_of(given: Json, *, truncate: bool = False) -> Draft:
     return Draft(words[:MOST_TEXT], with_ids(blocks))
 
 
-def respond(workspace: Workspace, ticket: ResponseTicket, given: Json) -> None:
+def respond(workspace: Workspace, ticket: ResponseTarget, given: Json) -> None:
     """Do what an answer through a response URL, or an acknowledgement, asks for."""
     if given.get("delete_original") is True:
         workspace.delete(ticket.channel, ticket.message_ts)
@@ -59,7 +59,7 @@ def respond(workspace: Workspace, ticket: ResponseTicket, given: Json) -> None:
     )
 
 
-def _replace(workspace: Workspace, ticket: ResponseTicket, draft: Draft) -> None:
+def _replace(workspace: Workspace, ticket: ResponseTarget, draft: Draft) -> None:
     original = workspace.message(ticket.channel, ticket.message_ts)
     changed = Message(
         original.channel,

@@ -12,13 +12,13 @@ from starlette.staticfiles import StaticFiles
 from tests.slack_emulator.calls import Desk
 from tests.slack_emulator.deliveries import Courier, Deliver, to_sockets
 from tests.slack_emulator.directory import EmulatedChannel, EmulatedPerson, Installation
+from tests.slack_emulator.expiring_ids import ResponseUrls, Triggers
 from tests.slack_emulator.interactions import Interactions
 from tests.slack_emulator.login import Guard, Mint, SignIn
 from tests.slack_emulator.methods import WebApi
 from tests.slack_emulator.pages import Pages
 from tests.slack_emulator.sockets import Sockets
-from tests.slack_emulator.speech import Speech
-from tests.slack_emulator.tickets import ResponseUrls, Triggers
+from tests.slack_emulator.typed_input import TypedInput
 from tests.slack_emulator.uploads import Uploads
 from tests.slack_emulator.views import Views
 from tests.slack_emulator.workspace import Workspace
@@ -49,7 +49,7 @@ class Emulator:
         self.bot_token = f"xoxb-emulator-{secrets.token_urlsafe(24)}"
         self.app_token = f"xapp-emulator-{secrets.token_urlsafe(24)}"
         self.workspace = Workspace(people, channels, app=installation)
-        self.views = Views(self.workspace.pulse)
+        self.views = Views(self.workspace.changes)
         now = self.workspace.now
         self.sockets = Sockets(self.workspace.app.app_id, now)
         way = deliver or to_sockets(self.sockets)
@@ -64,14 +64,14 @@ class Emulator:
             hooks=hooks,
             hook_url=lambda key: f"{self.url}/hooks/{key}",
         )
-        self.speech = Speech(self.workspace, self.interactions, self.courier, triggers)
+        self.typed_input = TypedInput(self.workspace, self.interactions, self.courier, triggers)
         desk = Desk(self.workspace, self.views, triggers, uploads, self.sockets, lambda: self.url)
         self.web_api = WebApi(desk, hooks, bot_token=self.bot_token, app_token=self.app_token)
         self._pages = Pages(
             self.workspace,
             self.views,
             self.interactions,
-            self.speech,
+            self.typed_input,
             uploads=uploads,
             sign_in=self._sign_in,
         )

@@ -55,7 +55,7 @@ class Triggers:
 
 
 @dataclass(frozen=True)
-class ResponseTicket:
+class ResponseTarget:
     """Where answers through one response URL go. `message_ts` is the message acted on, if any."""
 
     channel: str
@@ -71,9 +71,9 @@ class ResponseUrls:
 
     def __init__(self, now: Clock) -> None:
         self._now = now
-        self._issued: dict[str, ResponseTicket] = {}
+        self._issued: dict[str, ResponseTarget] = {}
 
-    def issue(self, ticket: ResponseTicket) -> str:
+    def issue(self, ticket: ResponseTarget) -> str:
         """Return the secret last part of a new response URL."""
         now = self._now()
         self._issued = {
@@ -83,7 +83,7 @@ class ResponseUrls:
         self._issued[key] = replace(ticket, expires=now + RESPONSE_SECONDS)
         return key
 
-    def use(self, key: str) -> ResponseTicket:
+    def use(self, key: str) -> ResponseTarget:
         ticket = self._issued.get(key)
         if ticket is None:
             raise SlackError("invalid_url")

@@ -3,7 +3,11 @@
 from collections.abc import Callable
 
 from tests.slack_emulator import payloads
-from tests.slack_emulator.blanks import (
+from tests.slack_emulator.blockkit import faults_of_view
+from tests.slack_emulator.deliveries import Courier, NotTaken
+from tests.slack_emulator.drafts import answer_of, respond
+from tests.slack_emulator.expiring_ids import ResponseTarget, ResponseUrls, Triggers
+from tests.slack_emulator.form_values import (
     Offered,
     complaints,
     find,
@@ -11,9 +15,6 @@ from tests.slack_emulator.blanks import (
     options_of,
     read_state,
 )
-from tests.slack_emulator.blockkit import faults_of_view
-from tests.slack_emulator.deliveries import Courier, NotTaken
-from tests.slack_emulator.drafts import answer_of, respond
 from tests.slack_emulator.messages import message_json
 from tests.slack_emulator.payloads import Context
 from tests.slack_emulator.people_json import user_json
@@ -24,7 +25,6 @@ from tests.slack_emulator.places import (
     action_json,
     payload_with_ids,
 )
-from tests.slack_emulator.tickets import ResponseTicket, ResponseUrls, Triggers
 from tests.slack_emulator.views import View, Views, view_json
 from tests.slack_emulator.wire import Fields, Json, SlackError, record, text
 from tests.slack_emulator.workspace import Workspace
@@ -114,7 +114,7 @@ class Interactions:
         else:
             self._views.complain(place.view, {"": f"{_TROUBLE} ({trouble.error})"})
 
-    def response_url(self, ticket: ResponseTicket) -> str:
+    def response_url(self, ticket: ResponseTarget) -> str:
         return self._hook_url(self._hooks.issue(ticket))
 
     # External selects
@@ -147,7 +147,7 @@ class Interactions:
         options = await self.suggest(user, place, where, typed)
         found = {text(option.get("value")): option for option in options}
         self._shown.setdefault((user, place.key), {})[where] = found
-        self._workspace.pulse.beat()
+        self._workspace.changes.advance()
 
     # Forms
 
@@ -232,7 +232,7 @@ class Interactions:
         await self._courier.interaction(payload)
 
     async def message_shortcut(self, user: str, callback_id: str, place: MessagePlace) -> None:
-        ticket = ResponseTicket(place.message.channel, user, place.message.ts)
+        ticket = ResponseTarget(place.message.channel, user, place.message.ts)
         channel = self._workspace.channel(place.message.channel)
         where: Json = {
             "channel": payloads.channel_ref(channel),
@@ -280,8 +280,8 @@ class Interactions:
         self._courier.event(payloads.event(self._workspace.app, inner, moment=moment))
 
 
-def _ticket(user: str, place: Place) -> ResponseTicket | None:
+def _ticket(user: str, place: Place) -> ResponseTarget | None:
     if isinstance(place, ViewPlace):
         return None
     message = place.message
-    return ResponseTicket(message.channel, user, message.ts, message.thread_ts)
+    return ResponseTarget(message.channel, user, message.ts, message.thread_ts)

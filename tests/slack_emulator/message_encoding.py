@@ -10,17 +10,17 @@ _REFERENCE = re.compile(r"(?<![\w&;/.])([@#])([\w.-]*\w)")
 _URL = re.compile(r"(https?://[^\s<>|]+)")
 
 
-def command_of(typed: str) -> Typed | None:
+def parse_slash_command(typed: str) -> Typed | None:
     """Return the slash command, or None where the words are a message."""
     found = _COMMAND.fullmatch(typed.strip())
     return Typed(found[1], (found[2] or "").strip()) if found else None
 
 
-def escaped(typed: str) -> str:
+def escape(typed: str) -> str:
     return typed.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def written(typed: str, people: Mapping[str, str], channels: Mapping[str, str]) -> str:
+def encode_message(typed: str, people: Mapping[str, str], channels: Mapping[str, str]) -> str:
     """Return typed words as Slack keeps them: `@bob` becomes `<@U…>` and a URL `<https://…>`.
 
     people and channels: id by lower-case name. A name that nobody has stays as it is.
@@ -34,13 +34,13 @@ def written(typed: str, people: Mapping[str, str], channels: Mapping[str, str]) 
         return f"<@{target}>" if found[1] == "@" else f"<#{target}|{found[2].lower()}>"
 
     # Splitting by a pattern with a group leaves words at even places and URLs at odd ones.
-    parts = _URL.split(escaped(typed))
+    parts = _URL.split(escape(typed))
     parts[0::2] = [_REFERENCE.sub(reference, words) for words in parts[0::2]]
     parts[1::2] = [f"<{url}>" for url in parts[1::2]]
     return "".join(parts)
 
 
-def words_of_command(words: str, people: Mapping[str, str], channels: Mapping[str, str]) -> str:
+def encode_command_text(words: str, people: Mapping[str, str], channels: Mapping[str, str]) -> str:
     """Return a command's words as `should_escape` has them: `<@U…|bob>` and `<#C…|ops>`."""
 
     def reference(found: re.Match[str]) -> str:
@@ -48,4 +48,4 @@ def words_of_command(words: str, people: Mapping[str, str], channels: Mapping[st
         target = known.get(found[2].lower())
         return f"<{found[1]}{target}|{found[2].lower()}>" if target else found[0]
 
-    return _REFERENCE.sub(reference, escaped(words))
+    return _REFERENCE.sub(reference, escape(words))

@@ -17,7 +17,7 @@ from tests.slack_emulator import (
 )
 from tests.slack_emulator.calls import Call, Desk, Methods, decoded_args
 from tests.slack_emulator.drafts import respond
-from tests.slack_emulator.tickets import ResponseUrls
+from tests.slack_emulator.expiring_ids import ResponseUrls
 from tests.slack_emulator.uploads import MOST_BYTES
 from tests.slack_emulator.wire import Json, SlackError, record, text
 

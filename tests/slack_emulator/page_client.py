@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from tests.slack_emulator.blanks import address
+from tests.slack_emulator.form_values import address
 from tests.slack_emulator.messages import Message
 from tests.slack_emulator.serving import served
 from tests.slack_emulator.showcase import Showcase, showcase
@@ -24,7 +24,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 @dataclass
-class Visitor:
+class PageClient:
     """Acts as `user` in the channel `at`; every form goes through HTTP."""
 
     made: Showcase
@@ -32,8 +32,8 @@ class Visitor:
     user: str = "U0DORA"
     at: str = OPS
 
-    def acting_as(self, user: str) -> "Visitor":
-        return Visitor(self.made, self.client, user, self.at)
+    def acting_as(self, user: str) -> "PageClient":
+        return PageClient(self.made, self.client, user, self.at)
 
     @property
     def shown(self) -> list[Message]:
@@ -75,7 +75,7 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting() -> AsyncGenerator[Visitor]:
+async def open_page_client() -> AsyncGenerator[PageClient]:
     """Yield a person who signed in to a served emulator with the showcase bot behind it."""
     made = showcase()
     async with served(made.app) as url:
@@ -84,6 +84,6 @@ async def visiting() -> AsyncGenerator[Visitor]:
         async with httpx2.AsyncClient(base_url=f"{url}/emulator/", headers=headers) as client:
             answer = await client.get(made.emulator.sign_in_link())
             assert answer.status_code == 303
-            yield Visitor(made, client)
+            yield PageClient(made, client)
             made.release.set()
             await made.emulator.courier.settled()

@@ -16,15 +16,15 @@ from starlette.responses import (
     StreamingResponse,
 )
 
-from tests.slack_emulator.blanks import find
 from tests.slack_emulator.controls import label
 from tests.slack_emulator.deliveries import NotTaken
+from tests.slack_emulator.form_values import find
 from tests.slack_emulator.interactions import Interactions
 from tests.slack_emulator.login import COOKIE, SignIn, came_from_our_page
 from tests.slack_emulator.messages import Message
 from tests.slack_emulator.places import MessagePlace, Place, ViewPlace
 from tests.slack_emulator.screen import Screen
-from tests.slack_emulator.speech import Speech
+from tests.slack_emulator.typed_input import TypedInput
 from tests.slack_emulator.uploads import Uploads
 from tests.slack_emulator.views import Views
 from tests.slack_emulator.wire import Fields, SlackError, record, text, whole
@@ -80,7 +80,7 @@ class Pages:
         workspace: Workspace,
         views: Views,
         interactions: Interactions,
-        speech: Speech,
+        typed_input: TypedInput,
         *,
         uploads: Uploads,
         sign_in: SignIn,
@@ -88,7 +88,7 @@ class Pages:
         self._workspace = workspace
         self._views = views
         self._interactions = interactions
-        self._speech = speech
+        self._typed_input = typed_input
         self._uploads = uploads
         self._sign_in = sign_in
         self._templates = _environment()
@@ -169,7 +169,7 @@ class Pages:
         self._interactions.home_opened(here.user, direct.id, tab=tab)
 
     def _page(self, request: Request, here: Here) -> Response:
-        sequence = self._workspace.pulse.sequence
+        sequence = self._workspace.changes.sequence
         person = self._workspace.person(here.user)
         screen = Screen(self._workspace, self._views, self._interactions, person)
         channel = None if here.at == HOME else self._workspace.channel(here.at)
@@ -213,7 +213,7 @@ class Pages:
         yield "retry: 300\n\n"
         end = time.monotonic() + _STREAM_SECONDS
         while (left := end - time.monotonic()) > 0:
-            now = await self._workspace.pulse.beyond(after, within=left)
+            now = await self._workspace.changes.wait_beyond(after, within=left)
             if now > after:
                 yield f"id: {now}\ndata: {now}\n\n"
             after = now
@@ -224,7 +224,7 @@ class Pages:
         fields = await _fields(request)
         here = _here(request, fields)
         typed, reply = _one(fields, "text"), _one(fields, "reply")
-        await self._try(here, self._speech.say(here.user, here.at, typed, thread_ts=reply))
+        await self._try(here, self._typed_input.say(here.user, here.at, typed, thread_ts=reply))
         return _back(request, here)
 
     async def act(self, request: Request) -> Response:
@@ -340,7 +340,7 @@ class Pages:
         faults.retry_after = max(whole(_one(fields, "retry_after"), 1), 1)
         faults.retries = min(max(whole(_one(fields, "retries")), 0), 3)
         faults.twice = bool(_one(fields, "twice"))
-        self._workspace.pulse.beat()
+        self._workspace.changes.advance()
 
     # Answers
 

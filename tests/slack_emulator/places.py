@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from tests.slack_emulator.blanks import find, has_value
 from tests.slack_emulator.blockkit import with_ids
+from tests.slack_emulator.form_values import find, has_value
 from tests.slack_emulator.messages import Message, message_json
 from tests.slack_emulator.payloads import channel_ref
 from tests.slack_emulator.views import View, view_json

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 from markupsafe import Markup
 
-from tests.slack_emulator.blanks import Offered
 from tests.slack_emulator.controls import Surface, label
 from tests.slack_emulator.directory import SYSTEM_USER, EmulatedPerson
+from tests.slack_emulator.form_values import Offered
 from tests.slack_emulator.interactions import Interactions
 from tests.slack_emulator.messages import Message, SharedFile
 from tests.slack_emulator.mrkdwn import EMOJI, Names, to_html

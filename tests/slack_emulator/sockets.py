@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from tests.slack_emulator.tickets import Clock
+from tests.slack_emulator.expiring_ids import Clock
 from tests.slack_emulator.wire import Json, compact, record, text
 
 MOST_CONNECTIONS = 10

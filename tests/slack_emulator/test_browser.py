@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, ViewportSize, async_playwright, expect
 
+from tests.slack_emulator.page_client import run
 from tests.slack_emulator.serving import served
 from tests.slack_emulator.showcase import Showcase, showcase
-from tests.slack_emulator.visitor import run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 ARTEFACTS = Path(__file__).parents[2] / "tests" / "artefacts"

@@ -19,8 +19,8 @@ from bot.slack.run_facts import Approver, SlackRunView
 from bot.slack.run_message import render_card, render_result
 from connectors.command import Shell
 from runbooks import load_catalogue
-from tests.acceptance.visiting import CONTRAST
-from tests.bot.slack.stories import (
+from tests.acceptance.browsing import CONTRAST
+from tests.bot.slack.sample_views import (
     ASKED,
     MINUTE,
     a_proposal,
@@ -30,10 +30,10 @@ from tests.bot.slack.stories import (
     every_story,
     yes,
 )
+from tests.slack_emulator.page_client import run
 from tests.slack_emulator.serving import served
 from tests.slack_emulator.showcase import Showcase, showcase
 from tests.slack_emulator.test_browser import ARTEFACTS, CHROMIUM
-from tests.slack_emulator.visitor import run
 
 pytestmark = [
     pytest.mark.real,

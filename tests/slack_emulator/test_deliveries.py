@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from tests.slack_emulator.deliveries import Courier, NotTaken, to_app, to_url
 from tests.slack_emulator.faults import Faults
+from tests.slack_emulator.page_client import run
 from tests.slack_emulator.serving import served, until
-from tests.slack_emulator.visitor import run
 
 # What is handed over here is as short as can be.
 pytestmark = pytest.mark.malformed

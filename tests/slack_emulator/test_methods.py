@@ -10,18 +10,18 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from tests.slack_emulator.expiring_ids import ResponseTarget
 from tests.slack_emulator.methods import METHODS
-from tests.slack_emulator.tickets import ResponseTicket
-from tests.slack_emulator.visitor import Visitor, run, visiting
+from tests.slack_emulator.page_client import PageClient, open_page_client, run
 
 Payload = dict[str, Any]
 # The client is Slack's own AsyncWebClient, whose answers have no types worth the name.
-Scene = Callable[[Visitor, Any], Awaitable[None]]
+Scene = Callable[[PageClient, Any], Awaitable[None]]
 
 
 def play(scene: Scene) -> None:
     async def whole() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await scene(dora, dora.made.bolt.client)
 
     run(whole())
@@ -54,7 +54,7 @@ HOME: Payload = {"type": "home", "blocks": [block()]}
 
 
 def test_who_am_i() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         said = await client.auth_test()
         assert (said["team_id"], said["user_id"]) == ("T0EMULATOR", "U0KEYTURN")
 
@@ -62,7 +62,7 @@ def test_who_am_i() -> None:
 
 
 def test_a_wrong_token_or_none_is_refused() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         url = dora.made.emulator.api_url
         await refused("invalid_auth", AsyncWebClient("xoxb-wrong", base_url=url).auth_test())
         await refused("not_authed", AsyncWebClient(base_url=url).auth_test())
@@ -72,7 +72,7 @@ def test_a_wrong_token_or_none_is_refused() -> None:
 
 @pytest.mark.malformed
 def test_arguments_are_taken_however_they_are_sent() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         emulator = dora.made.emulator
         args = {"channel": "C0OPS", "text": "hi", "blocks": json.dumps([block()])}
         bearer = {"authorization": f"Bearer {emulator.bot_token}"}
@@ -99,14 +99,14 @@ def test_arguments_are_taken_however_they_are_sent() -> None:
 
 @pytest.mark.malformed
 def test_methods_that_are_not_there_are_unknown() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         await refused("unknown_method", client.api_call("chat.startStream"))
 
     play(scene)
 
 
 def test_people_and_groups_are_told_of() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         said = await client.users_info(user="U0DORA")
         assert said["user"]["profile"]["title"] == "developer"
         assert said["user"]["deleted"] is False
@@ -131,7 +131,7 @@ def test_people_and_groups_are_told_of() -> None:
 
 
 def test_a_message_is_posted_changed_and_deleted() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         posted = await client.chat_postMessage(channel="C0OPS", text="one", blocks=[block()])
         ts = posted["ts"]
         assert posted["message"]["blocks"][0]["block_id"]
@@ -150,7 +150,7 @@ def test_a_message_is_posted_changed_and_deleted() -> None:
 
 
 def test_time_stamps_are_slacks_and_only_grow() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         posts = [client.chat_postMessage(channel="C0OPS", text=str(n)) for n in range(20)]
         stamps = [said["ts"] for said in await asyncio.gather(*posts)]
         assert len(set(stamps)) == 20
@@ -162,7 +162,7 @@ def test_time_stamps_are_slacks_and_only_grow() -> None:
 
 
 def test_the_bot_may_change_only_its_own_messages() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         await dora.say("mine")
         ts = dora.shown[0].ts
         await refused("cant_update_message", client.chat_update(channel="C0OPS", ts=ts, text="x"))
@@ -172,7 +172,7 @@ def test_the_bot_may_change_only_its_own_messages() -> None:
 
 
 def test_where_the_bot_cannot_post_it_is_told_why() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         workspace = dora.made.emulator.workspace
         await refused("channel_not_found", client.chat_postMessage(channel="C0NONE", text="x"))
         await refused("not_in_channel", client.chat_postMessage(channel="C0ALARMS", text="x"))
@@ -190,7 +190,7 @@ def test_where_the_bot_cannot_post_it_is_told_why() -> None:
 
 @pytest.mark.malformed
 def test_what_a_message_holds_is_judged() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         post = client.chat_postMessage
         empty = client.api_call("chat.postMessage", json={"channel": "C0OPS", "text": " "})
         await refused("no_text", empty)
@@ -210,7 +210,7 @@ def test_what_a_message_holds_is_judged() -> None:
 
 
 def test_an_ephemeral_message_is_for_one_who_is_in_the_channel() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         said = await client.chat_postEphemeral(channel="C0OPS", user="U0DORA", text="psst")
         assert dora.words == ["psst"]
         assert dora.acting_as("U0BOB").words == []
@@ -223,7 +223,7 @@ def test_an_ephemeral_message_is_for_one_who_is_in_the_channel() -> None:
 
 
 def test_conversations_are_opened_listed_and_read() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         opened = await client.conversations_open(users="U0DORA")
         assert opened["channel"]["is_im"] is True
         several = await client.conversations_open(users="U0DORA,U0BOB")
@@ -249,12 +249,12 @@ def test_conversations_are_opened_listed_and_read() -> None:
     play(scene)
 
 
-def _trigger(dora: Visitor) -> str:
+def _trigger(dora: PageClient) -> str:
     return dora.made.emulator.web_api.desk.triggers.issue("U0DORA")
 
 
 def test_a_form_is_opened_stacked_and_changed() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         first = await client.views_open(trigger_id=_trigger(dora), view=modal())
         await client.views_push(trigger_id=_trigger(dora), view=modal("Two"))
         third = await client.views_push(trigger_id=_trigger(dora), view=modal("Three"))
@@ -273,7 +273,7 @@ def test_a_form_is_opened_stacked_and_changed() -> None:
 
 
 def test_a_trigger_opens_one_view() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         trigger = _trigger(dora)
         await client.views_open(trigger_id=trigger, view=modal())
         again = client.views_open(trigger_id=trigger, view=modal())
@@ -285,7 +285,7 @@ def test_a_trigger_opens_one_view() -> None:
 
 @pytest.mark.malformed
 def test_a_wrong_view_is_refused_with_reasons_and_spares_the_trigger() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         trigger = _trigger(dora)
         wrong = client.views_open(trigger_id=trigger, view=modal("x" * 25))
         answer = await refused("invalid_arguments", wrong)
@@ -301,7 +301,7 @@ def test_a_wrong_view_is_refused_with_reasons_and_spares_the_trigger() -> None:
 
 
 def test_home_is_published_for_one_person() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         said = await client.views_publish(user_id="U0DORA", view=HOME)
         old = said["view"]["hash"]
         await client.views_publish(user_id="U0DORA", view=HOME, hash=old)
@@ -315,7 +315,7 @@ def test_home_is_published_for_one_person() -> None:
 
 
 def test_a_file_is_uploaded_and_handed_out_as_a_download() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         await client.files_upload_v2(
             channel="C0OPS", content="<script>", filename="out.html", initial_comment="All of it"
         )
@@ -331,7 +331,7 @@ def test_a_file_is_uploaded_and_handed_out_as_a_download() -> None:
 
 
 def test_a_reaction_counts_once() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         await dora.say("look")
         ts = dora.shown[0].ts
         await client.reactions_add(channel="C0OPS", timestamp=ts, name="eyes")
@@ -343,7 +343,7 @@ def test_a_reaction_counts_once() -> None:
 
 
 def test_calls_can_be_limited() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         dora.made.emulator.workspace.faults.calls_to_limit = 1
         dora.made.emulator.workspace.faults.retry_after = 7
         with pytest.raises(SlackApiError) as caught:
@@ -357,8 +357,8 @@ def test_calls_can_be_limited() -> None:
 
 
 def test_a_response_url_serves_five_times() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
-        ticket = ResponseTicket("C0OPS", "U0DORA")
+    async def scene(dora: PageClient, client: Any) -> None:
+        ticket = ResponseTarget("C0OPS", "U0DORA")
         url = dora.made.emulator.interactions.response_url(ticket)
         async with httpx2.AsyncClient() as http:
             for number in range(5):
@@ -375,9 +375,9 @@ def test_a_response_url_serves_five_times() -> None:
 
 @pytest.mark.malformed
 def test_a_response_url_replaces_deletes_and_publishes() -> None:
-    async def scene(dora: Visitor, client: Any) -> None:
+    async def scene(dora: PageClient, client: Any) -> None:
         said = await client.chat_postEphemeral(channel="C0OPS", user="U0DORA", text="old")
-        ticket = ResponseTicket("C0OPS", "U0DORA", said["message_ts"])
+        ticket = ResponseTarget("C0OPS", "U0DORA", said["message_ts"])
         url = dora.made.emulator.interactions.response_url(ticket)
         async with httpx2.AsyncClient() as http:
             await http.post(url, json={"replace_original": True, "text": "new"})

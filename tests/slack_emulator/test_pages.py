@@ -10,9 +10,9 @@ from tests.slack_emulator.deliveries import to_app
 from tests.slack_emulator.emulator import Emulator
 from tests.slack_emulator.login import CONTENT_POLICY, COOKIE
 from tests.slack_emulator.messages import Message
+from tests.slack_emulator.page_client import open_page_client, run
 from tests.slack_emulator.serving import until
 from tests.slack_emulator.showcase import DORA, OPS, showcase
-from tests.slack_emulator.visitor import run, visiting
 
 HERE = "http://127.0.0.1:8080"
 
@@ -83,10 +83,10 @@ def test_nothing_is_shown_to_who_did_not_sign_in(path: str) -> None:
 def test_only_our_own_pages_forms_are_taken(headers: dict[str, str], *, taken: bool) -> None:
     async def scene() -> None:
         emulator = showcase().emulator
-        async with client(emulator) as visitor:
-            await visitor.get(emulator.sign_in_link(HERE))
+        async with client(emulator) as person:
+            await person.get(emulator.sign_in_link(HERE))
             form = {"text": "hello", "at": "C0OPS"}
-            answer = await visitor.post("/as/U0DORA/say", data=form, headers=headers)
+            answer = await person.post("/as/U0DORA/say", data=form, headers=headers)
             assert answer.status_code == (303 if taken else 403)
             assert bool(emulator.workspace.log("C0OPS", "U0DORA")) is taken
 
@@ -106,10 +106,10 @@ def test_only_our_own_pages_forms_are_taken(headers: dict[str, str], *, taken: b
 def test_the_emulator_is_for_this_machine_only(peer: str, base: str, status: int) -> None:
     async def scene() -> None:
         emulator = showcase().emulator
-        async with client(emulator, peer=peer, base=base) as visitor:
-            answer = await visitor.get(emulator.sign_in_link(base))
+        async with client(emulator, peer=peer, base=base) as person:
+            answer = await person.get(emulator.sign_in_link(base))
             assert answer.status_code == status
-            api = await visitor.post("/api/auth.test", data={"token": emulator.bot_token})
+            api = await person.post("/api/auth.test", data={"token": emulator.bot_token})
             assert api.status_code == (200 if status == 303 else 403)
 
     run(scene())
@@ -119,8 +119,8 @@ def test_without_the_guard_another_machine_would_be_let_in() -> None:
     async def scene() -> None:
         emulator = showcase().emulator
         emulator.app = Starlette(routes=emulator.app.routes)
-        async with client(emulator, peer="10.0.0.9", base="http://rebound.example") as visitor:
-            answer = await visitor.get(emulator.sign_in_link("http://rebound.example"))
+        async with client(emulator, peer="10.0.0.9", base="http://rebound.example") as person:
+            answer = await person.get(emulator.sign_in_link("http://rebound.example"))
             assert answer.status_code == 303
             assert "content-security-policy" not in answer.headers
 
@@ -129,7 +129,7 @@ def test_without_the_guard_another_machine_would_be_let_in() -> None:
 
 def test_every_answer_says_what_a_page_may_do() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             for path in ("as/U0DORA/c/C0OPS", "static/emulator.js", "as/U0NOBODY/home", "nothing"):
                 answer = await dora.client.get(path)
                 assert answer.headers["content-security-policy"] == CONTENT_POLICY
@@ -140,7 +140,7 @@ def test_every_answer_says_what_a_page_may_do() -> None:
 
 def test_pages_hold_no_script_or_style_of_their_own() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.say("/keyturn restart web-3")
             await until(lambda: dora.shown)
             await dora.say("/keyturn ask")
@@ -154,7 +154,7 @@ def test_pages_hold_no_script_or_style_of_their_own() -> None:
 
 def test_what_others_say_stays_text() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             nasty = '<img src=x onerror=alert(1)>"><script>alert(2)</script>'
             workspace = dora.made.emulator.workspace
             workspace.post(Message("C0OPS", "", "U0KEYTURN", nasty))
@@ -169,7 +169,7 @@ def test_what_others_say_stays_text() -> None:
 
 def test_a_private_channel_is_seen_by_its_members_only() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             dora.at = "C0DESK"
             answer = await dora.client.get("as/U0DORA/c/C0DESK")
             assert answer.status_code == 404
@@ -181,7 +181,7 @@ def test_a_private_channel_is_seen_by_its_members_only() -> None:
 
 def test_unread_messages_are_counted_until_they_are_seen() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             bob = dora.acting_as("U0BOB")
             await bob.say("one")
             await bob.say("two")
@@ -194,23 +194,23 @@ def test_unread_messages_are_counted_until_they_are_seen() -> None:
 
 def test_the_stream_tells_of_each_change() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
-            pulse = dora.made.emulator.workspace.pulse
-            seen = pulse.sequence
+        async with open_page_client() as dora:
+            changes = dora.made.emulator.workspace.changes
+            seen = changes.sequence
             async with dora.client.stream("GET", f"events?after={seen}") as stream:
                 lines = stream.aiter_lines()
                 assert await anext(lines) == "retry: 300"
                 await dora.say("news")
                 told = [await anext(lines) for _ in range(3)]
-            assert told == ["", f"id: {pulse.sequence}", f"data: {pulse.sequence}"]
-            assert pulse.sequence > seen
+            assert told == ["", f"id: {changes.sequence}", f"data: {changes.sequence}"]
+            assert changes.sequence > seen
 
     run(scene())
 
 
 def test_home_is_opened_once_however_often_the_page_brings_itself_up_to_date() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.page("home")
             await until(lambda: dora.made.of_type("event_callback"))
             headers = {"x-refresh": "1"}
@@ -223,7 +223,7 @@ def test_home_is_opened_once_however_often_the_page_brings_itself_up_to_date() -
 
 def test_faults_are_set_in_the_drawer() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             fields = {"latency": "2", "calls_to_limit": "3", "retry_after": "9", "retries": "1"}
             await dora.post("faults", {"do": "set", **fields, "twice": "yes"})
             faults = dora.made.emulator.workspace.faults
@@ -241,7 +241,7 @@ def test_faults_are_set_in_the_drawer() -> None:
 
 def test_a_permalink_leads_to_the_message() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.say("here")
             answer = await dora.client.get(f"m/C0OPS/{dora.shown[0].ts}")
             target = f"/emulator/as/U0DORA/c/C0OPS?thread={dora.shown[0].ts}"
@@ -253,7 +253,7 @@ def test_a_permalink_leads_to_the_message() -> None:
 @pytest.mark.parametrize("path", ["as/U0NOBODY/home", "as/U0DORA/c/C0NONE", "m/C0OPS/1.0"])
 def test_what_is_not_there_is_said_in_words(path: str) -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             answer = await dora.client.get(path)
             assert answer.status_code == 404
             assert "That did not work" in answer.text

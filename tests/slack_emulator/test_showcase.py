@@ -2,10 +2,10 @@
 
 import json
 
-from tests.slack_emulator.blanks import address
+from tests.slack_emulator.form_values import address
 from tests.slack_emulator.messages import Message
+from tests.slack_emulator.page_client import PageClient, open_page_client, run
 from tests.slack_emulator.serving import until
-from tests.slack_emulator.visitor import Visitor, run, visiting
 
 HOST = address("host", "host")
 URGENCY = address("urgency", "urgency")
@@ -14,7 +14,7 @@ REASON = address("reason", "reason")
 
 def test_a_slash_command_is_answered_to_the_one_who_gave_it() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.say("/keyturn hello @bob in #ops & <b>")
             (told,) = dora.made.told
             assert told["text"] == "hello <@U0BOB|bob> in <#C0OPS|ops> &amp; &lt;b&gt;"
@@ -32,7 +32,7 @@ def test_a_slash_command_is_answered_to_the_one_who_gave_it() -> None:
 
 def test_an_answer_for_everyone_shows_the_command_too() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.say("/keyturn shout")
             assert dora.acting_as("U0BOB").words == ["/keyturn shout", "Heard by all"]
 
@@ -41,7 +41,7 @@ def test_an_answer_for_everyone_shows_the_command_too() -> None:
 
 def test_a_click_changes_the_card_for_everyone_and_opens_a_thread() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.say("/keyturn restart web-3")
             await until(lambda: dora.shown)
             alice = dora.acting_as("U0ALICE")
@@ -64,7 +64,7 @@ def test_a_click_changes_the_card_for_everyone_and_opens_a_thread() -> None:
 
 def test_a_button_that_asks_first_does_nothing_until_it_is_confirmed() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.say("/keyturn restart web-3")
             await until(lambda: dora.shown)
             asked = await dora.press(dora.shown[0], "decide", "deny")
@@ -78,14 +78,14 @@ def test_a_button_that_asks_first_does_nothing_until_it_is_confirmed() -> None:
     run(scene())
 
 
-async def _opened(dora: Visitor) -> None:
+async def _opened(dora: PageClient) -> None:
     await dora.say("/keyturn ask")
     await until(lambda: dora.made.emulator.views.top("U0DORA"))
 
 
 def test_a_form_is_filled_in_and_handed_in_without_scripts() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await _opened(dora)
             await dora.form("", {"find": HOST, f"q/{HOST}": "web"})
             page = await dora.page()
@@ -113,7 +113,7 @@ def test_a_form_is_filled_in_and_handed_in_without_scripts() -> None:
 
 def test_an_option_that_was_never_offered_cannot_be_chosen() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await _opened(dora)
             await dora.form("submit", {f"v/{HOST}": "evil", f"v/{URGENCY}": "high"})
             assert dora.made.of_type("view_submission") == []
@@ -124,7 +124,7 @@ def test_an_option_that_was_never_offered_cannot_be_chosen() -> None:
 
 def test_the_bots_own_errors_stand_under_their_blocks() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await _opened(dora)
             await dora.form("", {"find": HOST, f"q/{HOST}": ""})
             filled = {f"v/{HOST}": "db-1", f"v/{URGENCY}": "low", f"v/{REASON}": "because"}
@@ -138,7 +138,7 @@ def test_the_bots_own_errors_stand_under_their_blocks() -> None:
 
 def test_the_bot_is_told_of_a_form_that_was_closed() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await _opened(dora)
             await dora.form("close")
             (closed,) = dora.made.of_type("view_closed")
@@ -150,7 +150,7 @@ def test_the_bot_is_told_of_a_form_that_was_closed() -> None:
 
 def test_opening_home_publishes_it_and_its_button_opens_a_form() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.page("home")
             views = dora.made.emulator.views
             await until(lambda: views.home("U0DORA"))
@@ -170,7 +170,7 @@ def test_opening_home_publishes_it_and_its_button_opens_a_form() -> None:
 
 def test_a_mention_is_answered_in_its_thread() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.say("@keyturn are you there?")
             workspace = dora.made.emulator.workspace
             await until(lambda: len(workspace.thread("C0OPS", dora.shown[0].ts, "U0DORA")) == 2)
@@ -183,7 +183,7 @@ def test_a_mention_is_answered_in_its_thread() -> None:
 
 def test_a_direct_message_reaches_the_bot() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             dora.at = dora.made.emulator.workspace.open_direct(["U0DORA"]).id
             await dora.say("hello")
             await until(lambda: "Type `/keyturn help`." in dora.words)
@@ -193,7 +193,7 @@ def test_a_direct_message_reaches_the_bot() -> None:
 
 def test_a_shortcut_opens_a_form_and_one_on_a_message_answers() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.post("shortcut", {"shortcut": "ask"})
             await until(lambda: dora.made.emulator.views.top("U0DORA"))
             await dora.say("something odd")
@@ -206,7 +206,7 @@ def test_a_shortcut_opens_a_form_and_one_on_a_message_answers() -> None:
 
 def test_a_command_that_is_not_taken_in_time_says_so() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             dora.made.emulator.courier.ack_seconds = 0.05
             await dora.say("/slow")
             assert dora.words == ['/slow failed with the error "operation_timeout"']
@@ -216,7 +216,7 @@ def test_a_command_that_is_not_taken_in_time_says_so() -> None:
 
 def test_a_shortcut_that_the_bot_does_not_know_says_so() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.post("shortcut", {"shortcut": "nosuch"})
             assert dora.words == ["Keyturn did not answer: dispatch_failed"]
 
@@ -225,7 +225,7 @@ def test_a_shortcut_that_the_bot_does_not_know_says_so() -> None:
 
 def test_commands_are_for_channels_and_must_be_known() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.say("/nosuch")
             assert "is not a valid command" in dora.words[0]
             await dora.say("first")
@@ -240,7 +240,7 @@ def test_commands_are_for_channels_and_must_be_known() -> None:
 
 def test_the_bot_answers_through_the_response_url() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.say("/keyturn later")
             await until(lambda: "Answered through the response URL" in dora.words)
             assert dora.shown[0].only_for == "U0DORA"
@@ -250,7 +250,7 @@ def test_the_bot_answers_through_the_response_url() -> None:
 
 def test_the_bot_can_be_invited_and_is_told() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             dora.at = "C0ALARMS"
             channel = dora.made.emulator.workspace.channel("C0ALARMS")
             assert "U0KEYTURN" not in channel.members
@@ -265,7 +265,7 @@ def test_the_bot_can_be_invited_and_is_told() -> None:
 
 def test_a_deactivated_person_can_do_nothing_and_the_bot_is_told() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.say("/keyturn restart web-3")
             await until(lambda: dora.shown)
             await dora.post("faults", {"do": "deactivate:U0DORA"})
@@ -282,7 +282,7 @@ def test_a_deactivated_person_can_do_nothing_and_the_bot_is_told() -> None:
 
 def test_a_click_on_a_button_that_is_gone_reaches_nobody() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             workspace = dora.made.emulator.workspace
             old = workspace.post(Message("C0OPS", "", "U0KEYTURN", "plain"))
             await dora.press(old, "decide", "approve")
@@ -294,7 +294,7 @@ def test_a_click_on_a_button_that_is_gone_reaches_nobody() -> None:
 
 def test_what_one_person_alone_sees_no_other_can_press() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await dora.say("/keyturn hello")
             bob = dora.acting_as("U0BOB")
             await bob.press(dora.shown[0], "x", "y")
@@ -308,7 +308,7 @@ def test_what_one_person_alone_sees_no_other_can_press() -> None:
 
 def test_the_pages_script_can_ask_for_options() -> None:
     async def scene() -> None:
-        async with visiting() as dora:
+        async with open_page_client() as dora:
             await _opened(dora)
             fields = {"view": dora.modal.id, "where": HOST, "typed": "nfs"}
             answer = await dora.post("suggest", fields)

@@ -4,13 +4,17 @@ import asyncio
 
 import pytest
 
-from tests.slack_emulator.blanks import complaints, read_state
-from tests.slack_emulator.composer import command_of, words_of_command, written
+from tests.slack_emulator.change_sequence import ChangeSequence
+from tests.slack_emulator.expiring_ids import ResponseTarget, ResponseUrls, Triggers
+from tests.slack_emulator.form_values import complaints, read_state
+from tests.slack_emulator.message_encoding import (
+    encode_command_text,
+    encode_message,
+    parse_slash_command,
+)
+from tests.slack_emulator.page_client import run
 from tests.slack_emulator.payloads import Typed
-from tests.slack_emulator.pulse import Pulse
 from tests.slack_emulator.showcase import DESK, DORA, OPS
-from tests.slack_emulator.tickets import ResponseTicket, ResponseUrls, Triggers
-from tests.slack_emulator.visitor import run
 from tests.slack_emulator.wire import SlackError
 from tests.slack_emulator.workspace import Workspace
 
@@ -36,7 +40,7 @@ def test_a_trigger_lives_for_three_seconds() -> None:
 def test_a_response_url_lives_for_thirty_minutes() -> None:
     clock = Clock()
     urls = ResponseUrls(clock)
-    key = urls.issue(ResponseTicket("C1", "U1"))
+    key = urls.issue(ResponseTarget("C1", "U1"))
     clock.moment += 30 * 60
     assert urls.use(key).channel == "C1"
     clock.moment += 1
@@ -59,17 +63,17 @@ def test_time_stamps_grow_though_the_clock_stands_still_or_goes_back() -> None:
 
 def test_who_waits_for_a_change_is_woken_from_another_thread() -> None:
     async def scene() -> int:
-        pulse = Pulse()
-        waiting = asyncio.create_task(pulse.beyond(0, within=10))
+        changes = ChangeSequence()
+        waiting = asyncio.create_task(changes.wait_beyond(0, within=10))
         await asyncio.sleep(0)
-        await asyncio.to_thread(pulse.beat)
+        await asyncio.to_thread(changes.advance)
         return await waiting
 
     assert run(scene()) == 1
 
 
 def test_who_waits_in_vain_gets_the_old_number() -> None:
-    assert run(Pulse().beyond(0, within=0.01)) == 0
+    assert run(ChangeSequence().wait_beyond(0, within=0.01)) == 0
 
 
 @pytest.mark.parametrize(
@@ -84,17 +88,17 @@ def test_who_waits_in_vain_gets_the_old_number() -> None:
     ],
 )
 def test_commands_are_told_from_messages(typed: str, command: Typed | None) -> None:
-    assert command_of(typed) == command
+    assert parse_slash_command(typed) == command
 
 
 def test_names_become_ids_and_the_rest_is_escaped() -> None:
     people, channels = {"bob": "U1"}, {"ops": "C1"}
     typed = "@bob @eve bob@bob.example #ops #1 <b> & https://a.example/?x=1&y=@bob"
-    assert written(typed, people, channels) == (
+    assert encode_message(typed, people, channels) == (
         "<@U1> @eve bob@bob.example <#C1|ops> #1 &lt;b&gt; &amp; "
         "<https://a.example/?x=1&amp;y=@bob>"
     )
-    assert words_of_command("@Bob in #OPS", people, channels) == "<@U1|bob> in <#C1|ops>"
+    assert encode_command_text("@Bob in #OPS", people, channels) == "<@U1|bob> in <#C1|ops>"
 
 
 def _asked(kind: str, **more: object) -> list[dict[str, object]]:

@@ -1,18 +1,22 @@
 """What a person types into the emulator: slash commands and messages, told to the bot."""
 
 from tests.slack_emulator import payloads
-from tests.slack_emulator.composer import command_of, words_of_command, written
 from tests.slack_emulator.deliveries import Courier, NotTaken
 from tests.slack_emulator.drafts import answer_of, respond
+from tests.slack_emulator.expiring_ids import ResponseTarget, Triggers
 from tests.slack_emulator.interactions import Interactions
+from tests.slack_emulator.message_encoding import (
+    encode_command_text,
+    encode_message,
+    parse_slash_command,
+)
 from tests.slack_emulator.messages import Message
 from tests.slack_emulator.payloads import Context, Typed
-from tests.slack_emulator.tickets import ResponseTicket, Triggers
 from tests.slack_emulator.wire import Json, SlackError
 from tests.slack_emulator.workspace import Channel, Workspace
 
 
-class Speech:
+class TypedInput:
     """Takes what was typed in a conversation, as one person."""
 
     def __init__(
@@ -31,7 +35,7 @@ class Speech:
         """Post a message or give a slash command; what went wrong is told to the person."""
         channel = self._workspace.channel(channel_id)
         context = self._interactions.context(user)
-        command = command_of(typed)
+        command = parse_slash_command(typed)
         if not typed.strip():
             return
         if channel.archived:
@@ -57,12 +61,12 @@ class Speech:
 
     async def _give(self, context: Context, channel: Channel, typed: Typed) -> None:
         user = context.person.user_id
-        ticket = ResponseTicket(channel.id, user)
+        ticket = ResponseTarget(channel.id, user)
         people, channels = self._ids()
         form = payloads.slash_command(
             context,
             channel,
-            Typed(typed.command, words_of_command(typed.words, people, channels)),
+            Typed(typed.command, encode_command_text(typed.words, people, channels)),
             response_url=self._interactions.response_url(ticket),
             trigger_id=self._triggers.issue(user),
         )
@@ -77,7 +81,7 @@ class Speech:
             self._workspace.notice(channel.id, user, "\n".join([words, *trouble.messages]))
 
     def _show_answer(
-        self, context: Context, ticket: ResponseTicket, typed: Typed, said: Json
+        self, context: Context, ticket: ResponseTarget, typed: Typed, said: Json
     ) -> None:
         if not said:
             return
@@ -111,7 +115,7 @@ class Speech:
 
     def _message(self, context: Context, channel: Channel, typed: str, thread_ts: str) -> None:
         people, channels = self._ids()
-        words = written(typed, people, channels)
+        words = encode_message(typed, people, channels)
         user = context.person.user_id
         posted = self._workspace.post(Message(channel.id, "", user, words, thread_ts=thread_ts))
         app = context.app

@@ -4,8 +4,8 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tests.slack_emulator.change_sequence import ChangeSequence
 from tests.slack_emulator.directory import Installation
-from tests.slack_emulator.pulse import Pulse
 from tests.slack_emulator.wire import Json, SlackError, text
 
 MOST_MODALS = 3
@@ -31,8 +31,8 @@ class View:
 class Views:
     """The stack of modals of each person, and their Home."""
 
-    def __init__(self, pulse: Pulse) -> None:
-        self._pulse = pulse
+    def __init__(self, changes: ChangeSequence) -> None:
+        self._changes = changes
         self._stacks: dict[str, list[View]] = {}
         self._homes: dict[str, View] = {}
 
@@ -64,7 +64,7 @@ class Views:
         root, previous = (stack[0].id, stack[-1].id) if stack else (view_id, "")
         view = View(view_id, user, payload, _hash(), root, previous)
         stack.append(view)
-        self._pulse.beat()
+        self._changes.advance()
         return view
 
     def find(self, *, view_id: str = "", external_id: str = "") -> View:
@@ -88,7 +88,7 @@ class Views:
         if home is None:
             view_id = "V" + secrets.token_hex(5).upper()
             self._homes[user] = View(view_id, user, payload, _hash(), view_id)
-            self._pulse.beat()
+            self._changes.advance()
             return self._homes[user]
         return self.update(home, payload, expected_hash=expected_hash)
 
@@ -96,11 +96,11 @@ class Views:
         """Close one modal; the one beneath it is seen again."""
         stack = self._stacks.get(view.user, [])
         self._stacks[view.user] = [other for other in stack if other.id != view.id]
-        self._pulse.beat()
+        self._changes.advance()
 
     def clear(self, user: str) -> None:
         self._stacks.pop(user, None)
-        self._pulse.beat()
+        self._changes.advance()
 
     def _all(self) -> list[View]:
         modals = [view for stack in self._stacks.values() for view in stack]
@@ -116,7 +116,7 @@ class Views:
             self._homes[view.user] = view
         stack = self._stacks.get(view.user, [])
         self._stacks[view.user] = [view if other.id == view.id else other for other in stack]
-        self._pulse.beat()
+        self._changes.advance()
         return view
 
 

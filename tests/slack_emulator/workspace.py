@@ -4,16 +4,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from tests.slack_emulator.change_sequence import ChangeSequence
 from tests.slack_emulator.directory import (
     SYSTEM_USER,
     EmulatedChannel,
     EmulatedPerson,
     Installation,
 )
+from tests.slack_emulator.expiring_ids import Clock
 from tests.slack_emulator.faults import Faults
 from tests.slack_emulator.messages import Message
-from tests.slack_emulator.pulse import Pulse
-from tests.slack_emulator.tickets import Clock
 from tests.slack_emulator.wire import SlackError
 
 
@@ -49,7 +49,7 @@ class Workspace:
         self.groups = {group.group_id: group for group in self.app.groups}
         self.deactivated: set[str] = set()
         self.faults = Faults()
-        self.pulse = Pulse()
+        self.changes = ChangeSequence()
         self.now = now
         self._last_ts = 0
         self._messages: dict[str, dict[str, Message]] = {}
@@ -91,7 +91,7 @@ class Workspace:
             self.deactivated.discard(user_id)
         else:
             self.deactivated.add(user_id)
-        self.pulse.beat()
+        self.changes.advance()
 
     # Channels
 
@@ -130,11 +130,11 @@ class Workspace:
             channel.members.add(self.app.bot_user_id)
         else:
             channel.members.discard(self.app.bot_user_id)
-        self.pulse.beat()
+        self.changes.advance()
 
     def set_archived(self, channel_id: str, *, archived: bool) -> None:
         self.channel(channel_id).archived = archived
-        self.pulse.beat()
+        self.changes.advance()
 
     # Messages
 
@@ -147,7 +147,7 @@ class Workspace:
         """Keep a new message; it gets its time stamp here if it has none."""
         kept = replace(message, ts=message.ts or self.next_ts())
         self._messages.setdefault(kept.channel, {})[kept.ts] = kept
-        self.pulse.beat()
+        self.changes.advance()
         return kept
 
     def message(self, channel_id: str, ts: str) -> Message:
@@ -164,7 +164,7 @@ class Workspace:
     def delete(self, channel_id: str, ts: str) -> None:
         self.message(channel_id, ts)
         del self._messages[channel_id][ts]
-        self.pulse.beat()
+        self.changes.advance()
 
     def log(self, channel_id: str, viewer: str) -> list[Message]:
         """Return what a person sees in the channel itself, oldest first."""

@@ -14,7 +14,7 @@ from bot.api.rate_limit import RateLimit
 from bot.db.database import Database
 from bot.queries.banned_people import PolicyWithoutBanned
 from runbooks import load_catalogue
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.toy import RUNBOOKS
 
 HERE = "http://keyturn.test"
@@ -26,23 +26,23 @@ SHORT = 0.01
 
 @dataclass
 class Desk:
-    """The API of an office, and programs that come to it."""
+    """The API of a harness, and programs that come to it."""
 
-    office: Office
+    harness: Harness
     api: FastAPI
     app: Starlette
     programs: list[TestClient] = field(default_factory=list[TestClient])
 
     @property
     def database(self) -> Database:
-        return self.office.database
+        return self.harness.database
 
     @property
     def policy(self) -> Path:
-        return self.office.policies.path
+        return self.harness.policies.path
 
     def token(self, person: str, *scopes: str, days: int = 1) -> str:
-        return self.office.workflow.tokens.create_token(
+        return self.harness.workflow.tokens.create_token(
             person=person, scopes=scopes or ("read",), days=days, source="cli"
         )[1]
 
@@ -61,20 +61,25 @@ class Desk:
 
 
 def a_desk(
-    office: Office,
+    harness: Harness,
     *,
     base_url: str = HERE,
     rate_limit: RateLimit = FAST,
     longest_wait: float = SHORT,
 ) -> Desk:
-    admitted = PolicyWithoutBanned(office.policies, office.database)
+    admitted = PolicyWithoutBanned(harness.policies, harness.database)
     parts = ApiParts(
-        office.workflow, office.database, admitted, base_url, rate_limit, longest_wait=longest_wait
+        harness.workflow,
+        harness.database,
+        admitted,
+        base_url,
+        rate_limit,
+        longest_wait=longest_wait,
     )
     api = build_api(parts)
     app = Starlette()
     app.mount(API, api)
-    return Desk(office, api, app)
+    return Desk(harness, api, app)
 
 
 @pytest.fixture(autouse=True)
@@ -86,8 +91,8 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def desk(office: Office) -> Generator[Desk]:
-    desk = a_desk(office)
+def desk(harness: Harness) -> Generator[Desk]:
+    desk = a_desk(harness)
     yield desk
     for program in desk.programs:
         program.close()

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.bot.api.conftest import Desk
-from tests.bot.web.exhibits import asked, gallery
+from tests.bot.web.sample_runs import asked, gallery
 
 
 def test_a_program_learns_what_differs(desk: Desk):

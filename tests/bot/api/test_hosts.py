@@ -2,13 +2,15 @@
 
 from bot.db import locks
 from tests.bot.api.conftest import Desk
-from tests.bot.meeting import meet
-from tests.bot.web.exhibits import approved, asked, running, waiting
+from tests.bot.host_contacts import store_contact
+from tests.bot.web.sample_runs import approved, asked, running, waiting
 
 
 def test_a_program_sees_how_hosts_were_met_and_what_holds_them(desk: Desk):
     with desk.database.transaction() as tx:
-        meet(tx, "lb1", met=tx.now, answered=None, kind="login", trouble="not our key")
+        store_contact(
+            tx, "lb1", tried_at=tx.now, answered_at=None, kind="login", error="not our key"
+        )
         holder = running(tx, approved(tx, waiting(tx, asked(tx, host="lb1"))))
         locks.take_lock(tx, "lb1", holder.id)
         second = approved(tx, waiting(tx, asked(tx, host="lb1")))
@@ -28,7 +30,7 @@ def test_a_program_sees_how_hosts_were_met_and_what_holds_them(desk: Desk):
 
 def test_hosts_are_chosen_by_how_they_were_met(desk: Desk):
     with desk.database.transaction() as tx:
-        meet(tx, "lb2", met=tx.now, answered=tx.now)
+        store_contact(tx, "lb2", tried_at=tx.now, answered_at=tx.now)
     program = desk.program("dora")
     found = program.get("/hosts", params={"reachability": "reachable"}).json()["hosts"]
     assert [one["name"] for one in found] == ["lb2"]

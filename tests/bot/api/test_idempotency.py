@@ -21,7 +21,7 @@ def _ask(program: TestClient, key: str, body: dict[str, Any] = LAMP) -> Any:
 
 
 def _asked(desk: Desk) -> int:
-    return desk.office.entries().count("requested")
+    return desk.harness.list_entry_kinds().count("requested")
 
 
 def test_the_same_request_with_the_same_key_has_one_effect(desk: Desk):

@@ -18,7 +18,7 @@ from bot.db.database import StoreUnavailable
 from bot.db.events import RunEvents
 from runbooks import load_catalogue
 from tests.bot.api.conftest import Desk, a_desk
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
 LOOK, CHANGE = {"request": "toy show lb1"}, {"request": "toy set lb1 lamp on"}
@@ -26,8 +26,8 @@ PATIENT = {"wait": 30}
 
 
 @pytest.fixture
-def desk(office: Office) -> Desk:
-    return a_desk(office, longest_wait=30)
+def desk(harness: Harness) -> Desk:
+    return a_desk(harness, longest_wait=30)
 
 
 def _until(claim: Callable[[], bool]) -> None:
@@ -49,8 +49,8 @@ def _asked_and_worked_on(desk: Desk, body: dict[str, Any], program: Any = None) 
     program = program or desk.program("dora", "ask")
     with ThreadPoolExecutor(1) as pool:
         coming: Future[Any] = pool.submit(program.post, "/runs", json=body, params=PATIENT)
-        _until(lambda: bool(desk.office.queue.waiting) or coming.done())
-        desk.office.work()
+        _until(lambda: bool(desk.harness.dispatcher.enqueued) or coming.done())
+        desk.harness.run_queued_work()
         return coming.result(30)
 
 
@@ -80,8 +80,8 @@ def test_where_workers_are_elsewhere_one_looks_soon_and_then_less_often(
     assert [next(alone) for _ in range(2)] == [0.5, 0.5]
     monkeypatch.setattr(RunEvents, "publish", _silent)
     monkeypatch.setattr(long_poll, "_POLL_SECONDS", 60)
-    monkeypatch.setattr(desk.office.database, "embedded", False)
-    waiters = Waiters(_parts(desk.office))
+    monkeypatch.setattr(desk.harness.database, "embedded", False)
+    waiters = Waiters(_parts(desk.harness))
     monkeypatch.setattr(waiters, "_read_state", _over)
     told = asyncio.run(waiters.wait_for_response(PendingResponse(1, 30, lambda: _Told(threads=0))))
     assert isinstance(told, _Told)
@@ -93,7 +93,7 @@ def test_a_change_is_answered_when_it_waits_for_people(desk: Desk):
 
 
 def test_a_run_that_rests_is_told_at_once(desk: Desk):
-    run = desk.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     told = desk.program("dora", "read").get(f"/runs/{run.id}", params=PATIENT)
     assert told.json()["state"] == "pending"
 
@@ -103,7 +103,7 @@ def test_a_run_is_waited_for_by_its_number_too(desk: Desk):
     number = program.post("/runs", json=LOOK).json()["run"]["id"]
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(program.get, f"/runs/{number}", params=PATIENT)
-        desk.office.work()
+        desk.harness.run_queued_work()
         assert coming.result(30).json()["ended"]
 
 
@@ -112,8 +112,8 @@ def test_who_does_not_pending_it_is_not_kept_waiting(desk: Desk):
     assert (told["run"]["state"], told["report"]) == ("planning", None)
 
 
-def test_when_the_time_is_over_it_is_told_as_it_is(office: Office):
-    program = a_desk(office, longest_wait=0.01).program("dora", "ask")
+def test_when_the_time_is_over_it_is_told_as_it_is(harness: Harness):
+    program = a_desk(harness, longest_wait=0.01).program("dora", "ask")
     assert program.post("/runs", json=LOOK, params=PATIENT).json()["run"]["state"] == "planning"
 
 
@@ -121,7 +121,7 @@ def test_when_the_time_is_over_it_is_told_as_it_is(office: Office):
 def test_a_wait_that_is_none_is_refused(desk: Desk, wait: str):
     answer = desk.program("dora", "ask").post("/runs", json=LOOK, params={"wait": wait})
     assert answer.status_code == 422
-    assert "requested" not in desk.office.entries()
+    assert "requested" not in desk.harness.list_entry_kinds()
 
 
 def test_the_answer_is_kept_by_its_key_before_it_is_waited_for(desk: Desk):
@@ -132,29 +132,29 @@ def test_the_answer_is_kept_by_its_key_before_it_is_waited_for(desk: Desk):
 
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(ask)
-        _until(lambda: bool(desk.office.queue.waiting))
+        _until(lambda: bool(desk.harness.dispatcher.enqueued))
         _until(lambda: ask().status_code == 202)
         assert not first.done()
-        desk.office.work()
+        desk.harness.run_queued_work()
         assert first.result(30).json()["run"]["ended"]
     again = ask()
     assert again.headers["idempotent-replayed"] == "true"
     assert again.json()["run"]["state"] == "planning"
-    assert desk.office.entries().count("requested") == 1
+    assert desk.harness.list_entry_kinds().count("requested") == 1
 
 
 class _Told(OutputModel):
     threads: int
 
 
-def _parts(office: Office) -> ApiParts:
-    return ApiParts(office.workflow, office.database, office.policies, "http://keyturn.test")
+def _parts(harness: Harness) -> ApiParts:
+    return ApiParts(harness.workflow, harness.database, harness.policies, "http://keyturn.test")
 
 
-def test_no_thread_is_held_however_many_wait(office: Office):
-    program = a_desk(office).program("dora", "ask")
+def test_no_thread_is_held_however_many_wait(harness: Harness):
+    program = a_desk(harness).program("dora", "ask")
     number = program.post("/runs", json=LOOK).json()["run"]["id"]
-    waiters = Waiters(_parts(office))
+    waiters = Waiters(_parts(harness))
 
     def threads() -> _Told:
         named = [one.name for one in threading.enumerate()]
@@ -163,7 +163,7 @@ def test_no_thread_is_held_however_many_wait(office: Office):
     async def all_of_them() -> list[OutputModel | None]:
         pending = PendingResponse(number, 30, threads)
         waiting = [asyncio.ensure_future(waiters.wait_for_response(pending)) for _ in range(150)]
-        await asyncio.to_thread(office.work)
+        await asyncio.to_thread(harness.run_queued_work)
         return await asyncio.gather(*waiting)
 
     before = threads().threads
@@ -172,16 +172,16 @@ def test_no_thread_is_held_however_many_wait(office: Office):
     assert all(isinstance(one, _Told) and one.threads <= before + 4 for one in told)
 
 
-def test_who_comes_when_many_wait_is_answered_at_once(office: Office):
-    number = a_desk(office).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
+def test_who_comes_when_many_wait_is_answered_at_once(harness: Harness):
+    number = a_desk(harness).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
     pending = PendingResponse(number, 30, lambda: _Told(threads=0))
-    assert asyncio.run(Waiters(_parts(office), max_waiting=0).wait_for_response(pending)) is None
+    assert asyncio.run(Waiters(_parts(harness), max_waiting=0).wait_for_response(pending)) is None
 
 
-def _told_by(waiting: int, office: Office) -> list[str]:
+def _told_by(waiting: int, harness: Harness) -> list[str]:
     """Return which threads looked what to tell so many who waited for one run."""
-    number = a_desk(office).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
-    waiters, names = Waiters(_parts(office)), list[str]()
+    number = a_desk(harness).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
+    waiters, names = Waiters(_parts(harness)), list[str]()
 
     def told() -> _Told:
         names.append(threading.current_thread().name)
@@ -193,24 +193,24 @@ def _told_by(waiting: int, office: Office) -> list[str]:
             for _ in range(waiting)
         ]
         await asyncio.sleep(0)
-        await asyncio.to_thread(office.work)
+        await asyncio.to_thread(harness.run_queued_work)
         await asyncio.gather(*coming)
 
     asyncio.run(all_of_them())
     return names
 
 
-def test_who_moves_a_run_looks_for_a_few_who_wait_and_no_more(office: Office):
-    [name] = _told_by(1, office)
+def test_who_moves_a_run_looks_for_a_few_who_wait_and_no_more(harness: Harness):
+    [name] = _told_by(1, harness)
     assert not name.startswith("AnyIO")
-    names = _told_by(50, office)
+    names = _told_by(50, harness)
     assert len(names) == 50
     assert sum(not name.startswith("AnyIO") for name in names) == 4
 
 
-def test_what_cannot_be_told_by_who_moves_a_run_is_looked_for_again(office: Office):
-    number = a_desk(office).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
-    waiters, troubles = Waiters(_parts(office)), [StoreUnavailable("just now")]
+def test_what_cannot_be_told_by_who_moves_a_run_is_looked_for_again(harness: Harness):
+    number = a_desk(harness).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
+    waiters, troubles = Waiters(_parts(harness)), [StoreUnavailable("just now")]
 
     def told() -> _Told:
         if troubles:
@@ -222,21 +222,21 @@ def test_what_cannot_be_told_by_who_moves_a_run_is_looked_for_again(office: Offi
             waiters.wait_for_response(PendingResponse(number, 30, told))
         )
         await asyncio.sleep(0)
-        await asyncio.to_thread(office.work)
+        await asyncio.to_thread(harness.run_queued_work)
         return await coming
 
     assert asyncio.run(asked()) == _Told(threads=0)
     assert not troubles
 
 
-def test_a_database_that_goes_away_meanwhile_takes_nothing_back(office: Office):
-    number = a_desk(office).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
+def test_a_database_that_goes_away_meanwhile_takes_nothing_back(harness: Harness):
+    number = a_desk(harness).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
 
     def gone() -> OutputModel:
         raise StoreUnavailable("gone")
 
     parts = ApiParts(
-        office.workflow, office.database, office.policies, "http://x", longest_wait=0.01
+        harness.workflow, harness.database, harness.policies, "http://x", longest_wait=0.01
     )
     assert asyncio.run(Waiters(parts).wait_for_response(PendingResponse(number, 30, gone))) is None
 

@@ -6,7 +6,7 @@ from bot.db import break_glass
 from bot.model.run import State, StepState
 from bot.queries.form_options import FormOptions
 from tests.bot.api.conftest import HERE, Desk
-from tests.bot.web.exhibits import approved, asked, concluded, ended, gallery, running, waiting
+from tests.bot.web.sample_runs import approved, asked, concluded, ended, gallery, running, waiting
 from tests.toy import ABUSERS, LISTS, SetSwitch
 
 
@@ -20,7 +20,7 @@ def test_what_waits_for_a_key_or_for_its_end_is_told_to_whoever_can_help(desk: D
     assert _waiting_for(desk, "olga")[0] == numbers["unknown"]
     assert numbers["pending"] in _waiting_for(desk, "olga")
     assert _waiting_for(desk, "dora") == []
-    desk.office.workflow.deny_run(numbers["pending"], person="olga", reason="not now")
+    desk.harness.workflow.deny_run(numbers["pending"], person="olga", reason="not now")
     assert numbers["pending"] not in _waiting_for(desk, "olga")
 
 
@@ -44,7 +44,7 @@ def test_a_glass_that_nobody_has_looked_at_waits_for_somebody(desk: Desk):
 def test_what_was_handed_on_is_told_to_both_and_to_nobody_else(desk: Desk):
     with desk.database.reading() as tx:
         until = tx.now + 3_600_000_000
-    desk.office.workflow.delegations_and_grants.create_delegation(
+    desk.harness.workflow.delegations_and_grants.create_delegation(
         delegator="olga", delegate="adam", ends_at=until, area="", reason="away", source="cli"
     )
     for person in ("olga", "adam"):
@@ -95,12 +95,12 @@ def test_what_could_be_erased_is_told_and_asked_for_but_not_erased(desk: Desk):
 
 
 def test_a_program_learns_what_a_host_has_for_a_field(desk: Desk):
-    office = desk.office
+    harness = desk.harness
     desk.api.state.parts = replace(
         desk.api.state.parts,
-        form_options=FormOptions(office.fleet.run_query, office.database, office.policies),
+        form_options=FormOptions(harness.fleet.run_query, harness.database, harness.policies),
     )
-    office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     program = desk.program("dora")
     told = program.get("/hosts/lb1/options", params={"runbook": "toy set"}).json()
     assert {one["field"]: one["values"] for one in told["fields"]} == {
@@ -112,8 +112,10 @@ def test_a_program_learns_what_a_host_has_for_a_field(desk: Desk):
 
 
 def test_a_program_learns_which_addresses_the_chosen_table_has_marked(desk: Desk):
-    office = desk.office
-    offering = FormOptions(office.fleet.run_query, office.database, office.policies, listers=LISTS)
+    harness = desk.harness
+    offering = FormOptions(
+        harness.fleet.run_query, harness.database, harness.policies, listers=LISTS
+    )
     desk.api.state.parts = replace(desk.api.state.parts, form_options=offering)
     program = desk.program("dora")
     for given, table in (([], "http"), (["table=www"], "www")):

@@ -15,7 +15,7 @@ from bot.api.metrics import Gauges, build_metrics_endpoint
 from bot.db.database import StoreUnavailable
 from bot.db.tables import delivery
 from tests.bot.api.conftest import Desk
-from tests.bot.web.exhibits import gallery
+from tests.bot.web.sample_runs import gallery
 from tests.toy import BreakSwitch, SetSwitch
 
 DASHBOARD = Path(__file__).parents[3] / "docs" / "grafana.json"
@@ -53,9 +53,9 @@ def _figures(prometheus: TestClient) -> dict[str, float]:
 
 
 def test_runs_votes_and_waits_are_counted_from_the_log(desk: Desk):
-    prometheus, office = _prometheus(desk, "metrics"), desk.office
-    office.approve(office.ask(LAMP))
-    waiting = office.ask(BreakSwitch(host="lb2", name="lamp"), person="adam")
+    prometheus, harness = _prometheus(desk, "metrics"), desk.harness
+    harness.approve(harness.request(LAMP))
+    waiting = harness.request(BreakSwitch(host="lb2", name="lamp"), person="adam")
     found = _figures(prometheus)
     assert found["keyturn_runs_ended_total runbook=toy set state=succeeded"] == 1
     assert found["keyturn_decisions_total answer=yes runbook=toy set"] == 1
@@ -66,7 +66,7 @@ def test_runs_votes_and_waits_are_counted_from_the_log(desk: Desk):
     assert (found["keyturn_ssh_connections"], found["keyturn_queue_depth"]) == (3, 0)
     assert found["keyturn_ssh_connections_closed_total"] == 2
     assert found["keyturn_log_unwitnessed_entries witness=1"] == 7
-    office.workflow.deny_run(waiting.id, person="olga")
+    harness.workflow.deny_run(waiting.id, person="olga")
     again = _figures(prometheus)
     assert again["keyturn_decisions_total answer=no runbook=toy break"] == 1
     assert again["keyturn_runs_ended_total runbook=toy set state=succeeded"] == 1
@@ -130,8 +130,8 @@ def test_metrics_tell_of_http_connections(desk: Desk):
 
 def test_the_dashboard_draws_only_what_there_is(desk: Desk):
     prometheus = _prometheus(desk, "metrics")
-    desk.office.approve(desk.office.ask(LAMP))
-    desk.office.ask(BreakSwitch(host="lb2", name="lamp"))
+    desk.harness.approve(desk.harness.request(LAMP))
+    desk.harness.request(BreakSwitch(host="lb2", name="lamp"))
     with desk.database.transaction() as tx:
         row = {"subscription": "wiki", "seq": 1, "run": 1, "kind": "requested", "occurred_at": 0}
         tx.sql.execute(delivery.insert().values(**row, attempts=0, next_attempt_at=0, error=""))

@@ -11,7 +11,7 @@ from bot.db.database import StoreUnavailable
 from bot.service import Workflow
 from bot.workflow import rate_limit
 from tests.bot.api.conftest import Desk, a_desk
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 
 
 def test_no_other_site_is_let_in_to_read(desk: Desk):
@@ -38,8 +38,8 @@ def test_every_response_carries_the_security_headers(desk: Desk, path: str, pers
     assert "set-cookie" not in headers
 
 
-def test_tls_is_held_on_to(office: Office):
-    with a_desk(office, base_url="https://keyturn.test").program() as program:
+def test_tls_is_held_on_to(harness: Harness):
+    with a_desk(harness, base_url="https://keyturn.test").program() as program:
         assert "max-age" in program.get("/me").headers["strict-transport-security"]
 
 
@@ -81,7 +81,7 @@ def test_what_comes_as_another_type_is_not_taken_for_json(desk: Desk):
         "/runs", content=b'{"request": "toy show lb1"}', headers={"Content-Type": "text/plain"}
     )
     assert answer.status_code == 422
-    assert "requested" not in desk.office.entries()
+    assert "requested" not in desk.harness.list_entry_kinds()
 
 
 def test_a_request_is_ended_when_it_arrives_too_slowly(
@@ -91,9 +91,9 @@ def test_a_request_is_ended_when_it_arrives_too_slowly(
     assert desk.program("dora").get("/me").status_code in {200, 408}
 
 
-def test_one_token_comes_at_a_pace(office: Office):
+def test_one_token_comes_at_a_pace(harness: Harness):
     clock = [0.0]
-    desk = a_desk(office, rate_limit=RateLimit(burst=3, per_second=2, clock=lambda: clock[0]))
+    desk = a_desk(harness, rate_limit=RateLimit(burst=3, per_second=2, clock=lambda: clock[0]))
     with desk.program("dora") as dora, desk.program("olga") as olga:
         assert [dora.get("/me").status_code for _ in range(4)] == [200, 200, 200, 429]
         late = dora.get("/me")
@@ -103,9 +103,9 @@ def test_one_token_comes_at_a_pace(office: Office):
         assert dora.get("/me").status_code == 200
 
 
-def test_one_person_asks_at_a_pace_whatever_they_ask_with(office: Office):
-    parts = replace(office.parts, rate_limits=rate_limit.RateLimits.from_person_limit(2))
-    desk = a_desk(replace(office, parts=parts, workflow=Workflow(parts)))
+def test_one_person_asks_at_a_pace_whatever_they_ask_with(harness: Harness):
+    parts = replace(harness.context, rate_limits=rate_limit.RateLimits.from_person_limit(2))
+    desk = a_desk(replace(harness, context=parts, workflow=Workflow(parts)))
     look = {"request": "toy show lb1"}
     with desk.program("dora", "ask") as dora, desk.program("olga", "ask") as olga:
         assert [dora.post("/runs", json=look).status_code for _ in range(2)] == [202, 202]

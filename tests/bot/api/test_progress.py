@@ -4,8 +4,8 @@ from bot.audit import verification
 from bot.db import live_output
 from bot.db.live_output import NewestLines
 from tests.bot.api.conftest import Desk
-from tests.bot.office import WEB
-from tests.bot.web.exhibits import approved, asked, gallery, running, waiting
+from tests.bot.harness import WEB
+from tests.bot.web.sample_runs import approved, asked, gallery, running, waiting
 from tests.toy import SetAll, ShowSwitches
 
 
@@ -30,7 +30,7 @@ def test_what_a_host_says_is_told_once_and_from_where_to_go_on(desk: Desk) -> No
 
 
 def test_steps_are_counted(desk: Desk) -> None:
-    run = desk.office.approve(desk.office.ask(SetAll(host="lb1", value="on")))
+    run = desk.harness.approve(desk.harness.request(SetAll(host="lb1", value="on")))
     seen = desk.program("olga").get(f"/runs/{run.id}/progress").json()
     assert (seen["ended"], seen["done"], seen["total"], seen["upcoming"]) == (True, 2, 2, 0)
 
@@ -47,19 +47,19 @@ def test_every_run_has_its_progress(desk: Desk) -> None:
 def test_a_runs_entries_are_verified(desk: Desk) -> None:
     with desk.database.transaction() as tx:
         verification.open_log(tx)
-    run = desk.office.approve(desk.office.ask(SetAll(host="lb1", value="on")))
+    run = desk.harness.approve(desk.harness.request(SetAll(host="lb1", value="on")))
     told = desk.program("olga").post(f"/runs/{run.id}/verify").json()
     assert (told["errors"], told["outputs"]) == ([], 2)
     assert told["entries"] == told["last"] - told["first"] + 1
 
 
 def test_a_host_that_needs_attention_is_counted_among_those_that_are_done(desk: Desk) -> None:
-    desk.office.fleet.hosts["lb2"]["lamp"] = "broken"
+    desk.harness.fleet.hosts["lb2"]["lamp"] = "broken"
     looks = [ShowSwitches(host=name) for name in ("lb1", "lb2")]
-    run = desk.office.workflow.request_fanout_run(
+    run = desk.harness.workflow.request_fanout_run(
         looks, host_pattern="lb*", person="dora", origin=WEB
     )
-    desk.office.work()
+    desk.harness.run_queued_work()
     seen = desk.program("olga").get(f"/runs/{run.id}/progress").json()
     assert (seen["state"], seen["needs_attention"]) == ("succeeded", True)
     assert (seen["total"], seen["done"], seen["needing_attention"]) == (2, 2, 1)

@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from bot.api.app import build_api
 from bot.auth.tokens import SCOPES
 from tests.bot.api.conftest import API, Desk
-from tests.bot.web.exhibits import gallery
+from tests.bot.web.sample_runs import gallery
 from tests.bot.web.test_routes import everything
 
 READERS = ("read", "ask", "approve")
@@ -133,10 +133,10 @@ def test_a_route_opens_to_its_scopes_and_to_no_others(desk: Desk, method: str, p
 def test_looking_changes_nothing(desk: Desk, path: str):
     number = gallery(desk.database)["pending"]
     program = desk.program("olga", "ask", "approve")
-    before = desk.office.entries()
+    before = desk.harness.list_entry_kinds()
     for method in ("GET", "HEAD"):
         program.request(method, path.format(number=number, name="lb1"), params=QUERY.get(path))
-    assert desk.office.entries() == before
+    assert desk.harness.list_entry_kinds() == before
 
 
 @pytest.mark.parametrize(

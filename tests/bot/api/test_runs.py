@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 from bot.audit import change_log, verification
 from bot.model.run import State
 from tests.bot.api.conftest import API, Desk
-from tests.bot.time import nobody_was_there
-from tests.bot.web.exhibits import asked, gallery
+from tests.bot.clock import nobody_was_there
+from tests.bot.web.sample_runs import asked, gallery
 from tests.policies import INVENTORY
 from tests.toy import SetSwitch
 
@@ -20,7 +20,7 @@ LAMP = {"request": "toy set lb1 lamp on", "reason": "it is dark"}
 def _asked(desk: Desk, program: TestClient, body: dict[str, Any]) -> dict[str, Any]:
     answer = program.post("/runs", json=body)
     assert answer.status_code == 202, answer.text
-    desk.office.work()
+    desk.harness.run_queued_work()
     return program.get(answer.headers["location"].removeprefix(API)).json()
 
 
@@ -35,7 +35,7 @@ def test_a_request_goes_from_asking_to_proof(desk: Desk):
 
     answer = olga.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"][:10]})
     assert (answer.status_code, answer.json()["state"]) == (200, "queued")
-    desk.office.work()
+    desk.harness.run_queued_work()
     done = dora.get(f"/runs/{run['id']}").json()
     assert (done["state"], done["approved_by"]) == ("succeeded", ["olga"])
     assert done["plan"]["steps"][0]["output"].strip() == "lamp is on now"
@@ -57,7 +57,7 @@ def test_however_often_a_token_tries_what_is_refused_the_log_hardly_grows(desk: 
         assert stan.post(f"{at}/approve", json={"digest": run["digest"]}).status_code == 403
         assert stan.post(f"{at}/approve", json={"digest": "0" * 64}).status_code == 409
         assert stan.post(f"{at}/deny", json={"reason": "not now"}).status_code == 403
-    assert desk.office.entries(desk.office.run(run["id"])) == [
+    assert desk.harness.list_entry_kinds(desk.harness.get_run(run["id"])) == [
         "requested",
         "planned",
         "token used",
@@ -69,7 +69,10 @@ def test_however_often_a_token_tries_what_is_refused_the_log_hardly_grows(desk: 
     assert olga.post(f"{at}/approve", json={"digest": run["digest"]}).status_code == 200
     for _ in range(3):
         assert olga.post(f"{at}/approve", json={"digest": run["digest"]}).status_code == 409
-    assert desk.office.entries(desk.office.run(run["id"]))[6:] == ["token used", "approved"]
+    assert desk.harness.list_entry_kinds(desk.harness.get_run(run["id"]))[6:] == [
+        "token used",
+        "approved",
+    ]
 
 
 def test_several_hosts_are_asked_for_at_once(desk: Desk):
@@ -82,15 +85,15 @@ def test_several_hosts_are_asked_for_at_once(desk: Desk):
 
 def test_a_dry_request_says_what_would_come_of_it_and_leaves_no_trace(desk: Desk):
     program = desk.program("dora", "ask")
-    before = desk.office.entries()
+    before = desk.harness.list_entry_kinds()
     answer = program.post("/runs", json=LAMP | {"dry_run": True})
     assert (answer.status_code, answer.json()["run"]) == (200, None)
     preview = answer.json()["preview"]
     assert preview["allowed"]
     assert preview["areas"][0]["required_approvals"] == 1
     assert "Adam Admin, Olga Owner" in preview["sentences"][0]
-    assert desk.office.entries() == before
-    assert desk.office.fleet.asked == 0
+    assert desk.harness.list_entry_kinds() == before
+    assert desk.harness.fleet.asked == 0
 
 
 def test_who_may_what_is_answered(desk: Desk):
@@ -121,7 +124,7 @@ def test_what_does_not_fit_is_said_in_words(desk: Desk, body: dict[str, Any], sa
     answer = desk.program("dora", "ask").post("/runs", json=body)
     assert answer.status_code == 422
     assert says.lower() in answer.json()["detail"].lower()
-    assert "requested" not in desk.office.entries()
+    assert "requested" not in desk.harness.list_entry_kinds()
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain"])
@@ -135,7 +138,7 @@ def test_a_body_that_is_not_called_json_is_said_to_have_to_be(desk: Desk, kind: 
 
 
 def test_what_is_mistyped_is_said_in_plain_words(desk: Desk):
-    run = desk.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     olga = desk.program("olga", "ask", "approve")
     strange = olga.post("/runs", json=LAMP | {"because": "x"}).json()
     assert strange["problems"] == {"because": "is an unknown field: check the spelling"}
@@ -151,7 +154,7 @@ def test_what_does_not_fit_its_field_stands_by_the_field(desk: Desk):
 
 
 def test_a_no_ends_it_in_the_same_words_as_anywhere(desk: Desk):
-    run = desk.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     told = desk.program("olga", "approve").post(f"/runs/{run.id}/deny", json={"reason": "no"})
     assert told.json()["summary"] == "Denied by Olga Owner: no"
     late = desk.program("adam", "approve").post(f"/runs/{run.id}/deny", json={})
@@ -165,7 +168,7 @@ def test_nobody_approves_their_own_by_a_token(desk: Desk):
     answer = program.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"]})
     assert answer.status_code == 403
     assert "you requested it" in answer.json()["detail"]
-    assert desk.office.run(run["id"]).state is State.PENDING
+    assert desk.harness.get_run(run["id"]).state is State.PENDING
 
 
 def test_what_was_asked_is_withdrawn_stopped_and_undone(desk: Desk):
@@ -177,7 +180,7 @@ def test_what_was_asked_is_withdrawn_stopped_and_undone(desk: Desk):
     assert stopped.json()["state"] == "stopped"
     third = _asked(desk, dora, LAMP)
     olga.post(f"/runs/{third['id']}/approve", json={"digest": third["digest"]})
-    desk.office.work()
+    desk.harness.run_queued_work()
     undone = dora.post(f"/runs/{third['id']}/undo", json={})
     assert (undone.status_code, undone.json()["undo_of"]) == (202, third["id"])
     assert undone.headers["location"] == f"{API}/runs/{undone.json()['id']}"
@@ -210,12 +213,12 @@ def test_a_dry_request_for_the_same_says_what_would_come_of_it_and_leaves_no_tra
     early = dora.post(f"/runs/{number}/again", json={"dry_run": True})
     assert (early.status_code, "has not ended" in early.json()["detail"]) == (422, True)
     dora.post(f"/runs/{number}/withdraw")
-    before = desk.office.entries()
+    before = desk.harness.list_entry_kinds()
     for program, approvals in ((dora, 1), (olga, 0)):
         answer = program.post(f"/runs/{number}/again", json={"dry_run": True})
         assert (answer.status_code, answer.json()["run"]) == (200, None)
         assert answer.json()["preview"]["areas"][0]["required_approvals"] == approvals
-    assert desk.office.entries() == before
+    assert desk.harness.list_entry_kinds() == before
 
 
 def test_several_hosts_are_asked_again_as_they_were_meant(desk: Desk):
@@ -332,7 +335,7 @@ def test_a_name_that_never_was_is_told_from_one_that_did_nothing(
 def test_a_name_that_the_policy_or_a_run_has_is_no_stranger(desk: Desk):
     with desk.database.transaction() as tx:
         asked(tx, person="gone", host="old1", words="abusers forget")
-    desk.office.workflow.ban_person("stan", banned_by="adam", reason="the laptop is stolen")
+    desk.harness.workflow.ban_person("stan", banned_by="adam", reason="the laptop is stolen")
     program = desk.program("olga")
     known = (
         {"person": "stan"},
@@ -415,7 +418,7 @@ def test_a_schedule_is_asked_for_approved_suspended_and_ended(desk: Desk):
     asked = dora.post("/schedules", json=body)
     assert asked.status_code == 202
     assert "first day of every month" in asked.json()["schedule"]["when"]
-    desk.office.work()
+    desk.harness.run_queued_work()
     [found] = dora.get("/schedules").json()["schedules"]
     assert dora.get("/schedules?ended=all").json() == {"schedules": [found], "ended_before": 0}
     assert dora.get("/schedules?ended=often").status_code == 422
@@ -428,7 +431,7 @@ def test_a_schedule_is_asked_for_approved_suspended_and_ended(desk: Desk):
     assert dora.post(f"{at}/resume").json()["state"] == "active"
     assert desk.program("stan", "ask").post(f"{at}/end", json={}).status_code == 403
     assert dora.post(f"{at}/end", json={}).json()["state"] == "ended"
-    kinds = desk.office.entries()
+    kinds = desk.harness.list_entry_kinds()
     for kind in ("schedule suspended", "schedule resumed", "schedule ended"):
         assert kinds[kinds.index(kind) - 1] == "token used"
     assert dora.post("/schedules", json=body | {"cron": "often"}).status_code == 422

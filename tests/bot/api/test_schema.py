@@ -16,7 +16,7 @@ from schemathesis.engine.run import PhaseName
 
 from tests.bot.api.conftest import API, Desk
 from tests.bot.api.test_routes import ROUTES
-from tests.bot.web.exhibits import gallery
+from tests.bot.web.sample_runs import gallery
 
 CHECKS = (
     "not_a_server_error",

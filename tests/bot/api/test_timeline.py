@@ -5,7 +5,7 @@ import pytest
 from bot.audit import verification
 from bot.db.database import Transaction
 from tests.bot.api.conftest import Desk
-from tests.bot.web.exhibits import gallery
+from tests.bot.web.sample_runs import gallery
 
 
 def test_a_program_learns_what_changed_around_a_moment(desk: Desk):

@@ -18,9 +18,9 @@ from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.redaction import Redactor
 from bot.model.run import State
 from tests.bot.api.conftest import Desk, a_desk
-from tests.bot.office import Office, an_office
+from tests.bot.harness import Harness, open_harness
 from tests.policies import starter_rules
-from tests.stamps import amend
+from tests.row_macs import amend
 from tests.toy import SetSwitch
 
 LAMP = SetSwitch(host="lb1", name="lamp", value="on")
@@ -120,7 +120,7 @@ def test_an_expired_token_opens_nothing(desk: Desk):
 
 
 def test_a_revoked_token_opens_nothing_and_only_its_person_revokes_it(desk: Desk):
-    program, workflow = desk.program("dora"), desk.office.workflow
+    program, workflow = desk.program("dora"), desk.harness.workflow
     with pytest.raises(NotAllowed):
         workflow.tokens.revoke_token(1, person="olga", source="web")
     assert program.get("/me").status_code == 200
@@ -128,11 +128,11 @@ def test_a_revoked_token_opens_nothing_and_only_its_person_revokes_it(desk: Desk
     assert program.get("/me").json()["detail"] == "This token was revoked: create a new one"
     with pytest.raises(TooLate):
         workflow.tokens.revoke_token(1, person="dora", source="web")
-    assert desk.office.entries()[-2:] == ["token revoked", "token refused"]
+    assert desk.harness.list_entry_kinds()[-2:] == ["token revoked", "token refused"]
 
 
 def test_a_ban_bites_at_once_and_being_let_in_again_does_not_bring_tokens_back(desk: Desk):
-    program, workflow = desk.program("dora", "ask"), desk.office.workflow
+    program, workflow = desk.program("dora", "ask"), desk.harness.workflow
     assert program.get("/me").status_code == 200
     workflow.ban_person("dora", banned_by="olga", reason="the laptop is stolen")
     assert program.get("/me").status_code == 401
@@ -169,26 +169,26 @@ def test_the_policy_bites_at_once(desk: Desk):
 
 
 def test_what_takes_a_second_factor_is_never_approved_by_a_token(tmp_path: Path):
-    with an_office(tmp_path, rules=STEP_UP) as office:
-        assert _approved_by_token(office) == 403
-        assert office.run(1).state is State.PENDING
-        with office.database.reading() as tx:
+    with open_harness(tmp_path, rules=STEP_UP) as harness:
+        assert _approved_by_token(harness) == 403
+        assert harness.get_run(1).state is State.PENDING
+        with harness.database.reading() as tx:
             refused = change_log.get_last_entry_of_kind(tx, "approval refused")
         assert refused is not None
         assert "second factor" in refused.facts["reason"]
 
 
 def test_without_that_rule_the_same_token_approves(tmp_path: Path):
-    with an_office(tmp_path) as office:
-        assert _approved_by_token(office) == 200
+    with open_harness(tmp_path) as harness:
+        assert _approved_by_token(harness) == 200
 
 
-def _approved_by_token(office: Office) -> int:
-    desk = a_desk(office)
-    run = office.ask(LAMP)
+def _approved_by_token(harness: Harness) -> int:
+    desk = a_desk(harness)
+    run = harness.request(LAMP)
     with desk.program("olga", "approve") as program:
         if program.get(f"/runs/{run.id}").json()["requires_second_factor"]:
-            assert office.run(run.id).requirements.requires_second_factor
+            assert harness.get_run(run.id).requirements.requires_second_factor
         return program.post(f"/runs/{run.id}/approve", json={"digest": run.digest}).status_code
 
 
@@ -197,7 +197,10 @@ def test_rules_see_the_door(tmp_path: Path):
         '\nforbid (principal, action == Action::"request", resource) '
         'when { context.source == "api" && context.kind == "change" };\n'
     )
-    with an_office(tmp_path, rules=rules) as office, a_desk(office).program("dora", "ask") as dora:
+    with (
+        open_harness(tmp_path, rules=rules) as harness,
+        a_desk(harness).program("dora", "ask") as dora,
+    ):
         told = dora.post("/runs", json={"request": "toy set lb1 lamp on"}).json()
         assert told["run"]["state"] == "refused"
         assert not told["preview"]["allowed"]
@@ -215,18 +218,20 @@ def test_rules_see_the_door(tmp_path: Path):
         ({"name": "\u202egnp.exe"}, "invisible"),
     ],
 )
-def test_a_token_that_makes_no_sense_is_not_made(office: Office, wrong: dict[str, Any], says: str):
+def test_a_token_that_makes_no_sense_is_not_made(
+    harness: Harness, wrong: dict[str, Any], says: str
+):
     wanted: dict[str, Any] = {"person": "dora", "scopes": ["read"], "days": 1, "source": "cli"}
     with pytest.raises(InvalidRequestError, match=says):
-        office.workflow.tokens.create_token(**(wanted | wrong))
-    assert office.entries() == []
+        harness.workflow.tokens.create_token(**(wanted | wrong))
+    assert harness.list_entry_kinds() == []
 
 
-def test_nobody_has_tokens_without_number(office: Office):
+def test_nobody_has_tokens_without_number(harness: Harness):
     for _ in range(50):
-        office.workflow.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
+        harness.workflow.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
     with pytest.raises(InvalidRequestError, match="revoke unused ones first"):
-        office.workflow.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
+        harness.workflow.tokens.create_token(person="dora", scopes=["read"], days=1, source="cli")
 
 
 def test_a_token_in_a_text_is_taken_for_a_secret(desk: Desk):

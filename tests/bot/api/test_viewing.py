@@ -9,7 +9,13 @@ from bot.db import schedules
 from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.api.test_routes import QUERY
 from tests.bot.api.test_routes import ROUTES as ALL
-from tests.bot.narrow import HIDDEN, SHOWN, Narrow, a_narrow_office, without
+from tests.bot.restricted_view import (
+    HIDDEN,
+    SHOWN,
+    RestrictedHarness,
+    mask_number,
+    open_restricted_harness,
+)
 
 # What a route does with what the caller may not view.
 #   run, schedule: one that may not be viewed answers as one that does not exist
@@ -70,31 +76,31 @@ ABSENT = 987_654
 
 
 @pytest.fixture(scope="module")
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> Generator[Narrow]:
-    """One office for all tests that only read: to fill it takes longer than any of them."""
-    with a_narrow_office(tmp_path_factory.mktemp("office")) as narrow:
-        yield narrow
+def restricted(tmp_path_factory: pytest.TempPathFactory) -> Generator[RestrictedHarness]:
+    """One harness for all tests that only read: to fill it takes longer than any of them."""
+    with open_restricted_harness(tmp_path_factory.mktemp("harness")) as restricted:
+        yield restricted
 
 
 @pytest.fixture(scope="module")
-def narrow_desk(narrow: Narrow) -> Generator[Desk]:
-    yield from _a_desk(narrow)
+def restricted_desk(restricted: RestrictedHarness) -> Generator[Desk]:
+    yield from _a_desk(restricted)
 
 
 @pytest.fixture(scope="module")
-def used(tmp_path_factory: pytest.TempPathFactory) -> Generator[Narrow]:
-    """Another office, for tests that also send forms or orders."""
-    with a_narrow_office(tmp_path_factory.mktemp("used")) as narrow:
-        yield narrow
+def used(tmp_path_factory: pytest.TempPathFactory) -> Generator[RestrictedHarness]:
+    """Another harness, for tests that also send forms or orders."""
+    with open_restricted_harness(tmp_path_factory.mktemp("used")) as restricted:
+        yield restricted
 
 
 @pytest.fixture(scope="module")
-def used_desk(used: Narrow) -> Generator[Desk]:
+def used_desk(used: RestrictedHarness) -> Generator[Desk]:
     yield from _a_desk(used)
 
 
-def _a_desk(narrow: Narrow) -> Generator[Desk]:
-    desk = a_desk(narrow.office)
+def _a_desk(restricted: RestrictedHarness) -> Generator[Desk]:
+    desk = a_desk(restricted.harness)
     yield desk
     for program in desk.programs:
         program.close()
@@ -115,7 +121,7 @@ def _ask(program: TestClient, method: str, path: str, number: int) -> tuple[int,
         json=ALL[method, path][2],
         params=query,
     )
-    return answer.status_code, without(number, answer.text)
+    return answer.status_code, mask_number(number, answer.text)
 
 
 def test_every_route_has_a_decision():
@@ -124,7 +130,7 @@ def test_every_route_has_a_decision():
 
 @pytest.mark.parametrize(("method", "path"), _of("run"))
 def test_a_run_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
-    used: Narrow, used_desk: Desk, method: str, path: str
+    used: RestrictedHarness, used_desk: Desk, method: str, path: str
 ):
     program = used_desk.program("dora", "read", "ask", "approve")
     absent = _ask(program, method, path, ABSENT)
@@ -136,7 +142,7 @@ def test_a_run_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
 
 @pytest.mark.parametrize(("method", "path"), _of("schedule"))
 def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
-    used: Narrow, used_desk: Desk, method: str, path: str
+    used: RestrictedHarness, used_desk: Desk, method: str, path: str
 ):
     program = used_desk.program("dora", "read", "ask", "approve")
     absent = _ask(program, method, path, ABSENT)
@@ -147,30 +153,34 @@ def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
 
 @pytest.mark.parametrize(("method", "path"), _of("leaves out"))
 def test_what_may_not_be_viewed_is_left_out(
-    narrow: Narrow, narrow_desk: Desk, method: str, path: str
+    restricted: RestrictedHarness, restricted_desk: Desk, method: str, path: str
 ):
-    _, told = _ask(narrow_desk.program("dora", "read"), method, path, narrow.shown.id)
+    _, told = _ask(restricted_desk.program("dora", "read"), method, path, restricted.shown.id)
     assert HIDDEN not in told
-    _, whole = _ask(narrow_desk.program("adam", "read"), method, path, narrow.shown.id)
+    _, whole = _ask(restricted_desk.program("adam", "read"), method, path, restricted.shown.id)
     if path not in WORDLESS:
         assert HIDDEN in whole
 
 
 @pytest.mark.parametrize("path", ["/runs", "/log", "/calendar", "/schedules"])
-def test_what_may_be_viewed_is_told(narrow: Narrow, narrow_desk: Desk, path: str):
-    _, told = _ask(narrow_desk.program("dora", "read"), "GET", path, narrow.shown.id)
+def test_what_may_be_viewed_is_told(
+    restricted: RestrictedHarness, restricted_desk: Desk, path: str
+):
+    _, told = _ask(restricted_desk.program("dora", "read"), "GET", path, restricted.shown.id)
     assert SHOWN in told
 
 
 @pytest.mark.parametrize(("method", "path"), _of("tells of none"))
-def test_what_tells_of_no_run_tells_of_none(used: Narrow, used_desk: Desk, method: str, path: str):
+def test_what_tells_of_no_run_tells_of_none(
+    used: RestrictedHarness, used_desk: Desk, method: str, path: str
+):
     program = used_desk.program("dora", "read", "ask", "approve")
     assert HIDDEN not in _ask(program, method, path, used.schedule)[1]
 
 
 @pytest.mark.parametrize(("method", "path"), _of("refuses"))
 def test_the_whole_log_is_for_those_who_may_view_everything(
-    used: Narrow, used_desk: Desk, method: str, path: str
+    used: RestrictedHarness, used_desk: Desk, method: str, path: str
 ):
     status, told = _ask(used_desk.program("dora", "read"), method, path, used.shown.id)
     assert status == 403
@@ -178,38 +188,40 @@ def test_the_whole_log_is_for_those_who_may_view_everything(
     assert _ask(used_desk.program("adam", "read"), method, path, used.shown.id)[0] == 200
 
 
-def test_counts_leave_out_what_may_not_be_viewed(narrow_desk: Desk):
+def test_counts_leave_out_what_may_not_be_viewed(restricted_desk: Desk):
     def counted(person: str) -> int:
-        told = narrow_desk.program(person, "read").get("/report/waiting").json()
+        told = restricted_desk.program(person, "read").get("/report/waiting").json()
         return told["total"]["requested"]
 
     assert counted("adam") > counted("dora") == 0
 
 
-def test_who_holds_a_host_is_told_to_those_who_may_view_the_run(narrow: Narrow, narrow_desk: Desk):
+def test_who_holds_a_host_is_told_to_those_who_may_view_the_run(
+    restricted: RestrictedHarness, restricted_desk: Desk
+):
     def holders(person: str) -> list[int]:
-        told = narrow_desk.program(person, "read").get("/locks").json()
+        told = restricted_desk.program(person, "read").get("/locks").json()
         return [one["run"] for one in told["locks"]]
 
-    assert holders("adam") == [narrow.hidden["pending"].id]
+    assert holders("adam") == [restricted.hidden["pending"].id]
     assert holders("dora") == []
 
 
-def test_a_filter_tells_nothing_of_runs_that_may_not_be_viewed(narrow_desk: Desk):
+def test_a_filter_tells_nothing_of_runs_that_may_not_be_viewed(restricted_desk: Desk):
     """A name that only hidden runs have is as one that never was."""
-    program = narrow_desk.program("dora", "read")
+    program = restricted_desk.program("dora", "read")
     for filters in ({"search": HIDDEN}, {"host": "lb1"}, {"area": "edge"}, {"person": "adam"}):
         told = program.get("/runs", params=filters).json()
         assert (told["runs"], told["next"]) == ([], None)
 
 
-def test_an_entry_of_ones_own_is_told(narrow: Narrow, narrow_desk: Desk):
-    told = narrow_desk.program("dora", "read").get("/log", params={"limit": 500}).json()
-    mine = {narrow.shown.id, _asked_for(narrow, narrow.shown_schedule)}
+def test_an_entry_of_ones_own_is_told(restricted: RestrictedHarness, restricted_desk: Desk):
+    told = restricted_desk.program("dora", "read").get("/log", params={"limit": 500}).json()
+    mine = {restricted.shown.id, _asked_for(restricted, restricted.shown_schedule)}
     assert all(one["person"] == "dora" or one["run"] in mine for one in told["entries"])
     assert "token created" in {one["kind"] for one in told["entries"]}
 
 
-def _asked_for(narrow: Narrow, schedule: int) -> int:
-    with narrow.office.database.reading() as tx:
+def _asked_for(restricted: RestrictedHarness, schedule: int) -> int:
+    with restricted.harness.database.reading() as tx:
         return schedules.get_schedule(tx, schedule).run

@@ -4,7 +4,7 @@ from sqlalchemy import update
 
 from bot.db import tables
 from tests.bot.api.conftest import Desk
-from tests.bot.web.exhibits import asked, succeeded
+from tests.bot.web.sample_runs import asked, succeeded
 
 
 def test_a_program_learns_how_long_people_wait(desk: Desk):

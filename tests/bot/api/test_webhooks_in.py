@@ -25,7 +25,7 @@ from bot.cli.webhooks import show_webhooks as command
 from bot.db.database import Database
 from bot.webhooks import config, signature
 from bot.webhooks.config import WebhookConfigError
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 
 NOW = 1_800_000_000
 SECRET = "a-secret-of-32-letters-or-even-more"
@@ -52,7 +52,7 @@ def _signed(
 
 @dataclass
 class Counter:
-    office: Office
+    harness: Harness
     client: TestClient
 
     def post(self, source: str, body: bytes, headers: dict[str, str]) -> Response:
@@ -63,7 +63,7 @@ class Counter:
         return self.post("deploys", raw, _signed(raw, name=name))
 
     def events(self) -> list[change_log.Entry]:
-        with self.office.database.reading() as tx:
+        with self.harness.database.reading() as tx:
             return [
                 entry for entry in change_log.list_entries_after(tx, 0) if entry.kind == "event"
             ]
@@ -81,12 +81,15 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def counter(office: Office, file: Path) -> Generator[Counter]:
+def counter(harness: Harness, file: Path) -> Generator[Counter]:
     incoming = WebhookReceiver(
-        config.load_webhook_config(file), office.database, office.policies, clock=lambda: NOW + 0.5
+        config.load_webhook_config(file),
+        harness.database,
+        harness.policies,
+        clock=lambda: NOW + 0.5,
     )
     with TestClient(webhooks_in.build_webhook_app(incoming, secure=False)) as client:
-        yield Counter(office, client)
+        yield Counter(harness, client)
 
 
 def test_what_happened_elsewhere_is_found_beside_our_own_changes(counter: Counter) -> None:
@@ -102,7 +105,7 @@ def test_what_happened_elsewhere_is_found_beside_our_own_changes(counter: Counte
     assert answer.json() == {"entries": [entry.seq]}
     assert entry.facts["hosts"] == ["web1", "lb2"]
     assert entry.facts["occurred_at"] == 1_772_326_800_000_000
-    with counter.office.database.reading() as tx:
+    with counter.harness.database.reading() as tx:
         found = {
             host: build_timeline(tx, tx.now, span=10**9, host_pattern=host).events
             for host in ("web*", "nas1")
@@ -179,7 +182,7 @@ def test_without_a_limit_of_time_an_old_delivery_would_be_taken_once_more(
 def test_who_is_turned_away_is_not_told_which_sources_there_are(counter: Counter) -> None:
     known, unknown = (counter.post(name, RAW, {}) for name in ("deploys", "nobody"))
     assert {**known.json(), "instance": ""} == {**unknown.json(), "instance": ""}
-    with counter.office.database.reading() as tx:
+    with counter.harness.database.reading() as tx:
         last = change_log.list_newest_entries(tx, limit=1)[0]
     assert (last.kind, last.facts["source"]) == ("webhook refused", "deploys")
 
@@ -410,7 +413,7 @@ def test_the_command_says_how_to_set_it_up_and_no_secret(file: Path, tmp_path: P
 def test_an_event_of_no_moment_is_told_at_the_one_when_it_came(counter: Counter, at: str) -> None:
     assert counter.tell(at=at, hosts=["lb1"]).status_code == 202
     [entry] = counter.events()
-    with counter.office.database.reading() as tx:
+    with counter.harness.database.reading() as tx:
         [found] = build_timeline(tx, tx.now, span=3_600_000_000).events
     assert found.at == entry.at
     assert schemas.to_datetime(found.at).year >= 2026

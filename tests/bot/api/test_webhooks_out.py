@@ -28,7 +28,7 @@ from bot.db.tables import delivery
 from bot.model.run import Decision, Run
 from bot.webhooks import webhook_queue
 from bot.webhooks.config import WebhookSubscription
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
 SECRET = b"a-secret-of-32-letters-or-even-more"
@@ -82,11 +82,11 @@ def listener() -> Generator[Listener]:
         thread.join()
 
 
-def a_telling(office: Office, url: str, **more: Any) -> WebhookSender:
+def a_telling(harness: Harness, url: str, **more: Any) -> WebhookSender:
     """A subscription that has begun: told of whatever happens from now on."""
     to = WebhookSubscription("wiki", url, SECRET, ("change",), (), (), private=True)
     telling = WebhookSender(
-        replace(to, **more), office.database, "http://keyturn.test", clock=lambda: NOW
+        replace(to, **more), harness.database, "http://keyturn.test", clock=lambda: NOW
     )
     telling.send_due()
     return telling
@@ -97,24 +97,26 @@ def all_of(telling: WebhookSender) -> None:
         pass
 
 
-def _later(office: Office) -> None:
+def _later(harness: Harness) -> None:
     """Let the time pass until what failed is tried again."""
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         tx.sql.execute(update(delivery).values(next_attempt_at=0))
 
 
-def _seen(office: Office, run: Run) -> list[tuple[int, str]]:
-    return [(run.id, kind) for kind in office.entries(run) if kind not in webhook_queue.QUIET]
+def _seen(harness: Harness, run: Run) -> list[tuple[int, str]]:
+    return [
+        (run.id, kind) for kind in harness.list_entry_kinds(run) if kind not in webhook_queue.QUIET
+    ]
 
 
 def test_a_subscription_hears_all_that_happens_to_a_run_in_order(
-    any_office: Office, listener: Listener
+    db_harness: Harness, listener: Listener
 ) -> None:
-    office = any_office
-    telling = a_telling(office, listener.url)
-    run = office.approve(office.ask(LAMP_ON))
+    harness = db_harness
+    telling = a_telling(harness, listener.url)
+    run = harness.approve(harness.request(LAMP_ON))
     all_of(telling)
-    assert listener.events == _seen(office, run)
+    assert listener.events == _seen(harness, run)
     assert listener.events[-1] == (run.id, "succeeded")
     assert [one["entry"] for one in listener.heard] == sorted(
         one["entry"] for one in listener.heard
@@ -126,9 +128,9 @@ def test_a_subscription_hears_all_that_happens_to_a_run_in_order(
     assert telling.send_due() is False
 
 
-def test_each_is_signed_so_that_others_can_verify_it(office: Office, listener: Listener) -> None:
-    telling = a_telling(office, listener.url)
-    office.ask(LAMP_ON)
+def test_each_is_signed_so_that_others_can_verify_it(harness: Harness, listener: Listener) -> None:
+    telling = a_telling(harness, listener.url)
+    harness.request(LAMP_ON)
     all_of(telling)
     for headers, body in zip(listener.headers, listener.bodies, strict=True):
         name, at = headers["webhook-id"], headers["webhook-timestamp"]
@@ -139,10 +141,10 @@ def test_each_is_signed_so_that_others_can_verify_it(office: Office, listener: L
 
 
 def test_a_new_subscription_begins_with_what_happens_from_then_on(
-    office: Office, listener: Listener
+    harness: Harness, listener: Listener
 ) -> None:
-    office.ask(LAMP_ON)
-    telling = a_telling(office, listener.url)
+    harness.request(LAMP_ON)
+    telling = a_telling(harness, listener.url)
     all_of(telling)
     assert listener.heard == []
 
@@ -156,31 +158,31 @@ def test_a_new_subscription_begins_with_what_happens_from_then_on(
     ],
 )
 def test_a_subscription_hears_only_what_it_asked_for(
-    office: Office, listener: Listener, more: dict[str, Any], heard: list[str]
+    harness: Harness, listener: Listener, more: dict[str, Any], heard: list[str]
 ) -> None:
-    telling = a_telling(office, listener.url, **more)
-    office.approve(office.ask(LAMP_ON))
+    telling = a_telling(harness, listener.url, **more)
+    harness.approve(harness.request(LAMP_ON))
     all_of(telling)
     assert [event for _, event in listener.events] == heard
 
 
 def test_what_was_not_told_is_told_later_and_the_run_waits_for_it(
-    office: Office, listener: Listener
+    harness: Harness, listener: Listener
 ) -> None:
-    telling = a_telling(office, listener.url, events=("requested", "planned"))
+    telling = a_telling(harness, listener.url, events=("requested", "planned"))
     listener.statuses = [503, 204]
-    first = office.ask(LAMP_ON)
-    second = office.ask(LAMP_ON, person="stan")
+    first = harness.request(LAMP_ON)
+    second = harness.request(LAMP_ON, person="stan")
     all_of(telling)
     # The other run is not held up, and of the first nothing is told out of turn.
-    assert listener.events == _seen(office, second)[:2]
-    _later(office)
+    assert listener.events == _seen(harness, second)[:2]
+    _later(harness)
     all_of(telling)
-    assert listener.events[2:] == _seen(office, first)[:2]
+    assert listener.events[2:] == _seen(harness, first)[:2]
 
 
 def test_without_waiting_for_ones_turn_news_would_come_out_of_order(
-    office: Office, listener: Listener, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = webhook_queue.list_due_deliveries
 
@@ -197,24 +199,26 @@ def test_without_waiting_for_ones_turn_news_would_come_out_of_order(
         return found or real(tx, name, most=most)
 
     monkeypatch.setattr(webhook_queue, "list_due_deliveries", all_at_once)
-    telling = a_telling(office, listener.url, events=("requested", "planned"))
+    telling = a_telling(harness, listener.url, events=("requested", "planned"))
     listener.statuses = [503, 204]
-    office.ask(LAMP_ON)
+    harness.request(LAMP_ON)
     all_of(telling)
-    _later(office)
+    _later(harness)
     all_of(telling)
     assert [event for _, event in listener.events] == ["planned", "requested"]
 
 
-def test_a_delivery_that_is_sent_again_has_the_same_id(office: Office, listener: Listener) -> None:
+def test_a_delivery_that_is_sent_again_has_the_same_id(
+    harness: Harness, listener: Listener
+) -> None:
     """Whoever dies between sending and noting it sends it once more."""
-    telling = a_telling(office, listener.url, events=("requested",))
-    office.ask(LAMP_ON)
-    with office.database.reading() as tx:
+    telling = a_telling(harness, listener.url, events=("requested",))
+    harness.request(LAMP_ON)
+    with harness.database.reading() as tx:
         before = tx.sql.execute(delivery.select()).all()
     assert before == []
     telling.send_due()
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         entry = listener.heard[0]["entry"]
         row = {
             "subscription": "wiki",
@@ -229,14 +233,14 @@ def test_a_delivery_that_is_sent_again_has_the_same_id(office: Office, listener:
     assert first["webhook-id"] == second["webhook-id"] == f"wiki-{entry}"
 
 
-def test_two_processes_tell_each_thing_once(office: Office, listener: Listener) -> None:
-    telling = a_telling(office, listener.url, events=("requested",))
-    office.ask(LAMP_ON)
-    with office.database.transaction() as tx:
+def test_two_processes_tell_each_thing_once(harness: Harness, listener: Listener) -> None:
+    telling = a_telling(harness, listener.url, events=("requested",))
+    harness.request(LAMP_ON)
+    with harness.database.transaction() as tx:
         webhook_queue.read_new_entries(
             tx, "wiki", webhook_queue.SubscriptionFilter(("change",), frozenset(), ("requested",))
         )
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         (item,) = webhook_queue.list_due_deliveries(tx, "wiki")
         assert webhook_queue.claim_delivery(tx, item, seconds=60)
         assert not webhook_queue.claim_delivery(tx, item, seconds=60)
@@ -245,29 +249,29 @@ def test_two_processes_tell_each_thing_once(office: Office, listener: Listener) 
 
 
 def test_what_is_never_taken_is_given_up_said_so_and_told_again_on_demand(
-    office: Office, listener: Listener
+    harness: Harness, listener: Listener
 ) -> None:
-    telling = a_telling(office, listener.url, events=("requested",))
+    telling = a_telling(harness, listener.url, events=("requested",))
     listener.statuses = [500]
-    office.ask(LAMP_ON)
+    harness.request(LAMP_ON)
     for _ in range(webhook_queue.MOST_TRIES + 3):
         all_of(telling)
-        _later(office)
+        _later(harness)
     assert len(listener.paths) == webhook_queue.MOST_TRIES
-    assert describe_deliveries(office.database) == "0 pending, 1 failed: run `keyturn webhooks`"
+    assert describe_deliveries(harness.database) == "0 pending, 1 failed: run `keyturn webhooks`"
     listener.statuses = [204]
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         assert webhook_queue.retry_failed(tx, "wiki") == 1
     all_of(telling)
     assert len(listener.heard) == 1
-    assert describe_deliveries(office.database) == "all delivered"
+    assert describe_deliveries(harness.database) == "all delivered"
 
 
 def test_a_fault_of_ours_counts_as_a_try_and_holds_up_nothing_else(
-    office: Office, listener: Listener, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    telling = a_telling(office, listener.url, events=("requested",))
-    first, second = office.ask(LAMP_ON), office.ask(LAMP_ON, person="stan")
+    telling = a_telling(harness, listener.url, events=("requested",))
+    first, second = harness.request(LAMP_ON), harness.request(LAMP_ON, person="stan")
     genuine = RunOut.from_run
 
     def faulty(run: Run, votes: Sequence[Decision], base_url: str) -> RunOut:
@@ -279,13 +283,13 @@ def test_a_fault_of_ours_counts_as_a_try_and_holds_up_nothing_else(
         meanwhile.setattr(RunOut, "from_run", faulty)
         for _ in range(webhook_queue.MOST_TRIES + 3):
             all_of(telling)
-            _later(office)
+            _later(harness)
     assert listener.events == [(second.id, "requested")]
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         row = tx.sql.execute(delivery.select()).one()
     assert (row.attempts, row.failed_at is None) == (webhook_queue.MOST_TRIES, False)
     assert row.error == "internal error: ValueError"
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         webhook_queue.retry_failed(tx, "wiki")
     all_of(telling)
     assert listener.events[1:] == [(first.id, "requested")]
@@ -337,38 +341,38 @@ def test_without_a_limit_for_all_of_it_each_letter_would_begin_a_new_wait() -> N
     teller.join(10)
 
 
-def test_whoever_is_gone_for_good_is_not_tried_again(office: Office, listener: Listener) -> None:
-    telling = a_telling(office, listener.url, events=("requested",))
+def test_whoever_is_gone_for_good_is_not_tried_again(harness: Harness, listener: Listener) -> None:
+    telling = a_telling(harness, listener.url, events=("requested",))
     listener.statuses = [410]
-    office.ask(LAMP_ON)
+    harness.request(LAMP_ON)
     all_of(telling)
-    _later(office)
+    _later(harness)
     all_of(telling)
     assert len(listener.paths) == 1
 
 
-def test_it_waits_twice_as_long_each_time(office: Office, listener: Listener) -> None:
-    telling = a_telling(office, listener.url, events=("requested",))
+def test_it_waits_twice_as_long_each_time(harness: Harness, listener: Listener) -> None:
+    telling = a_telling(harness, listener.url, events=("requested",))
     listener.statuses = [500]
-    office.ask(LAMP_ON)
+    harness.request(LAMP_ON)
     waits: list[int] = []
     for _ in range(4):
         telling.send_due()
-        with office.database.reading() as tx:
+        with harness.database.reading() as tx:
             (row,) = tx.sql.execute(delivery.select()).all()
             waits.append(round((row.next_attempt_at - tx.now) / 1_000_000))
-        _later(office)
+        _later(harness)
     assert waits == [5, 10, 20, 40]
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_a_redirect_is_not_followed(office: Office, listener: Listener, status: int) -> None:
-    telling = a_telling(office, listener.url, events=("requested",))
+def test_a_redirect_is_not_followed(harness: Harness, listener: Listener, status: int) -> None:
+    telling = a_telling(harness, listener.url, events=("requested",))
     listener.statuses = [status]
-    office.ask(LAMP_ON)
+    harness.request(LAMP_ON)
     all_of(telling)
     assert listener.paths == ["/keyturn?to=us"]
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         assert tx.sql.execute(delivery.select()).one().error == f"it returned status {status}"
 
 
@@ -394,22 +398,22 @@ def _answering(found: Sequence[str], _name: str, _port: int) -> Sequence[str]:
 
 
 def test_a_local_listener_gets_nothing_unless_that_is_allowed(
-    office: Office, listener: Listener
+    harness: Harness, listener: Listener
 ) -> None:
-    telling = a_telling(office, listener.url, private=False, events=("requested",))
-    office.ask(LAMP_ON)
+    telling = a_telling(harness, listener.url, private=False, events=("requested",))
+    harness.request(LAMP_ON)
     all_of(telling)
     assert listener.paths == []
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         assert "not public" in tx.sql.execute(delivery.select()).one().error
 
 
 def test_a_local_listener_would_get_everything_without_the_guard(
-    office: Office, listener: Listener, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(safe_http, "is_public", bool)
-    telling = a_telling(office, listener.url, private=False, events=("requested",))
-    office.ask(LAMP_ON)
+    telling = a_telling(harness, listener.url, private=False, events=("requested",))
+    harness.request(LAMP_ON)
     all_of(telling)
     assert listener.paths == ["/keyturn?to=us"]
 
@@ -461,8 +465,8 @@ def test_a_server_whose_certificate_is_not_its_names_is_not_told(listener: Liste
     assert listener.paths == []
 
 
-def test_the_description_of_the_api_says_what_is_sent(office: Office) -> None:
-    parts = ApiParts(office.workflow, office.database, office.policies, "http://keyturn.test")
+def test_the_description_of_the_api_says_what_is_sent(harness: Harness) -> None:
+    parts = ApiParts(harness.workflow, harness.database, harness.policies, "http://keyturn.test")
     described = build_api(parts).openapi()
     operation = described["webhooks"]["run"]["post"]
     assert operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith(
@@ -472,26 +476,26 @@ def test_the_description_of_the_api_says_what_is_sent(office: Office) -> None:
 
 
 def test_no_secret_of_a_subscription_is_in_what_is_sent_or_logged(
-    office: Office, listener: Listener
+    harness: Harness, listener: Listener
 ) -> None:
-    telling = a_telling(office, listener.url)
-    office.ask(LAMP_ON)
+    telling = a_telling(harness, listener.url)
+    harness.request(LAMP_ON)
     all_of(telling)
     assert SECRET not in b"".join(listener.bodies) + repr(listener.headers).encode()
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         assert all(
             SECRET.decode() not in entry.body for entry in change_log.list_entries_after(tx, 0)
         )
 
 
 def test_a_run_that_is_not_there_keeps_nobody_from_being_told_of_others(
-    office: Office, listener: Listener
+    harness: Harness, listener: Listener
 ) -> None:
-    telling = a_telling(office, listener.url, events=("requested",))
-    with office.database.transaction() as tx:
+    telling = a_telling(harness, listener.url, events=("requested",))
+    with harness.database.transaction() as tx:
         row = {"subscription": "wiki", "seq": 0, "run": 99, "kind": "requested", "occurred_at": 0}
         tx.sql.execute(delivery.insert().values(**row, attempts=0, next_attempt_at=0, error=""))
-    run = office.ask(LAMP_ON)
+    run = harness.request(LAMP_ON)
     all_of(telling)
     assert listener.events == [(run.id, "requested")]
-    assert describe_deliveries(office.database).startswith("0 pending, 1 failed")
+    assert describe_deliveries(harness.database).startswith("0 pending, 1 failed")

@@ -19,9 +19,9 @@ from bot.model.run import Decision, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey
 from bot.service import Workflow
+from tests.bot.clock import Clock
 from tests.bot.db.test_delegations import delegate
-from tests.bot.office import Office, an_office
-from tests.bot.time import Clock
+from tests.bot.harness import Harness, open_harness
 from tests.policies import starter_rules
 from tests.toy import SetAll, SetSwitch
 
@@ -112,85 +112,87 @@ FORGERIES = [
 
 @pytest.mark.parametrize("forge", FORGERIES)
 class TestForged:
-    def test_forged_rows_approve_nothing(self, office: Office, forge: Forgery):
-        run = office.ask(LAMP_ON)
-        with office.database.transaction() as tx:
+    def test_forged_rows_approve_nothing(self, harness: Harness, forge: Forgery):
+        run = harness.request(LAMP_ON)
+        with harness.database.transaction() as tx:
             forge(tx, run)
-        office.workflow.advance_run(run.id)
-        ended = office.run(run.id)
-        assert office.fleet.told == []
+        harness.workflow.advance_run(run.id)
+        ended = harness.get_run(run.id)
+        assert harness.fleet.told == []
         if forge is _vote_with_somebody_elses_entry:
             # The log is not whole any more: nothing at all goes on.
-            assert (ended.state, "was altered" in office.database.error) == (State.QUEUED, True)
+            assert (ended.state, "was altered" in harness.database.error) == (State.QUEUED, True)
             return
         assert ended.state is State.REFUSED
         assert "The change log does not confirm" in ended.summary
 
     def test_without_the_comparison_it_would(
-        self, office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
         monkeypatch.setattr(evidence, "follow_log", lambda _tx: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-        run = office.ask(LAMP_ON)
-        with office.database.transaction() as tx:
+        run = harness.request(LAMP_ON)
+        with harness.database.transaction() as tx:
             forge(tx, run)
-        office.workflow.advance_run(run.id)
-        assert office.fleet.told == [("lb1", "set lamp on")]
+        harness.workflow.advance_run(run.id)
+        assert harness.fleet.told == [("lb1", "set lamp on")]
 
 
 def _nothing(_tx: Transaction, _run: Run) -> str:
     return ""
 
 
-def _amend(office: Office, run: Run, **values: object) -> None:
-    with office.database.transaction() as tx:
+def _amend(harness: Harness, run: Run, **values: object) -> None:
+    with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(**values))
 
 
 class TestWhatTheRulesLookAt:
     """No column of a run's row gets it by with fewer keys than its plan takes."""
 
-    def _called_a_check(self, office: Office) -> Run:
+    def _called_a_check(self, harness: Harness) -> Run:
         """Anyone may look, so a change that is called a check would take nobody's approval."""
-        run = office.ask(LAMP_ON)
-        _amend(office, run, kind="check", state="queued", requirements="{}")
-        office.workflow.advance_run(run.id)
-        return office.run(run.id)
+        run = harness.request(LAMP_ON)
+        _amend(harness, run, kind="check", state="queued", requirements="{}")
+        harness.workflow.advance_run(run.id)
+        return harness.get_run(run.id)
 
-    def test_a_change_that_is_called_a_check_is_not_let_through(self, office: Office):
-        ended = self._called_a_check(office)
-        assert (ended.state, office.fleet.told) == (State.REFUSED, [])
+    def test_a_change_that_is_called_a_check_is_not_let_through(self, harness: Harness):
+        ended = self._called_a_check(harness)
+        assert (ended.state, harness.fleet.told) == (State.REFUSED, [])
         assert "does not confirm that toy set is a check" in ended.summary
 
-    def test_without_the_guard_it_would_be(self, office: Office, monkeypatch: pytest.MonkeyPatch):
+    def test_without_the_guard_it_would_be(
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
+    ):
         monkeypatch.setattr(gate, "get_kind", lambda _runbook: "check")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-        assert self._called_a_check(office).state is State.SUCCEEDED
+        assert self._called_a_check(harness).state is State.SUCCEEDED
 
-    def _made_a_schedule(self, office: Office) -> list[schedules.Schedule]:
+    def _made_a_schedule(self, harness: Harness) -> list[schedules.Schedule]:
         """Turn what was approved once into something that is done every hour."""
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        _amend(office, run, timing=HOURLY.to_json())
-        office.work()
-        with office.database.reading() as tx:
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        _amend(harness, run, timing=HOURLY.to_json())
+        harness.run_queued_work()
+        with harness.database.reading() as tx:
             return schedules.list_schedules(tx)
 
-    def test_an_approved_run_cannot_become_a_schedule(self, office: Office):
-        assert self._made_a_schedule(office) == []
+    def test_an_approved_run_cannot_become_a_schedule(self, harness: Harness):
+        assert self._made_a_schedule(harness) == []
 
     def test_without_the_comparison_it_would(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
-        assert len(self._made_a_schedule(office)) == 1
+        assert len(self._made_a_schedule(harness)) == 1
 
-    def _called_escalated(self, directory: Path) -> Office:
+    def _called_escalated(self, directory: Path) -> Harness:
         """Let an administrator decide who would be asked only once the owners had not."""
-        with an_office(directory, rules=ESCALATING) as office:
-            run = office.ask(LAMP_ON)
-            _amend(office, run, escalated_at=1, requirements="{}")
-            office.approve(office.run(run.id), "stan")
-            return office
+        with open_harness(directory, rules=ESCALATING) as harness:
+            run = harness.request(LAMP_ON)
+            _amend(harness, run, escalated_at=1, requirements="{}")
+            harness.approve(harness.get_run(run.id), "stan")
+            return harness
 
     def test_a_delegate_cannot_approve_before_the_delegation_begins(self, tmp_path: Path):
         assert self._called_escalated(tmp_path).fleet.told == []
@@ -205,13 +207,13 @@ class TestWhatTheRulesLookAt:
         """Give an approval that was not used in time more of it."""
         clock = Clock(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create())
         migrations.upgrade_schema(clock)
-        with an_office(directory, database=clock) as office:
-            run = office.ask(LAMP_ON)
-            office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-            _amend(office, run, expires_at=2**60)
-            clock.ahead = office.parts.approval_timeout + office.parts.start_timeout
-            office.work()
-            return office.run(run.id)
+        with open_harness(directory, database=clock) as harness:
+            run = harness.request(LAMP_ON)
+            harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+            _amend(harness, run, expires_at=2**60)
+            clock.ahead = harness.context.approval_timeout + harness.context.start_timeout
+            harness.run_queued_work()
+            return harness.get_run(run.id)
 
     def test_an_approval_ends_when_the_plan_says_so(self, tmp_path: Path):
         assert self._after_its_end(tmp_path).state is State.EXPIRED
@@ -226,42 +228,42 @@ class TestWhatTheRulesLookAt:
 class TestEditors:
     """Whoever chose the values does not approve them, whatever the row says of who that was."""
 
-    def _approved(self, office: Office, editors: str) -> Run:
+    def _approved(self, harness: Harness, editors: str) -> Run:
         """Stan edits in Olga's stead; Olga approves what the row says that she has no part in."""
-        delegate(office, "olga", "stan")
-        run = office.ask(LAMP_ON)
-        new = office.workflow.propose_values(
+        delegate(harness, "olga", "stan")
+        run = harness.request(LAMP_ON)
+        new = harness.workflow.propose_values(
             run.id, person="stan", changed_values={"value": "dim"}
         )
-        office.work()
-        offered = office.run(new.id)
+        harness.run_queued_work()
+        offered = harness.get_run(new.id)
         assert offered.editors == ("stan", "olga")
-        office.workflow.accept_proposal(offered.id, person="dora", digest=offered.digest)
-        _amend(office, offered, editors=editors)
-        return office.approve(office.run(offered.id), "olga")
+        harness.workflow.accept_proposal(offered.id, person="dora", digest=offered.digest)
+        _amend(harness, offered, editors=editors)
+        return harness.approve(harness.get_run(offered.id), "olga")
 
     @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
-    def test_an_editor_cannot_be_removed_from_the_editors(self, office: Office, editors: str):
-        ended = self._approved(office, editors)
-        assert (ended.state, office.fleet.told) == (State.REFUSED, [])
+    def test_an_editor_cannot_be_removed_from_the_editors(self, harness: Harness, editors: str):
+        ended = self._approved(harness, editors)
+        assert (ended.state, harness.fleet.told) == (State.REFUSED, [])
         assert "does not confirm that dora requested this" in ended.summary
 
     @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
     def test_without_the_comparison_they_would_approve_their_own_values(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch, editors: str
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch, editors: str
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
-        assert self._approved(office, editors).state is State.SUCCEEDED
+        assert self._approved(harness, editors).state is State.SUCCEEDED
 
-    def test_a_proposal_that_nobody_altered_is_borne_out(self, office: Office):
-        run = office.ask(LAMP_ON)
-        new = office.workflow.propose_values(
+    def test_a_proposal_that_nobody_altered_is_borne_out(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        new = harness.workflow.propose_values(
             run.id, person="olga", changed_values={"value": "dim"}
         )
-        office.work()
-        offered = office.run(new.id)
-        office.workflow.accept_proposal(offered.id, person="dora", digest=offered.digest)
-        assert office.approve(offered, "adam").state is State.SUCCEEDED
+        harness.run_queued_work()
+        offered = harness.get_run(new.id)
+        harness.workflow.accept_proposal(offered.id, person="dora", digest=offered.digest)
+        assert harness.approve(offered, "adam").state is State.SUCCEEDED
 
 
 class TestAFactThatIsMissing:
@@ -271,7 +273,7 @@ class TestAFactThatIsMissing:
         "name", ["runbook", "undo_of", "source", "schedule", "hosts", "digest", "factor"]
     )
     def test_is_a_doubt_and_no_fault(
-        self, office: Office, name: str, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, name: str, monkeypatch: pytest.MonkeyPatch
     ):
         append = change_log.append_entry
 
@@ -280,7 +282,7 @@ class TestAFactThatIsMissing:
             return append(tx, kind, **said)
 
         monkeypatch.setattr(change_log, "append_entry", without)
-        ended = office.approve(office.ask(LAMP_ON))
+        ended = harness.approve(harness.request(LAMP_ON))
         # Who approved without a second factor is told of by an entry that names none, too.
         assert (ended.state is State.SUCCEEDED) == (name == "factor")
         assert name == "factor" or "The change log does not confirm" in ended.summary
@@ -290,15 +292,15 @@ class TestAFactThatIsMissing:
         assert Entry(1, 1, "requested", 1, "dora", "lb1", body, "", "", "").facts == {}
 
     @pytest.mark.parametrize("member", ["person", "body", "prev", "hash", "signature"])
-    def test_what_is_no_text_is_vouched_for_by_nobody(self, office: Office, member: str):
+    def test_what_is_no_text_is_vouched_for_by_nobody(self, harness: Harness, member: str):
         """SQLite keeps whatever it is given."""
-        run = office.ask(LAMP_ON)
-        with office.database.transaction() as tx:
+        run = harness.request(LAMP_ON)
+        with harness.database.transaction() as tx:
             tx.sql.execute(text("DROP TRIGGER entry_no_update"))
             tx.sql.execute(text(f"UPDATE entry SET {member} = x'00ff' || {member}"))  # noqa: S608 - ours
             tx.sql.execute(text(f"UPDATE entry SET {member} = CAST({member} AS BLOB)"))  # noqa: S608 - ours
             assert list_vouched_entries(tx, change_log.list_entries_of_run(tx, run.id)) == []
-        with office.database.transaction() as tx:
+        with harness.database.transaction() as tx:
             if member == "signature":
                 assert "requested this" in evidence.find_mismatch_of_run(tx, run)
                 return
@@ -309,62 +311,62 @@ class TestAFactThatIsMissing:
 class TestUnderWay:
     """Nothing is sent for a run that only its row calls under way."""
 
-    def _begun(self, office: Office, run: Run, *, steps: int) -> None:
-        with office.database.transaction() as tx:
+    def _begun(self, harness: Harness, run: Run, *, steps: int) -> None:
+        with harness.database.transaction() as tx:
             tx.sql.execute(
                 insert(tables.lease).values(run=run.id, fence=1, worker="", expires_at=0)
             )
             for n in range(1, steps + 1):
                 done = {"state": "succeeded", "sent_at": tx.now, "ended_at": tx.now, "error": ""}
                 tx.sql.execute(insert(tables.step).values(run=run.id, step_number=n, **done))
-        _amend(office, run, state="running", started_at=1)
-        office.workflow.advance_run(run.id)
+        _amend(harness, run, state="running", started_at=1)
+        harness.workflow.advance_run(run.id)
 
-    def test_a_run_under_way_cannot_be_restarted_at_its_first_step(self, office: Office):
+    def test_a_run_under_way_cannot_be_restarted_at_its_first_step(self, harness: Harness):
         """Whoever has a run between two steps goes on, and there nobody has approved it."""
-        run = office.ask(LAMP_ON)
-        self._begun(office, run, steps=0)
-        assert (office.fleet.told, office.run(run.id).state) == ([], State.RUNNING)
+        run = harness.request(LAMP_ON)
+        self._begun(harness, run, steps=0)
+        assert (harness.fleet.told, harness.get_run(run.id).state) == ([], State.RUNNING)
 
-    def _second(self, office: Office) -> None:
-        run = office.ask(SetAll(host="lb1", value="on"))
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        self._begun(office, run, steps=1)
+    def _second(self, harness: Harness) -> None:
+        run = harness.request(SetAll(host="lb1", value="on"))
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        self._begun(harness, run, steps=1)
 
-    def test_a_second_step_cannot_be_sent_before_the_first(self, office: Office):
-        self._second(office)
-        assert office.fleet.told == []
+    def test_a_second_step_cannot_be_sent_before_the_first(self, harness: Harness):
+        self._second(harness)
+        assert harness.fleet.told == []
 
     def test_a_step_would_be_sent_out_of_order_without_the_comparison(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
         monkeypatch.setattr(evidence, "find_mismatch_of_steps", _nothing)
-        self._second(office)
-        assert office.fleet.told == [("lb1", "set lamp on")]
+        self._second(harness)
+        assert harness.fleet.told == [("lb1", "set lamp on")]
 
-    def _stopped(self, office: Office) -> int:
+    def _stopped(self, harness: Harness) -> int:
         """Take back behind the log's back that somebody stops a run; return how far it comes."""
 
         def stop(_host: str, _words: str) -> None:
-            office.fleet.before_tell = lambda _host, _words: None
-            office.workflow.stop_run(run.id, person="olga", reason="no more")
-            with office.database.transaction() as tx:
+            harness.fleet.before_tell = lambda _host, _words: None
+            harness.workflow.stop_run(run.id, person="olga", reason="no more")
+            with harness.database.transaction() as tx:
                 tx.sql.execute(delete(tables.stop))
 
-        run = office.ask(SetAll(host="lb1", value="on"))
-        office.fleet.before_tell = stop
-        office.approve(run)
-        return len(office.fleet.told)
+        run = harness.request(SetAll(host="lb1", value="on"))
+        harness.fleet.before_tell = stop
+        harness.approve(run)
+        return len(harness.fleet.told)
 
-    def test_a_stopped_run_stays_stopped(self, office: Office):
-        assert self._stopped(office) == 1
+    def test_a_stopped_run_stays_stopped(self, harness: Harness):
+        assert self._stopped(harness) == 1
 
     def test_a_stopped_run_would_continue_without_the_comparison(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
-        assert self._stopped(office) == 2
+        assert self._stopped(harness) == 2
 
 
 def _called_done(tx: Transaction, run: Run) -> None:
@@ -397,42 +399,42 @@ def _called_undone(tx: Transaction, run: Run) -> None:
 class TestBetweenTwoHands:
     """Which steps were done is forged after one worker gave the run up, before another has it."""
 
-    def _told(self, office: Office, forge: Forgery) -> list[str]:
-        run = office.ask(SetAll(host="lb1", value="on"))
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        office.fleet.after_tell = lambda _host, _words: office.workflow.close()
-        office.workflow.advance_run(run.id)
-        with office.database.transaction() as tx:
+    def _told(self, harness: Harness, forge: Forgery) -> list[str]:
+        run = harness.request(SetAll(host="lb1", value="on"))
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.fleet.after_tell = lambda _host, _words: harness.workflow.close()
+        harness.workflow.advance_run(run.id)
+        with harness.database.transaction() as tx:
             forge(tx, run)
-        other = Workflow(replace(office.parts, lease_keeper=LeaseKeeper()))
+        other = Workflow(replace(harness.context, lease_keeper=LeaseKeeper()))
         other.advance_run(run.id)
         # What is found once may live and say so a moment later.
         other.recover_expired_leases()
         other.recover_expired_leases()
-        self.ended = office.run(run.id)
-        return [words for _, words in office.fleet.told]
+        self.ended = harness.get_run(run.id)
+        return [words for _, words in harness.fleet.told]
 
     def test_an_altered_run_is_not_resumed_by_another_worker(
-        self, any_office: Office, forge: Forgery
+        self, db_harness: Harness, forge: Forgery
     ):
-        assert self._told(any_office, forge) == ["set fan on"]
+        assert self._told(db_harness, forge) == ["set fan on"]
         assert self.ended.state is State.UNKNOWN
         assert "The change log does not confirm which of its steps were done" in self.ended.summary
 
     def test_without_the_comparison_a_step_would_be_left_out_or_done_again(
-        self, any_office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
+        self, db_harness: Harness, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_steps", _nothing)
-        self._told(any_office, forge)
+        self._told(db_harness, forge)
         assert self.ended.state is not State.UNKNOWN
 
 
 class TestSetBack:
     """What has ended, or has begun, is not had again by setting its row back."""
 
-    def _again(self, office: Office, run: Run) -> Run:
-        office.fleet.hosts["lb1"]["lamp"] = "off"
-        with office.database.transaction() as tx:
+    def _again(self, harness: Harness, run: Run) -> Run:
+        harness.fleet.hosts["lb1"]["lamp"] = "off"
+        with harness.database.transaction() as tx:
             tx.sql.execute(delete(tables.step).where(tables.step.c.run == run.id))
             tx.sql.execute(
                 delete(tables.decision).where(
@@ -440,29 +442,29 @@ class TestSetBack:
                 )
             )
             _ready(tx, run)
-        office.workflow.advance_run(run.id)
-        return office.run(run.id)
+        harness.workflow.advance_run(run.id)
+        return harness.get_run(run.id)
 
-    def test_a_run_that_succeeded(self, office: Office):
-        done = office.approve(office.ask(LAMP_ON))
-        again = self._again(office, done)
+    def test_a_run_that_succeeded(self, harness: Harness):
+        done = harness.approve(harness.request(LAMP_ON))
+        again = self._again(harness, done)
         assert again.state is State.REFUSED
-        assert len(office.fleet.told) == 1
+        assert len(harness.fleet.told) == 1
 
     def test_without_the_comparison_it_would_be_done_again(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_run", _nothing)
-        done = office.approve(office.ask(LAMP_ON))
+        done = harness.approve(harness.request(LAMP_ON))
         # The host itself would not begin a step twice, either, for as long as it remembers.
-        office.fleet.markers.clear()
-        self._again(office, done)
-        assert len(office.fleet.told) == 2
+        harness.fleet.markers.clear()
+        self._again(harness, done)
+        assert len(harness.fleet.told) == 2
 
-    def test_a_run_that_was_denied(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.deny_run(run.id, person="olga", reason="not today")
-        with office.database.transaction() as tx:
+    def test_a_run_that_was_denied(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.deny_run(run.id, person="olga", reason="not today")
+        with harness.database.transaction() as tx:
             tx.sql.execute(delete(tables.decision))
             tx.sql.execute(
                 insert(tables.decision).values(
@@ -476,26 +478,26 @@ class TestSetBack:
                     factor="",
                 )
             )
-        assert self._again(office, run).state is State.REFUSED
-        assert office.fleet.told == []
+        assert self._again(harness, run).state is State.REFUSED
+        assert harness.fleet.told == []
 
-    def test_a_run_that_is_under_way(self, office: Office):
+    def test_a_run_that_is_under_way(self, harness: Harness):
         def set_back(_host: str, _words: str) -> None:
-            office.fleet.before_tell = lambda _host, _words: None
-            with office.database.transaction() as tx:
+            harness.fleet.before_tell = lambda _host, _words: None
+            with harness.database.transaction() as tx:
                 tx.sql.execute(delete(tables.step))
                 tx.sql.execute(delete(tables.host_lock))
                 _ready(tx, run)
-            office.workflow.advance_run(run.id)
+            harness.workflow.advance_run(run.id)
 
-        office.fleet.before_tell = set_back
-        run = office.ask(LAMP_ON)
-        office.approve(run)
-        assert len(office.fleet.told) == 1
+        harness.fleet.before_tell = set_back
+        run = harness.request(LAMP_ON)
+        harness.approve(run)
+        assert len(harness.fleet.told) == 1
 
 
-def test_an_honest_run_is_borne_out(office: Office):
-    run = office.ask(LAMP_ON)
-    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-    with office.database.transaction() as tx:
+def test_an_honest_run_is_borne_out(harness: Harness):
+    run = harness.request(LAMP_ON)
+    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    with harness.database.transaction() as tx:
         assert evidence.find_mismatch_of_run(tx, runs.get_run(tx, run.id)) == ""

@@ -13,7 +13,7 @@ from bot.maintenance.key_rotation import rotate_signing_key
 from bot.model import signing
 from bot.model.run import Run, State
 from bot.model.signing import SigningKey
-from tests.bot.office import WEB, Office, an_office
+from tests.bot.harness import WEB, Harness, open_harness
 from tests.policies import INVENTORY
 from tests.toy import SetSwitch
 
@@ -24,13 +24,13 @@ Forgery = Callable[[Transaction, Run], int]
 
 
 @pytest.fixture
-def crowd(tmp_path: Path) -> Generator[Office]:
-    """An office with five balancers, each with a lamp that is off."""
-    with an_office(tmp_path) as office:
+def crowd(tmp_path: Path) -> Generator[Harness]:
+    """A harness with five balancers, each with a lamp that is off."""
+    with open_harness(tmp_path) as harness:
         more = "".join(f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in NAMES[2:])
-        (office.policies.path / "inventory.yaml").write_text(INVENTORY + more)
-        office.fleet.hosts = {name: {"lamp": "off"} for name in NAMES}
-        yield office
+        (harness.policies.path / "inventory.yaml").write_text(INVENTORY + more)
+        harness.fleet.hosts = {name: {"lamp": "off"} for name in NAMES}
+        yield harness
 
 
 def _set_back(tx: Transaction, part: Run) -> int:
@@ -53,33 +53,33 @@ def _twice(tx: Transaction, part: Run) -> int:
 class TestParts:
     """Somebody lets the first host's part begin again while the others are under way."""
 
-    def _forged(self, office: Office, forge: Forgery) -> int:
+    def _forged(self, harness: Harness, forge: Forgery) -> int:
         """Return how often the first host is told."""
         requests = [SetSwitch(host=name, name="lamp", value="on") for name in NAMES]
-        whole = office.workflow.request_fanout_run(
+        whole = harness.workflow.request_fanout_run(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
-        office.work()
+        harness.run_queued_work()
 
         def after(host: str, _words: str) -> None:
             if host != "lb3":
                 return
-            office.fleet.hosts["lb1"]["lamp"] = "off"
+            harness.fleet.hosts["lb1"]["lamp"] = "off"
             # The host itself would not begin a step twice, for as long as it remembers.
-            office.fleet.markers.clear()
-            with office.database.transaction() as tx:
+            harness.fleet.markers.clear()
+            with harness.database.transaction() as tx:
                 number = forge(tx, runs.list_children(tx, whole.id)[0])
-            office.workflow.advance_run(number)
+            harness.workflow.advance_run(number)
 
-        office.fleet.after_tell = after
-        office.approve(office.run(whole.id))
-        return [told for told, _ in office.fleet.told].count("lb1")
+        harness.fleet.after_tell = after
+        harness.approve(harness.get_run(whole.id))
+        return [told for told, _ in harness.fleet.told].count("lb1")
 
-    def test_each_host_gets_its_step_once(self, crowd: Office, forge: Forgery):
+    def test_each_host_gets_its_step_once(self, crowd: Harness, forge: Forgery):
         assert self._forged(crowd, forge) == 1
 
     def test_a_host_would_get_its_step_twice_without_the_comparison(
-        self, crowd: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
+        self, crowd: Harness, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_mismatch_of_child", _nothing)
         assert self._forged(crowd, forge) == 2
@@ -93,26 +93,26 @@ def _nobody(*_: object) -> frozenset[str]:
     return frozenset()
 
 
-def _bans_the_asker(office: Office) -> None:
-    office.workflow.ban_person("dora", banned_by="adam", reason="left the company")
-    with office.database.transaction() as tx:
+def _bans_the_asker(harness: Harness) -> None:
+    harness.workflow.ban_person("dora", banned_by="adam", reason="left the company")
+    with harness.database.transaction() as tx:
         tx.sql.execute(delete(tables.ban))
 
 
-def _bans_the_approver(office: Office) -> None:
-    office.workflow.ban_person("olga", banned_by="adam", reason="left the company")
-    with office.database.transaction() as tx:
+def _bans_the_approver(harness: Harness) -> None:
+    harness.workflow.ban_person("olga", banned_by="adam", reason="left the company")
+    with harness.database.transaction() as tx:
         tx.sql.execute(delete(tables.ban))
 
 
-def _stops_everything(office: Office) -> None:
-    with office.database.transaction() as tx:
+def _stops_everything(harness: Harness) -> None:
+    with harness.database.transaction() as tx:
         change_log.append_entry(tx, "everything stopped", person="adam", reason="all is dark")
 
 
-def _lifts_it_with_another_key(office: Office) -> None:
-    _stops_everything(office)
-    with office.database.transaction() as tx:
+def _lifts_it_with_another_key(harness: Harness) -> None:
+    _stops_everything(harness)
+    with harness.database.transaction() as tx:
         mine, tx._seal = tx._seal, SigningKey.create()  # pyright: ignore[reportPrivateUsage] - a forger's key
         change_log.append_entry(tx, "everything resumed", person="olga", reason="it is light")
         tx._seal = mine  # pyright: ignore[reportPrivateUsage]
@@ -125,39 +125,39 @@ def _lifts_it_with_another_key(office: Office) -> None:
 class TestOrders:
     """Somebody takes a ban or a stop out of its table, and leaves what the log says of it."""
 
-    def _goes_on(self, office: Office, forge: Callable[[Office], None]) -> State:
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        forge(office)
-        office.work()
-        return office.run(run.id).state
+    def _goes_on(self, harness: Harness, forge: Callable[[Harness], None]) -> State:
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        forge(harness)
+        harness.run_queued_work()
+        return harness.get_run(run.id).state
 
     def test_a_ban_holds_when_its_row_is_deleted(
-        self, office: Office, forge: Callable[[Office], None]
+        self, harness: Harness, forge: Callable[[Harness], None]
     ):
-        assert self._goes_on(office, forge) is State.REFUSED
-        assert office.fleet.told == []
+        assert self._goes_on(harness, forge) is State.REFUSED
+        assert harness.fleet.told == []
 
     def test_without_the_log_the_tables_would_be_believed(
         self,
-        office: Office,
-        forge: Callable[[Office], None],
+        harness: Harness,
+        forge: Callable[[Harness], None],
         monkeypatch: pytest.MonkeyPatch,
     ):
         monkeypatch.setattr(evidence, "list_banned", _nobody)
-        assert self._goes_on(office, forge) is State.SUCCEEDED
+        assert self._goes_on(harness, forge) is State.SUCCEEDED
 
 
-def _ordered_and_lifted(office: Office) -> None:
-    office.workflow.ban_person("dora", banned_by="adam", reason="lost her telephone")
-    office.workflow.unban_person("dora", unbanned_by="olga", reason="has another one")
-    office.workflow.stop_everything(person="adam", reason="a drill")
-    office.workflow.resume_everything(person="olga", reason="it is over")
+def _ordered_and_lifted(harness: Harness) -> None:
+    harness.workflow.ban_person("dora", banned_by="adam", reason="lost her telephone")
+    harness.workflow.unban_person("dora", unbanned_by="olga", reason="has another one")
+    harness.workflow.stop_everything(person="adam", reason="a drill")
+    harness.workflow.resume_everything(person="olga", reason="it is over")
 
 
-def test_what_was_lifted_holds_nobody_up(office: Office):
-    _ordered_and_lifted(office)
-    assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+def test_what_was_lifted_holds_nobody_up(harness: Harness):
+    _ordered_and_lifted(harness)
+    assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
 
 def test_what_was_lifted_under_an_older_key_holds_nobody_up(
@@ -166,10 +166,10 @@ def test_what_was_lifted_under_an_older_key_holds_nobody_up(
     """However long ago, and far from the change of keys, that was."""
     monkeypatch.setattr("bot.audit.key_history._MAX_ENTRIES", 0)
     url, key = f"sqlite:///{tmp_path / 'keyturn.db'}", tmp_path / "changelog.key"
-    with an_office(tmp_path, database=Database(url, signing.load_signing_key(key))) as office:
-        with office.database.transaction() as tx:
+    with open_harness(tmp_path, database=Database(url, signing.load_signing_key(key))) as harness:
+        with harness.database.transaction() as tx:
             verification.open_log(tx)
-        _ordered_and_lifted(office)
-        rotate_signing_key(office.database, key)
-    with an_office(tmp_path, database=Database(url, signing.load_signing_key(key))) as office:
-        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+        _ordered_and_lifted(harness)
+        rotate_signing_key(harness.database, key)
+    with open_harness(tmp_path, database=Database(url, signing.load_signing_key(key))) as harness:
+        assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED

@@ -9,7 +9,7 @@ from bot.db.database import Database
 from bot.model.errors import NotAllowed
 from bot.model.run import Run
 from bot.service import Workflow
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.toy import BreakSwitch, SetSwitch
 
 LAMP = SetSwitch(host="lb1", name="lamp", value="on")
@@ -36,13 +36,13 @@ def test_without_the_brake_each_is_an_entry(database: Database, monkeypatch: pyt
     assert _count(database, refusals.TOKEN) == 5
 
 
-def _try(office: Office, run: Run) -> None:
+def _try(harness: Harness, run: Run) -> None:
     with pytest.raises(NotAllowed):
-        office.workflow.approve_run(run.id, person="dora", digest=run.digest)
+        harness.workflow.approve_run(run.id, person="dora", digest=run.digest)
 
 
-def _refused(office: Office) -> list[int | None]:
-    with office.database.reading() as tx:
+def _refused(harness: Harness) -> list[int | None]:
+    with harness.database.reading() as tx:
         return [
             one.run
             for one in change_log.list_entries_after(tx, 0)
@@ -50,40 +50,40 @@ def _refused(office: Office) -> list[int | None]:
         ]
 
 
-def test_refused_approvals_are_logged_once_a_minute_of_each_run(any_office: Office):
-    office = any_office
-    first, second = (office.ask(LAMP, person="dora") for _ in range(2))
+def test_refused_approvals_are_logged_once_a_minute_of_each_run(db_harness: Harness):
+    harness = db_harness
+    first, second = (harness.request(LAMP, person="dora") for _ in range(2))
     for run in (first, second, first, second, first):
-        _try(office, run)
+        _try(harness, run)
     with pytest.raises(NotAllowed):
-        office.workflow.approve_run(first.id, person="stan", digest=first.digest)
-    assert _refused(office) == [first.id, second.id, first.id]
+        harness.workflow.approve_run(first.id, person="stan", digest=first.digest)
+    assert _refused(harness) == [first.id, second.id, first.id]
 
 
-def test_without_that_brake_each_is_an_entry(office: Office, monkeypatch: pytest.MonkeyPatch):
+def test_without_that_brake_each_is_an_entry(harness: Harness, monkeypatch: pytest.MonkeyPatch):
     """The twin, which is also what happens a minute later."""
     monkeypatch.setattr(refusals, "_INTERVAL", -1)
-    run = office.ask(LAMP, person="dora")
+    run = harness.request(LAMP, person="dora")
     for _ in range(5):
-        _try(office, run)
-    assert _refused(office) == [run.id] * 5
+        _try(harness, run)
+    assert _refused(harness) == [run.id] * 5
 
 
-def test_of_more_runs_than_anybody_means_no_more_are_logged(office: Office):
-    asked = [office.ask(LAMP, person="dora") for _ in range(25)]
+def test_of_more_runs_than_anybody_means_no_more_are_logged(harness: Harness):
+    asked = [harness.request(LAMP, person="dora") for _ in range(25)]
     for run in asked:
-        _try(office, run)
-    assert _refused(office) == [run.id for run in asked[:20]]
+        _try(harness, run)
+    assert _refused(harness) == [run.id for run in asked[:20]]
 
 
-def test_an_approval_is_never_held_up_by_refusals(office: Office):
-    own = office.ask(BreakSwitch(host="lb1", name="lamp"), person="adam")
-    others = office.ask(LAMP, person="dora")
+def test_an_approval_is_never_held_up_by_refusals(harness: Harness):
+    own = harness.request(BreakSwitch(host="lb1", name="lamp"), person="adam")
+    others = harness.request(LAMP, person="dora")
     for _ in range(30):
         with pytest.raises(NotAllowed):
-            office.workflow.approve_run(own.id, person="adam", digest=own.digest)
-    office.workflow.approve_run(others.id, person="adam", digest=others.digest)
-    assert "approved" in office.entries(others)
+            harness.workflow.approve_run(own.id, person="adam", digest=own.digest)
+    harness.workflow.approve_run(others.id, person="adam", digest=others.digest)
+    assert "approved" in harness.list_entry_kinds(others)
 
 
 def _deny(flow: Workflow, run: Run) -> None:
@@ -100,10 +100,10 @@ def _break_glass(flow: Workflow, run: Run) -> None:
     ("act", "kind"), [(_deny, "denial refused"), (_break_glass, "break-glass refused")]
 )
 def test_what_else_people_are_refused_is_held_apart_too(
-    office: Office, act: Callable[[Workflow, Run], None], kind: str
+    harness: Harness, act: Callable[[Workflow, Run], None], kind: str
 ):
-    run = office.ask(LAMP, person="dora")
+    run = harness.request(LAMP, person="dora")
     for _ in range(4):
         with pytest.raises(NotAllowed):
-            act(office.workflow, run)
-    assert office.entries(run).count(kind) == 1
+            act(harness.workflow, run)
+    assert harness.list_entry_kinds(run).count(kind) == 1

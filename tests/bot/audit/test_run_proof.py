@@ -7,7 +7,7 @@ from bot.audit import change_log, output, run_proof, verification
 from bot.db.database import Database
 from bot.model.run import Run
 from bot.model.signing import SigningKey
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -15,16 +15,16 @@ LAMP_OFF = SetSwitch(host="lb2", name="lamp", value="on")
 
 
 @pytest.fixture
-def done(office: Office) -> Run:
-    with office.database.transaction() as tx:
+def done(harness: Harness) -> Run:
+    with harness.database.transaction() as tx:
         verification.open_log(tx)
-    run = office.approve(office.ask(LAMP_ON))
-    office.ask(LAMP_OFF)
+    run = harness.approve(harness.request(LAMP_ON))
+    harness.request(LAMP_OFF)
     return run
 
 
-def of_run(office: Office, run: Run) -> run_proof.RunVerification:
-    with office.database.reading() as tx:
+def of_run(harness: Harness, run: Run) -> run_proof.RunVerification:
+    with harness.database.reading() as tx:
         return run_proof.verify_run(tx, run.id)
 
 
@@ -37,8 +37,8 @@ def tamper(database: Database, statement: str) -> None:
         connection.commit()
 
 
-def test_all_entries_of_a_good_run_fit(office: Office, done: Run) -> None:
-    found = of_run(office, done)
+def test_all_entries_of_a_good_run_fit(harness: Harness, done: Run) -> None:
+    found = of_run(harness, done)
     assert found.faults == []
     assert (found.entries, found.first_entry, found.last_entry, found.valid_outputs) == (
         9,
@@ -63,34 +63,34 @@ def test_all_entries_of_a_good_run_fit(office: Office, done: Run) -> None:
     ],
 )
 def test_alterations_of_a_runs_entries_are_found(
-    office: Office, done: Run, statement: str, says: str
+    harness: Harness, done: Run, statement: str, says: str
 ) -> None:
-    tamper(office.database, statement)
-    assert any(fault.startswith(says) for fault in of_run(office, done).faults)
+    tamper(harness.database, statement)
+    assert any(fault.startswith(says) for fault in of_run(harness, done).faults)
 
 
-def test_what_was_erased_as_the_log_says_is_no_fault(office: Office, done: Run) -> None:
-    office.workflow.erasure.request_erasure(
+def test_what_was_erased_as_the_log_says_is_no_fault(harness: Harness, done: Run) -> None:
+    harness.workflow.erasure.request_erasure(
         done.id, person="dora", reason="it names a customer", source="web"
     )
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         output.erase_output(tx, done.id)
         change_log.append_entry(tx, output.ERASED_KIND, run=done.id)
-    found = of_run(office, done)
+    found = of_run(harness, done)
     assert (found.faults, found.valid_outputs, found.erased_outputs) == ([], 0, 1)
 
 
-def test_a_change_of_the_key_is_followed(office: Office, done: Run) -> None:
+def test_a_change_of_the_key_is_followed(harness: Harness, done: Run) -> None:
     new = SigningKey.create()
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         verification.append_key_change(tx, new)
-    office.database._seal = new  # pyright: ignore[reportPrivateUsage] - as after a start
-    later = office.approve(office.ask(SetSwitch(host="lb1", name="fan", value="on")))
-    assert of_run(office, done).faults == []
-    assert of_run(office, later).faults == []
-    assert of_run(office, done).keys != of_run(office, later).keys
+    harness.database._seal = new  # pyright: ignore[reportPrivateUsage] - as after a start
+    later = harness.approve(harness.request(SetSwitch(host="lb1", name="fan", value="on")))
+    assert of_run(harness, done).faults == []
+    assert of_run(harness, later).faults == []
+    assert of_run(harness, done).keys != of_run(harness, later).keys
 
 
-def test_the_rest_of_the_log_is_not_looked_at(office: Office, done: Run) -> None:
-    tamper(office.database, "UPDATE entry SET person = 'x' WHERE seq = 12")
-    assert of_run(office, done).faults == []
+def test_the_rest_of_the_log_is_not_looked_at(harness: Harness, done: Run) -> None:
+    tamper(harness.database, "UPDATE entry SET person = 'x' WHERE seq = 12")
+    assert of_run(harness, done).faults == []

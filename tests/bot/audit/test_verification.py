@@ -21,7 +21,7 @@ from bot.db.database import Database, StoreUnavailable
 from bot.model import signing
 from bot.model.canonical import hash_canonical
 from bot.model.signing import KeyFileError, SigningKey
-from tests.bot.empty import empty
+from tests.bot.databases import create_sqlite_database
 
 VERIFIER = Path(__file__).parents[3] / "docs" / "verify_changelog.py"
 
@@ -33,7 +33,7 @@ def ours() -> SigningKey:
 
 @pytest.fixture
 def log(tmp_path: Path, ours: SigningKey):
-    database = empty(tmp_path / "keyturn.db", ours)
+    database = create_sqlite_database(tmp_path / "keyturn.db", ours)
     _write(database, 12)
     yield database
     database.close()

@@ -22,7 +22,7 @@ from bot.maintenance.housekeeping import Housekeeping
 from bot.maintenance.key_rotation import rotate_signing_key
 from bot.model import signing
 from bot.model.signing import SigningKey
-from tests.bot.empty import empty, on_sqlite
+from tests.bot.databases import create_sqlite_database, on_sqlite
 
 SESSION, LINK, TOKEN = tables.session, tables.sign_in_link, tables.api_token
 HOUR = 3600 * 1_000_000
@@ -358,7 +358,7 @@ class TestAnotherKey:
 
     def _turned(self, tmp_path: Path, *, told: bool) -> tuple[str, str, Database, int]:
         file = tmp_path / "changelog.key"
-        database = empty(tmp_path / "keyturn.db", signing.load_signing_key(file))
+        database = create_sqlite_database(tmp_path / "keyturn.db", signing.load_signing_key(file))
         with database.transaction() as tx:
             verification.open_log(tx)
             session = sessions.begin_session(tx, "dora")

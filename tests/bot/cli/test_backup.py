@@ -9,16 +9,16 @@ from bot.audit import change_log, verification
 from bot.db.database import Database, lock_data_directory
 from bot.maintenance.housekeeping import log_setting_change
 from bot.model.signing import load_signing_key
-from tests.bot.place import a_place
+from tests.bot.installation import create_installation
+from tests.cli_process import keyturn
 from tests.playground.postgres import Postgres
-from tests.typed import keyturn
 
 KEY = Path("var/changelog.key")
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    with a_place(tmp_path) as tx:
+    with create_installation(tmp_path) as tx:
         log_setting_change(tx, "settings changed", settings={})
     return tmp_path
 

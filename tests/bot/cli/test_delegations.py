@@ -9,13 +9,13 @@ from bot.audit import change_log
 from bot.db import grants
 from bot.db.database import Database
 from bot.model.grant_words import NewGrant
-from tests.bot.place import a_place
-from tests.typed import keyturn
+from tests.bot.installation import create_installation
+from tests.cli_process import keyturn
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    with a_place(tmp_path) as tx:
+    with create_installation(tmp_path) as tx:
         wanted = NewGrant("dora", "abusers clear", "lb*", 5, tx.now + 3600 * 1_000_000)
         grants.add_grant(tx, wanted, giver="olga", reason="")
     return tmp_path

@@ -9,46 +9,48 @@ from click.testing import CliRunner, Result
 from bot.__main__ import main
 from bot.audit import change_log
 from bot.model.signing import load_signing_key
-from tests.bot.empty import empty
-from tests.bot.office import Office, an_office
+from tests.bot.databases import create_sqlite_database
+from tests.bot.harness import Harness, open_harness
 from tests.toy import SetSwitch
 
 
 @pytest.fixture
-def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """An installation with one run that is over; its database, policy and key are in place."""
     monkeypatch.setenv("KEYTURN_DATA", str(tmp_path))
     monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))
     monkeypatch.setenv("KEYTURN_BASE_URL", "https://keyturn.example.com")
-    database = empty(tmp_path / "keyturn.db", load_signing_key(tmp_path / "changelog.key"))
-    with an_office(tmp_path, database=database) as office:
-        office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
-        yield office
+    database = create_sqlite_database(
+        tmp_path / "keyturn.db", load_signing_key(tmp_path / "changelog.key")
+    )
+    with open_harness(tmp_path, database=database) as harness:
+        harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
+        yield harness
 
 
 def _erase(*words: str) -> Result:
     return CliRunner().invoke(main, ["changelog", "erase", *words], catch_exceptions=False)
 
 
-def test_the_command_line_asks_and_says_where_it_is_confirmed(office: Office) -> None:
+def test_the_command_line_asks_and_says_where_it_is_confirmed(harness: Harness) -> None:
     asked = _erase("1", "--as", "dora", "--reason", "it names a customer", "--json")
     assert asked.exit_code == 0, asked.output
     where = "https://keyturn.example.com/runs/1/erase"
     assert json.loads(asked.stdout) == {"run": 1, "page": where}
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         last = change_log.list_newest_entries(tx, limit=1)[0]
     assert (last.kind, last.person, last.facts["source"]) == ("erasure requested", "dora", "cli")
     assert last.facts["login"]
 
 
-def test_the_command_line_cannot_confirm_as_another_person(office: Office) -> None:
+def test_the_command_line_cannot_confirm_as_another_person(harness: Harness) -> None:
     """Whoever is at it can say that they are anybody."""
     _erase("1", "--as", "dora", "--reason", "it names a customer")
     refused = _erase("1", "--as", "olga", "--reason", "it names a customer", "--confirm")
     assert (refused.exit_code, "No such option" in refused.output) == (2, True)
-    assert "output erased" not in office.entries()
+    assert "output erased" not in harness.list_entry_kinds()
 
 
-def test_a_run_that_is_not_there_is_named(office: Office) -> None:
+def test_a_run_that_is_not_there_is_named(harness: Harness) -> None:
     missing = _erase("7", "--as", "dora", "--reason", "it names a customer")
     assert (missing.exit_code, "no run 7" in missing.output) == (3, True)

@@ -13,7 +13,7 @@ from bot.db.database import Transaction
 from bot.db.live_output import NewestLines
 from bot.model.run import State
 from tests.bot.cli.test_runs import Shop, shop
-from tests.bot.web.exhibits import approved, asked, ended, running, waiting
+from tests.bot.web.sample_runs import approved, asked, ended, running, waiting
 
 __all__ = ["shop"]
 

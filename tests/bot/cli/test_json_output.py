@@ -16,26 +16,28 @@ from bot.db import grants, schedules
 from bot.model.grant_words import NewGrant
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import load_signing_key
-from tests.bot.empty import empty
+from tests.bot.databases import create_sqlite_database
+from tests.bot.harness import Harness, open_harness
 from tests.bot.hosts.test_ansible import ANSWERS
-from tests.bot.office import Office, an_office
 from tests.toy import SetAll
 
 ADDRESS = "https://keyturn.example.com"
 
 
 @pytest.fixture
-def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Office]:
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Harness]:
     """An installation with a request that waits for its approval."""
     monkeypatch.setenv("KEYTURN_DATA", str(tmp_path))
     monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))
     monkeypatch.setenv("KEYTURN_BASE_URL", ADDRESS)
-    database = empty(tmp_path / "keyturn.db", load_signing_key(tmp_path / "changelog.key"))
-    with an_office(tmp_path, database=database) as office:
+    database = create_sqlite_database(
+        tmp_path / "keyturn.db", load_signing_key(tmp_path / "changelog.key")
+    )
+    with open_harness(tmp_path, database=database) as harness:
         with database.transaction() as tx:
             verification.open_log(tx)
-        office.ask(SetAll(host="lb1", value="on"))
-        yield office
+        harness.request(SetAll(host="lb1", value="on"))
+        yield harness
 
 
 def _typed(*words: str) -> Result:
@@ -48,7 +50,7 @@ def _told(*words: str) -> Any:
     return json.loads(said.stdout)
 
 
-@pytest.mark.usefixtures("office")
+@pytest.mark.usefixtures("harness")
 def test_what_stops_people_and_runs_says_what_holds_now():
     run = _told("stop", "1", "--reason", "the wrong lamps")
     assert (run["id"], run["state"], run["ended"]) == (1, "stopped", True)
@@ -63,8 +65,8 @@ def test_what_stops_people_and_runs_says_what_holds_now():
     assert _told(*back) == {"person": "dora", "banned": False}
 
 
-def test_what_hands_authority_on_says_what_was_made_or_ended(office: Office):
-    with office.database.transaction() as tx:
+def test_what_hands_authority_on_says_what_was_made_or_ended(harness: Harness):
+    with harness.database.transaction() as tx:
         wanted = NewGrant("dora", "abusers clear", "lb*", 5, tx.now + 3_600_000_000)
         number = grants.add_grant(tx, wanted, giver="olga", reason="").id
     assert _told("grants", "end", str(number)) == {"id": number, "active": False}
@@ -79,14 +81,14 @@ def test_what_hands_authority_on_says_what_was_made_or_ended(office: Office):
     assert (link["person"], link["link"].startswith(f"{ADDRESS}/sign-in/")) == ("dora", True)
 
 
-def test_what_looks_after_schedules_says_which_and_how_they_stand(office: Office):
+def test_what_looks_after_schedules_says_which_and_how_they_stand(harness: Harness):
     scrub = ("--", "zfs", "scrub", "status", "nas1", "tank")
     about = ("--cron", "@daily", "--as", "stan", "--yes", "--json")
     said = CliRunner().invoke(main, ["schedule", "add", "look", *about, *scrub])
     asked = json.loads(said.stdout)
     assert (said.exit_code, asked["id"], asked["ended"]) == (0, 2, False)
     assert (asked["page"], "At 00:00" in said.stderr) == (f"{ADDRESS}/runs/2", True)
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         timing = ScheduleTiming("look", parse_cron("@daily", "UTC"))
         schedules.add_schedule(
             tx, run=1, owner="dora", timing=timing, lapses=tx.now + 3_600_000_000
@@ -111,8 +113,8 @@ def test_the_next_moments_are_moments_for_programs():
     assert (unclear.exit_code, unclear.stdout) == (2, "")
 
 
-def test_a_valid_policy_is_told_with_what_is_probably_mistyped(office: Office):
-    people = office.policies.path / "people.yaml"
+def test_a_valid_policy_is_told_with_what_is_probably_mistyped(harness: Harness):
+    people = harness.policies.path / "people.yaml"
     people.write_text(people.read_text().replace("developer]", "developer, develper]", 1))
     told = _told("policy", "check")
     assert (told["ok"], told["problems"]) == (True, [])
@@ -125,8 +127,8 @@ def test_a_valid_policy_is_told_with_what_is_probably_mistyped(office: Office):
     )
 
 
-def test_an_invalid_policy_is_told_by_file_and_line(office: Office):
-    inventory = office.policies.path / "inventory.yaml"
+def test_an_invalid_policy_is_told_by_file_and_line(harness: Harness):
+    inventory = harness.policies.path / "inventory.yaml"
     lines = inventory.read_text().splitlines()
     where = next(n for n, line in enumerate(lines) if "area:" in line)
     lines[where] = lines[where].replace("area:", "aera:")
@@ -143,7 +145,7 @@ def test_an_invalid_policy_is_told_by_file_and_line(office: Office):
     assert "is missing" in missing["message"]
 
 
-@pytest.mark.usefixtures("office")
+@pytest.mark.usefixtures("harness")
 def test_what_looks_after_database_and_log_says_what_was_done():
     assert _told("db", "upgrade") == {"current": True}
     assert _told("factors", "list") == []

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from bot.__main__ import main
 from bot.policy import PolicyDirectory
-from tests.bot.office import an_office
+from tests.bot.harness import open_harness
 from tests.policies import a_policy, starter_rules
 from tests.toy import SetSwitch
 
@@ -28,10 +28,10 @@ def run(*words: str) -> Result:
 
 def _history(place: Path) -> None:
     """Let two requests be approved and one be made that takes none."""
-    with an_office(place) as office:
+    with open_harness(place) as harness:
         for value in ("on", "off"):
-            office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value=value)))
-        office.ask(SetSwitch(host="lb1", name="fan", value="on"), "olga")
+            harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value=value)))
+        harness.request(SetSwitch(host="lb1", name="fan", value="on"), "olga")
 
 
 def test_the_page_is_text_or_html_or_json(place: Path):
@@ -138,9 +138,9 @@ def test_replay_counts_and_lists_what_would_differ(place: Path, monkeypatch: pyt
 
 
 def test_replay_reads_while_the_service_writes(place: Path):
-    with an_office(place) as office:
-        office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
-        with office.database.transaction():
+    with open_harness(place) as harness:
+        harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
+        with harness.database.transaction():
             found = run("replay", str(place / "policy"))
         assert "1 request since 20" in found.output
         assert "no differences" in found.output

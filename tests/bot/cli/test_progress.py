@@ -13,9 +13,9 @@ from bot.cli import progress as cli_progress
 from bot.db import runs
 from bot.model import progress
 from tests.bot.cli.test_terminal import KEYTURN, a_terminal
+from tests.bot.installation import create_installation
 from tests.bot.maintenance.test_copy_database import a_request
-from tests.bot.place import a_place
-from tests.typed import keyturn
+from tests.cli_process import keyturn
 
 WORK = [
     ("verifying", "changelog verify"),
@@ -26,7 +26,7 @@ WORK = [
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    with a_place(tmp_path) as tx:
+    with create_installation(tmp_path) as tx:
         change_log.append_entry(tx, "requested", run=runs.add_run(tx, a_request()).id)
     return tmp_path
 

@@ -21,8 +21,8 @@ from bot.model.run import NEEDS_ATTENTION, State
 from bot.model.run import get_run_status as standing
 from runbooks import Report, Table
 from tests.bot.cli.test_terminal import KEYTURN, Terminal, a_terminal
-from tests.bot.meeting import meet
-from tests.bot.web import exhibits
+from tests.bot.host_contacts import store_contact
+from tests.bot.web import sample_runs
 from tests.playground.service import Service
 from tests.policies import a_policy
 
@@ -158,7 +158,7 @@ def test_a_long_table_is_cut_where_a_person_looks_on_and_nowhere_else(shop: Shop
     rows = [(f"03:{n:02}", f"sudo {n}") for n in range(60)]
     report = Report("60 things happened", table=Table(("when", "what"), rows))
     with shop.service.keyturn.database.transaction() as tx:
-        number = exhibits.checked(tx, report).id
+        number = sample_runs.checked(tx, report).id
     passed_on = shop.type("olga", "run", str(number)).stdout
     assert ("sudo 59" in passed_on, "more rows" in passed_on) == (True, False)
     with shop.at_a_terminal("olga", "run", str(number)) as terminal:
@@ -169,7 +169,7 @@ def test_a_long_table_is_cut_where_a_person_looks_on_and_nowhere_else(shop: Shop
 
 def test_a_check_that_found_something_wrong_is_listed_so_and_found_by_that(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        ill, well = exhibits.checked(tx).id, exhibits.checked(tx, Report("all is well")).id
+        ill, well = sample_runs.checked(tx).id, sample_runs.checked(tx, Report("all is well")).id
     listed = shop.type("olga", "runs", "--state", NEEDS_ATTENTION).stdout
     assert f"{ill}  " in listed
     assert f"{NEEDS_ATTENTION} dora" in listed
@@ -210,9 +210,9 @@ def test_no_token_stands_on_a_command_line():
 
 def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     # Put there as the workflow would have left it: no host is needed to decide.
-    from tests.bot.web import exhibits
+    from tests.bot.web import sample_runs
 
-    numbers = exhibits.gallery(shop.service.keyturn.database)
+    numbers = sample_runs.gallery(shop.service.keyturn.database)
     shown = shop.type("olga", "run", str(numbers["pending"]))
     assert shown.exit_code == 5
     assert "needs 1 of the owners of the edge: adam, olga" in shown.stdout
@@ -226,10 +226,10 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
 
     keyturn = shop.service.keyturn
     with keyturn.database.transaction() as tx:
-        asked = exhibits.asked(tx)
+        asked = sample_runs.asked(tx)
         version = keyturn.policies.get_policy().version
-        plan = exhibits.a_proposal(asked, policy_version=version)
-        run = exhibits.waiting(tx, asked, plan)
+        plan = sample_runs.a_proposal(asked, policy_version=version)
+        run = sample_runs.waiting(tx, asked, plan)
     shop.type("olga", "approve", str(run.id), run.digest[:10])
     with keyturn.database.reading() as tx:
         kinds = [entry.kind for entry in change_log.list_entries_of_run(tx, run.id)]
@@ -272,7 +272,7 @@ def test_several_hosts_are_asked_again_at_once(shop: Shop):
 
 def test_what_is_not_over_is_not_asked_for_again(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        run = exhibits.waiting(tx, exhibits.asked(tx))
+        run = sample_runs.waiting(tx, sample_runs.asked(tx))
     said = shop.type("dora", "again", str(run.id))
     assert said.exit_code == 2
     assert said.stderr == f"keyturn: Run {run.id} has not ended: it is pending\n"
@@ -329,7 +329,9 @@ def test_words_of_runbooks_are_completed(typed: str, offered: str):
 
 def test_hosts_are_listed_and_told_of_as_they_were_met(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        meet(tx, "lb2", met=tx.now, answered=None, kind="key", trouble="another key")
+        store_contact(
+            tx, "lb2", tried_at=tx.now, answered_at=None, kind="key", error="another key"
+        )
     lines = shop.type("dora", "hosts", "--tag", "haproxy").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["lb1", "lb2"]
     assert "host key mismatch" in lines[1]
@@ -352,7 +354,7 @@ def test_what_holds_hosts_is_listed(shop: Shop):
     assert shop.type("dora", "locks").stderr == "No locked hosts.\n"
     with shop.service.keyturn.database.transaction() as tx:
         # One that is over, so that the service, which is at work, does nothing with it.
-        run = exhibits.succeeded(tx, exhibits.asked(tx, host="web1")).id
+        run = sample_runs.succeeded(tx, sample_runs.asked(tx, host="web1")).id
         locks.take_lock(tx, "web1", run)
     assert shop.type("dora", "locks").stdout.startswith(
         f"web1: locked by run {run} of dora since "
@@ -370,9 +372,9 @@ def test_the_waiting_report_is_text_and_json(shop: Shop):
 
 
 def test_an_owner_says_how_a_run_ended_whose_end_nobody_saw(shop: Shop):
-    from tests.bot.web import exhibits
+    from tests.bot.web import sample_runs
 
-    number = str(exhibits.gallery(shop.service.keyturn.database)["unknown"])
+    number = str(sample_runs.gallery(shop.service.keyturn.database)["unknown"])
     why = ("--reason", "looked at lb1, it is done")
     said = shop.type("dora", "run", "resolve", number, "--result", "succeeded", *why)
     assert said.exit_code == 4
@@ -390,9 +392,9 @@ def test_an_owner_says_how_a_run_ended_whose_end_nobody_saw(shop: Shop):
 
 def test_two_runs_are_compared_for_people_and_for_programs(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        first = exhibits.succeeded(tx, exhibits.asked(tx, host="lb2")).id
-        again = exhibits.asked(tx, host="lb2", reason="once more\x1b[31m")
-        second = exhibits.succeeded(tx, again).id
+        first = sample_runs.succeeded(tx, sample_runs.asked(tx, host="lb2")).id
+        again = sample_runs.asked(tx, host="lb2", reason="once more\x1b[31m")
+        second = sample_runs.succeeded(tx, again).id
     lines = shop.type("dora", "compare", str(first), str(second)).stdout.splitlines()
     assert lines[0].startswith(f"- run {first}: ")
     assert "+ reason: once more\\x1b[31m" in lines
@@ -404,9 +406,9 @@ def test_two_runs_are_compared_for_people_and_for_programs(shop: Shop):
 
 def test_what_changed_lately_and_who_allowed_it_is_told(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        done = exhibits.succeeded(tx, exhibits.asked(tx, host="web1")).id
+        done = sample_runs.succeeded(tx, sample_runs.asked(tx, host="web1")).id
         # A moment is looked for by the second.
-        exhibits.asked(tx, host="nas1")
+        sample_runs.asked(tx, host="nas1")
     said = shop.type("dora", "changed", "--host", "web1")
     line = next(one for one in said.stdout.splitlines() if f"run {done} " in one)
     assert "abusers clear web1 203.0.113.9" in line
@@ -422,7 +424,7 @@ def test_what_changed_lately_and_who_allowed_it_is_told(shop: Shop):
 
 def test_what_waits_for_somebody_is_told_with_what_to_type(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        run = exhibits.waiting(tx, exhibits.asked(tx))
+        run = sample_runs.waiting(tx, sample_runs.asked(tx))
     assert f"keyturn approve {run.id} " in shop.type("olga", "pending").stdout
     assert run.id in [one["id"] for one in shop.told("olga", "pending")["runs"]]
     assert shop.type("dora", "pending").stderr == "Nothing pending.\n"

@@ -10,9 +10,9 @@ import pytest
 from bot.db import runs, schedules
 from bot.db.database import Database
 from bot.model.schedule import ScheduleTiming, parse_cron
-from tests.bot.place import a_place
-from tests.bot.time import nobody_was_there
-from tests.typed import keyturn
+from tests.bot.clock import nobody_was_there
+from tests.bot.installation import create_installation
+from tests.cli_process import keyturn
 
 SCRUB = ("--", "zfs", "scrub", "status", "nas1", "tank")
 
@@ -23,7 +23,7 @@ def schedule(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    with a_place(tmp_path):
+    with create_installation(tmp_path):
         return tmp_path
 
 

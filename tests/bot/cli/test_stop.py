@@ -11,33 +11,35 @@ from bot.audit import change_log
 from bot.db import stops
 from bot.model.run import State
 from bot.model.signing import load_signing_key
-from tests.bot.empty import empty
-from tests.bot.office import Office, an_office
+from tests.bot.databases import create_sqlite_database
+from tests.bot.harness import Harness, open_harness
 from tests.toy import SetAll
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Generator[Office]:
-    """An office whose database and key are where the command line looks for them."""
-    database = empty(tmp_path / "keyturn.db", load_signing_key(tmp_path / "changelog.key"))
-    with an_office(tmp_path, database=database) as office:
-        yield office
+def served(tmp_path: Path) -> Generator[Harness]:
+    """A harness whose database and key are where the command line looks for them."""
+    database = create_sqlite_database(
+        tmp_path / "keyturn.db", load_signing_key(tmp_path / "changelog.key")
+    )
+    with open_harness(tmp_path, database=database) as harness:
+        yield harness
 
 
-def _keyturn(office: Office, *words: str) -> Result:
-    where = str(office.policies.path.parent)
-    env = {"KEYTURN_DATA": where, "KEYTURN_POLICY": str(office.policies.path)}
+def _keyturn(harness: Harness, *words: str) -> Result:
+    where = str(harness.policies.path.parent)
+    env = {"KEYTURN_DATA": where, "KEYTURN_POLICY": str(harness.policies.path)}
     return CliRunner(env=env).invoke(main, words)
 
 
-def test_stop_all_ends_what_runs_in_the_service_before_its_next_step(served: Office):
+def test_stop_all_ends_what_runs_in_the_service_before_its_next_step(served: Harness):
     said: list[Result] = []
 
     def stop(_host: str, _words: str) -> None:
         said.append(_keyturn(served, "stop", "all", "--reason", "the cellar is on fire"))
 
     served.fleet.before_tell = stop
-    ended = served.approve(served.ask(SetAll(host="lb1", value="on")))
+    ended = served.approve(served.request(SetAll(host="lb1", value="on")))
     assert said[0].exit_code == 0, said[0].output
     assert "Everything is stopped, with 1 open run." in said[0].output
     assert ended.state is State.STOPPED
@@ -48,17 +50,17 @@ def test_stop_all_ends_what_runs_in_the_service_before_its_next_step(served: Off
         assert stops.get_stop_of_everything(tx) is None
 
 
-def test_one_run_is_stopped_and_says_how_it_ended(served: Office):
-    run = served.ask(SetAll(host="lb1", value="on"))
+def test_one_run_is_stopped_and_says_how_it_ended(served: Harness):
+    run = served.request(SetAll(host="lb1", value="on"))
     said = _keyturn(served, "stop", str(run.id), "--reason", "the wrong lamps")
     assert said.output == (
         f"run {run.id}: Stopped by an administrator on the command line (the wrong lamps). "
         "Nothing was sent.\n"
     )
-    assert served.run(run.id).state is State.STOPPED
+    assert served.get_run(run.id).state is State.STOPPED
 
 
-def test_a_ban_holds_until_another_lifts_it(served: Office):
+def test_a_ban_holds_until_another_lifts_it(served: Harness):
     told = _keyturn(served, "ban", "dora", "--as", "olga", "--reason", "the laptop is stolen")
     assert (told.exit_code, "their tokens are revoked permanently" in told.output) == (0, True)
     with served.database.reading() as tx:
@@ -97,7 +99,7 @@ def test_a_ban_holds_until_another_lifts_it(served: Office):
         ),
     ],
 )
-def test_a_no_is_one_line(served: Office, words: tuple[str, ...], status: int, says: str):
+def test_a_no_is_one_line(served: Harness, words: tuple[str, ...], status: int, says: str):
     found = _keyturn(served, *words)
     assert found.exit_code == status
     assert says in found.output

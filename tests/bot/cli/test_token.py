@@ -10,24 +10,26 @@ from click.testing import CliRunner, Result
 from bot.__main__ import main
 from bot.auth import tokens
 from bot.model.signing import load_signing_key
-from tests.bot.empty import empty
-from tests.bot.office import Office, an_office
+from tests.bot.databases import create_sqlite_database
+from tests.bot.harness import Harness, open_harness
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Generator[Office]:
-    database = empty(tmp_path / "keyturn.db", load_signing_key(tmp_path / "changelog.key"))
-    with an_office(tmp_path, database=database) as office:
-        yield office
+def served(tmp_path: Path) -> Generator[Harness]:
+    database = create_sqlite_database(
+        tmp_path / "keyturn.db", load_signing_key(tmp_path / "changelog.key")
+    )
+    with open_harness(tmp_path, database=database) as harness:
+        yield harness
 
 
-def _keyturn(office: Office, *words: str) -> Result:
-    path = office.policies.path
+def _keyturn(harness: Harness, *words: str) -> Result:
+    path = harness.policies.path
     env = {"KEYTURN_DATA": str(path.parent), "KEYTURN_POLICY": str(path)}
     return CliRunner(env=env).invoke(main, words)
 
 
-def test_a_token_is_printed_alone_and_once(served: Office):
+def test_a_token_is_printed_alone_and_once(served: Harness):
     said = _keyturn(served, "token", "new", "dora", "--scope", "ask", "--days", "7")
     assert said.exit_code == 0, said.output
     whole = said.stdout.strip()
@@ -41,7 +43,7 @@ def test_a_token_is_printed_alone_and_once(served: Office):
     assert "active" in listed.stdout
 
 
-def test_a_revoked_one_is_listed_as_such(served: Office):
+def test_a_revoked_one_is_listed_as_such(served: Harness):
     made = _keyturn(served, "token", "new", "olga", "--scope", "metrics", "--json")
     number = json.loads(made.stdout)["id"]
     assert _keyturn(served, "token", "revoke", str(number)).exit_code == 0
@@ -60,7 +62,7 @@ def test_a_revoked_one_is_listed_as_such(served: Office):
         (("revoke", "9"), 2, "there is no token 9"),
     ],
 )
-def test_a_no_is_one_line(served: Office, words: tuple[str, ...], status: int, says: str):
+def test_a_no_is_one_line(served: Harness, words: tuple[str, ...], status: int, says: str):
     said = _keyturn(served, "token", *words)
     assert said.exit_code == status
     assert says in said.output

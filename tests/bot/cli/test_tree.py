@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 from ruamel.yaml import YAML
 
 from bot.__main__ import main
-from tests.bot.office import an_office
+from tests.bot.harness import open_harness
 from tests.bot.policy.test_trees import SHOP
 from tests.bot.redundancy.test_open_psa import VALVES
 from tests.policies import a_policy
@@ -99,7 +99,7 @@ def test_unknown_tree_is_refused_with_the_known_ones():
 
 
 def test_claims_are_listed_and_released_by_hand(place: Path):
-    with an_office(place):
+    with open_harness(place):
         pass
     assert run("claims").output == "No claims.\n"
     wrong = run("release", "shop", "lb1", "--as", "adam", "--reason", "gone")

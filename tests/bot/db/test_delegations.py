@@ -17,7 +17,7 @@ from bot.model.run import Decision, Run, State
 from bot.policy import Policy
 from bot.queries import delegation_rules
 from bot.queries.approval_count import get_ruling
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.toy import SetAll, SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -25,39 +25,39 @@ HOUR = 3600 * 1_000_000
 
 
 def delegate(
-    office: Office, person: str = "olga", to: str = "stan", *, area: str = "", hours: int = 1
+    harness: Harness, person: str = "olga", to: str = "stan", *, area: str = "", hours: int = 1
 ) -> Delegation:
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         ends = tx.now + hours * HOUR
-    return office.workflow.delegations_and_grants.create_delegation(
+    return harness.workflow.delegations_and_grants.create_delegation(
         delegator=person, delegate=to, ends_at=ends, area=area, reason="on holiday", source="web"
     )
 
 
-def two_keys(office: Office) -> None:
-    rules = office.policies.path / "policy.cedar"
+def two_keys(harness: Harness) -> None:
+    rules = harness.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("2")', 1))
 
 
-def forbid(office: Office, rule: str) -> None:
-    rules = office.policies.path / "policy.cedar"
+def forbid(harness: Harness, rule: str) -> None:
+    rules = harness.policies.path / "policy.cedar"
     rules.write_text(f'{rules.read_text()}\n@id("new")\nforbid {rule};\n')
 
 
-def stands_for(office: Office, run: Run, person: str) -> str:
-    policy = office.policies.get_policy()
-    with office.database.reading() as tx:
+def stands_for(harness: Harness, run: Run, person: str) -> str:
+    policy = harness.policies.get_policy()
+    with harness.database.reading() as tx:
         return delegation_rules.find_delegator(tx, policy, *get_ruling(tx, policy, run), person)
 
 
-def test_a_delegate_turns_the_key_of_the_delegator(any_office: Office):
-    office = any_office
-    run = office.ask(LAMP_ON)
+def test_a_delegate_turns_the_key_of_the_delegator(db_harness: Harness):
+    harness = db_harness
+    run = harness.request(LAMP_ON)
     with pytest.raises(NotAllowed):
-        office.approve(run, "stan")
-    delegate(office)
-    assert office.approve(run, "stan").state is State.SUCCEEDED
-    with office.database.reading() as tx:
+        harness.approve(run, "stan")
+    delegate(harness)
+    assert harness.approve(run, "stan").state is State.SUCCEEDED
+    with harness.database.reading() as tx:
         vote = runs.list_decisions(tx, run.id)[0]
         approved = [
             one for one in change_log.list_entries_of_run(tx, run.id) if one.kind == "approved"
@@ -66,10 +66,12 @@ def test_a_delegate_turns_the_key_of_the_delegator(any_office: Office):
     assert approved[0].facts["on_behalf_of"] == "olga"
 
 
-def test_giving_and_ending_it_is_in_the_change_log(office: Office):
-    given_ = delegate(office, area="edge")
-    office.workflow.delegations_and_grants.end_delegation(given_.id, person="stan", source="slack")
-    with office.database.reading() as tx:
+def test_giving_and_ending_it_is_in_the_change_log(harness: Harness):
+    given_ = delegate(harness, area="edge")
+    harness.workflow.delegations_and_grants.end_delegation(
+        given_.id, person="stan", source="slack"
+    )
+    with harness.database.reading() as tx:
         entries = change_log.list_entries_after(tx, 0)[-2:]
     assert [(entry.kind, entry.person) for entry in entries] == [
         ("delegation created", "olga"),
@@ -80,25 +82,25 @@ def test_giving_and_ending_it_is_in_the_change_log(office: Office):
 
 
 @pytest.mark.parametrize("first", ["olga", "stan"])
-def test_delegator_and_delegate_never_count_as_two(office: Office, first: str):
-    two_keys(office)
-    delegate(office)
-    run = office.ask(LAMP_ON)
-    office.approve(run, first)
+def test_delegator_and_delegate_never_count_as_two(harness: Harness, first: str):
+    two_keys(harness)
+    delegate(harness)
+    run = harness.request(LAMP_ON)
+    harness.approve(run, first)
     second = "stan" if first == "olga" else "olga"
-    assert office.approve(run, second).state is State.PENDING
-    assert office.approve(run, "adam").state is State.SUCCEEDED
+    assert harness.approve(run, second).state is State.PENDING
+    assert harness.approve(run, "adam").state is State.SUCCEEDED
 
 
-def test_two_delegates_of_one_owner_have_one_key(office: Office):
-    two_keys(office)
-    people = office.policies.path / "people.yaml"
+def test_two_delegates_of_one_owner_have_one_key(harness: Harness):
+    two_keys(harness)
+    people = harness.policies.path / "people.yaml"
     people.write_text(people.read_text() + "  eve: {name: Eve Else, roles: [developer]}\n")
-    delegate(office, to="stan")
-    delegate(office, to="eve")
-    run = office.ask(LAMP_ON)
-    office.approve(run, "stan")
-    assert office.approve(run, "eve").state is State.PENDING
+    delegate(harness, to="stan")
+    delegate(harness, to="eve")
+    run = harness.request(LAMP_ON)
+    harness.approve(run, "stan")
+    assert harness.approve(run, "eve").state is State.PENDING
 
 
 def _by_who_cast_it(_policy: Policy, _in_force: object, vote: Decision, *_: object) -> str:
@@ -114,49 +116,49 @@ def _so_many_less(_policy: Policy, terms: ApprovalRequirements, keys: Collection
 
 
 def test_without_the_guard_two_delegates_would_have_had_two_keys(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: were a vote counted by who cast it, one owner's key would have opened it twice."""
-    two_keys(office)
-    people = office.policies.path / "people.yaml"
+    two_keys(harness)
+    people = harness.policies.path / "people.yaml"
     people.write_text(people.read_text() + "  eve: {name: Eve Else, roles: [developer]}\n")
-    delegate(office, to="stan")
-    delegate(office, to="eve")
+    delegate(harness, to="stan")
+    delegate(harness, to="eve")
     monkeypatch.setattr(delegation_rules, "get_counted_approver", _by_who_cast_it)
     monkeypatch.setattr(Policy, "count_missing_approvals", _so_many_less)
-    run = office.ask(LAMP_ON)
-    office.approve(run, "stan")
-    assert office.approve(run, "eve").state is State.SUCCEEDED
+    run = harness.request(LAMP_ON)
+    harness.approve(run, "stan")
+    assert harness.approve(run, "eve").state is State.SUCCEEDED
 
 
-def test_approval_is_refused_when_requester_approves_as_a_delegate(office: Office):
-    delegate(office, to="dora")
+def test_approval_is_refused_when_requester_approves_as_a_delegate(harness: Harness):
+    delegate(harness, to="dora")
     with pytest.raises(NotAllowed, match="you requested it"):
-        office.approve(office.ask(LAMP_ON, person="dora"), "dora")
-    assert office.fleet.told == []
+        harness.approve(harness.request(LAMP_ON, person="dora"), "dora")
+    assert harness.fleet.told == []
 
 
-def test_approval_is_refused_when_a_delegate_of_the_requester_approves(office: Office):
-    delegate(office, to="stan")
-    run = office.ask(SetSwitch(host="nas1", name="lamp", value="on"), person="stan")
-    assert stands_for(office, run, "stan") == ""
-    two_keys(office)
-    mine = office.workflow.request_run(LAMP_ON, person="olga", origin=run.origin)
-    assert stands_for(office, mine, "stan") == ""
+def test_approval_is_refused_when_a_delegate_of_the_requester_approves(harness: Harness):
+    delegate(harness, to="stan")
+    run = harness.request(SetSwitch(host="nas1", name="lamp", value="on"), person="stan")
+    assert stands_for(harness, run, "stan") == ""
+    two_keys(harness)
+    mine = harness.workflow.request_run(LAMP_ON, person="olga", origin=run.origin)
+    assert stands_for(harness, mine, "stan") == ""
 
 
-def test_a_delegate_cannot_delegate_on(office: Office):
-    delegate(office, "olga", "stan", area="edge")
-    delegate(office, "stan", "dora")
-    run = office.ask(LAMP_ON, person="adam")
-    assert stands_for(office, run, "stan") == "olga"
-    assert stands_for(office, run, "dora") == ""
+def test_a_delegate_cannot_delegate_on(harness: Harness):
+    delegate(harness, "olga", "stan", area="edge")
+    delegate(harness, "stan", "dora")
+    run = harness.request(LAMP_ON, person="adam")
+    assert stands_for(harness, run, "stan") == "olga"
+    assert stands_for(harness, run, "dora") == ""
 
 
-def test_it_holds_in_its_area_only(office: Office):
-    delegate(office, area="web")
+def test_it_holds_in_its_area_only(harness: Harness):
+    delegate(harness, area="web")
     with pytest.raises(NotAllowed):
-        office.approve(office.ask(LAMP_ON), "stan")
+        harness.approve(harness.request(LAMP_ON), "stan")
 
 
 @pytest.mark.parametrize(
@@ -168,24 +170,26 @@ def test_it_holds_in_its_area_only(office: Office):
         ("olga", "stan", "storage", "you do not own storage, only the edge and the web servers"),
     ],
 )
-def test_what_makes_no_sense_is_refused(office: Office, person: str, to: str, area: str, why: str):
+def test_what_makes_no_sense_is_refused(
+    harness: Harness, person: str, to: str, area: str, why: str
+):
     with pytest.raises((InvalidRequestError, NotAllowed), match=why):
-        delegate(office, person, to, area=area)
+        delegate(harness, person, to, area=area)
 
 
 @pytest.mark.parametrize("hours", [0, -1, 91 * 24])
-def test_it_ends_within_its_longest_time(office: Office, hours: int):
+def test_it_ends_within_its_longest_time(harness: Harness, hours: int):
     with pytest.raises(InvalidRequestError, match="within 90 days"):
-        delegate(office, hours=hours)
+        delegate(harness, hours=hours)
 
 
-def test_it_ends_at_the_very_microsecond_by_the_databases_clock(any_office: Office):
-    office = any_office
-    made = delegate(office)
-    run = office.ask(LAMP_ON)
-    policy = office.policies.get_policy()
+def test_it_ends_at_the_very_microsecond_by_the_databases_clock(db_harness: Harness):
+    harness = db_harness
+    made = delegate(harness)
+    run = harness.request(LAMP_ON)
+    policy = harness.policies.get_policy()
     for left, expected in ((1, "olga"), (0, ""), (-1, "")):
-        with office.database.transaction() as tx:
+        with harness.database.transaction() as tx:
             tx.now = made.ends_at - left
             assert (
                 delegation_rules.find_delegator(tx, policy, *get_ruling(tx, policy, run), "stan")
@@ -208,100 +212,108 @@ def test_it_holds_until_its_end_and_not_at_it(made: int, length: int, at: int, *
 
 
 @pytest.mark.parametrize("how", ["ends", "revoked"])
-def test_a_delegates_approval_does_not_count_when_the_delegation_ended(office: Office, how: str):
-    made = delegate(office)
-    run = office.ask(LAMP_ON)
-    office.workflow.approve_run(run.id, person="stan", digest=run.digest)
+def test_a_delegates_approval_does_not_count_when_the_delegation_ended(harness: Harness, how: str):
+    made = delegate(harness)
+    run = harness.request(LAMP_ON)
+    harness.workflow.approve_run(run.id, person="stan", digest=run.digest)
     if how == "revoked":
-        office.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
+        harness.workflow.delegations_and_grants.end_delegation(
+            made.id, person="olga", source="web"
+        )
     else:
-        with office.database.transaction() as tx:
+        with harness.database.transaction() as tx:
             tx.sql.execute(update(tables.delegation).values(ends_at=tx.now))
-    office.work()
-    assert office.run(run.id).state is State.REFUSED
-    assert office.fleet.told == []
+    harness.run_queued_work()
+    assert harness.get_run(run.id).state is State.REFUSED
+    assert harness.fleet.told == []
 
 
 def test_without_the_guard_a_revoked_key_would_have_opened_it(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: were delegations not looked at again, the run would have started."""
-    made = delegate(office)
+    made = delegate(harness)
     monkeypatch.setattr(delegation_rules, "get_counted_approver", _as_it_was)
-    run = office.ask(LAMP_ON)
-    office.workflow.approve_run(run.id, person="stan", digest=run.digest)
-    office.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
-    office.work()
-    assert office.run(run.id).state is State.SUCCEEDED
+    run = harness.request(LAMP_ON)
+    harness.workflow.approve_run(run.id, person="stan", digest=run.digest)
+    harness.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
+    harness.run_queued_work()
+    assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_an_owner_who_left_has_no_key_that_others_could_turn(office: Office):
-    delegate(office)
-    run = office.ask(LAMP_ON)
-    office.workflow.approve_run(run.id, person="stan", digest=run.digest)
-    areas = office.policies.path / "areas.yaml"
+def test_an_owner_who_left_has_no_key_that_others_could_turn(harness: Harness):
+    delegate(harness)
+    run = harness.request(LAMP_ON)
+    harness.workflow.approve_run(run.id, person="stan", digest=run.digest)
+    areas = harness.policies.path / "areas.yaml"
     areas.write_text(areas.read_text().replace("owners: [olga, adam]", "owners: [adam]"))
-    office.work()
-    assert office.run(run.id).state is State.REFUSED
-    assert office.fleet.told == []
+    harness.run_queued_work()
+    assert harness.get_run(run.id).state is State.REFUSED
+    assert harness.fleet.told == []
 
 
-def test_the_policy_may_forbid_deciding_in_anothers_stead(office: Office):
-    delegate(office)
+def test_the_policy_may_forbid_deciding_in_anothers_stead(harness: Harness):
+    delegate(harness)
     forbid(
-        office,
+        harness,
         '(principal, action == Action::"approve", resource in Area::"edge") '
         "when { context.delegated }",
     )
-    run = office.ask(LAMP_ON)
+    run = harness.request(LAMP_ON)
     with pytest.raises(NotAllowed):
-        office.approve(run, "stan")
-    assert office.approve(run, "olga").state is State.SUCCEEDED
+        harness.approve(run, "stan")
+    assert harness.approve(run, "olga").state is State.SUCCEEDED
 
 
-def test_a_rule_that_forbids_the_delegate_wins(office: Office):
-    delegate(office)
-    forbid(office, '(principal == Person::"stan", action == Action::"approve", resource)')
+def test_a_rule_that_forbids_the_delegate_wins(harness: Harness):
+    delegate(harness)
+    forbid(harness, '(principal == Person::"stan", action == Action::"approve", resource)')
     with pytest.raises(NotAllowed):
-        office.approve(office.ask(LAMP_ON), "stan")
+        harness.approve(harness.request(LAMP_ON), "stan")
 
 
-def test_who_has_a_key_of_their_own_turns_that_one(office: Office):
-    two_keys(office)
-    delegate(office, "olga", "adam", area="edge")
-    run = office.ask(LAMP_ON)
-    office.approve(run, "adam")
-    assert office.approve(run, "olga").state is State.SUCCEEDED
+def test_who_has_a_key_of_their_own_turns_that_one(harness: Harness):
+    two_keys(harness)
+    delegate(harness, "olga", "adam", area="edge")
+    run = harness.request(LAMP_ON)
+    harness.approve(run, "adam")
+    assert harness.approve(run, "olga").state is State.SUCCEEDED
 
 
-def test_a_delegates_no_is_final(office: Office):
-    delegate(office)
-    run = office.ask(SetAll(host="lb1", value="on"))
-    denied = office.workflow.deny_run(run.id, person="stan", reason="not today")
+def test_a_delegates_no_is_final(harness: Harness):
+    delegate(harness)
+    run = harness.request(SetAll(host="lb1", value="on"))
+    denied = harness.workflow.deny_run(run.id, person="stan", reason="not today")
     assert (denied.state, denied.summary) == (
         State.DENIED,
         "Denied by Stan Storage for Olga Owner: not today",
     )
 
 
-def test_only_those_whom_it_concerns_end_it_and_only_once(office: Office):
-    made = delegate(office)
+def test_only_those_whom_it_concerns_end_it_and_only_once(harness: Harness):
+    made = delegate(harness)
     with pytest.raises(NotAllowed, match="only Olga Owner and Stan Storage can end"):
-        office.workflow.delegations_and_grants.end_delegation(made.id, person="adam", source="web")
-    office.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
+        harness.workflow.delegations_and_grants.end_delegation(
+            made.id, person="adam", source="web"
+        )
+    harness.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
     with pytest.raises(InvalidRequestError, match="ended already"):
-        office.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
+        harness.workflow.delegations_and_grants.end_delegation(
+            made.id, person="olga", source="web"
+        )
     with pytest.raises(InvalidRequestError, match="no delegation 99"):
-        office.workflow.delegations_and_grants.end_delegation(99, person="olga", source="web")
+        harness.workflow.delegations_and_grants.end_delegation(99, person="olga", source="web")
 
 
 @pytest.mark.parametrize("how", ["forged", "restored"])
-def test_a_delegation_that_the_log_does_not_bear_out_opens_nothing(office: Office, how: str):
+def test_a_delegation_that_the_log_does_not_bear_out_opens_nothing(harness: Harness, how: str):
     """Whoever writes to the tables alone makes nobody a delegate."""
     if how == "restored":
-        made = delegate(office)
-        office.workflow.delegations_and_grants.end_delegation(made.id, person="olga", source="web")
-    with office.database.transaction() as tx:
+        made = delegate(harness)
+        harness.workflow.delegations_and_grants.end_delegation(
+            made.id, person="olga", source="web"
+        )
+    with harness.database.transaction() as tx:
         if how == "restored":
             tx.sql.execute(update(tables.delegation).values(revoked_at=None))
         else:
@@ -309,20 +321,20 @@ def test_a_delegation_that_the_log_does_not_bear_out_opens_nothing(office: Offic
                 tx, delegator="olga", delegate="stan", area="", ends=tx.now + HOUR, reason=""
             )
     with pytest.raises(NotAllowed):
-        office.approve(office.ask(LAMP_ON), "stan")
-    assert office.fleet.told == []
+        harness.approve(harness.request(LAMP_ON), "stan")
+    assert harness.fleet.told == []
 
 
 def test_without_the_guard_a_forged_delegation_would_have_opened_it(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the above."""
     monkeypatch.setattr(grant_evidence, "list_logged_delegations", _all_of_them)
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         delegations.add_delegation(
             tx, delegator="olga", delegate="stan", area="", ends=tx.now + HOUR, reason=""
         )
-    assert office.approve(office.ask(LAMP_ON), "stan").state is State.SUCCEEDED
+    assert harness.approve(harness.request(LAMP_ON), "stan").state is State.SUCCEEDED
 
 
 def _all_of_them(_tx: Transaction, found: list[Delegation]) -> list[Delegation]:

@@ -14,7 +14,7 @@ from bot.model.grant_words import NewGrant
 from bot.model.run import Run, State
 from bot.policy.freezes import FreezeList
 from bot.workflow import grant_rules
-from tests.bot.office import WEB, Office
+from tests.bot.harness import WEB, Harness
 from tests.toy import BreakSwitch, SetAll, SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -23,7 +23,7 @@ HOUR = 60 * MINUTE
 
 
 def grant(
-    office: Office,
+    harness: Harness,
     *,
     per_hour: int = 5,
     hosts: str = "lb*",
@@ -33,24 +33,24 @@ def grant(
     hours: int = 4,
     **values: str,
 ) -> Grant:
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         wanted = NewGrant(person, words, hosts, per_hour, tx.now + hours * HOUR, values)
-    return office.workflow.delegations_and_grants.create_grant(
+    return harness.workflow.delegations_and_grants.create_grant(
         wanted, granted_by=giver, reason="a busy day", source="slack"
     )
 
 
-def set_lamp(office: Office, value: str, person: str = "dora", host: str = "lb1") -> Run:
-    return office.ask(SetSwitch(host=host, name="lamp", value=value), person=person)
+def set_lamp(harness: Harness, value: str, person: str = "dora", host: str = "lb1") -> Run:
+    return harness.request(SetSwitch(host=host, name="lamp", value=value), person=person)
 
 
-def test_a_granted_change_takes_the_whole_path_but_no_approval(any_office: Office):
-    office = any_office
-    given = grant(office)
-    run = set_lamp(office, "on")
+def test_a_granted_change_takes_the_whole_path_but_no_approval(db_harness: Harness):
+    harness = db_harness
+    given = grant(harness)
+    run = set_lamp(harness, "on")
     assert run.state is State.SUCCEEDED
     assert run.grant_id == given.id
-    assert office.entries(run) == [
+    assert harness.list_entry_kinds(run) == [
         "requested",
         "planned",
         "claimed",
@@ -61,7 +61,7 @@ def test_a_granted_change_takes_the_whole_path_but_no_approval(any_office: Offic
         "verified",
         "succeeded",
     ]
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         used = next(
             one for one in change_log.list_entries_of_run(tx, run.id) if one.kind == "grant used"
         )
@@ -73,23 +73,25 @@ def test_a_granted_change_takes_the_whole_path_but_no_approval(any_office: Offic
     }
 
 
-def test_when_none_is_left_it_takes_an_approval(office: Office):
-    grant(office, per_hour=2)
-    assert [set_lamp(office, value).state for value in "ab"] == [State.SUCCEEDED] * 2
-    third = set_lamp(office, "c")
+def test_when_none_is_left_it_takes_an_approval(harness: Harness):
+    grant(harness, per_hour=2)
+    assert [set_lamp(harness, value).state for value in "ab"] == [State.SUCCEEDED] * 2
+    third = set_lamp(harness, "c")
     assert third.state is State.PENDING
     assert "Grant 1 has reached its limit of 2 this hour." in third.policy_notes
-    assert office.approve(third).state is State.SUCCEEDED
+    assert harness.approve(third).state is State.SUCCEEDED
 
 
-def test_an_hour_later_there_is_as_much_again(any_office: Office, monkeypatch: pytest.MonkeyPatch):
-    office = any_office
-    grant(office, per_hour=1)
-    set_lamp(office, "a")
+def test_an_hour_later_there_is_as_much_again(
+    db_harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    harness = db_harness
+    grant(harness, per_hour=1)
+    set_lamp(harness, "a")
     later(monkeypatch, HOUR - MINUTE)
-    assert set_lamp(office, "b").state is State.PENDING
+    assert set_lamp(harness, "b").state is State.PENDING
     later(monkeypatch, 2 * MINUTE)
-    assert set_lamp(office, "c").state is State.SUCCEEDED
+    assert set_lamp(harness, "c").state is State.SUCCEEDED
 
 
 def later(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
@@ -106,14 +108,14 @@ class TestUsesThatWereDeleted:
     """Whoever deletes what was used gets no budget back: the signed log remembers."""
 
     @pytest.fixture
-    def robbed(self, office: Office) -> Office:
-        grant(office, per_hour=1)
-        assert set_lamp(office, "a").state is State.SUCCEEDED
-        with office.database.transaction() as tx:
+    def robbed(self, harness: Harness) -> Harness:
+        grant(harness, per_hour=1)
+        assert set_lamp(harness, "a").state is State.SUCCEEDED
+        with harness.database.transaction() as tx:
             tx.sql.execute(delete(tables.grant_use))
-        return office
+        return harness
 
-    def test_let_nothing_through(self, robbed: Office):
+    def test_let_nothing_through(self, robbed: Harness):
         again = set_lamp(robbed, "b")
         assert (again.state, len(robbed.fleet.told)) == (State.PENDING, 1)
         with robbed.database.reading() as tx:
@@ -125,12 +127,12 @@ class TestUsesThatWereDeleted:
         assert "was used more often than the database lists" in wanting.facts["reason"]
 
     def test_without_the_guard_would_have_been_used_again(
-        self, robbed: Office, monkeypatch: pytest.MonkeyPatch
+        self, robbed: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(grant_rules, "has_all_uses_counted", _borne_out)
         assert set_lamp(robbed, "b").state is State.SUCCEEDED
 
-    def test_are_made_up_for_by_the_hour(self, robbed: Office, monkeypatch: pytest.MonkeyPatch):
+    def test_are_made_up_for_by_the_hour(self, robbed: Harness, monkeypatch: pytest.MonkeyPatch):
         later(monkeypatch, HOUR + MINUTE)
         assert set_lamp(robbed, "b").state is State.SUCCEEDED
 
@@ -143,76 +145,76 @@ def _never_lost(*_: object) -> str:
     return ""
 
 
-def twenty(office: Office) -> list[State]:
+def twenty(harness: Harness) -> list[State]:
     """Let twenty requests for one grant of five meet, and return how they stand then."""
-    office.fleet.hosts["lb1"] = {f"s{n}": "off" for n in range(20)}
+    harness.fleet.hosts["lb1"] = {f"s{n}": "off" for n in range(20)}
     numbers = [
-        office.workflow.request_run(
+        harness.workflow.request_run(
             SetSwitch(host="lb1", name=f"s{n}", value="on"), person="dora", origin=WEB
         ).id
         for n in range(20)
     ]
-    office.queue.waiting.clear()
+    harness.dispatcher.enqueued.clear()
     barrier = threading.Barrier(20)
 
     def go(number: int) -> None:
         barrier.wait()
-        office.workflow.advance_run(number)
+        harness.workflow.advance_run(number)
 
     threads = [threading.Thread(target=go, args=(number,)) for number in numbers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    while office.queue.waiting:
-        office.work()
-    return [office.run(number).state for number in numbers]
+    while harness.dispatcher.enqueued:
+        harness.run_queued_work()
+    return [harness.get_run(number).state for number in numbers]
 
 
-def test_twenty_at_once_never_overshoot(any_office: Office):
-    office = any_office
-    given = grant(office, per_hour=5)
-    states = twenty(office)
+def test_twenty_at_once_never_overshoot(db_harness: Harness):
+    harness = db_harness
+    given = grant(harness, per_hour=5)
+    states = twenty(harness)
     assert (states.count(State.SUCCEEDED), states.count(State.PENDING)) == (5, 15)
-    assert len(office.fleet.told) == 5
-    with office.database.reading() as tx:
+    assert len(harness.fleet.told) == 5
+    with harness.database.reading() as tx:
         assert grants.count_used(tx, given.id) == 5
 
 
-def test_the_gate_alone_lets_no_more_through(any_office: Office, monkeypatch: pytest.MonkeyPatch):
+def test_the_gate_alone_lets_no_more_through(db_harness: Harness, monkeypatch: pytest.MonkeyPatch):
     """Whatever was promised when the plans were shown: it is counted again with the intent."""
-    office = any_office
-    grant(office, per_hour=5)
+    harness = db_harness
+    grant(harness, per_hour=5)
     monkeypatch.setattr(grants, "count_taken", _none_taken)
-    states = twenty(office)
+    states = twenty(harness)
     assert (states.count(State.SUCCEEDED), states.count(State.PENDING)) == (5, 15)
-    assert len(office.fleet.told) == 5
+    assert len(harness.fleet.told) == 5
 
 
 def test_without_the_guard_all_twenty_would_have_gone_through(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: neither counted when shown nor at the gate, all are let through."""
-    grant(office, per_hour=5)
+    grant(harness, per_hour=5)
     monkeypatch.setattr(grants, "count_taken", _none_taken)
     monkeypatch.setattr(grant_rules, "get_grant_refusal", _never_lost)
-    assert twenty(office).count(State.SUCCEEDED) == 20
+    assert twenty(harness).count(State.SUCCEEDED) == 20
 
 
-def waits_at_the_gate(office: Office) -> Run:
+def waits_at_the_gate(harness: Harness) -> Run:
     """Return a granted run that was shown and is about to start."""
-    run = office.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
-    number = office.queue.waiting.pop(0)
-    inner = office.fleet.before_ask
-    office.fleet.before_ask = lambda host: (inner(host), pause(office))[0]
-    office.workflow.advance_run(number)
-    office.fleet.before_ask = inner
-    return office.run(run.id)
+    run = harness.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
+    number = harness.dispatcher.enqueued.pop(0)
+    inner = harness.fleet.before_ask
+    harness.fleet.before_ask = lambda host: (inner(host), pause(harness))[0]
+    harness.workflow.advance_run(number)
+    harness.fleet.before_ask = inner
+    return harness.get_run(run.id)
 
 
-def pause(office: Office) -> None:
+def pause(harness: Harness) -> None:
     """Freeze the area just after the plan was read, so that the run stays ready."""
-    policy = office.policies.get_policy()
+    policy = harness.policies.get_policy()
     policy.freezes = ALWAYS
 
 
@@ -221,78 +223,78 @@ ALWAYS = FreezeList.model_validate(
 )
 
 
-def lift(office: Office) -> None:
-    office.policies.get_policy().freezes = FreezeList()
-    office.workflow.wake_stalled_runs()
-    office.work()
+def lift(harness: Harness) -> None:
+    harness.policies.get_policy().freezes = FreezeList()
+    harness.workflow.wake_stalled_runs()
+    harness.run_queued_work()
 
 
-def test_a_freeze_holds_what_is_granted(office: Office):
-    grant(office)
-    run = waits_at_the_gate(office)
+def test_a_freeze_holds_what_is_granted(harness: Harness):
+    grant(harness)
+    run = waits_at_the_gate(harness)
     assert run.state is State.QUEUED
     assert "frozen" in run.summary
-    lift(office)
-    assert office.run(run.id).state is State.SUCCEEDED
+    lift(harness)
+    assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
 @pytest.mark.parametrize("how", ["revoked", "ended", "giver", "forbidden"])
-def test_what_was_granted_is_looked_at_again_at_the_gate(office: Office, how: str):
-    given = grant(office)
-    run = waits_at_the_gate(office)
+def test_what_was_granted_is_looked_at_again_at_the_gate(harness: Harness, how: str):
+    given = grant(harness)
+    run = waits_at_the_gate(harness)
     assert (run.state, run.grant_id) == (State.QUEUED, given.id)
     if how == "revoked":
-        office.workflow.delegations_and_grants.revoke_grant(
+        harness.workflow.delegations_and_grants.revoke_grant(
             given.id, person="adam", source="slack"
         )
     elif how == "ended":
-        with office.database.transaction() as tx:
+        with harness.database.transaction() as tx:
             tx.sql.execute(update(tables.standing_grant).values(ends_at=tx.now))
     elif how == "giver":
-        areas = office.policies.path / "areas.yaml"
+        areas = harness.policies.path / "areas.yaml"
         areas.write_text(areas.read_text().replace("owners: [olga, adam]", "owners: [adam]"))
     else:
         forbid(
-            office, '(principal, action == Action::"request", resource) when { context.granted }'
+            harness, '(principal, action == Action::"request", resource) when { context.granted }'
         )
-    lift(office)
-    ended = office.run(run.id)
+    lift(harness)
+    ended = harness.get_run(run.id)
     assert ended.state in {State.PENDING, State.STALE}
-    assert (ended.grant_id, office.fleet.told) == (None, []) or ended.state is State.STALE
-    assert office.fleet.told == []
+    assert (ended.grant_id, harness.fleet.told) == (None, []) or ended.state is State.STALE
+    assert harness.fleet.told == []
 
 
-def forbid(office: Office, rule: str) -> None:
-    rules = office.policies.path / "policy.cedar"
+def forbid(harness: Harness, rule: str) -> None:
+    rules = harness.policies.path / "policy.cedar"
     rules.write_text(f'{rules.read_text()}\n@id("new")\nforbid {rule};\n')
 
 
 def test_without_the_guard_a_revoked_grant_would_have_let_it_through(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the above."""
-    given = grant(office)
-    run = waits_at_the_gate(office)
-    office.workflow.delegations_and_grants.revoke_grant(given.id, person="olga", source="slack")
+    given = grant(harness)
+    run = waits_at_the_gate(harness)
+    harness.workflow.delegations_and_grants.revoke_grant(given.id, person="olga", source="slack")
     monkeypatch.setattr(grant_rules, "get_grant_refusal", _never_lost)
-    lift(office)
-    assert office.run(run.id).state is State.SUCCEEDED
+    lift(harness)
+    assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_a_grant_that_is_revoked_midway_stops_before_the_next_step(office: Office):
-    given = grant(office, words="toy set all")
+def test_a_grant_that_is_revoked_midway_stops_before_the_next_step(harness: Harness):
+    given = grant(harness, words="toy set all")
 
     def revoke(_host: str, words: str) -> None:
         if "fan" in words:
-            office.workflow.delegations_and_grants.revoke_grant(
+            harness.workflow.delegations_and_grants.revoke_grant(
                 given.id, person="olga", source="slack"
             )
 
-    office.fleet.after_tell = revoke
-    run = office.ask(SetAll(host="lb1", value="on"))
+    harness.fleet.after_tell = revoke
+    run = harness.request(SetAll(host="lb1", value="on"))
     assert run.state is State.FAILED
     assert "Stopped before step 2: Grant 1 was revoked" in run.summary
-    assert office.fleet.told == [("lb1", "set fan on")]
+    assert harness.fleet.told == [("lb1", "set fan on")]
 
 
 @pytest.mark.parametrize(
@@ -305,32 +307,32 @@ def test_a_grant_that_is_revoked_midway_stops_before_the_next_step(office: Offic
     ],
 )
 def test_it_covers_nothing_but_what_was_granted(
-    office: Office, host: str, name: str, value: str, person: str
+    harness: Harness, host: str, name: str, value: str, person: str
 ):
-    office.fleet.hosts["lb2"]["fan"] = "off"
-    grant(office, hosts="lb1", name="la*", value="on")
-    run = office.ask(SetSwitch(host=host, name=name, value=value), person=person)
+    harness.fleet.hosts["lb2"]["fan"] = "off"
+    grant(harness, hosts="lb1", name="la*", value="on")
+    run = harness.request(SetSwitch(host=host, name=name, value=value), person=person)
     assert run.grant_id is None
     if person == "dora":
         assert run.state is State.PENDING
 
 
-def test_neither_an_undo_nor_several_hosts_are_covered(office: Office):
-    grant(office)
-    done = set_lamp(office, "on")
-    undo = office.workflow.request_undo(done.id, person="dora", origin=WEB)
+def test_neither_an_undo_nor_several_hosts_are_covered(harness: Harness):
+    grant(harness)
+    done = set_lamp(harness, "on")
+    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB)
     requests = [SetSwitch(host=host, name="lamp", value="x") for host in ("lb1", "lb2")]
-    whole = office.workflow.request_fanout_run(
+    whole = harness.workflow.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
-    office.work()
-    assert {office.run(one.id).state for one in (undo, whole)} == {State.PENDING}
+    harness.run_queued_work()
+    assert {harness.get_run(one.id).state for one in (undo, whole)} == {State.PENDING}
 
 
-def test_a_grant_gives_no_right_to_ask(office: Office):
-    grant(office)
-    forbid(office, '(principal == Person::"dora", action == Action::"request", resource)')
-    assert set_lamp(office, "on").state is State.REFUSED
+def test_a_grant_gives_no_right_to_ask(harness: Harness):
+    grant(harness)
+    forbid(harness, '(principal == Person::"dora", action == Action::"request", resource)')
+    assert set_lamp(harness, "on").state is State.REFUSED
 
 
 @pytest.mark.parametrize(
@@ -353,68 +355,68 @@ def test_a_grant_gives_no_right_to_ask(office: Office):
         ({"person": "adam", "hosts": "lb1"}, "Adam Admin needs no approval"),
     ],
 )
-def test_what_cannot_be_granted_is_refused(office: Office, change: dict[str, str], why: str):
+def test_what_cannot_be_granted_is_refused(harness: Harness, change: dict[str, str], why: str):
     with pytest.raises((InvalidRequestError, NotAllowed), match=why):
-        grant(office, **change)  # pyright: ignore[reportArgumentType] - any of its values
-    assert "grant created" not in office.entries()
+        grant(harness, **change)  # pyright: ignore[reportArgumentType] - any of its values
+    assert "grant created" not in harness.list_entry_kinds()
 
 
-def test_what_takes_two_persons_or_a_second_factor_cannot_be_granted(office: Office):
-    rules = office.policies.path / "policy.cedar"
+def test_what_takes_two_persons_or_a_second_factor_cannot_be_granted(harness: Harness):
+    rules = harness.policies.path / "policy.cedar"
     starter = rules.read_text()
     rules.write_text(starter.replace('@approvals("1")', '@approvals("2")', 1))
     with pytest.raises(NotAllowed, match="2 approvals"):
-        grant(office)
+        grant(harness)
     rules.write_text(starter.replace('@approvals("1")', '@stepup\n@approvals("1")', 1))
     with pytest.raises(NotAllowed, match="second factor"):
-        grant(office)
+        grant(harness)
 
 
-def test_what_turns_out_not_to_be_undoable_takes_an_approval(office: Office):
-    with office.database.transaction() as tx:
+def test_what_turns_out_not_to_be_undoable_takes_an_approval(harness: Harness):
+    with harness.database.transaction() as tx:
         grants.add_grant(
             tx,
             NewGrant("dora", "toy break", "lb*", 5, tx.now + HOUR),
             giver="olga",
             reason="",
         )
-    assert office.ask(BreakSwitch(host="lb1", name="lamp")).state is State.PENDING
+    assert harness.request(BreakSwitch(host="lb1", name="lamp")).state is State.PENDING
 
 
-def test_who_may_end_it(office: Office):
-    made = [grant(office) for _ in range(3)]
+def test_who_may_end_it(harness: Harness):
+    made = [grant(harness) for _ in range(3)]
     for given, person in zip(made, ("olga", "adam", "dora"), strict=True):
         with pytest.raises(
             NotAllowed, match="only Olga Owner, other owners and Dora Developer can"
         ):
-            office.workflow.delegations_and_grants.revoke_grant(
+            harness.workflow.delegations_and_grants.revoke_grant(
                 given.id, person="stan", source="web"
             )
-        office.workflow.delegations_and_grants.revoke_grant(given.id, person=person, source="web")
+        harness.workflow.delegations_and_grants.revoke_grant(given.id, person=person, source="web")
         with pytest.raises(InvalidRequestError, match="ended already"):
-            office.workflow.delegations_and_grants.revoke_grant(
+            harness.workflow.delegations_and_grants.revoke_grant(
                 given.id, person=person, source="web"
             )
-    assert office.entries().count("grant revoked") == 3
+    assert harness.list_entry_kinds().count("grant revoked") == 3
 
 
-def test_a_grant_that_the_log_does_not_bear_out_lets_nothing_through(office: Office):
+def test_a_grant_that_the_log_does_not_bear_out_lets_nothing_through(harness: Harness):
     """Whoever writes to the tables alone grants nothing, and widens nothing."""
-    grant(office, per_hour=1)
-    with office.database.transaction() as tx:
+    grant(harness, per_hour=1)
+    with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.standing_grant).values(per_hour=100))
-    assert set_lamp(office, "on").state is State.PENDING
+    assert set_lamp(harness, "on").state is State.PENDING
 
 
 def test_without_the_guard_a_widened_grant_would_have_let_it_through(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the above."""
     monkeypatch.setattr(grant_rules, "is_grant_logged", _borne_out)
-    grant(office, per_hour=1)
-    with office.database.transaction() as tx:
+    grant(harness, per_hour=1)
+    with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.standing_grant).values(per_hour=100))
-    assert set_lamp(office, "on").state is State.SUCCEEDED
+    assert set_lamp(harness, "on").state is State.SUCCEEDED
 
 
 def _borne_out(*_: object, **__: object) -> bool:

@@ -21,9 +21,9 @@ from connectors.errors import (
     UnreachableError,
     WeakAlgorithmsError,
 )
-from tests.bot.empty import empty
-from tests.bot.meeting import meet
-from tests.fakes import ScriptedFleet
+from tests.bot.databases import create_sqlite_database
+from tests.bot.host_contacts import store_contact
+from tests.scripted_fleet import ScriptedFleet
 
 _MINUTE = 60_000_000
 _LOOK = Query(Shell(("uptime",)), str)
@@ -40,7 +40,7 @@ class Watch:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Generator[Database]:
-    database = empty(tmp_path / "keyturn.db")
+    database = create_sqlite_database(tmp_path / "keyturn.db")
     yield database
     database.close()
 
@@ -111,8 +111,8 @@ def test_the_last_answer_and_the_first_failure_are_remembered(database: Database
 def test_what_another_process_saw_later_stays(database: Database):
     with database.transaction() as tx:
         now = tx.now
-        meet(tx, "lb1", met=now, answered=None, kind="key", trouble="another key")
-        meet(tx, "lb1", met=now - _MINUTE, answered=now - _MINUTE)
+        store_contact(tx, "lb1", tried_at=now, answered_at=None, kind="key", error="another key")
+        store_contact(tx, "lb1", tried_at=now - _MINUTE, answered_at=now - _MINUTE)
     found = _of(database, "lb1")
     assert (found.tried_at, found.kind, found.answered_at) == (now, "key", now - _MINUTE)
 

@@ -7,7 +7,7 @@ from sqlalchemy import event
 from bot.db import idempotency
 from bot.db.database import Database
 from bot.db.idempotency import Claim
-from tests.bot.empty import on_postgresql
+from tests.bot.databases import on_postgresql
 
 
 # SQLite has one writer: nobody gives a key back between two of its statements.

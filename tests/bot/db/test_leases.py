@@ -25,8 +25,8 @@ from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
 from connectors.command import NO_HOOKS, Answer, Command, RunHooks
 from connectors.errors import UnreachableError
-from tests.bot.office import WEB, ByHand, Office, an_office
-from tests.bot.time import MINUTE, Clock
+from tests.bot.clock import MINUTE, Clock
+from tests.bot.harness import WEB, Harness, ManualDispatcher, open_harness
 from tests.playground.postgres import Postgres
 from tests.policies import a_policy
 from tests.toy import RUNBOOKS, SetAll, SetSwitch, ToyFleet
@@ -37,9 +37,9 @@ def _lapse(database: Database) -> None:
         tx.sql.execute(text("UPDATE lease SET expires_at = 0"))
 
 
-def _another(office: Office) -> Workflow:
+def _another(harness: Harness) -> Workflow:
     """Return another process on the same database, as far as that can tell."""
-    return Workflow(replace(office.parts, lease_keeper=LeaseKeeper()))
+    return Workflow(replace(harness.context, lease_keeper=LeaseKeeper()))
 
 
 def _taken_over_by(other: Workflow) -> None:
@@ -48,85 +48,85 @@ def _taken_over_by(other: Workflow) -> None:
     other.recover_expired_leases()
 
 
-def _lease(office: Office, run: Run) -> leases.Lease:
-    with office.database.reading() as tx:
+def _lease(harness: Harness, run: Run) -> leases.Lease:
+    with harness.database.reading() as tx:
         found = leases.get_lease(tx, run.id)
     assert found
     return found
 
 
-def _approved(office: Office, runbook: SetSwitch | SetAll | None = None) -> Run:
-    run = office.ask(runbook or SetSwitch(host="lb1", name="lamp", value="on"))
-    office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+def _approved(harness: Harness, runbook: SetSwitch | SetAll | None = None) -> Run:
+    run = harness.request(runbook or SetSwitch(host="lb1", name="lamp", value="on"))
+    harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
     return run
 
 
-def test_a_claim_is_in_the_log_with_its_worker_and_its_fence(any_office: Office):
-    office = any_office
-    run = _approved(office)
-    office.work()
-    with office.database.reading() as tx:
+def test_a_claim_is_in_the_log_with_its_worker_and_its_fence(db_harness: Harness):
+    harness = db_harness
+    run = _approved(harness)
+    harness.run_queued_work()
+    with harness.database.reading() as tx:
         (claimed,) = [
             each for each in change_log.list_entries_of_run(tx, run.id) if each.kind == "claimed"
         ]
-    assert claimed.facts == {"worker": office.parts.lease_keeper.name, "fence": 1}
-    assert _lease(office, run).worker == office.parts.lease_keeper.name
-    assert office.parts.lease_keeper.leased_runs == frozenset()
+    assert claimed.facts == {"worker": harness.context.lease_keeper.name, "fence": 1}
+    assert _lease(harness, run).worker == harness.context.lease_keeper.name
+    assert harness.context.lease_keeper.leased_runs == frozenset()
 
 
 def test_what_was_claimed_and_not_begun_is_begun_by_another_with_a_higher_fence(
-    any_office: Office,
+    db_harness: Harness,
 ):
-    office = any_office
-    run, other = _approved(office), _another(office)
+    harness = db_harness
+    run, other = _approved(harness), _another(harness)
     once = iter([True])
 
     def vanish(_host: str) -> None:
         if next(once, False):
-            _lapse(office.database)
+            _lapse(harness.database)
             _taken_over_by(other)
 
-    office.fleet.before_ask = vanish
-    office.workflow.advance_run(run.id)
-    assert office.run(run.id).state is State.QUEUED
-    assert office.fleet.told == []
+    harness.fleet.before_ask = vanish
+    harness.workflow.advance_run(run.id)
+    assert harness.get_run(run.id).state is State.QUEUED
+    assert harness.fleet.told == []
     other.advance_run(run.id)
-    assert office.run(run.id).state is State.SUCCEEDED
-    assert office.fleet.told == [("lb1", "set lamp on")]
+    assert harness.get_run(run.id).state is State.SUCCEEDED
+    assert harness.fleet.told == [("lb1", "set lamp on")]
     # Once by each who claimed it, and once by who took it away in between.
-    assert _lease(office, run).fence == 3
-    assert "lease taken over" in office.entries(run)
+    assert _lease(harness, run).fence == 3
+    assert "lease taken over" in harness.list_entry_kinds(run)
 
 
 def test_a_fence_that_is_gone_lets_nothing_through_though_the_host_is_still_locked(
-    any_office: Office,
+    db_harness: Harness,
 ):
     """Its twin: with the fence as it was, the very same run goes through."""
-    office = any_office
-    run = _approved(office)
+    harness = db_harness
+    run = _approved(harness)
 
     def overtake(_host: str) -> None:
-        with office.database.transaction() as tx:
+        with harness.database.transaction() as tx:
             tx.sql.execute(text("UPDATE lease SET fence = fence + 1"))
 
-    office.fleet.before_ask = overtake
-    office.workflow.advance_run(run.id)
-    assert office.run(run.id).state is State.STARTING
-    assert office.fleet.told == []
+    harness.fleet.before_ask = overtake
+    harness.workflow.advance_run(run.id)
+    assert harness.get_run(run.id).state is State.STARTING
+    assert harness.fleet.told == []
 
 
-def test_a_step_is_unknown_and_keeps_its_host_when_its_worker_is_silent(any_office: Office):
-    office = any_office
-    run, other = _approved(office), _another(office)
+def test_a_step_is_unknown_and_keeps_its_host_when_its_worker_is_silent(db_harness: Harness):
+    harness = db_harness
+    run, other = _approved(harness), _another(harness)
 
     def vanish(_host: str, _words: str) -> None:
-        _lapse(office.database)
+        _lapse(harness.database)
         _taken_over_by(other)
 
-    office.fleet.before_tell = vanish
-    office.workflow.advance_run(run.id)
-    assert office.run(run.id).state is State.UNKNOWN
-    with office.database.reading() as tx:
+    harness.fleet.before_tell = vanish
+    harness.workflow.advance_run(run.id)
+    assert harness.get_run(run.id).state is State.UNKNOWN
+    with harness.database.reading() as tx:
         lock = locks.get_lock(tx, "lb1")
         late = [
             each.facts
@@ -139,127 +139,127 @@ def test_a_step_is_unknown_and_keeps_its_host_when_its_worker_is_silent(any_offi
     assert [(each["step"], each["outcome"]) for each in late] == [(1, "succeeded")]
 
 
-def test_between_two_steps_only_who_has_it_goes_on(any_office: Office):
-    office = any_office
-    run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
+def test_between_two_steps_only_who_has_it_goes_on(db_harness: Harness):
+    harness = db_harness
+    run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
 
     def vanish() -> None:
-        office.database.on_news = lambda: None
-        _lapse(office.database)
+        harness.database.on_news = lambda: None
+        _lapse(harness.database)
         _taken_over_by(other)
 
     def after_that(_host: str, _words: str) -> None:
         # The outcome of the first step is written, and only then is its worker lost.
-        office.database.on_news = vanish
+        harness.database.on_news = vanish
 
-    office.fleet.after_tell = after_that
-    office.workflow.advance_run(run.id)
-    assert len(office.fleet.told) == 1
-    assert office.run(run.id).state is State.RUNNING
+    harness.fleet.after_tell = after_that
+    harness.workflow.advance_run(run.id)
+    assert len(harness.fleet.told) == 1
+    assert harness.get_run(run.id).state is State.RUNNING
     # Nor does a hint that comes twice do a step twice.
     for _ in range(2):
         other.advance_run(run.id)
-    assert [words for _, words in office.fleet.told] == ["set fan on", "set lamp on"]
-    assert office.run(run.id).state is State.SUCCEEDED
-    assert "resumed" in office.entries(run)
+    assert [words for _, words in harness.fleet.told] == ["set fan on", "set lamp on"]
+    assert harness.get_run(run.id).state is State.SUCCEEDED
+    assert "resumed" in harness.list_entry_kinds(run)
 
 
-def test_what_was_left_between_two_steps_too_long_ago_ends_with_what_was_done(any_office: Office):
-    office = any_office
-    run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
+def test_what_was_left_between_two_steps_too_long_ago_ends_with_what_was_done(db_harness: Harness):
+    harness = db_harness
+    run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
 
     def vanish() -> None:
-        office.database.on_news = lambda: None
-        with office.database.transaction() as tx:
+        harness.database.on_news = lambda: None
+        with harness.database.transaction() as tx:
             tx.sql.execute(text("UPDATE step SET ended_at = ended_at - 700000000"))
-        _lapse(office.database)
+        _lapse(harness.database)
         _taken_over_by(other)
 
     def after_that(_host: str, _words: str) -> None:
-        office.database.on_news = vanish
+        harness.database.on_news = vanish
 
-    office.fleet.after_tell = after_that
-    office.workflow.advance_run(run.id)
-    assert office.run(run.id).state is State.STOPPED
-    assert len(office.fleet.told) == 1
+    harness.fleet.after_tell = after_that
+    harness.workflow.advance_run(run.id)
+    assert harness.get_run(run.id).state is State.STOPPED
+    assert len(harness.fleet.told) == 1
 
 
-def test_a_fault_of_who_has_lost_a_run_does_not_end_it_for_who_has_it(any_office: Office):
-    office = any_office
-    run, other = _approved(office), _another(office)
+def test_a_fault_of_who_has_lost_a_run_does_not_end_it_for_who_has_it(db_harness: Harness):
+    harness = db_harness
+    run, other = _approved(harness), _another(harness)
     once, seen = iter([True]), list[State]()
 
     def overtake(_host: str) -> None:
         if not next(once, False):
             return
-        _lapse(office.database)
+        _lapse(harness.database)
         _taken_over_by(other)
-        office.fleet.before_tell = lambda _host, _words: fail()
+        harness.fleet.before_tell = lambda _host, _words: fail()
         other.advance_run(run.id)
 
     def fail() -> None:
         # The other one is at its step; the first comes to grief at this very moment.
-        office.workflow._end_after_internal_error(run.id)  # pyright: ignore[reportPrivateUsage] - as advance_run() does
-        seen.append(office.run(run.id).state)
+        harness.workflow._end_after_internal_error(run.id)  # pyright: ignore[reportPrivateUsage] - as advance_run() does
+        seen.append(harness.get_run(run.id).state)
 
-    office.fleet.before_ask = overtake
-    office.workflow.advance_run(run.id)
+    harness.fleet.before_ask = overtake
+    harness.workflow.advance_run(run.id)
     assert seen == [State.RUNNING]
-    assert office.run(run.id).state is State.SUCCEEDED
+    assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_who_is_heard_of_is_not_taken_from(any_office: Office):
-    office = any_office
-    run, other = _approved(office), _another(office)
-    office.fleet.before_tell = lambda _host, _words: _taken_over_by(other)
-    office.workflow.advance_run(run.id)
-    assert office.run(run.id).state is State.SUCCEEDED
-    assert "lease taken over" not in office.entries(run)
+def test_who_is_heard_of_is_not_taken_from(db_harness: Harness):
+    harness = db_harness
+    run, other = _approved(harness), _another(harness)
+    harness.fleet.before_tell = lambda _host, _words: _taken_over_by(other)
+    harness.workflow.advance_run(run.id)
+    assert harness.get_run(run.id).state is State.SUCCEEDED
+    assert "lease taken over" not in harness.list_entry_kinds(run)
 
 
-def test_who_says_late_that_it_is_there_keeps_what_nobody_took(any_office: Office):
+def test_who_says_late_that_it_is_there_keeps_what_nobody_took(db_harness: Harness):
     """One look alone takes nothing: when the database comes back, those who live say so."""
-    office = any_office
-    run, other = _approved(office), _another(office)
+    harness = db_harness
+    run, other = _approved(harness), _another(harness)
 
     def pause(_host: str, _words: str) -> None:
-        _lapse(office.database)
+        _lapse(harness.database)
         other.recover_expired_leases()
-        office.parts.lease_keeper.renew_leases(office.database)
+        harness.context.lease_keeper.renew_leases(harness.database)
         other.recover_expired_leases()
 
-    office.fleet.before_tell = pause
-    office.workflow.advance_run(run.id)
-    assert office.run(run.id).state is State.SUCCEEDED
+    harness.fleet.before_tell = pause
+    harness.workflow.advance_run(run.id)
+    assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_a_worker_gives_up_what_it_has_when_it_ends(any_office: Office):
-    office = any_office
-    run, other = _approved(office), _another(office)
+def test_a_worker_gives_up_what_it_has_when_it_ends(db_harness: Harness):
+    harness = db_harness
+    run, other = _approved(harness), _another(harness)
 
     def end(_host: str) -> None:
-        office.workflow.close()
-        office.parts.lease_keeper.end_leases(office.database)
+        harness.workflow.close()
+        harness.context.lease_keeper.end_leases(harness.database)
         _taken_over_by(other)
 
-    office.fleet.before_ask = end
-    office.workflow.advance_run(run.id)
-    assert office.run(run.id).state is State.QUEUED
+    harness.fleet.before_ask = end
+    harness.workflow.advance_run(run.id)
+    assert harness.get_run(run.id).state is State.QUEUED
 
 
-def test_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(any_office: Office):
+def test_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(db_harness: Harness):
     """Nobody waits until the one that ends has not been heard of for long."""
-    office = any_office
-    run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
-    office.queue.waiting.clear()
-    office.fleet.after_tell = lambda _host, _words: office.workflow.close()
-    office.workflow.advance_run(run.id)
-    assert office.run(run.id).state is State.RUNNING
+    harness = db_harness
+    run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
+    harness.dispatcher.enqueued.clear()
+    harness.fleet.after_tell = lambda _host, _words: harness.workflow.close()
+    harness.workflow.advance_run(run.id)
+    assert harness.get_run(run.id).state is State.RUNNING
     # It was woken, and whoever hears of that needs no other look at the clock.
-    assert office.queue.waiting == [run.id]
+    assert harness.dispatcher.enqueued == [run.id]
     other.advance_run(run.id)
-    assert [words for _, words in office.fleet.told] == ["set fan on", "set lamp on"]
-    assert office.run(run.id).state is State.SUCCEEDED
+    assert [words for _, words in harness.fleet.told] == ["set fan on", "set lamp on"]
+    assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
 @pytest.mark.parametrize(("minutes", "told"), [(5, 2), (3 * 24 * 60, 1)])
@@ -268,50 +268,50 @@ def test_what_was_left_too_long_ago_is_not_gone_on_with_unseen(
 ):
     """Nobody was there in between, and whoever comes first hears of it by an old hint."""
     clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
-    with an_office(tmp_path, database=clock) as office:
-        run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
-        office.fleet.after_tell = lambda _host, _words: office.workflow.close()
-        office.work()
+    with open_harness(tmp_path, database=clock) as harness:
+        run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
+        harness.fleet.after_tell = lambda _host, _words: harness.workflow.close()
+        harness.run_queued_work()
         clock.ahead += minutes * MINUTE
         other.advance_run(run.id)
-        assert len(office.fleet.told) == told
+        assert len(harness.fleet.told) == told
         _taken_over_by(other)
         ended = State.SUCCEEDED if told == 2 else State.STOPPED
-        assert office.run(run.id).state is ended
+        assert harness.get_run(run.id).state is ended
 
 
-def test_what_a_worker_has_read_for_is_begun_by_another_at_once(any_office: Office):
-    office = any_office
-    run, other = _approved(office), _another(office)
-    office.queue.waiting.clear()
-    office.fleet.before_ask = lambda _host: office.workflow.close()
-    office.workflow.advance_run(run.id)
-    assert office.run(run.id).state is State.QUEUED
-    assert office.fleet.told == []
-    assert office.queue.waiting == [run.id]
+def test_what_a_worker_has_read_for_is_begun_by_another_at_once(db_harness: Harness):
+    harness = db_harness
+    run, other = _approved(harness), _another(harness)
+    harness.dispatcher.enqueued.clear()
+    harness.fleet.before_ask = lambda _host: harness.workflow.close()
+    harness.workflow.advance_run(run.id)
+    assert harness.get_run(run.id).state is State.QUEUED
+    assert harness.fleet.told == []
+    assert harness.dispatcher.enqueued == [run.id]
     other.advance_run(run.id)
-    assert office.run(run.id).state is State.SUCCEEDED
+    assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_a_proof_that_was_cut_off_is_read_by_another_at_once(any_office: Office):
-    office = any_office
-    run, other = _approved(office), _another(office)
-    office.queue.waiting.clear()
+def test_a_proof_that_was_cut_off_is_read_by_another_at_once(db_harness: Harness):
+    harness = db_harness
+    run, other = _approved(harness), _another(harness)
+    harness.dispatcher.enqueued.clear()
 
     def cut(_host: str) -> None:
-        office.fleet.before_ask = lambda _host: None
+        harness.fleet.before_ask = lambda _host: None
         raise UnreachableError("Keyturn is shutting down")
 
     def end(_host: str, _words: str) -> None:
-        office.workflow.close()
-        office.fleet.before_ask = cut
+        harness.workflow.close()
+        harness.fleet.before_ask = cut
 
-    office.fleet.after_tell = end
-    office.workflow.advance_run(run.id)
-    assert office.run(run.id).state is State.RUNNING
+    harness.fleet.after_tell = end
+    harness.workflow.advance_run(run.id)
+    assert harness.get_run(run.id).state is State.RUNNING
     other.advance_run(run.id)
-    assert office.run(run.id).state is State.SUCCEEDED
-    assert len(office.fleet.told) == 1
+    assert harness.get_run(run.id).state is State.SUCCEEDED
+    assert len(harness.fleet.told) == 1
 
 
 class Faulty(LeaseKeeper):
@@ -329,17 +329,17 @@ class Faulty(LeaseKeeper):
 
 
 def test_a_fault_in_one_pulse_does_not_silence_a_worker(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("bot.db.lease_keeper._HEARTBEAT_SECONDS", 0.01)
     monkeypatch.setattr("bot.db.lease_keeper._RETRY_SECONDS", 0.01)
     worker = Faulty()
-    worker.start_heartbeat(office.database)
+    worker.start_heartbeat(harness.database)
     deadline = time.monotonic() + 20
     while worker.pulses.qsize() < 3:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    worker.end_leases(office.database)
+    worker.end_leases(harness.database)
 
 
 def _lets_anything_through(_worker: LeaseKeeper, _hold: HeldLease) -> None:
@@ -348,16 +348,16 @@ def _lets_anything_through(_worker: LeaseKeeper, _hold: HeldLease) -> None:
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_worker_sends_nothing_when_its_heartbeat_is_late(
-    office: Office, monkeypatch: pytest.MonkeyPatch, guarded: bool
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ):
     """Its twin beside it: without the check, the packet goes out."""
-    office.workflow = Workflow(replace(office.parts, lease_keeper=LeaseKeeper(seconds=1.5)))
+    harness.workflow = Workflow(replace(harness.context, lease_keeper=LeaseKeeper(seconds=1.5)))
     if not guarded:
         monkeypatch.setattr(LeaseKeeper, "check_lease", _lets_anything_through)
-    run = _approved(office)
-    office.work()
-    done = office.run(run.id)
-    assert bool(office.fleet.told) is not guarded
+    run = _approved(harness)
+    harness.run_queued_work()
+    done = harness.get_run(run.id)
+    assert bool(harness.fleet.told) is not guarded
     if guarded:
         assert done.state is State.FAILED
         assert "Nothing was sent" in done.summary
@@ -408,7 +408,7 @@ def _workflow(url: str, directory: Path) -> tuple[Workflow, Database, LeaseKeepe
         database,
         PolicyDirectory(directory / "policy"),
         AtTheDoor(directory=directory),
-        ByHand(),
+        ManualDispatcher(),
         runbooks=RUNBOOKS,
         lease_keeper=worker,
     )

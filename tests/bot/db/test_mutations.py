@@ -18,7 +18,7 @@ from bot.audit import change_log, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.verification import Verification
 from bot.db.database import Database, Transaction
-from tests.bot.empty import empty
+from tests.bot.databases import create_sqlite_database
 
 MUTATIONS = int(os.environ.get("KEYTURN_TEST_MUTATIONS", "200"))
 ENTRIES = int(os.environ.get("KEYTURN_TEST_ENTRIES", "20000"))
@@ -41,7 +41,7 @@ def _write(database: Database, entries: int) -> Checkpoint:
 def loose(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Database, Checkpoint]]:
     """A log whose table somebody has rid of its keys, its constraints and its triggers."""
     directory: Path = tmp_path_factory.mktemp("loose")
-    database = empty(directory / "keyturn.db")
+    database = create_sqlite_database(directory / "keyturn.db")
     point = _write(database, LENGTH)
     with database.engine.connect() as connection:
         for statement in (
@@ -154,7 +154,7 @@ def test_a_mutation_is_not_found_by_who_does_not_look(
 
 
 def test_nothing_is_found_in_a_good_log(tmp_path: Path):
-    database = empty(tmp_path / "keyturn.db")
+    database = create_sqlite_database(tmp_path / "keyturn.db")
     point = _write(database, ENTRIES)
     with database.reading() as tx:
         verdict = verification.verify_log(tx, witnesses=[point])

@@ -15,8 +15,8 @@ from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.workflow import requests, schedule_approval
 from runbooks import AnyRunbook
-from tests.bot.office import WEB, Office
-from tests.bot.time import MINUTE, an_hour_back, due_now, fire_all
+from tests.bot.clock import MINUTE, an_hour_back, due_now, fire_all
+from tests.bot.harness import WEB, Harness
 from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
 
 HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
@@ -24,98 +24,103 @@ LAMP = SetSwitch(host="lb1", name="lamp", value="on")
 
 
 def _asked(
-    office: Office, timing: ScheduleTiming = HOURLY, what: AnyRunbook = LAMP, person: str = "dora"
+    harness: Harness,
+    timing: ScheduleTiming = HOURLY,
+    what: AnyRunbook = LAMP,
+    person: str = "dora",
 ) -> Run:
-    run = office.workflow.schedules.request_schedule(
+    run = harness.workflow.schedules.request_schedule(
         [what], host_pattern="", person=person, origin=WEB, timing=timing
     )
-    office.work()
-    return office.run(run.id)
+    harness.run_queued_work()
+    return harness.get_run(run.id)
 
 
-def _begun(office: Office, timing: ScheduleTiming = HOURLY, what: AnyRunbook = LAMP) -> Schedule:
-    office.approve(_asked(office, timing, what))
-    return _all(office)[-1]
+def _begun(harness: Harness, timing: ScheduleTiming = HOURLY, what: AnyRunbook = LAMP) -> Schedule:
+    harness.approve(_asked(harness, timing, what))
+    return _all(harness)[-1]
 
 
-def _all(office: Office) -> list[Schedule]:
-    with office.database.reading() as tx:
+def _all(harness: Harness) -> list[Schedule]:
+    with harness.database.reading() as tx:
         return sorted(schedules.list_schedules(tx), key=lambda schedule: schedule.id)
 
 
-def _fires(office: Office, schedule: Schedule) -> list[schedules.Fire]:
-    with office.database.reading() as tx:
+def _fires(harness: Harness, schedule: Schedule) -> list[schedules.Fire]:
+    with harness.database.reading() as tx:
         return list(schedules.list_fires(tx, schedule.id))
 
 
-def _fired(office: Office, schedule: Schedule) -> list[Run]:
-    return [office.run(fire.run) for fire in _fires(office, schedule) if fire.run is not None]
+def _fired(harness: Harness, schedule: Schedule) -> list[Run]:
+    return [
+        harness.get_run(fire.run) for fire in _fires(harness, schedule) if fire.run is not None
+    ]
 
 
-def test_a_schedule_waits_for_the_approval_that_its_runbook_takes(any_office: Office):
-    run = _asked(any_office)
+def test_a_schedule_waits_for_the_approval_that_its_runbook_takes(db_harness: Harness):
+    run = _asked(db_harness)
     assert run.state is State.PENDING
     assert run.title == "schedule “hourly”: toy set lb1 lamp on"
-    assert _all(any_office) == []
-    run = any_office.approve(run)
+    assert _all(db_harness) == []
+    run = db_harness.approve(run)
     assert (run.state, run.summary) == (State.SUCCEEDED, "Schedule 1 is active")
-    assert any_office.fleet.told == []
+    assert db_harness.fleet.told == []
 
 
-def test_what_it_fires_was_approved_with_it_and_takes_no_other_approval(any_office: Office):
-    schedule = _begun(any_office)
-    due_now(any_office, schedule)
-    fire_all(any_office)
-    [run] = _fired(any_office, schedule)
+def test_what_it_fires_was_approved_with_it_and_takes_no_other_approval(db_harness: Harness):
+    schedule = _begun(db_harness)
+    due_now(db_harness, schedule)
+    fire_all(db_harness)
+    [run] = _fired(db_harness, schedule)
     assert (run.state, run.requested_by, run.origin.source) == (
         State.SUCCEEDED,
         "dora",
         "schedule",
     )
-    assert any_office.fleet.told == [("lb1", "set lamp on")]
-    assert "fired" in any_office.entries()
+    assert db_harness.fleet.told == [("lb1", "set lamp on")]
+    assert "fired" in db_harness.list_entry_kinds()
 
 
-def test_a_moment_is_fired_once_however_many_clocks_look(any_office: Office):
-    schedule = _begun(any_office)
-    due_now(any_office, schedule)
+def test_a_moment_is_fired_once_however_many_clocks_look(db_harness: Harness):
+    schedule = _begun(db_harness)
+    due_now(db_harness, schedule)
     barrier = threading.Barrier(4)
 
     def look() -> None:
         barrier.wait()
-        any_office.workflow.fire_due_schedules()
+        db_harness.workflow.fire_due_schedules()
 
     clocks = [threading.Thread(target=look) for _ in range(4)]
     for clock in clocks:
         clock.start()
     for clock in clocks:
         clock.join()
-    any_office.work()
-    assert len(_fired(any_office, schedule)) == 1
-    assert any_office.fleet.told == [("lb1", "set lamp on")]
+    db_harness.run_queued_work()
+    assert len(_fired(db_harness, schedule)) == 1
+    assert db_harness.fleet.told == [("lb1", "set lamp on")]
 
 
-def test_what_is_as_asked_already_asks_nobody_and_says_so(office: Office):
-    schedule = _begun(office)
-    office.fleet.hosts["lb1"]["lamp"] = "on"
-    due_now(office, schedule)
-    fire_all(office)
-    [run] = _fired(office, schedule)
+def test_what_is_as_asked_already_asks_nobody_and_says_so(harness: Harness):
+    schedule = _begun(harness)
+    harness.fleet.hosts["lb1"]["lamp"] = "on"
+    due_now(harness, schedule)
+    fire_all(harness)
+    [run] = _fired(harness, schedule)
     assert run.state is State.NO_CHANGES
 
 
-def test_a_schedule_can_be_asked_for_while_there_is_nothing_to_do(office: Office):
-    office.fleet.hosts["lb1"]["lamp"] = "on"
-    assert _asked(office).state is State.PENDING
+def test_a_schedule_can_be_asked_for_while_there_is_nothing_to_do(harness: Harness):
+    harness.fleet.hosts["lb1"]["lamp"] = "on"
+    assert _asked(harness).state is State.PENDING
 
 
-def test_a_check_needs_no_approval_and_fires(office: Office):
-    run = _asked(office, what=ShowSwitches(host="lb1"))
+def test_a_check_needs_no_approval_and_fires(harness: Harness):
+    run = _asked(harness, what=ShowSwitches(host="lb1"))
     assert run.state is State.SUCCEEDED
-    [schedule] = _all(office)
-    due_now(office, schedule)
-    fire_all(office)
-    [fired] = _fired(office, schedule)
+    [schedule] = _all(harness)
+    due_now(harness, schedule)
+    fire_all(harness)
+    [fired] = _fired(harness, schedule)
     assert fired.report is not None
 
 
@@ -123,10 +128,10 @@ def test_a_check_needs_no_approval_and_fires(office: Office):
     ("catch_up", "fired", "missed"), [(0, 0, 5), (1, 1, 4), (3, 3, 2), (99, 5, 0)]
 )
 def test_what_was_missed_is_a_row_and_made_up_for_as_agreed(
-    office: Office, catch_up: int, fired: int, missed: int
+    harness: Harness, catch_up: int, fired: int, missed: int
 ):
-    schedule = _begun(office, replace(HOURLY, catch_up=catch_up))
-    with office.database.transaction() as tx:
+    schedule = _begun(harness, replace(HOURLY, catch_up=catch_up))
+    with harness.database.transaction() as tx:
         # Half an hour after the last of five full hours, whatever time it is now.
         hour = 60 * MINUTE
         zone = "Europe/Amsterdam"
@@ -139,107 +144,107 @@ def test_what_was_missed_is_a_row_and_made_up_for_as_agreed(
             )
         )
     for _ in range(6):
-        fire_all(office)
-    outcomes = [fire.outcome for fire in _fires(office, schedule)]
+        fire_all(harness)
+    outcomes = [fire.outcome for fire in _fires(harness, schedule)]
     assert (outcomes.count(FireOutcome.FIRED), outcomes.count(FireOutcome.MISSED)) == (
         fired,
         missed,
     )
 
 
-def test_a_thousand_missed_moments_are_rows_too(office: Office):
-    schedule = _begun(office)
-    with office.database.transaction() as tx:
+def test_a_thousand_missed_moments_are_rows_too(harness: Harness):
+    schedule = _begun(harness)
+    with harness.database.transaction() as tx:
         since = tx.now - 1500 * 60 * MINUTE
         tx.sql.execute(update(tables.schedule).values(decided_until=since, due_at=since))
     for _ in range(3):
-        fire_all(office)
-    with office.database.reading() as tx:
+        fire_all(harness)
+    with harness.database.reading() as tx:
         rows = schedules.list_fires(tx, schedule.id, most=5000)
     assert len(rows) in {1499, 1500, 1501}
 
 
-def test_a_fire_is_left_out_while_the_last_run_is_not_over(office: Office):
-    schedule = _begun(office)
-    due_now(office, schedule)
-    office.workflow.fire_due_schedules()
-    office.queue.waiting.clear()
-    an_hour_back(office)
-    due_now(office, schedule)
-    fire_all(office)
-    newest = _fires(office, schedule)[0]
+def test_a_fire_is_left_out_while_the_last_run_is_not_over(harness: Harness):
+    schedule = _begun(harness)
+    due_now(harness, schedule)
+    harness.workflow.fire_due_schedules()
+    harness.dispatcher.enqueued.clear()
+    an_hour_back(harness)
+    due_now(harness, schedule)
+    fire_all(harness)
+    newest = _fires(harness, schedule)[0]
     assert newest.outcome is FireOutcome.SKIPPED
     assert newest.reason.endswith("had not ended")
 
 
-def test_a_fire_waits_for_the_last_run_where_that_was_agreed(office: Office):
-    schedule = _begun(office, replace(HOURLY, overlap=Overlap.QUEUE))
-    due_now(office, schedule)
-    office.workflow.fire_due_schedules()
-    waiting, office.queue.waiting[:] = list(office.queue.waiting), []
-    an_hour_back(office)
-    due_now(office, schedule)
-    fire_all(office)
-    assert _fires(office, schedule)[0].outcome is FireOutcome.LATER
-    office.queue.waiting += waiting
-    office.work()
-    fire_all(office)
-    assert [fire.outcome for fire in _fires(office, schedule)] == [FireOutcome.FIRED] * 2
+def test_a_fire_waits_for_the_last_run_where_that_was_agreed(harness: Harness):
+    schedule = _begun(harness, replace(HOURLY, overlap=Overlap.QUEUE))
+    due_now(harness, schedule)
+    harness.workflow.fire_due_schedules()
+    waiting, harness.dispatcher.enqueued[:] = list(harness.dispatcher.enqueued), []
+    an_hour_back(harness)
+    due_now(harness, schedule)
+    fire_all(harness)
+    assert _fires(harness, schedule)[0].outcome is FireOutcome.LATER
+    harness.dispatcher.enqueued += waiting
+    harness.run_queued_work()
+    fire_all(harness)
+    assert [fire.outcome for fire in _fires(harness, schedule)] == [FireOutcome.FIRED] * 2
 
 
-def test_a_fire_ends_the_last_run_where_that_was_agreed(office: Office):
-    schedule = _begun(office, replace(HOURLY, overlap=Overlap.CANCEL))
-    due_now(office, schedule)
-    office.workflow.fire_due_schedules()
-    office.queue.waiting.clear()
-    an_hour_back(office)
-    due_now(office, schedule)
-    fire_all(office)
-    assert [run.state for run in _fired(office, schedule)] == [State.SUCCEEDED, State.WITHDRAWN]
+def test_a_fire_ends_the_last_run_where_that_was_agreed(harness: Harness):
+    schedule = _begun(harness, replace(HOURLY, overlap=Overlap.CANCEL))
+    due_now(harness, schedule)
+    harness.workflow.fire_due_schedules()
+    harness.dispatcher.enqueued.clear()
+    an_hour_back(harness)
+    due_now(harness, schedule)
+    fire_all(harness)
+    assert [run.state for run in _fired(harness, schedule)] == [State.SUCCEEDED, State.WITHDRAWN]
 
 
-def test_hosts_are_spread_each_at_its_own_moment(office: Office):
+def test_hosts_are_spread_each_at_its_own_moment(harness: Harness):
     timing = replace(HOURLY, spread_minutes=30)
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    run = office.workflow.schedules.request_schedule(
+    run = harness.workflow.schedules.request_schedule(
         lamps, host_pattern="lb*", person="dora", origin=WEB, timing=timing
     )
-    office.work()
-    office.approve(office.run(run.id))
-    [schedule] = _all(office)
-    due_now(office, schedule)
-    fire_all(office)
-    fires = _fires(office, schedule)
+    harness.run_queued_work()
+    harness.approve(harness.get_run(run.id))
+    [schedule] = _all(harness)
+    due_now(harness, schedule)
+    fire_all(harness)
+    fires = _fires(harness, schedule)
     assert {fire.host for fire in fires} == {"lb1", "lb2"}
     assert len({fire.starts_at for fire in fires}) == 2
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.fire).values(starts_at=tx.now))
-    fire_all(office)
-    assert {run.state for run in _fired(office, schedule)} == {State.SUCCEEDED}
-    assert sorted(office.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
+    fire_all(harness)
+    assert {run.state for run in _fired(harness, schedule)} == {State.SUCCEEDED}
+    assert sorted(harness.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
 
 
-def test_several_hosts_fire_as_one_request(office: Office):
+def test_several_hosts_fire_as_one_request(harness: Harness):
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    run = office.workflow.schedules.request_schedule(
+    run = harness.workflow.schedules.request_schedule(
         lamps, host_pattern="lb*", person="dora", origin=WEB, timing=HOURLY
     )
-    office.work()
-    office.approve(office.run(run.id))
-    [schedule] = _all(office)
-    due_now(office, schedule)
-    fire_all(office)
-    [fired] = _fired(office, schedule)
+    harness.run_queued_work()
+    harness.approve(harness.get_run(run.id))
+    [schedule] = _all(harness)
+    due_now(harness, schedule)
+    fire_all(harness)
+    [fired] = _fired(harness, schedule)
     assert fired.state is State.SUCCEEDED
-    assert sorted(office.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
+    assert sorted(harness.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
 
 
-def _fire(office: Office) -> Schedule:
+def _fire(harness: Harness) -> Schedule:
     """Let the schedule's moment come, and return the schedule as it is then."""
-    [schedule] = _all(office)
-    due_now(office, schedule)
-    fire_all(office)
-    return _all(office)[0]
+    [schedule] = _all(harness)
+    due_now(harness, schedule)
+    fire_all(harness)
+    return _all(harness)[0]
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -259,165 +264,167 @@ def _never(*_: object) -> bool:
 
 
 class TestAnOwnerWhoLeft:
-    def _leaves(self, office: Office) -> Schedule:
-        people = office.policies.path / "people.yaml"
+    def _leaves(self, harness: Harness) -> Schedule:
+        people = harness.policies.path / "people.yaml"
         people.write_text(people.read_text().replace("dora", "nora"))
-        return _fire(office)
+        return _fire(harness)
 
-    def test_a_schedule_is_suspended_and_announced_when_its_owner_leaves(self, office: Office):
-        _begun(office)
-        schedule = self._leaves(office)
+    def test_a_schedule_is_suspended_and_announced_when_its_owner_leaves(self, harness: Harness):
+        _begun(harness)
+        schedule = self._leaves(harness)
         assert schedule.state is ScheduleState.SUSPENDED
-        [run] = _fired(office, schedule)
+        [run] = _fired(harness, schedule)
         assert run.state is State.REFUSED
-        assert office.fleet.told == []
-        assert "schedule suspended" in office.entries()
+        assert harness.fleet.told == []
+        assert "schedule suspended" in harness.list_entry_kinds()
 
     def test_a_schedule_without_owner_would_fire_without_the_guard(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        schedule = _begun(office)
+        schedule = _begun(harness)
         monkeypatch.setattr(Policy, "get_request_ruling", _everybody)
-        self._leaves(office)
+        self._leaves(harness)
         assert schedule.state is ScheduleState.ACTIVE
-        assert office.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.told == [("lb1", "set lamp on")]
 
 
 class TestAnApprovalThatLapsed:
-    def _lapses(self, office: Office) -> Schedule:
-        _begun(office)
-        with office.database.transaction() as tx:
+    def _lapses(self, harness: Harness) -> Schedule:
+        _begun(harness)
+        with harness.database.transaction() as tx:
             tx.sql.execute(update(tables.schedule).values(lapses_at=tx.now))
-        return _fire(office)
+        return _fire(harness)
 
-    def test_a_schedule_does_not_fire_when_its_approval_lapsed(self, office: Office):
-        assert self._lapses(office).state is ScheduleState.LAPSED
-        assert office.fleet.told == []
+    def test_a_schedule_does_not_fire_when_its_approval_lapsed(self, harness: Harness):
+        assert self._lapses(harness).state is ScheduleState.LAPSED
+        assert harness.fleet.told == []
 
     def test_a_lapsed_schedule_would_fire_without_the_guard(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(schedule_approval, "check_schedule_approval", _nothing)
-        assert self._lapses(office).state is ScheduleState.ACTIVE
-        assert office.fleet.told == [("lb1", "set lamp on")]
+        assert self._lapses(harness).state is ScheduleState.ACTIVE
+        assert harness.fleet.told == [("lb1", "set lamp on")]
 
 
 OFTEN = replace(HOURLY, cron_expression=parse_cron("*/5 * * * *", "UTC"))
 
 
-def test_a_runbook_that_fires_too_often_is_refused(office: Office):
+def test_a_runbook_that_fires_too_often_is_refused(harness: Harness):
     with pytest.raises(InvalidRequestError, match="every 10 minutes at most"):
-        _asked(office, OFTEN)
-    _asked(office, OFTEN, what=ShowSwitches(host="lb1"))
+        _asked(harness, OFTEN)
+    _asked(harness, OFTEN, what=ShowSwitches(host="lb1"))
 
 
-def test_without_the_guard_it_would_be_asked_for(office: Office, monkeypatch: pytest.MonkeyPatch):
+def test_without_the_guard_it_would_be_asked_for(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(requests, "_check_timing", _nothing)
-    assert _asked(office, OFTEN).state is State.PENDING
+    assert _asked(harness, OFTEN).state is State.PENDING
 
 
 class TestValuesThatWereNotApproved:
     """The request in the table was changed after its approval: its digest does not say so."""
 
-    def _changed(self, office: Office) -> None:
-        schedule = _begun(office)
-        with office.database.transaction() as tx:
+    def _changed(self, harness: Harness) -> None:
+        schedule = _begun(harness)
+        with harness.database.transaction() as tx:
             fields = '{"host": "lb1", "name": "fan", "value": "on"}'
             tx.sql.execute(
                 update(tables.run)
                 .where(tables.run.c.id == schedule.run)
                 .values(field_values=fields)
             )
-        _fire(office)
+        _fire(harness)
 
-    def test_values_that_were_not_approved_never_fire(self, office: Office):
-        self._changed(office)
-        assert office.fleet.told == []
+    def test_values_that_were_not_approved_never_fire(self, harness: Harness):
+        self._changed(harness)
+        assert harness.fleet.told == []
 
     def test_values_that_were_not_approved_would_fire_without_the_guards(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(schedule_approval, "check_schedule_approval", _nothing)
         monkeypatch.setattr(gate, "_check_evidence", _nothing)
-        self._changed(office)
-        assert office.fleet.told == [("lb1", "set fan on")]
+        self._changed(harness)
+        assert harness.fleet.told == [("lb1", "set fan on")]
 
 
 class TestItsOwner:
     """Of what cannot be undone, which takes an owner's approval: its owner is one of them."""
 
-    def _asked_by_an_owner(self, office: Office) -> Run:
-        return _asked(office, what=BreakSwitch(host="lb1", name="lamp"), person="olga")
+    def _asked_by_an_owner(self, harness: Harness) -> Run:
+        return _asked(harness, what=BreakSwitch(host="lb1", name="lamp"), person="olga")
 
-    def test_the_owner_of_a_schedule_cannot_approve_it(self, office: Office):
-        run = self._asked_by_an_owner(office)
+    def test_the_owner_of_a_schedule_cannot_approve_it(self, harness: Harness):
+        run = self._asked_by_an_owner(harness)
         with pytest.raises(NotAllowed, match="you requested it"):
-            office.approve(run, "olga")
-        assert office.approve(run, "adam").state is State.SUCCEEDED
+            harness.approve(run, "olga")
+        assert harness.approve(run, "adam").state is State.SUCCEEDED
 
     def test_the_owner_of_a_schedule_would_approve_it_without_the_guard(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(PolicyRequest, "is_made_by", _never)
-        assert office.approve(self._asked_by_an_owner(office), "olga").state is State.SUCCEEDED
+        assert harness.approve(self._asked_by_an_owner(harness), "olga").state is State.SUCCEEDED
 
 
 class TestAFreeze:
-    def _frozen(self, office: Office) -> Schedule:
-        _begun(office)
-        (office.policies.path / "freezes.yaml").write_text(
+    def _frozen(self, harness: Harness) -> Schedule:
+        _begun(harness)
+        (harness.policies.path / "freezes.yaml").write_text(
             'freezes: [{name: sale, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
         )
-        return _fire(office)
+        return _fire(harness)
 
-    def test_a_due_time_is_skipped_when_a_freeze_holds(self, office: Office):
-        schedule = self._frozen(office)
-        assert _fires(office, schedule)[0].outcome is FireOutcome.SKIPPED
-        assert office.fleet.told == []
+    def test_a_due_time_is_skipped_when_a_freeze_holds(self, harness: Harness):
+        schedule = self._frozen(harness)
+        assert _fires(harness, schedule)[0].outcome is FireOutcome.SKIPPED
+        assert harness.fleet.told == []
 
     def test_a_due_time_would_fire_in_a_freeze_without_the_guard(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(Policy, "describe_freeze", _no_word)
-        self._frozen(office)
-        assert office.fleet.told == [("lb1", "set lamp on")]
+        self._frozen(harness)
+        assert harness.fleet.told == [("lb1", "set lamp on")]
 
 
-def test_its_owner_and_the_areas_suspend_and_resume_it(office: Office):
-    schedule = _begun(office)
+def test_its_owner_and_the_areas_suspend_and_resume_it(harness: Harness):
+    schedule = _begun(harness)
     with pytest.raises(NotAllowed):
-        office.workflow.schedules.suspend_schedule(schedule.id, person="theo")
+        harness.workflow.schedules.suspend_schedule(schedule.id, person="theo")
     with pytest.raises(InvalidRequestError, match=r"U\+202E"):
-        office.workflow.schedules.suspend_schedule(
+        harness.workflow.schedules.suspend_schedule(
             schedule.id, person="olga", reason="\u202ehidden"
         )
-    office.workflow.schedules.suspend_schedule(schedule.id, person="olga", reason="new\ndisks")
-    due_now(office, schedule)
-    fire_all(office)
-    assert _fires(office, schedule) == []
+    harness.workflow.schedules.suspend_schedule(schedule.id, person="olga", reason="new\ndisks")
+    due_now(harness, schedule)
+    fire_all(harness)
+    assert _fires(harness, schedule) == []
     with pytest.raises(TooLate):
-        office.workflow.schedules.suspend_schedule(schedule.id, person="olga")
-    office.workflow.schedules.resume_schedule(schedule.id, person="dora")
-    fire_all(office)
-    assert _fires(office, schedule) == []
-    due_now(office, schedule)
-    fire_all(office)
-    assert len(_fired(office, schedule)) == 1
-    office.workflow.schedules.end_schedule(schedule.id, person="dora")
+        harness.workflow.schedules.suspend_schedule(schedule.id, person="olga")
+    harness.workflow.schedules.resume_schedule(schedule.id, person="dora")
+    fire_all(harness)
+    assert _fires(harness, schedule) == []
+    due_now(harness, schedule)
+    fire_all(harness)
+    assert len(_fired(harness, schedule)) == 1
+    harness.workflow.schedules.end_schedule(schedule.id, person="dora")
     with pytest.raises(TooLate):
-        office.workflow.schedules.resume_schedule(schedule.id, person="dora")
+        harness.workflow.schedules.resume_schedule(schedule.id, person="dora")
 
 
-def test_who_takes_a_schedule_over_needs_an_approval_and_then_the_old_one_ends(office: Office):
-    schedule = _begun(office)
-    run = office.workflow.schedules.take_over_schedule(
+def test_who_takes_a_schedule_over_needs_an_approval_and_then_the_old_one_ends(harness: Harness):
+    schedule = _begun(harness)
+    run = harness.workflow.schedules.take_over_schedule(
         schedule.id, person="stan", origin=RequestOrigin("web")
     )
-    office.work()
-    waiting = office.run(run.id)
-    assert (waiting.state, _all(office)[0].state) == (State.PENDING, ScheduleState.ACTIVE)
-    run = office.approve(waiting, "adam")
-    old, new = _all(office)
+    harness.run_queued_work()
+    waiting = harness.get_run(run.id)
+    assert (waiting.state, _all(harness)[0].state) == (State.PENDING, ScheduleState.ACTIVE)
+    run = harness.approve(waiting, "adam")
+    old, new = _all(harness)
     assert run.state is State.SUCCEEDED
     assert (old.state, new.state, new.owner) == (
         ScheduleState.ENDED,
@@ -430,50 +437,50 @@ def test_who_takes_a_schedule_over_needs_an_approval_and_then_the_old_one_ends(o
 class TestTakenOverUnasked:
     """What only looks takes nobody's approval, so whoever likes could put an end to it."""
 
-    def _taken(self, office: Office, person: str) -> tuple[Run, Schedule]:
-        office.workflow.schedules.request_schedule(
+    def _taken(self, harness: Harness, person: str) -> tuple[Run, Schedule]:
+        harness.workflow.schedules.request_schedule(
             [ShowSwitches(host="lb1")], host_pattern="", person="olga", origin=WEB, timing=HOURLY
         )
-        office.work()
-        run = office.workflow.schedules.take_over_schedule(1, person=person, origin=WEB)
-        office.work()
-        return office.run(run.id), _all(office)[0]
+        harness.run_queued_work()
+        run = harness.workflow.schedules.take_over_schedule(1, person=person, origin=WEB)
+        harness.run_queued_work()
+        return harness.get_run(run.id), _all(harness)[0]
 
-    def test_somebody_elses_goes_on(self, office: Office):
-        run, old = self._taken(office, "dora")
+    def test_somebody_elses_goes_on(self, harness: Harness):
+        run, old = self._taken(harness, "dora")
         assert (run.state, old.state) == (State.REFUSED, ScheduleState.ACTIVE)
         assert run.summary == "Only the owners can replace schedule 1: Adam Admin, Olga Owner"
 
     def test_without_the_guard_it_would_have_ended(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(start_schedule, "_list_managers", _no_word)
-        assert self._taken(office, "dora")[1].state is ScheduleState.ENDED
+        assert self._taken(harness, "dora")[1].state is ScheduleState.ENDED
 
-    def test_an_owner_of_the_area_takes_it(self, office: Office):
-        run, old = self._taken(office, "adam")
+    def test_an_owner_of_the_area_takes_it(self, harness: Harness):
+        run, old = self._taken(harness, "adam")
         assert (run.state, old.state) == (State.SUCCEEDED, ScheduleState.ENDED)
 
-    def test_whoever_likes_takes_that_of_somebody_who_has_left(self, office: Office):
-        self._taken(office, "dora")
+    def test_whoever_likes_takes_that_of_somebody_who_has_left(self, harness: Harness):
+        self._taken(harness, "dora")
         for name in ("people.yaml", "areas.yaml"):
-            file = office.policies.path / name
+            file = harness.policies.path / name
             lines = file.read_text().replace("[olga, adam]", "[adam]").replace("[olga]", "[adam]")
             file.write_text(
                 "".join(f"{line}\n" for line in lines.split("\n") if "olga:" not in line)
             )
-        run = office.workflow.schedules.take_over_schedule(1, person="dora", origin=WEB)
-        office.work()
-        assert office.run(run.id).state is State.SUCCEEDED
-        assert _all(office)[0].state is ScheduleState.ENDED
+        run = harness.workflow.schedules.take_over_schedule(1, person="dora", origin=WEB)
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.SUCCEEDED
+        assert _all(harness)[0].state is ScheduleState.ENDED
 
 
-def test_a_run_that_claims_a_schedule_is_not_let_through(office: Office):
+def test_a_run_that_claims_a_schedule_is_not_let_through(harness: Harness):
     """What stands in the table is not believed: the schedule must have fired it."""
-    schedule = _begun(office)
-    due_now(office, schedule)
+    schedule = _begun(harness)
+    due_now(harness, schedule)
     origin = RequestOrigin("schedule", schedule_id=schedule.id)
-    run = office.workflow.request_run(LAMP, person="dora", origin=origin)
-    office.work()
-    assert office.run(run.id).state is State.REFUSED
-    assert office.fleet.told == []
+    run = harness.workflow.request_run(LAMP, person="dora", origin=origin)
+    harness.run_queued_work()
+    assert harness.get_run(run.id).state is State.REFUSED
+    assert harness.fleet.told == []

@@ -29,7 +29,7 @@ from bot.db.search import RunFilter
 from bot.model.run import NEEDS_ATTENTION, RequestOrigin, Run, State
 from bot.model.signing import SigningKey
 from tests.bench import filling
-from tests.bot.empty import empty
+from tests.bot.databases import create_sqlite_database
 
 HOSTS = ["web1", "web2", "web-db", "lb1", "lb2", "we_b"]
 
@@ -388,7 +388,7 @@ def test_a_page_asks_the_database_a_handful_of_questions_however_long_it_is(
 def test_states_that_no_run_has_are_not_looked_for_among_all_runs(tmp_path: Path):
     """Counted, not timed: how many steps SQLite takes for it."""
     seal = SigningKey.create()
-    database = empty(tmp_path / "keyturn.db", seal)
+    database = create_sqlite_database(tmp_path / "keyturn.db", seal)
     filling.fill(database, 3_000, seal)
     rare = search.RunFilter(states=frozenset({State.UNKNOWN, State.WITHDRAWN}))
     with database.reading() as tx:

@@ -21,7 +21,7 @@ from bot.webhooks import webhook_queue
 from bot.workflow.requests import SENSITIVE_REQUEST_MESSAGE
 from connectors.errors import CommandError, UnknownOutcomeError, UnreachableError
 from runbooks import AnyRunbook
-from tests.bot.office import WEB, Office, an_office
+from tests.bot.harness import WEB, Harness, open_harness
 from tests.policies import AREAS, INVENTORY
 from tests.toy import BreakSwitch, SetSwitch, ShowSwitches, TuneSwitch
 
@@ -31,38 +31,38 @@ NAMES = [f"lb{n}" for n in range(1, 13)]
 
 
 @pytest.fixture
-def crowd(tmp_path: Path) -> Generator[Office]:
-    """An office with twelve balancers, each with a lamp that is off."""
-    with an_office(tmp_path) as office:
+def crowd(tmp_path: Path) -> Generator[Harness]:
+    """A harness with twelve balancers, each with a lamp that is off."""
+    with open_harness(tmp_path) as harness:
         more = "".join(f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in NAMES[2:])
-        (office.policies.path / "inventory.yaml").write_text(INVENTORY + more)
-        rules = office.policies.path / "policy.cedar"
+        (harness.policies.path / "inventory.yaml").write_text(INVENTORY + more)
+        rules = harness.policies.path / "policy.cedar"
         rules.write_text(
             rules.read_text().replace('@approvals("1")', '@approvals("1") @hosts("12")')
         )
-        office.fleet.hosts = {name: {"lamp": "off"} for name in NAMES}
-        yield office
+        harness.fleet.hosts = {name: {"lamp": "off"} for name in NAMES}
+        yield harness
 
 
-def _ask(office: Office, names: list[str], person: str = "dora", value: str = "on") -> Run:
+def _ask(harness: Harness, names: list[str], person: str = "dora", value: str = "on") -> Run:
     requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
-    run = office.workflow.request_fanout_run(
+    run = harness.workflow.request_fanout_run(
         requests, host_pattern="lb*", person=person, origin=WEB
     )
-    office.work()
-    return office.run(run.id)
+    harness.run_queued_work()
+    return harness.get_run(run.id)
 
 
-def _children(office: Office, run: Run) -> list[Run]:
-    with office.database.reading() as tx:
+def _children(harness: Harness, run: Run) -> list[Run]:
+    with harness.database.reading() as tx:
         return runs.list_children(tx, run.id)
 
 
-def _told(office: Office) -> list[str]:
-    return [host for host, _ in office.fleet.told]
+def _told(harness: Harness) -> list[str]:
+    return [host for host, _ in harness.fleet.told]
 
 
-def test_one_plan_and_one_approval_for_all(crowd: Office):
+def test_one_plan_and_one_approval_for_all(crowd: Harness):
     run = _ask(crowd, NAMES)
     assert run.state is State.PENDING
     assert run.title == "toy set lb* lamp on"
@@ -76,12 +76,12 @@ def test_one_plan_and_one_approval_for_all(crowd: Office):
     assert {child.state for child in _children(crowd, run)} == {State.SUCCEEDED}
 
 
-def test_waves_start_with_one_host_then_a_tenth_then_the_rest(crowd: Office):
+def test_waves_start_with_one_host_then_a_tenth_then_the_rest(crowd: Harness):
     run = _ask(crowd, NAMES)
     crowd.workflow.approve_run(run.id, person="olga", digest=run.digest)
     waves: list[list[str]] = []
-    while crowd.queue.waiting:
-        batch, crowd.queue.waiting = crowd.queue.waiting, []
+    while crowd.dispatcher.enqueued:
+        batch, crowd.dispatcher.enqueued = crowd.dispatcher.enqueued, []
         before = len(crowd.fleet.told)
         for number in batch:
             crowd.workflow.advance_run(number)
@@ -91,7 +91,7 @@ def test_waves_start_with_one_host_then_a_tenth_then_the_rest(crowd: Office):
 
 
 @pytest.mark.parametrize(("bad", "reached"), [("lb1", 1), ("lb3", 3), ("lb9", 12)])
-def test_after_the_first_failure_no_further_wave_starts(crowd: Office, bad: str, reached: int):
+def test_after_the_first_failure_no_further_wave_starts(crowd: Harness, bad: str, reached: int):
     def refuse(host: str, _words: str) -> None:
         if host == bad:
             raise CommandError("output: the lamp is glued")
@@ -105,7 +105,9 @@ def test_after_the_first_failure_no_further_wave_starts(crowd: Office, bad: str,
     assert len(crowd.fleet.told) == reached - 1
 
 
-def test_without_waves_every_host_would_be_reached(crowd: Office, monkeypatch: pytest.MonkeyPatch):
+def test_without_waves_every_host_would_be_reached(
+    crowd: Harness, monkeypatch: pytest.MonkeyPatch
+):
     def refuse(host: str, _words: str) -> None:
         if host == "lb1":
             raise CommandError("output: the lamp is glued")
@@ -116,7 +118,7 @@ def test_without_waves_every_host_would_be_reached(crowd: Office, monkeypatch: p
     assert len(crowd.fleet.told) == len(NAMES) - 1
 
 
-def test_a_host_whose_end_nobody_saw_makes_the_whole_unknown_until_it_is_settled(crowd: Office):
+def test_a_host_whose_end_nobody_saw_makes_the_whole_unknown_until_it_is_settled(crowd: Harness):
     def cut(host: str, _words: str) -> None:
         if host == "lb1":
             raise UnknownOutcomeError("the connection was lost")
@@ -133,13 +135,13 @@ def test_a_host_whose_end_nobody_saw_makes_the_whole_unknown_until_it_is_settled
     crowd.workflow.resolve_run(
         first.id, person="olga", succeeded=True, reason="the lamp is on indeed"
     )
-    crowd.work()
-    assert crowd.run(ended.id).state is State.FAILED
+    crowd.run_queued_work()
+    assert crowd.get_run(ended.id).state is State.FAILED
     with crowd.database.reading() as tx:
         assert locks.get_lock(tx, "lb1") is None
 
 
-def test_if_one_cannot_be_read_nothing_is_asked_for(crowd: Office):
+def test_if_one_cannot_be_read_nothing_is_asked_for(crowd: Harness):
     def gone(host: str) -> None:
         if host == "lb2":
             raise UnreachableError("no route")
@@ -154,7 +156,7 @@ def test_if_one_cannot_be_read_nothing_is_asked_for(crowd: Office):
     assert states == [State.WITHDRAWN, State.FAILED, State.WITHDRAWN]
 
 
-def test_hosts_that_are_as_asked_already_are_left_alone(crowd: Office):
+def test_hosts_that_are_as_asked_already_are_left_alone(crowd: Harness):
     crowd.fleet.hosts["lb2"]["lamp"] = "on"
     run = _ask(crowd, NAMES[:3])
     assert run.plan
@@ -163,11 +165,11 @@ def test_hosts_that_are_as_asked_already_are_left_alone(crowd: Office):
     assert _told(crowd) == ["lb1", "lb3"]
 
 
-def test_nothing_to_do_anywhere_asks_nobody(crowd: Office):
+def test_nothing_to_do_anywhere_asks_nobody(crowd: Harness):
     assert _ask(crowd, NAMES[:3], value="off").state is State.NO_CHANGES
 
 
-def test_a_host_that_moved_after_approval_is_stale_and_stops_the_rest(crowd: Office):
+def test_a_host_that_moved_after_approval_is_stale_and_stops_the_rest(crowd: Harness):
     run = _ask(crowd, NAMES)
     crowd.fleet.hosts["lb2"]["lamp"] = "dim"
     ended = crowd.approve(run)
@@ -176,7 +178,7 @@ def test_a_host_that_moved_after_approval_is_stale_and_stops_the_rest(crowd: Off
     assert "lb2" not in _told(crowd)
 
 
-def test_a_part_cannot_be_decided_by_itself(crowd: Office):
+def test_a_part_cannot_be_decided_by_itself(crowd: Harness):
     child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
     with pytest.raises(InvalidRequestError, match="decide that"):
         crowd.workflow.approve_run(child.id, person="olga", digest=child.digest)
@@ -186,17 +188,17 @@ def test_a_part_cannot_be_decided_by_itself(crowd: Office):
         crowd.workflow.withdraw_run(child.id, person="dora")
 
 
-def test_a_child_put_to_work_without_the_whole_gets_nothing(crowd: Office):
+def test_a_child_put_to_work_without_the_whole_gets_nothing(crowd: Harness):
     """The gate stands in front of each host: a child that is merely ready is not enough."""
     child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
     with crowd.database.transaction() as tx:
         runs.move_run(tx, runs.get_run(tx, child.id), State.QUEUED)
     crowd.workflow.advance_run(child.id)
     assert crowd.fleet.told == []
-    assert crowd.run(child.id).state is State.WITHDRAWN
+    assert crowd.get_run(child.id).state is State.WITHDRAWN
 
 
-def test_a_child_whose_plan_is_not_in_the_approved_one_gets_nothing(crowd: Office):
+def test_a_child_whose_plan_is_not_in_the_approved_one_gets_nothing(crowd: Harness):
     run = _ask(crowd, NAMES[:2])
     child = _children(crowd, run)[0]
     assert child.plan
@@ -207,10 +209,10 @@ def test_a_child_whose_plan_is_not_in_the_approved_one_gets_nothing(crowd: Offic
         runs.amend_run(tx, runs.get_run(tx, child.id), plan=other, digest=other.digest)
     crowd.approve(run)
     assert "lb1" not in _told(crowd)
-    assert crowd.run(child.id).state is State.STALE
+    assert crowd.get_run(child.id).state is State.STALE
 
 
-def test_deny_and_withdraw_end_every_part(crowd: Office):
+def test_deny_and_withdraw_end_every_part(crowd: Harness):
     denied = _ask(crowd, NAMES[:3])
     crowd.workflow.deny_run(denied.id, person="olga", reason="no")
     assert {child.state for child in _children(crowd, denied)} == {State.WITHDRAWN}
@@ -218,12 +220,12 @@ def test_deny_and_withdraw_end_every_part(crowd: Office):
         crowd.approve(denied)
     withdrawn = _ask(crowd, NAMES[:3])
     crowd.workflow.withdraw_run(withdrawn.id, person="dora")
-    crowd.work()
+    crowd.run_queued_work()
     assert {child.state for child in _children(crowd, withdrawn)} == {State.WITHDRAWN}
     assert crowd.fleet.told == []
 
 
-def test_an_asker_who_leaves_midway_reaches_no_further_host(crowd: Office):
+def test_an_asker_who_leaves_midway_reaches_no_further_host(crowd: Harness):
     def dismiss(host: str, _words: str) -> None:
         people = crowd.policies.path / "people.yaml"
         people.write_text(people.read_text().replace("dora:", "dolores:"))
@@ -234,7 +236,7 @@ def test_an_asker_who_leaves_midway_reaches_no_further_host(crowd: Office):
     assert _told(crowd) == ["lb1"]
 
 
-def test_the_rules_set_a_ceiling(crowd: Office):
+def test_the_rules_set_a_ceiling(crowd: Harness):
     rules = crowd.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@hosts("12")', '@hosts("3")'))
     run = _ask(crowd, NAMES)
@@ -244,7 +246,7 @@ def test_the_rules_set_a_ceiling(crowd: Office):
 
 
 def test_without_the_ceiling_it_would_wait_for_one_approval(
-    crowd: Office, monkeypatch: pytest.MonkeyPatch
+    crowd: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     rules = crowd.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@hosts("12")', '@hosts("3")'))
@@ -253,27 +255,27 @@ def test_without_the_ceiling_it_would_wait_for_one_approval(
     assert _ask(crowd, NAMES).state is State.PENDING
 
 
-def test_nobody_approves_their_own_for_many_either(crowd: Office):
+def test_nobody_approves_their_own_for_many_either(crowd: Harness):
     requests = [BreakSwitch(host=name, name="lamp") for name in NAMES[:2]]
     run = crowd.workflow.request_fanout_run(
         requests, host_pattern="lb*", person="olga", origin=WEB
     )
-    crowd.work()
+    crowd.run_queued_work()
     with pytest.raises(NotAllowed, match="you requested it"):
-        crowd.approve(crowd.run(run.id), person="olga")
+        crowd.approve(crowd.get_run(run.id), person="olga")
 
 
-def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Office):
+def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Harness):
     requests = [ShowSwitches(host=name) for name in NAMES[:3]]
     well = crowd.workflow.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
-    crowd.work()
+    crowd.run_queued_work()
     crowd.fleet.hosts["lb2"]["lamp"] = "broken"
     ill = crowd.workflow.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
-    crowd.work()
+    crowd.run_queued_work()
     with crowd.database.reading() as tx:
         told = {run.id: run.status for run in runs.list_runs(tx, [well.id, ill.id])}
         parts = {run.host: run.status for run in runs.list_children(tx, ill.id)}
@@ -286,13 +288,13 @@ def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Office):
     assert len(of_host) == 1
 
 
-def test_hosts_of_several_areas_are_asked_for_one_area_at_a_time(crowd: Office):
+def test_hosts_of_several_areas_are_asked_for_one_area_at_a_time(crowd: Harness):
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in HOSTS_APART]
     with pytest.raises(InvalidRequestError, match="in several areas"):
         crowd.workflow.request_fanout_run(requests, host_pattern="*", person="dora", origin=WEB)
 
 
-def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Office):
+def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Harness):
     """It is understood at every door, in a shell too, and together it is what was asked for."""
     hosts = crowd.policies.get_policy().inventory.tags
     spelled, requests = request_form.parse_request_for_hosts(
@@ -309,7 +311,7 @@ def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Office):
     assert [one.target for part in each for one in part] == [one.target for one in requests]
 
 
-def test_a_secret_that_was_typed_is_not_said_again(crowd: Office):
+def test_a_secret_that_was_typed_is_not_said_again(crowd: Harness):
     crowd.database.redactor.add_secrets("of-a-switch-2")
     requests = [SetSwitch(host=name, name="lamp", value="of-a-switch-2") for name in HOSTS_APART]
     with pytest.raises(InvalidRequestError) as no:
@@ -318,35 +320,35 @@ def test_a_secret_that_was_typed_is_not_said_again(crowd: Office):
 
 
 def test_of_many_areas_the_first_are_spelled_and_the_others_named(tmp_path: Path):
-    with an_office(tmp_path) as office:
+    with open_harness(tmp_path) as harness:
         areas = "".join(f"  a{n:02}: {{title: a{n:02}, owners: [olga]}}\n" for n in range(40))
         hosts = "".join(f"  h{n:02}: {{area: a{n:02}}}\n" for n in range(40))
         (tmp_path / "policy" / "areas.yaml").write_text(AREAS + areas)
         (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY + hosts)
         requests = [SetSwitch(host=f"h{n:02}", name="lamp", value="on") for n in range(40)]
         with pytest.raises(InvalidRequestError) as no:
-            office.workflow.request_fanout_run(
+            harness.workflow.request_fanout_run(
                 requests, host_pattern="h*", person="dora", origin=WEB
             )
     assert "a07: toy set h07 lamp on; and so on for a08, a09, " in str(no.value)
     assert len(str(no.value)) < 1000
 
 
-def _look_everywhere(crowd: Office) -> Run:
+def _look_everywhere(crowd: Harness) -> Run:
     crowd.fleet.hosts["web1"] = {"lamp": "on"}
     requests = [ShowSwitches(host=name) for name in ("lb1", "lb2", "web1")]
     return crowd.workflow.request_fanout_run(requests, host_pattern="*", person="dora", origin=WEB)
 
 
-def _found_in(crowd: Office, area: str, **also: str) -> list[int]:
+def _found_in(crowd: Harness, area: str, **also: str) -> list[int]:
     with crowd.database.reading() as tx:
         return search.find_run_numbers(tx, search.RunFilter(area=area, **also), most=9)  # pyright: ignore[reportArgumentType] - each is text
 
 
-def test_a_check_on_hosts_of_several_areas_is_one_report_found_by_each_area(crowd: Office):
+def test_a_check_on_hosts_of_several_areas_is_one_report_found_by_each_area(crowd: Harness):
     run = _look_everywhere(crowd)
-    crowd.work()
-    told = crowd.run(run.id)
+    crowd.run_queued_work()
+    told = crowd.get_run(run.id)
     assert (told.state, told.summary) == (State.SUCCEEDED, "3 of 3 hosts are healthy")
     assert (told.area, told.areas) == ("edge, web", ["edge", "web"])
     parts = {part.host: part for part in _children(crowd, run)}
@@ -356,7 +358,7 @@ def test_a_check_on_hosts_of_several_areas_is_one_report_found_by_each_area(crow
         "web1": "web",
     }
     alone = crowd.workflow.request_run(ShowSwitches(host="lb1"), person="dora", origin=WEB)
-    crowd.work()
+    crowd.run_queued_work()
     assert _found_in(crowd, "edge") == [alone.id, run.id]
     assert _found_in(crowd, "edge", person="dora") == [alone.id, run.id]
     assert _found_in(crowd, "web") == _found_in(crowd, "web", runbook="toy show") == [run.id]
@@ -365,7 +367,7 @@ def test_a_check_on_hosts_of_several_areas_is_one_report_found_by_each_area(crow
     assert _found_in(crowd, "edge", host="web1") == []
 
 
-def test_a_check_is_refused_where_one_of_its_areas_is_and_that_area_is_named(crowd: Office):
+def test_a_check_is_refused_where_one_of_its_areas_is_and_that_area_is_named(crowd: Harness):
     rules = crowd.policies.path / "policy.cedar"
     closed = """
 @id("closed")
@@ -374,29 +376,29 @@ forbid (principal, action == Action::"request", resource in Area::"web");
 """
     rules.write_text(rules.read_text() + closed)
     run = _look_everywhere(crowd)
-    crowd.work()
-    told = crowd.run(run.id)
+    crowd.run_queued_work()
+    told = crowd.get_run(run.id)
     why = "The policy refuses: in the web servers: the web servers are nobody's business"
     assert (told.state, told.summary) == (State.REFUSED, why)
     assert (crowd.fleet.asked, _children(crowd, run)) == (0, [])
 
 
-def test_what_a_check_of_several_areas_was_told_is_erased_by_an_owner_of_them_all(crowd: Office):
+def test_what_a_check_of_several_areas_was_told_is_erased_by_an_owner_of_them_all(crowd: Harness):
     run = _look_everywhere(crowd)
-    crowd.work()
+    crowd.run_queued_work()
     erasing = crowd.workflow.erasure
     erasing.request_erasure(run.id, person="dora", reason="it names a customer", source="web")
     with crowd.database.reading() as tx:
-        digest = preview_erasure(tx, crowd.run(run.id)).digest
+        digest = preview_erasure(tx, crowd.get_run(run.id)).digest
     with pytest.raises(NotAllowed, match="an owner of the edge and the web servers can"):
         erasing.confirm_erasure(run.id, person="adam", digest=digest)
-    assert crowd.run(run.id).report
+    assert crowd.get_run(run.id).report
     erasing.confirm_erasure(run.id, person="olga", digest=digest)
-    assert crowd.run(run.id).report is None
+    assert crowd.get_run(run.id).report is None
 
 
-def test_a_system_that_is_told_of_one_area_is_not_told_of_a_check_of_several(crowd: Office):
-    run = crowd.run(_look_everywhere(crowd).id)
+def test_a_system_that_is_told_of_one_area_is_not_told_of_a_check_of_several(crowd: Harness):
+    run = crowd.get_run(_look_everywhere(crowd).id)
     told = [
         webhook_queue.SubscriptionFilter(("check",), frozenset(areas), ()).accepts_run(run)
         for areas in (["edge"], ["edge", "web"], [])
@@ -404,7 +406,7 @@ def test_a_system_that_is_told_of_one_area_is_not_told_of_a_check_of_several(cro
     assert told == [False, True, True]
 
 
-def test_what_would_come_of_a_check_of_several_areas_is_one_answer(crowd: Office):
+def test_what_would_come_of_a_check_of_several_areas_is_one_answer(crowd: Harness):
     policy = crowd.policies.get_policy()
     hosts = ("lb1", "lb2", "web1")
 
@@ -421,7 +423,7 @@ def test_what_would_come_of_a_check_of_several_areas_is_one_answer(crowd: Office
     ]
 
 
-def test_a_schedule_of_a_check_is_for_one_area(crowd: Office):
+def test_a_schedule_of_a_check_is_for_one_area(crowd: Harness):
     requests = [ShowSwitches(host=name) for name in ("lb1", "web1")]
     with pytest.raises(InvalidRequestError, match="request each area"):
         crowd.workflow.schedules.request_schedule(
@@ -429,38 +431,38 @@ def test_a_schedule_of_a_check_is_for_one_area(crowd: Office):
         )
 
 
-def test_a_check_of_many_is_one_report(crowd: Office):
+def test_a_check_of_many_is_one_report(crowd: Harness):
     requests = [ShowSwitches(host=name) for name in NAMES[:3]]
     run = crowd.workflow.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
-    crowd.work()
-    told = crowd.run(run.id)
+    crowd.run_queued_work()
+    told = crowd.get_run(run.id)
     assert (told.state, told.summary) == (State.SUCCEEDED, "3 of 3 hosts are healthy")
     assert told.report
     assert told.report.findings == ["lb1: lamp=off", "lb2: lamp=off", "lb3: lamp=off"]
 
 
-def test_all_of_it_is_undone_as_one(crowd: Office):
+def test_all_of_it_is_undone_as_one(crowd: Harness):
     done = crowd.approve(_ask(crowd, NAMES[:3]))
     crowd.fleet.told.clear()
     undo = crowd.workflow.request_undo(done.id, person="dora", origin=WEB)
-    crowd.work()
-    ended = crowd.approve(crowd.run(undo.id))
+    crowd.run_queued_work()
+    ended = crowd.approve(crowd.get_run(undo.id))
     assert ended.state is State.SUCCEEDED
     assert sorted(crowd.fleet.told) == [(name, "set lamp off") for name in NAMES[:3]]
 
 
-def test_one_host_of_it_is_undone_by_itself(crowd: Office):
+def test_one_host_of_it_is_undone_by_itself(crowd: Harness):
     done = crowd.approve(_ask(crowd, NAMES[:3]))
     crowd.fleet.told.clear()
     undo = crowd.workflow.request_undo(_children(crowd, done)[1].id, person="dora", origin=WEB)
-    crowd.work()
-    assert crowd.approve(crowd.run(undo.id)).state is State.SUCCEEDED
+    crowd.run_queued_work()
+    assert crowd.approve(crowd.get_run(undo.id)).state is State.SUCCEEDED
     assert crowd.fleet.told == [("lb2", "set lamp off")]
 
 
-def test_history_shows_the_request_once_and_by_host_its_part(crowd: Office):
+def test_history_shows_the_request_once_and_by_host_its_part(crowd: Harness):
     run = _ask(crowd, NAMES[:3])
     with crowd.database.reading() as tx:
         assert [found.id for found in search.find_newest_runs(tx, search.RunFilter())] == [run.id]
@@ -468,15 +470,15 @@ def test_history_shows_the_request_once_and_by_host_its_part(crowd: Office):
     assert [(found.host, found.parent) for found in by_host] == [("lb2", run.id)]
 
 
-def test_after_a_crash_in_the_middle_it_goes_on(crowd: Office):
+def test_after_a_crash_in_the_middle_it_goes_on(crowd: Harness):
     run = _ask(crowd, NAMES[:3])
     crowd.workflow.approve_run(run.id, person="olga", digest=run.digest)
     for _ in range(3):
-        crowd.workflow.advance_run(crowd.queue.waiting.pop(0))
-    crowd.queue.waiting.clear()
+        crowd.workflow.advance_run(crowd.dispatcher.enqueued.pop(0))
+    crowd.dispatcher.enqueued.clear()
     crowd.workflow.recover_unfinished_runs()
-    crowd.work()
-    assert crowd.run(run.id).state is State.SUCCEEDED
+    crowd.run_queued_work()
+    assert crowd.get_run(run.id).state is State.SUCCEEDED
     assert sorted(_told(crowd)) == NAMES[:3]
 
 
@@ -518,7 +520,7 @@ def test_a_pattern_that_means_nobody_is_said():
         request_form.parse_request_for_hosts(ClearAbuser, ["db*", "203.0.113.9"], HOSTS)
 
 
-def test_what_is_wrong_with_one_of_several_names_is_said(crowd: Office):
+def test_what_is_wrong_with_one_of_several_names_is_said(crowd: Harness):
     with pytest.raises(request_form.RequestSyntaxError, match="separate hosts with a comma"):
         request_form.parse_request_for_hosts(SetSwitch, ["lb1,", "lb2", "lamp", "on"], HOSTS)
     hosts = crowd.policies.get_policy().inventory.tags
@@ -532,7 +534,7 @@ def test_what_is_wrong_with_one_of_several_names_is_said(crowd: Office):
             )
 
 
-def test_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Office):
+def test_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Harness):
     freezing = crowd.policies.path / "freezes.yaml"
     freezing.write_text(
         'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
@@ -542,11 +544,11 @@ def test_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Office):
     assert crowd.fleet.told == []
     crowd.policies.get_policy().freezes = FreezeList()
     crowd.workflow.wake_stalled_runs()
-    crowd.work()
-    assert crowd.run(run.id).state is State.SUCCEEDED
+    crowd.run_queued_work()
+    assert crowd.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_a_host_without_changes_is_no_canary(crowd: Office):
+def test_a_host_without_changes_is_no_canary(crowd: Harness):
     for name in NAMES[:3]:
         crowd.fleet.hosts[name]["lamp"] = "on"
 
@@ -560,30 +562,30 @@ def test_a_host_without_changes_is_no_canary(crowd: Office):
     assert states.count(State.WITHDRAWN) == 8
 
 
-def test_a_policy_that_breaks_between_waves_starts_no_further_host(crowd: Office):
+def test_a_policy_that_breaks_between_waves_starts_no_further_host(crowd: Harness):
     run = _ask(crowd, NAMES[:3])
     crowd.workflow.approve_run(run.id, person="olga", digest=run.digest)
     for _ in range(2):
-        crowd.workflow.advance_run(crowd.queue.waiting.pop(0))
+        crowd.workflow.advance_run(crowd.dispatcher.enqueued.pop(0))
     (crowd.policies.path / "policy.cedar").write_text("permit (")
-    crowd.work()
-    ended = crowd.run(run.id)
+    crowd.run_queued_work()
+    ended = crowd.get_run(run.id)
     assert ended.state is State.FAILED
     assert "No further host was started, because there is no valid policy" in ended.summary
     assert _told(crowd) == ["lb1"]
 
 
-def test_a_policy_that_breaks_before_the_start_refuses_the_whole(crowd: Office):
+def test_a_policy_that_breaks_before_the_start_refuses_the_whole(crowd: Harness):
     run = _ask(crowd, NAMES[:3])
     crowd.workflow.approve_run(run.id, person="olga", digest=run.digest)
     (crowd.policies.path / "policy.cedar").write_text("permit (")
-    crowd.work()
-    ended = crowd.run(run.id)
+    crowd.run_queued_work()
+    ended = crowd.get_run(run.id)
     assert ended.state is State.REFUSED
     assert "There is no valid policy: policy.cedar" in ended.summary
 
 
-def test_a_whole_that_was_unknown_follows_its_hosts_after_a_crash_too(crowd: Office):
+def test_a_whole_that_was_unknown_follows_its_hosts_after_a_crash_too(crowd: Harness):
     def cut(_host: str, _words: str) -> None:
         raise UnknownOutcomeError("the connection was lost")
 
@@ -593,18 +595,18 @@ def test_a_whole_that_was_unknown_follows_its_hosts_after_a_crash_too(crowd: Off
     crowd.workflow.resolve_run(
         first.id, person="olga", succeeded=True, reason="the lamp is on indeed"
     )
-    crowd.queue.waiting.clear()
+    crowd.dispatcher.enqueued.clear()
     crowd.workflow.recover_unfinished_runs()
-    crowd.work()
-    assert crowd.run(whole.id).state is State.FAILED
+    crowd.run_queued_work()
+    assert crowd.get_run(whole.id).state is State.FAILED
 
 
-def test_a_part_whose_turn_never_comes_expires_and_ends_the_whole(crowd: Office):
+def test_a_part_whose_turn_never_comes_expires_and_ends_the_whole(crowd: Harness):
     def cut(_host: str, _words: str) -> None:
         raise UnknownOutcomeError("the connection was lost")
 
     crowd.fleet.before_tell = cut
-    crowd.approve(crowd.ask(SetSwitch(host="lb1", name="lamp", value="on")))
+    crowd.approve(crowd.request(SetSwitch(host="lb1", name="lamp", value="on")))
     run = crowd.approve(_ask(crowd, NAMES[:2]))
     assert run.state is State.RUNNING
     assert _children(crowd, run)[0].state is State.QUEUED
@@ -612,15 +614,15 @@ def test_a_part_whose_turn_never_comes_expires_and_ends_the_whole(crowd: Office)
         for one in [runs.get_run(tx, run.id), *runs.list_children(tx, run.id)]:
             runs.amend_run(tx, one, expires_at=tx.now)
     crowd.workflow.expire_runs()
-    crowd.work()
+    crowd.run_queued_work()
     assert [child.state for child in _children(crowd, run)] == [State.EXPIRED, State.WITHDRAWN]
-    assert crowd.run(run.id).state is State.FAILED
+    assert crowd.get_run(run.id).state is State.FAILED
 
 
-def test_a_whole_is_not_in_line_for_its_first_host(crowd: Office):
+def test_a_whole_is_not_in_line_for_its_first_host(crowd: Harness):
     """Or it would be woken in the place of a run that waits there, which then sleeps on."""
     whole = _ask(crowd, NAMES[:2])
-    single = crowd.ask(SetSwitch(host="lb1", name="lamp", value="dim"))
+    single = crowd.request(SetSwitch(host="lb1", name="lamp", value="dim"))
     crowd.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
     crowd.workflow.approve_run(single.id, person="olga", digest=single.digest)
     with crowd.database.reading() as tx:
@@ -633,7 +635,7 @@ def test_a_whole_is_not_in_line_for_its_first_host(crowd: Office):
     ("spelled", "says"),
     [("lb[1\u202e]*", r"U\+202E"), ("lb[" + "1" * 200 + "]*", "100 characters")],
 )
-def test_hosts_are_spelled_in_few_and_visible_characters(crowd: Office, spelled: str, says: str):
+def test_hosts_are_spelled_in_few_and_visible_characters(crowd: Harness, spelled: str, says: str):
     with pytest.raises(InvalidRequestError, match=says):
         crowd.workflow.request_fanout_run(
             [SetSwitch(host="lb1", name="lamp", value="on")],

@@ -6,84 +6,84 @@ from sqlalchemy import update
 from bot.db import follow_ups, runs, tables
 from bot.model.run import NEEDS_ATTENTION, Run, State
 from connectors.errors import UnreachableError
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.toy import SetSwitch, WarmUp
 
 
-def _begun(office: Office) -> Run:
-    run = office.approve(office.ask(WarmUp(host="lb1", name="lamp", value="on")))
+def _begun(harness: Harness) -> Run:
+    run = harness.approve(harness.request(WarmUp(host="lb1", name="lamp", value="on")))
     assert run.state is State.SUCCEEDED
     return run
 
 
-def _look(office: Office) -> None:
+def _look(harness: Harness) -> None:
     """Let the next look be due, and take it."""
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.follow_up).values(next_at=tx.now))
-    office.workflow.run_due_follow_ups()
+    harness.workflow.run_due_follow_ups()
 
 
-def _goes_on(office: Office, run: Run) -> bool:
-    with office.database.reading() as tx:
+def _goes_on(harness: Harness, run: Run) -> bool:
+    with harness.database.reading() as tx:
         return follow_ups.has_follow_up(tx, run.id)
 
 
-def test_the_end_is_told_once_it_is_there(any_office: Office):
-    office = any_office
-    run = _begun(office)
-    office.fleet.hosts["lb1"]["warming"] = "on"
-    _look(office)
-    assert office.run(run.id).report is None
-    office.fleet.hosts["lb1"]["warming"] = "off"
-    _look(office)
-    report = office.run(run.id).report
+def test_the_end_is_told_once_it_is_there(db_harness: Harness):
+    harness = db_harness
+    run = _begun(harness)
+    harness.fleet.hosts["lb1"]["warming"] = "on"
+    _look(harness)
+    assert harness.get_run(run.id).report is None
+    harness.fleet.hosts["lb1"]["warming"] = "off"
+    _look(harness)
+    report = harness.get_run(run.id).report
     assert report is not None
     assert report.summary == "warm now"
-    assert office.entries(run)[-1] == "followed up"
-    assert not _goes_on(office, run)
-    _look(office)
-    assert office.entries(run).count("followed up") == 1
+    assert harness.list_entry_kinds(run)[-1] == "followed up"
+    assert not _goes_on(harness, run)
+    _look(harness)
+    assert harness.list_entry_kinds(run).count("followed up") == 1
 
 
 @pytest.mark.parametrize(("became", "shown"), [("burnt", NEEDS_ATTENTION), ("off", "succeeded")])
-def test_what_did_not_end_well_stands_so_in_lists(office: Office, became: str, shown: str):
-    run = _begun(office)
-    office.fleet.hosts["lb1"]["warming"] = became
-    _look(office)
-    with office.database.reading() as tx:
+def test_what_did_not_end_well_stands_so_in_lists(harness: Harness, became: str, shown: str):
+    run = _begun(harness)
+    harness.fleet.hosts["lb1"]["warming"] = became
+    _look(harness)
+    with harness.database.reading() as tx:
         assert runs.list_runs(tx, [run.id])[0].status == shown
 
 
-def test_a_look_comes_when_it_is_due_and_not_before(office: Office):
-    run = _begun(office)
-    asked = office.fleet.asked
-    office.workflow.run_due_follow_ups()
-    assert (office.fleet.asked, _goes_on(office, run)) == (asked, True)
+def test_a_look_comes_when_it_is_due_and_not_before(harness: Harness):
+    run = _begun(harness)
+    asked = harness.fleet.asked
+    harness.workflow.run_due_follow_ups()
+    assert (harness.fleet.asked, _goes_on(harness, run)) == (asked, True)
 
 
-def test_a_host_that_does_not_answer_is_looked_at_again(office: Office):
-    run = _begun(office)
+def test_a_host_that_does_not_answer_is_looked_at_again(harness: Harness):
+    run = _begun(harness)
 
     def silent(_host: str) -> None:
         raise UnreachableError("no answer")
 
-    office.fleet.before_ask = silent
-    _look(office)
-    assert _goes_on(office, run)
-    office.fleet.before_ask = lambda _host: None
-    _look(office)
-    assert not _goes_on(office, run)
+    harness.fleet.before_ask = silent
+    _look(harness)
+    assert _goes_on(harness, run)
+    harness.fleet.before_ask = lambda _host: None
+    _look(harness)
+    assert not _goes_on(harness, run)
 
 
-def test_what_has_no_end_to_wait_for_is_not_followed(office: Office):
-    run = office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
-    assert not _goes_on(office, run)
+def test_what_has_no_end_to_wait_for_is_not_followed(harness: Harness):
+    run = harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
+    assert not _goes_on(harness, run)
 
 
-def test_an_undo_is_not_followed(office: Office):
-    run = _begun(office)
-    undone = office.workflow.request_undo(run.id, person="dora", origin=run.origin)
-    office.work()
-    office.approve(office.run(undone.id))
-    assert office.run(undone.id).state is State.SUCCEEDED
-    assert not _goes_on(office, undone)
+def test_an_undo_is_not_followed(harness: Harness):
+    run = _begun(harness)
+    undone = harness.workflow.request_undo(run.id, person="dora", origin=run.origin)
+    harness.run_queued_work()
+    harness.approve(harness.get_run(undone.id))
+    assert harness.get_run(undone.id).state is State.SUCCEEDED
+    assert not _goes_on(harness, undone)

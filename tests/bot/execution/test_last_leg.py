@@ -15,119 +15,119 @@ from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.queries.run_timeline import build_run_events
 from bot.service import Workflow
-from tests.bot.office import WEB, Office
-from tests.bot.time import due_now
+from tests.bot.clock import due_now
+from tests.bot.harness import WEB, Harness
 from tests.toy import SetSwitch, TakeDown
 
 
 @pytest.fixture
-def office(any_office: Office) -> Office:
-    """An office whose two balancers carry one service."""
-    inventory = any_office.policies.path / "inventory.yaml"
+def harness(db_harness: Harness) -> Harness:
+    """A harness whose two balancers carry one service."""
+    inventory = db_harness.policies.path / "inventory.yaml"
     inventory.write_text(inventory.read_text() + "redundant: [lb1, lb2]\n")
-    return any_office
+    return db_harness
 
 
 def restart(host: str, value: str = "on") -> TakeDown:
     return TakeDown(host=host, name="lamp", value=value)
 
 
-def approve(office: Office, run: Run) -> Run:
+def approve(harness: Harness, run: Run) -> Run:
     """Give both approvals that the starter policy wants for the last leg."""
     for person in ("olga", "adam"):
-        office.workflow.approve_run(run.id, person=person, digest=run.digest)
-    office.work()
-    return office.run(run.id)
+        harness.workflow.approve_run(run.id, person=person, digest=run.digest)
+    harness.run_queued_work()
+    return harness.get_run(run.id)
 
 
-def lose_host(office: Office, host: str) -> None:
-    with office.database.transaction() as tx:
+def lose_host(harness: Harness, host: str) -> None:
+    with harness.database.transaction() as tx:
         lost = LastContact(host, tx.now, None, tx.now, "unreachable", "no route")
         store_contacts(tx, [lost])
 
 
-def list_claims(office: Office) -> list[tuple[str, int]]:
-    with office.database.reading() as tx:
+def list_claims(harness: Harness) -> list[tuple[str, int]]:
+    with harness.database.reading() as tx:
         return [(claim.event, claim.run) for claim in rows.list_claims(tx)]
 
 
-def let_settle(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def let_settle(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leg_claims, "_SETTLE", 0)
-    leg_claims.release_due_claims(office.parts)
-    office.work()
+    leg_claims.release_due_claims(harness.context)
+    harness.run_queued_work()
 
 
-def test_plan_says_what_margin_is_left(office: Office):
-    run = office.ask(restart("lb1"))
+def test_plan_says_what_margin_is_left(harness: Harness):
+    run = harness.request(restart("lb1"))
     assert (run.state, run.required_approvals) == (State.PENDING, 2)
     assert run.plan
     assert run.plan.takes_down == ["lb1"]
     assert "Redundancy of lb1-lb2: margin 2 → 1 without lb1 (cut set lb1, lb2)." in run.plan.notes
 
 
-def test_change_that_takes_nothing_down_has_no_margin(office: Office):
-    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+def test_change_that_takes_nothing_down_has_no_margin(harness: Harness):
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     assert run.plan
     assert not run.plan.takes_down
     assert not run.plan.notes
 
 
-def test_last_leg_is_refused_at_planning_by_name(office: Office):
-    lose_host(office, "lb2")
-    run = office.ask(restart("lb1"))
+def test_last_leg_is_refused_at_planning_by_name(harness: Harness):
+    lose_host(harness, "lb2")
+    run = harness.request(restart("lb1"))
     assert run.state is State.REFUSED
     assert "lb2 is unreachable since" in run.summary
     assert "This change would take lb1 down too" in run.summary
     assert "cut set lb1-lb2: lb1, lb2" in run.summary
-    assert office.fleet.told == []
+    assert harness.fleet.told == []
 
 
-def test_last_leg_is_refused_at_the_gate_when_the_other_fails_after_approval(office: Office):
-    run = office.ask(restart("lb1"))
-    lose_host(office, "lb2")
-    ended = approve(office, run)
+def test_last_leg_is_refused_at_the_gate_when_the_other_fails_after_approval(harness: Harness):
+    run = harness.request(restart("lb1"))
+    lose_host(harness, "lb2")
+    ended = approve(harness, run)
     assert ended.state is State.REFUSED
-    assert office.fleet.told == []
+    assert harness.fleet.told == []
 
 
-def test_repair_of_the_failed_leg_is_allowed(office: Office):
-    lose_host(office, "lb2")
-    run = office.ask(restart("lb2"))
+def test_repair_of_the_failed_leg_is_allowed(harness: Harness):
+    lose_host(harness, "lb2")
+    run = harness.request(restart("lb2"))
     assert run.state is State.PENDING
-    assert approve(office, run).state is State.SUCCEEDED
+    assert approve(harness, run).state is State.SUCCEEDED
 
 
-def test_second_leg_is_refused_while_the_first_is_claimed(office: Office):
-    first, second = office.ask(restart("lb1")), office.ask(restart("lb2"))
-    assert approve(office, first).state is State.SUCCEEDED
-    assert list_claims(office) == [("lb1", first.id)]
-    refused = approve(office, second)
+def test_second_leg_is_refused_while_the_first_is_claimed(harness: Harness):
+    first, second = harness.request(restart("lb1")), harness.request(restart("lb2"))
+    assert approve(harness, first).state is State.SUCCEEDED
+    assert list_claims(harness) == [("lb1", first.id)]
+    refused = approve(harness, second)
     assert refused.state is State.REFUSED
     assert f"lb1 is held by run {first.id} of Dora Developer since" in refused.summary
 
 
 def test_claim_is_released_after_the_run_and_a_settle_time(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    run = office.ask(restart("lb1"))
-    approve(office, run)
-    leg_claims.release_due_claims(office.parts)
-    assert list_claims(office) == [("lb1", run.id)]
-    let_settle(office, monkeypatch)
-    assert list_claims(office) == []
-    assert [kind for kind in office.entries(run) if kind.startswith("leg")] == [
+    run = harness.request(restart("lb1"))
+    approve(harness, run)
+    leg_claims.release_due_claims(harness.context)
+    assert list_claims(harness) == [("lb1", run.id)]
+    let_settle(harness, monkeypatch)
+    assert list_claims(harness) == []
+    assert [kind for kind in harness.list_entry_kinds(run) if kind.startswith("leg")] == [
         "legs claimed",
         "leg released",
     ]
-    assert approve(office, office.ask(restart("lb2"))).state is State.SUCCEEDED
+    assert approve(harness, harness.request(restart("lb2"))).state is State.SUCCEEDED
 
 
-def test_claim_is_released_by_hand_with_a_reason(office: Office):
-    run = office.ask(restart("lb1"))
-    approve(office, run)
-    count = office.workflow.release_leg("lb1-lb2", "lb1", person="adam", reason="replaced by lb3")
-    assert (count, list_claims(office)) == (1, [])
-    with office.database.reading() as tx:
+def test_claim_is_released_by_hand_with_a_reason(harness: Harness):
+    run = harness.request(restart("lb1"))
+    approve(harness, run)
+    count = harness.workflow.release_leg("lb1-lb2", "lb1", person="adam", reason="replaced by lb3")
+    assert (count, list_claims(harness)) == (1, [])
+    with harness.database.reading() as tx:
         entry = change_log.list_entries_of_run(tx, run.id)[-1]
     assert (entry.kind, entry.person, entry.facts["reason"]) == (
         "leg released",
@@ -137,64 +137,67 @@ def test_claim_is_released_by_hand_with_a_reason(office: Office):
 
 
 def test_request_for_both_legs_changes_one_after_the_other(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    parent = office.workflow.request_fanout_run(
+    parent = harness.workflow.request_fanout_run(
         [restart("lb1"), restart("lb2")], host_pattern="lb*", person="dora", origin=WEB
     )
-    office.work()
-    approve(office, office.run(parent.id))
-    assert office.fleet.told == [("lb1", "set lamp on")]
-    assert office.run(parent.id).summary.startswith("Waits until the hosts changed before")
-    let_settle(office, monkeypatch)
-    with office.database.reading() as tx:
+    harness.run_queued_work()
+    approve(harness, harness.get_run(parent.id))
+    assert harness.fleet.told == [("lb1", "set lamp on")]
+    assert harness.get_run(parent.id).summary.startswith("Waits until the hosts changed before")
+    let_settle(harness, monkeypatch)
+    with harness.database.reading() as tx:
         events = build_run_events(change_log.list_entries_of_run(tx, parent.id), str)
     assert [event.title for event in events if "ave" in event.title.split()[0]] == [
         "Wave started: lb1",
         "Wave started: lb2",
     ]
-    assert office.fleet.told == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
-    assert office.run(parent.id).state is State.SUCCEEDED
+    assert harness.fleet.told == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
+    assert harness.get_run(parent.id).state is State.SUCCEEDED
 
 
 def test_request_for_three_legs_needs_no_more_approvals_once_it_has_begun(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """What its own hosts have claimed counts for the waves, not for the approvals."""
-    inventory = office.policies.path / "inventory.yaml"
+    inventory = harness.policies.path / "inventory.yaml"
     text = inventory.read_text().partition("redundant:")[0]
     hosts = f"{text}  lb3: {{area: edge, tags: [haproxy]}}\n"
     inventory.write_text(f"{hosts}redundant: [lb1, lb2, lb3]\n")
-    office.fleet.hosts["lb3"] = {"lamp": "off"}
-    parent = office.workflow.request_fanout_run(
+    harness.fleet.hosts["lb3"] = {"lamp": "off"}
+    parent = harness.workflow.request_fanout_run(
         [restart(host) for host in ("lb1", "lb2", "lb3")],
         host_pattern="lb*",
         person="dora",
         origin=WEB,
     )
-    office.work()
-    assert office.run(parent.id).required_approvals == 1
-    office.approve(office.run(parent.id))
-    let_settle(office, monkeypatch)
-    let_settle(office, monkeypatch)
-    assert sorted(host for host, _ in office.fleet.told) == ["lb1", "lb2", "lb3"]
-    assert office.run(parent.id).state is State.SUCCEEDED
+    harness.run_queued_work()
+    assert harness.get_run(parent.id).required_approvals == 1
+    harness.approve(harness.get_run(parent.id))
+    let_settle(harness, monkeypatch)
+    let_settle(harness, monkeypatch)
+    assert sorted(host for host, _ in harness.fleet.told) == ["lb1", "lb2", "lb3"]
+    assert harness.get_run(parent.id).state is State.SUCCEEDED
 
 
 @pytest.mark.parametrize("attempt", range(8))
-def test_two_runs_never_take_both_legs(office: Office, attempt: int):
-    runs = [office.ask(restart(host, f"v{attempt}")) for host in ("lb1", "lb2")]
+def test_two_runs_never_take_both_legs(harness: Harness, attempt: int):
+    runs = [harness.request(restart(host, f"v{attempt}")) for host in ("lb1", "lb2")]
     for run in runs:
         for person in ("olga", "adam"):
-            office.workflow.approve_run(run.id, person=person, digest=run.digest)
-    office.queue.waiting.clear()
-    _advance_together(office.workflow, runs)
-    assert len(office.fleet.told) == 1
-    assert sorted(office.run(run.id).state for run in runs) == [State.REFUSED, State.SUCCEEDED]
+            harness.workflow.approve_run(run.id, person=person, digest=run.digest)
+    harness.dispatcher.enqueued.clear()
+    _advance_together(harness.workflow, runs)
+    assert len(harness.fleet.told) == 1
+    assert sorted(harness.get_run(run.id).state for run in runs) == [
+        State.REFUSED,
+        State.SUCCEEDED,
+    ]
 
 
 def test_two_runs_would_take_both_legs_without_the_claims(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the test above."""
 
@@ -202,10 +205,10 @@ def test_two_runs_would_take_both_legs_without_the_claims(
         return ""
 
     monkeypatch.setattr("bot.queries.redundancy.find_refusal", find_nothing)
-    runs = [office.ask(restart(host)) for host in ("lb1", "lb2")]
+    runs = [harness.request(restart(host)) for host in ("lb1", "lb2")]
     for run in runs:
-        approve(office, run)
-    assert len(office.fleet.told) == 2
+        approve(harness, run)
+    assert len(harness.fleet.told) == 2
 
 
 def _advance_together(workflow: Workflow, runs: list[Run]) -> None:
@@ -226,32 +229,32 @@ def _advance_together(workflow: Workflow, runs: list[Run]) -> None:
 
 
 def request_override(
-    office: Office, cut_set: str, reason: str = "lb2 comes back on Monday"
+    harness: Harness, cut_set: str, reason: str = "lb2 comes back on Monday"
 ) -> Run:
-    run = office.workflow.request_run(
+    run = harness.workflow.request_run(
         restart("lb1"), person="dora", origin=WEB, reason=reason, guard_override=cut_set
     )
-    office.work()
-    return office.run(run.id)
+    harness.run_queued_work()
+    return harness.get_run(run.id)
 
 
-def test_override_of_the_named_cut_set_takes_the_last_leg_with_approvals(office: Office):
-    lose_host(office, "lb2")
-    run = request_override(office, "lb1-lb2: lb2, lb1")
+def test_override_of_the_named_cut_set_takes_the_last_leg_with_approvals(harness: Harness):
+    lose_host(harness, "lb2")
+    run = request_override(harness, "lb1-lb2: lb2, lb1")
     assert (run.state, run.required_approvals) == (State.PENDING, 2)
     assert run.plan
     assert run.plan.guard_override == "lb1-lb2: lb1, lb2"
     assert "Overrides the redundancy guard for the cut set lb1-lb2: lb1, lb2." in run.plan.notes
-    assert approve(office, run).state is State.SUCCEEDED
+    assert approve(harness, run).state is State.SUCCEEDED
 
 
-def test_row_that_was_given_an_override_after_approval_is_refused(office: Office):
-    run = office.ask(restart("lb1"))
-    lose_host(office, "lb2")
-    with office.database.transaction() as tx:
+def test_row_that_was_given_an_override_after_approval_is_refused(harness: Harness):
+    run = harness.request(restart("lb1"))
+    lose_host(harness, "lb2")
+    with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.run).values(guard_override="lb1-lb2: lb1, lb2"))
-    assert approve(office, run).state in {State.REFUSED, State.STALE}
-    assert office.fleet.told == []
+    assert approve(harness, run).state in {State.REFUSED, State.STALE}
+    assert harness.fleet.told == []
 
 
 @pytest.mark.parametrize(
@@ -264,27 +267,27 @@ def test_row_that_was_given_an_override_after_approval_is_refused(office: Office
     ],
 )
 def test_override_that_names_no_cut_set_is_refused_in_words(
-    office: Office, cut_set: str, reason: str, message: str
+    harness: Harness, cut_set: str, reason: str, message: str
 ):
     with pytest.raises(InvalidRequestError, match=message):
-        request_override(office, cut_set, reason)
+        request_override(harness, cut_set, reason)
 
 
-def test_schedule_is_refused_the_last_leg_too(office: Office):
+def test_schedule_is_refused_the_last_leg_too(harness: Harness):
     timing = ScheduleTiming("nightly", parse_cron("0 3 * * *", "UTC"))
-    run = office.workflow.schedules.request_schedule(
+    run = harness.workflow.schedules.request_schedule(
         [restart("lb1")], host_pattern="", timing=timing, person="dora", origin=WEB
     )
-    office.work()
-    schedule = approve(office, office.run(run.id))
+    harness.run_queued_work()
+    schedule = approve(harness, harness.get_run(run.id))
     assert schedule.state is State.SUCCEEDED
-    lose_host(office, "lb2")
-    with office.database.reading() as tx:
+    lose_host(harness, "lb2")
+    with harness.database.reading() as tx:
         (made,) = schedules.list_schedules(tx)
-    due_now(office, made)
-    office.workflow.fire_due_schedules()
-    office.work()
-    fired = office.run(run.id + 1)
+    due_now(harness, made)
+    harness.workflow.fire_due_schedules()
+    harness.run_queued_work()
+    fired = harness.get_run(run.id + 1)
     assert fired.state is State.REFUSED
     assert "This change would take lb1 down too" in fired.summary
-    assert office.fleet.told == []
+    assert harness.fleet.told == []

@@ -14,8 +14,8 @@ from bot.model.run import State
 from bot.policy import PolicyDirectory
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
-from tests.bot.empty import STORES, empty, empty_on
-from tests.bot.office import WEB, ByHand
+from tests.bot.databases import DATABASES, create_postgresql_database, create_sqlite_database
+from tests.bot.harness import WEB, ManualDispatcher
 from tests.policies import a_policy
 from tests.toy import RUNBOOKS, TakeDown, ToyFleet
 
@@ -30,11 +30,11 @@ class Installation:
     url: str
     directory: Path
 
-    def open(self) -> tuple[Workflow, ToyFleet, ByHand, Database]:
+    def open(self) -> tuple[Workflow, ToyFleet, ManualDispatcher, Database]:
         key = signing.load_signing_key(self.directory / "key")
         database = Database(self.url, key, patience=_SECONDS)
         policies = PolicyDirectory(self.directory / "policy")
-        fleet, queue = ToyFleet(), ByHand()
+        fleet, queue = ToyFleet(), ManualDispatcher()
         context = WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS)
         return Workflow(context), fleet, queue, database
 
@@ -51,16 +51,16 @@ def advance_runs(installation: Installation, numbers: list[int], together: Barri
     database.close()
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=DATABASES)
 def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Installation:
     key = signing.load_signing_key(tmp_path / "key")
     a_policy(tmp_path / "policy")
     inventory = tmp_path / "policy" / "inventory.yaml"
     inventory.write_text(inventory.read_text() + "redundant: [lb1, lb2]\n")
     if request.param == "sqlite":
-        database = empty(tmp_path / "keyturn.db", key)
+        database = create_sqlite_database(tmp_path / "keyturn.db", key)
     else:
-        database = empty_on(request.getfixturevalue("postgres"), key)
+        database = create_postgresql_database(request.getfixturevalue("postgres"), key)
     url = database.engine.url.render_as_string(hide_password=False)
     database.close()
     return Installation(url, tmp_path)
@@ -73,13 +73,13 @@ def test_two_processes_never_take_both_legs(installation: Installation):
         for host, own in numbers.items():
             request = TakeDown(host=host, name="lamp", value=f"v{race}")
             run = workflow.request_run(request, person="dora", origin=WEB)
-            while queue.waiting:
-                workflow.advance_run(queue.waiting.pop(0))
+            while queue.enqueued:
+                workflow.advance_run(queue.enqueued.pop(0))
             with database.reading() as tx:
                 digest = runs.get_run(tx, run.id).digest
             for person in ("olga", "adam"):
                 workflow.approve_run(run.id, person=person, digest=digest)
-            queue.waiting.clear()
+            queue.enqueued.clear()
             own.append(run.id)
     context = multiprocessing.get_context("forkserver")
     together = context.Barrier(len(numbers))

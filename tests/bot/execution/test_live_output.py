@@ -16,7 +16,7 @@ from bot.model.run import State, StepState
 from connectors.command import OutputListener
 from connectors.errors import CommandError, UnknownOutcomeError
 from connectors.wrapper import LineSplitter
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -35,28 +35,28 @@ def eventually(look: Callable[[], list[LiveOutput]], *, seconds: float = 10.0) -
     return found
 
 
-def of_run(office: Office, number: int) -> list[LiveOutput]:
-    with office.database.reading() as tx:
+def of_run(harness: Harness, number: int) -> list[LiveOutput]:
+    with harness.database.reading() as tx:
         return live_output.get_live_output(tx, number)
 
 
 def test_lines_are_there_while_the_command_runs_and_gone_with_its_outcome(
-    any_office: Office,
+    db_harness: Harness,
 ) -> None:
-    office = any_office
-    run = office.ask(LAMP_ON)
+    harness = db_harness
+    run = harness.request(LAMP_ON)
     seen: list[LiveOutput] = []
 
     def look(_host: str, _words: str) -> None:
-        speak(office.fleet.hooks.on_output, "the lamp\nwarms up")
-        seen.extend(eventually(lambda: of_run(office, run.id)))
+        speak(harness.fleet.hooks.on_output, "the lamp\nwarms up")
+        seen.extend(eventually(lambda: of_run(harness, run.id)))
 
-    office.fleet.before_tell = look
-    assert office.approve(run).state is State.SUCCEEDED
+    harness.fleet.before_tell = look
+    assert harness.approve(run).state is State.SUCCEEDED
     assert [(one.host, one.n, one.total, one.newest) for one in seen] == [
         ("lb1", 1, 2, ["the lamp", "warms up"])
     ]
-    assert of_run(office, run.id) == []
+    assert of_run(harness, run.id) == []
 
 
 @pytest.mark.parametrize(
@@ -67,75 +67,77 @@ def test_lines_are_there_while_the_command_runs_and_gone_with_its_outcome(
     ],
 )
 def test_what_was_heard_is_kept_where_no_answer_came(
-    office: Office, trouble: Exception, state: StepState
+    harness: Harness, trouble: Exception, state: StepState
 ) -> None:
     def fail(_host: str, _words: str) -> None:
-        speak(office.fleet.hooks.on_output, "\n".join(map(str, range(1000))))
+        speak(harness.fleet.hooks.on_output, "\n".join(map(str, range(1000))))
         raise trouble
 
-    office.fleet.before_tell = fail
-    run = office.approve(office.ask(LAMP_ON))
-    with office.database.reading() as tx:
+    harness.fleet.before_tell = fail
+    run = harness.approve(harness.request(LAMP_ON))
+    with harness.database.reading() as tx:
         record = runs.list_steps(tx, run.id)[0]
     assert record.state is state
     assert record.output.startswith("[… 800 lines omitted …]\n800\n")
     assert record.output.endswith("\n999")
-    assert of_run(office, run.id) == []
+    assert of_run(harness, run.id) == []
 
 
-def test_only_the_newest_lines_are_kept_and_all_are_counted(office: Office) -> None:
-    run = office.ask(LAMP_ON)
-    with LiveOutputWriter(office.database).capture_step(run.id, 1) as (_, listener):
+def test_only_the_newest_lines_are_kept_and_all_are_counted(harness: Harness) -> None:
+    run = harness.request(LAMP_ON)
+    with LiveOutputWriter(harness.database).capture_step(run.id, 1) as (_, listener):
         for first in range(0, 100_000, 1000):
             speak(listener, "\n".join(f"line {number}" for number in range(first, first + 1000)))
-        found = eventually(lambda: [one for one in of_run(office, run.id) if one.total == 100_000])
+        found = eventually(
+            lambda: [one for one in of_run(harness, run.id) if one.total == 100_000]
+        )
     assert len(found[0].newest) == MOST_LINES
     assert found[0].newest[-1] == "line 99999"
 
 
-def test_long_lines_are_bounded_in_all(office: Office) -> None:
-    run = office.ask(LAMP_ON)
-    with LiveOutputWriter(office.database).capture_step(run.id, 1) as (tail, listener):
+def test_long_lines_are_bounded_in_all(harness: Harness) -> None:
+    run = harness.request(LAMP_ON)
+    with LiveOutputWriter(harness.database).capture_step(run.id, 1) as (tail, listener):
         speak(listener, "\n".join("x" * 4000 for _ in range(500)))
-        found = eventually(lambda: of_run(office, run.id))
+        found = eventually(lambda: of_run(harness, run.id))
     assert sum(map(len, tail.newest_lines)) <= 2 * MOST_CHARACTERS
     assert sum(map(len, found[0].newest)) <= MOST_CHARACTERS
 
 
-def test_secrets_are_redacted_from_live_output(office: Office) -> None:
-    office.database.redactor.add_secrets("correct horse battery")
-    run = office.ask(LAMP_ON)
+def test_secrets_are_redacted_from_live_output(harness: Harness) -> None:
+    harness.database.redactor.add_secrets("correct horse battery")
+    run = harness.request(LAMP_ON)
     key = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *["MIIEpAIBAAKCAQEA" * 4] * 60])
-    with LiveOutputWriter(office.database).capture_step(run.id, 1) as (_, listener):
+    with LiveOutputWriter(harness.database).capture_step(run.id, 1) as (_, listener):
         speak(listener, f"password: correct horse battery\n{key}")
-        found = eventually(lambda: of_run(office, run.id))
+        found = eventually(lambda: of_run(harness, run.id))
     assert list(found[0].newest) == [f"password: {MARK}", MARK]
 
 
-def test_newer_lines_take_the_place_of_those_before(any_office: Office) -> None:
-    office = any_office
-    run = office.ask(LAMP_ON)
-    with office.database.transaction() as tx:
+def test_newer_lines_take_the_place_of_those_before(db_harness: Harness) -> None:
+    harness = db_harness
+    run = harness.request(LAMP_ON)
+    with harness.database.transaction() as tx:
         live_output.store_lines(
             tx, [NewestLines(run.id, 1, 1, "one"), NewestLines(run.id, 2, 1, "uno")]
         )
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         live_output.store_lines(
             tx, [NewestLines(run.id, 2, 2, "uno\ndue"), NewestLines(run.id, 3, 1, "eins")]
         )
-    assert [(one.n, one.total, one.newest) for one in of_run(office, run.id)] == [
+    assert [(one.n, one.total, one.newest) for one in of_run(harness, run.id)] == [
         (1, 1, ["one"]),
         (2, 2, ["uno", "due"]),
         (3, 1, ["eins"]),
     ]
 
 
-def test_what_is_erased_is_erased_here_too(office: Office) -> None:
-    run = office.ask(LAMP_ON)
-    with office.database.transaction() as tx:
+def test_what_is_erased_is_erased_here_too(harness: Harness) -> None:
+    run = harness.request(LAMP_ON)
+    with harness.database.transaction() as tx:
         live_output.store_lines(tx, [NewestLines(run.id, 1, 1, "said before the crash")])
         output.erase_output(tx, run.id)
-    assert of_run(office, run.id) == []
+    assert of_run(harness, run.id) == []
 
 
 def test_a_database_that_takes_nothing_keeps_no_host_waiting(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from bot.policy import PolicyDirectory
 from bot.policy.freezes import FreezeList
 from bot.service import Workflow
 from bot.workflow import approvals
-from tests.bot.keyring import stepped_up
-from tests.bot.office import WEB, Office
+from tests.bot.authenticator_app import enrol_and_step_up
+from tests.bot.harness import WEB, Harness
 from tests.policies import a_policy
 from tests.toy import BreakSwitch, SetSwitch
 
@@ -36,10 +36,10 @@ def _edit(policy: PolicyDirectory, remark: str = "a remark") -> None:
     rules.write_text(f"{rules.read_text()}\n// {remark}\n")
 
 
-def _look(office: Office) -> list[Run]:
+def _look(harness: Harness) -> list[Run]:
     """Do as the clock does every few seconds."""
-    office.workflow.record_policy_change()
-    return office.workflow.end_outdated_plans()
+    harness.workflow.record_policy_change()
+    return harness.workflow.end_outdated_plans()
 
 
 def _never(*_: object) -> bool:
@@ -47,207 +47,207 @@ def _never(*_: object) -> bool:
 
 
 class TestTheKey:
-    def test_of_an_owner_is_not_wasted_on_what_cannot_start(self, any_office: Office):
-        office = any_office
-        run = office.ask(LAMP_ON)
-        _edit(office.policies)
+    def test_of_an_owner_is_not_wasted_on_what_cannot_start(self, db_harness: Harness):
+        harness = db_harness
+        run = harness.request(LAMP_ON)
+        _edit(harness.policies)
         with pytest.raises(TooLate, match=r"under an earlier policy.*request it again"):
-            office.approve(run)
-        with office.database.reading() as tx:
+            harness.approve(run)
+        with harness.database.reading() as tx:
             assert runs.list_decisions(tx, run.id) == []
-        assert "approved" not in office.entries(run)
-        assert office.run(run.id).state is State.PENDING
+        assert "approved" not in harness.list_entry_kinds(run)
+        assert harness.get_run(run.id).state is State.PENDING
 
     def test_twin_unguarded_it_is_turned_and_the_run_ends_stale_all_the_same(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        run = office.ask(LAMP_ON)
-        _edit(office.policies)
+        run = harness.request(LAMP_ON)
+        _edit(harness.policies)
         monkeypatch.setattr(approvals, "is_plan_outdated", _never)
-        ended = office.approve(run)
+        ended = harness.approve(run)
         assert (ended.state, ended.summary) == (State.STALE, ANEW)
-        assert "approved" in office.entries(run)
+        assert "approved" in harness.list_entry_kinds(run)
 
-    def test_of_the_second_owner_is_not_wasted_either(self, office: Office):
-        rules = office.policies.path / "policy.cedar"
+    def test_of_the_second_owner_is_not_wasted_either(self, harness: Harness):
+        rules = harness.policies.path / "policy.cedar"
         rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("2")'))
-        run = office.ask(LAMP_ON)
-        assert office.approve(run, "olga").state is State.PENDING
-        _edit(office.policies)
+        run = harness.request(LAMP_ON)
+        assert harness.approve(run, "olga").state is State.PENDING
+        _edit(harness.policies)
         with pytest.raises(TooLate, match="request it again"):
-            office.approve(run, "adam")
+            harness.approve(run, "adam")
 
-    def test_of_somebody_who_may_not_turn_it_is_refused_for_that(self, office: Office):
-        run = office.ask(LAMP_ON)
-        _edit(office.policies)
+    def test_of_somebody_who_may_not_turn_it_is_refused_for_that(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        _edit(harness.policies)
         with pytest.raises(NotAllowed, match="Those who can"):
-            office.approve(run, "stan")
-        assert office.entries(run)[-1] == "approval refused"
+            harness.approve(run, "stan")
+        assert harness.list_entry_kinds(run)[-1] == "approval refused"
 
-    def test_is_turned_once_the_policy_is_what_it_was(self, office: Office):
-        run = office.ask(LAMP_ON)
-        rules = office.policies.path / "policy.cedar"
+    def test_is_turned_once_the_policy_is_what_it_was(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        rules = harness.policies.path / "policy.cedar"
         shown = rules.read_text()
-        _edit(office.policies)
+        _edit(harness.policies)
         rules.write_text(shown)
-        assert office.approve(run).state is State.SUCCEEDED
+        assert harness.approve(run).state is State.SUCCEEDED
 
-    def test_a_no_is_a_no_under_any_policy(self, office: Office):
-        run = office.ask(LAMP_ON)
-        _edit(office.policies)
-        assert office.workflow.deny_run(run.id, person="olga", reason="no").state is State.DENIED
+    def test_a_no_is_a_no_under_any_policy(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        _edit(harness.policies)
+        assert harness.workflow.deny_run(run.id, person="olga", reason="no").state is State.DENIED
 
 
 class TestTheGlass:
     WHY = "all customers see an error page"
 
-    def _break(self, office: Office) -> None:
-        office.fleet.hosts["web1"] = {"lamp": "off"}
-        app = stepped_up(office, "adam")
-        run = office.ask(_lamp("web1"), person="adam", reason="the cellar is dark")
-        _edit(office.policies)
-        office.workflow.break_glass.activate_break_glass(
+    def _break(self, harness: Harness) -> None:
+        harness.fleet.hosts["web1"] = {"lamp": "off"}
+        app = enrol_and_step_up(harness, "adam")
+        run = harness.request(_lamp("web1"), person="adam", reason="the cellar is dark")
+        _edit(harness.policies)
+        harness.workflow.break_glass.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=self.WHY
         )
 
-    def test_is_not_broken_for_what_cannot_start(self, office: Office):
+    def test_is_not_broken_for_what_cannot_start(self, harness: Harness):
         with pytest.raises(TooLate, match="request it again"):
-            self._break(office)
-        assert "break-glass activated" not in office.entries()
+            self._break(harness)
+        assert "break-glass activated" not in harness.list_entry_kinds()
 
-    def test_twin_unguarded_it_would_be(self, office: Office, monkeypatch: pytest.MonkeyPatch):
+    def test_twin_unguarded_it_would_be(self, harness: Harness, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(approvals, "is_plan_outdated", _never)
-        self._break(office)
-        assert "break-glass activated" in office.entries()
-        office.work()
-        assert office.fleet.told == []
+        self._break(harness)
+        assert "break-glass activated" in harness.list_entry_kinds()
+        harness.run_queued_work()
+        assert harness.fleet.told == []
 
 
 class TestTheClock:
-    def test_ends_what_waits_and_tells_its_asker(self, any_office: Office):
-        office = any_office
-        office.workflow.record_policy_change()
-        run = office.ask(LAMP_ON)
-        assert _look(office) == []
-        with office.database.transaction() as tx:
+    def test_ends_what_waits_and_tells_its_asker(self, db_harness: Harness):
+        harness = db_harness
+        harness.workflow.record_policy_change()
+        run = harness.request(LAMP_ON)
+        assert _look(harness) == []
+        with harness.database.transaction() as tx:
             for item in outbox.lock_pending_update(tx):
                 outbox.mark_delivered(tx, item)
-        _edit(office.policies)
-        assert [ended.id for ended in _look(office)] == [run.id]
-        ended = office.run(run.id)
+        _edit(harness.policies)
+        assert [ended.id for ended in _look(harness)] == [run.id]
+        ended = harness.get_run(run.id)
         assert (ended.state, ended.summary) == (State.STALE, ANEW)
-        assert office.entries(run)[-1] == "stale"
-        with office.database.reading() as tx:
+        assert harness.list_entry_kinds(run)[-1] == "stale"
+        with harness.database.reading() as tx:
             assert [item.run for item in outbox.list_pending_updates(tx)] == [run.id]
-        assert _look(office) == []
+        assert _look(harness) == []
 
-    def test_leaves_what_is_of_this_policy(self, any_office: Office):
-        office = any_office
-        old = office.ask(LAMP_ON)
-        office.workflow.record_policy_change()
-        _edit(office.policies)
-        new = office.ask(_lamp("lb2"))
-        assert [ended.id for ended in _look(office)] == [old.id]
-        assert office.approve(office.run(new.id)).state is State.SUCCEEDED
+    def test_leaves_what_is_of_this_policy(self, db_harness: Harness):
+        harness = db_harness
+        old = harness.request(LAMP_ON)
+        harness.workflow.record_policy_change()
+        _edit(harness.policies)
+        new = harness.request(_lamp("lb2"))
+        assert [ended.id for ended in _look(harness)] == [old.id]
+        assert harness.approve(harness.get_run(new.id)).state is State.SUCCEEDED
 
-    def test_ends_what_was_approved_and_waits_for_a_freeze_in_vain(self, office: Office):
-        (office.policies.path / "freezes.yaml").write_text(
+    def test_ends_what_was_approved_and_waits_for_a_freeze_in_vain(self, harness: Harness):
+        (harness.policies.path / "freezes.yaml").write_text(
             'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
         )
-        run = office.approve(office.ask(LAMP_ON))
+        run = harness.approve(harness.request(LAMP_ON))
         assert run.state is State.QUEUED
-        _edit(office.policies)
-        assert [ended.id for ended in _look(office)] == [run.id]
-        assert office.run(run.id).state is State.STALE
+        _edit(harness.policies)
+        assert [ended.id for ended in _look(harness)] == [run.id]
+        assert harness.get_run(run.id).state is State.STALE
 
-    def test_twin_left_alone_it_would_end_so_when_the_freeze_is_over(self, office: Office):
-        (office.policies.path / "freezes.yaml").write_text(
+    def test_twin_left_alone_it_would_end_so_when_the_freeze_is_over(self, harness: Harness):
+        (harness.policies.path / "freezes.yaml").write_text(
             'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
         )
-        run = office.approve(office.ask(LAMP_ON))
-        _edit(office.policies)
-        office.policies.get_policy().freezes = FreezeList()
-        office.workflow.wake_stalled_runs()
-        office.work()
-        assert office.run(run.id).summary == ANEW
+        run = harness.approve(harness.request(LAMP_ON))
+        _edit(harness.policies)
+        harness.policies.get_policy().freezes = FreezeList()
+        harness.workflow.wake_stalled_runs()
+        harness.run_queued_work()
+        assert harness.get_run(run.id).summary == ANEW
 
-    def test_ends_a_request_for_several_hosts_with_all_its_parts(self, any_office: Office):
-        office = any_office
+    def test_ends_a_request_for_several_hosts_with_all_its_parts(self, db_harness: Harness):
+        harness = db_harness
         both = [_lamp(host) for host in ("lb1", "lb2")]
-        whole = office.workflow.request_fanout_run(
+        whole = harness.workflow.request_fanout_run(
             both, host_pattern="lb*", person="dora", origin=WEB
         )
-        office.work()
-        _edit(office.policies)
-        assert [ended.id for ended in _look(office)] == [whole.id]
-        with office.database.reading() as tx:
+        harness.run_queued_work()
+        _edit(harness.policies)
+        assert [ended.id for ended in _look(harness)] == [whole.id]
+        with harness.database.reading() as tx:
             left = {part.state for part in runs.list_children(tx, whole.id)}
         assert left == {State.WITHDRAWN}
 
-    def test_leaves_alone_what_is_under_way(self, office: Office):
+    def test_leaves_alone_what_is_under_way(self, harness: Harness):
         seen: list[Run] = []
 
         def look(_host: str, _words: str) -> None:
-            _edit(office.policies)
-            seen.extend(_look(office))
+            _edit(harness.policies)
+            seen.extend(_look(harness))
 
-        office.fleet.after_tell = look
-        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+        harness.fleet.after_tell = look
+        assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
         assert seen == []
 
-    def test_leaves_a_schedule_which_outlasts_policies(self, any_office: Office):
-        office = any_office
+    def test_leaves_a_schedule_which_outlasts_policies(self, db_harness: Harness):
+        harness = db_harness
         hourly = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
-        asked = office.workflow.schedules.request_schedule(
+        asked = harness.workflow.schedules.request_schedule(
             [LAMP_ON], host_pattern="", person="dora", origin=WEB, timing=hourly
         )
-        office.work()
-        _edit(office.policies)
-        assert _look(office) == []
-        assert office.approve(office.run(asked.id)).state is State.SUCCEEDED
+        harness.run_queued_work()
+        _edit(harness.policies)
+        assert _look(harness) == []
+        assert harness.approve(harness.get_run(asked.id)).state is State.SUCCEEDED
 
-    def test_ends_nothing_where_there_is_no_policy(self, office: Office):
-        run = office.ask(LAMP_ON)
-        rules = office.policies.path / "policy.cedar"
+    def test_ends_nothing_where_there_is_no_policy(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        rules = harness.policies.path / "policy.cedar"
         rules.write_text("permit (")
-        assert _look(office) == []
-        assert office.run(run.id).state is State.PENDING
+        assert _look(harness) == []
+        assert harness.get_run(run.id).state is State.PENDING
 
 
 class TestOfSeveralProcesses:
     """They read a new policy one after the other, and which one is newer, only the log says."""
 
-    def _two(self, office: Office, tmp_path: Path) -> tuple[Office, Office]:
+    def _two(self, harness: Harness, tmp_path: Path) -> tuple[Harness, Harness]:
         """Return one that has the new policy, and one that still has the old."""
         policies = a_policy(tmp_path / "later")
-        behind = replace(office.parts, policies=policies)
-        late = replace(office, workflow=Workflow(behind), parts=behind, policies=policies)
-        _look(office)
+        behind = replace(harness.context, policies=policies)
+        late = replace(harness, workflow=Workflow(behind), parts=behind, policies=policies)
+        _look(harness)
         _look(late)
-        _edit(office.policies)
-        return office, late
+        _edit(harness.policies)
+        return harness, late
 
     def test_who_still_has_the_old_one_ends_nothing_of_the_new(
-        self, any_office: Office, tmp_path: Path
+        self, db_harness: Harness, tmp_path: Path
     ):
-        new, late = self._two(any_office, tmp_path)
+        new, late = self._two(db_harness, tmp_path)
         # Before the log tells of the new policy, and after.
-        runs_of_new = [new.ask(LAMP_ON)]
+        runs_of_new = [new.request(LAMP_ON)]
         assert _look(late) == []
         _look(new)
-        runs_of_new.append(new.ask(BreakSwitch(host="lb2", name="lamp")))
+        runs_of_new.append(new.request(BreakSwitch(host="lb2", name="lamp")))
         assert _look(late) == []
-        assert {new.run(run.id).state for run in runs_of_new} == {State.PENDING}
+        assert {new.get_run(run.id).state for run in runs_of_new} == {State.PENDING}
         # Nor is a key turned there: its gate would turn the plan away.
         with pytest.raises(TooLate, match="earlier policy"):
             late.approve(runs_of_new[0])
         assert new.approve(runs_of_new[0]).state is State.SUCCEEDED
 
     def test_twin_were_every_other_policy_older_it_would(
-        self, any_office: Office, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, db_harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        new, late = self._two(any_office, tmp_path)
-        run = new.ask(LAMP_ON)
+        new, late = self._two(db_harness, tmp_path)
+        run = new.request(LAMP_ON)
         search = runs.list_planned_under_other_policies
 
         def whenever(tx: Transaction, version: str, *, before: int) -> list[int]:
@@ -257,21 +257,21 @@ class TestOfSeveralProcesses:
         assert [ended.id for ended in _look(late)] == [run.id]
 
     def test_twin_did_the_log_name_the_old_one_last_it_would_too(
-        self, any_office: Office, tmp_path: Path
+        self, db_harness: Harness, tmp_path: Path
     ):
-        new, late = self._two(any_office, tmp_path)
-        run = new.ask(LAMP_ON)
+        new, late = self._two(db_harness, tmp_path)
+        run = new.request(LAMP_ON)
         _look(new)
         assert _look(late) == []
         # Who has just started writes down what it finds.
-        assert [ended.id for ended in _look(replace(late, workflow=Workflow(late.parts)))] == [
+        assert [ended.id for ended in _look(replace(late, workflow=Workflow(late.context)))] == [
             run.id
         ]
 
     def test_who_has_read_it_too_ends_what_the_other_showed_before(
-        self, any_office: Office, tmp_path: Path
+        self, db_harness: Harness, tmp_path: Path
     ):
-        new, late = self._two(any_office, tmp_path)
-        run = late.ask(LAMP_ON)
+        new, late = self._two(db_harness, tmp_path)
+        run = late.request(LAMP_ON)
         _look(new)
-        assert new.run(run.id).state is State.STALE
+        assert new.get_run(run.id).state is State.STALE

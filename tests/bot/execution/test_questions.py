@@ -6,37 +6,37 @@ from bot.execution.questions import create_query_function
 from connectors import history
 from runbooks import query_earlier_report
 from runbooks.host_changes import HostChanges, HostHistory
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.toy import SetSwitch, ShowSwitches
 
 
-def test_what_was_done_on_a_host_is_told_with_who_asked_and_approved(any_office: Office):
-    office = any_office
-    office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
-    office.ask(ShowSwitches(host="lb1"))
-    office.ask(SetSwitch(host="lb1", name="fan", value="on"))
-    asked = office.fleet.asked
+def test_what_was_done_on_a_host_is_told_with_who_asked_and_approved(db_harness: Harness):
+    harness = db_harness
+    harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
+    harness.request(ShowSwitches(host="lb1"))
+    harness.request(SetSwitch(host="lb1", name="fan", value="on"))
+    asked = harness.fleet.asked
     since = datetime.now(UTC) - timedelta(hours=1)
-    [event] = create_query_function(office.parts)("lb1", history.query_keyturn(since)).events
+    [event] = create_query_function(harness.context)("lb1", history.query_keyturn(since)).events
     assert (event.kind, event.account) == ("keyturn", "dora")
     assert event.description == "run 1, succeeded: toy set lb1 lamp on, approved by olga"
-    assert create_query_function(office.parts)("lb2", history.query_keyturn(since)).events == ()
+    assert create_query_function(harness.context)("lb2", history.query_keyturn(since)).events == ()
     assert (
-        create_query_function(office.parts)(
+        create_query_function(harness.context)(
             "lb1", history.query_keyturn(datetime.now(UTC) + timedelta(1))
         ).events
         == ()
     )
-    assert office.fleet.asked == asked
+    assert harness.fleet.asked == asked
 
 
-def test_what_keyturn_may_have_done_with_sudo_is_told_with_its_times(any_office: Office):
-    office = any_office
-    office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
-    office.ask(ShowSwitches(host="lb1"), person="stan")
+def test_what_keyturn_may_have_done_with_sudo_is_told_with_its_times(db_harness: Harness):
+    harness = db_harness
+    harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
+    harness.request(ShowSwitches(host="lb1"), person="stan")
     since = datetime.now(UTC) - timedelta(hours=1)
-    own = create_query_function(office.parts)("lb1", history.query_keyturn(since))
-    host = office.policies.get_policy().inventory["lb1"]
+    own = create_query_function(harness.context)("lb1", history.query_keyturn(since))
+    host = harness.policies.get_policy().inventory["lb1"]
     assert own.accounts == {host.user} - {"root"}
     assert [(span.run, span.requester) for span in own.spans] == [
         (2, "stan"),
@@ -60,14 +60,14 @@ def test_it_stands_among_what_the_host_knows():
     assert report.summary.endswith("by ada, dora")
 
 
-def test_a_check_can_ask_what_it_saw_last_time(any_office: Office):
-    office = any_office
-    ask = create_query_function(office.parts)
+def test_a_check_can_ask_what_it_saw_last_time(db_harness: Harness):
+    harness = db_harness
+    ask = create_query_function(harness.context)
     check = ShowSwitches(host="lb1")
     assert ask("lb1", query_earlier_report(check)) is None
-    office.ask(check)
-    seen = office.ask(check)
-    asked = office.fleet.asked
+    harness.request(check)
+    seen = harness.request(check)
+    asked = harness.fleet.asked
     earlier = ask("lb1", query_earlier_report(check, "host"))
     assert earlier is not None
     assert earlier.report == seen.report
@@ -75,7 +75,7 @@ def test_a_check_can_ask_what_it_saw_last_time(any_office: Office):
     assert earlier.time.timestamp() == seen.ended_at / 1_000_000
     assert ask("lb2", query_earlier_report(ShowSwitches(host="lb2"))) is None
     assert ask("lb1", query_earlier_report(ShowSwitches(host="lb2"), "host")) is None
-    assert office.fleet.asked == asked
+    assert harness.fleet.asked == asked
 
 
 def test_who_keeps_no_runs_knows_of_no_last_time():

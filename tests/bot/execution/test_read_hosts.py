@@ -14,7 +14,7 @@ from bot.service import Workflow
 from connectors.command import Query, QueryRunner, Shell
 from connectors.errors import UnreachableError
 from runbooks import Check, Host, Refused, Report
-from tests.bot.office import WEB, Office, an_office
+from tests.bot.harness import WEB, Harness, open_harness
 from tests.policies import INVENTORY
 from tests.toy import RUNBOOKS, SHOW, SetSwitch, ShowSwitches, Switches, ToyFleet
 
@@ -67,38 +67,40 @@ def fleet() -> Noted:
 
 
 @pytest.fixture
-def office(tmp_path: Path, fleet: Noted, monkeypatch: pytest.MonkeyPatch) -> Generator[Office]:
+def harness(tmp_path: Path, fleet: Noted, monkeypatch: pytest.MonkeyPatch) -> Generator[Harness]:
     for runbook in (ShowTwice, RefuseAtOnce):
         monkeypatch.setitem(cast("dict[str, object]", RUNBOOKS), runbook.words, runbook)
-    with an_office(tmp_path) as office:
+    with open_harness(tmp_path) as harness:
         more = "".join(f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in NAMES[2:])
-        (office.policies.path / "inventory.yaml").write_text(INVENTORY + more)
-        office.parts = replace(office.parts, fleet=fleet)
-        office.workflow = Workflow(office.parts)
-        yield office
+        (harness.policies.path / "inventory.yaml").write_text(INVENTORY + more)
+        harness.context = replace(harness.context, fleet=fleet)
+        harness.workflow = Workflow(harness.context)
+        yield harness
 
 
-def _parts_of(office: Office, requests: Sequence[Any]) -> list[Run]:
-    run = office.workflow.request_fanout_run(
+def _parts_of(harness: Harness, requests: Sequence[Any]) -> list[Run]:
+    run = harness.workflow.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
-    office.work()
-    with office.database.reading() as tx:
+    harness.run_queued_work()
+    with harness.database.reading() as tx:
         return runs.list_children(tx, run.id)
 
 
 def test_hosts_that_must_be_waited_for_are_waited_for_at_the_same_time(
-    office: Office, fleet: Noted
+    harness: Harness, fleet: Noted
 ):
     all_there = threading.Barrier(len(NAMES))
     fleet.before_ask = lambda _: cast("None", all_there.wait(30))
-    found = _parts_of(office, [ShowSwitches(host=name) for name in NAMES])
+    found = _parts_of(harness, [ShowSwitches(host=name) for name in NAMES])
     assert {run.state for run in found} == {State.SUCCEEDED}
     assert sorted(host for _, host, _ in fleet.by) == NAMES
 
 
-def test_what_asks_more_gets_each_answer_anew_and_asks_nothing_twice(office: Office, fleet: Noted):
-    found = _parts_of(office, [ShowTwice(host=name) for name in NAMES])
+def test_what_asks_more_gets_each_answer_anew_and_asks_nothing_twice(
+    harness: Harness, fleet: Noted
+):
+    found = _parts_of(harness, [ShowTwice(host=name) for name in NAMES])
     lamp = {"lamp": "off"}
     assert {run.summary for run in found} == {f"{lamp} {lamp} other lamp=off"}
     asked = sorted((host, words) for _, host, words in fleet.by)
@@ -106,26 +108,26 @@ def test_what_asks_more_gets_each_answer_anew_and_asks_nothing_twice(office: Off
     assert asked == [(name, words) for name in NAMES for words in each]
 
 
-def test_the_trouble_of_one_host_is_its_own(office: Office, fleet: Noted):
+def test_the_trouble_of_one_host_is_its_own(harness: Harness, fleet: Noted):
     def stumble(host: str) -> None:
         if host in {"lb2", "lb5"}:
             raise UnreachableError("lb2 is down" if host == "lb2" else "no route")
 
     fleet.before_ask = stumble
-    found = _parts_of(office, [ShowSwitches(host=name) for name in NAMES])
+    found = _parts_of(harness, [ShowSwitches(host=name) for name in NAMES])
     failed = {run.host: run.summary for run in found if run.state is State.FAILED}
     assert failed == {"lb2": "lb2 is down", "lb5": "lb5: no route"}
     assert sum(run.state is State.SUCCEEDED for run in found) == 4
 
 
-def test_what_refuses_before_it_asks_is_refused(office: Office, fleet: Noted):
-    found = _parts_of(office, [RefuseAtOnce(host=name) for name in NAMES[:3]])
+def test_what_refuses_before_it_asks_is_refused(harness: Harness, fleet: Noted):
+    found = _parts_of(harness, [RefuseAtOnce(host=name) for name in NAMES[:3]])
     assert [run.state for run in found] == [State.SUCCEEDED, State.REFUSED, State.SUCCEEDED]
     assert found[1].summary == "not this one"
 
 
-def test_a_change_of_many_hosts_is_planned(office: Office, fleet: Noted):
-    rules = office.policies.path / "policy.cedar"
+def test_a_change_of_many_hosts_is_planned(harness: Harness, fleet: Noted):
+    rules = harness.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("1") @hosts("6")'))
-    found = _parts_of(office, [SetSwitch(host=name, name="lamp", value="on") for name in NAMES])
+    found = _parts_of(harness, [SetSwitch(host=name, name="lamp", value="on") for name in NAMES])
     assert {run.state for run in found} == {State.PENDING}

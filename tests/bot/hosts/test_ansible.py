@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from bot.hosts import ansible
 from bot.hosts.imported_host import ImportedHost, InvalidImportError
-from tests.typed import keyturn_at
+from tests.cli_process import keyturn_at
 
 ANSWERS = Path(__file__).parent / "answers"
 # Recorded: ansible-inventory [core 2.19.14] -i FILE --list

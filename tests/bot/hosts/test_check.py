@@ -25,11 +25,11 @@ from connectors.errors import (
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
-from tests.fakes import ScriptedFleet, inventory_of
+from tests.cli_process import keyturn_at
 from tests.playground.device import ScriptedDevice
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.keys import make_key
-from tests.typed import keyturn_at
+from tests.scripted_fleet import ScriptedFleet, inventory_of
 
 _HOST = inventory_of("h1", user="keyturn")["h1"]
 _GRANTED = list_host_sudo_grants(_HOST)

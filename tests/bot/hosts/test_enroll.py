@@ -26,12 +26,12 @@ from bot.policy.loader import load_policy
 from connectors.errors import UnreachableError
 from connectors.inventory import Inventory, Platform
 from connectors.ssh_transport import fetch_host_key
+from tests.cli_process import keyturn_at
 from tests.playground import company
 from tests.playground.device import ScriptedDevice
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.keys import KeyType, make_key
 from tests.playground.sshd import Sshd
-from tests.typed import keyturn_at
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from tests.cli_process import keyturn_at
 from tests.playground import company
 from tests.playground.keys import make_key
-from tests.typed import keyturn_at
 
 READER = {"user": "keyturn-read", "key": "keys/keyturn-read"}
 

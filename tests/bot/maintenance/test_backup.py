@@ -25,7 +25,7 @@ from bot.model.signing import KeyFileError, SigningKey
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
 from tests.bot.audit.test_verification import VERIFIER
-from tests.bot.office import ByHand, Office, an_office
+from tests.bot.harness import Harness, ManualDispatcher, open_harness
 from tests.playground.postgres import Postgres
 from tests.toy import RUNBOOKS, SetAll, SetSwitch
 
@@ -34,18 +34,18 @@ FAN = SetSwitch(host="lb1", name="fan", value="on")
 
 
 @pytest.fixture
-def busy(tmp_path: Path, database: Database) -> Generator[Office]:
+def busy(tmp_path: Path, database: Database) -> Generator[Harness]:
     """One run done, one approved and not begun, one that waits; somebody is signed in."""
-    with an_office(tmp_path, database=database) as office:
+    with open_harness(tmp_path, database=database) as harness:
         with database.transaction() as tx:
             verification.open_log(tx)
             sessions.begin_session(tx, "dora")
-        office.approve(office.ask(LAMP))
-        approved = office.ask(FAN)
-        office.workflow.approve_run(approved.id, person="olga", digest=approved.digest)
-        office.queue.waiting.clear()
-        office.ask(SetSwitch(host="lb2", name="lamp", value="on"))
-        yield office
+        harness.approve(harness.request(LAMP))
+        approved = harness.request(FAN)
+        harness.workflow.approve_run(approved.id, person="olga", digest=approved.digest)
+        harness.dispatcher.enqueued.clear()
+        harness.request(SetSwitch(host="lb2", name="lamp", value="on"))
+        yield harness
 
 
 # On a database of the same kind, and of the other.
@@ -53,7 +53,7 @@ on_either = pytest.mark.parametrize("empty", ["same", "other"], indirect=True)
 
 
 @pytest.fixture
-def empty(request: pytest.FixtureRequest, busy: Office, tmp_path: Path) -> Generator[Database]:
+def empty(request: pytest.FixtureRequest, busy: Harness, tmp_path: Path) -> Generator[Database]:
     """Where there is nothing yet, on a database of the same kind if a test does not say."""
     here = busy.database.engine.dialect.name == "postgresql"
     on_postgresql = here == (getattr(request, "param", "same") == "same")
@@ -73,20 +73,20 @@ def put_back(
     return restore_backup(file, target, working=file.parent, seen=seen or [])
 
 
-def again(office: Office, database: Database) -> Office:
+def again(harness: Harness, database: Database) -> Harness:
     """The service begins on what was put back."""
-    queue = ByHand()
-    parts = WorkflowContext(database, office.policies, office.fleet, queue, runbooks=RUNBOOKS)
+    queue = ManualDispatcher()
+    parts = WorkflowContext(database, harness.policies, harness.fleet, queue, runbooks=RUNBOOKS)
     workflow = Workflow(parts)
-    begun = Office(workflow, parts, office.fleet, queue, office.policies)
+    begun = Harness(workflow, parts, harness.fleet, queue, harness.policies)
     workflow.recover_unfinished_runs()
-    begun.work()
+    begun.run_queued_work()
     return begun
 
 
 @on_either
 def test_what_was_saved_is_put_back_and_its_log_is_whole(
-    busy: Office, empty: Database, tmp_path: Path
+    busy: Harness, empty: Database, tmp_path: Path
 ):
     label, verdict = backup.make_backup(busy.database, tmp_path / "today.backup")
     assert (verdict.broken, verdict.entries) == (None, label.point.seq)
@@ -98,33 +98,33 @@ def test_what_was_saved_is_put_back_and_its_log_is_whole(
         done = runs.get_run(tx, 1)
     assert whole.broken is None
     assert whole.entries > label.point.seq
-    assert done == busy.run(1)
-    kinds = again(busy, empty).entries()
-    assert kinds[: label.point.seq] == busy.entries()[: label.point.seq]
+    assert done == busy.get_run(1)
+    kinds = again(busy, empty).list_entry_kinds()
+    assert kinds[: label.point.seq] == busy.list_entry_kinds()[: label.point.seq]
     assert kinds[label.point.seq] == "restored"
 
 
 def test_nothing_that_was_done_after_the_backup_is_done_again(
-    busy: Office, empty: Database, tmp_path: Path
+    busy: Harness, empty: Database, tmp_path: Path
 ):
     backup.make_backup(busy.database, tmp_path / "today.backup")
     # The service goes on: what was approved is done.
     busy.workflow.advance_run(2)
-    assert busy.run(2).state is State.SUCCEEDED
+    assert busy.get_run(2).state is State.SUCCEEDED
     told = list(busy.fleet.told)
     restored = put_back(tmp_path / "today.backup", empty)
     assert restored.ended == [2, 3]
     begun = again(busy, empty)
     assert busy.fleet.told == told
-    assert begun.run(2).state is State.STOPPED
-    assert "unknown whether this run was executed since" in begun.run(2).summary
+    assert begun.get_run(2).state is State.STOPPED
+    assert "unknown whether this run was executed since" in begun.get_run(2).summary
     with empty.reading() as tx:
         held = stops.get_stop_of_everything(tx)
     assert held is not None
     assert held.reason.startswith("The database was restored from a backup of")
 
 
-def test_without_ending_what_waits_it_would_be_done_again(busy: Office, tmp_path: Path):
+def test_without_ending_what_waits_it_would_be_done_again(busy: Harness, tmp_path: Path):
     """The twin: a plain copy of the file is what others call a restore."""
     backup.make_backup(busy.database, tmp_path / "today.backup")
     busy.workflow.advance_run(2)
@@ -140,7 +140,7 @@ def test_without_ending_what_waits_it_would_be_done_again(busy: Office, tmp_path
 
 @pytest.mark.parametrize("moment", ["before step 2", "in step 1"])
 def test_what_was_under_way_may_have_gone_on_and_keeps_its_host(
-    busy: Office, empty: Database, tmp_path: Path, moment: str
+    busy: Harness, empty: Database, tmp_path: Path, moment: str
 ):
     file = tmp_path / "today.backup"
 
@@ -150,7 +150,7 @@ def test_what_was_under_way_may_have_gone_on_and_keeps_its_host(
         busy.workflow.close()
 
     busy.fleet.hosts["lb2"] = {"lamp": "off", "fan": "off"}
-    run = busy.ask(SetAll(host="lb2", value="on"))
+    run = busy.request(SetAll(host="lb2", value="on"))
     busy.fleet.after_tell = saved
     busy.approve(run)
     if moment == "before step 2":
@@ -158,8 +158,8 @@ def test_what_was_under_way_may_have_gone_on_and_keeps_its_host(
     put_back(file, empty)
     begun = again(busy, empty)
     begun.workflow.wake_stalled_runs()
-    begun.work()
-    left = begun.run(run.id)
+    begun.run_queued_work()
+    left = begun.get_run(run.id)
     assert left.state is State.UNKNOWN
     assert "unknown how far it came" in left.summary
     with empty.reading() as tx:
@@ -168,7 +168,7 @@ def test_what_was_under_way_may_have_gone_on_and_keeps_its_host(
     assert lock.run == run.id
 
 
-def test_witnesses_tell_what_came_after_the_backup(busy: Office, empty: Database, tmp_path: Path):
+def test_witnesses_tell_what_came_after_the_backup(busy: Harness, empty: Database, tmp_path: Path):
     seen = tmp_path / "witness"
     label, _ = backup.make_backup(busy.database, tmp_path / "today.backup")
     with busy.database.transaction() as tx:
@@ -210,7 +210,7 @@ def _verified(
     return verdict, subprocess.run(words, capture_output=True, text=True, check=False)
 
 
-def test_a_log_that_was_merely_cut_is_still_called_cut(busy: Office, tmp_path: Path):
+def test_a_log_that_was_merely_cut_is_still_called_cut(busy: Harness, tmp_path: Path):
     """The twin: without the entry that says so, a witness's checkpoint does not fit."""
     backup.make_backup(busy.database, tmp_path / "today.backup")
     with busy.database.transaction() as tx:
@@ -225,7 +225,7 @@ def test_a_log_that_was_merely_cut_is_still_called_cut(busy: Office, tmp_path: P
 
 
 def test_a_number_that_a_run_may_have_had_is_never_given_again(
-    busy: Office, empty: Database, tmp_path: Path
+    busy: Harness, empty: Database, tmp_path: Path
 ):
     backup.make_backup(busy.database, tmp_path / "today.backup")
     restored = put_back(tmp_path / "today.backup", empty)
@@ -233,10 +233,10 @@ def test_a_number_that_a_run_may_have_had_is_never_given_again(
     begun = again(busy, empty)
     with empty.transaction() as tx:
         assert stops.remove_stop(tx, stops.EVERYTHING)
-    assert begun.ask(LAMP).id == 1004
+    assert begun.request(LAMP).id == 1004
 
 
-def test_everybody_signs_in_anew(busy: Office, empty: Database, tmp_path: Path):
+def test_everybody_signs_in_anew(busy: Harness, empty: Database, tmp_path: Path):
     with busy.database.transaction() as tx:
         token = sessions.begin_session(tx, "dora")
     backup.make_backup(busy.database, tmp_path / "today.backup")
@@ -245,7 +245,7 @@ def test_everybody_signs_in_anew(busy: Office, empty: Database, tmp_path: Path):
         assert sessions.find_session(tx, token) is None
 
 
-def test_a_backup_is_never_written_over_another(busy: Office, tmp_path: Path):
+def test_a_backup_is_never_written_over_another(busy: Harness, tmp_path: Path):
     file = tmp_path / "today.backup"
     file.write_text("yesterday's")
     with pytest.raises(FileExistsError, match="never overwrites a file"):
@@ -253,18 +253,18 @@ def test_a_backup_is_never_written_over_another(busy: Office, tmp_path: Path):
     assert file.read_text() == "yesterday's"
 
 
-def test_nothing_is_put_over_a_database_that_is_there(busy: Office, tmp_path: Path):
+def test_nothing_is_put_over_a_database_that_is_there(busy: Harness, tmp_path: Path):
     backup.make_backup(busy.database, tmp_path / "today.backup")
-    before = busy.entries()
+    before = busy.list_entry_kinds()
     with pytest.raises(CopyError, match=r"exists already|it has rows in"):
         put_back(tmp_path / "today.backup", busy.database)
-    assert busy.entries() == before
+    assert busy.list_entry_kinds() == before
     assert not list(tmp_path.glob("*.restoring*"))
 
 
 @pytest.mark.parametrize("damage", ["no database", "another database", "cut", "altered"])
 def test_what_is_no_whole_backup_is_not_put_back(
-    busy: Office, tmp_path: Path, damage: str, empty: Database
+    busy: Harness, tmp_path: Path, damage: str, empty: Database
 ):
     file = tmp_path / "today.backup"
     backup.make_backup(busy.database, file)
@@ -288,7 +288,7 @@ def test_what_is_no_whole_backup_is_not_put_back(
         put_back(file, empty)
 
 
-def test_with_another_key_nothing_is_put_back(busy: Office, tmp_path: Path):
+def test_with_another_key_nothing_is_put_back(busy: Harness, tmp_path: Path):
     backup.make_backup(busy.database, tmp_path / "today.backup")
     target = Database(f"sqlite:///{tmp_path / 'new.db'}", SigningKey.create())
     with pytest.raises(KeyFileError, match=r"restore the right changelog\.key"):
@@ -298,21 +298,23 @@ def test_with_another_key_nothing_is_put_back(busy: Office, tmp_path: Path):
 
 
 @on_either
-def test_an_installation_moves_with_its_chain_intact(busy: Office, empty: Database):
+def test_an_installation_moves_with_its_chain_intact(busy: Harness, empty: Database):
     head = changelog_head(busy.database)
     moved = copy_database.copy_database(busy.database, empty)
     assert moved.entries == head[0] + 1
     assert changelog_head(busy.database) == head
     begun = again(busy, empty)
     # Nothing is lost on the way: what was approved is done where it has moved to.
-    assert begun.run(2).state is State.SUCCEEDED
-    assert begun.run(3).state is State.PENDING
-    assert begun.ask(LAMP).id == 4
+    assert begun.get_run(2).state is State.SUCCEEDED
+    assert begun.get_run(3).state is State.PENDING
+    assert begun.request(LAMP).id == 4
     with empty.reading() as tx:
         assert verification.verify_log(tx).broken is None
 
 
-def test_a_broken_log_is_not_moved(busy: Office, empty: Database, monkeypatch: pytest.MonkeyPatch):
+def test_a_broken_log_is_not_moved(
+    busy: Harness, empty: Database, monkeypatch: pytest.MonkeyPatch
+):
     def broken(_tx: Transaction, **_more: object) -> verification.Verification:
         return verification.Verification(3, "", broken=4, why="entry 4 is missing")
 

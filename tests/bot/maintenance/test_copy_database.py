@@ -11,7 +11,7 @@ from bot.db import migrations, runs
 from bot.db.database import Database, StoreUnavailable
 from bot.maintenance import copy_database
 from bot.model.run import RequestOrigin
-from tests.bot.office import an_office
+from tests.bot.harness import open_harness
 from tests.playground.postgres import Postgres
 from tests.toy import SetSwitch
 
@@ -19,12 +19,12 @@ from tests.toy import SetSwitch
 @pytest.fixture
 def full(tmp_path: Path, database: Database) -> Generator[Database]:
     """A database in which something was asked for, approved, done and refused."""
-    with an_office(tmp_path, database=database) as office:
+    with open_harness(tmp_path, database=database) as harness:
         with database.transaction() as tx:
             verification.open_log(tx)
-        lamp = office.ask(SetSwitch(host="lb1", name="lamp", value="on"), reason="it is dark")
-        office.approve(lamp)
-        office.ask(SetSwitch(host="lb1", name="fan", value="on"), person="stan")
+        lamp = harness.request(SetSwitch(host="lb1", name="lamp", value="on"), reason="it is dark")
+        harness.approve(lamp)
+        harness.request(SetSwitch(host="lb1", name="fan", value="on"), person="stan")
         yield database
 
 

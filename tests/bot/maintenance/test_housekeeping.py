@@ -11,7 +11,7 @@ from bot.audit.checkpoints import Checkpoint
 from bot.audit.spool import Spool
 from bot.db.database import StoreUnavailable
 from bot.maintenance.housekeeping import Housekeeping
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -23,44 +23,46 @@ def told() -> list[Checkpoint]:
 
 
 @pytest.fixture
-def house(office: Office, tmp_path: Path, told: list[Checkpoint]) -> Housekeeping:
+def house(harness: Harness, tmp_path: Path, told: list[Checkpoint]) -> Housekeeping:
     spool = Spool(tmp_path / "changelog.spool")
-    return Housekeeping(office.database, spool=spool, witnesses=[told.append])
+    return Housekeeping(harness.database, spool=spool, witnesses=[told.append])
 
 
-def _entries(office: Office, kind: str) -> list[Entry]:
-    with office.database.reading() as tx:
+def _entries(harness: Harness, kind: str) -> list[Entry]:
+    with harness.database.reading() as tx:
         return [entry for entry in change_log.list_entries_after(tx, 0) if entry.kind == kind]
 
 
-def test_settings_are_logged_when_they_change_and_only_then(office: Office, house: Housekeeping):
+def test_settings_are_logged_when_they_change_and_only_then(harness: Harness, house: Housekeeping):
     for listen in ("127.0.0.1", "127.0.0.1", "0.0.0.0"):  # noqa: S104 - only written down
         house.start({"listen": listen, "slack_bot_token": "set"})
-    logged = [entry.facts["settings"]["listen"] for entry in _entries(office, "settings changed")]
+    logged = [entry.facts["settings"]["listen"] for entry in _entries(harness, "settings changed")]
     assert logged == ["127.0.0.1", "0.0.0.0"]  # noqa: S104
 
 
 def test_own_runbooks_are_logged_when_they_change_and_only_then(
-    office: Office, house: Housekeeping
+    harness: Harness, house: Housekeeping
 ):
     for digests in ({}, {"runbooks.a": "12"}, {"runbooks.a": "12"}, {"runbooks.a": "34"}, {}):
         house.log_own_runbooks(digests)
-    logged = [entry.facts["files"] for entry in _entries(office, "local runbooks changed")]
+    logged = [entry.facts["files"] for entry in _entries(harness, "local runbooks changed")]
     assert logged == [{"runbooks.a": "12"}, {"runbooks.a": "34"}, {}]
 
 
-def test_witnesses_hear_of_news_alone(office: Office, house: Housekeeping, told: list[Checkpoint]):
+def test_witnesses_hear_of_news_alone(
+    harness: Harness, house: Housekeeping, told: list[Checkpoint]
+):
     house.start({})
     for _ in range(3):
         house.run_periodic_tasks()
     assert len(told) == 1
-    office.ask(LAMP_ON)
+    harness.request(LAMP_ON)
     house.run_periodic_tasks()
     assert [point.seq for point in told] == [told[0].seq, told[0].seq + 2]
 
 
 def test_a_witness_that_fails_is_told_later_and_keeps_no_other_from_hearing(
-    office: Office, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    harness: Harness, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     heard: list[Checkpoint] = []
     deaf = [True]
@@ -73,7 +75,7 @@ def test_a_witness_that_fails_is_told_later_and_keeps_no_other_from_hearing(
     others: list[Checkpoint] = []
     spool = Spool(tmp_path / "changelog.spool")
     house = Housekeeping(
-        office.database,
+        harness.database,
         spool=spool,
         witnesses=[moody, others.append],
     )
@@ -86,16 +88,16 @@ def test_a_witness_that_fails_is_told_later_and_keeps_no_other_from_hearing(
     assert [point.hash for point in heard] == [point.hash for point in others]
 
 
-def test_trouble_is_said_in_the_log_once_it_can_be_written(office: Office, house: Housekeeping):
+def test_trouble_is_said_in_the_log_once_it_can_be_written(harness: Harness, house: Housekeeping):
     house.start({})
-    database = office.database
+    database = harness.database
     with database.engine.connect() as connection:
         connection.exec_driver_sql(
             "CREATE TRIGGER full BEFORE INSERT ON entry "
             "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
         )
     with pytest.raises(StoreUnavailable):
-        office.ask(LAMP_ON)
+        harness.request(LAMP_ON)
     assert "full" in database.error
     with pytest.raises(StoreUnavailable):
         house.run_periodic_tasks()
@@ -104,12 +106,12 @@ def test_trouble_is_said_in_the_log_once_it_can_be_written(office: Office, house
         connection.exec_driver_sql("DROP TRIGGER full")
     house.run_periodic_tasks()
     assert database.error == ""
-    (said,) = _entries(office, "logging failed")
+    (said,) = _entries(harness, "logging failed")
     assert "full" in said.facts["reason"]
 
 
-def test_a_write_that_says_nothing_in_the_log_does_not_hide_its_trouble(office: Office):
-    office.database.error = "the disk is full"
-    with office.database.transaction() as tx:
+def test_a_write_that_says_nothing_in_the_log_does_not_hide_its_trouble(harness: Harness):
+    harness.database.error = "the disk is full"
+    with harness.database.transaction() as tx:
         tx.sql.execute(text("DELETE FROM seen_request"))
-    assert office.database.error == "the disk is full"
+    assert harness.database.error == "the disk is full"

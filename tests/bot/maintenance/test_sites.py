@@ -18,7 +18,7 @@ from bot.maintenance.installation import Installation
 from bot.model.check_result import CheckResult
 from bot.model.redaction import Redactor
 from bot.model.signing import SigningKey
-from tests.bot.office import Office, an_office
+from tests.bot.harness import Harness, open_harness
 from tests.bot.web.conftest import a_site
 from tests.playground.postgres import Postgres
 
@@ -87,8 +87,8 @@ def test_a_site_whose_workers_are_busy_has_some(database: Database):
         assert crew.stop(20)
 
 
-def test_one_process_alone_has_no_sites_to_tell_of(office: Office):
-    assert "Sites" not in {one.subject for one in ServiceHealth(office.database).list_results()}
+def test_one_process_alone_has_no_sites_to_tell_of(harness: Harness):
+    assert "Sites" not in {one.subject for one in ServiceHealth(harness.database).list_results()}
 
 
 def test_the_doctor_tells_where_workers_do_the_work(database: Database, tmp_path: Path):
@@ -111,8 +111,8 @@ def test_the_doctor_tells_where_workers_do_the_work(database: Database, tmp_path
 
 def test_strangers_are_told_that_there_is_one_and_not_which(database: Database, tmp_path: Path):
     _waits_at(database, "ams", 1)
-    with an_office(tmp_path, database=database) as office:
-        site = a_site(office)
+    with open_harness(tmp_path, database=database) as harness:
+        site = a_site(harness)
         answer = site.browser().get("/readyz")
         site.browsers[0].close()
     assert answer.status_code == 200

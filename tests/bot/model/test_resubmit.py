@@ -10,7 +10,7 @@ from bot.model.run import ENDED_STATES, Run, State
 from bot.model.schedule import CronExpression, ScheduleTiming
 from runbooks import load_catalogue
 from runbooks.service_restart import RestartService
-from tests.bot.slack.stories import a_run
+from tests.bot.slack.sample_views import a_run
 
 OVER = a_run(State.STALE)
 HOSTS = {"lb1": frozenset({"haproxy"}), "lb2": frozenset({"haproxy"}), "web1": frozenset[str]()}

@@ -7,7 +7,7 @@ from bot.model.run_states import (
     STEP_STATE_DISPLAYS,
     get_run_display,
 )
-from tests.bot.slack.stories import a_run
+from tests.bot.slack.sample_views import a_run
 
 
 def test_every_status_of_runs_and_steps_has_one_label_of_its_own():

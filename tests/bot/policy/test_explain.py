@@ -8,8 +8,8 @@ from bot.db import stats
 from bot.policy import PolicyRequest
 from bot.policy.explain import Evaluation, PreviewQuestion, evaluate_request, format_wait
 from bot.queries.preview import preview_request, preview_without_database
-from tests.bot.narrow import narrow_rules
-from tests.bot.office import Office
+from tests.bot.harness import Harness
+from tests.bot.restricted_view import restricted_rules
 from tests.policies import a_policy
 from tests.toy import SetSwitch, ShowSwitches
 
@@ -40,13 +40,13 @@ def test_those_who_can_approve_are_named(tmp_path: Path):
     assert "Olga" not in _said(tmp_path, "olga", "change", reversible=False).partition(":")[2]
 
 
-def test_how_long_it_usually_takes_is_told_from_the_past(office: Office):
-    with office.database.reading() as tx:
+def test_how_long_it_usually_takes_is_told_from_the_past(harness: Harness):
+    with harness.database.reading() as tx:
         assert stats.get_usual_wait(tx, "toy set") is None
     for value in ("on", "off", "on"):
-        office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value=value)))
-    office.ask(SetSwitch(host="lb1", name="fan", value="on"), person="olga")
-    with office.database.reading() as tx:
+        harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value=value)))
+    harness.request(SetSwitch(host="lb1", name="fan", value="on"), person="olga")
+    with harness.database.reading() as tx:
         wait = stats.get_usual_wait(tx, "toy set")
     assert wait is not None
     assert 0 < wait < 60_000_000
@@ -58,10 +58,10 @@ def test_less_than_a_second_is_not_worth_a_sentence(wait: int, told: list[str]):
     assert rest == told
 
 
-def test_of_a_check_that_takes_no_approval_nothing_is_to_be_looked_up(office: Office):
-    policy = office.policies.get_policy()
+def test_of_a_check_that_takes_no_approval_nothing_is_to_be_looked_up(harness: Harness):
+    policy = harness.policies.get_policy()
     asked = {"person": "dora", "source": "api"}
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         seen = preview_without_database(
             policy, PreviewQuestion(ShowSwitches, ["lb1"]), now=tx.now, **asked
         )
@@ -84,13 +84,13 @@ def test_of_a_check_that_takes_no_approval_nothing_is_to_be_looked_up(office: Of
         ' when { context.kind == "check" };',
     ],
 )
-def test_what_depends_on_the_past_is_looked_up(office: Office, rule: str):
-    rules = office.policies.path / "policy.cedar"
+def test_what_depends_on_the_past_is_looked_up(harness: Harness, rule: str):
+    rules = harness.policies.path / "policy.cedar"
     text = rules.read_text().replace('@id("checks need no approval")', '@id("checks were free")')
     free = text.index('@id("checks were free")')
     end = text.index(";", free) + 1
     rules.write_text(text[:free] + f'@id("looked up")\n{rule}' + text[end:])
-    policy = office.policies.get_policy()
+    policy = harness.policies.get_policy()
     meant = PreviewQuestion(ShowSwitches, ["lb1"])
     assert preview_without_database(policy, meant, person="dora", source="api", now=0) is None
 
@@ -110,7 +110,7 @@ def test_a_span_is_told_as_people_say_it(microseconds: int, words: str):
 
 
 def test_who_is_shown_no_runs_of_others_is_told_so(tmp_path: Path):
-    policy = a_policy(tmp_path, rules=narrow_rules()).get_policy()
+    policy = a_policy(tmp_path, rules=restricted_rules()).get_policy()
     unseen = "cannot view such runs of other people."
 
     def said(host: str, person: str, who: str = "You") -> str:

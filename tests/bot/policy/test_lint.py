@@ -6,7 +6,7 @@ import pytest
 
 from bot.policy.lint import list_warnings
 from bot.policy.loader import load_policy
-from tests.bot.narrow import narrow_rules
+from tests.bot.restricted_view import restricted_rules
 from tests.policies import a_policy, starter_rules
 
 RUNBOOKS = ("abusers clear", "abusers show", "zfs scrub")
@@ -67,7 +67,7 @@ def test_what_is_known_is_no_slip(tmp_path: Path, file: str, was: str, instead: 
 
 
 def _look_again(directory: Path, view: str) -> list[str]:
-    path = a_policy(directory / "policy", rules=narrow_rules(view)).path
+    path = a_policy(directory / "policy", rules=restricted_rules(view)).path
     return [str(slip) for slip in list_warnings(load_policy(path), RUNBOOKS)]
 
 

@@ -12,7 +12,7 @@ from bot.policy.summary import render
 from bot.policy.summary.build import summarise_policy
 from bot.policy.summary.model import PeopleSummary, PolicySummary
 from bot.policy.summary.probes import PolicyProbe, RequestKind
-from tests.bot.narrow import narrow_rules
+from tests.bot.restricted_view import restricted_rules
 from tests.policies import a_policy, starter_rules
 
 NOW = datetime(2026, 3, 4, 10, 0, tzinfo=UTC)
@@ -322,7 +322,7 @@ def test_who_views_which_runs_is_told(tmp_path: Path):
 
 
 def test_who_views_less_is_told_where(tmp_path: Path):
-    found = told(tmp_path, instead=narrow_rules())
+    found = told(tmp_path, instead=restricted_rules())
     assert sentences(found, "dora", "can_view") == [
         "Every check and every change, in the web servers."
     ]
@@ -332,7 +332,7 @@ def test_who_views_less_is_told_where(tmp_path: Path):
 
 
 def test_who_views_nothing_of_others_is_told_so(tmp_path: Path):
-    found = told(tmp_path, instead=narrow_rules(""))
+    found = told(tmp_path, instead=restricted_rules(""))
     assert sentences(found, "dora", "can_view") == []
     said = "an view only runs that they requested or decided."
     assert said in render.render_text(found)

@@ -17,11 +17,11 @@ from bot.model.signing import SigningKey
 from bot.queries.second_factor import is_factor_valid
 from bot.workflow import step_up
 from tests.authenticator import Authenticator
-from tests.bot.keyring import age_step_ups, an_app, stepped_up
-from tests.bot.office import Office, an_office
-from tests.bot.time import MINUTE, Clock
+from tests.bot.authenticator_app import age_step_ups, enrol_and_step_up, enrol_app
+from tests.bot.clock import MINUTE, Clock
+from tests.bot.harness import Harness, open_harness
 from tests.policies import starter_rules
-from tests.stamps import amend
+from tests.row_macs import amend
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -30,42 +30,42 @@ STRICT = starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 
 
 
 @pytest.fixture
-def strict(tmp_path: Path) -> Generator[Office]:
-    """An office in which what developers ask for takes an approval with a second factor."""
-    with an_office(tmp_path, rules=STRICT) as office:
-        yield office
+def strict(tmp_path: Path) -> Generator[Harness]:
+    """A harness in which what developers ask for takes an approval with a second factor."""
+    with open_harness(tmp_path, rules=STRICT) as harness:
+        yield harness
 
 
-def approve(office: Office, number: int, digest: str, person: str, session: str = "") -> None:
-    office.workflow.approve_run(number, person=person, digest=digest, session=session)
-    office.work()
+def approve(harness: Harness, number: int, digest: str, person: str, session: str = "") -> None:
+    harness.workflow.approve_run(number, person=person, digest=digest, session=session)
+    harness.run_queued_work()
 
 
 # --- approvals ---
 
 
 def test_a_chat_account_alone_does_not_approve_what_takes_a_second_factor(
-    strict: Office,
+    strict: Harness,
 ) -> None:
-    run = strict.ask(LAMP_ON)
+    run = strict.request(LAMP_ON)
     with pytest.raises(StepUpRequired, match="web page"):
         approve(strict, run.id, run.digest, "olga")
-    assert strict.run(run.id).state is State.PENDING
-    assert "approval refused" in strict.entries(run)
+    assert strict.get_run(run.id).state is State.PENDING
+    assert "approval refused" in strict.list_entry_kinds(run)
     assert strict.fleet.told == []
 
 
-def test_the_twin_without_the_rule_the_same_approval_counts(office: Office) -> None:
-    run = office.ask(LAMP_ON)
-    approve(office, run.id, run.digest, "olga")
-    assert office.run(run.id).state is State.SUCCEEDED
+def test_the_twin_without_the_rule_the_same_approval_counts(harness: Harness) -> None:
+    run = harness.request(LAMP_ON)
+    approve(harness, run.id, run.digest, "olga")
+    assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
-def test_an_approval_with_a_second_factor_counts_and_says_so(strict: Office) -> None:
-    app = stepped_up(strict, "olga")
-    run = strict.ask(LAMP_ON)
+def test_an_approval_with_a_second_factor_counts_and_says_so(strict: Harness) -> None:
+    app = enrol_and_step_up(strict, "olga")
+    run = strict.request(LAMP_ON)
     approve(strict, run.id, run.digest, "olga", app.session)
-    assert strict.run(run.id).state is State.SUCCEEDED
+    assert strict.get_run(run.id).state is State.SUCCEEDED
     with strict.database.reading() as tx:
         told = [
             entry
@@ -73,27 +73,27 @@ def test_an_approval_with_a_second_factor_counts_and_says_so(strict: Office) -> 
             if entry.kind == "approved"
         ]
     assert told[0].facts["factor"] == app.factor.digest
-    assert "stepped up" in strict.entries()
+    assert "stepped up" in strict.list_entry_kinds()
 
 
 class TestForged:
     """A session's row says that a second factor was shown in it, with a stamp that is right."""
 
-    def _approved(self, office: Office) -> State:
-        app, run = an_app(office, "olga"), office.ask(LAMP_ON)
-        with office.database.transaction() as tx:
+    def _approved(self, harness: Harness) -> State:
+        app, run = enrol_app(harness, "olga"), harness.request(LAMP_ON)
+        with harness.database.transaction() as tx:
             shown = {"stepped_up_at": tx.now, "factor_digest": app.factor.digest}
             amend(tx, tables.session, lambda _row: shown)
-        approve(office, run.id, run.digest, "olga", app.session)
-        return office.run(run.id).state
+        approve(harness, run.id, run.digest, "olga", app.session)
+        return harness.get_run(run.id).state
 
-    def test_a_second_factor_does_not_count_when_the_log_lacks_it(self, strict: Office) -> None:
+    def test_a_second_factor_does_not_count_when_the_log_lacks_it(self, strict: Harness) -> None:
         with pytest.raises(StepUpRequired):
             self._approved(strict)
         assert strict.fleet.told == []
 
     def test_without_the_log_the_row_would_be_believed(
-        self, strict: Office, monkeypatch: pytest.MonkeyPatch
+        self, strict: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(evidence, "is_stepped_up", _certainly)
         assert self._approved(strict) is State.SUCCEEDED
@@ -102,20 +102,20 @@ class TestForged:
 class TestPutBack:
     """Somebody has seen the code, and writes into the factor's row that it was never used."""
 
-    def _again(self, office: Office) -> None:
-        app = an_app(office, "olga")
+    def _again(self, harness: Harness) -> None:
+        app = enrol_app(harness, "olga")
         code = app.code()
-        office.workflow.step_up.step_up_by_code("olga", app.session, code)
-        with office.database.transaction() as tx:
+        harness.workflow.step_up.step_up_by_code("olga", app.session, code)
+        with harness.database.transaction() as tx:
             tx.sql.execute(update(tables.second_factor).values(last_counter=0))
-        office.workflow.step_up.step_up_by_code("olga", app.session, code)
+        harness.workflow.step_up.step_up_by_code("olga", app.session, code)
 
-    def test_no_code_is_good_again(self, strict: Office) -> None:
+    def test_no_code_is_good_again(self, strict: Harness) -> None:
         with pytest.raises(InvalidRequestError, match="was used before"):
             self._again(strict)
 
     def test_without_the_log_it_would_be(
-        self, strict: Office, monkeypatch: pytest.MonkeyPatch
+        self, strict: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(step_up, "get_last_used_counter", _by_its_row)
         self._again(strict)
@@ -142,37 +142,37 @@ class TestAgain:
     """
 
     @pytest.fixture
-    def nightly(self, tmp_path: Path) -> Generator[tuple[Office, Run]]:
-        """An office by night, and a run that Olga approved by day."""
+    def nightly(self, tmp_path: Path) -> Generator[tuple[Harness, Run]]:
+        """A harness by night, and a run that Olga approved by day."""
         clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
         migrations.upgrade_schema(clock)
-        with an_office(tmp_path, rules=self.RULES, database=clock) as office:
+        with open_harness(tmp_path, rules=self.RULES, database=clock) as harness:
             with clock.reading() as tx:
                 clock.ahead = 4_102_444_800_000_000 - 120 * MINUTE - tx.now
-            run = office.ask(LAMP_ON)
-            office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+            run = harness.request(LAMP_ON)
+            harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
             clock.ahead += 120 * MINUTE
-            office.work()
-            yield office, office.run(run.id)
+            harness.run_queued_work()
+            yield harness, harness.get_run(run.id)
 
     def test_who_approved_without_one_approves_again_with_it(
-        self, nightly: tuple[Office, Run]
+        self, nightly: tuple[Harness, Run]
     ) -> None:
-        office, run = nightly
-        assert (run.state, office.fleet.told) == (State.PENDING, [])
+        harness, run = nightly
+        assert (run.state, harness.fleet.told) == (State.PENDING, [])
         with pytest.raises(StepUpRequired):
-            approve(office, run.id, run.digest, "olga")
-        app = stepped_up(office, "olga")
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
-        with office.database.reading() as tx:
+            approve(harness, run.id, run.digest, "olga")
+        app = enrol_and_step_up(harness, "olga")
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
+        with harness.database.reading() as tx:
             [vote] = runs.list_decisions(tx, run.id)
         assert vote.factor == app.factor.digest
-        office.work()
-        assert office.run(run.id).state is State.SUCCEEDED
-        assert office.entries(run).count("approved") == 2
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.SUCCEEDED
+        assert harness.list_entry_kinds(run).count("approved") == 2
 
-    def test_what_is_complete_is_not_said_again(self, strict: Office) -> None:
-        app, run = stepped_up(strict, "olga"), strict.ask(LAMP_ON)
+    def test_what_is_complete_is_not_said_again(self, strict: Harness) -> None:
+        app, run = enrol_and_step_up(strict, "olga"), strict.request(LAMP_ON)
         with strict.database.transaction() as tx:
             factor = app.factor.digest
             runs.add_decision(
@@ -182,55 +182,55 @@ class TestAgain:
             approve(strict, run.id, run.digest, "olga", app.session)
 
 
-def test_what_was_shown_counts_for_five_minutes(strict: Office) -> None:
-    app = stepped_up(strict, "olga")
-    run = strict.ask(LAMP_ON)
+def test_what_was_shown_counts_for_five_minutes(strict: Harness) -> None:
+    app = enrol_and_step_up(strict, "olga")
+    run = strict.request(LAMP_ON)
     age_step_ups(strict, sessions.STEP_UP_SECONDS)
     with pytest.raises(StepUpRequired):
         approve(strict, run.id, run.digest, "olga", app.session)
 
 
-def test_what_was_shown_counts_in_its_own_session_and_for_its_own_person(strict: Office) -> None:
-    app = stepped_up(strict, "olga")
+def test_what_was_shown_counts_in_its_own_session_and_for_its_own_person(strict: Harness) -> None:
+    app = enrol_and_step_up(strict, "olga")
     with strict.database.transaction() as tx:
         elsewhere, adams = sessions.begin_session(tx, "olga"), sessions.begin_session(tx, "adam")
-    run = strict.ask(LAMP_ON)
+    run = strict.request(LAMP_ON)
     for person, session in (("olga", elsewhere), ("adam", app.session), ("adam", adams)):
         with pytest.raises(StepUpRequired):
             approve(strict, run.id, run.digest, person, session)
     approve(strict, run.id, run.digest, "olga", app.session)
 
 
-def test_the_gate_looks_again_whether_the_factor_counts(strict: Office) -> None:
-    app = stepped_up(strict, "olga")
-    run = strict.ask(LAMP_ON)
+def test_the_gate_looks_again_whether_the_factor_counts(strict: Harness) -> None:
+    app = enrol_and_step_up(strict, "olga")
+    run = strict.request(LAMP_ON)
     strict.workflow.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
     app.lose()
-    strict.work()
-    assert strict.run(run.id).state is not State.SUCCEEDED
+    strict.run_queued_work()
+    assert strict.get_run(run.id).state is not State.SUCCEEDED
     assert strict.fleet.told == []
 
 
-def test_a_vote_that_was_cast_without_a_factor_does_not_open_the_gate(strict: Office) -> None:
-    app = stepped_up(strict, "olga")
-    run = strict.ask(LAMP_ON)
+def test_a_vote_that_was_cast_without_a_factor_does_not_open_the_gate(strict: Harness) -> None:
+    app = enrol_and_step_up(strict, "olga")
+    run = strict.request(LAMP_ON)
     strict.workflow.approve_run(run.id, person="olga", digest=run.digest, session=app.session)
     with strict.database.transaction() as tx:
         tx.sql.execute(update(tables.decision).values(factor=""))
-    strict.work()
+    strict.run_queued_work()
     assert strict.fleet.told == []
 
 
-def test_a_no_takes_no_second_factor(strict: Office) -> None:
-    run = strict.ask(LAMP_ON)
+def test_a_no_takes_no_second_factor(strict: Harness) -> None:
+    run = strict.request(LAMP_ON)
     assert strict.workflow.deny_run(run.id, person="olga", reason="not now").state is State.DENIED
 
 
 # --- codes ---
 
 
-def test_a_code_works_once(strict: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = an_app(strict, "olga")
+def test_a_code_works_once(strict: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = enrol_app(strict, "olga")
     code = app.code()
     strict.workflow.step_up.step_up_by_code("olga", app.session, code)
     with pytest.raises(InvalidRequestError, match="used before"):
@@ -244,27 +244,27 @@ def _never(*_: object) -> int:
     return 0
 
 
-def test_guessing_is_stopped_after_a_few_wrong_codes(strict: Office) -> None:
-    app = an_app(strict, "olga")
+def test_guessing_is_stopped_after_a_few_wrong_codes(strict: Harness) -> None:
+    app = enrol_app(strict, "olga")
     wrong = f"{(int(app.code()) + 500_000) % 1_000_000:06}"
     for _ in range(5):
         with pytest.raises(InvalidRequestError, match="not correct"):
             strict.workflow.step_up.step_up_by_code("olga", app.session, wrong)
     with pytest.raises(InvalidRequestError, match="15 minutes"):
         strict.workflow.step_up.step_up_by_code("olga", app.session, app.code())
-    assert strict.entries().count("step-up refused") == 5
+    assert strict.list_entry_kinds().count("step-up refused") == 5
     # Whoever guesses for one person locks nobody else out.
-    stepped_up(strict, "adam")
+    enrol_and_step_up(strict, "adam")
 
 
-def test_the_code_of_somebody_else_is_worth_nothing(strict: Office) -> None:
-    olgas, adams = an_app(strict, "olga"), an_app(strict, "adam")
+def test_the_code_of_somebody_else_is_worth_nothing(strict: Harness) -> None:
+    olgas, adams = enrol_app(strict, "olga"), enrol_app(strict, "adam")
     with pytest.raises(InvalidRequestError):
         strict.workflow.step_up.step_up_by_code("adam", adams.session, olgas.code())
 
 
-def test_a_secret_that_was_exchanged_in_the_database_is_not_used(strict: Office) -> None:
-    olgas, doras = an_app(strict, "olga"), an_app(strict, "dora")
+def test_a_secret_that_was_exchanged_in_the_database_is_not_used(strict: Harness) -> None:
+    olgas, doras = enrol_app(strict, "olga"), enrol_app(strict, "dora")
     with strict.database.transaction() as tx:
         here = tables.second_factor.c.id == olgas.factor.id
         tx.sql.execute(update(tables.second_factor).where(here).values(sealed=doras.factor.sealed))
@@ -275,31 +275,31 @@ def test_a_secret_that_was_exchanged_in_the_database_is_not_used(strict: Office)
 # --- enrolling ---
 
 
-def enrolled_app(office: Office, person: str) -> second_factors.SecondFactor:
-    begun = office.workflow.factor_enrolment.begin_app_enrolment(person)
+def enrolled_app(harness: Harness, person: str) -> second_factors.SecondFactor:
+    begun = harness.workflow.factor_enrolment.begin_app_enrolment(person)
     app = replace(
-        an_app(office, "stan"),
-        secret=office.workflow.factor_enrolment.get_app_secret(person, begun.id),
+        enrol_app(harness, "stan"),
+        secret=harness.workflow.factor_enrolment.get_app_secret(person, begun.id),
     )
-    return office.workflow.factor_enrolment.finish_app_enrolment(person, begun.id, app.code())
+    return harness.workflow.factor_enrolment.finish_app_enrolment(person, begun.id, app.code())
 
 
-def test_a_stolen_chat_account_enrols_what_does_not_count(strict: Office) -> None:
+def test_a_stolen_chat_account_enrols_what_does_not_count(strict: Harness) -> None:
     begun = strict.workflow.factor_enrolment.begin_app_enrolment("olga")
     secret = strict.workflow.factor_enrolment.get_app_secret("olga", begun.id)
-    app = replace(an_app(strict, "olga", confirmed_by=""), secret=secret)
+    app = replace(enrol_app(strict, "olga", confirmed_by=""), secret=secret)
     strict.workflow.factor_enrolment.finish_app_enrolment("olga", begun.id, app.code())
     with pytest.raises(NotAllowed, match="no valid second factor"):
         app.step_up(later=1)
     # The twin: confirmed by somebody else, the same code is taken.
-    adam = stepped_up(strict, "adam")
+    adam = enrol_and_step_up(strict, "adam")
     strict.workflow.factor_enrolment.confirm_factor(
         "adam", adam.session, begun.id, begun.digest[:10]
     )
     app.step_up(later=1)
 
 
-def test_the_policy_directory_may_name_what_counts(strict: Office) -> None:
+def test_the_policy_directory_may_name_what_counts(strict: Harness) -> None:
     factor = enrolled_app(strict, "dora")
     people = strict.policies.path / "people.yaml"
     before = strict.policies.get_policy()
@@ -314,8 +314,8 @@ def test_the_policy_directory_may_name_what_counts(strict: Office) -> None:
     assert is_factor_valid(strict.policies.get_policy(), kept)
 
 
-def test_nobody_confirms_their_own_factor(strict: Office) -> None:
-    olga = stepped_up(strict, "olga")
+def test_nobody_confirms_their_own_factor(strict: Harness) -> None:
+    olga = enrol_and_step_up(strict, "olga")
     factor = enrolled_app(strict, "olga")
     with pytest.raises(NotAllowed, match="your own factor"):
         strict.workflow.factor_enrolment.confirm_factor(
@@ -323,14 +323,14 @@ def test_nobody_confirms_their_own_factor(strict: Office) -> None:
         )
 
 
-def test_only_an_owner_who_shows_a_second_factor_confirms(strict: Office) -> None:
+def test_only_an_owner_who_shows_a_second_factor_confirms(strict: Harness) -> None:
     factor = enrolled_app(strict, "dora")
-    olga = an_app(strict, "olga")
+    olga = enrol_app(strict, "olga")
     with pytest.raises(StepUpRequired):
         strict.workflow.factor_enrolment.confirm_factor(
             "olga", olga.session, factor.id, factor.digest
         )
-    doras = stepped_up(strict, "dora")
+    doras = enrol_and_step_up(strict, "dora")
     other = enrolled_app(strict, "adam")
     with pytest.raises(NotAllowed, match="owner"):
         strict.workflow.factor_enrolment.confirm_factor(
@@ -338,18 +338,18 @@ def test_only_an_owner_who_shows_a_second_factor_confirms(strict: Office) -> Non
         )
 
 
-def test_who_confirms_must_have_been_told_the_digest(strict: Office) -> None:
-    olga = stepped_up(strict, "olga")
+def test_who_confirms_must_have_been_told_the_digest(strict: Harness) -> None:
+    olga = enrol_and_step_up(strict, "olga")
     factor = enrolled_app(strict, "dora")
     for said in ("", "0", factor.digest[:9], "0123456789", factor.digest[1:12]):
         with pytest.raises(InvalidRequestError, match="read them"):
             strict.workflow.factor_enrolment.confirm_factor("olga", olga.session, factor.id, said)
     spaced = f"{factor.digest[:4]} {factor.digest[4:8].upper()} {factor.digest[8:12]}"
     strict.workflow.factor_enrolment.confirm_factor("olga", olga.session, factor.id, spaced)
-    assert "factor confirmed" in strict.entries()
+    assert "factor confirmed" in strict.list_entry_kinds()
 
 
-def test_the_secret_is_shown_to_its_person_until_a_code_was_shown(strict: Office) -> None:
+def test_the_secret_is_shown_to_its_person_until_a_code_was_shown(strict: Harness) -> None:
     begun = strict.workflow.factor_enrolment.begin_app_enrolment("dora")
     with pytest.raises(InvalidRequestError):
         strict.workflow.factor_enrolment.get_app_secret("olga", begun.id)
@@ -358,19 +358,19 @@ def test_the_secret_is_shown_to_its_person_until_a_code_was_shown(strict: Office
         strict.workflow.factor_enrolment.get_app_secret("dora", begun.id)
 
 
-def test_a_factor_is_removed_by_its_person_or_an_owner(strict: Office) -> None:
-    adams = an_app(strict, "adam")
+def test_a_factor_is_removed_by_its_person_or_an_owner(strict: Harness) -> None:
+    adams = enrol_app(strict, "adam")
     with pytest.raises(NotAllowed):
         strict.workflow.factor_enrolment.remove_factor("dora", adams.factor.id)
     strict.workflow.factor_enrolment.remove_factor("olga", adams.factor.id)
     with pytest.raises(NotAllowed):
         adams.step_up()
-    assert "factor removed" in strict.entries()
+    assert "factor removed" in strict.list_entry_kinds()
 
 
-def test_nobody_keeps_more_factors_than_anybody_needs(strict: Office) -> None:
+def test_nobody_keeps_more_factors_than_anybody_needs(strict: Harness) -> None:
     for _ in range(5):
-        an_app(strict, "dora")
+        enrol_app(strict, "dora")
     with pytest.raises(InvalidRequestError, match="remove one"):
         strict.workflow.factor_enrolment.begin_app_enrolment("dora")
 
@@ -378,9 +378,9 @@ def test_nobody_keeps_more_factors_than_anybody_needs(strict: Office) -> None:
 # --- keys ---
 
 
-def test_a_security_key_is_enrolled_confirmed_and_used(strict: Office) -> None:
+def test_a_security_key_is_enrolled_confirmed_and_used(strict: Harness) -> None:
     flow = strict.workflow
-    device, olga = Authenticator(HOME.origin), stepped_up(strict, "olga")
+    device, olga = Authenticator(HOME.origin), enrol_and_step_up(strict, "olga")
     with strict.database.transaction() as tx:
         session = sessions.begin_session(tx, "adam")
     answer = device.enrol(flow.factor_enrolment.begin_key_enrolment("adam", session, HOME))
@@ -389,9 +389,9 @@ def test_a_security_key_is_enrolled_confirmed_and_used(strict: Office) -> None:
 
     signed = device.sign(flow.step_up.create_key_challenge("adam", session, HOME))
     flow.step_up.step_up_by_key("adam", session, HOME, signed)
-    run = strict.ask(LAMP_ON)
+    run = strict.request(LAMP_ON)
     approve(strict, run.id, run.digest, "adam", session)
-    assert strict.run(run.id).state is State.SUCCEEDED
+    assert strict.get_run(run.id).state is State.SUCCEEDED
 
     # What was signed once proves nothing again.
     with pytest.raises(InvalidRequestError):
@@ -404,7 +404,7 @@ def test_a_security_key_is_enrolled_confirmed_and_used(strict: Office) -> None:
         flow.step_up.step_up_by_key("adam", session, HOME, signed)
 
 
-def test_a_key_that_was_not_confirmed_does_not_count(strict: Office) -> None:
+def test_a_key_that_was_not_confirmed_does_not_count(strict: Harness) -> None:
     flow, device = strict.workflow, Authenticator(HOME.origin)
     with strict.database.transaction() as tx:
         session = sessions.begin_session(tx, "adam")

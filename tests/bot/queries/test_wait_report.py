@@ -9,8 +9,8 @@ from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.queries.policy_replay import ReplayOutcome, replay_requests
 from bot.queries.wait_report import WaitReport, build_wait_report
-from tests.bot.office import Office
-from tests.bot.web.exhibits import approved, asked, ended, running, succeeded, waiting
+from tests.bot.harness import Harness
+from tests.bot.web.sample_runs import approved, asked, ended, running, succeeded, waiting
 
 _MINUTE = 60_000_000
 
@@ -24,13 +24,13 @@ def _waited(tx: Transaction, run: Run, minutes: int) -> None:
     )
 
 
-def _of(office: Office, days: int = 91) -> WaitReport:
-    with office.database.reading() as tx:
-        return build_wait_report(tx, office.policies.get_policy(), days=days)
+def _of(harness: Harness, days: int = 91) -> WaitReport:
+    with harness.database.reading() as tx:
+        return build_wait_report(tx, harness.policies.get_policy(), days=days)
 
 
-def _five_good_ones(office: Office, host: str = "lb1", person: str = "dora") -> None:
-    with office.database.transaction() as tx:
+def _five_good_ones(harness: Harness, host: str = "lb1", person: str = "dora") -> None:
+    with harness.database.transaction() as tx:
         for minutes in (1, 2, 3, 4, 50):
             run = succeeded(tx, asked(tx, host=host, person=person))
             tx.sql.execute(
@@ -39,9 +39,9 @@ def _five_good_ones(office: Office, host: str = "lb1", person: str = "dora") -> 
             _waited(tx, run, minutes)
 
 
-def test_waits_are_told_by_runbook_area_and_hour(office: Office):
-    _five_good_ones(office)
-    found = _of(office)
+def test_waits_are_told_by_runbook_area_and_hour(harness: Harness):
+    _five_good_ones(harness)
+    found = _of(harness)
     [line] = found.runbooks
     assert (line.name, line.requested, line.approved, line.approval_rate) == (
         "abusers clear",
@@ -59,25 +59,25 @@ def test_waits_are_told_by_runbook_area_and_hour(office: Office):
     assert sum(hour.requested for hour in found.hours) == 5
 
 
-def test_what_was_denied_or_left_to_expire_counts_against_it(office: Office):
-    _five_good_ones(office)
-    with office.database.transaction() as tx:
+def test_what_was_denied_or_left_to_expire_counts_against_it(harness: Harness):
+    _five_good_ones(harness)
+    with harness.database.transaction() as tx:
         _waited(tx, ended(tx, waiting(tx, asked(tx)), State.DENIED, "no"), 1)
         _waited(tx, ended(tx, waiting(tx, asked(tx)), State.EXPIRED, "nobody"), 480)
         waiting(tx, asked(tx))
         for run in (6, 7, 8):
             shown = update(tables.run).where(tables.run.c.id == run)
             tx.sql.execute(shown.values(required_approvals=1, pending_since=tx.now - _MINUTE))
-    total = _of(office).total
+    total = _of(harness).total
     assert (total.requested, total.approved, total.denied, total.expired) == (8, 5, 1, 1)
     assert total.pending == 1
     assert total.approval_rate == 5 / 7
-    assert _of(office).suggestions == []
+    assert _of(harness).suggestions == []
 
 
-def test_what_always_was_approved_and_went_well_could_be_self_service(office: Office):
-    _five_good_ones(office)
-    [lift] = _of(office).suggestions
+def test_what_always_was_approved_and_went_well_could_be_self_service(harness: Harness):
+    _five_good_ones(harness)
+    [lift] = _of(harness).suggestions
     assert (lift.runbook, lift.area, lift.requested, lift.without_waiting) == (
         "abusers clear",
         "edge",
@@ -86,24 +86,24 @@ def test_what_always_was_approved_and_went_well_could_be_self_service(office: Of
     )
     assert lift.replay_summary == "5 without waiting"
     # The text is a rule, and it does what is said of it and nothing more.
-    policy = office.policies.get_policy().with_rule(lift.rule)
-    with office.database.reading() as tx:
+    policy = harness.policies.get_policy().with_rule(lift.rule)
+    with harness.database.reading() as tx:
         here = replay_requests(policy, history.list_past_requests(tx, 0))
     assert here.outcome_counts == {ReplayOutcome.AT_ONCE: 5}
 
 
-def test_the_rule_lets_nothing_else_go_without_approval(office: Office):
-    _five_good_ones(office)
-    [lift] = _of(office).suggestions
-    with office.database.transaction() as tx:
+def test_the_rule_lets_nothing_else_go_without_approval(harness: Harness):
+    _five_good_ones(harness)
+    [lift] = _of(harness).suggestions
+    with harness.database.transaction() as tx:
         succeeded(tx, asked(tx, words="abusers empty"))
         succeeded(tx, asked(tx, host="nas1"))
         tx.sql.execute(update(tables.run).values(required_approvals=1))
         tx.sql.execute(
             update(tables.run).where(tables.run.c.host == "nas1").values(area="storage")
         )
-    policy = office.policies.get_policy().with_rule(lift.rule)
-    with office.database.reading() as tx:
+    policy = harness.policies.get_policy().with_rule(lift.rule)
+    with harness.database.reading() as tx:
         found = replay_requests(policy, history.list_past_requests(tx, 0))
     assert [one.request.id for one in found.list_with_outcome(ReplayOutcome.AT_ONCE)] == [
         1,
@@ -114,39 +114,39 @@ def test_the_rule_lets_nothing_else_go_without_approval(office: Office):
     ]
 
 
-def test_what_went_wrong_once_is_not_lifted(office: Office):
-    _five_good_ones(office)
-    with office.database.transaction() as tx:
+def test_what_went_wrong_once_is_not_lifted(harness: Harness):
+    _five_good_ones(harness)
+    with harness.database.transaction() as tx:
         run = running(tx, approved(tx, waiting(tx, asked(tx))))
         _waited(tx, ended(tx, run, State.FAILED, "step 1 failed"), 1)
         tx.sql.execute(update(tables.run).values(required_approvals=1))
-    assert _of(office).suggestions == []
+    assert _of(harness).suggestions == []
 
 
-def test_what_was_asked_too_seldom_is_not_lifted(office: Office):
-    _five_good_ones(office)
-    with office.database.transaction() as tx:
+def test_what_was_asked_too_seldom_is_not_lifted(harness: Harness):
+    _five_good_ones(harness)
+    with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.run).where(tables.run.c.id == 1).values(required_approvals=0))
-    assert _of(office).suggestions == []
+    assert _of(harness).suggestions == []
 
 
-def test_what_is_longer_ago_is_left_out(office: Office):
-    _five_good_ones(office)
-    with office.database.transaction() as tx:
+def test_what_is_longer_ago_is_left_out(harness: Harness):
+    _five_good_ones(harness)
+    with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.run).values(requested_at=tx.now - 8 * 1440 * _MINUTE))
-    assert _of(office, days=7).total.requested == 0
-    assert _of(office, days=9).total.requested == 5
+    assert _of(harness, days=7).total.requested == 0
+    assert _of(harness, days=9).total.requested == 5
 
 
-def test_however_many_runs_there_are_only_the_newest_are_looked_at(office: Office):
-    _five_good_ones(office)
-    with office.database.transaction() as tx:
+def test_however_many_runs_there_are_only_the_newest_are_looked_at(harness: Harness):
+    _five_good_ones(harness)
+    with harness.database.transaction() as tx:
         for run in range(1, 6):
             one = update(tables.run).where(tables.run.c.id == run)
             tx.sql.execute(one.values(requested_at=tx.now - (10 - run) * _MINUTE))
-    with office.database.reading() as tx:
-        few = build_wait_report(tx, office.policies.get_policy(), limit=3)
-        every = build_wait_report(tx, office.policies.get_policy(), limit=5)
+    with harness.database.reading() as tx:
+        few = build_wait_report(tx, harness.policies.get_policy(), limit=3)
+        every = build_wait_report(tx, harness.policies.get_policy(), limit=5)
         third = tx.sql.execute(
             select(tables.run.c.requested_at).where(tables.run.c.id == 2)
         ).scalar_one()
@@ -155,9 +155,9 @@ def test_however_many_runs_there_are_only_the_newest_are_looked_at(office: Offic
     assert (few.suggestions, len(every.suggestions)) == ([], 1)
 
 
-def test_what_was_new_to_somebody_is_the_same_for_one_runbook_as_for_all(office: Office):
-    _five_good_ones(office)
-    with office.database.reading() as tx:
+def test_what_was_new_to_somebody_is_the_same_for_one_runbook_as_for_all(harness: Harness):
+    _five_good_ones(harness)
+    with harness.database.reading() as tx:
         every = [(one.id, one.is_first_success) for one in history.list_past_requests(tx, 0)]
         one_runbook = [
             (one.id, one.is_first_success)
@@ -168,10 +168,10 @@ def test_what_was_new_to_somebody_is_the_same_for_one_runbook_as_for_all(office:
 
 
 def test_the_rule_for_an_area_with_umlauts_is_one_that_cedar_understands(
-    office: Office, tmp_path: Path
+    harness: Harness, tmp_path: Path
 ):
     areas = tmp_path / "policy" / "areas.yaml"
     areas.write_text(areas.read_text().replace("title: the edge", "title: die Läden „Süd“"))
-    _five_good_ones(office)
-    [lift] = _of(office).suggestions
+    _five_good_ones(harness)
+    [lift] = _of(harness).suggestions
     assert "die Läden „Süd“ needs no approval" in lift.rule

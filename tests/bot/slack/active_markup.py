@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from html import unescape
 from typing import Any, cast
 
-from tests.bot.slack.walk import parts
+from tests.bot.slack.json_walk import parts
 from tests.slack_emulator.mrkdwn import EMOJI, Names, to_html
 
 # A moment, a way to our pages, and one of our channels.

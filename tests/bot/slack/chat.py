@@ -14,8 +14,8 @@ from bot.slack.app import create_client as speaker
 from bot.slack.client import MessageSender
 from bot.slack.outbox import Outbox
 from bot.slack.run_facts import SlackRunViewBuilder
-from tests.bot.office import Office
-from tests.bot.slack import judging, payloads
+from tests.bot.harness import Harness
+from tests.bot.slack import payloads, schema_check
 from tests.bot.slack.asgi import Answer, post
 from tests.bot.slack.payloads import SECRET, signed
 from tests.bot.slack.web_api import Posted, WebApi, a_web_api
@@ -29,7 +29,7 @@ PAGES = "https://keyturn.example.com"
 class Chat:
     """acknowledged: what each delivery was answered with."""
 
-    office: Office
+    harness: Harness
     door: SlackService
     slack: WebApi
     acknowledged: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -52,45 +52,45 @@ class Chat:
         return answer
 
     async def send(self, raw: bytes) -> Answer:
-        body = judging.of_raw(raw)
-        judging.found.extend(judging.faults_of_delivery(body))
+        body = schema_check.of_raw(raw)
+        schema_check.found.extend(schema_check.faults_of_delivery(body))
         answer = await post(self.door.app, raw, signed(raw))
-        judging.found.extend(judging.faults_of_acknowledgement(body, answer.json))
+        schema_check.found.extend(schema_check.faults_of_acknowledgement(body, answer.json))
         self.acknowledged.append(answer.json)
         return answer
 
     async def settle(self) -> None:
         """Let runs advance and news be told."""
-        await asyncio.to_thread(self.office.work)
+        await asyncio.to_thread(self.harness.run_queued_work)
         await self.door.outbox.deliver_due()
         await self.door.close_listeners()
 
     def run(self, number: int = 1) -> Run:
-        return self.office.run(number)
+        return self.harness.get_run(number)
 
 
 @asynccontextmanager
 async def a_chat(
-    office: Office, *, default_channel: str = "", clock: Callable[[], float] = time.monotonic
+    harness: Harness, *, default_channel: str = "", clock: Callable[[], float] = time.monotonic
 ):
     async with a_web_api() as slack:
         client = speaker("xoxb-1", slack.url)
         installation = SlackSettings(SECRET, TEAM, PAGES, default_channel)
         offering = FormOptions(
-            office.fleet.run_query, office.database, office.policies, listers=LISTS
+            harness.fleet.run_query, harness.database, harness.policies, listers=LISTS
         )
         door = SlackService(
-            office.workflow, office.database, office.policies, client, installation, offering
+            harness.workflow, harness.database, harness.policies, client, installation, offering
         )
-        stories = SlackRunViewBuilder(office.policies, team=TEAM, base_url=PAGES)
+        stories = SlackRunViewBuilder(harness.policies, team=TEAM, base_url=PAGES)
         door.outbox = Outbox(
-            office.database,
+            harness.database,
             stories,
             MessageSender(client),
             default_channel=default_channel,
             home_tabs=door.home_tabs,
             clock=clock,
         )
-        yield Chat(office, door, slack)
+        yield Chat(harness, door, slack)
         await door.close_listeners()
         assert slack.faults == []

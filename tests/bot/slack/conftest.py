@@ -5,7 +5,7 @@ import pytest
 
 from bot.slack import actions
 from runbooks import load_catalogue
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.slack.chat import Chat, a_chat
 from tests.toy import RUNBOOKS
 
@@ -24,8 +24,8 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def chat(office: Office, anyio_backend: str) -> AsyncIterator[Chat]:
-    async with a_chat(office) as chat:
+async def chat(harness: Harness, anyio_backend: str) -> AsyncIterator[Chat]:
+    async with a_chat(harness) as chat:
         yield chat
 
 

@@ -30,7 +30,7 @@ from runbooks import (
     load_catalogue,
 )
 from tests import toy
-from tests.bot.office import Office, an_office
+from tests.bot.harness import Harness, open_harness
 from tests.bot.slack.chat import Chat, a_chat
 
 # What can be seen, and so may be a name, a reason or a value.
@@ -112,17 +112,17 @@ async def a_hostile_chat(directory: Path, patch: pytest.MonkeyPatch) -> AsyncGen
     # On a busy machine our own Slack may take longer than people would wait.
     for patience in ("modals._OPEN_TIMEOUT_SECONDS", "identity._TIMEOUT_SECONDS"):
         patch.setattr(f"bot.slack.{patience}", 30)
-    with an_office(directory) as office:
-        _poison(office, patch)
+    with open_harness(directory) as harness:
+        _poison(harness, patch)
         # Time flies, so that no channel has to be spared.
         clock = itertools.count(0.0, 5.0).__next__
-        async with a_chat(office, default_channel="C0ALARM", clock=clock) as chat:
+        async with a_chat(harness, default_channel="C0ALARM", clock=clock) as chat:
             chat.slack.channels |= {"C0ALARM", "C0WEB"}
             yield chat
 
 
-def _poison(office: Office, patch: pytest.MonkeyPatch) -> None:
-    policy, fleet = office.policies.path, office.fleet
+def _poison(harness: Harness, patch: pytest.MonkeyPatch) -> None:
+    policy, fleet = harness.policies.path, harness.fleet
     yaml = YAML()
     for file, free in (("people", "name"), ("areas", "title")):
         kept: Any = yaml.load(policy / f"{file}.yaml")
@@ -152,9 +152,9 @@ def _poison(office: Office, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fleet, "run_command", loudly)
 
 
-def forbid(office: Office, words: str) -> None:
+def forbid(harness: Harness, words: str) -> None:
     """Have the rules refuse a runbook, in words of theirs."""
-    rules = office.policies.path / "policy.cedar"
+    rules = harness.policies.path / "policy.cedar"
     rules.write_text(
         f'{rules.read_text()}@id("hush")@description("{LOUD}")\n'
         'forbid (principal, action == Action::"request", resource)\n'

@@ -11,11 +11,11 @@ from bot.db import runs, schedules, tables
 from bot.db.schedules import Schedule, ScheduleState
 from bot.slack import modals
 from connectors.errors import CommandError
-from tests.bot.keyring import stepped_up
+from tests.bot.authenticator_app import enrol_and_step_up
+from tests.bot.clock import MINUTE, due_now, fire_all
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.hostile import BRIEF, HIDDEN, LOUD, SAID, forbid
-from tests.bot.time import MINUTE, due_now, fire_all
 
 _numbers = itertools.count(1)
 
@@ -100,16 +100,16 @@ class Walk:
 
     async def decisions(self) -> None:
         """Remind, approve with a reason, run, follow up, undo, deny, counter and accept."""
-        chat, workflow = self.chat, self.chat.office.workflow
+        chat, workflow = self.chat, self.chat.harness.workflow
         run = self._newest("toy echo lb1")
-        with chat.office.database.transaction() as tx:
+        with chat.harness.database.transaction() as tx:
             runs.amend_run(tx, runs.lock_run(tx, run.id), pending_since=tx.now - 31 * MINUTE)
         workflow.remind_approvers()
         await chat.settle()
         await self.say(f"run {run.id}")
         await self.say(f"approve {run.id} {run.short_digest} because SAID", "U0OLGA")
         await self.say(f"approve {run.id} {run.short_digest}", "U0ADAM")
-        with chat.office.database.transaction() as tx:
+        with chat.harness.database.transaction() as tx:
             tx.sql.execute(update(tables.follow_up).values(next_at=tx.now))
         workflow.run_due_follow_ups()
         await chat.settle()
@@ -139,8 +139,8 @@ class Walk:
         await self.each("schedules", "schedule 1", "schedule 1 suspend because SAID")
         await self.each("schedule 1", "schedule 1 resume", "schedule 1 take because SAID")
         [schedule] = self._active()
-        due_now(self.chat.office, schedule)
-        fire_all(self.chat.office)
+        due_now(self.chat.harness, schedule)
+        fire_all(self.chat.harness)
         await self.chat.settle()
         await self.each(f"schedule {schedule.id}", f"schedule {schedule.id} end because SAID")
 
@@ -159,7 +159,7 @@ class Walk:
         given = {"host": "lb9" + LOUD, "what": "x"}
         await self._in_form("view_submission", opened, given)
         await self._in_form("view_submission", opened, values | {"what": LOUD, "because": LOUD})
-        forbid(self.chat.office, "toy tune")
+        forbid(self.chat.harness, "toy tune")
         # What the rules forbid is said below a field too, in their own words.
         shut = [name for name in self.chat.slack.views if name.startswith("V")][-2]
         await self._in_form("view_submission", shut, values | {"name": "lamp", "because": "x"})
@@ -168,10 +168,10 @@ class Walk:
 
     async def glass(self) -> None:
         chat = self.chat
-        app = stepped_up(chat.office, "adam")
+        app = enrol_and_step_up(chat.harness, "adam")
         await self.say("break-glass toy set web1 lamp on because SAID", "U0ADAM")
         run = self._newest("toy set web1")
-        chat.office.workflow.break_glass.activate_break_glass(
+        chat.harness.workflow.break_glass.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=LOUD
         )
         await chat.settle()
@@ -185,7 +185,7 @@ class Walk:
 
     async def troubles(self) -> None:
         """Have hosts fail with words of theirs, and click what decides nothing."""
-        fleet = self.chat.office.fleet
+        fleet = self.chat.harness.fleet
 
         def fail(_host: str, _words: str = "") -> None:
             raise CommandError(SAID)
@@ -213,20 +213,20 @@ class Walk:
 
     async def reasons(self) -> None:
         """Ask where the rules want to know why an approval is given."""
-        rules = self.chat.office.policies.path / "policy.cedar"
+        rules = self.chat.harness.policies.path / "policy.cedar"
         rules.write_text(rules.read_text().replace("@approvals", '@reason("required")@approvals'))
         await self.say("toy echo lb1 'again SAID' because SAID")
 
     # --- how ---
 
     def _newest(self, request: str) -> Any:
-        with self.chat.office.database.reading() as tx:
+        with self.chat.harness.database.reading() as tx:
             found = [runs.get_run(tx, one.id) for one in runs.list_unfinished(tx)] + _ended(tx)
         asked = [one for one in found if one.parent is None and one.title.startswith(request)]
         return max(asked, key=lambda one: one.id)
 
     def _active(self) -> list[Schedule]:
-        with self.chat.office.database.reading() as tx:
+        with self.chat.harness.database.reading() as tx:
             return [
                 one for one in schedules.list_schedules(tx) if one.state is ScheduleState.ACTIVE
             ]

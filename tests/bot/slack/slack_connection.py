@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from bot.queries.form_options import FormOptions
 from bot.slack.app import SlackService, SlackSettings, create_client
 from bot.slack.socket_mode import SocketModeService
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.slack.payloads import SECRET, signed
 from tests.policies import TEAM
 from tests.slack_emulator import EmulatedChannel, EmulatedPerson, Emulator
@@ -29,7 +29,7 @@ Send = Callable[[bytes, Mapping[str, str]], Awaitable[Answer]]
 class Line:
     """emulator: the Slack. door: ours, with its requests under way in `listening`."""
 
-    office: Office
+    harness: Harness
     emulator: Emulator
     door: SlackService
     listening: asyncio.Task[None]
@@ -45,7 +45,7 @@ class Line:
         return [name for name, _ in self.emulator.web_api.calls]
 
     async def type(self, text: str, user: str = "U0DORA") -> None:
-        await self.emulator.speech.say(user, OPS, f"/keyturn {text}")
+        await self.emulator.typed_input.say(user, OPS, f"/keyturn {text}")
 
     def seen_by(self, user: str = "U0DORA") -> str:
         """Return all that somebody sees in the channel."""
@@ -76,7 +76,7 @@ def an_emulator() -> Emulator:
 
 @asynccontextmanager
 async def a_line(
-    office: Office,
+    harness: Harness,
     *,
     ping_seconds: float = 1,
     app_token: str = "",
@@ -90,15 +90,15 @@ async def a_line(
         speaker = create_client(emulator.bot_token, emulator.api_url)
         slack = SlackSettings(signing_secret, TEAM, app_token=app_token or emulator.app_token)
         offering = FormOptions(
-            office.fleet.run_query, office.database, office.policies, listers=LISTS
+            harness.fleet.run_query, harness.database, harness.policies, listers=LISTS
         )
         door = SlackService(
-            office.workflow, office.database, office.policies, speaker, slack, offering
+            harness.workflow, harness.database, harness.policies, speaker, slack, offering
         )
         assert door.socket_mode is not None
         door.socket_mode.ping_seconds = ping_seconds
         line = Line(
-            office, emulator, door, asyncio.create_task(door.socket_mode.run_until_cancelled())
+            harness, emulator, door, asyncio.create_task(door.socket_mode.run_until_cancelled())
         )
         yield line
         await line.end()

@@ -132,7 +132,7 @@ async def test_what_is_behind_acknowledgements_is_bounded(
     assert "Keyturn is overloaded" in answer.json["text"]
     go.set()
     await chat.settle()
-    with chat.office.database.reading() as tx:
+    with chat.harness.database.reading() as tx:
         assert tx.sql.exec_driver_sql("SELECT count(*) FROM run").scalar_one() == 0
 
 

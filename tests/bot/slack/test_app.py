@@ -12,7 +12,7 @@ from bot.queries.form_options import FormOptions
 from bot.slack.actions import SlackListeners
 from bot.slack.app import SlackService, SlackSettings
 from bot.slack.request_body import Body
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
 from tests.bot.slack.chat import Chat
@@ -26,7 +26,7 @@ def breaks(chat: Chat, message: str) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(message)
 
-    chat.office.policies.get_policy = fail  # type: ignore[method-assign] # a fault of our own
+    chat.harness.policies.get_policy = fail  # type: ignore[method-assign] # a fault of our own
 
 
 async def test_a_fault_of_our_own_has_a_reference_and_no_trace(
@@ -85,7 +85,7 @@ async def test_shapes_that_nobody_expects_are_no_fault_of_the_server(chat: Chat)
         raw = json.dumps(shape).encode()
         assert (await post(chat.door.app, raw, signed(raw))).status in {200, 400}, shape
     await chat.door.close_listeners()
-    assert chat.office.entries() == []
+    assert chat.harness.list_entry_kinds() == []
 
 
 async def test_nothing_of_what_people_type_is_logged_by_the_way(
@@ -129,9 +129,9 @@ async def test_a_command_of_ours_goes_past_bolt(chat: Chat, monkeypatch: pytest.
     assert (straight.status, straight.json) == (by_bolt.status, by_bolt.json)
 
 
-def test_a_door_without_a_secret_does_not_open(office: Office):
+def test_a_door_without_a_secret_does_not_open(harness: Harness):
     client = AsyncWebClient(token="xoxb-1")
-    offering = FormOptions(office.fleet.run_query, office.database, office.policies)
-    parts = (office.workflow, office.database, office.policies)
+    offering = FormOptions(harness.fleet.run_query, harness.database, harness.policies)
+    parts = (harness.workflow, harness.database, harness.policies)
     with pytest.raises(ValueError, match="requests cannot be verified"):
         SlackService(*parts, client, SlackSettings("", TEAM), offering)

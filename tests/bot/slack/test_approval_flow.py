@@ -9,7 +9,7 @@ from bot.model.run import State
 from bot.slack.actions import DecisionHandler
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.walk import mentions
+from tests.bot.slack.json_walk import mentions
 
 pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on because the cellar is dark"
@@ -26,11 +26,11 @@ async def test_a_developer_asks_and_an_owner_approves_by_button(chat: Chat):
     assert "set lamp on" in card.words
     assert "set lamp off" in card.words
     assert set(card.buttons) == {"approve", "deny"}
-    assert chat.office.fleet.told == []
+    assert chat.harness.fleet.told == []
 
     await chat.press("approve", "U0OLGA")
 
-    assert chat.office.fleet.told == [("lb1", "set lamp on")]
+    assert chat.harness.fleet.told == [("lb1", "set lamp on")]
     assert chat.run().state is State.SUCCEEDED
     assert card.text.startswith("Succeeded: toy set lb1 lamp on (the edge) – ")
     assert "Approved by Olga Owner" in card.words
@@ -57,9 +57,9 @@ async def test_a_check_is_one_message(chat: Chat):
 async def test_two_approvers_at_once_have_one_effect_and_one_honest_loser(chat: Chat):
     await chat.type(LAMP_ON)
     await asyncio.gather(chat.press("approve", "U0OLGA"), chat.press("approve", "U0ADAM"))
-    assert chat.office.fleet.told == [("lb1", "set lamp on")]
+    assert chat.harness.fleet.told == [("lb1", "set lamp on")]
     [loser] = [one for one in chat.slack.posted if one.seen_by]
-    winner = chat.office.entries(chat.run()).count("approved")
+    winner = chat.harness.list_entry_kinds(chat.run()).count("approved")
     assert winner == 1
     assert "was approved by" in loser.words
     assert {"U0OLGA": "adam", "U0ADAM": "olga"}[loser.seen_by] in loser.words.lower()
@@ -108,7 +108,7 @@ async def test_deny_is_a_button_too(chat: Chat):
     await chat.type(LAMP_ON)
     await chat.press("deny", "U0OLGA")
     assert chat.run().state is State.DENIED
-    assert chat.office.fleet.told == []
+    assert chat.harness.fleet.told == []
 
 
 async def test_an_owner_approves_by_words(chat: Chat):
@@ -134,14 +134,14 @@ async def test_a_click_after_the_end_says_who_settled_it(chat: Chat):
     await chat.press("approve", "U0OLGA")
     await chat.press("approve", "U0ADAM", value=approve)
     assert "approved by olga owner" in chat.slack.whispers("U0ADAM")[0].words.lower()
-    assert chat.office.fleet.told == [("lb1", "set lamp on")]
+    assert chat.harness.fleet.told == [("lb1", "set lamp on")]
 
 
 async def test_a_double_click_is_one_vote(chat: Chat):
     await chat.type(LAMP_ON)
     await asyncio.gather(chat.press("approve", "U0OLGA"), chat.press("approve", "U0OLGA"))
-    assert chat.office.entries(chat.run()).count("approved") == 1
-    assert chat.office.fleet.told == [("lb1", "set lamp on")]
+    assert chat.harness.list_entry_kinds(chat.run()).count("approved") == 1
+    assert chat.harness.fleet.told == [("lb1", "set lamp on")]
 
 
 @pytest.mark.parametrize(
@@ -198,11 +198,11 @@ async def test_an_undo_is_asked_and_approved_like_any_other_change(chat: Chat):
     assert card.buttons["approve"]["text"]["text"] == "Approve"
     assert "undo of run 1" in card.text
     await chat.press("approve", "U0OLGA", message=card)
-    assert chat.office.fleet.told == [("lb1", "set lamp on"), ("lb1", "set lamp off")]
+    assert chat.harness.fleet.told == [("lb1", "set lamp on"), ("lb1", "set lamp off")]
 
 
 async def test_what_the_policy_refuses_is_said_to_its_asker_alone(chat: Chat):
-    rules = chat.office.policies.path / "policy.cedar"
+    rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
         + '@id("no toys")@description("Toys rest in winter.")\n'
@@ -237,7 +237,7 @@ async def test_what_cannot_be_undone_asks_once_more(chat: Chat):
 
 
 async def test_without_a_valid_policy_nothing_is_done(chat: Chat):
-    (chat.office.policies.path / "areas.yaml").unlink()
+    (chat.harness.policies.path / "areas.yaml").unlink()
     answer = await chat.type(LAMP_ON)
     assert "no valid policy" in answer.text
     assert chat.slack.posted == []
@@ -246,6 +246,6 @@ async def test_without_a_valid_policy_nothing_is_done(chat: Chat):
 async def test_the_card_keeps_how_far_the_log_was(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.press("approve", "U0OLGA")
-    with chat.office.database.reading() as tx:
+    with chat.harness.database.reading() as tx:
         last = change_log.list_entries_of_run(tx, 1)[-1]
     assert f"log {last.seq} {last.hash[:12]}" in chat.slack.card.words

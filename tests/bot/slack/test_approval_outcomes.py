@@ -8,57 +8,61 @@ import pytest
 from bot.model.run import State
 from bot.slack.client import CLOSED_CHANNEL_ERRORS, GONE_MESSAGE_ERRORS
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.named import missing
-from tests.bot.slack.test_copies import BARRED
+from tests.bot.slack.named_tests import missing
+from tests.bot.slack.test_approver_dms import BARRED
 
 pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on"
 _BARRED = (
-    "test_copies.test_who_may_not_act_is_told_so_and_decides_nothing",
-    "test_copies.test_without_the_guard_they_would_decide",
+    "test_approver_dms.test_who_may_not_act_is_told_so_and_decides_nothing",
+    "test_approver_dms.test_without_the_guard_they_would_decide",
 )
 # The tests of each ending, by file and name.
 ENDINGS = {
-    "double click": ("test_flows.test_a_double_click_is_one_vote",),
+    "double click": ("test_approval_flow.test_a_double_click_is_one_vote",),
     "two approvers": (
-        "test_flows.test_two_approvers_at_once_have_one_effect_and_one_honest_loser",
-        "test_copies.test_two_who_press_their_copies_at_once_have_one_effect",
+        "test_approval_flow.test_two_approvers_at_once_have_one_effect_and_one_honest_loser",
+        "test_approver_dms.test_two_who_press_their_copies_at_once_have_one_effect",
     ),
-    "chat and web at once": ("test_copies.test_chat_and_web_at_once_have_one_effect",),
-    "click after the decision": ("test_flows.test_a_click_after_the_end_says_who_settled_it",),
-    "click after expiry": ("test_copies.test_a_click_after_expiry_says_so",),
+    "chat and web at once": ("test_approver_dms.test_chat_and_web_at_once_have_one_effect",),
+    "click after the decision": (
+        "test_approval_flow.test_a_click_after_the_end_says_who_settled_it",
+    ),
+    "click after expiry": ("test_approver_dms.test_a_click_after_expiry_says_so",),
     "stale button after restart": (
-        "test_copies.test_a_button_works_after_a_restart",
-        "test_endings.test_a_button_from_before_a_restart_does_not_decide_again",
+        "test_approver_dms.test_a_button_works_after_a_restart",
+        "test_approval_outcomes.test_a_button_from_before_a_restart_does_not_decide_again",
         "test_outbox.test_a_button_of_a_card_that_was_replaced_decides_nothing",
-        "test_flows.test_a_forged_button_decides_nothing",
-        "test_flows.test_without_the_guard_it_would_approve",
+        "test_approval_flow.test_a_forged_button_decides_nothing",
+        "test_approval_flow.test_without_the_guard_it_would_approve",
     ),
     "deleted message": (
         "test_outbox.test_a_card_that_was_deleted_is_posted_anew_and_works",
-        "test_endings.test_a_card_that_cannot_be_changed_any_more_is_posted_anew",
+        "test_approval_outcomes.test_a_card_that_cannot_be_changed_any_more_is_posted_anew",
     ),
     "archived channel": (
-        "test_copies.test_an_archived_channel_keeps_nobody_from_hearing",
-        "test_endings.test_a_closed_channel_leaves_the_card_to_the_asker",
+        "test_approver_dms.test_an_archived_channel_keeps_nobody_from_hearing",
+        "test_approval_outcomes.test_a_closed_channel_leaves_the_card_to_the_asker",
     ),
     "bot not in channel": (
         "test_outbox.test_a_channel_that_the_bot_is_not_in_falls_back_to_the_area_then_to_the_default",
         "test_outbox.test_without_any_channel_the_asker_is_told_directly_how_to_invite",
     ),
-    "clicker not in channel": ("test_endings.test_a_no_reaches_whoever_is_not_in_the_channel",),
+    "clicker not in channel": (
+        "test_approval_outcomes.test_a_no_reaches_whoever_is_not_in_the_channel",
+    ),
     "deactivated approver": (
         *_BARRED,
-        "test_copies.test_an_approver_who_cannot_be_reached_holds_nothing_up",
+        "test_approver_dms.test_an_approver_who_cannot_be_reached_holds_nothing_up",
     ),
     "Slack Connect stranger": _BARRED,
     "guest": _BARRED,
     "bot": _BARRED,
-    "own request": ("test_flows.test_nobody_approves_their_own_request",),
+    "own request": ("test_approval_flow.test_nobody_approves_their_own_request",),
     "somebody without authority": (
-        "test_flows.test_an_unauthorised_click_is_refused_to_that_person_alone",
+        "test_approval_flow.test_an_unauthorised_click_is_refused_to_that_person_alone",
     ),
-    "somebody unknown": ("test_flows.test_a_stranger_gets_nowhere",),
+    "somebody unknown": ("test_approval_flow.test_a_stranger_gets_nowhere",),
 }
 
 
@@ -75,11 +79,11 @@ async def test_a_button_from_before_a_restart_does_not_decide_again(chat: Chat):
     await chat.type(LAMP_ON)
     value = chat.slack.card.buttons["approve"]["value"]
     await chat.press("approve", "U0OLGA")
-    done = list(chat.office.fleet.told)
+    done = list(chat.harness.fleet.told)
     # Somebody's Slack was away meanwhile, and shows the card as it was.
     for action in ("approve", "deny"):
         await chat.press(action, "U0ADAM", value=value)
-    assert chat.office.fleet.told == done
+    assert chat.harness.fleet.told == done
     assert chat.run().state is State.SUCCEEDED
     for told in chat.slack.whispers("U0ADAM"):
         assert "succeeded already" in told.words or "was approved by" in told.words

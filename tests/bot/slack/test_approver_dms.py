@@ -9,10 +9,10 @@ from bot.db import runs
 from bot.model.errors import TooLate
 from bot.model.run import State
 from bot.slack.identity import IdentityService
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat, a_chat
-from tests.bot.slack.walk import mentions
+from tests.bot.slack.json_walk import mentions
 
 pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on"
@@ -23,10 +23,10 @@ MINUTE = 60_000_000
 async def waited(chat: Chat) -> Chat:
     """A request for which nobody has decided for longer than the rule has patience."""
     await chat.type(LAMP_ON)
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         run = runs.lock_run(tx, 1)
         runs.amend_run(tx, run, pending_since=tx.now - 31 * MINUTE)
-    chat.office.workflow.remind_approvers()
+    chat.harness.workflow.remind_approvers()
     await chat.settle()
     return chat
 
@@ -48,7 +48,7 @@ async def test_a_decision_on_a_copy_takes_the_buttons_off_every_card(waited: Cha
     [mine] = waited.slack.seen_in("D0OLGA")
     [other] = waited.slack.seen_in("D0ADAM")
     await waited.press("approve", "U0OLGA", message=mine)
-    assert waited.office.fleet.told == [("lb1", "set lamp on")]
+    assert waited.harness.fleet.told == [("lb1", "set lamp on")]
     cards = [one for one in waited.slack.posted if "Run 1 · requested by" in one.words]
     assert len(cards) == 3
     for card in cards:
@@ -75,8 +75,8 @@ async def test_two_who_press_their_copies_at_once_have_one_effect(waited: Chat):
         waited.press("approve", "U0OLGA", message=olga),
         waited.press("approve", "U0ADAM", message=adam),
     )
-    assert waited.office.fleet.told == [("lb1", "set lamp on")]
-    assert waited.office.entries(waited.run()).count("approved") == 1
+    assert waited.harness.fleet.told == [("lb1", "set lamp on")]
+    assert waited.harness.list_entry_kinds(waited.run()).count("approved") == 1
 
 
 async def test_a_copy_that_is_gone_is_not_sent_again(waited: Chat):
@@ -90,9 +90,9 @@ async def test_a_copy_that_is_gone_is_not_sent_again(waited: Chat):
 async def test_an_approver_who_cannot_be_reached_holds_nothing_up(chat: Chat, error: str):
     chat.slack.refuse("conversations.open", error)
     await chat.type(LAMP_ON)
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, 1), pending_since=tx.now - 31 * MINUTE)
-    chat.office.workflow.remind_approvers()
+    chat.harness.workflow.remind_approvers()
     await chat.settle()
     await chat.settle()
     assert [call for call, _ in chat.slack.calls].count("conversations.open") == 2
@@ -158,9 +158,9 @@ async def _welcome(_identity: IdentityService, _account: object) -> str:
 async def test_a_click_after_expiry_says_so(chat: Chat):
     await chat.type(LAMP_ON)
     approve = chat.slack.card.buttons["approve"]["value"]
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE run SET expires_at = 1")
-    chat.office.workflow.expire_runs()
+    chat.harness.workflow.expire_runs()
     await chat.settle()
     assert set(chat.slack.card.buttons) == {"again"}
     await chat.press("approve", "U0OLGA", value=approve)
@@ -174,20 +174,20 @@ async def test_chat_and_web_at_once_have_one_effect(chat: Chat):
 
     def on_the_web() -> None:
         with suppress(TooLate):
-            chat.office.workflow.approve_run(1, person="adam", digest=run.digest)
+            chat.harness.workflow.approve_run(1, person="adam", digest=run.digest)
 
     await asyncio.gather(chat.press("approve", "U0OLGA"), asyncio.to_thread(on_the_web))
     await chat.settle()
-    assert chat.office.fleet.told == [("lb1", "set lamp on")]
-    assert chat.office.entries(chat.run()).count("approved") == 1
+    assert chat.harness.fleet.told == [("lb1", "set lamp on")]
+    assert chat.harness.list_entry_kinds(chat.run()).count("approved") == 1
     assert chat.slack.card.buttons == {}
 
 
-async def test_a_button_works_after_a_restart(office: Office):
-    async with a_chat(office) as before:
+async def test_a_button_works_after_a_restart(harness: Harness):
+    async with a_chat(harness) as before:
         await before.type(LAMP_ON)
         card = before.slack.card
-    async with a_chat(office) as after:
+    async with a_chat(harness) as after:
         after.slack.posted.append(card)
         await after.press("approve", "U0OLGA", message=card)
         assert after.run().state is State.SUCCEEDED

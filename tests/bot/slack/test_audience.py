@@ -7,7 +7,7 @@ import pytest
 
 from bot.model.run import RequestOrigin, State
 from bot.slack.routing import Audience, get_audience, list_channels, needs_requester_mention
-from tests.bot.slack.stories import ASKED, a_run, a_story, every_story
+from tests.bot.slack.sample_views import ASKED, a_run, a_story, every_story
 
 LATER = {"ended_at": ASKED + 1}
 CASES: list[tuple[str, dict[str, Any], str, Audience]] = [

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bot.model.run import State
-from tests.bot.keyring import stepped_up
-from tests.bot.office import Office
+from tests.bot.authenticator_app import enrol_and_step_up
+from tests.bot.harness import Harness
 from tests.bot.slack.chat import Chat, a_chat
-from tests.bot.slack.walk import mentions
+from tests.bot.slack.json_walk import mentions
 from tests.policies import starter_rules
 
 pytestmark = pytest.mark.anyio
@@ -17,18 +17,18 @@ BREAK = "break-glass toy set web1 lamp on because all customers see an error pag
 
 
 @pytest.fixture
-async def loud(office: Office, anyio_backend: str) -> AsyncIterator[Chat]:
+async def loud(harness: Harness, anyio_backend: str) -> AsyncIterator[Chat]:
     """Chat in which the web servers have a channel of their own, and alarms another."""
-    areas = office.policies.path / "areas.yaml"
+    areas = harness.policies.path / "areas.yaml"
     areas.write_text(areas.read_text().replace("web: {", "web: {channel: C0WEB, "))
-    office.fleet.hosts["web1"] = {"lamp": "off"}
-    async with a_chat(office, default_channel="C0ALARM") as chat:
+    harness.fleet.hosts["web1"] = {"lamp": "off"}
+    async with a_chat(harness, default_channel="C0ALARM") as chat:
         chat.slack.channels |= {"C0WEB", "C0ALARM"}
         yield chat
 
 
 async def test_chat_has_no_button_for_what_takes_a_second_factor(chat: Chat) -> None:
-    rules = chat.office.policies.path / "policy.cedar"
+    rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1))
     await chat.type("toy set lb1 lamp on")
     assert set(chat.slack.card.buttons) == {"deny"}
@@ -39,21 +39,21 @@ async def test_chat_has_no_button_for_what_takes_a_second_factor(chat: Chat) -> 
     # A button that somebody made up does no more.
     await chat.press("approve", "U0OLGA", value=f"1:{digest}")
     assert chat.run().state is State.PENDING
-    assert chat.office.fleet.told == []
+    assert chat.harness.fleet.told == []
     await chat.press("deny", "U0OLGA")
     assert chat.run().state is State.DENIED
 
 
 async def test_break_glass_is_announced_once(loud: Chat) -> None:
-    app = stepped_up(loud.office, "adam")
+    app = enrol_and_step_up(loud.harness, "adam")
     answer = await loud.type(BREAK, "U0ADAM")
     assert "Confirm break-glass for run 1 on its page" in answer.text
     assert re.search(rb"/sign-in/[^\"?]+\?next=/runs/1", answer.body)
     assert "Adam Admin requests break-glass" in loud.slack.posted[0].words
-    assert loud.office.fleet.told == []
+    assert loud.harness.fleet.told == []
 
     run = loud.run()
-    loud.office.workflow.break_glass.activate_break_glass(
+    loud.harness.workflow.break_glass.activate_break_glass(
         run.id,
         person="adam",
         session=app.session,
@@ -80,10 +80,10 @@ async def test_break_glass_is_announced_once(loud: Chat) -> None:
 
 
 async def test_a_closed_channel_keeps_no_alarm_from_the_others(loud: Chat) -> None:
-    app = stepped_up(loud.office, "adam")
+    app = enrol_and_step_up(loud.harness, "adam")
     await loud.type(BREAK, "U0ADAM")
     run = loud.run()
-    loud.office.workflow.break_glass.activate_break_glass(
+    loud.harness.workflow.break_glass.activate_break_glass(
         run.id, person="adam", session=app.session, digest=run.digest, reason=run.reason
     )
     loud.slack.refuse("chat.postMessage", "is_archived")
@@ -105,7 +105,7 @@ async def test_a_reason_that_tells_nothing_is_asked_for_again_before_anything_is
         assert "at least 20 characters" in answer.text
     answer = await loud.type("break-glass because all customers see an error page", "U0ADAM")
     assert "The runbook is missing" in answer.text
-    assert loud.office.entries() == []
+    assert loud.harness.list_entry_kinds() == []
 
 
 async def test_who_may_not_break_glass_has_asked_as_usual(loud: Chat) -> None:
@@ -124,7 +124,7 @@ async def test_glass_is_wanted_for_a_request_that_waits_already(loud: Chat) -> N
 
 async def test_who_asked_to_erase_is_told_once_why_an_owner_declined(chat: Chat) -> None:
     await chat.type("toy show lb1")
-    erasing, why = chat.office.workflow.erasure, "we <@U0DORA> need it for the audit"
+    erasing, why = chat.harness.workflow.erasure, "we <@U0DORA> need it for the audit"
     erasing.request_erasure(1, person="adam", reason="it names a customer", source="web")
     erasing.decline_erasure(1, person="olga", reason=why)
     for _ in range(2):
@@ -153,4 +153,4 @@ async def test_what_needs_no_approval_has_no_glass(chat: Chat, text: str, user: 
     assert chat.run().state is State.SUCCEEDED
     again = (await chat.type(f"break-glass 1 {because}", user)).text
     assert "Run 1 is succeeded: break-glass does not apply." in again
-    assert "break-glass requested" not in chat.office.entries()
+    assert "break-glass requested" not in chat.harness.list_entry_kinds()

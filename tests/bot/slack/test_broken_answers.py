@@ -12,10 +12,10 @@ from bot.model.run import State
 from bot.slack import actions, app, modals
 from bot.slack.client import get_error_code, is_retryable
 from bot.slack.self_check import SlackConnectionSettings, check_slack_connection
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat, a_chat
-from tests.bot.slack.walk import texts
+from tests.bot.slack.json_walk import texts
 from tests.bot.slack.web_api import WebApi, a_web_api
 from tests.policies import TEAM
 
@@ -70,7 +70,7 @@ async def test_news_is_told_once_slack_answers(chat: Chat, broken: Callable[[], 
     breaks(chat.slack, "chat.postMessage", broken)
     await chat.type(LAMP_ON)
     assert chat.slack.posted == []
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         [why] = tx.sql.exec_driver_sql("SELECT error FROM outbox").scalars()
         tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = 0")
     assert why.startswith("status ")
@@ -201,7 +201,7 @@ async def test_what_slack_never_takes_keeps_no_end_from_the_thread(chat: Chat):
     [result] = [one for one in chat.slack.posted if one.thread]
     assert result.text.startswith("Succeeded")
     chat.slack.refusals.clear()
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = 0")
     await chat.settle()
     [card] = [one for one in chat.slack.posted if not one.thread]
@@ -209,8 +209,8 @@ async def test_what_slack_never_takes_keeps_no_end_from_the_thread(chat: Chat):
     assert len([one for one in chat.slack.posted if one.thread]) == 1
 
 
-async def test_a_card_that_slack_never_took_sends_no_copies_in_its_place(office: Office):
-    async with a_chat(office, default_channel="C0OPS") as chat:
+async def test_a_card_that_slack_never_took_sends_no_copies_in_its_place(harness: Harness):
+    async with a_chat(harness, default_channel="C0OPS") as chat:
         chat.slack.refuse("chat.postMessage", "no_such_reason")
         await chat.type(LAMP_ON)
         assert chat.slack.posted == []

@@ -18,7 +18,7 @@ from runbooks import load_catalogue
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.walk import mentions, parts, texts
+from tests.bot.slack.json_walk import mentions, parts, texts
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +54,7 @@ async def test_help_shows_what_one_may_ask_for(chat: Chat, text: str):
 
 
 async def test_help_does_not_show_what_one_may_not_ask_for(chat: Chat):
-    rules = chat.office.policies.path / "policy.cedar"
+    rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
         + 'forbid (principal == Person::"dora", action == Action::"request", resource)\n'
@@ -90,10 +90,10 @@ async def test_a_word_that_is_built_in_is_explained(chat: Chat, word: str):
 
 async def test_every_word_that_is_built_in_is_known_to_the_test(chat: Chat):
     commands = SlackCommands(
-        chat.office.workflow,
-        chat.office.database,
-        chat.office.policies,
-        SlackRunViewBuilder(chat.office.policies, team="T1", base_url=""),
+        chat.harness.workflow,
+        chat.harness.database,
+        chat.harness.policies,
+        SlackRunViewBuilder(chat.harness.policies, team="T1", base_url=""),
     )
     assert set(commands.command_words) == set(BUILT_IN)
 
@@ -152,13 +152,13 @@ async def test_what_is_wrong_is_said_and_nothing_is_done(chat: Chat, text: str, 
     answer = await chat.type(text)
     assert said in answer.text
     assert chat.slack.posted == []
-    assert chat.office.entries() == []
+    assert chat.harness.list_entry_kinds() == []
 
 
 async def test_an_invisible_character_is_refused_by_its_name(chat: Chat):
     answer = await chat.type("toy set lb1 lamp on because \u202etrust me")
     assert "U+202E" in answer.text
-    assert chat.office.entries() == []
+    assert chat.harness.list_entry_kinds() == []
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ async def test_a_reason_is_ordinary_text_on_one_line(chat: Chat, typed: str, kep
     assert chat.run().reason == (kept or typed)
     assert (kept or typed) in chat.slack.card.words
     await chat.type(f"deny 1 {typed}", "U0OLGA")
-    with chat.office.database.reading() as tx:
+    with chat.harness.database.reading() as tx:
         [vote] = runs.list_decisions(tx, 1)
     assert vote.reason == (kept or typed)
     assert "\\u" not in chat.slack.card.words
@@ -256,7 +256,7 @@ async def test_one_run_is_shown_without_buttons(chat: Chat):
 
 
 async def test_a_command_that_says_payload_is_a_command(chat: Chat):
-    chat.office.fleet.hosts["lb1"]["payload"] = "off"
+    chat.harness.fleet.hosts["lb1"]["payload"] = "off"
     await chat.type("toy set lb1 payload on")
     assert chat.run().values["name"] == "payload"
 
@@ -272,14 +272,14 @@ async def test_web_gives_a_way_in_to_the_one_who_asked(chat: Chat):
     assert "once, within ten minutes" in words(answer)
     link = str(answer.json["blocks"]).partition("/sign-in/")[2]
     token = link.partition("'")[0]
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         assert sessions.use_sign_in_link(tx, token) == "dora"
         assert sessions.use_sign_in_link(tx, token) is None
 
 
 async def test_hosts_are_meant_by_pattern_and_approved_as_one(chat: Chat):
     await chat.type("toy set lb* lamp on")
-    run = chat.office.run(1)
+    run = chat.harness.get_run(1)
     assert run.hosts == ("lb1", "lb2")
     assert run.title == "toy set lb* lamp on"
 
@@ -291,13 +291,13 @@ async def test_can_i_says_whether_and_who(chat: Chat):
         "Runs immediately, no approval needed."
     )
     assert "The host is missing" in (await chat.type("can-i toy set", "U0DORA")).text
-    with chat.office.database.reading() as tx:
+    with chat.harness.database.reading() as tx:
         assert search.find_newest_runs(tx, search.RunFilter()) == []
 
 
 async def test_a_check_that_found_something_wrong_is_listed_so(chat: Chat):
     await chat.type("toy show lb1")
-    chat.office.fleet.hosts["lb1"]["lamp"] = "broken"
+    chat.harness.fleet.hosts["lb1"]["lamp"] = "broken"
     await chat.type("toy show lb1")
     listed = words(await chat.type("runs"))
     assert re.search(r"2 +needs attention +just now", listed)
@@ -387,7 +387,7 @@ async def test_who_is_nobody_is_said(chat: Chat):
 async def test_freezes_that_hold_and_come_are_told(chat: Chat):
     assert "No freeze is active" in (await chat.type("freeze")).text
     today = datetime.now(UTC)
-    (chat.office.policies.path / "freezes.yaml").write_text(
+    (chat.harness.policies.path / "freezes.yaml").write_text(
         "freezes:\n"
         f"  - {{name: sale, areas: [edge], from: {today - timedelta(days=1):%Y-%m-%d} 00:00,"
         f" until: {today + timedelta(days=2):%Y-%m-%d} 00:00}}\n"
@@ -483,7 +483,7 @@ async def test_one_run_is_not_counted(chat: Chat):
 async def test_a_card_tells_of_the_freeze_that_its_run_will_wait_for(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     assert "once approved it waits" not in chat.slack.card.words
-    (chat.office.policies.path / "freezes.yaml").write_text(
+    (chat.harness.policies.path / "freezes.yaml").write_text(
         'freezes:\n  - {name: the *sale*, areas: [edge], from: "2000-01-01 00:00",'
         ' until: "2200-01-01 00:00"}\n'
     )
@@ -497,7 +497,7 @@ async def test_a_check_is_answered_to_the_one_who_asked_alone(chat: Chat):
     assert chat.run().runbook == "toy show"
     assert chat.run().state is State.SUCCEEDED
     assert {posted.channel for posted in chat.slack.posted} == {"D0DORA"}
-    assert "requested" in chat.office.entries()
+    assert "requested" in chat.harness.list_entry_kinds()
 
 
 @pytest.mark.parametrize(
@@ -511,5 +511,5 @@ async def test_a_check_is_answered_to_the_one_who_asked_alone(chat: Chat):
 )
 async def test_only_a_check_is_answered_privately(chat: Chat, text: str, said: str):
     assert said in (await chat.type(text, "U0DORA")).text
-    assert chat.office.entries() == []
+    assert chat.harness.list_entry_kinds() == []
     assert chat.slack.posted == []

@@ -5,7 +5,7 @@ import pytest
 from bot.model.run import State
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.walk import texts
+from tests.bot.slack.json_walk import texts
 from tests.bot.slack.web_api import Posted
 
 pytestmark = pytest.mark.anyio
@@ -88,7 +88,7 @@ async def test_other_values_are_proposed_accepted_and_approved(chat: Chat):
     assert chat.run(2).state is State.PENDING
     await chat.press("approve", "U0ADAM", message=newest(chat))
     assert chat.run(2).state is State.SUCCEEDED
-    assert chat.office.fleet.told == [("lb1", "set lamp dim")]
+    assert chat.harness.fleet.told == [("lb1", "set lamp dim")]
 
 
 async def test_the_asker_takes_the_proposal_back(chat: Chat):

@@ -7,13 +7,13 @@ import pytest
 
 from bot.db.database import StoreUnavailable
 from bot.slack.dedup import DeliveryRegister
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_command_is_taken_once(office: Office):
-    deliveries = DeliveryRegister(office.database)
+async def test_a_command_is_taken_once(harness: Harness):
+    deliveries = DeliveryRegister(harness.database)
     assert await deliveries.is_first_delivery(
         {"command": "/keyturn", "trigger_id": "1.2.3"}, key="a"
     )
@@ -25,8 +25,8 @@ async def test_a_command_is_taken_once(office: Office):
     )
 
 
-async def test_who_types_the_same_letters_again_is_answered_again(office: Office):
-    deliveries = DeliveryRegister(office.database)
+async def test_who_types_the_same_letters_again_is_answered_again(harness: Harness):
+    deliveries = DeliveryRegister(harness.database)
     for _ in range(2):
         assert await deliveries.is_first_delivery(
             {"type": "block_suggestion", "value": "ta"}, key="a"
@@ -38,10 +38,10 @@ def an_event(number: int) -> dict[str, str]:
 
 
 async def test_ten_thousand_deliveries_of_a_quarter_as_many_events_have_an_effect_each(
-    office: Office,
+    harness: Harness,
 ):
     """Four times each, newly signed, out of order, at two replicas, many at once."""
-    replicas = [DeliveryRegister(office.database), DeliveryRegister(office.database)]
+    replicas = [DeliveryRegister(harness.database), DeliveryRegister(harness.database)]
     comes = [number for number in range(2_500) for _ in range(4)]
     random.Random(5).shuffle(comes)  # noqa: S311 - the same order each time
     effects: list[int] = []
@@ -56,8 +56,8 @@ async def test_ten_thousand_deliveries_of_a_quarter_as_many_events_have_an_effec
     assert sorted(effects) == list(range(2_500))
 
 
-async def test_without_the_event_id_each_delivery_would_have_its_effect(office: Office):
-    deliveries = DeliveryRegister(office.database)
+async def test_without_the_event_id_each_delivery_would_have_its_effect(harness: Harness):
+    deliveries = DeliveryRegister(harness.database)
     nameless = {"type": "event_callback"}
     told = [
         deliveries.is_first_delivery(nameless, key=f"v0={signature}") for signature in range(4)
@@ -65,16 +65,16 @@ async def test_without_the_event_id_each_delivery_would_have_its_effect(office: 
     assert await asyncio.gather(*told) == [True] * 4
 
 
-async def test_what_arrives_while_the_disk_is_busy_is_written_down_together(office: Office):
+async def test_what_arrives_while_the_disk_is_busy_is_written_down_together(harness: Harness):
     commits: list[int] = []
-    transaction = office.database.transaction
+    transaction = harness.database.transaction
 
     def counted(*, seconds: float | None = None):
         commits.append(1)
         return transaction(seconds=seconds)
 
-    office.database.transaction = counted
-    deliveries = DeliveryRegister(office.database)
+    harness.database.transaction = counted
+    deliveries = DeliveryRegister(harness.database)
     firsts = [
         deliveries.is_first_delivery(an_event(number), key=f"v0={number}") for number in range(50)
     ]
@@ -82,12 +82,12 @@ async def test_what_arrives_while_the_disk_is_busy_is_written_down_together(offi
     assert len(commits) <= 2
 
 
-async def test_what_could_not_be_written_down_is_taken_by_nobody(office: Office):
-    office.database.close()
-    office.database.engine.dispose()
-    with office.database.engine.connect() as connection:
+async def test_what_could_not_be_written_down_is_taken_by_nobody(harness: Harness):
+    harness.database.close()
+    harness.database.engine.dispose()
+    with harness.database.engine.connect() as connection:
         connection.exec_driver_sql("DROP TABLE seen_request")
-    deliveries = DeliveryRegister(office.database)
+    deliveries = DeliveryRegister(harness.database)
     told = [
         deliveries.is_first_delivery(an_event(number), key=f"v0={number}") for number in range(3)
     ]
@@ -95,8 +95,8 @@ async def test_what_could_not_be_written_down_is_taken_by_nobody(office: Office)
     assert [type(one) for one in found] == [StoreUnavailable] * 3
 
 
-async def test_who_stops_waiting_keeps_nobody_else_from_an_answer(office: Office):
-    deliveries = DeliveryRegister(office.database)
+async def test_who_stops_waiting_keeps_nobody_else_from_an_answer(harness: Harness):
+    deliveries = DeliveryRegister(harness.database)
     gone = asyncio.create_task(deliveries.is_first_delivery(an_event(1), key="v0=1"))
     stays = asyncio.create_task(deliveries.is_first_delivery(an_event(2), key="v0=2"))
     await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from bot.slack import modals
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.walk import texts
+from tests.bot.slack.json_walk import texts
 from tests.policies import INVENTORY
 
 pytestmark = pytest.mark.anyio
@@ -147,7 +147,7 @@ async def test_what_is_wrong_is_said_below_its_field(chat: Chat):
     answer = await shown.submit(host="lb1", name="LAMP")
     assert answer.json["response_action"] == "errors"
     assert "is not valid" in answer.json["errors"]["name"]
-    assert chat.office.entries() == []
+    assert chat.harness.list_entry_kinds() == []
     # Corrected, the same form is taken.
     assert (await shown.submit(host="lb1", name="lamp")).body == b""
     assert chat.run().state is State.PENDING
@@ -165,7 +165,7 @@ async def test_a_form_is_taken_once_however_often_it_is_handed_in(chat: Chat):
     said = sorted(answer.body for answer in answers)
     assert said[0] == b""
     assert all(b"already submitted" in body for body in said[1:])
-    assert len([entry for entry in chat.office.entries() if entry == "requested"]) == 1
+    assert len([entry for entry in chat.harness.list_entry_kinds() if entry == "requested"]) == 1
 
 
 async def test_without_the_guard_a_form_handed_in_twice_asks_twice(
@@ -174,19 +174,19 @@ async def test_without_the_guard_a_form_handed_in_twice_asks_twice(
     monkeypatch.setattr(dedup, "remember_first", _as_if_new)
     shown = await opened(chat, "toy tune")
     await asyncio.gather(*(shown.submit(host="lb1", name="lamp") for _ in range(2)))
-    assert len([entry for entry in chat.office.entries() if entry == "requested"]) == 2
+    assert len([entry for entry in chat.harness.list_entry_kinds() if entry == "requested"]) == 2
 
 
 async def test_a_chosen_host_tells_who_approves_and_is_read_ahead(chat: Chat):
     shown = await opened(chat, "toy tune")
     await shown.choose_host("lb1")
     assert "Needs 1 approval from the owners of the edge" in shown.words
-    asked = chat.office.fleet.asked
+    asked = chat.harness.fleet.asked
     assert asked > 0
     assert await shown.suggest("name", "", host="lb1") == ["fan", "lamp"]
     # Slack does not always tell what else is filled in.
     assert await shown.suggest("name", "LA") == ["lamp", "LA"]
-    assert chat.office.fleet.asked == asked
+    assert chat.harness.fleet.asked == asked
 
 
 async def test_the_blocked_addresses_of_the_chosen_host_and_table_are_offered(chat: Chat):
@@ -218,7 +218,7 @@ async def test_what_a_host_does_not_list_can_be_typed(chat: Chat):
     def silence(_host: str) -> None:
         raise TimeoutError
 
-    chat.office.fleet.before_ask = silence
+    chat.harness.fleet.before_ask = silence
     shown = await opened(chat, "toy tune")
     assert await shown.suggest("name", "lamp") == ["lamp"]
 
@@ -229,7 +229,7 @@ async def test_a_host_that_is_slow_holds_no_answer_up(chat: Chat):
     def wait(_host: str) -> None:
         late.wait(20)
 
-    chat.office.fleet.before_ask = wait
+    chat.harness.fleet.before_ask = wait
     shown = await opened(chat, "toy tune")
     began = asyncio.get_running_loop().time()
     try:
@@ -240,7 +240,7 @@ async def test_a_host_that_is_slow_holds_no_answer_up(chat: Chat):
 
 
 async def test_hosts_that_one_may_not_ask_for_are_not_offered(chat: Chat):
-    rules = chat.office.policies.path / "policy.cedar"
+    rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
         + 'forbid (principal == Person::"dora", action == Action::"request", resource)\n'
@@ -252,7 +252,7 @@ async def test_hosts_that_one_may_not_ask_for_are_not_offered(chat: Chat):
 
 async def test_the_rules_are_asked_again_when_it_is_handed_in(chat: Chat):
     shown = await opened(chat, "toy tune")
-    rules = chat.office.policies.path / "policy.cedar"
+    rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
         + '@id("no toys")@description("Toys rest in winter.")\n'
@@ -260,7 +260,7 @@ async def test_the_rules_are_asked_again_when_it_is_handed_in(chat: Chat):
     )
     answer = await shown.submit(host="lb1", name="lamp", because="dark")
     assert "Toys rest in winter." in answer.json["errors"]["host"]
-    assert chat.office.fleet.told == []
+    assert chat.harness.fleet.told == []
 
 
 async def test_somebody_elses_form_asks_in_ones_own_name_only(chat: Chat):
@@ -268,12 +268,12 @@ async def test_somebody_elses_form_asks_in_ones_own_name_only(chat: Chat):
     shown.user = "U0NOBODY"
     answer = await shown.submit(host="lb1", name="lamp")
     assert "does not know your Slack account" in answer.json["errors"]["host"]
-    assert chat.office.entries() == ["unknown user refused"]
+    assert chat.harness.list_entry_kinds() == ["unknown user refused"]
 
 
 async def test_many_hosts_are_looked_for_by_their_names(chat: Chat):
     more = "".join(f"  lb{n}: {{area: edge, tags: [haproxy]}}\n" for n in range(3, 150))
-    (chat.office.policies.path / "inventory.yaml").write_text(INVENTORY + more)
+    (chat.harness.policies.path / "inventory.yaml").write_text(INVENTORY + more)
     shown = await opened(chat, "toy tune")
     assert shown.inputs["host"]["element"]["type"] == "external_select"
     assert await shown.suggest("host", "lb14") == ["lb14", *(f"lb14{n}" for n in range(10))]

@@ -23,7 +23,7 @@ from bot.db.database import Database
 from bot.slack.dedup import DeliveryRegister
 from bot.slack.http import MAX_BODY_BYTES, SignatureGuard
 from bot.slack.request_body import Body, parse_body
-from tests.bot.empty import empty
+from tests.bot.databases import create_sqlite_database
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
 from tests.bot.slack.payloads import SECRET, Headers, signed
@@ -47,7 +47,7 @@ class Inner:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterable[Database]:
-    database = empty(tmp_path / "keyturn.db")
+    database = create_sqlite_database(tmp_path / "keyturn.db")
     yield database
     database.close()
 

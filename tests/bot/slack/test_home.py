@@ -11,7 +11,7 @@ from bot.db import home_queue
 from bot.model.run import State
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.walk import texts
+from tests.bot.slack.json_walk import texts
 from tests.toy import SetSwitch
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ async def click(chat: Chat, action: str, value: str, user: str) -> None:
 
 
 def drawn_long_ago(chat: Chat) -> None:
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql(
             "UPDATE slack_home SET rendered_at = 0, due_at = 0 WHERE due_at IS NOT NULL"
         )
@@ -82,7 +82,7 @@ async def test_what_does_not_wait_for_somebody_has_no_buttons_there(chat: Chat):
 
 async def test_checks_stand_there_as_on_their_cards(chat: Chat):
     await chat.type("toy show lb1")
-    chat.office.fleet.hosts["lb1"]["lamp"] = "broken"
+    chat.harness.fleet.hosts["lb1"]["lamp"] = "broken"
     await chat.type("toy show lb2")
     await chat.type("toy show lb1")
     shown = words(await look(chat, "U0DORA"))
@@ -134,7 +134,7 @@ async def test_what_would_look_the_same_is_not_drawn_again(chat: Chat):
 async def test_a_home_that_waits_behind_a_slow_slack_is_drawn_as_all_is_by_then(chat: Chat):
     for user in ("U0OLGA", "U0ADAM"):
         await look(chat, user)
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE slack_home SET digest = '', due_at = 0")
     chat.slack.calls.clear()
     chat.slack.slowly = 0.5
@@ -142,7 +142,7 @@ async def test_a_home_that_waits_behind_a_slow_slack_is_drawn_as_all_is_by_then(
     drawing = [asyncio.create_task(chat.door.home_tabs.draw_due_homes()) for _ in range(2)]
     while not _drawn(chat):
         await asyncio.sleep(0.005)
-    await asyncio.to_thread(chat.office.ask, SetSwitch(host="lb1", name="lamp", value="on"))
+    await asyncio.to_thread(chat.harness.request, SetSwitch(host="lb1", name="lamp", value="on"))
     await asyncio.gather(*drawing)
     first, second = _drawn(chat)
     assert ("the edge" in first, "the edge" in second) == (False, True)
@@ -158,7 +158,7 @@ async def test_slacks_wish_for_peace_is_granted_at_home_too(chat: Chat):
     await chat.send(raw)
     await chat.settle()
     assert "U0OLGA" not in chat.slack.views
-    with chat.office.database.reading() as tx:
+    with chat.harness.database.reading() as tx:
         assert home_queue.list_due_homes(tx) == []
     drawn_long_ago(chat)
     await chat.settle()

@@ -17,9 +17,9 @@ from types import FunctionType, ModuleType
 import pytest
 
 import bot.slack
+from tests.bot.slack.active_markup import acts
 from tests.bot.slack.hostile import a_hostile_chat
 from tests.bot.slack.hostile_walk import Walk, everything_sent
-from tests.bot.slack.reader import acts
 
 ROOM = Path(bot.slack.__file__).parent
 # What draws is seen by what it returns.

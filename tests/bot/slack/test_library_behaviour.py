@@ -34,7 +34,7 @@ from tests.bot.slack.asgi import post
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.hostile import a_hostile_chat
 from tests.bot.slack.hostile_walk import Walk
-from tests.bot.slack.named import missing
+from tests.bot.slack.named_tests import missing
 from tests.bot.slack.payloads import SECRET, signed
 from tests.playground import company
 from tests.playground.service import Service
@@ -49,8 +49,8 @@ HABITS: Mapping[str, tuple[str, ...]] = {
         "test_guard.test_stock_bolt_loses_a_command_that_says_payload",
     ),
     "2: lazy listeners copy a client that cannot be copied": (
-        "test_habits.test_no_listener_is_lazy",
-        "test_habits.test_a_lazy_listener_would_fail_with_certificates_of_ones_own",
+        "test_library_behaviour.test_no_listener_is_lazy",
+        "test_library_behaviour.test_a_lazy_listener_would_fail_with_certificates_of_ones_own",
     ),
     "3: rubbish is a fault of the server": (
         "test_guard.test_what_slack_did_not_sign_goes_no_further",
@@ -72,14 +72,14 @@ HABITS: Mapping[str, tuple[str, ...]] = {
         "test_transports.test_stock_bolt_acknowledges_nothing_that_fails_or_that_nobody_listens_to",
     ),
     "6: lazy work begins before the acknowledgement": (
-        "test_habits.test_what_is_acknowledged_is_committed",
-        "test_habits.test_lazy_work_would_begin_before_anything_is_committed",
+        "test_library_behaviour.test_what_is_acknowledged_is_committed",
+        "test_library_behaviour.test_lazy_work_would_begin_before_anything_is_committed",
     ),
     "7: what blocks delays every acknowledgement": (
-        "test_habits.test_nothing_waits_for_the_disk_in_the_event_loop",
-        "test_habits.test_without_threads_it_would_wait_there",
-        "test_lag.test_a_service_that_is_held_up_says_so_once_a_minute",
-        "test_lag.test_what_waits_in_a_thread_holds_nobody_up",
+        "test_library_behaviour.test_nothing_waits_for_the_disk_in_the_event_loop",
+        "test_library_behaviour.test_without_threads_it_would_wait_there",
+        "test_event_loop_lag.test_a_service_that_is_held_up_says_so_once_a_minute",
+        "test_event_loop_lag.test_what_waits_in_a_thread_holds_nobody_up",
     ),
     "8: a connection is closed before the next one stands": (
         "test_socket_mode.test_two_connections_stand_and_both_are_used",
@@ -94,12 +94,12 @@ HABITS: Mapping[str, tuple[str, ...]] = {
         "test_socket_mode.test_a_connection_where_nobody_is_any_more_is_renewed",
     ),
     "11: calls wait for half a minute": (
-        "test_habits.test_a_form_is_given_up_before_its_trigger_is",
-        "test_habits.test_no_call_waits_as_long_as_the_stock_client_would",
+        "test_library_behaviour.test_a_form_is_given_up_before_its_trigger_is",
+        "test_library_behaviour.test_no_call_waits_as_long_as_the_stock_client_would",
     ),
     "12: connecting holds the start up": (
-        "test_habits.test_keyturn_starts_where_slack_does_not_answer",
-        "test_habits.test_waiting_for_a_connection_would_never_end_there",
+        "test_library_behaviour.test_keyturn_starts_where_slack_does_not_answer",
+        "test_library_behaviour.test_waiting_for_a_connection_would_never_end_there",
     ),
     "13: arguments come in the address, as a form or as JSON": (
         "../../slack_emulator/test_methods.test_arguments_are_taken_however_they_are_sent",
@@ -155,13 +155,13 @@ async def _ack(ack: Any) -> None:
 
 async def test_what_is_acknowledged_is_committed(chat: Chat):
     await chat.send(payloads.slash("toy set lb1 lamp on"))
-    assert chat.office.entries() == ["requested"]
+    assert chat.harness.list_entry_kinds() == ["requested"]
     await chat.settle()
     card = chat.slack.card
     value = card.buttons["approve"]["value"]
     click = payloads.click("approve", value, "U0OLGA", channel=card.channel, ts=card.ts)
     await chat.send(payloads.interaction(click))
-    assert "approved" in chat.office.entries()
+    assert "approved" in chat.harness.list_entry_kinds()
 
 
 async def test_lazy_work_would_begin_before_anything_is_committed(anyio_backend: str):
@@ -320,7 +320,7 @@ def test_without_any_connection_for_long_it_is_not_ready(
 
 
 async def test_waiting_for_a_connection_would_never_end_there(chat: Chat):
-    envelopes = EnvelopeHandler(_bolt(AsyncWebClient()), DeliveryRegister(chat.office.database))
+    envelopes = EnvelopeHandler(_bolt(AsyncWebClient()), DeliveryRegister(chat.harness.database))
     with _silence() as api:
         sockets = SocketModeService(app.create_client("xoxb-1", api), "xapp-1", envelopes)
         with pytest.raises(TimeoutError):

@@ -13,7 +13,7 @@ from bot.slack.blocks import Message, rich_text, rich_text_section, text_element
 from bot.slack.client import build_named_blocks, has_message_name, with_message_name
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.stories import a_story
+from tests.bot.slack.sample_views import a_story
 from tests.bot.slack.test_outbox import LAMP_ON, due_now
 
 pytestmark = pytest.mark.anyio

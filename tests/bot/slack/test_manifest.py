@@ -11,8 +11,8 @@ from ruamel.yaml import YAML
 from bot.slack.aliases import ALIASES, COMMAND
 from bot.slack.manifest import format_manifest
 from bot.slack.modals import ABOUT_HOST, HOST_SHORTCUT_NAME
-from tests.bot.slack import judging
-from tests.bot.slack.walk import parts
+from tests.bot.slack import schema_check
+from tests.bot.slack.json_walk import parts
 
 SCOPES = {
     "channels:read",
@@ -33,7 +33,7 @@ def manifest() -> dict[str, Any]:
 
 @pytest.mark.parametrize("address", ["", "https://keyturn.example.com"])
 def test_slacks_own_type_allows_it(address: str):
-    assert judging.faults("Manifest", YAML(typ="safe").load(format_manifest(address))) == []
+    assert schema_check.faults("Manifest", YAML(typ="safe").load(format_manifest(address))) == []
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_slacks_own_type_knows_a_slip_of_the_pen(old: str, new: str):
     text = format_manifest()
     assert old in text
     slipped = YAML(typ="safe").load(text.replace(old, new))
-    assert judging.faults("Manifest", slipped) != []
+    assert schema_check.faults("Manifest", slipped) != []
 
 
 def test_it_has_the_parts_that_slack_knows(manifest: dict[str, Any]):

@@ -11,7 +11,7 @@ from sqlalchemy import update
 from bot.db import outbox, tables
 from bot.model.run import Run, State
 from bot.slack.rate_limit import ChannelRateLimit
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.slack.chat import Chat, a_chat
 from tests.toy import SetSwitch
 
@@ -32,7 +32,7 @@ class Clock:
     def passes(self, seconds: float) -> None:
         assert self.chat is not None
         self.seconds += seconds
-        with self.chat.office.database.transaction() as tx:
+        with self.chat.harness.database.transaction() as tx:
             earlier = tables.outbox.c.next_attempt_at - round(seconds * 1_000_000)
             tx.sql.execute(update(tables.outbox).values(next_attempt_at=earlier))
 
@@ -43,18 +43,18 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def chat(office: Office, clock: Clock, anyio_backend: str) -> AsyncIterator[Chat]:
-    async with a_chat(office, default_channel=OPS, clock=clock) as chat:
+async def chat(harness: Harness, clock: Clock, anyio_backend: str) -> AsyncIterator[Chat]:
+    async with a_chat(harness, default_channel=OPS, clock=clock) as chat:
         clock.chat = chat
         yield chat
 
 
 def ask(chat: Chat, value: str) -> Run:
-    return chat.office.ask(SetSwitch(host="lb1", name="lamp", value=value))
+    return chat.harness.request(SetSwitch(host="lb1", name="lamp", value=value))
 
 
 def untold(chat: Chat) -> int:
-    with chat.office.database.reading() as tx:
+    with chat.harness.database.reading() as tx:
         return tx.sql.exec_driver_sql(
             "SELECT count(*) FROM outbox WHERE revision > delivered_revision"
         ).scalar_one()
@@ -76,7 +76,7 @@ async def test_six_hours_without_slack_delay_no_run_and_lose_no_end(
     for turn in range(3):
         run = await in_thread(chat, "off" if turn % 2 else "on")
         # Decided on the web meanwhile, it is done at once.
-        during.append(await asyncio.to_thread(chat.office.approve, run))
+        during.append(await asyncio.to_thread(chat.harness.approve, run))
         assert during[-1].state in {State.SUCCEEDED, State.STALE}
         for _ in range(2):
             await chat.door.outbox.deliver_due()
@@ -99,7 +99,7 @@ async def test_ten_thousand_notices_become_one_message_for_each_run_at_the_pace_
 ):
     for _ in range(30):
         await in_thread(chat, "on")
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE outbox SET revision = revision + 350")
         assert (
             tx.sql.exec_driver_sql(
@@ -163,12 +163,12 @@ async def test_without_the_pace_they_would_all_be_said_at_once(
     assert len(chat.slack.posted) == 15
 
 
-def test_news_of_one_run_is_one_row_however_often_it_is_announced(office: Office):
-    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+def test_news_of_one_run_is_one_row_however_often_it_is_announced(harness: Harness):
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     for _ in range(20):
-        with office.database.transaction() as tx:
+        with harness.database.transaction() as tx:
             outbox.announce_run(tx, run.id)
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         assert [one.run for one in outbox.list_pending_updates(tx)] == [run.id]
 
 
@@ -176,9 +176,9 @@ async def test_what_was_done_in_a_year_without_chat_is_in_nobodys_way(chat: Chat
     for _ in range(16):
         run = await in_thread(chat, "on")
         await asyncio.to_thread(
-            chat.office.workflow.deny_run, run.id, person="olga", reason="no need"
+            chat.harness.workflow.deny_run, run.id, person="olga", reason="no need"
         )
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         long_ago = tx.now - 365 * 86_400_000_000
         moved = {
             "requested_at": long_ago,

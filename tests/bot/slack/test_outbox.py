@@ -11,7 +11,7 @@ from bot.db import outbox as db_outbox
 from bot.model.run import State
 from bot.slack import outbox
 from bot.slack.run_facts import SlackRunViewBuilder
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import PAGES, Chat, a_chat
 from tests.policies import TEAM
@@ -22,13 +22,13 @@ LAMP_ON = "toy set lb1 lamp on"
 
 
 def trouble(chat: Chat) -> str:
-    with chat.office.database.reading() as tx:
+    with chat.harness.database.reading() as tx:
         return tx.sql.exec_driver_sql("SELECT error FROM outbox").scalar_one()
 
 
 def due_now(chat: Chat) -> None:
     """Let the time pass that the outbox wants to wait."""
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = 0")
 
 
@@ -51,9 +51,9 @@ async def until(condition: Callable[[], object], seconds: float = 10) -> None:
 
 
 async def test_a_channel_that_the_bot_is_not_in_falls_back_to_the_area_then_to_the_default(
-    office: Office,
+    harness: Harness,
 ):
-    async with a_chat(office, default_channel="C0MAIN") as chat:
+    async with a_chat(harness, default_channel="C0MAIN") as chat:
         chat.slack.channels = {"C0MAIN"}
         await chat.type(LAMP_ON, channel="C0SECRET")
         [card] = chat.slack.seen_in("C0MAIN")
@@ -79,9 +79,9 @@ async def test_what_is_for_the_asker_reaches_them_where_the_bot_is_not(chat: Cha
     assert message.text.startswith("No changes")
 
 
-async def test_a_request_from_the_web_is_shown_in_the_default_channel(office: Office):
-    async with a_chat(office, default_channel="C0OPS") as chat:
-        await asyncio.to_thread(office.ask, SetSwitch(host="lb1", name="lamp", value="on"))
+async def test_a_request_from_the_web_is_shown_in_the_default_channel(harness: Harness):
+    async with a_chat(harness, default_channel="C0OPS") as chat:
+        await asyncio.to_thread(harness.request, SetSwitch(host="lb1", name="lamp", value="on"))
         await chat.settle()
         assert chat.slack.card.channel == "C0OPS"
         assert "· via web" in chat.slack.card.words
@@ -99,7 +99,7 @@ async def test_a_button_of_a_card_that_was_replaced_decides_nothing(chat: Chat):
     await chat.type("toy set all lb1 on")
     old = chat.slack.card
     chat.slack.posted.clear()
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         db_outbox.announce_run(tx, 1)
         tx.sql.exec_driver_sql("UPDATE slack_message SET digest = ''")
     await chat.settle()
@@ -113,7 +113,7 @@ async def test_slacks_wish_for_peace_is_granted(chat: Chat):
     chat.slack.refuse("chat.postMessage", "ratelimited", status=429, retry_after=17)
     await chat.type(LAMP_ON)
     assert chat.slack.posted == []
-    with chat.office.database.reading() as tx:
+    with chat.harness.database.reading() as tx:
         wait = tx.sql.exec_driver_sql("SELECT next_attempt_at FROM outbox").scalar_one() - tx.now
     assert 15_000_000 < wait < 22_000_000
     await chat.settle()
@@ -142,7 +142,7 @@ async def test_it_waits_longer_each_time(chat: Chat):
         chat.slack.refuse("chat.postMessage", "internal_error")
     await chat.type(LAMP_ON)
     for _ in range(4):
-        with chat.office.database.reading() as tx:
+        with chat.harness.database.reading() as tx:
             due = tx.sql.exec_driver_sql("SELECT next_attempt_at FROM outbox").scalar_one()
             waits.append(due - tx.now)
         due_now(chat)
@@ -170,16 +170,16 @@ async def test_a_server_error_that_is_no_json_is_survived(chat: Chat):
 async def test_what_is_shown_already_is_not_sent_again(chat: Chat):
     await chat.type(LAMP_ON)
     calls = len(chat.slack.calls)
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         db_outbox.announce_run(tx, 1)
     await chat.settle()
     assert len(chat.slack.calls) == calls
 
 
 async def test_two_senders_send_once(chat: Chat):
-    async with a_chat(chat.office) as other:
+    async with a_chat(chat.harness) as other:
         await chat.send(payloads.slash(LAMP_ON))
-        await asyncio.to_thread(chat.office.work)
+        await asyncio.to_thread(chat.harness.run_queued_work)
         both = (chat.door.outbox, other.door.outbox)
         await asyncio.gather(*(outbox.deliver_due() for outbox in both for _ in range(5)))
         assert len(chat.slack.posted) + len(other.slack.posted) == 1
@@ -187,8 +187,8 @@ async def test_two_senders_send_once(chat: Chat):
 
 async def test_a_sender_that_died_holds_nothing_up_for_long(chat: Chat):
     await chat.send(payloads.slash(LAMP_ON))
-    await asyncio.to_thread(chat.office.work)
-    with chat.office.database.transaction() as tx:
+    await asyncio.to_thread(chat.harness.run_queued_work)
+    with chat.harness.database.transaction() as tx:
         [item] = db_outbox.list_pending_updates(tx)
         assert db_outbox.claim_update(tx, item, sender="one", seconds=60)
         assert not db_outbox.claim_update(tx, item, sender="another", seconds=60)
@@ -201,9 +201,9 @@ async def test_a_sender_that_died_holds_nothing_up_for_long(chat: Chat):
 
 async def test_what_a_dead_sender_had_is_told_by_another_within_fifteen_seconds(chat: Chat):
     """It died while Slack took its time."""
-    async with a_chat(chat.office) as dead:
+    async with a_chat(chat.harness) as dead:
         await chat.send(payloads.slash(LAMP_ON))
-        await asyncio.to_thread(chat.office.work)
+        await asyncio.to_thread(chat.harness.run_queued_work)
         dead.slack.slowly = 1
         dying = asyncio.create_task(dead.door.outbox.deliver_due())
         await until(lambda: dead.slack.calls)
@@ -211,7 +211,7 @@ async def test_what_a_dead_sender_had_is_told_by_another_within_fifteen_seconds(
         await asyncio.gather(dying, return_exceptions=True)
     await chat.settle()
     assert chat.slack.posted == []
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = next_attempt_at - 15000000")
     await chat.settle()
     assert chat.slack.card.text.startswith("Needs approval")
@@ -219,7 +219,7 @@ async def test_what_a_dead_sender_had_is_told_by_another_within_fifteen_seconds(
 
 async def test_what_a_dead_sender_has_said_is_not_said_again(chat: Chat):
     await chat.send(payloads.slash(LAMP_ON))
-    await asyncio.to_thread(chat.office.work)
+    await asyncio.to_thread(chat.harness.run_queued_work)
     chat.slack.slowly = 0.3
     dying = asyncio.create_task(chat.door.outbox.deliver_due())
     await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
@@ -227,19 +227,19 @@ async def test_what_a_dead_sender_has_said_is_not_said_again(chat: Chat):
     await asyncio.gather(dying, return_exceptions=True)
     # Slack has it all the same.
     await until(lambda: chat.slack.posted)
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = next_attempt_at - 15000000")
     await chat.settle()
     assert set(chat.slack.card.buttons) == {"approve", "deny"}
-    with chat.office.database.reading() as tx:
+    with chat.harness.database.reading() as tx:
         assert db_outbox.list_messages(tx, 1)["card"].ts == chat.slack.card.ts
 
 
 async def test_who_takes_long_keeps_what_they_tell(chat: Chat, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(outbox, "_LEASE_SECONDS", 1.0)
-    async with a_chat(chat.office) as other:
+    async with a_chat(chat.harness) as other:
         await chat.send(payloads.slash(LAMP_ON))
-        await asyncio.to_thread(chat.office.work)
+        await asyncio.to_thread(chat.harness.run_queued_work)
         chat.slack.slowly = 2.5
         telling = asyncio.create_task(chat.door.outbox.deliver_due())
         await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
@@ -253,8 +253,8 @@ async def test_who_takes_long_keeps_what_they_tell(chat: Chat, monkeypatch: pyte
 
 async def test_who_was_late_does_not_speak_for_who_took_over(chat: Chat):
     await chat.send(payloads.slash(LAMP_ON))
-    await asyncio.to_thread(chat.office.work)
-    with chat.office.database.transaction() as tx:
+    await asyncio.to_thread(chat.harness.run_queued_work)
+    with chat.harness.database.transaction() as tx:
         [item] = db_outbox.list_pending_updates(tx)
         assert db_outbox.claim_update(tx, item, sender="late", seconds=-1)
         assert db_outbox.claim_update(tx, item, sender="new", seconds=60)
@@ -274,10 +274,10 @@ async def test_who_ends_in_good_order_leaves_what_they_could_not_tell_to_others(
     chat.slack.slowly = 1
     async with at_work(chat):
         await chat.send(payloads.slash(LAMP_ON))
-        await asyncio.to_thread(chat.office.work)
+        await asyncio.to_thread(chat.harness.run_queued_work)
         chat.door.outbox.wake_up()
         await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
-    async with a_chat(chat.office) as other:
+    async with a_chat(chat.harness) as other:
         await other.door.outbox.deliver_due()
         assert other.slack.card.text.startswith("Needs approval")
 
@@ -288,7 +288,7 @@ async def test_a_look_that_takes_long_is_shown_and_becomes_the_card(chat: Chat):
         assert answer.body == b""
         await until(lambda: chat.slack.posted)
         assert chat.slack.card.text.startswith("Planning: toy set lb1 lamp on")
-        await asyncio.to_thread(chat.office.work)
+        await asyncio.to_thread(chat.harness.run_queued_work)
         chat.door.outbox.wake_up()
         await until(lambda: chat.slack.card.buttons)
         assert chat.slack.card.updates == 1
@@ -298,7 +298,7 @@ async def test_news_is_told_at_once_when_the_outbox_is_woken(chat: Chat):
     async with at_work(chat):
         await until(lambda: chat.door.outbox.is_ready)
         await chat.send(payloads.slash(LAMP_ON))
-        await asyncio.to_thread(chat.office.work)
+        await asyncio.to_thread(chat.harness.run_queued_work)
         began = asyncio.get_running_loop().time()
         # From another thread, as every commit does.
         await asyncio.to_thread(chat.door.outbox.wake_up)
@@ -306,9 +306,9 @@ async def test_news_is_told_at_once_when_the_outbox_is_woken(chat: Chat):
         assert asyncio.get_running_loop().time() - began < 0.5
 
 
-async def test_progress_is_told_once_a_second_at_most_and_decisions_at_once(office: Office):
+async def test_progress_is_told_once_a_second_at_most_and_decisions_at_once(harness: Harness):
     now = [100.0]
-    async with a_chat(office, clock=lambda: now[0]) as chat:
+    async with a_chat(harness, clock=lambda: now[0]) as chat:
         loop, updates = asyncio.get_running_loop(), list[int]()
 
         def between_steps(_host: str, _words: str) -> None:
@@ -316,8 +316,8 @@ async def test_progress_is_told_once_a_second_at_most_and_decisions_at_once(offi
             asyncio.run_coroutine_threadsafe(chat.door.outbox.deliver_due(), loop).result(10)
             updates.append(chat.slack.card.updates)
 
-        office.fleet.hosts["lb1"] = dict.fromkeys("abcd", "off")
-        office.fleet.before_tell = between_steps
+        harness.fleet.hosts["lb1"] = dict.fromkeys("abcd", "off")
+        harness.fleet.before_tell = between_steps
         await chat.type("toy set all lb1 on")
         await chat.press("approve", "U0OLGA")
         assert updates == [0, 1, 1, 2]
@@ -338,9 +338,9 @@ async def test_every_automatism_of_slack_is_off(chat: Chat):
 
 async def test_a_story_is_told_without_a_policy_too(chat: Chat):
     await chat.type(LAMP_ON)
-    (chat.office.policies.path / "people.yaml").unlink()
-    stories = SlackRunViewBuilder(chat.office.policies, team=TEAM, base_url=PAGES)
-    with chat.office.database.reading() as tx:
+    (chat.harness.policies.path / "people.yaml").unlink()
+    stories = SlackRunViewBuilder(chat.harness.policies, team=TEAM, base_url=PAGES)
+    with chat.harness.database.reading() as tx:
         story = stories.build_slack_run_view(tx, 1)
     assert (story.get_person_name("dora"), story.area_title, story.requester) == (
         "dora",
@@ -358,11 +358,11 @@ async def test_a_step_is_told_with_what_the_host_said(chat: Chat):
 
 async def test_what_is_being_said_when_it_ends_is_said_and_written_down(chat: Chat):
     await chat.send(payloads.slash(LAMP_ON))
-    await asyncio.to_thread(chat.office.work)
+    await asyncio.to_thread(chat.harness.run_queued_work)
     chat.slack.slowly = 0.3
     async with at_work(chat):
         await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
-    with chat.office.database.reading() as tx:
+    with chat.harness.database.reading() as tx:
         assert db_outbox.list_pending_updates(tx) == []
         assert db_outbox.list_messages(tx, 1)["card"].ts == chat.slack.card.ts
 
@@ -371,11 +371,11 @@ async def test_what_waits_behind_a_slow_slack_is_told_as_it_is_by_then(chat: Cha
     """And by whoever has a place free: nobody keeps what they cannot tell yet."""
     for _ in range(9):
         await chat.send(payloads.slash(LAMP_ON))
-        await asyncio.to_thread(chat.office.work)
+        await asyncio.to_thread(chat.harness.run_queued_work)
     chat.slack.slowly = 0.5
     async with at_work(chat):
         await until(lambda: len(chat.slack.calls) >= 8)
-        await asyncio.to_thread(chat.office.workflow.deny_run, 9, person="olga", reason="not now")
+        await asyncio.to_thread(chat.harness.workflow.deny_run, 9, person="olga", reason="not now")
         await until(lambda: len(_texts_posted(chat)) >= 9)
     assert [text.partition(":")[0] for text in _texts_posted(chat)] == [
         *["Needs approval"] * 8,
@@ -399,27 +399,27 @@ async def test_it_ends_when_it_is_cancelled_though_it_was_just_woken(chat: Chat,
     assert task in done
 
 
-async def test_what_takes_minutes_says_so_while_it_lasts(office: Office):
+async def test_what_takes_minutes_says_so_while_it_lasts(harness: Harness):
     now = [100.0]
-    async with a_chat(office, clock=lambda: now[0]) as chat:
+    async with a_chat(harness, clock=lambda: now[0]) as chat:
         loop, said = asyncio.get_running_loop(), list[str]()
 
         def two_minutes_later(_host: str, _words: str) -> None:
-            with office.database.transaction() as tx:
+            with harness.database.transaction() as tx:
                 tx.sql.exec_driver_sql("UPDATE run SET started_at = started_at - 120000000")
             now[0] += 31
             asyncio.run_coroutine_threadsafe(chat.door.outbox.deliver_due(), loop).result(10)
             said.append(chat.slack.card.words)
 
-        office.fleet.before_tell = two_minutes_later
+        harness.fleet.before_tell = two_minutes_later
         await chat.type(LAMP_ON)
         await chat.press("approve", "U0OLGA")
         assert "step 1 of 1 on lb1, for 2 min" in said[0]
 
 
-async def test_a_request_for_several_hosts_tells_how_many_are_done(office: Office):
+async def test_a_request_for_several_hosts_tells_how_many_are_done(harness: Harness):
     now = [100.0]
-    async with a_chat(office, clock=lambda: now[0]) as chat:
+    async with a_chat(harness, clock=lambda: now[0]) as chat:
         loop, said = asyncio.get_running_loop(), list[str]()
 
         def a_while_later(_host: str, _words: str) -> None:
@@ -427,7 +427,7 @@ async def test_a_request_for_several_hosts_tells_how_many_are_done(office: Offic
             asyncio.run_coroutine_threadsafe(chat.door.outbox.deliver_due(), loop).result(10)
             said.append(chat.slack.card.text)
 
-        office.fleet.before_tell = a_while_later
+        harness.fleet.before_tell = a_while_later
         await chat.type("toy set lb* lamp on")
         await chat.press("approve", "U0OLGA")
         assert "0 of 2 hosts done, running on lb1" in said[0]
@@ -435,7 +435,7 @@ async def test_a_request_for_several_hosts_tells_how_many_are_done(office: Offic
 
 
 async def test_long_output_is_a_file_in_the_thread(chat: Chat):
-    chat.office.fleet.hosts["lb1"] = dict.fromkeys("abcdefgh", "off")
+    chat.harness.fleet.hosts["lb1"] = dict.fromkeys("abcdefgh", "off")
     await chat.type("toy set all lb1 on")
     await chat.press("approve", "U0OLGA")
     [result] = [one for one in chat.slack.posted if one.thread]
@@ -447,7 +447,7 @@ async def test_long_output_is_a_file_in_the_thread(chat: Chat):
 
 
 async def test_a_file_that_slack_refuses_holds_nothing_up(chat: Chat):
-    chat.office.fleet.hosts["lb1"] = dict.fromkeys("abcdefgh", "off")
+    chat.harness.fleet.hosts["lb1"] = dict.fromkeys("abcdefgh", "off")
     chat.slack.refuse("files.getUploadURLExternal", "missing_scope")
     await chat.type("toy set all lb1 on")
     await chat.press("approve", "U0OLGA")

@@ -6,9 +6,9 @@ import pytest
 
 from bot.db import runs
 from bot.model.run import Run, State
-from tests.bot.office import an_office
+from tests.bot.harness import open_harness
 from tests.bot.slack.chat import Chat, a_chat
-from tests.bot.slack.walk import mentions
+from tests.bot.slack.json_walk import mentions
 
 pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on"
@@ -23,10 +23,10 @@ permit (principal, action == Action::"request", resource);
 
 async def _waited(chat: Chat, minutes: int) -> Run:
     """Let the request have waited for so long, and let the clock do its work."""
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         run = runs.lock_run(tx, 1)
         runs.amend_run(tx, run, pending_since=tx.now - minutes * MINUTE)
-    chat.office.workflow.remind_approvers()
+    chat.harness.workflow.remind_approvers()
     await chat.settle()
     return chat.run()
 
@@ -47,8 +47,8 @@ async def test_a_reminder_calls_the_approvers_once(chat: Chat):
 
 async def test_an_escalation_calls_the_next_group_who_can_then_approve(tmp_path: Path):
     notes = '@remind("10m") @escalate("area:storage")'
-    with an_office(tmp_path, rules=RULES.format(notes=notes)) as office:
-        async with a_chat(office) as chat:
+    with open_harness(tmp_path, rules=RULES.format(notes=notes)) as harness:
+        async with a_chat(harness) as chat:
             await chat.type(LAMP_ON)
             await _waited(chat, 11)
             await _waited(chat, 21)
@@ -60,8 +60,8 @@ async def test_an_escalation_calls_the_next_group_who_can_then_approve(tmp_path:
 
 
 async def test_an_approval_that_takes_a_reason_is_typed_and_has_no_button(tmp_path: Path):
-    with an_office(tmp_path, rules=RULES.format(notes='@reason("required")')) as office:
-        async with a_chat(office) as chat:
+    with open_harness(tmp_path, rules=RULES.format(notes='@reason("required")')) as harness:
+        async with a_chat(harness) as chat:
             refused = await chat.type(LAMP_ON)
             assert "requires a reason" in refused.text
             await chat.type(f"{LAMP_ON} because it is dark")

@@ -9,9 +9,9 @@ from bot.slack.blocks import Message
 from bot.slack.modals import RequestFormView, render_form
 from bot.slack.run_message import render_card
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.stories import every_story
+from tests.bot.slack.json_walk import parts
+from tests.bot.slack.sample_views import every_story
 from tests.bot.slack.test_form import Open
-from tests.bot.slack.walk import parts
 from tests.toy import TuneSwitch
 
 pytestmark = pytest.mark.anyio
@@ -57,7 +57,7 @@ async def test_whoever_presses_it_asks_in_their_own_name(chat: Chat):
 
 async def test_a_host_on_which_one_may_not_ask_is_not_filled_in(chat: Chat):
     await _withdrawn(chat)
-    rules = chat.office.policies.path / "policy.cedar"
+    rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(
         rules.read_text()
         + 'forbid (principal == Person::"dora", action == Action::"request", resource)\n'

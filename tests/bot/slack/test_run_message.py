@@ -27,7 +27,8 @@ from bot.slack.run_message import (
 )
 from connectors.command import Shell
 from runbooks import Report, Table
-from tests.bot.slack.stories import (
+from tests.bot.slack.json_walk import mentions, parts, texts
+from tests.bot.slack.sample_views import (
     ASKED,
     PAGE,
     a_check,
@@ -39,7 +40,6 @@ from tests.bot.slack.stories import (
     every_story,
     yes,
 )
-from tests.bot.slack.walk import mentions, parts, texts
 from tests.slack_emulator.blockkit import faults_of_blocks
 from tests.slack_emulator.mrkdwn import Names, to_html, with_emoji
 

@@ -4,10 +4,10 @@ import pytest
 
 from bot.db import runs, schedules
 from bot.model.run import State
+from tests.bot.clock import an_hour_back, due_now, fire_all, nobody_was_there
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.walk import texts
-from tests.bot.time import an_hour_back, due_now, fire_all, nobody_was_there
+from tests.bot.slack.json_walk import texts
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +20,7 @@ def words(answer: Answer) -> str:
 
 async def _begun(chat: Chat) -> None:
     await chat.type(LOOK)
-    chat.office.work()
+    chat.harness.run_queued_work()
 
 
 async def test_the_word_alone_says_how_it_is_typed(chat: Chat):
@@ -44,21 +44,21 @@ async def test_a_schedule_for_a_check_begins_at_once_and_is_listed(chat: Chat):
 async def test_what_was_missed_is_counted(chat: Chat):
     await _begun(chat)
     assert "missed" not in words(await chat.type("schedules"))
-    nobody_was_there(chat.office.database, 1, times=2)
+    nobody_was_there(chat.harness.database, 1, times=2)
     for typed in ("schedules", "schedule 1"):
         assert "2 missed in 30 days" in words(await chat.type(typed))
 
 
 async def test_phones_make_long_dashes_and_round_quotes(chat: Chat):
     await chat.type("schedule “look around” cron=“0 3 * * *” — toy show lb1")
-    chat.office.work()
+    chat.harness.run_queued_work()
     assert "look around" in words(await chat.type("schedules"))
 
 
 async def test_a_change_waits_with_its_moments_on_the_card(chat: Chat):
     await chat.type('schedule fans cron="0 5 * * MON" -- toy set lb1 fan on because it is winter')
-    chat.office.work()
-    run = chat.office.run(1)
+    chat.harness.run_queued_work()
+    run = chat.harness.get_run(1)
     assert (run.state, run.reason) == (State.PENDING, "it is winter")
     card = words(await chat.type("run 1"))
     assert "schedule “fans”: toy set lb1 fan on" in card
@@ -90,8 +90,8 @@ async def test_only_those_who_keep_it_may_stop_it(chat: Chat):
 async def test_somebody_else_takes_it_over(chat: Chat):
     await _begun(chat)
     await chat.type("schedule 1 take", "U0OLGA")
-    chat.office.work()
-    with chat.office.database.reading() as tx:
+    chat.harness.run_queued_work()
+    with chat.harness.database.reading() as tx:
         assert [each.owner for each in schedules.list_schedules(tx)] == ["olga", "dora"]
         assert runs.get_run(tx, 2).state is State.SUCCEEDED
 
@@ -113,7 +113,7 @@ async def test_somebody_else_takes_it_over(chat: Chat):
 )
 async def test_what_is_wrong_is_said_and_nothing_is_asked(chat: Chat, text: str, said: str):
     assert said in (await chat.type(text)).text
-    assert chat.office.entries() == []
+    assert chat.harness.list_entry_kinds() == []
 
 
 async def test_only_what_differs_from_last_time_is_told(chat: Chat):
@@ -122,12 +122,12 @@ async def test_only_what_differs_from_last_time_is_told(chat: Chat):
     told = len(chat.slack.posted)
 
     async def fire(value: str) -> int:
-        chat.office.fleet.hosts["lb1"]["lamp"] = value
-        with chat.office.database.reading() as tx:
+        chat.harness.fleet.hosts["lb1"]["lamp"] = value
+        with chat.harness.database.reading() as tx:
             [schedule] = schedules.list_schedules(tx)
-        an_hour_back(chat.office)
-        due_now(chat.office, schedule)
-        fire_all(chat.office)
+        an_hour_back(chat.harness)
+        due_now(chat.harness, schedule)
+        fire_all(chat.harness)
         await chat.settle()
         return len(chat.slack.posted) - told
 

@@ -9,12 +9,12 @@ import pytest
 from starlette.applications import Starlette
 
 from bot.slack.run_message import render_card
-from tests.bot.slack import judging, payloads
-from tests.bot.slack.lines import OPS, an_emulator
-from tests.bot.slack.stories import a_story, every_story
+from tests.bot.slack import payloads, schema_check
+from tests.bot.slack.sample_views import a_story, every_story
+from tests.bot.slack.slack_connection import OPS, an_emulator
 from tests.slack_emulator.emulator import Emulator
+from tests.slack_emulator.page_client import run
 from tests.slack_emulator.serving import served
-from tests.slack_emulator.visitor import run
 
 Json = dict[str, Any]
 
@@ -51,32 +51,32 @@ SLIPS: dict[str, Callable[[Json], object]] = {
 def test_every_card_is_as_slack_wants_it(state: str):
     message = render_card(every_story()[state])
     call = {"channel": "C0OPS", "text": message.text, "blocks": list(message.blocks)}
-    assert judging.faults_of_call("chat.postMessage", call) == []
+    assert schema_check.faults_of_call("chat.postMessage", call) == []
 
 
 @pytest.mark.parametrize("slip", SLIPS)
 def test_a_slip_of_the_pen_is_seen(slip: str):
     call = copy.deepcopy(a_call())
-    assert judging.faults_of_call("chat.postMessage", call) == []
+    assert schema_check.faults_of_call("chat.postMessage", call) == []
     SLIPS[slip](call)
-    assert judging.faults_of_call("chat.postMessage", call) != []
+    assert schema_check.faults_of_call("chat.postMessage", call) != []
 
 
 def test_what_slack_sends_is_judged_too():
-    typed = judging.of_raw(payloads.slash("help"))
-    assert judging.faults_of_delivery(typed) == []
+    typed = schema_check.of_raw(payloads.slash("help"))
+    assert schema_check.faults_of_delivery(typed) == []
     del typed["trigger_id"]
-    assert judging.faults_of_delivery(typed) != []
+    assert schema_check.faults_of_delivery(typed) != []
     click = payloads.click("approve", "1", "U0OLGA", channel="C0OPS", ts="1.1")
-    assert judging.faults_of_delivery(click) == []
+    assert schema_check.faults_of_delivery(click) == []
     del click["actions"][0]["action_ts"]
-    assert judging.faults_of_delivery(click) != []
+    assert schema_check.faults_of_delivery(click) != []
 
 
 def test_every_method_of_the_emulator_is_described():
-    for method in sorted(judging.KNOWN):
-        assert judging.faults_of_answer(method, {"ok": True}) == []
-        assert judging.faults_of_answer(method, {"ok": "yes"}) != []
+    for method in sorted(schema_check.KNOWN):
+        assert schema_check.faults_of_answer(method, {"ok": True}) == []
+        assert schema_check.faults_of_answer(method, {"ok": "yes"}) != []
 
 
 async def _say(emulator: Emulator, **given: object) -> list[str]:
@@ -87,7 +87,7 @@ async def _say(emulator: Emulator, **given: object) -> list[str]:
         headers = {"authorization": f"Bearer {emulator.bot_token}"}
         async with httpx2.AsyncClient(base_url=emulator.api_url, headers=headers) as client:
             await client.post("chat.postMessage", json={"channel": OPS, **given})
-    return [*judging.found]
+    return [*schema_check.found]
 
 
 def test_a_call_that_is_as_it_should_be_passes():

@@ -15,7 +15,7 @@ from bot.db.database import Database
 from bot.model.redaction import Redactor
 from bot.model.signing import SigningKey
 from connectors.errors import CommandError
-from tests.bot.office import Office, an_office
+from tests.bot.harness import Harness, open_harness
 from tests.bot.slack.chat import Chat, a_chat
 from tests.bot.test_canaries import CANARIES, everything_spelt, traces
 from tests.bot.web.conftest import a_site
@@ -27,70 +27,70 @@ STARTERS = {"subprocess", "pty", "multiprocessing"}
 
 
 @pytest.fixture
-def secretive(tmp_path: Path) -> Iterator[Office]:
-    yield from _office(tmp_path, Redactor(CANARIES))
+def secretive(tmp_path: Path) -> Iterator[Harness]:
+    yield from _harness(tmp_path, Redactor(CANARIES))
 
 
 @pytest.fixture
-def chatty(tmp_path: Path) -> Iterator[Office]:
+def chatty(tmp_path: Path) -> Iterator[Harness]:
     """The twin: nobody takes anything out."""
-    yield from _office(tmp_path, Redactor())
+    yield from _harness(tmp_path, Redactor())
 
 
-def _office(directory: Path, redactor: Redactor) -> Iterator[Office]:
+def _harness(directory: Path, redactor: Redactor) -> Iterator[Harness]:
     store = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create(), redactor)
     migrations.upgrade_schema(store)
     with store.transaction() as tx:
         verification.open_log(tx)
-    with an_office(directory, database=store) as office:
-        yield office
+    with open_harness(directory, database=store) as harness:
+        yield harness
 
 
-def _pages(office: Office) -> str:
+def _pages(harness: Harness) -> str:
     """Return every page that tells of a run whose host said all of them, and why it was asked."""
-    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"), reason=CANARIES[1])
+    run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"), reason=CANARIES[1])
 
     def fail(_host: str, _words: str) -> None:
         raise CommandError(f"output: {everything_spelt()}")
 
-    office.fleet.before_tell = fail
-    office.approve(run)
-    browser = a_site(office).browser("olga")
+    harness.fleet.before_tell = fail
+    harness.approve(run)
+    browser = a_site(harness).browser("olga")
     paths = ("/", "/runs", f"/runs/{run.id}", f"/runs/{run.id}/erase", "/changelog", "/runs.csv")
     return "\n".join(browser.get(path).text for path in (*paths, "/runs.json", "/hosts"))
 
 
-def test_no_page_holds_a_canary(secretive: Office):
+def test_no_page_holds_a_canary(secretive: Harness):
     assert traces(_pages(secretive)) == []
 
 
-def test_without_the_guard_pages_would(chatty: Office):
+def test_without_the_guard_pages_would(chatty: Harness):
     assert traces(_pages(chatty))
 
 
-async def _bodies(office: Office) -> str:
+async def _bodies(harness: Harness) -> str:
     """Return all that was sent to chat about such a run."""
-    async with a_chat(office) as chat:
+    async with a_chat(harness) as chat:
         assert isinstance(chat, Chat)
 
         def fail(_host: str, _words: str) -> None:
             raise CommandError(f"output: {everything_spelt()}")
 
-        office.fleet.before_tell = fail
+        harness.fleet.before_tell = fail
         said = await chat.type(f"toy set lb1 lamp on because {CANARIES[1]}")
         assert chat.slack.posted, said.body
         await chat.press("approve", "U0OLGA")
         await chat.settle()
         answer = await chat.type("runs")
-        assert chat.office.run(1).is_ended
+        assert chat.harness.get_run(1).is_ended
         return json.dumps(chat.slack.calls, ensure_ascii=False) + answer.body.decode()
 
 
-async def test_no_body_to_chat_holds_a_canary(secretive: Office):
+async def test_no_body_to_chat_holds_a_canary(secretive: Harness):
     assert traces(await _bodies(secretive)) == []
 
 
-async def test_without_the_guard_bodies_would(chatty: Office):
+async def test_without_the_guard_bodies_would(chatty: Harness):
     assert traces(await _bodies(chatty))
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
-from tests.bot.slack.lines import Line, a_line, over_socket_mode
 from tests.bot.slack.payloads import signed
+from tests.bot.slack.slack_connection import Line, a_line, over_socket_mode
 from tests.slack_emulator.serving import until
 
 pytestmark = pytest.mark.anyio
@@ -24,8 +24,8 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
 @pytest.fixture
-async def line(office: Office, anyio_backend: str) -> AsyncIterator[Line]:
-    async with a_line(office) as line:
+async def line(harness: Harness, anyio_backend: str) -> AsyncIterator[Line]:
+    async with a_line(harness) as line:
         await line.connected()
         yield line
 
@@ -39,15 +39,15 @@ async def test_two_connections_stand_and_both_are_used(line: Line):
 
 async def test_a_request_goes_all_the_way(line: Line):
     await line.type("toy set lb1 lamp on")
-    line.office.work()
+    line.harness.run_queued_work()
     await line.door.outbox.deliver_due()
     assert "Needs approval" in line.seen_by("U0OLGA")
 
 
 async def test_a_bad_app_token_is_said_and_not_tried_for_ever(
-    office: Office, caplog: pytest.LogCaptureFixture
+    harness: Harness, caplog: pytest.LogCaptureFixture
 ):
-    async with a_line(office, app_token="xapp-guessed") as line:
+    async with a_line(harness, app_token="xapp-guessed") as line:
         async with asyncio.timeout(5):
             await line.listening
         assert line.sockets.status.is_token_refused
@@ -58,11 +58,11 @@ async def test_a_bad_app_token_is_said_and_not_tried_for_ever(
         assert line.calls == []
 
 
-async def test_the_bots_token_in_place_of_the_apps_is_said(office: Office):
-    async with a_line(office) as line:
+async def test_the_bots_token_in_place_of_the_apps_is_said(harness: Harness):
+    async with a_line(harness) as line:
         await line.connected()
         wrong = line.emulator.bot_token
-    async with a_line(office, app_token=wrong) as other:
+    async with a_line(harness, app_token=wrong) as other:
         other.emulator.bot_token = wrong
         await other.listening
         assert other.sockets.status.is_token_refused
@@ -107,15 +107,15 @@ async def test_what_slack_holds_against_us_is_told(
     await line.connected()
 
 
-async def test_when_slack_limits_us_we_wait_as_long_as_it_says(office: Office):
-    async with a_line(office) as line:
+async def test_when_slack_limits_us_we_wait_as_long_as_it_says(harness: Harness):
+    async with a_line(harness) as line:
         line.emulator.workspace.faults.calls_to_limit = 2
         await line.connected()
         assert line.emulator.workspace.faults.calls_to_limit == 0
 
 
-async def test_keyturn_reconnects_within_a_ping_after_an_outage(office: Office):
-    async with a_line(office, ping_seconds=0.2) as line:
+async def test_keyturn_reconnects_within_a_ping_after_an_outage(harness: Harness):
+    async with a_line(harness, ping_seconds=0.2) as line:
         await line.connected()
         straight = line.emulator.url
         line.emulator.url = "http://127.0.0.1:9/nobody"
@@ -172,9 +172,9 @@ async def frozen_when_asked(target: int) -> AsyncGenerator[tuple[int, asyncio.Ev
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_connection_where_nobody_is_any_more_is_renewed(office: Office):
+async def test_a_connection_where_nobody_is_any_more_is_renewed(harness: Harness):
     """It stays open for the kernel: no error comes."""
-    async with a_line(office, ping_seconds=0.5) as line:
+    async with a_line(harness, ping_seconds=0.5) as line:
         port = int(line.emulator.url.split(":")[2].split("/")[0])
         async with frozen_when_asked(port) as (front, frozen):
             straight = line.emulator.url
@@ -197,8 +197,8 @@ async def test_a_clean_end_answers_what_is_under_way_and_says_goodbye(line: Line
     await until(lambda: line.emulator.sockets.connections == 0)
 
 
-async def test_nothing_is_taken_over_http_without_a_signing_secret(office: Office):
-    async with a_line(office, signing_secret="") as line:
+async def test_nothing_is_taken_over_http_without_a_signing_secret(harness: Harness):
+    async with a_line(harness, signing_secret="") as line:
         raw = payloads.slash("help")
         answer = await post(line.door.app, raw, signed(raw, secret=""))
         assert answer.status == 404
@@ -206,7 +206,7 @@ async def test_nothing_is_taken_over_http_without_a_signing_secret(office: Offic
 
 async def test_an_event_that_was_not_taken_comes_again(line: Line):
     """Without the database nothing is acknowledged, so that Slack keeps it for us."""
-    with line.office.database.transaction() as tx:
+    with line.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("DROP TABLE seen_request")
     async with over_socket_mode(line) as send:
         sending = asyncio.ensure_future(
@@ -242,11 +242,11 @@ async def test_the_address_of_a_connection_is_never_shown(
 
 
 async def test_a_connection_takes_the_proxy_of_the_web_client_and_no_other(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The emulator speaks plain HTTP, for which HTTPS_PROXY does not count."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    async with a_line(office) as line:
+    async with a_line(harness) as line:
         await line.connected()
 
 

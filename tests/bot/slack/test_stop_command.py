@@ -8,9 +8,9 @@ import pytest
 from bot.db import search, stops
 from bot.model.run import State
 from bot.queries.banned_people import PolicyWithoutBanned
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.slack.chat import Chat, a_chat
-from tests.bot.slack.walk import texts
+from tests.bot.slack.json_walk import texts
 from tests.toy import SetSwitch
 
 pytestmark = pytest.mark.anyio
@@ -18,10 +18,10 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
 async def test_a_run_is_stopped_by_its_number(chat: Chat):
-    run = chat.office.ask(LAMP_ON)
+    run = chat.harness.request(LAMP_ON)
     answer = await chat.type(f"stop #{run.id} because the wrong lamp", "U0DORA")
     assert f"You stopped run {run.id}. Stopped by Dora Developer (the wrong lamp)" in answer.text
-    assert chat.office.run(run.id).state is State.STOPPED
+    assert chat.harness.get_run(run.id).state is State.STOPPED
 
 
 async def test_stop_all_and_resume(chat: Chat):
@@ -37,7 +37,7 @@ async def test_stop_all_and_resume(chat: Chat):
     own = await chat.type("resume because it is out", "U0ADAM")
     assert "nother person has to revert what you ordered" in own.text
     assert "Runs can start again" in (await chat.type("resume because it is out", "U0OLGA")).text
-    with chat.office.database.reading() as tx:
+    with chat.harness.database.reading() as tx:
         assert stops.get_stop_of_everything(tx) is None
 
 
@@ -49,7 +49,7 @@ async def test_a_person_is_banned_and_unbanned(chat: Chat, whom: str):
     twice = await chat.type(f"ban {whom} because the laptop is stolen", "U0OLGA")
     assert "Dora Developer is banned already" in twice.text
     assert "their API tokens are revoked for good" in told.text
-    with chat.office.database.reading() as tx:
+    with chat.harness.database.reading() as tx:
         assert stops.list_banned_people(tx) == {"dora"}
     back = (await chat.type(f"unban {whom} because it is hers", "U0OLGA")).text
     assert "Dora Developer is no longer banned" in back
@@ -61,11 +61,11 @@ async def test_what_is_not_understood_is_said(chat: Chat, text: str):
     assert "is missing: type" in (await chat.type(f"{text} because smoke", "U0ADAM")).text
 
 
-async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(office: Office):
-    directory = office.policies
-    office.policies = cast("Any", PolicyWithoutBanned(directory, office.database))
-    office.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
-    async with a_chat(office) as chat:
+async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(harness: Harness):
+    directory = harness.policies
+    harness.policies = cast("Any", PolicyWithoutBanned(directory, harness.database))
+    harness.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
+    async with a_chat(harness) as chat:
         told = (await chat.type("toy set lb1 lamp on", "U0DORA")).text
         assert re.fullmatch(
             r"You have been banned from Keyturn since \d{4}-\d\d-\d\d \d\d:\d\d UTC by Adam "
@@ -73,19 +73,19 @@ async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(office:
             told,
         )
         assert "Keyturn does not know" in (await chat.type("help", "U0NOBODY")).text
-        with office.database.reading() as tx:
+        with harness.database.reading() as tx:
             assert search.find_newest_runs(tx, search.RunFilter()) == []
-        office.workflow.unban_person("dora", unbanned_by="olga", reason="it was found")
-        cast("Any", office.policies).forget_banned_people()
+        harness.workflow.unban_person("dora", unbanned_by="olga", reason="it was found")
+        cast("Any", harness.policies).forget_banned_people()
         await chat.type("toy set lb1 lamp on", "U0DORA")
-        assert office.run(1).requested_by == "dora"
+        assert harness.get_run(1).requested_by == "dora"
 
 
-async def test_who_was_banned_from_the_command_line_asks_an_administrator(office: Office):
-    directory = office.policies
-    office.policies = cast("Any", PolicyWithoutBanned(directory, office.database))
-    with office.database.transaction() as tx:
+async def test_who_was_banned_from_the_command_line_asks_an_administrator(harness: Harness):
+    directory = harness.policies
+    harness.policies = cast("Any", PolicyWithoutBanned(directory, harness.database))
+    with harness.database.transaction() as tx:
         stops.add_ban(tx, "dora", by="", why="")
-    async with a_chat(office) as chat:
+    async with a_chat(harness) as chat:
         told = (await chat.type("help", "U0DORA")).text
         assert told.endswith(" UTC. Nothing was done. Contact a Keyturn administrator.")

@@ -12,9 +12,9 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.model.run import State
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.slack import payloads
-from tests.bot.slack.lines import TRANSPORTS, Line, Send, a_line
+from tests.bot.slack.slack_connection import TRANSPORTS, Line, Send, a_line
 from tests.slack_emulator.deliveries import Answer
 
 pytestmark = pytest.mark.anyio
@@ -24,8 +24,8 @@ JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture
-async def line(office: Office, anyio_backend: str) -> AsyncIterator[Line]:
-    async with a_line(office) as line:
+async def line(harness: Harness, anyio_backend: str) -> AsyncIterator[Line]:
+    async with a_line(harness) as line:
         yield line
 
 
@@ -46,11 +46,11 @@ async def test_a_command_is_answered(send: Send):
 
 
 async def test_a_command_that_says_payload_is_a_command(send: Send, line: Line):
-    line.office.fleet.hosts["lb1"]["payload"] = "off"
+    line.harness.fleet.hosts["lb1"]["payload"] = "off"
     raw = payloads.slash("toy set lb1 payload on", channel_name="payload", user_name="payload")
     assert (await send(raw, FORM)).status_code == 200
-    line.office.work()
-    assert line.office.run(1).values["name"] == "payload"
+    line.harness.run_queued_work()
+    assert line.harness.get_run(1).values["name"] == "payload"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ async def test_what_fails_is_acknowledged_with_a_reference(send: Send, line: Lin
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("the secret inside")
 
-    line.office.policies.get_policy = fail  # type: ignore[method-assign] # a fault of our own
+    line.harness.policies.get_policy = fail  # type: ignore[method-assign] # a fault of our own
     answer = await send(payloads.slash("help"), FORM)
     assert answer.status_code == 200
     assert "reference" in words(answer)
@@ -92,22 +92,22 @@ async def test_a_redelivery_has_no_second_effect(send: Send, line: Line):
     raw = payloads.slash("toy set lb1 lamp on")
     for _ in range(3):
         assert (await send(raw, FORM)).status_code == 200
-    line.office.work()
-    assert line.office.entries().count("requested") == 1
+    line.harness.run_queued_work()
+    assert line.harness.list_entry_kinds().count("requested") == 1
 
 
 async def test_a_click_that_comes_again_has_no_second_effect(send: Send, line: Line):
     await send(payloads.slash("toy set lb1 lamp on"), FORM)
-    line.office.work()
+    line.harness.run_queued_work()
     await line.door.outbox.deliver_due()
     [card] = line.emulator.workspace.log("C0OPS", "U0OLGA")
-    value = line.office.run(1).digest[:10]
+    value = line.harness.get_run(1).digest[:10]
     click = payloads.click("approve", f"1:{value}", "U0OLGA", channel="C0OPS", ts=card.ts)
     for _ in range(3):
         await send(payloads.interaction(click), FORM)
-    line.office.work()
-    assert line.office.run(1).state is State.SUCCEEDED
-    assert line.office.entries().count("approved") == 1
+    line.harness.run_queued_work()
+    assert line.harness.get_run(1).state is State.SUCCEEDED
+    assert line.harness.list_entry_kinds().count("approved") == 1
 
 
 async def test_an_event_that_comes_again_is_acknowledged(send: Send):
@@ -136,14 +136,14 @@ async def test_shapes_that_nobody_expects_are_no_fault_of_the_server(
     send: Send, line: Line, shape: dict[str, object]
 ):
     assert (await send(json.dumps(shape).encode(), JSON)).status_code in {200, 400}
-    assert line.office.entries() == []
+    assert line.harness.list_entry_kinds() == []
 
 
 async def test_without_a_database_nothing_is_done_and_people_are_told(send: Send, line: Line):
-    with line.office.database.transaction() as tx:
+    with line.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("DROP TABLE seen_request")
     assert "Nothing was done" in words(await send(payloads.slash("toy set lb1 lamp on"), FORM))
-    assert line.office.entries() == []
+    assert line.harness.list_entry_kinds() == []
 
 
 # --- Bolt's own adapter ---

@@ -5,13 +5,13 @@ import pytest
 from bot.db.host_contacts import LastContact, store_contacts
 from bot.model.run import State
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.walk import texts
+from tests.bot.slack.json_walk import texts
 
 pytestmark = pytest.mark.anyio
 
 
 def add_pair(chat: Chat) -> None:
-    inventory = chat.office.policies.path / "inventory.yaml"
+    inventory = chat.harness.policies.path / "inventory.yaml"
     inventory.write_text(inventory.read_text() + "redundant: [lb1, lb2]\n")
 
 
@@ -45,7 +45,7 @@ async def test_policy_without_trees_says_so(chat: Chat):
 
 async def test_last_leg_is_refused_by_name_in_chat(chat: Chat):
     add_pair(chat)
-    with chat.office.database.transaction() as tx:
+    with chat.harness.database.transaction() as tx:
         store_contacts(tx, [LastContact("lb2", tx.now, None, tx.now, "unreachable", "no route")])
     await chat.type("toy restart lb1 lamp on")
     run = chat.run(1)

@@ -8,7 +8,7 @@ import pytest
 from bot.model.run import State
 from bot.slack.commands import SlackCommands
 from bot.slack.run_facts import SlackRunViewBuilder
-from tests.bot.narrow import HIDDEN, SHOWN, Narrow, a_narrow_office
+from tests.bot.restricted_view import HIDDEN, SHOWN, RestrictedHarness, open_restricted_harness
 from tests.bot.slack.chat import PAGES, Chat, a_chat
 from tests.bot.slack.test_commands import words
 from tests.bot.slack.test_home import look
@@ -48,11 +48,13 @@ ABSENT = 987_654
 
 
 @pytest.fixture
-async def narrow(tmp_path: Path, anyio_backend: str) -> AsyncIterator[tuple[Narrow, Chat]]:
+async def restricted(
+    tmp_path: Path, anyio_backend: str
+) -> AsyncIterator[tuple[RestrictedHarness, Chat]]:
     assert anyio_backend
-    with a_narrow_office(tmp_path) as narrow:
-        async with a_chat(narrow.office) as chat:
-            yield narrow, chat
+    with open_restricted_harness(tmp_path) as restricted:
+        async with a_chat(restricted.harness) as chat:
+            yield restricted, chat
 
 
 async def said(chat: Chat, text: str, user: str = "U0DORA") -> str:
@@ -60,46 +62,54 @@ async def said(chat: Chat, text: str, user: str = "U0DORA") -> str:
 
 
 async def test_every_word_has_a_decision(chat: Chat):
-    office = chat.office
-    stories = SlackRunViewBuilder(office.policies, team=TEAM, base_url=PAGES)
-    known = SlackCommands(office.workflow, office.database, office.policies, stories).command_words
+    harness = chat.harness
+    stories = SlackRunViewBuilder(harness.policies, team=TEAM, base_url=PAGES)
+    known = SlackCommands(
+        harness.workflow, harness.database, harness.policies, stories
+    ).command_words
     decided = (*ABOUT_ONE, *LISTS, *TELLS_OF_NONE, *REQUESTS)
     assert {text.split(" ")[0] for text in decided} == {"", *known}
 
 
 @pytest.mark.parametrize("text", ABOUT_ONE)
 async def test_what_may_not_be_viewed_answers_as_what_does_not_exist(
-    narrow: tuple[Narrow, Chat], text: str
+    restricted: tuple[RestrictedHarness, Chat], text: str
 ):
-    office, chat = narrow
+    harness, chat = restricted
     absent = await said(chat, text.format(run=ABSENT, schedule=ABSENT))
-    for run in office.hidden.values():
-        typed = text.format(run=run.id, schedule=office.schedule)
-        number = office.schedule if "schedule" in text else run.id
+    for run in harness.hidden.values():
+        typed = text.format(run=run.id, schedule=harness.schedule)
+        number = harness.schedule if "schedule" in text else run.id
         assert (await said(chat, typed)).replace(f" {number}", f" {ABSENT}") == absent
-    assert office.office.run(office.hidden["pending"].id).state is State.PENDING
+    assert harness.harness.get_run(harness.hidden["pending"].id).state is State.PENDING
 
 
 @pytest.mark.parametrize("text", LISTS)
-async def test_what_may_not_be_viewed_is_left_out(narrow: tuple[Narrow, Chat], text: str):
-    office, chat = narrow
+async def test_what_may_not_be_viewed_is_left_out(
+    restricted: tuple[RestrictedHarness, Chat], text: str
+):
+    harness, chat = restricted
     told = await said(chat, text)
     assert HIDDEN not in told.replace(text, "").replace(f"'{HIDDEN}'", "")
     assert "toy set lb1" not in told
     assert "lb1" in (await said(chat, text, "U0ADAM"))
     if text in {"runs", "changed now", "schedules"}:
         assert "web1" in told
-    assert office
+    assert harness
 
 
 @pytest.mark.parametrize("text", TELLS_OF_NONE)
-async def test_what_tells_of_no_run_tells_of_none(narrow: tuple[Narrow, Chat], text: str):
-    _, chat = narrow
+async def test_what_tells_of_no_run_tells_of_none(
+    restricted: tuple[RestrictedHarness, Chat], text: str
+):
+    _, chat = restricted
     assert HIDDEN not in await said(chat, text)
 
 
-async def test_a_home_tells_of_what_its_person_may_view(narrow: tuple[Narrow, Chat]):
-    _, chat = narrow
+async def test_a_home_tells_of_what_its_person_may_view(
+    restricted: tuple[RestrictedHarness, Chat],
+):
+    _, chat = restricted
     mine = of_home(await look(chat, "U0DORA"))
     assert "lb1" not in mine
     assert HIDDEN not in mine

@@ -8,8 +8,8 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.bot.slack import judging
-from tests.bot.slack.walk import texts
+from tests.bot.slack import schema_check
+from tests.bot.slack.json_walk import texts
 from tests.policies import TEAM
 from tests.slack_emulator.blockkit import faults_of_blocks, faults_of_view
 
@@ -96,7 +96,7 @@ class WebApi:
         if self.refusals.get(method):
             return self.refusals[method].pop(0)
         typed = request.content_type == "application/json"
-        judging.found.extend(judging.faults_of_call(method, told, typed=typed))
+        schema_check.found.extend(schema_check.faults_of_call(method, told, typed=typed))
         answer = self._answer(method, told)
         if self.unheard and method.startswith(self.unheard_of) and request.transport is not None:
             self.unheard -= 1

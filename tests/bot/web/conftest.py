@@ -11,23 +11,23 @@ from bot.auth import sessions
 from bot.db.database import Database
 from bot.web import WebDependencies, build_app
 from bot.web.stream_slots import StreamLimits, StreamSlots
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 
 ORIGIN = "http://keyturn.test"
 
 
 @dataclass
 class Site:
-    """The pages of an office, and browsers that look at them."""
+    """The pages of a harness, and browsers that look at them."""
 
-    office: Office
+    harness: Harness
     parts: WebDependencies
     app: FastAPI
     browsers: list[TestClient] = field(default_factory=list[TestClient])
 
     @property
     def database(self) -> Database:
-        return self.office.database
+        return self.harness.database
 
     def browser(self, person: str = "") -> TestClient:
         """Open a browser, of somebody signed in or of a stranger."""
@@ -55,7 +55,7 @@ class Site:
 
     def dismiss(self, person: str) -> None:
         """Take somebody out of the policy."""
-        path = self.office.policies.path
+        path = self.harness.policies.path
         areas = path / "areas.yaml"
         areas.write_text(re.sub(rf"{person}, |, {person}", "", areas.read_text()))
         people = path / "people.yaml"
@@ -64,22 +64,22 @@ class Site:
 
     @property
     def policy(self) -> Path:
-        return self.office.policies.path
+        return self.harness.policies.path
 
 
-def a_site(office: Office, base_url: str = ORIGIN) -> Site:
+def a_site(harness: Harness, base_url: str = ORIGIN) -> Site:
     secure = base_url.startswith("https:")
     # Nobody reads a stream here while it goes on: it has an end of its own.
     seats = StreamSlots(StreamLimits(poll_seconds=0.01, max_seconds=0.02))
     parts = WebDependencies(
-        office.workflow, office.database, office.policies, base_url, secure, stream_slots=seats
+        harness.workflow, harness.database, harness.policies, base_url, secure, stream_slots=seats
     )
-    return Site(office, parts, build_app(parts))
+    return Site(harness, parts, build_app(parts))
 
 
 @pytest.fixture
-def site(office: Office) -> Generator[Site]:
-    site = a_site(office)
+def site(harness: Harness) -> Generator[Site]:
+    site = a_site(harness)
     yield site
     for browser in site.browsers:
         browser.close()

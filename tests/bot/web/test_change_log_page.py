@@ -10,8 +10,8 @@ from bot.audit import change_log, verification
 from bot.audit import query as audit_query
 from bot.db.database import Transaction
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
-from tests.bot.web.exhibits import asked, gallery
+from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import asked, gallery
 
 
 def _begin(site: Site) -> None:

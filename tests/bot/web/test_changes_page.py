@@ -8,10 +8,10 @@ from bot.db import runs
 from bot.model import times
 from bot.model.run import State
 from bot.web import changes
-from tests.bot.office import WEB
+from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
-from tests.bot.web.exhibits import asked, checked, ended, gallery, succeeded, waiting
+from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import asked, checked, ended, gallery, succeeded, waiting
 from tests.toy import SetSwitch
 
 
@@ -92,14 +92,14 @@ def test_nothing_found_says_what_to_do(site: Site):
 
 
 def test_who_allowed_a_request_for_several_hosts_allowed_it_on_each(site: Site):
-    office = site.office
+    harness = site.harness
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    whole = office.workflow.request_fanout_run(
+    whole = harness.workflow.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
-    office.work()
-    office.approve(office.run(whole.id))
-    office.work()
+    harness.run_queued_work()
+    harness.approve(harness.get_run(whole.id))
+    harness.run_queued_work()
     page = Page(site.browser("dora").get("/changes?host=lb1").text)
     with site.database.reading() as tx:
         [part] = [run for run in runs.list_children(tx, whole.id) if run.host == "lb1"]

@@ -11,8 +11,8 @@ from bot.model.run import State, StepState
 from bot.queries.compare import ComparedLine, ComparedRun, compare_runs
 from runbooks import Report
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
-from tests.bot.web.exhibits import (
+from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import (
     approved,
     asked,
     checked,
@@ -65,7 +65,7 @@ def test_the_one_before_that_is_like_it_is_found(site: Site) -> None:
 
 
 def test_where_there_is_none_it_says_so(site: Site) -> None:
-    run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     words = Page(site.browser("dora").get(f"/runs/compare?b={run.id}").text).text
     assert "There is no earlier run of toy set on lb1" in words
 
@@ -93,7 +93,7 @@ def test_every_pair_of_runs_can_be_compared(site: Site) -> None:
 
 
 def a_side(site: Site, number: int, summary: str = "") -> ComparedRun:
-    run = site.office.run(number)
+    run = site.harness.get_run(number)
     return ComparedRun(replace(run, summary=summary or run.summary), (), {}, str)
 
 

@@ -157,7 +157,7 @@ class _Pipe(asyncio.Transport):
         return 0
 
 
-class _Office:
+class _Harness:
     """Clients of one server, by the addresses that they come from."""
 
     def __init__(self, **limits: Any) -> None:
@@ -178,11 +178,11 @@ class _Office:
 
 @pytest.mark.anyio
 async def test_one_address_takes_only_its_own_places():
-    office = _Office()
-    _, other = office.connect("198.51.100.1")
-    _, first = office.connect("198.51.100.2")
-    _, second = office.connect("198.51.100.2")
-    _, third = office.connect("198.51.100.2")
+    harness = _Harness()
+    _, other = harness.connect("198.51.100.1")
+    _, first = harness.connect("198.51.100.2")
+    _, second = harness.connect("198.51.100.2")
+    _, third = harness.connect("198.51.100.2")
     assert first.aborted
     assert [other.aborted, second.aborted, third.aborted] == [False] * 3
 
@@ -191,16 +191,16 @@ async def test_one_address_takes_only_its_own_places():
 @pytest.mark.parametrize("proxy", ["198.51.100.2", "127.0.0.1"])
 async def test_a_proxy_takes_as_many_places_as_there_are(proxy: str):
     limits = ConnectionLimits.create_for_process(["198.51.100.0/24"])
-    office = _Office(proxies=limits.proxies)
-    pipes = [office.connect(proxy)[1] for _ in range(6)]
+    harness = _Harness(proxies=limits.proxies)
+    pipes = [harness.connect(proxy)[1] for _ in range(6)]
     assert not any(pipe.aborted for pipe in pipes)
-    office.connect(proxy)
+    harness.connect(proxy)
     assert [pipe.aborted for pipe in pipes] == [True] + [False] * 5
 
 
 @pytest.mark.anyio
 async def test_a_request_that_is_being_answered_is_not_closed_to_make_room():
-    office, over = _Office(), asyncio.Event()
+    harness, over = _Harness(), asyncio.Event()
 
     async def app(*_: Any) -> None:
         await over.wait()
@@ -208,16 +208,16 @@ async def test_a_request_that_is_being_answered_is_not_closed_to_make_room():
     async def nothing(*_: Any) -> Any:
         return {}
 
-    at_work = [office.connect("198.51.100.2") for _ in range(2)]
+    at_work = [harness.connect("198.51.100.2") for _ in range(2)]
     async with asyncio.TaskGroup() as group:
         for one, _ in at_work:
             group.create_task(one.handle_request(app, {}, nothing, nothing))
         await asyncio.sleep(0)
-        _, refused = office.connect("198.51.100.2")
+        _, refused = harness.connect("198.51.100.2")
         over.set()
     assert refused.aborted
     assert not any(pipe.aborted for _, pipe in at_work)
-    assert office.connections.closed_by_reason == {"no room": 1}
+    assert harness.connections.closed_by_reason == {"no room": 1}
 
 
 def test_limits_leave_descriptors_for_hosts_and_the_database():

@@ -5,7 +5,7 @@ import pytest
 from bot.model.run import State
 from runbooks import load_catalogue
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
+from tests.bot.web.parsed_page import Page
 from tests.toy import RUNBOOKS, SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -51,7 +51,7 @@ def test_the_end_is_meant_in_the_zone_of_whoever_types(site: Site):
 
 def test_a_run_says_who_decided_for_whom(site: Site):
     delegate(site)
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     page = Page(site.browser("stan").get(f"/runs/{run.id}").text)
     assert "Stan Storage on behalf of Olga Owner" in page.text
     assert f"/runs/{run.id}/approve" in page.forms
@@ -65,7 +65,7 @@ def test_a_run_says_who_decided_for_whom(site: Site):
 
 def test_a_grant_is_made_used_shown_and_ended(site: Site):
     assert grant(site) == 303
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     assert run.state is State.SUCCEEDED
     page = Page(site.browser("dora").get(f"/runs/{run.id}").text)
     assert "Approved in advance by Olga Owner ( grant 1 ) 4 of 5 left this hour" in page.text
@@ -94,7 +94,7 @@ def test_only_owners_are_offered_the_forms(site: Site):
 
 
 def test_other_values_are_proposed_and_accepted_on_the_page(site: Site):
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     page = Page(site.browser("olga").get(f"/runs/{run.id}").text)
     assert page.values["field-value"] == "on"
     assert page.strange == []
@@ -103,8 +103,8 @@ def test_other_values_are_proposed_and_accepted_on_the_page(site: Site):
         f"/runs/{run.id}/counter", data={"field-name": "lamp", "field-value": "dim"}
     )
     assert answer.headers["location"] == "/runs/2?done=countered"
-    site.office.work()
-    offered = site.office.run(2)
+    site.harness.run_queued_work()
+    offered = site.harness.get_run(2)
     assert "/runs/2/accept" in Page(site.browser("dora").get("/runs/2").text).forms
     assert "/runs/2/accept" not in Page(site.browser("adam").get("/runs/2").text).forms
     site.browser("dora").post("/runs/2/accept", data={"digest": offered.digest})

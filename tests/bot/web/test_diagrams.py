@@ -9,8 +9,8 @@ from bot.model.run import RequestOrigin, Run, State
 from bot.web.diagrams import build_gauge, build_tree
 from runbooks import Report, Table
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
-from tests.bot.web.exhibits import asked, checked
+from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import asked, checked
 
 MEMBERS = ("Member", "Link", "Mbit/s")
 

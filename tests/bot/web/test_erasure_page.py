@@ -6,15 +6,15 @@ from bot.audit import output
 from bot.model.run import Run
 from bot.workflow.erasure import request_erasure
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
+from tests.bot.web.parsed_page import Page
 from tests.toy import SetSwitch, ShowSwitches
 
 WHY = "it names <b>a customer</b>"
 
 
 def _done(site: Site) -> Run:
-    office = site.office
-    return office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
+    harness = site.harness
+    return harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
 
 
 def _kept(site: Site, run: Run) -> list[str]:
@@ -46,7 +46,7 @@ def test_one_person_requests_erasure_and_an_owner_confirms_what_the_page_shows(s
     assert answer.status_code == 303
     assert "Erased permanently." in olga.get(answer.headers["location"]).text
     assert _kept(site, run) == []
-    assert site.office.entries(run)[-2:] == ["erasure requested", "output erased"]
+    assert site.harness.list_entry_kinds(run)[-2:] == ["erasure requested", "output erased"]
     assert "Output erased by Olga Owner" in Page(olga.get(f"/runs/{run.id}").text).text
 
 
@@ -88,7 +88,7 @@ def test_an_owner_says_why_it_stays_and_who_asked_reads_it(site: Site):
 
 def test_an_erasure_requested_on_the_command_line_names_the_login(site: Site):
     run = _done(site)
-    parts = site.office.parts
+    parts = site.harness.context
     request_erasure(parts, run.id, person="dora", why=WHY, source="cli", login="root")
     text = Page(site.browser("olga").get(f"/runs/{run.id}/erase").text).text
     assert "on the command line by the login root" in " ".join(text.split())
@@ -105,14 +105,14 @@ def test_a_page_that_is_out_of_date_erases_nothing(site: Site):
 
 
 def test_a_report_is_shown_as_it_was_read(site: Site):
-    run = site.office.ask(ShowSwitches(host="lb1"))
+    run = site.harness.request(ShowSwitches(host="lb1"))
     text = Page(site.browser("olga").get(f"/runs/{run.id}/erase").text).text
     assert run.report
     assert run.report.summary in text
 
 
 def test_of_a_run_that_is_not_over_nothing_can_be_erased(site: Site):
-    run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     answer = site.browser("dora").post(f"/runs/{run.id}/erase", data={"reason": WHY})
     assert answer.status_code == 422
     assert "is pending" in answer.text

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from bot.service import Workflow
 from bot.workflow.rate_limit import RateLimits
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.web.conftest import Site, a_site
-from tests.bot.web.exhibits import gallery
+from tests.bot.web.sample_runs import gallery
 
 MENU = 'aria-label="Pages"'
 CLEAR = {"runbook": "abusers clear", "field-host": "lb1", "field-address": "203.0.113.9"}
@@ -36,9 +36,11 @@ def test_a_fault_leaves_the_menu_where_it_is(site: Site) -> None:
     assert MENU in answer.text
 
 
-def test_whoever_asks_for_too_much_is_told_to_wait(office: Office) -> None:
-    parts = replace(office.parts, rate_limits=RateLimits(per_person=1, per_runbook=9, in_total=9))
-    site = a_site(replace(office, parts=parts, workflow=Workflow(parts)))
+def test_whoever_asks_for_too_much_is_told_to_wait(harness: Harness) -> None:
+    parts = replace(
+        harness.context, rate_limits=RateLimits(per_person=1, per_runbook=9, in_total=9)
+    )
+    site = a_site(replace(harness, context=parts, workflow=Workflow(parts)))
     browser = site.browser("dora")
     assert browser.post("/runbooks", data=CLEAR).status_code == 303
     answer = browser.post("/runbooks", data=CLEAR)

@@ -15,10 +15,10 @@ from bot.model.run import State
 from bot.model.signing import SigningKey
 from bot.web.app import build_app
 from bot.web.deps import ComponentHealth
-from tests.bot.office import an_office
+from tests.bot.harness import open_harness
 from tests.bot.web.conftest import Site, a_site
 from tests.playground.postgres import Postgres
-from tests.stamps import amend
+from tests.row_macs import amend
 from tests.toy import SetSwitch
 
 
@@ -75,7 +75,7 @@ def test_without_a_policy_it_is_not_ready_and_strangers_do_not_learn_why(site: S
 
 
 def test_without_a_database_people_are_told_that_nothing_was_done(site: Site) -> None:
-    run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     browser = site.browser("olga")
     _break_database(site)
     for answer in (
@@ -85,11 +85,11 @@ def test_without_a_database_people_are_told_that_nothing_was_done(site: Site) ->
         assert answer.status_code == 503
         assert "The database does not respond, so nothing was done." in answer.text
         assert "no such table" not in answer.text
-    assert site.office.run(run.id).state is State.PENDING
+    assert site.harness.get_run(run.id).state is State.PENDING
 
 
 def test_a_session_is_read_while_nothing_can_be_written(site: Site) -> None:
-    run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     browser = site.browser("olga")
     with site.database.transaction() as tx:
         amend(tx, tables.session, lambda row: {"last_seen_at": row.last_seen_at - 600_000_000})
@@ -104,7 +104,7 @@ def test_a_session_is_read_while_nothing_can_be_written(site: Site) -> None:
 
 def _with_slack(site: Site, condition: ComponentHealth) -> TestClient:
     parts = replace(site.parts, health_checks={"slack": lambda: condition})
-    return Site(site.office, parts, build_app(parts)).browser()
+    return Site(site.harness, parts, build_app(parts)).browser()
 
 
 def test_the_connections_to_slack_are_shown_and_without_them_the_pages_serve(site: Site) -> None:
@@ -125,7 +125,7 @@ def test_a_token_that_slack_refused_is_not_ready(site: Site) -> None:
 def test_hosts_that_flood_us_are_told_of_and_the_pages_serve(site: Site) -> None:
     assert app.describe_host_connections(0).message == "no host sends too much"
     parts = replace(site.parts, health_checks={"ssh": lambda: app.describe_host_connections(2)})
-    answer = Site(site.office, parts, build_app(parts)).browser().get("/readyz")
+    answer = Site(site.harness, parts, build_app(parts)).browser().get("/readyz")
     assert answer.status_code == 200
     assert answer.json()["ssh"].startswith("2 connections were closed recently")
 
@@ -136,8 +136,8 @@ def test_a_role_that_is_too_strong_is_a_warning_and_not_red(
 ) -> None:
     store = Database(postgres.new_database(), SigningKey.create())
     migrations.upgrade_schema(store)
-    with an_office(tmp_path, database=store) as office:
-        site = a_site(office)
+    with open_harness(tmp_path, database=store) as harness:
+        site = a_site(harness)
         answer = site.browser().get("/readyz")
         assert answer.status_code == 200
         assert answer.json()["ready"] is True

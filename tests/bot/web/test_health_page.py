@@ -6,7 +6,7 @@ from bot.health import ServiceHealth
 from bot.web import build_app
 from bot.web.deps import ComponentHealth as Door
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
+from tests.bot.web.parsed_page import Page
 
 
 def test_who_may_stop_everything_sees_how_the_service_is(site: Site):

@@ -13,8 +13,8 @@ from bot.model import times
 from bot.model.run import State
 from runbooks import Report
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
-from tests.bot.web.exhibits import (
+from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import (
     approved,
     asked,
     checked,

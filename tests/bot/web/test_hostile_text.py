@@ -20,8 +20,8 @@ from bot.web import fanout_chart, templating
 from connectors.command import Shell, SwitchLines
 from runbooks import Report, Table
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
-from tests.bot.web.exhibits import gallery
+from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import gallery
 
 _ACTING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 

@@ -4,7 +4,7 @@ import pytest
 
 from bot.db import runs
 from bot.model.run import Run
-from tests.bot.office import WEB
+from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
 from tests.toy import SetSwitch
 
@@ -12,11 +12,11 @@ from tests.toy import SetSwitch
 @pytest.fixture
 def whole(site: Site) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "lb2")]
-    run = site.office.workflow.request_fanout_run(
+    run = site.harness.workflow.request_fanout_run(
         requests, host_pattern="lb*", person="dora", origin=WEB
     )
-    site.office.work()
-    return site.office.run(run.id)
+    site.harness.run_queued_work()
+    return site.harness.get_run(run.id)
 
 
 def _parts(site: Site, whole: Run) -> list[Run]:
@@ -25,7 +25,7 @@ def _parts(site: Site, whole: Run) -> list[Run]:
 
 
 def test_the_page_shows_every_host_and_what_became_of_it(site: Site, whole: Run):
-    site.office.approve(whole)
+    site.harness.approve(whole)
     page = site.browser("olga").get(f"/runs/{whole.id}").text
     assert "toy set lb* lamp on" in page
     assert "2 hosts: 2 done" in page
@@ -54,26 +54,26 @@ def test_the_history_shows_it_once(site: Site, whole: Run):
 
 def test_the_page_moves_when_a_part_does(site: Site, whole: Run):
     browser = site.browser("olga")
-    site.office.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
-    site.office.workflow.advance_run(whole.id)
+    site.harness.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
+    site.harness.workflow.advance_run(whole.id)
     before = browser.get(f"/runs/{whole.id}").text
     stamp = before.partition("/live?stamp=")[2][:33]
     assert browser.get(f"/runs/{whole.id}/live?stamp={stamp}").status_code == 204
-    site.office.workflow.advance_run(_parts(site, whole)[0].id)
+    site.harness.workflow.advance_run(_parts(site, whole)[0].id)
     assert browser.get(f"/runs/{whole.id}/live?stamp={stamp}").status_code == 200
 
 
 def test_hosts_that_a_stream_tells_of_are_not_drawn_again(site: Site, whole: Run):
     browser, page = site.browser("olga"), f"/runs/{whole.id}"
-    site.office.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
+    site.harness.workflow.approve_run(whole.id, person="olga", digest=whole.digest)
     before = browser.get(f"{page}/live?streamed=before").text
     assert '<section id="hosts-card" hx-preserve="true"></section>' in before
-    site.office.workflow.advance_run(whole.id)
+    site.harness.workflow.advance_run(whole.id)
     # Hosts whose turn has come are drawn in another way, once.
     drawn = browser.get(f"{page}/live?streamed=before").text
     assert 'data-phase="started"' in drawn
     seen = browser.get(f"{page}/live?streamed=started").text.partition("/live?stamp=")[2][:16]
-    site.office.workflow.advance_run(_parts(site, whole)[0].id)
+    site.harness.workflow.advance_run(_parts(site, whole)[0].id)
     assert browser.get(f"{page}/live?stamp={seen}&streamed=started").status_code == 204
     # Whoever lost the stream is shown them as they are.
     assert 'data-phase="started"' in browser.get(f"{page}/live?stamp={seen}").text

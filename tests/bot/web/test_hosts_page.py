@@ -9,10 +9,10 @@ from bot.hosts import pending_hosts
 from bot.hosts.pending_hosts import LocalUser, PendingHost, list_pending_host_summaries
 from bot.queries.host_status import PendingHostSummary
 from bot.web import build_app
-from tests.bot.meeting import meet
+from tests.bot.host_contacts import store_contact
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
-from tests.bot.web.exhibits import approved, asked, gallery, running, succeeded, waiting
+from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import approved, asked, gallery, running, succeeded, waiting
 from tests.policies import HOST_KEY
 
 _MINUTE = 60_000_000
@@ -20,8 +20,10 @@ _MINUTE = 60_000_000
 
 def test_hosts_stand_by_area_with_how_they_were_met_last(site: Site):
     with site.database.transaction() as tx:
-        meet(tx, "lb1", met=tx.now, answered=tx.now)
-        meet(tx, "nas1", met=tx.now, answered=None, kind="unreachable", trouble="gone")
+        store_contact(tx, "lb1", tried_at=tx.now, answered_at=tx.now)
+        store_contact(
+            tx, "nas1", tried_at=tx.now, answered_at=None, kind="unreachable", error="gone"
+        )
     page = Page(site.browser("dora").get("/hosts").text)
     assert [
         page.text.index(area) for area in ("Storage", "The edge", "The web servers")
@@ -35,8 +37,8 @@ def test_looking_at_hosts_asks_none_of_them(site: Site):
     browser = site.browser("dora")
     for path in ("/hosts", "/hosts/lb1", "/hosts/lb1?days=90"):
         assert browser.get(path).status_code == 200
-    assert site.office.fleet.asked == 0
-    assert site.office.fleet.told == []
+    assert site.harness.fleet.asked == 0
+    assert site.harness.fleet.told == []
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,9 @@ def test_looking_at_hosts_asks_none_of_them(site: Site):
 )
 def test_hosts_are_filtered(site: Site, query: str, expected: set[str]):
     with site.database.transaction() as tx:
-        meet(tx, "lb2", met=tx.now, answered=None, kind="key", trouble="another key")
+        store_contact(
+            tx, "lb2", tried_at=tx.now, answered_at=None, kind="key", error="another key"
+        )
     page = Page(site.browser("dora").get(f"/hosts?{query}").text)
     shown = {link.removeprefix("/hosts/") for link in page.links if link.startswith("/hosts/")}
     assert shown == expected
@@ -60,9 +64,9 @@ def test_hosts_are_filtered(site: Site, query: str, expected: set[str]):
 
 def test_a_changed_key_is_told_with_what_to_do(site: Site):
     with site.database.transaction() as tx:
-        meet(tx, "lb1", met=tx.now - _MINUTE, answered=tx.now - _MINUTE)
+        store_contact(tx, "lb1", tried_at=tx.now - _MINUTE, answered_at=tx.now - _MINUTE)
         why = "shows the key SHA256:abc. Find out who answers there <script>alert(1)</script>"
-        meet(tx, "lb1", met=tx.now, answered=None, kind="key", trouble=why)
+        store_contact(tx, "lb1", tried_at=tx.now, answered_at=None, kind="key", error=why)
     page = Page(site.browser("dora").get("/hosts/lb1").text)
     assert "Mismatch" in page.text
     assert why in page.text

@@ -14,10 +14,10 @@ from bot.auth import sessions
 from bot.db import tables
 from bot.db.database import StoreUnavailable, Transaction
 from bot.web.redirects import MAX_LENGTH, get_safe_page
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.web.conftest import Site, a_site
-from tests.bot.web.exhibits import gallery
-from tests.stamps import amend
+from tests.bot.web.sample_runs import gallery
+from tests.row_macs import amend
 
 ROOT = Path(__file__).parents[3]
 
@@ -32,7 +32,7 @@ def test_a_link_signs_in_by_its_button(site: Site) -> None:
     answer = browser.post(link)
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     assert "Dora Developer" in browser.get("/").text
-    assert "signed in" in site.office.entries()
+    assert "signed in" in site.harness.list_entry_kinds()
 
 
 def test_a_link_names_whom_it_signs_in(site: Site) -> None:
@@ -94,8 +94,8 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(site: Site) -> None:
     assert not {part for part in rest if part.startswith("domain")}
 
 
-def test_over_tls_the_cookie_is_bound_to_the_host(office: Office) -> None:
-    site = a_site(office, "https://keyturn.test")
+def test_over_tls_the_cookie_is_bound_to_the_host(harness: Harness) -> None:
+    site = a_site(harness, "https://keyturn.test")
     headers = {"Origin": "https://keyturn.test"}
     with TestClient(
         site.app, base_url="https://keyturn.test", headers=headers, follow_redirects=False
@@ -133,7 +133,7 @@ def test_signing_out_ends_the_session_for_good(site: Site) -> None:
     thief = site.browser()
     site.carry(thief, token)
     assert thief.get("/").status_code == 401
-    assert site.office.entries()[-1] == "signed out"
+    assert site.harness.list_entry_kinds()[-1] == "signed out"
 
 
 def _age(site: Site, **back: int) -> None:

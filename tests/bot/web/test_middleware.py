@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from bot.model.run import State
 from bot.web import middleware
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.web.conftest import ORIGIN, Site, a_site
 from tests.toy import SetSwitch
 
@@ -46,9 +46,9 @@ def _always(_headers: object, _origin: str) -> bool:
 
 @pytest.mark.parametrize("origin", FOREIGN)
 def test_an_approval_from_elsewhere_is_refused(site: Site, origin: str) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     assert _approve(site.browser("olga"), run.id, run.digest, FOREIGN[origin]) == 403
-    assert site.office.run(run.id).state is State.PENDING
+    assert site.harness.get_run(run.id).state is State.PENDING
 
 
 @pytest.mark.parametrize("origin", FOREIGN)
@@ -56,9 +56,9 @@ def test_without_the_guard_it_would_have_gone_through(
     site: Site, origin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(middleware, "is_same_origin", _always)
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     assert _approve(site.browser("olga"), run.id, run.digest, FOREIGN[origin]) == 303
-    assert site.office.run(run.id).state is State.QUEUED
+    assert site.harness.get_run(run.id).state is State.QUEUED
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_without_the_guard_it_would_have_gone_through(
     ],
 )
 def test_an_approval_from_our_own_page_goes_through(site: Site, headers: dict[str, str]) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     assert _approve(site.browser("olga"), run.id, run.digest, headers) == 303
 
 
@@ -133,24 +133,24 @@ def test_files_are_kept_where_their_address_names_their_content(site: Site) -> N
     assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
 
 
-def test_only_over_tls_are_browsers_told_to_stay_with_tls(office: Office, site: Site) -> None:
+def test_only_over_tls_are_browsers_told_to_stay_with_tls(harness: Harness, site: Site) -> None:
     assert "strict-transport-security" not in site.browser().get("/healthz").headers
-    secure = a_site(office, "https://keyturn.test")
+    secure = a_site(harness, "https://keyturn.test")
     with TestClient(secure.app, base_url="https://keyturn.test") as browser:
         assert "strict-transport-security" in browser.get("/healthz").headers
 
 
 def test_a_body_that_is_too_long_is_refused_by_its_length(site: Site) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(
         f"/runs/{run.id}/deny", data={"reason": "x" * middleware.MAX_BODY_BYTES}
     )
     assert answer.status_code == 413
-    assert site.office.run(run.id).state is State.PENDING
+    assert site.harness.get_run(run.id).state is State.PENDING
 
 
 def test_a_body_that_does_not_say_its_length_is_refused_when_it_is_too_long(site: Site) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     taken = 0
 
     def endless() -> Iterator[bytes]:
@@ -167,11 +167,11 @@ def test_a_body_that_does_not_say_its_length_is_refused_when_it_is_too_long(site
         headers={"Content-Type": "application/x-www-form-urlencoded"},
     )
     assert answer.status_code == 413
-    assert site.office.run(run.id).state is State.PENDING
+    assert site.harness.get_run(run.id).state is State.PENDING
 
 
 def test_a_form_with_too_many_fields_is_refused(site: Site) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     fields = {f"field{n}": "x" for n in range(101)}
     browser = site.browser("olga")
     assert browser.post(f"/runs/{run.id}/deny", data=fields).status_code == 400
@@ -179,11 +179,11 @@ def test_a_form_with_too_many_fields_is_refused(site: Site) -> None:
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     answer = browser.post(f"/runs/{run.id}/deny", content=many, headers=form)
     assert answer.status_code == 400
-    assert site.office.run(run.id).state is State.PENDING
+    assert site.harness.get_run(run.id).state is State.PENDING
 
 
 def test_a_form_with_a_file_is_refused(site: Site) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/deny", files={"reason": b"x"})
     assert answer.status_code == 400
-    assert site.office.run(run.id).state is State.PENDING
+    assert site.harness.get_run(run.id).state is State.PENDING

@@ -7,10 +7,10 @@ import pytest
 
 from bot.db import runs
 from bot.model.grant_words import NewGrant
-from tests.bot.office import WEB
+from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import VOID
-from tests.bot.web.exhibits import gallery
+from tests.bot.web.parsed_page import VOID
+from tests.bot.web.sample_runs import gallery
 from tests.bot.web.test_routes import NAMES, ROUTES
 from tests.bot.web.test_schedules_page import NIGHTLY
 from tests.toy import SetSwitch, ShowSwitches
@@ -63,15 +63,15 @@ def bare_ids(source: str) -> list[str]:
 
 @pytest.fixture
 def busy(site: Site) -> Site:
-    """An office with runs in every state, a ban, a schedule, a delegation and a grant."""
+    """A harness with runs in every state, a ban, a schedule, a delegation and a grant."""
     areas = site.policy / "areas.yaml"
     areas.write_text(areas.read_text().replace("title: the edge", "title: the front doors"))
-    workflow = site.office.workflow
+    workflow = site.harness.workflow
     gallery(site.database)
     workflow.schedules.request_schedule(
         [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
     )
-    site.office.work()
+    site.harness.run_queued_work()
     with site.database.reading() as tx:
         wanted = NewGrant("dora", "toy set", "lb*", 5, tx.now + 3_600_000_000, {})
     mandates = workflow.delegations_and_grants
@@ -85,7 +85,7 @@ def busy(site: Site) -> Site:
         source="web",
     )
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
-    site.office.ask(lamp)
+    site.harness.request(lamp)
     workflow.ban_person("stan", banned_by="adam", reason="a stolen laptop")
     return site
 

@@ -19,7 +19,7 @@ from bot.auth import sessions
 from bot.queries.banned_people import PolicyWithoutBanned
 from bot.web import build_app, oidc
 from bot.web.provider import ClientRegistration, IdentityProvider, ProviderError
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.web.conftest import ORIGIN, Site
 from tests.playground.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
 
@@ -57,18 +57,18 @@ def a_registration(issuer: str, *, slack: bool = False) -> ClientRegistration:
     )
 
 
-def a_site(office: Office, registration: ClientRegistration) -> Site:
+def a_site(harness: Harness, registration: ClientRegistration) -> Site:
     from bot.web import WebDependencies
 
     parts = WebDependencies(
-        office.workflow,
-        office.database,
-        office.policies,
+        harness.workflow,
+        harness.database,
+        harness.policies,
         ORIGIN,
         secure_cookies=False,
         identity_provider=IdentityProvider(registration),
     )
-    return Site(office, parts, build_app(parts))
+    return Site(harness, parts, build_app(parts))
 
 
 def a_policy_that_knows(site: Site, issuer: str, *, by_email: bool = True) -> None:
@@ -106,8 +106,8 @@ class Way:
 
 
 @pytest.fixture
-def way(office: Office, provider: OidcProvider) -> Generator[Way]:
-    site = a_site(office, a_registration(provider.issuer))
+def way(harness: Harness, provider: OidcProvider) -> Generator[Way]:
+    site = a_site(harness, a_registration(provider.issuer))
     a_policy_that_knows(site, provider.issuer)
     yield Way(site, provider, site.browser())
     for browser in site.browsers:
@@ -115,8 +115,8 @@ def way(office: Office, provider: OidcProvider) -> Generator[Way]:
 
 
 @pytest.fixture
-def slack_way(office: Office, provider: OidcProvider) -> Generator[Way]:
-    site = a_site(office, a_registration(provider.issuer, slack=True))
+def slack_way(harness: Harness, provider: OidcProvider) -> Generator[Way]:
+    site = a_site(harness, a_registration(provider.issuer, slack=True))
     a_policy_that_knows(site, provider.issuer)
     yield Way(site, provider, site.browser())
     for browser in site.browsers:
@@ -169,9 +169,9 @@ def test_a_verified_address_counts_where_the_policy_says_so(way: Way) -> None:
 
 
 def test_an_address_counts_for_nothing_where_the_policy_does_not_say_so(
-    office: Office, provider: OidcProvider
+    harness: Harness, provider: OidcProvider
 ) -> None:
-    site = a_site(office, a_registration(provider.issuer))
+    site = a_site(harness, a_registration(provider.issuer))
     a_policy_that_knows(site, provider.issuer, by_email=False)
     with site.browser() as browser:
         _nobody(Way(site, provider, browser).arrive("s-dora"), site)
@@ -183,9 +183,9 @@ def test_sign_in_is_refused_when_the_address_is_not_verified(way: Way, account: 
     _nobody(way.arrive(account), way.site)
 
 
-def test_an_address_that_is_not_in_the_token_is_asked_for(office: Office) -> None:
+def test_an_address_that_is_not_in_the_token_is_asked_for(harness: Harness) -> None:
     with OidcProvider(ACCOUNTS, back=BACK, lean=True) as lean:
-        site = a_site(office, a_registration(lean.issuer))
+        site = a_site(harness, a_registration(lean.issuer))
         a_policy_that_knows(site, lean.issuer)
         with site.browser() as browser:
             assert Way(site, lean, browser).arrive("s-dora").status_code == 303
@@ -211,14 +211,14 @@ def test_somebody_who_is_shut_out_or_gone_does_not_come_in(way: Way) -> None:
 
 
 def test_somebody_who_is_banned_is_told_so_and_not_why(
-    office: Office, provider: OidcProvider
+    harness: Harness, provider: OidcProvider
 ) -> None:
-    admitted = cast("Any", PolicyWithoutBanned(office.policies, office.database))
-    whole, office.policies = office.policies, admitted
-    site = a_site(office, a_registration(provider.issuer))
-    office.policies = whole
+    admitted = cast("Any", PolicyWithoutBanned(harness.policies, harness.database))
+    whole, harness.policies = harness.policies, admitted
+    site = a_site(harness, a_registration(provider.issuer))
+    harness.policies = whole
     a_policy_that_knows(site, provider.issuer)
-    office.workflow.ban_person("olga", banned_by="adam", reason="the laptop is stolen")
+    harness.workflow.ban_person("olga", banned_by="adam", reason="the laptop is stolen")
     answer = Way(site, provider, site.browser()).arrive("s-olga")
     _nobody(answer, site)
     assert "You have been banned from Keyturn since" in answer.text
@@ -368,8 +368,8 @@ def test_the_cookie_is_kept_from_scripts_and_bound_to_the_host_over_tls(way: Way
 # --- a provider that fails ---
 
 
-def test_a_provider_that_is_gone_says_so_and_what_to_do(office: Office) -> None:
-    site = a_site(office, a_registration("http://127.0.0.1:1"))
+def test_a_provider_that_is_gone_says_so_and_what_to_do(harness: Harness) -> None:
+    site = a_site(harness, a_registration("http://127.0.0.1:1"))
     with site.browser() as browser:
         answer = browser.get("/oidc/start")
         assert answer.status_code == 503
@@ -403,10 +403,10 @@ def test_a_provider_that_is_gone_is_left_alone_for_a_moment() -> None:
 
 
 def test_a_document_that_describes_another_provider_is_not_believed(
-    office: Office, provider: OidcProvider
+    harness: Harness, provider: OidcProvider
 ) -> None:
     there = a_registration(provider.issuer)
-    site = a_site(office, replace(there, issuer="https://login.example.com"))
+    site = a_site(harness, replace(there, issuer="https://login.example.com"))
     with site.browser() as browser:
         assert browser.get("/oidc/start").status_code == 503
 

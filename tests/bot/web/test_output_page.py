@@ -2,8 +2,8 @@
 
 from bot.model.run import Run, StepState
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
-from tests.bot.web.exhibits import approved, asked, concluded, running, succeeded, waiting
+from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import approved, asked, concluded, running, succeeded, waiting
 
 SAID = "\n".join(["<script>alert(1)</script>", "\x1b[31mOut of memory\x1b[0m", *"abcdefghij"])
 

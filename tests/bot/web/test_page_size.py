@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.bot.web.conftest import Site
 from tests.toy import SetSwitch
 
@@ -24,9 +24,9 @@ def _weight(site: Site, path: str, encoding: str) -> int:
 
 
 @pytest.mark.parametrize("path", ["/", "/runs/1"])
-def test_a_first_page_weighs_less_than_150_kb(office: Office, site: Site, path: str) -> None:
+def test_a_first_page_weighs_less_than_150_kb(harness: Harness, site: Site, path: str) -> None:
     for _ in range(40):
-        office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+        harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     assert _weight(site, path, "gzip") < _MOST
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
+from tests.bot.web.parsed_page import Page
 
 
 def test_a_newcomer_can_read_what_a_developer_may_do(site: Site) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from bot.db.host_contacts import LastContact, store_contacts
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
+from tests.bot.web.parsed_page import Page
 from tests.toy import TakeDown
 
 TREE = """\
@@ -20,7 +20,7 @@ events:
 
 @pytest.fixture(autouse=True)
 def shop(site: Site) -> None:
-    directory = site.office.policies.path / "trees"
+    directory = site.harness.policies.path / "trees"
     directory.mkdir()
     (directory / "shop.yaml").write_text(TREE)
 
@@ -33,10 +33,10 @@ def test_services_are_listed_with_their_margin(site: Site):
 
 
 def test_tree_shows_what_is_down_and_who_claims_the_rest(site: Site):
-    run = site.office.ask(TakeDown(host="lb1", name="lamp", value="on"))
+    run = site.harness.request(TakeDown(host="lb1", name="lamp", value="on"))
     for person in ("olga", "adam"):
-        site.office.workflow.approve_run(run.id, person=person, digest=run.digest)
-    site.office.work()
+        site.harness.workflow.approve_run(run.id, person=person, digest=run.digest)
+    site.harness.run_queued_work()
     with site.database.transaction() as tx:
         store_contacts(tx, [LastContact("lb2", tx.now, None, tx.now, "unreachable", "no route")])
     page = Page(site.browser("dora").get("/redundancy/shop").text)
@@ -61,14 +61,14 @@ def test_unknown_tree_is_not_found(site: Site):
 
 
 def test_policy_without_trees_says_how_to_add_one(site: Site):
-    (site.office.policies.path / "trees" / "shop.yaml").unlink()
+    (site.harness.policies.path / "trees" / "shop.yaml").unlink()
     assert "No fault trees" in Page(site.browser("dora").get("/redundancy").text).text
 
 
 def test_last_leg_is_refused_by_name_on_the_page_of_the_run(site: Site):
     with site.database.transaction() as tx:
         store_contacts(tx, [LastContact("lb2", tx.now, None, tx.now, "unreachable", "no route")])
-    run = site.office.ask(TakeDown(host="lb1", name="lamp", value="on"))
+    run = site.harness.request(TakeDown(host="lb1", name="lamp", value="on"))
     page = Page(site.browser("dora").get(f"/runs/{run.id}").text)
     assert "lb2 is unreachable since" in page.text
     assert "This change would take lb1 down too" in page.text

@@ -8,8 +8,8 @@ from sqlalchemy import update
 from bot.db import tables
 from bot.queries.wait_report import build_wait_report
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
-from tests.bot.web.exhibits import asked, succeeded
+from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import asked, succeeded
 
 
 def _some(site: Site) -> None:

@@ -9,7 +9,7 @@ from bot.queries.form_options import FormOptions
 from bot.web import build_app
 from runbooks import load_catalogue
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
+from tests.bot.web.parsed_page import Page
 from tests.toy import ABUSERS, LISTS, RUNBOOKS
 
 LAMP = {
@@ -69,7 +69,7 @@ def test_words_narrow_what_is_offered_also_of_a_host(site: Site):
 def test_what_is_asked_becomes_a_run_with_its_reason(site: Site):
     answer = site.browser("dora").post("/runbooks", data=LAMP)
     assert (answer.status_code, answer.headers["location"]) == (303, "/runs/1")
-    run = site.office.run(1)
+    run = site.harness.get_run(1)
     assert (run.title, run.requested_by, run.reason) == (
         "toy set lb1 lamp on",
         "dora",
@@ -80,7 +80,7 @@ def test_what_is_asked_becomes_a_run_with_its_reason(site: Site):
 
 def test_a_pattern_asks_for_several_hosts_as_one(site: Site):
     site.browser("dora").post("/runbooks", data=LAMP | {"field-host": "lb*"})
-    assert site.office.run(1).hosts == ("lb1", "lb2")
+    assert site.harness.get_run(1).hosts == ("lb1", "lb2")
 
 
 def test_what_does_not_fit_stands_under_its_field_and_what_was_typed_stays(site: Site):
@@ -94,7 +94,7 @@ def test_what_does_not_fit_stands_under_its_field_and_what_was_typed_stays(site:
     field = answer.text.partition('id="f-value"')[2].partition("</div></div>")[0]
     assert 'aria-invalid="true"' in field
     assert "kt-error" in field
-    assert site.office.entries() == []
+    assert site.harness.list_entry_kinds() == []
 
 
 def test_what_the_policy_refuses_is_a_run_that_says_so_as_in_chat(site: Site):
@@ -106,7 +106,7 @@ def test_what_the_policy_refuses_is_a_run_that_says_so_as_in_chat(site: Site):
     rules.write_text(f"{rules.read_text()}\n{forbid}\n")
     answer = site.browser("dora").post("/runbooks", data=LAMP)
     assert answer.status_code == 303
-    assert site.office.run(1).state == "refused"
+    assert site.harness.get_run(1).state == "refused"
 
 
 def test_the_form_says_what_would_come_of_it(site: Site):
@@ -118,13 +118,13 @@ def test_the_form_says_what_would_come_of_it(site: Site):
 def test_a_form_can_be_filled_by_its_address_and_sends_nothing(site: Site):
     page = Page(site.browser("dora").get("/runbooks/form?runbook=toy+set&host=lb1&name=fan").text)
     assert (page.values["field-host"], page.values["field-name"]) == ("lb1", "fan")
-    assert site.office.entries() == []
-    assert site.office.fleet.asked == 0
+    assert site.harness.list_entry_kinds() == []
+    assert site.harness.fleet.asked == 0
 
 
 def test_the_lists_of_a_host_are_offered(site: Site):
-    office = site.office
-    offering = FormOptions(office.fleet.run_query, office.database, office.policies)
+    harness = site.harness
+    offering = FormOptions(harness.fleet.run_query, harness.database, harness.policies)
     site.app = build_app(replace(site.parts, form_options=offering))
     browser = site.browser("dora")
     browser.post("/runbooks", data=LAMP)
@@ -133,8 +133,10 @@ def test_the_lists_of_a_host_are_offered(site: Site):
 
 
 def test_the_blocked_addresses_of_the_chosen_table_are_offered(site: Site):
-    office = site.office
-    offering = FormOptions(office.fleet.run_query, office.database, office.policies, listers=LISTS)
+    harness = site.harness
+    offering = FormOptions(
+        harness.fleet.run_query, harness.database, harness.policies, listers=LISTS
+    )
     site.app = build_app(replace(site.parts, form_options=offering))
     browser = site.browser("dora")
     form = browser.get("/runbooks/form?runbook=abusers+clear").text

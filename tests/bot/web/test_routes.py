@@ -5,9 +5,9 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 import pytest
 from starlette.routing import Route
 
-from tests.bot.office import an_office
+from tests.bot.harness import open_harness
 from tests.bot.web.conftest import Site, a_site
-from tests.bot.web.exhibits import gallery
+from tests.bot.web.sample_runs import gallery
 
 # method, path → status for a stranger, status for somebody signed in.
 ROUTES = {
@@ -108,9 +108,9 @@ NAMES = {"token": "x" * 43, "person": "dora", "name": "lb1", "session": "0" * 16
 def gallery_site(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Generator[tuple[Site, Mapping[str, int]]]:
-    """The pages of one office for all tests of addresses, and its runs by what they show."""
-    with an_office(tmp_path_factory.mktemp("office")) as office:
-        site = a_site(office)
+    """The pages of one harness for all tests of addresses, and its runs by what they show."""
+    with open_harness(tmp_path_factory.mktemp("harness")) as harness:
+        site = a_site(harness)
         yield site, gallery(site.database)
         for browser in site.browsers:
             browser.close()
@@ -163,12 +163,12 @@ def test_a_route_answers_as_the_table_says(
 @pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "GET"}))
 def test_looking_changes_nothing(gallery_site: tuple[Site, Mapping[str, int]], path: str) -> None:
     site, numbers = gallery_site
-    before = site.office.entries()
+    before = site.harness.list_entry_kinds()
     browser = site.browser("olga")
     for method in ("GET", "HEAD"):
         browser.request(method, path.format(number=numbers["pending"], **NAMES))
-    assert site.office.entries() == before
-    assert site.office.fleet.told == []
+    assert site.harness.list_entry_kinds() == before
+    assert site.harness.fleet.told == []
 
 
 @pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "POST"}))

@@ -6,7 +6,7 @@ from bot.audit import change_log
 from bot.db import runs
 from bot.model.run import State
 from tests.bot.web.conftest import Site
-from tests.bot.web.exhibits import asked
+from tests.bot.web.sample_runs import asked
 
 
 def _some_runs(site: Site) -> None:

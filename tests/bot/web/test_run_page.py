@@ -13,8 +13,8 @@ from runbooks import Report
 from runbooks.abusers_clear import ClearAbuser
 from runbooks.service_restart import RestartService
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
-from tests.bot.web.exhibits import approved, asked, checked, gallery, running, waiting
+from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import approved, asked, checked, gallery, running, waiting
 from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches, WarmUp
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -30,7 +30,7 @@ def buttons(site: Site, person: str, number: int) -> set[str]:
 
 
 def test_the_page_shows_exactly_what_will_run(site: Site) -> None:
-    run = site.office.ask(LAMP_ON, reason="the cellar is dark")
+    run = site.harness.request(LAMP_ON, reason="the cellar is dark")
     words = Page(site.browser("olga").get(f"/runs/{run.id}").text).text
     for part in (
         "Needs approval",
@@ -48,7 +48,7 @@ def test_the_page_shows_exactly_what_will_run(site: Site) -> None:
 
 
 def test_the_page_tells_the_whole_story_afterwards(site: Site) -> None:
-    run = site.office.approve(site.office.ask(LAMP_ON))
+    run = site.harness.approve(site.harness.request(LAMP_ON))
     words = Page(site.browser("dora").get(f"/runs/{run.id}").text).text
     story = words.split("Timeline")[1].split("Change log")[0]
     told = [
@@ -68,7 +68,7 @@ def test_the_page_tells_the_whole_story_afterwards(site: Site) -> None:
 
 
 def test_every_entry_is_shown_with_its_hash(site: Site) -> None:
-    run = site.office.approve(site.office.ask(LAMP_ON))
+    run = site.harness.approve(site.harness.request(LAMP_ON))
     html = site.browser("dora").get(f"/runs/{run.id}").text
     with site.database.reading() as tx:
         entries = change_log.list_entries_of_run(tx, run.id)
@@ -78,7 +78,7 @@ def test_every_entry_is_shown_with_its_hash(site: Site) -> None:
 
 
 def test_what_cannot_be_undone_says_why(site: Site) -> None:
-    run = site.office.ask(BreakSwitch(host="lb1", name="lamp"))
+    run = site.harness.request(BreakSwitch(host="lb1", name="lamp"))
     words = Page(site.browser("olga").get(f"/runs/{run.id}").text).text
     assert "Cannot be undone: gone" in words
     assert "1 command, irreversible" in words
@@ -88,8 +88,8 @@ def test_a_failed_step_shows_what_the_host_said(site: Site) -> None:
     def refuse(_host: str, _words: str) -> None:
         raise CommandError("the lamp is loose: fasten it")
 
-    site.office.fleet.before_tell = refuse
-    run = site.office.approve(site.office.ask(SetAll(host="lb1", value="on")))
+    site.harness.fleet.before_tell = refuse
+    run = site.harness.approve(site.harness.request(SetAll(host="lb1", value="on")))
     words = Page(site.browser("olga").get(f"/runs/{run.id}").text).text
     assert "the lamp is loose: fasten it" in words
     assert "Not run" in words
@@ -114,8 +114,8 @@ def _story(site: Site, number: int) -> str:
 
 @pytest.mark.parametrize(("lamp", "told"), [("broken", "Needs attention"), ("on", "Succeeded")])
 def test_the_story_says_of_a_check_what_lists_say(site: Site, lamp: str, told: str) -> None:
-    site.office.fleet.hosts["lb1"]["lamp"] = lamp
-    run = site.office.ask(ShowSwitches(host="lb1"))
+    site.harness.fleet.hosts["lb1"]["lamp"] = lamp
+    run = site.harness.request(ShowSwitches(host="lb1"))
     story = _story(site, run.id)
     assert [word for word in ("Needs attention", "Succeeded") if word in story] == [told]
 
@@ -127,11 +127,11 @@ def test_the_story_says_of_a_check_what_lists_say(site: Site, lamp: str, told: s
 def test_the_story_says_how_what_went_on_came_to_its_end(
     site: Site, became: str, told: str
 ) -> None:
-    run = site.office.approve(site.office.ask(WarmUp(host="lb1", name="lamp", value="on")))
-    site.office.fleet.hosts["lb1"]["warming"] = became
+    run = site.harness.approve(site.harness.request(WarmUp(host="lb1", name="lamp", value="on")))
+    site.harness.fleet.hosts["lb1"]["warming"] = became
     with site.database.transaction() as tx:
         tx.sql.execute(update(tables.follow_up).values(next_at=tx.now))
-    site.office.workflow.run_due_follow_ups()
+    site.harness.workflow.run_due_follow_ups()
     story = _story(site, run.id)
     assert told in story
     assert ("attention" in story) == ("attention" in told)
@@ -148,7 +148,7 @@ def test_a_run_that_waits_for_another_says_for_which(site: Site) -> None:
 
 
 def test_a_host_that_left_the_inventory_keeps_its_history(site: Site) -> None:
-    run = site.office.approve(site.office.ask(LAMP_ON))
+    run = site.harness.approve(site.harness.request(LAMP_ON))
     inventory = site.policy / "inventory.yaml"
     kept = [line for line in inventory.read_text().splitlines(True) if "lb1" not in line]
     inventory.write_text("".join(kept))
@@ -184,7 +184,7 @@ def test_everybody_finds_the_buttons_that_are_theirs(site: Site, exhibit: str) -
 
 
 def test_an_approval_on_the_page_moves_the_run(site: Site) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     browser = site.browser("olga")
     page = Page(browser.get(f"/runs/{run.id}").text)
     answer = browser.post(
@@ -192,69 +192,69 @@ def test_an_approval_on_the_page_moves_the_run(site: Site) -> None:
     )
     assert answer.status_code == 303
     assert "Your approval is recorded" in browser.get(answer.headers["location"]).text
-    site.office.work()
-    assert site.office.run(run.id).state is State.SUCCEEDED
-    assert site.office.fleet.told == [("lb1", "set lamp on")]
+    site.harness.run_queued_work()
+    assert site.harness.get_run(run.id).state is State.SUCCEEDED
+    assert site.harness.fleet.told == [("lb1", "set lamp on")]
     assert "go on" in browser.get(f"/runs/{run.id}").text
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 64, "0" * 10, "%", "f" * 5000])
 def test_an_approval_of_another_plan_is_refused(site: Site, digest: str) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/approve", data={"digest": digest})
     assert answer.status_code == 409
     assert "has a new plan" in Page(answer.text).text
-    assert site.office.run(run.id).state is State.PENDING
+    assert site.harness.get_run(run.id).state is State.PENDING
 
 
 def test_an_approval_without_a_digest_is_refused(site: Site) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     assert site.browser("olga").post(f"/runs/{run.id}/approve").status_code == 409
-    assert site.office.run(run.id).state is State.PENDING
+    assert site.harness.get_run(run.id).state is State.PENDING
 
 
 @pytest.mark.parametrize("person", ["dora", "stan"])
 @pytest.mark.parametrize("verb", ["approve", "deny"])
 def test_who_may_not_decide_is_told_who_may(site: Site, person: str, verb: str) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     answer = site.browser(person).post(f"/runs/{run.id}/{verb}", data={"digest": run.digest})
     assert answer.status_code == 403
     assert "Those who can: Adam Admin, Olga Owner" in Page(answer.text).text
-    assert site.office.run(run.id).state is State.PENDING
+    assert site.harness.get_run(run.id).state is State.PENDING
 
 
 def test_a_no_on_the_page_ends_the_run(site: Site) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/deny", data={"reason": "not today"})
     assert answer.status_code == 303
-    assert site.office.run(run.id).summary == "Denied by Olga Owner: not today"
+    assert site.harness.get_run(run.id).summary == "Denied by Olga Owner: not today"
 
 
 def test_who_comes_second_is_told_what_happened(site: Site) -> None:
-    run = site.office.ask(LAMP_ON)
-    site.office.workflow.deny_run(run.id, person="olga")
+    run = site.harness.request(LAMP_ON)
+    site.harness.workflow.deny_run(run.id, person="olga")
     answer = site.browser("adam").post(f"/runs/{run.id}/approve", data={"digest": run.digest})
     assert answer.status_code == 409
     assert "was denied by Olga Owner" in Page(answer.text).text
 
 
 def test_a_request_can_be_withdrawn_by_its_asker_alone(site: Site) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     assert site.browser("olga").post(f"/runs/{run.id}/withdraw").status_code == 403
     assert site.browser("dora").post(f"/runs/{run.id}/withdraw").status_code == 303
-    assert site.office.run(run.id).state is State.WITHDRAWN
+    assert site.harness.get_run(run.id).state is State.WITHDRAWN
 
 
 def test_an_undo_is_a_run_of_its_own(site: Site) -> None:
-    run = site.office.approve(site.office.ask(LAMP_ON))
+    run = site.harness.approve(site.harness.request(LAMP_ON))
     browser = site.browser("dora")
     answer = browser.post(f"/runs/{run.id}/undo", data={"reason": "too bright"})
     assert answer.headers["location"] == f"/runs/{run.id + 1}?done=requested"
-    site.office.work()
+    site.harness.run_queued_work()
     words = Page(browser.get(answer.headers["location"]).text).text
     assert f"Undoes run {run.id}" in words
     assert "too bright" in words
-    assert site.office.run(run.id + 1).state is State.PENDING
+    assert site.harness.get_run(run.id + 1).state is State.PENDING
 
 
 def again(site: Site, number: int) -> str:
@@ -264,7 +264,7 @@ def again(site: Site, number: int) -> str:
 
 def test_what_is_over_is_asked_for_again_with_its_values_filled_in(site: Site) -> None:
     values = {"host": "lb1", "address": "203.0.113.9", "table": "web/clients", "mark": "gpc1"}
-    run = site.office.ask(ClearAbuser.model_validate(values))
+    run = site.harness.request(ClearAbuser.model_validate(values))
     assert run.is_ended
     form = Page(site.browser("dora").get(again(site, run.id)).text)
     assert {name: form.values[f"field-{name}"] for name in values} == values
@@ -274,20 +274,20 @@ def test_what_is_not_over_is_not_asked_for_again(site: Site) -> None:
     words = {"runbook": "abusers clear", "field-host": "lb1", "field-address": "203.0.113.9"}
     site.browser("dora").post("/runbooks", data=words)
     assert again(site, 1) == ""
-    site.office.work()
+    site.harness.run_queued_work()
     assert again(site, 1) != ""
 
 
 def test_the_moment_of_asking_is_not_asked_for_again(site: Site) -> None:
-    run = site.office.ask(RestartService.model_validate({"host": "lb1", "service": "nginx"}))
+    run = site.harness.request(RestartService.model_validate({"host": "lb1", "service": "nginx"}))
     assert "since" in run.values
     assert again(site, run.id) == "/runbooks/form?runbook=service+restart&host=lb1&service=nginx"
 
 
 def test_an_undo_is_asked_for_again_where_it_is_asked_for(site: Site) -> None:
-    run = site.office.approve(site.office.ask(LAMP_ON))
+    run = site.harness.approve(site.harness.request(LAMP_ON))
     site.browser("dora").post(f"/runs/{run.id}/undo")
-    site.office.work()
+    site.harness.run_queued_work()
     site.browser("dora").post(f"/runs/{run.id + 1}/withdraw")
     assert again(site, run.id + 1) == f"/runs/{run.id}#undo"
 
@@ -296,8 +296,8 @@ def test_an_unknown_run_is_settled_by_an_owner_who_says_how_they_know(site: Site
     def break_off(_host: str, _words: str) -> None:
         raise UnknownOutcomeError("lb1 closed the connection")
 
-    site.office.fleet.before_tell = break_off
-    run = site.office.approve(site.office.ask(LAMP_ON))
+    site.harness.fleet.before_tell = break_off
+    run = site.harness.approve(site.harness.request(LAMP_ON))
     assert run.state is State.UNKNOWN
     address = f"/runs/{run.id}/resolve"
     why = "the lamp is dark, I looked"
@@ -309,9 +309,9 @@ def test_an_unknown_run_is_settled_by_an_owner_who_says_how_they_know(site: Site
     assert olga.post(address, data={"outcome": "failed", "reason": "dark"}).status_code == 422
     assert olga.post(address, data={"outcome": "maybe", "why": why}).status_code == 422
     assert olga.post(address, data={"why": why}).status_code == 422
-    assert site.office.run(run.id).state is State.UNKNOWN
+    assert site.harness.get_run(run.id).state is State.UNKNOWN
     assert olga.post(address, data={"outcome": "failed", "reason": why}).status_code == 303
-    settled = site.office.run(run.id)
+    settled = site.harness.get_run(run.id)
     assert (settled.state, settled.summary) == (
         State.FAILED,
         f"Resolved as failed by Olga Owner: {why}",
@@ -319,11 +319,11 @@ def test_an_unknown_run_is_settled_by_an_owner_who_says_how_they_know(site: Site
 
 
 def test_an_invisible_character_in_a_reason_is_refused(site: Site) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/deny", data={"reason": "no\u202e!"})
     assert answer.status_code == 422
     assert "invisible character" in answer.text
-    assert site.office.run(run.id).state is State.PENDING
+    assert site.harness.get_run(run.id).state is State.PENDING
 
 
 @pytest.mark.parametrize("verb", BUTTONS)
@@ -335,7 +335,7 @@ def test_a_run_that_is_not_there_cannot_be_moved(site: Site, verb: str) -> None:
 
 
 def test_only_known_notices_are_shown(site: Site) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     browser = site.browser("olga")
     assert "is recorded" not in browser.get(f"/runs/{run.id}?done=your+account+is+locked").text
     assert "your account" not in browser.get(f"/runs/{run.id}?done=your+account+is+locked").text
@@ -345,15 +345,15 @@ def test_only_known_notices_are_shown(site: Site) -> None:
 
 
 def test_an_open_page_asks_for_news_until_the_run_is_over(site: Site) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     browser = site.browser("dora")
     assert f'hx-get="/runs/{run.id}/live?stamp=' in browser.get(f"/runs/{run.id}").text
-    site.office.approve(run)
+    site.harness.approve(run)
     assert "hx-trigger" not in browser.get(f"/runs/{run.id}").text
 
 
 def test_nothing_is_sent_while_nothing_moves(site: Site) -> None:
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     browser = site.browser("dora")
 
     def address() -> str:
@@ -361,7 +361,7 @@ def test_nothing_is_sent_while_nothing_moves(site: Site) -> None:
 
     before = address()
     assert browser.get(before).status_code == 204
-    site.office.workflow.approve_run(run.id, person="olga", digest=run.digest)
+    site.harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
     moved = browser.get(before)
     assert moved.status_code == 200
     assert "Olga Owner" in moved.text
@@ -384,7 +384,7 @@ def test_the_moving_part_is_the_same_as_in_the_page(site: Site) -> None:
 def test_the_log_of_a_run_is_verified_in_words(site: Site) -> None:
     with site.database.transaction() as tx:
         verification.open_log(tx)
-    run = site.office.approve(site.office.ask(LAMP_ON))
+    run = site.harness.approve(site.harness.request(LAMP_ON))
     words = Page(site.browser("dora").post(f"/runs/{run.id}/verify").text).text
     assert "Verified: all 9 entries are intact." in words
     assert "The hashes of entries 2 to 10 were recomputed" in words
@@ -394,7 +394,7 @@ def test_the_log_of_a_run_is_verified_in_words(site: Site) -> None:
 def test_what_was_altered_is_said_to_be(site: Site) -> None:
     with site.database.transaction() as tx:
         verification.open_log(tx)
-    run = site.office.approve(site.office.ask(LAMP_ON))
+    run = site.harness.approve(site.harness.request(LAMP_ON))
     with site.database.engine.connect() as connection:
         connection.exec_driver_sql("DROP TRIGGER entry_no_update")
         connection.exec_driver_sql("UPDATE entry SET person = 'adam' WHERE seq = 4")
@@ -404,14 +404,14 @@ def test_what_was_altered_is_said_to_be(site: Site) -> None:
 
 
 def test_a_freeze_is_told_to_whoever_decides(site: Site) -> None:
-    run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     browser = site.browser("olga")
     assert "Once approved" not in Page(browser.get(f"/runs/{run.id}").text).text
     (site.policy / "freezes.yaml").write_text(
         'freezes:\n  - {name: the sale, areas: [edge], from: "2000-01-01 00:00",'
         ' until: "2200-01-01 00:00"}\n'
     )
-    run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    run = site.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     told = Page(browser.get(f"/runs/{run.id}").text).text
     assert (
         "After approval the run stays on hold: "

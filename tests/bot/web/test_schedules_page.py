@@ -11,10 +11,10 @@ from bot.db import schedules
 from bot.model.run import State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.queries.calendar import build_calendar
-from tests.bot.office import WEB, Office
-from tests.bot.time import due_now, fire_all
+from tests.bot.clock import due_now, fire_all
+from tests.bot.harness import WEB, Harness
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
+from tests.bot.web.parsed_page import Page
 from tests.toy import SetSwitch, ShowSwitches
 
 NIGHTLY = ScheduleTiming("<b>nightly</b>", parse_cron("0 3 * * *", "Europe/Amsterdam"))
@@ -26,11 +26,11 @@ SCRUB: Mapping[str, str] = {
 }
 
 
-def _begun(office: Office) -> int:
-    run = office.workflow.schedules.request_schedule(
+def _begun(harness: Harness) -> int:
+    run = harness.workflow.schedules.request_schedule(
         [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
     )
-    office.work()
+    harness.run_queued_work()
     return run.id
 
 
@@ -39,7 +39,7 @@ def test_an_empty_page_leads_on(site: Site):
 
 
 def test_schedules_are_listed_and_shown_as_text(site: Site):
-    _begun(site.office)
+    _begun(site.harness)
     browser = site.browser("olga")
     for address in ("/schedules", "/schedules/1"):
         shown = browser.get(address).text
@@ -48,11 +48,11 @@ def test_schedules_are_listed_and_shown_as_text(site: Site):
 
 
 def test_what_became_of_its_moments_stands_on_its_page(site: Site):
-    _begun(site.office)
+    _begun(site.harness)
     with site.database.reading() as tx:
         [schedule] = schedules.list_schedules(tx)
-    due_now(site.office, schedule)
-    fire_all(site.office)
+    due_now(site.harness, schedule)
+    fire_all(site.harness)
     assert 'href="/runs/2"' in site.browser("dora").get("/schedules/1").text
 
 
@@ -61,10 +61,10 @@ def test_the_form_shows_the_moments_before_anything_is_asked(site: Site):
     shown = browser.get("/schedules/new", params=SCRUB).text
     assert "At 03:00 on the first day of every month (Europe/Amsterdam)" in shown
     assert shown.count(" 03:00 CE") == 5
-    assert site.office.entries() == []
+    assert site.harness.list_entry_kinds() == []
     asked = browser.post("/schedules", data=SCRUB)
     assert (asked.status_code, asked.headers["location"]) == (303, "/runs/1")
-    assert site.office.run(1).state is State.PLANNING
+    assert site.harness.get_run(1).state is State.PLANNING
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_what_does_not_fit_is_said_and_kept_in_the_form(
     answer = browser.post("/schedules", data=typed)
     assert (answer.status_code, says in answer.text) == (422, True)
     assert 'value="Europe/Amsterdam"' in answer.text or "zone" in wrong
-    assert site.office.entries() == []
+    assert site.harness.list_entry_kinds() == []
 
 
 def test_its_keepers_suspend_resume_and_end_it_and_others_do_not(site: Site):
-    _begun(site.office)
+    _begun(site.harness)
     assert site.browser("stan").post("/schedules/1/suspend").status_code == 403
     browser = site.browser("olga")
     assert browser.post("/schedules/1/suspend", data={"reason": "moving"}).status_code == 303
@@ -102,7 +102,7 @@ def test_its_keepers_suspend_resume_and_end_it_and_others_do_not(site: Site):
 
 
 def test_taking_one_over_leads_to_the_request(site: Site):
-    _begun(site.office)
+    _begun(site.harness)
     taken = site.browser("olga").post("/schedules/1/take-over")
     assert (taken.status_code, taken.headers["location"]) == (303, "/runs/2")
 
@@ -111,19 +111,19 @@ def _freeze(site: Site, text: str) -> None:
     (site.policy / "freezes.yaml").write_text(f"freezes:\n  - {text}\n")
 
 
-def _change(office: Office) -> None:
+def _change(harness: Harness) -> None:
     request = SetSwitch(host="lb1", name="lamp", value="on")
-    run = office.workflow.schedules.request_schedule(
+    run = harness.workflow.schedules.request_schedule(
         [request], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
     )
-    office.work()
-    office.approve(office.run(run.id))
+    harness.run_queued_work()
+    harness.approve(harness.get_run(run.id))
 
 
 def test_the_calendar_shows_what_fires_in_the_next_30_days(site: Site):
-    _begun(site.office)
+    _begun(site.harness)
     with site.database.reading() as tx:
-        found = build_calendar(tx, site.office.policies.get_policy())
+        found = build_calendar(tx, site.harness.policies.get_policy())
     assert len(found.days) == 30
     assert sum(len(day.upcoming) for day in found.days) in {29, 30}
     page = Page(site.browser("dora").get("/schedules").text)
@@ -133,7 +133,7 @@ def test_the_calendar_shows_what_fires_in_the_next_30_days(site: Site):
 
 
 def test_a_freeze_is_drawn_in_and_leaves_changes_out(site: Site):
-    _change(site.office)
+    _change(site.harness)
     with site.database.reading() as tx:
         today = datetime.fromtimestamp(tx.now / 1_000_000, UTC).date()
     first, last = today + timedelta(days=5), today + timedelta(days=8)
@@ -142,7 +142,7 @@ def test_a_freeze_is_drawn_in_and_leaves_changes_out(site: Site):
         f'{{name: Black Friday, areas: [edge], from: "{first} 00:00", until: "{last} 12:00"}}',
     )
     with site.database.reading() as tx:
-        days = build_calendar(tx, site.office.policies.get_policy()).days
+        days = build_calendar(tx, site.harness.policies.get_policy()).days
     frozen = [day.date for day in days if day.freezes]
     assert frozen == [first + timedelta(days=n) for n in range(4)]
     left_out = [day.date for day in days for one in day.upcoming if one.skipped]
@@ -153,42 +153,42 @@ def test_a_freeze_is_drawn_in_and_leaves_changes_out(site: Site):
 
 
 def test_a_freeze_leaves_checks_in(site: Site):
-    _begun(site.office)
+    _begun(site.harness)
     _freeze(site, '{name: always, from: "2000-01-01 00:00", until: "2200-01-01 00:00"}')
     with site.database.reading() as tx:
-        days = build_calendar(tx, site.office.policies.get_policy()).days
+        days = build_calendar(tx, site.harness.policies.get_policy()).days
     assert all(day.freezes and day.freezes[0].whole_day for day in days)
     assert not any(one.skipped for day in days for one in day.upcoming)
 
 
 def test_what_fires_every_minute_is_not_followed_to_the_end(site: Site):
     often = ScheduleTiming("often", parse_cron("* * * * *", "UTC"))
-    office = site.office
-    office.workflow.schedules.request_schedule(
+    harness = site.harness
+    harness.workflow.schedules.request_schedule(
         [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=often
     )
-    office.work()
+    harness.run_queued_work()
     with site.database.reading() as tx:
-        found = build_calendar(tx, office.policies.get_policy())
+        found = build_calendar(tx, harness.policies.get_policy())
     assert list(found.truncated_schedules) == ["often"]
     assert "too frequent, later runs are not shown" in site.browser("dora").get("/schedules").text
 
 
 def test_however_many_fire_often_the_calendar_follows_so_many_moments_and_no_more(site: Site):
     often = ScheduleTiming("often", parse_cron("*/2 * * * *", "UTC"))
-    office = site.office
+    harness = site.harness
     schedules = [(f"often {n}", often) for n in range(14)] + [("nightly", NIGHTLY)]
     for name, timing in schedules:
-        office.workflow.schedules.request_schedule(
+        harness.workflow.schedules.request_schedule(
             [ShowSwitches(host="lb1")],
             host_pattern="",
             person="dora",
             origin=WEB,
             timing=replace(timing, name=name),
         )
-    office.work()
+    harness.run_queued_work()
     with site.database.reading() as tx:
-        found = build_calendar(tx, office.policies.get_policy())
+        found = build_calendar(tx, harness.policies.get_policy())
     fires: Counter[str] = Counter()
     for day in found.days:
         fires.update({one.name: len(one.times) for one in day.upcoming})
@@ -198,7 +198,7 @@ def test_however_many_fire_often_the_calendar_follows_so_many_moments_and_no_mor
 
 
 def test_its_owner_suspends_it_from_the_list_and_others_do_not(site: Site):
-    _begun(site.office)
+    _begun(site.harness)
     assert "/schedules/1/suspend" in Page(site.browser("dora").get("/schedules").text).forms
     assert "/schedules/1/suspend" not in Page(site.browser("stan").get("/schedules").text).forms
     site.browser("dora").post("/schedules/1/suspend")
@@ -210,8 +210,8 @@ def test_its_owner_suspends_it_from_the_list_and_others_do_not(site: Site):
 def test_what_ended_long_ago_is_listed_only_if_it_is_asked_for(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ):
-    _begun(site.office)
-    keeping = site.office.workflow.schedules
+    _begun(site.harness)
+    keeping = site.harness.workflow.schedules
     keeping.end_schedule(1, person="dora", reason="not needed any more")
     browser = site.browser("dora")
     assert "nightly" in browser.get("/schedules").text
@@ -221,5 +221,5 @@ def test_what_ended_long_ago_is_listed_only_if_it_is_asked_for(
     assert "/schedules?ended=all" in later.links
     assert "nightly" in browser.get("/schedules?ended=all").text
     # One that fires is listed however old it is.
-    _begun(site.office)
+    _begun(site.harness)
     assert "nightly" in browser.get("/schedules").text

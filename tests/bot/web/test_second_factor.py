@@ -7,9 +7,9 @@ from fastapi.testclient import TestClient
 from pyotp.totp import TOTP
 
 from bot.model.run import State
-from tests.bot.keyring import an_app
+from tests.bot.authenticator_app import enrol_app
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
+from tests.bot.web.parsed_page import Page
 from tests.policies import starter_rules
 from tests.toy import SetSwitch
 
@@ -41,7 +41,7 @@ def enrol(site: Site, browser: TestClient) -> str:
 def test_an_app_is_enrolled_confirmed_and_opens_what_takes_it(site: Site) -> None:
     rules = site.policy / "policy.cedar"
     rules.write_text(starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1))
-    run = site.office.ask(LAMP_ON)
+    run = site.harness.request(LAMP_ON)
     adam = site.browser("adam")
     secret = enrol(site, adam)
     page = adam.get("/second-factor").text
@@ -50,7 +50,7 @@ def test_an_app_is_enrolled_confirmed_and_opens_what_takes_it(site: Site) -> Non
 
     # It takes an owner with a second factor, and the digits that Adam reads to her.
     olga = site.browser("olga")
-    olgas = an_app(site.office, "olga")
+    olgas = enrol_app(site.harness, "olga")
     digest = re.findall(r"factors: \[([0-9a-f]{32})\]", page)[0]
     number = re.findall(r'action="/second-factor/(\d+)/remove"', page)[0]
     confirm = f"/second-factor/{number}/confirm"
@@ -68,39 +68,39 @@ def test_an_app_is_enrolled_confirmed_and_opens_what_takes_it(site: Site) -> Non
     assert f'href="/step-up?next=/runs/{run.id}"' in shown
     refused = adam.post(f"/runs/{run.id}/approve", data={"digest": run.digest})
     assert refused.headers["location"] == f"/step-up?next=/runs/{run.id}"
-    assert site.office.run(run.id).state is State.PENDING
+    assert site.harness.get_run(run.id).state is State.PENDING
     to = {"next": f"/runs/{run.id}"}
     assert adam.post("/step-up/code", data=to | {"code": "123"}).status_code == 422
     stepped = adam.post("/step-up/code", data=to | {"code": code(site, secret, later=1)})
     assert stepped.headers["location"] == f"/runs/{run.id}"
     assert "which you have just confirmed" in adam.get(f"/runs/{run.id}").text
     assert adam.post(f"/runs/{run.id}/approve", data={"digest": run.digest}).status_code == 303
-    site.office.work()
-    assert site.office.run(run.id).state is State.SUCCEEDED
+    site.harness.run_queued_work()
+    assert site.harness.get_run(run.id).state is State.SUCCEEDED
     assert "Adam Admin with a second factor" in re.sub(
         r"<[^>]+>", "", adam.get(f"/runs/{run.id}").text
     )
 
 
 def test_glass_is_broken_and_reviewed_on_the_page(site: Site) -> None:
-    site.office.fleet.hosts["web1"] = {"lamp": "off"}
-    run = site.office.ask(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
-    app, adam = an_app(site.office, "adam"), site.browser("adam")
+    site.harness.fleet.hosts["web1"] = {"lamp": "off"}
+    run = site.harness.request(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
+    app, adam = enrol_app(site.harness, "adam"), site.browser("adam")
     page = f"/runs/{run.id}"
     form = {"digest": run.digest, "reason": WHY}
     assert "Break-glass: emergency access" in adam.get(page).text
     assert "Break-glass: emergency access" not in site.browser("olga").get(page).text
     answer = adam.post(f"{page}/break-glass", data=form)
     assert answer.headers["location"] == f"/step-up?next={page}"
-    assert site.office.run(run.id).state is State.PENDING
+    assert site.harness.get_run(run.id).state is State.PENDING
     # What was typed is there again.
     assert WHY in adam.get(page).text
     adam.post("/step-up/code", data={"code": app.code(), "next": page})
     assert adam.post(f"{page}/break-glass", data=form | {"reason": "x"}).status_code == 422
     answer = adam.post(f"{page}/break-glass", data=form | {"reason": f"{WHY}\r\nof ours"})
     assert answer.headers["location"] == f"{page}?done=break-glass"
-    site.office.work()
-    assert site.office.run(run.id).state is State.SUCCEEDED
+    site.harness.run_queued_work()
+    assert site.harness.get_run(run.id).state is State.SUCCEEDED
     assert "Break-glass activated by Adam Admin" in adam.get(page).text
 
     # Everybody reads it, until somebody else has reviewed it.
@@ -131,7 +131,7 @@ def test_without_a_factor_that_counts_the_page_says_where_to_get_one(site: Site)
 
 @pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/sign-out"])
 def test_stepping_up_leads_nowhere_else(site: Site, to: str) -> None:
-    app, browser = an_app(site.office, "olga"), site.browser("olga")
+    app, browser = enrol_app(site.harness, "olga"), site.browser("olga")
     assert "evil" not in browser.get("/step-up", params={"next": to}).text
     answer = browser.post("/step-up/code", data={"code": app.code(), "next": to})
     assert answer.headers["location"] == "/"

@@ -68,7 +68,7 @@ def test_a_session_that_is_ended_elsewhere_opens_nothing_from_then_on(site: Site
     assert (answer.status_code, answer.headers["location"]) == (303, "/sessions?done=ended")
     assert lost.get("/").status_code == 401
     assert here.get("/").status_code == 200
-    assert site.office.entries()[-1] == "session ended"
+    assert site.harness.list_entry_kinds()[-1] == "session ended"
 
 
 def test_signing_out_everywhere_ends_every_session_and_every_link(site: Site) -> None:
@@ -79,7 +79,7 @@ def test_signing_out_everywhere_ends_every_session_and_every_link(site: Site) ->
     assert "Dora" not in answer.text
     assert [one.get("/").status_code for one in (lost, here, olgas)] == [401, 401, 200]
     assert site.browser().post(link).status_code == 410
-    assert site.office.entries().count("sessions ended") == 1
+    assert site.harness.list_entry_kinds().count("sessions ended") == 1
 
 
 def test_nobody_ends_the_session_of_somebody_else(site: Site) -> None:
@@ -87,7 +87,7 @@ def test_nobody_ends_the_session_of_somebody_else(site: Site) -> None:
     (name,) = _named(site, "olga")
     assert site.browser("dora").post(f"/sessions/{name}/end").status_code == 303
     assert olgas.get("/").status_code == 200
-    assert "session ended" not in site.office.entries()
+    assert "session ended" not in site.harness.list_entry_kinds()
 
 
 def test_a_name_that_is_none_ends_nothing(site: Site) -> None:

@@ -16,9 +16,9 @@ from bot.model.run import NEEDS_ATTENTION, State
 from bot.model.run_states import RUN_STATUS_DISPLAYS, get_child_run_display
 from bot.web import build_app
 from bot.web.stream_slots import NoFreeSlotError, StreamLimits, StreamSlots
-from tests.bot.narrow import narrow_rules
+from tests.bot.restricted_view import restricted_rules
 from tests.bot.web.conftest import Site
-from tests.bot.web.exhibits import approved, asked, gallery, running, waiting
+from tests.bot.web.sample_runs import approved, asked, gallery, running, waiting
 
 Event = tuple[str, Any, str]
 
@@ -121,7 +121,7 @@ def test_who_may_no_longer_view_the_run_is_told_no_more(site: Site, moving: int)
     first_look = looks.get_progress
 
     async def then_hide(*given: Any) -> Any:
-        rules.write_text(narrow_rules(""))
+        rules.write_text(restricted_rules(""))
         return await first_look(*given)
 
     looks.get_progress = then_hide
@@ -147,7 +147,7 @@ def test_events_end_when_the_person_leaves_the_policy(site: Site, moving: int) -
 
 def test_a_service_that_ends_waits_for_no_reader(site: Site, moving: int) -> None:
     site = with_terms(site, StreamLimits(poll_seconds=0.01, max_seconds=60))
-    site.office.workflow.close()
+    site.harness.workflow.close()
     assert heard_by(site.browser("dora"), moving) == []
 
 
@@ -197,7 +197,7 @@ def test_what_was_heard_last_of_an_unknown_step_stays_on_the_page(site: Site) ->
     page = site.browser("dora").get(f"/runs/{number}").text
     assert "Last output received" in page
     assert "&lt;script&gt;alert(1)" in page
-    assert site.office.run(number).state is State.UNKNOWN
+    assert site.harness.get_run(number).state is State.UNKNOWN
 
 
 def test_a_host_whose_wave_has_not_begun_waits_for_no_approval():

@@ -6,7 +6,7 @@ import pytest
 
 from bot.auth import tokens as auth_tokens
 from bot.web import tokens
-from tests.bot.keyring import an_app
+from tests.bot.authenticator_app import enrol_app
 from tests.bot.web.conftest import Site
 
 WANTED = {"name": "<b>weekly", "days": "30", "scope-ask": "on", "scope-read": "on"}
@@ -25,7 +25,7 @@ def test_a_token_is_shown_once_and_listed_by_its_beginning(site: Site):
     assert found[0] not in again
     assert token.prefix in again
     assert "&lt;b&gt;weekly" in again
-    assert found[0] not in str(site.office.entries())
+    assert found[0] not in str(site.harness.list_entry_kinds())
 
 
 def test_only_ones_own_are_seen_and_revoked(site: Site):
@@ -54,11 +54,11 @@ def test_what_does_not_fit_is_there_again(site: Site, wrong: dict[str, str], say
     assert answer.status_code == 422
     assert says in answer.text
     assert 'name="scope-ask" checked' in answer.text
-    assert site.office.entries() == []
+    assert site.harness.list_entry_kinds() == []
 
 
 def test_whoever_has_a_second_factor_shows_it_first(site: Site):
-    app = an_app(site.office, "olga")
+    app = enrol_app(site.harness, "olga")
     browser = site.browser()
     site.carry(browser, app.session)
     answer = browser.post("/tokens", data=WANTED)
@@ -76,5 +76,5 @@ def test_without_that_guard_a_session_that_was_taken_over_would_get_one(
 
     monkeypatch.setattr(tokens, "_needs_step_up", never)
     browser = site.browser()
-    site.carry(browser, an_app(site.office, "olga").session)
+    site.carry(browser, enrol_app(site.harness, "olga").session)
     assert "Your new token" in browser.post("/tokens", data=WANTED).text

@@ -5,7 +5,13 @@ from collections.abc import Generator
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.bot.narrow import HIDDEN, SHOWN, Narrow, a_narrow_office, without
+from tests.bot.restricted_view import (
+    HIDDEN,
+    SHOWN,
+    RestrictedHarness,
+    mask_number,
+    open_restricted_harness,
+)
 from tests.bot.web.conftest import Site, a_site
 from tests.bot.web.test_routes import NAMES
 from tests.bot.web.test_routes import ROUTES as ALL
@@ -107,31 +113,31 @@ ABSENT = 987_654
 
 
 @pytest.fixture(scope="module")
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> Generator[Narrow]:
-    """One office for all tests that only read: to fill it takes longer than any of them."""
-    with a_narrow_office(tmp_path_factory.mktemp("office")) as narrow:
-        yield narrow
+def restricted(tmp_path_factory: pytest.TempPathFactory) -> Generator[RestrictedHarness]:
+    """One harness for all tests that only read: to fill it takes longer than any of them."""
+    with open_restricted_harness(tmp_path_factory.mktemp("harness")) as restricted:
+        yield restricted
 
 
 @pytest.fixture(scope="module")
-def narrow_site(narrow: Narrow) -> Generator[Site]:
-    yield from _a_site(narrow)
+def restricted_site(restricted: RestrictedHarness) -> Generator[Site]:
+    yield from _a_site(restricted)
 
 
 @pytest.fixture(scope="module")
-def used(tmp_path_factory: pytest.TempPathFactory) -> Generator[Narrow]:
-    """Another office, for tests that also send forms or orders."""
-    with a_narrow_office(tmp_path_factory.mktemp("used")) as narrow:
-        yield narrow
+def used(tmp_path_factory: pytest.TempPathFactory) -> Generator[RestrictedHarness]:
+    """Another harness, for tests that also send forms or orders."""
+    with open_restricted_harness(tmp_path_factory.mktemp("used")) as restricted:
+        yield restricted
 
 
 @pytest.fixture(scope="module")
-def used_site(used: Narrow) -> Generator[Site]:
+def used_site(used: RestrictedHarness) -> Generator[Site]:
     yield from _a_site(used)
 
 
-def _a_site(narrow: Narrow) -> Generator[Site]:
-    site = a_site(narrow.office)
+def _a_site(restricted: RestrictedHarness) -> Generator[Site]:
+    site = a_site(restricted.harness)
     yield site
     for browser in site.browsers:
         browser.close()
@@ -152,7 +158,7 @@ def _open(browser: TestClient, method: str, path: str, number: int) -> tuple[int
         params=query,
         data=form if method == "POST" else None,
     )
-    return answer.status_code, without(number, answer.text)
+    return answer.status_code, mask_number(number, answer.text)
 
 
 def test_every_page_has_a_decision():
@@ -161,7 +167,7 @@ def test_every_page_has_a_decision():
 
 @pytest.mark.parametrize(("method", "path"), _of("run"))
 def test_a_run_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
-    used: Narrow, used_site: Site, method: str, path: str
+    used: RestrictedHarness, used_site: Site, method: str, path: str
 ):
     browser = used_site.browser("dora")
     absent = _open(browser, method, path, ABSENT)
@@ -174,7 +180,7 @@ def test_a_run_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
 
 @pytest.mark.parametrize(("method", "path"), _of("schedule"))
 def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
-    used: Narrow, used_site: Site, method: str, path: str
+    used: RestrictedHarness, used_site: Site, method: str, path: str
 ):
     browser = used_site.browser("dora")
     absent = _open(browser, method, path, ABSENT)
@@ -185,33 +191,37 @@ def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
 
 @pytest.mark.parametrize(("method", "path"), _of("leaves out"))
 def test_what_may_not_be_viewed_is_left_out(
-    narrow: Narrow, narrow_site: Site, method: str, path: str
+    restricted: RestrictedHarness, restricted_site: Site, method: str, path: str
 ):
-    _, shown = _open(narrow_site.browser("dora"), method, path, narrow.shown.id)
+    _, shown = _open(restricted_site.browser("dora"), method, path, restricted.shown.id)
     assert HIDDEN not in shown
-    for run in narrow.hidden.values():
+    for run in restricted.hidden.values():
         assert f"/runs/{run.id}" not in shown
-    _, whole = _open(narrow_site.browser("adam"), method, path, narrow.shown.id)
+    _, whole = _open(restricted_site.browser("adam"), method, path, restricted.shown.id)
     if path not in WORDLESS:
-        assert HIDDEN in whole or f"/runs/{narrow.hidden['done'].id}" in whole
+        assert HIDDEN in whole or f"/runs/{restricted.hidden['done'].id}" in whole
 
 
 @pytest.mark.parametrize(
     "path", ["/", "/runs", "/runs.csv", "/runs.json", "/changelog", "/schedules"]
 )
-def test_what_may_be_viewed_is_shown(narrow: Narrow, narrow_site: Site, path: str):
-    _, shown = _open(narrow_site.browser("dora"), "GET", path, narrow.shown.id)
-    assert SHOWN in shown or f"/runs/{narrow.shown.id}" in shown
+def test_what_may_be_viewed_is_shown(
+    restricted: RestrictedHarness, restricted_site: Site, path: str
+):
+    _, shown = _open(restricted_site.browser("dora"), "GET", path, restricted.shown.id)
+    assert SHOWN in shown or f"/runs/{restricted.shown.id}" in shown
 
 
 @pytest.mark.parametrize(("method", "path"), _of("tells of none"))
-def test_what_tells_of_no_run_tells_of_none(used: Narrow, used_site: Site, method: str, path: str):
+def test_what_tells_of_no_run_tells_of_none(
+    used: RestrictedHarness, used_site: Site, method: str, path: str
+):
     assert HIDDEN not in _open(used_site.browser("dora"), method, path, used.schedule)[1]
 
 
 @pytest.mark.parametrize(("method", "path"), _of("refuses"))
 def test_the_whole_log_is_for_those_who_may_view_everything(
-    used: Narrow, used_site: Site, method: str, path: str
+    used: RestrictedHarness, used_site: Site, method: str, path: str
 ):
     status, shown = _open(used_site.browser("dora"), method, path, used.shown.id)
     assert status == 403
@@ -220,7 +230,7 @@ def test_the_whole_log_is_for_those_who_may_view_everything(
 
 
 def test_values_of_runs_that_may_not_be_viewed_are_not_offered_in_a_form(
-    narrow: Narrow, narrow_site: Site
+    restricted: RestrictedHarness, restricted_site: Site
 ):
     path = "/runbooks/form?runbook=toy+set&field-host=lb1&host=lb1"
-    assert HIDDEN not in narrow_site.browser("dora").get(path).text
+    assert HIDDEN not in restricted_site.browser("dora").get(path).text

@@ -4,8 +4,8 @@ import pytest
 
 from bot.db import saved_views
 from tests.bot.web.conftest import Site
-from tests.bot.web.dom import Page
-from tests.bot.web.exhibits import gallery
+from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import gallery
 
 
 def _keep(site: Site, person: str = "dora", name: str = "mine", query: str = "host=lb2") -> str:

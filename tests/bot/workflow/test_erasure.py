@@ -16,20 +16,20 @@ from bot.model.redaction import MARK
 from bot.model.run import Run
 from bot.queries.erasure import preview_erasure
 from tests.bot.audit.test_verification import VERIFIER
-from tests.bot.office import Office
+from tests.bot.harness import Harness
 from tests.toy import SetSwitch, ShowSwitches
 
 WHY = "it names a customer"
 
 
-def _broken(office: Office) -> int | None:
-    with office.database.reading() as tx:
+def _broken(harness: Harness) -> int | None:
+    with harness.database.reading() as tx:
         return verification.verify_log(tx).broken
 
 
-def _alone(office: Office, directory: Path) -> str:
+def _alone(harness: Harness, directory: Path) -> str:
     file = directory / "export.jsonl"
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         file.write_text("".join(f"{json.dumps(line)}\n" for line in iterate_export(tx)))
     ended = subprocess.run(
         [sys.executable, str(VERIFIER), str(file)], capture_output=True, text=True, check=False
@@ -37,101 +37,103 @@ def _alone(office: Office, directory: Path) -> str:
     return ended.stdout + ended.stderr
 
 
-def _ask(office: Office, number: int, person: str, why: str = WHY) -> None:
-    office.workflow.erasure.request_erasure(number, person=person, reason=why, source="web")
+def _ask(harness: Harness, number: int, person: str, why: str = WHY) -> None:
+    harness.workflow.erasure.request_erasure(number, person=person, reason=why, source="web")
 
 
-def _digest(office: Office, number: int) -> str:
-    with office.database.reading() as tx:
+def _digest(harness: Harness, number: int) -> str:
+    with harness.database.reading() as tx:
         return preview_erasure(tx, runs.get_run(tx, number)).digest
 
 
-def _confirm(office: Office, number: int, person: str) -> int:
-    digest = _digest(office, number)
-    return office.workflow.erasure.confirm_erasure(number, person=person, digest=digest)
+def _confirm(harness: Harness, number: int, person: str) -> int:
+    digest = _digest(harness, number)
+    return harness.workflow.erasure.confirm_erasure(number, person=person, digest=digest)
 
 
 @pytest.fixture
-def done(office: Office) -> Run:
-    with office.database.transaction() as tx:
+def done(harness: Harness) -> Run:
+    with harness.database.transaction() as tx:
         verification.open_log(tx)
-    return office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
+    return harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
 
 
-def _said(office: Office, run: Run) -> str:
-    with office.database.reading() as tx:
+def _said(harness: Harness, run: Run) -> str:
+    with harness.database.reading() as tx:
         return runs.list_steps(tx, run.id)[0].output
 
 
-def test_two_persons_erase_and_the_chain_still_verifies(office: Office, done: Run, tmp_path: Path):
-    assert _said(office, done) == "lamp is on now"
-    _ask(office, done.id, "dora", WHY)
-    assert _said(office, done) == "lamp is on now"
-    assert _confirm(office, done.id, "olga") == 1
-    assert _said(office, done) == ""
-    with office.database.engine.connect() as connection:
+def test_two_persons_erase_and_the_chain_still_verifies(
+    harness: Harness, done: Run, tmp_path: Path
+):
+    assert _said(harness, done) == "lamp is on now"
+    _ask(harness, done.id, "dora", WHY)
+    assert _said(harness, done) == "lamp is on now"
+    assert _confirm(harness, done.id, "olga") == 1
+    assert _said(harness, done) == ""
+    with harness.database.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     assert b"lamp is on now" not in (tmp_path / "keyturn.db").read_bytes()
-    assert _broken(office) is None
-    assert "unbroken" in _alone(office, tmp_path)
-    assert office.entries(done)[-2:] == ["erasure requested", "output erased"]
+    assert _broken(harness) is None
+    assert "unbroken" in _alone(harness, tmp_path)
+    assert harness.list_entry_kinds(done)[-2:] == ["erasure requested", "output erased"]
 
 
-def test_a_report_is_erased_too(office: Office):
-    run = office.ask(ShowSwitches(host="lb1"))
+def test_a_report_is_erased_too(harness: Harness):
+    run = harness.request(ShowSwitches(host="lb1"))
     assert run.report
-    _ask(office, run.id, "dora", WHY)
-    _confirm(office, run.id, "olga")
-    assert office.run(run.id).report is None
+    _ask(harness, run.id, "dora", WHY)
+    _confirm(harness, run.id, "olga")
+    assert harness.get_run(run.id).report is None
 
 
 @pytest.mark.parametrize("person", ["dora", "stan"])
 def test_erasure_is_refused_when_requester_or_another_area_confirms(
-    office: Office, done: Run, person: str
+    harness: Harness, done: Run, person: str
 ):
-    _ask(office, done.id, "dora", WHY)
+    _ask(harness, done.id, "dora", WHY)
     with pytest.raises(NotAllowed):
-        _confirm(office, done.id, person)
-    assert _said(office, done) == "lamp is on now"
-    assert office.entries(done)[-1] == "erasure refused"
+        _confirm(harness, done.id, person)
+    assert _said(harness, done) == "lamp is on now"
+    assert harness.list_entry_kinds(done)[-1] == "erasure refused"
 
 
-def test_nothing_is_erased_without_a_request(office: Office, done: Run):
+def test_nothing_is_erased_without_a_request(harness: Harness, done: Run):
     with pytest.raises(TooLate, match="has no open request"):
-        _confirm(office, done.id, "olga")
-    _ask(office, done.id, "dora", WHY)
-    _confirm(office, done.id, "olga")
+        _confirm(harness, done.id, "olga")
+    _ask(harness, done.id, "dora", WHY)
+    _confirm(harness, done.id, "olga")
     with pytest.raises(TooLate):
-        _confirm(office, done.id, "olga")
+        _confirm(harness, done.id, "olga")
     with pytest.raises(TooLate, match="has no stored output"):
-        _ask(office, done.id, "dora", WHY)
+        _ask(harness, done.id, "dora", WHY)
 
 
-def test_only_what_was_seen_is_erased(office: Office, done: Run):
-    _ask(office, done.id, "dora")
-    seen = _digest(office, done.id)
-    _ask(office, done.id, "stan", "it names another customer")
+def test_only_what_was_seen_is_erased(harness: Harness, done: Run):
+    _ask(harness, done.id, "dora")
+    seen = _digest(harness, done.id)
+    _ask(harness, done.id, "stan", "it names another customer")
     with pytest.raises(TooLate, match="has changed: reload the page"):
-        office.workflow.erasure.confirm_erasure(done.id, person="olga", digest=seen)
-    assert _said(office, done) == "lamp is on now"
+        harness.workflow.erasure.confirm_erasure(done.id, person="olga", digest=seen)
+    assert _said(harness, done) == "lamp is on now"
     # The twin: what they see now is erased.
-    assert _confirm(office, done.id, "olga") == 1
+    assert _confirm(harness, done.id, "olga") == 1
 
 
 class TestDeclined:
     WHY = "the audit of this year needs it"
 
-    def _decline(self, office: Office, number: int, person: str) -> None:
-        office.workflow.erasure.decline_erasure(number, person=person, reason=self.WHY)
+    def _decline(self, harness: Harness, number: int, person: str) -> None:
+        harness.workflow.erasure.decline_erasure(number, person=person, reason=self.WHY)
 
-    def test_it_stays_and_cannot_be_confirmed_any_more(self, office: Office, done: Run):
-        _ask(office, done.id, "dora")
-        seen = _digest(office, done.id)
-        self._decline(office, done.id, "olga")
+    def test_it_stays_and_cannot_be_confirmed_any_more(self, harness: Harness, done: Run):
+        _ask(harness, done.id, "dora")
+        seen = _digest(harness, done.id)
+        self._decline(harness, done.id, "olga")
         with pytest.raises(TooLate, match="has no open request"):
-            office.workflow.erasure.confirm_erasure(done.id, person="adam", digest=seen)
-        assert _said(office, done) == "lamp is on now"
-        with office.database.reading() as tx:
+            harness.workflow.erasure.confirm_erasure(done.id, person="adam", digest=seen)
+        assert _said(harness, done) == "lamp is on now"
+        with harness.database.reading() as tx:
             told = change_log.get_last_entry_of_run(tx, done.id)
             news_of = [item.run for item in outbox.list_pending_updates(tx)]
         assert told
@@ -139,57 +141,57 @@ class TestDeclined:
         assert (told.facts["reason"], told.facts["requested_by"]) == (self.WHY, "dora")
         assert done.id in news_of
 
-    def test_it_can_be_asked_for_again(self, office: Office, done: Run):
-        _ask(office, done.id, "dora")
-        self._decline(office, done.id, "olga")
-        _ask(office, done.id, "dora", "the customer insists on it")
-        assert _confirm(office, done.id, "olga") == 1
+    def test_it_can_be_asked_for_again(self, harness: Harness, done: Run):
+        _ask(harness, done.id, "dora")
+        self._decline(harness, done.id, "olga")
+        _ask(harness, done.id, "dora", "the customer insists on it")
+        assert _confirm(harness, done.id, "olga") == 1
 
     @pytest.mark.parametrize("person", ["dora", "stan"])
     def test_who_asked_and_who_owns_nothing_decides_nothing(
-        self, office: Office, done: Run, person: str
+        self, harness: Harness, done: Run, person: str
     ):
-        _ask(office, done.id, "dora")
+        _ask(harness, done.id, "dora")
         with pytest.raises(NotAllowed):
-            self._decline(office, done.id, person)
-        assert office.entries(done)[-1] == "erasure refused"
+            self._decline(harness, done.id, person)
+        assert harness.list_entry_kinds(done)[-1] == "erasure refused"
         # The twin: it waits still, and an owner's no counts.
-        self._decline(office, done.id, "adam")
+        self._decline(harness, done.id, "adam")
 
     def test_nothing_is_declined_that_nobody_asked_for_or_without_words(
-        self, office: Office, done: Run
+        self, harness: Harness, done: Run
     ):
         with pytest.raises(TooLate):
-            self._decline(office, done.id, "olga")
-        _ask(office, done.id, "dora")
+            self._decline(harness, done.id, "olga")
+        _ask(harness, done.id, "dora")
         with pytest.raises(InvalidRequestError, match="reason"):
-            office.workflow.erasure.decline_erasure(done.id, person="olga", reason="no")
+            harness.workflow.erasure.decline_erasure(done.id, person="olga", reason="no")
 
 
-def test_who_has_asked_does_not_ask_twice(office: Office, done: Run):
-    _ask(office, done.id, "dora")
+def test_who_has_asked_does_not_ask_twice(harness: Harness, done: Run):
+    _ask(harness, done.id, "dora")
     with pytest.raises(TooLate, match="you have already requested it"):
-        _ask(office, done.id, "dora")
+        _ask(harness, done.id, "dora")
 
 
-def test_output_of_a_removed_area_has_no_owner(office: Office, done: Run):
-    _ask(office, done.id, "dora")
-    path = office.policies.path
+def test_output_of_a_removed_area_has_no_owner(harness: Harness, done: Run):
+    _ask(harness, done.id, "dora")
+    path = harness.policies.path
     for name in ("areas.yaml", "inventory.yaml"):
         file = path / name
         file.write_text(file.read_text().replace("edge", "rim"))
     with pytest.raises(NotAllowed, match="no area edge any more"):
-        _confirm(office, done.id, "olga")
+        _confirm(harness, done.id, "olga")
 
 
-def test_a_request_needs_a_reason_and_a_run_that_is_over(office: Office, done: Run):
+def test_a_request_needs_a_reason_and_a_run_that_is_over(harness: Harness, done: Run):
     with pytest.raises(InvalidRequestError, match="reason"):
-        _ask(office, done.id, "dora", "so")
+        _ask(harness, done.id, "dora", "so")
     with pytest.raises(NotAllowed):
-        _ask(office, done.id, "nobody", WHY)
-    waiting = office.ask(SetSwitch(host="lb1", name="fan", value="on"))
+        _ask(harness, done.id, "nobody", WHY)
+    waiting = harness.request(SetSwitch(host="lb1", name="fan", value="on"))
     with pytest.raises(InvalidRequestError, match="is pending"):
-        _ask(office, waiting.id, "dora", WHY)
+        _ask(harness, waiting.id, "dora", WHY)
 
 
 @pytest.mark.parametrize(
@@ -201,19 +203,19 @@ def test_a_request_needs_a_reason_and_a_run_that_is_over(office: Office, done: R
     ],
 )
 def test_what_is_altered_or_erased_past_us_is_found(
-    office: Office, done: Run, tampering: str, found: str, tmp_path: Path
+    harness: Harness, done: Run, tampering: str, found: str, tmp_path: Path
 ):
-    with office.database.transaction() as tx:
+    with harness.database.transaction() as tx:
         tx.sql.execute(text(tampering))
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         verdict = verification.verify_log(tx)
     assert found in verdict.why
-    assert f"BROKEN at entry {verdict.broken}:" in _alone(office, tmp_path)
+    assert f"BROKEN at entry {verdict.broken}:" in _alone(harness, tmp_path)
 
 
-def test_long_output_is_cut_after_its_secrets_were_taken_out(office: Office):
-    office.database.redactor.add_secrets("a-secret-of-ours")
-    with office.database.transaction() as tx:
+def test_long_output_is_cut_after_its_secrets_were_taken_out(harness: Harness):
+    harness.database.redactor.add_secrets("a-secret-of-ours")
+    with harness.database.transaction() as tx:
         edge = "x" * (output.MAX_CHARACTERS - 5) + "a-secret-of-ours" + "y" * 100
         said = output.prepare_output(tx, edge)
     assert MARK[:5] in said.text
@@ -222,13 +224,13 @@ def test_long_output_is_cut_after_its_secrets_were_taken_out(office: Office):
 
 
 def test_a_check_is_found_by_how_it_ended_before_and_after_what_its_host_said_is_erased(
-    office: Office,
+    harness: Harness,
 ):
-    run = office.ask(ShowSwitches(host="lb1"))
+    run = harness.request(ShowSwitches(host="lb1"))
     wanted = search.RunFilter(text=search_words.parse_search(run.summary))
-    with office.database.reading() as tx:
+    with harness.database.reading() as tx:
         assert [one.id for one in search.find_newest_runs(tx, wanted, most=9)] == [run.id]
-    _ask(office, run.id, "dora")
-    _confirm(office, run.id, "olga")
-    with office.database.reading() as tx:
+    _ask(harness, run.id, "dora")
+    _confirm(harness, run.id, "olga")
+    with harness.database.reading() as tx:
         assert [one.id for one in search.find_newest_runs(tx, wanted, most=9)] == [run.id]

@@ -15,7 +15,7 @@ from bot.queries.banned_people import PolicyWithoutBanned
 from bot.service import Workflow
 from bot.workflow.context import WorkflowContext
 from connectors.errors import UnknownOutcomeError
-from tests.bot.office import WEB, ByHand, Office
+from tests.bot.harness import WEB, Harness, ManualDispatcher
 from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -23,100 +23,100 @@ ALL_ON = SetAll(host="lb1", value="on")
 
 
 @pytest.fixture
-def other(office: Office) -> Generator[Workflow]:
+def other(harness: Harness) -> Generator[Workflow]:
     """The workflow of another process on the same database."""
-    database = Database(office.database.url, office.database._seal)  # pyright: ignore[reportPrivateUsage] - the same key
-    yield Workflow(WorkflowContext(database, office.policies, office.fleet, ByHand()))
+    database = Database(harness.database.url, harness.database._seal)  # pyright: ignore[reportPrivateUsage] - the same key
+    yield Workflow(WorkflowContext(database, harness.policies, harness.fleet, ManualDispatcher()))
     database.close()
 
 
-def _entries(office: Office, kind: str) -> list[change_log.Entry]:
-    with office.database.reading() as tx:
+def _entries(harness: Harness, kind: str) -> list[change_log.Entry]:
+    with harness.database.reading() as tx:
         return [entry for entry in change_log.list_entries_after(tx, 0) if entry.kind == kind]
 
 
 class TestOneRun:
     @pytest.mark.parametrize("person", ["dora", "olga", "adam", "stan"])
-    def test_before_anything_was_sent_it_ends_at_once(self, office: Office, person: str):
-        run = office.ask(LAMP_ON, person="dora")
-        ended = office.workflow.stop_run(run.id, person=person, reason="the wrong lamp")
+    def test_before_anything_was_sent_it_ends_at_once(self, harness: Harness, person: str):
+        run = harness.request(LAMP_ON, person="dora")
+        ended = harness.workflow.stop_run(run.id, person=person, reason="the wrong lamp")
         assert ended.state is State.STOPPED
         assert ended.summary.endswith("(the wrong lamp). Nothing was sent.")
         with pytest.raises(TooLate):
-            office.approve(run)
-        assert office.fleet.told == []
+            harness.approve(run)
+        assert harness.fleet.told == []
 
-    def test_after_the_approval_too(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        office.workflow.stop_run(run.id, person="dora")
-        office.work()
-        assert office.run(run.id).state is State.STOPPED
-        assert office.fleet.told == []
+    def test_after_the_approval_too(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.workflow.stop_run(run.id, person="dora")
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.STOPPED
+        assert harness.fleet.told == []
 
     def test_between_two_steps_the_first_is_finished_and_the_second_is_never_sent(
-        self, office: Office, other: Workflow
+        self, harness: Harness, other: Workflow
     ):
         def stop(_host: str, _words: str) -> None:
             other.stop_run(1, person="dora", reason="smoke")
 
-        office.fleet.before_tell = stop
-        run = office.ask(ALL_ON)
-        ended = office.approve(run)
+        harness.fleet.before_tell = stop
+        run = harness.request(ALL_ON)
+        ended = harness.approve(run)
         assert ended.state is State.STOPPED
         assert ended.summary == (
             "Stopped by Dora Developer (smoke), before step 2 of 2. Done: “Set fan”. "
             "To revert it, request the undo of run 1."
         )
-        assert office.fleet.told == [("lb1", "set fan on")]
-        with office.database.reading() as tx:
+        assert harness.fleet.told == [("lb1", "set fan on")]
+        with harness.database.reading() as tx:
             assert [step.state for step in runs.list_steps(tx, run.id)] == [StepState.SUCCEEDED]
             assert locks.get_lock(tx, "lb1") is None
-        kinds = office.entries(ended)
+        kinds = harness.list_entry_kinds(ended)
         assert kinds[-3:] == ["stop requested", "step succeeded", "stopped"]
 
-    def test_what_was_done_of_it_can_be_undone(self, office: Office):
-        office.fleet.after_tell = lambda _host, _words: _quietly_stop(office)
-        office.approve(office.ask(ALL_ON))
-        office.fleet.after_tell = lambda _host, _words: None
-        undo = office.workflow.request_undo(1, person="dora", origin=WEB)
-        office.work()
-        assert office.approve(office.run(undo.id)).state is State.SUCCEEDED
-        assert office.fleet.told[-1] == ("lb1", "set fan off")
+    def test_what_was_done_of_it_can_be_undone(self, harness: Harness):
+        harness.fleet.after_tell = lambda _host, _words: _quietly_stop(harness)
+        harness.approve(harness.request(ALL_ON))
+        harness.fleet.after_tell = lambda _host, _words: None
+        undo = harness.workflow.request_undo(1, person="dora", origin=WEB)
+        harness.run_queued_work()
+        assert harness.approve(harness.get_run(undo.id)).state is State.SUCCEEDED
+        assert harness.fleet.told[-1] == ("lb1", "set fan off")
 
-    def test_in_its_last_step_it_is_done_and_says_so(self, office: Office):
-        office.fleet.before_tell = lambda _host, _words: _quietly_stop(office)
-        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+    def test_in_its_last_step_it_is_done_and_says_so(self, harness: Harness):
+        harness.fleet.before_tell = lambda _host, _words: _quietly_stop(harness)
+        assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
 
-    def test_an_unknown_end_stays_unknown(self, office: Office):
+    def test_an_unknown_end_stays_unknown(self, harness: Harness):
         def cut(_host: str, _words: str) -> None:
-            _quietly_stop(office)
+            _quietly_stop(harness)
             raise UnknownOutcomeError("the connection was lost")
 
-        office.fleet.before_tell = cut
-        assert office.approve(office.ask(LAMP_ON)).state is State.UNKNOWN
+        harness.fleet.before_tell = cut
+        assert harness.approve(harness.request(LAMP_ON)).state is State.UNKNOWN
 
-    def test_somebody_who_has_nothing_to_do_with_it_cannot(self, office: Office):
-        people = office.policies.path / "people.yaml"
+    def test_somebody_who_has_nothing_to_do_with_it_cannot(self, harness: Harness):
+        people = harness.policies.path / "people.yaml"
         people.write_text(people.read_text() + "  gus: {name: Gus Guest, roles: [developer]}\n")
-        run = office.ask(LAMP_ON)
+        run = harness.request(LAMP_ON)
         with pytest.raises(NotAllowed, match="Its requester and the owners of the edge can"):
-            office.workflow.stop_run(run.id, person="gus")
-        assert office.entries(run)[-1] == "stop refused"
-        assert office.run(run.id).state is State.PENDING
+            harness.workflow.stop_run(run.id, person="gus")
+        assert harness.list_entry_kinds(run)[-1] == "stop refused"
+        assert harness.get_run(run.id).state is State.PENDING
 
-    def test_what_is_over_is_not_stopped(self, office: Office):
-        done = office.approve(office.ask(LAMP_ON))
+    def test_what_is_over_is_not_stopped(self, harness: Harness):
+        done = harness.approve(harness.request(LAMP_ON))
         with pytest.raises(TooLate, match="is already succeeded"):
-            office.workflow.stop_run(done.id, person="dora")
+            harness.workflow.stop_run(done.id, person="dora")
 
     def test_without_the_guard_the_second_step_would_have_been_sent(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(stops, "get_stop_of_run", _nothing)
-        office.fleet.before_tell = lambda _host, _words: _quietly_stop(office)
-        office.approve(office.ask(ALL_ON))
-        assert len(office.fleet.told) == 2
+        harness.fleet.before_tell = lambda _host, _words: _quietly_stop(harness)
+        harness.approve(harness.request(ALL_ON))
+        assert len(harness.fleet.told) == 2
 
 
 def _nothing(_tx: Transaction, _run: Run) -> None: ...
@@ -126,219 +126,223 @@ def _nobody(_tx: Transaction) -> frozenset[str]:
     return frozenset()
 
 
-def _quietly_stop(office: Office) -> None:
-    with office.database.transaction() as tx:
+def _quietly_stop(harness: Harness) -> None:
+    with harness.database.transaction() as tx:
         stops.add_stop(tx, "1", person="dora", why="")
 
 
 class TestManyHosts:
-    def _ask(self, office: Office) -> int:
-        office.fleet.hosts = {name: {"lamp": "off"} for name in ("lb1", "lb2")}
+    def _ask(self, harness: Harness) -> int:
+        harness.fleet.hosts = {name: {"lamp": "off"} for name in ("lb1", "lb2")}
         requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "lb2")]
-        whole = office.workflow.request_fanout_run(
+        whole = harness.workflow.request_fanout_run(
             requests, host_pattern="lb*", person="dora", origin=WEB
         )
-        office.work()
+        harness.run_queued_work()
         return whole.id
 
-    def test_no_further_host_is_reached(self, office: Office, other: Workflow):
-        whole = self._ask(office)
+    def test_no_further_host_is_reached(self, harness: Harness, other: Workflow):
+        whole = self._ask(harness)
 
         def stop(_host: str, _words: str) -> None:
             other.stop_run(whole, person="olga", reason="smoke")
 
-        office.fleet.after_tell = stop
-        ended = office.approve(office.run(whole))
+        harness.fleet.after_tell = stop
+        ended = harness.approve(harness.get_run(whole))
         assert ended.state is State.STOPPED
         assert ended.summary == (
             "Succeeded on 1 of 2 hosts. lb2: Stopped by Olga Owner (smoke). Nothing was sent"
         )
-        assert office.fleet.told == [("lb1", "set lamp on")]
+        assert harness.fleet.told == [("lb1", "set lamp on")]
 
-    def test_a_part_is_stopped_with_the_whole(self, office: Office):
-        whole = self._ask(office)
+    def test_a_part_is_stopped_with_the_whole(self, harness: Harness):
+        whole = self._ask(harness)
         with pytest.raises(InvalidRequestError, match=f"belongs to run {whole}: stop that run"):
-            office.workflow.stop_run(whole + 1, person="dora")
+            harness.workflow.stop_run(whole + 1, person="dora")
 
-    def test_before_it_begins(self, office: Office):
-        whole = self._ask(office)
-        office.workflow.stop_run(whole, person="dora")
-        office.work()
-        assert office.run(whole).state is State.STOPPED
-        assert office.fleet.told == []
+    def test_before_it_begins(self, harness: Harness):
+        whole = self._ask(harness)
+        harness.workflow.stop_run(whole, person="dora")
+        harness.run_queued_work()
+        assert harness.get_run(whole).state is State.STOPPED
+        assert harness.fleet.told == []
 
 
 class TestEverything:
     def test_stop_all_from_another_process_takes_effect_before_the_next_step(
-        self, office: Office, other: Workflow
+        self, harness: Harness, other: Workflow
     ):
         def stop(_host: str, _words: str) -> None:
             other.stop_everything(person="", reason="something is wrong")
 
-        office.fleet.before_tell = stop
-        ended = office.approve(office.ask(ALL_ON))
+        harness.fleet.before_tell = stop
+        ended = harness.approve(harness.request(ALL_ON))
         assert ended.state is State.STOPPED
         assert ended.summary.startswith(
             "Stopped with everything else by an administrator on the command line "
             "(something is wrong), before"
         )
-        assert office.fleet.told == [("lb1", "set fan on")]
+        assert harness.fleet.told == [("lb1", "set fan on")]
 
     def test_what_was_ready_is_not_sent_and_does_not_begin_when_it_is_resumed(
-        self, office: Office
+        self, harness: Harness
     ):
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        assert office.workflow.stop_everything(person="adam", reason="fire in the cellar") == 1
-        office.workflow.resume_everything(person="olga", reason="it was a drill")
-        office.work()
-        assert office.run(run.id).state is State.STOPPED
-        assert office.fleet.told == []
-        assert _entries(office, "everything stopped")[0].person == "adam"
-        assert _entries(office, "everything resumed")[0].facts["stopped_by"] == "adam"
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        assert harness.workflow.stop_everything(person="adam", reason="fire in the cellar") == 1
+        harness.workflow.resume_everything(person="olga", reason="it was a drill")
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.STOPPED
+        assert harness.fleet.told == []
+        assert _entries(harness, "everything stopped")[0].person == "adam"
+        assert _entries(harness, "everything resumed")[0].facts["stopped_by"] == "adam"
 
-    def test_nothing_is_read_either(self, office: Office):
-        office.workflow.stop_everything(person="adam", reason="fire in the cellar")
-        run = office.ask(ShowSwitches(host="lb1"))
+    def test_nothing_is_read_either(self, harness: Harness):
+        harness.workflow.stop_everything(person="adam", reason="fire in the cellar")
+        run = harness.request(ShowSwitches(host="lb1"))
         assert run.state is State.STOPPED
-        assert office.entries(run) == ["requested", "stopped"]
-        assert office.fleet.asked == 0
+        assert harness.list_entry_kinds(run) == ["requested", "stopped"]
+        assert harness.fleet.asked == 0
 
-    def test_what_was_asked_before_is_not_read_after(self, office: Office, other: Workflow):
-        run = office.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
+    def test_what_was_asked_before_is_not_read_after(self, harness: Harness, other: Workflow):
+        run = harness.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
         other.stop_everything(person="", reason="something is wrong")
-        office.work()
-        assert office.run(run.id).state is State.STOPPED
-        assert office.fleet.asked == 0
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.STOPPED
+        assert harness.fleet.asked == 0
 
-    def test_what_waits_for_a_key_goes_on_waiting(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.stop_everything(person="adam", reason="fire in the cellar")
-        office.workflow.resume_everything(person="olga", reason="it was a drill")
-        assert office.approve(office.run(run.id)).state is State.SUCCEEDED
+    def test_what_waits_for_a_key_goes_on_waiting(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.stop_everything(person="adam", reason="fire in the cellar")
+        harness.workflow.resume_everything(person="olga", reason="it was a drill")
+        assert harness.approve(harness.get_run(run.id)).state is State.SUCCEEDED
 
-    def test_an_approval_meanwhile_sends_nothing(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.stop_everything(person="adam", reason="fire in the cellar")
-        assert office.approve(run).state is State.STOPPED
-        assert office.fleet.told == []
+    def test_an_approval_meanwhile_sends_nothing(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.stop_everything(person="adam", reason="fire in the cellar")
+        assert harness.approve(run).state is State.STOPPED
+        assert harness.fleet.told == []
 
-    def test_who_stopped_it_does_not_resume_it_alone(self, office: Office):
-        office.workflow.stop_everything(person="adam", reason="fire in the cellar")
+    def test_who_stopped_it_does_not_resume_it_alone(self, harness: Harness):
+        harness.workflow.stop_everything(person="adam", reason="fire in the cellar")
         with pytest.raises(
             NotAllowed,
             match=r"nother person has to revert what you ordered.*Olga Owner, Stan Storage",
         ):
-            office.workflow.resume_everything(person="adam", reason="it was a drill")
-        assert office.ask(LAMP_ON).state is State.STOPPED
+            harness.workflow.resume_everything(person="adam", reason="it was a drill")
+        assert harness.request(LAMP_ON).state is State.STOPPED
 
-    def test_a_developer_can_neither_stop_nor_resume_everything(self, office: Office):
+    def test_a_developer_can_neither_stop_nor_resume_everything(self, harness: Harness):
         with pytest.raises(NotAllowed, match="Those who can: Adam Admin"):
-            office.workflow.stop_everything(person="dora", reason="I feel like it")
-        office.workflow.stop_everything(person="adam", reason="fire in the cellar")
+            harness.workflow.stop_everything(person="dora", reason="I feel like it")
+        harness.workflow.stop_everything(person="adam", reason="fire in the cellar")
         with pytest.raises(NotAllowed):
-            office.workflow.resume_everything(person="dora", reason="I feel like it")
-        assert [entry.person for entry in _entries(office, "stop refused")] == ["dora"]
+            harness.workflow.resume_everything(person="dora", reason="I feel like it")
+        assert [entry.person for entry in _entries(harness, "stop refused")] == ["dora"]
 
-    def test_twice_says_who_was_first(self, office: Office):
-        office.workflow.stop_everything(person="adam", reason="fire in the cellar")
+    def test_twice_says_who_was_first(self, harness: Harness):
+        harness.workflow.stop_everything(person="adam", reason="fire in the cellar")
         with pytest.raises(TooLate, match="stopped by Adam Admin: fire in the cellar"):
-            office.workflow.stop_everything(person="olga", reason="smoke")
+            harness.workflow.stop_everything(person="olga", reason="smoke")
 
-    def test_resuming_what_is_not_stopped_is_too_late(self, office: Office):
+    def test_resuming_what_is_not_stopped_is_too_late(self, harness: Harness):
         with pytest.raises(TooLate, match="Nothing is stopped"):
-            office.workflow.resume_everything(person="olga", reason="to be sure")
+            harness.workflow.resume_everything(person="olga", reason="to be sure")
 
     @pytest.mark.parametrize("why", ["", " no "])
-    def test_it_wants_a_reason_and_says_how_long_that_must_be(self, office: Office, why: str):
+    def test_it_wants_a_reason_and_says_how_long_that_must_be(self, harness: Harness, why: str):
         with pytest.raises(InvalidRequestError, match="enter a reason of at least 3 characters"):
-            office.workflow.stop_everything(person="adam", reason=why)
+            harness.workflow.stop_everything(person="adam", reason=why)
 
-    def test_without_a_policy_the_command_line_stops_all_the_same(self, office: Office):
-        run = office.ask(LAMP_ON)
-        (office.policies.path / "policy.cedar").write_text("permit (")
-        office.workflow.stop_everything(person="", reason="something is wrong")
-        assert office.run(run.id).state is State.PENDING
-        with office.database.reading() as tx:
+    def test_without_a_policy_the_command_line_stops_all_the_same(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        (harness.policies.path / "policy.cedar").write_text("permit (")
+        harness.workflow.stop_everything(person="", reason="something is wrong")
+        assert harness.get_run(run.id).state is State.PENDING
+        with harness.database.reading() as tx:
             assert stops.get_stop_of_everything(tx)
 
     def test_without_the_guards_it_would_have_been_sent(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(stops, "get_stop_of_run", _nothing)
         # What is stopped is so by the log, too.
         monkeypatch.setattr(evidence, "list_banned", _nobody)
-        run = office.ask(LAMP_ON)
-        office.workflow.stop_everything(person="adam", reason="fire in the cellar")
-        assert office.approve(run).state is State.SUCCEEDED
+        run = harness.request(LAMP_ON)
+        harness.workflow.stop_everything(person="adam", reason="fire in the cellar")
+        assert harness.approve(run).state is State.SUCCEEDED
 
 
-def _admitting(office: Office) -> Workflow:
+def _admitting(harness: Harness) -> Workflow:
     """Return the workflow as the service builds it: those who are banned are left out."""
-    admitted = PolicyWithoutBanned(office.policies, office.database)
+    admitted = PolicyWithoutBanned(harness.policies, harness.database)
     return Workflow(
         WorkflowContext(
-            office.database, admitted, office.fleet, office.queue, office.parts.runbooks
+            harness.database, admitted, harness.fleet, harness.dispatcher, harness.context.runbooks
         )
     )
 
 
 class TestBans:
-    def test_a_ban_in_the_middle_stops_before_the_next_step(self, office: Office, other: Workflow):
+    def test_a_ban_in_the_middle_stops_before_the_next_step(
+        self, harness: Harness, other: Workflow
+    ):
         def shut_out(_host: str, _words: str) -> None:
             other.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
 
-        office.fleet.before_tell = shut_out
-        ended = office.approve(office.ask(ALL_ON))
+        harness.fleet.before_tell = shut_out
+        ended = harness.approve(harness.request(ALL_ON))
         assert ended.state is State.FAILED
         assert "Stopped before step 2" in ended.summary
-        assert office.fleet.told == [("lb1", "set fan on")]
+        assert harness.fleet.told == [("lb1", "set fan on")]
 
     def test_without_the_guard_the_next_step_would_have_been_sent(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(stops, "list_banned_people", _nobody)
-        office.fleet.before_tell = lambda _host, _words: _quietly_ban(office)
-        assert office.approve(office.ask(ALL_ON)).state is State.SUCCEEDED
+        harness.fleet.before_tell = lambda _host, _words: _quietly_ban(harness)
+        assert harness.approve(harness.request(ALL_ON)).state is State.SUCCEEDED
 
-    def test_an_approval_of_a_banned_person_does_not_count(self, office: Office):
-        run = office.ask(LAMP_ON)
-        office.workflow.approve_run(run.id, person="olga", digest=run.digest)
-        office.workflow.ban_person("olga", banned_by="adam", reason="the account is taken over")
-        office.work()
-        assert office.run(run.id).state is State.REFUSED
-        assert office.fleet.told == []
+    def test_an_approval_of_a_banned_person_does_not_count(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        harness.workflow.ban_person("olga", banned_by="adam", reason="the account is taken over")
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.REFUSED
+        assert harness.fleet.told == []
 
-    def test_a_banned_person_has_no_rights(self, office: Office):
-        workflow = _admitting(office)
+    def test_a_banned_person_has_no_rights(self, harness: Harness):
+        workflow = _admitting(harness)
         waiting = workflow.request_run(LAMP_ON, person="dora", origin=WEB)
-        office.work()
+        harness.run_queued_work()
         workflow.ban_person("olga", banned_by="adam", reason="the account is taken over")
         assert workflow.request_run(LAMP_ON, person="olga", origin=WEB).state is State.REFUSED
         with pytest.raises(NotAllowed):
-            workflow.approve_run(waiting.id, person="olga", digest=office.run(waiting.id).digest)
+            workflow.approve_run(
+                waiting.id, person="olga", digest=harness.get_run(waiting.id).digest
+            )
         with pytest.raises(NotAllowed):
             workflow.stop_run(waiting.id, person="olga")
         workflow.unban_person("olga", unbanned_by="stan", reason="the account is hers again")
         assert workflow.approve_run(
-            waiting.id, person="olga", digest=office.run(waiting.id).digest
+            waiting.id, person="olga", digest=harness.get_run(waiting.id).digest
         )
 
-    def test_another_process_applies_a_ban_within_seconds(self, office: Office, other: Workflow):
+    def test_another_process_applies_a_ban_within_seconds(self, harness: Harness, other: Workflow):
         now = [0.0]
-        admitted = PolicyWithoutBanned(office.policies, office.database, clock=lambda: now[0])
+        admitted = PolicyWithoutBanned(harness.policies, harness.database, clock=lambda: now[0])
         assert admitted.get_policy().find_person("dora")
         other.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
         now[0] = 5.0
         assert admitted.get_policy().find_person("dora") is None
         assert admitted.get_policy().get_area("lb1").owners == ("olga", "adam")
 
-    def test_who_bans_does_not_lift_it_alone(self, office: Office):
-        office.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
+    def test_who_bans_does_not_lift_it_alone(self, harness: Harness):
+        harness.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
         with pytest.raises(NotAllowed, match="nother person has to revert what you ordered"):
-            office.workflow.unban_person("dora", unbanned_by="adam", reason="it was found")
-        office.workflow.unban_person("dora", unbanned_by="olga", reason="it was found")
-        assert _entries(office, "ban lifted")[0].facts["banned_by"] == "adam"
+            harness.workflow.unban_person("dora", unbanned_by="adam", reason="it was found")
+        harness.workflow.unban_person("dora", unbanned_by="olga", reason="it was found")
+        assert _entries(harness, "ban lifted")[0].facts["banned_by"] == "adam"
 
     @pytest.mark.parametrize(
         ("person", "by", "trouble"),
@@ -349,46 +353,48 @@ class TestBans:
         ],
     )
     def test_it_takes_the_right_and_a_person(
-        self, office: Office, person: str, by: str, trouble: type[Exception]
+        self, harness: Harness, person: str, by: str, trouble: type[Exception]
     ):
         with pytest.raises(trouble):
-            office.workflow.ban_person(person, banned_by=by, reason="for the fun of it")
-        with office.database.reading() as tx:
+            harness.workflow.ban_person(person, banned_by=by, reason="for the fun of it")
+        with harness.database.reading() as tx:
             assert stops.list_bans(tx) == []
 
-    def test_where_none_can_be_shown_it_takes_no_second_factor(self, office: Office):
-        rules = office.policies.path / "policy.cedar"
+    def test_where_none_can_be_shown_it_takes_no_second_factor(self, harness: Harness):
+        rules = harness.policies.path / "policy.cedar"
         said = '@id("administrators stop everything")'
         rules.write_text(rules.read_text().replace(said, f"{said} @stepup"))
         with pytest.raises(StepUpRequired):
-            office.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
+            harness.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
         with pytest.raises(NotAllowed):
-            office.workflow.ban_person(
+            harness.workflow.ban_person(
                 "olga", banned_by="dora", reason="for the fun of it", requires_factor=False
             )
-        office.workflow.ban_person(
+        harness.workflow.ban_person(
             "dora", banned_by="adam", reason="the laptop is stolen", requires_factor=False
         )
-        assert _entries(office, "banned")[0].person == "adam"
+        assert _entries(harness, "banned")[0].person == "adam"
 
-    def test_without_a_database_the_last_knowledge_holds(self, office: Office, tmp_path: Path):
+    def test_without_a_database_the_last_knowledge_holds(self, harness: Harness, tmp_path: Path):
         now = [0.0]
-        admitted = PolicyWithoutBanned(office.policies, office.database, clock=lambda: now[0])
-        office.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
+        admitted = PolicyWithoutBanned(harness.policies, harness.database, clock=lambda: now[0])
+        harness.workflow.ban_person("dora", banned_by="adam", reason="the laptop is stolen")
         assert admitted.get_policy().find_person("dora") is None
         admitted._database = Database(f"sqlite:///{tmp_path / 'gone' / 'x.db'}")  # pyright: ignore[reportPrivateUsage] - it is lost
         now[0] = 60.0
         assert admitted.get_policy().find_person("dora") is None
 
 
-def _quietly_ban(office: Office) -> None:
-    with office.database.transaction() as tx:
+def _quietly_ban(harness: Harness) -> None:
+    with harness.database.transaction() as tx:
         stops.add_ban(tx, "dora", by="adam", why="")
 
 
-def test_a_lasting_step_says_that_it_cannot_be_undone(office: Office):
-    run = office.ask(BreakSwitch(host="lb1", name="lamp"))
-    office.approve(run)
-    with office.database.reading() as tx:
-        said = stop_reasons.describe_stopped_run(tx, office.run(run.id), "Stopped by Olga Owner")
+def test_a_lasting_step_says_that_it_cannot_be_undone(harness: Harness):
+    run = harness.request(BreakSwitch(host="lb1", name="lamp"))
+    harness.approve(run)
+    with harness.database.reading() as tx:
+        said = stop_reasons.describe_stopped_run(
+            tx, harness.get_run(run.id), "Stopped by Olga Owner"
+        )
     assert said == ("Stopped by Olga Owner. Done: “Break it”. “Break it” cannot be undone: gone.")
