@@ -260,7 +260,7 @@ def lock_database(settings: Settings) -> Generator[ProcessLock | None]:
 def _check_log_key(database: Database) -> None:
     """Raise KeyFileError if the log's signing key changed while the database was unavailable."""
     with database.transaction() as tx:
-        verification.check_signing_key(tx, tx.seal)
+        verification.check_signing_key(tx, tx.signing_key)
 
 
 @contextmanager
@@ -406,7 +406,7 @@ class Chat:
             slack_settings,
             form_options,
         )
-        foundation.database.on_news = self.service.outbox.wake_up
+        foundation.database.on_outbox_change = self.service.outbox.wake_up
 
     async def run(self) -> None:
         """Send the outbox, and receive by Socket Mode where it is used, until cancelled."""

@@ -493,3 +493,26 @@ def test_every_table_is_described_in_one_module():
     """What is left out there would be in no backup."""
     described = {file for file in (ROOT / "bot/db").glob("*.py") if "= Table(" in file.read_text()}
     assert described == {ROOT / "bot/db/tables.py"}
+
+
+# What changes rows is called by these verbs; import contracts cannot see functions.
+_CHANGES = re.compile(
+    r"\b(append_entr(y|ies)|transaction|announce_\w+|insert|update|delete"
+    r"|(add|amend|delete|enqueue|lock|move|record|remove|revoke|store)_\w+)\("
+)
+
+
+def _calls_of_changes(package: str) -> list[str]:
+    return [
+        f"{path.name}: {call[0]}"
+        for path in sorted((ROOT / "bot" / package).glob("*.py"))
+        for call in _CHANGES.finditer(path.read_text())
+    ]
+
+
+def test_queries_change_nothing() -> None:
+    assert _calls_of_changes("queries") == []
+
+
+def test_a_query_that_changes_something_is_found() -> None:
+    assert len(_calls_of_changes("workflow")) > 50

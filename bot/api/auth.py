@@ -24,10 +24,10 @@ _AUTHORISATION = re.compile(r"bearer +(\S+) *", re.ASCII | re.IGNORECASE)
 
 # The token scopes that allow each kind of route; one of them is enough.
 _ALLOWING_SCOPES = {
-    "read": {"read", "ask", "approve"},
-    "ask": {"ask"},
+    "read": {"read", "request", "approve"},
+    "request": {"request"},
     "approve": {"approve"},
-    "stop": {"ask", "approve"},
+    "stop": {"request", "approve"},
     "metrics": {"metrics"},
 }
 
@@ -174,6 +174,6 @@ def _require(kind: str) -> Callable[..., Caller]:
 
 
 ReadCaller = Annotated[Caller, Security(_require("read"), scopes=["read"])]
-RequestCaller = Annotated[Caller, Security(_require("ask"), scopes=["ask"])]
+RequestCaller = Annotated[Caller, Security(_require("request"), scopes=["request"])]
 ApproveCaller = Annotated[Caller, Security(_require("approve"), scopes=["approve"])]
-StopCaller = Annotated[Caller, Security(_require("stop"), scopes=["ask"])]
+StopCaller = Annotated[Caller, Security(_require("stop"), scopes=["request"])]

@@ -57,7 +57,7 @@ class HostOut(schemas.OutputModel):
     )
     key: HostKeyKind
     logins: Sequence[LoginOut]
-    reachability: Reachability = Field(description="Result of the last contact.")
+    status: Reachability = Field(description="Result of the last contact.")
     tried_at: datetime | None = Field(description="Time of the last attempt.")
     last_contact_at: datetime | None = Field(description="Time of the last successful contact.")
     error: str = Field(description="Why the last contact failed.")
@@ -86,7 +86,7 @@ class HostOut(schemas.OutputModel):
                 )
                 for login in status.logins
             ],
-            reachability=status.reachability,
+            status=status.reachability,
             tried_at=schemas.to_optional_datetime(contact and contact.tried_at),
             last_contact_at=schemas.to_optional_datetime(contact and contact.answered_at),
             error=contact.error if contact else "",
@@ -117,7 +117,7 @@ class LockListOut(schemas.OutputModel):
 class HostQuery(InputModel):
     tag: Word | None = Field(None, description="Only hosts with this tag.")
     area: Word | None = Field(None, description="Only hosts of this area.")
-    reachability: Reachability | None = Field(
+    status: Reachability | None = Field(
         None, description="Only hosts with this status at the last contact."
     )
 
@@ -134,7 +134,7 @@ def list_hosts(
         found = [
             status
             for status in list_host_statuses(tx, caller.policy, matches)
-            if query.reachability in {None, status.reachability}
+            if query.status in {None, status.reachability}
         ]
     return HostListOut(hosts=[HostOut.from_status(status) for status in sorted(found, key=_name)])
 

@@ -250,5 +250,5 @@ class ScheduleRequestIn(RunbookRequestIn):
             "overlap": self.overlap,
             "catch-up": self.catch_up,
             "spread": str(self.spread),
-            "tell": self.notify,
+            "notify": self.notify,
         }

@@ -176,7 +176,7 @@ def _build_row(
     seq, prev = head
     unsigned = (seq + 1, tx.now, draft.kind, draft.run, draft.person, draft.host, body, prev)
     digest = hash_entry((*unsigned, "", ""))
-    return (*unsigned, digest, tx.seal.sign_hash(digest))
+    return (*unsigned, digest, tx.signing_key.sign_hash(digest))
 
 
 def _store_rows(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
@@ -236,7 +236,7 @@ def check_head(tx: Transaction, row: Sequence[Any] | None) -> None:
 
 def check_row_signature(tx: Transaction, row: Sequence[Any]) -> None:
     """Raise LogAlteredError unless our key signed this entry. Its hash has to be valid."""
-    if not signing.is_signature_valid(tx.seal.public_key, row[_HASH], row[_SIGNATURE]):
+    if not signing.is_signature_valid(tx.signing_key.public_key, row[_HASH], row[_SIGNATURE]):
         raise LogAlteredError(f"entry {row[0]} is not signed by the key of the log")
 
 

@@ -123,7 +123,7 @@ def follow_log(tx: Transaction) -> LogState | None:
     """
     if tx not in _STATES:
         try:
-            tx.seal  # noqa: B018 - it raises
+            tx.signing_key  # noqa: B018 - it raises
         except StoreUnavailable:
             return None
         memory = _FOLLOWERS.setdefault(tx.seen_head, _LogFollower())

@@ -38,7 +38,7 @@ def list_vouched_entries(tx: Transaction, entries: Iterable[Entry]) -> list[Entr
     Without a signing key this process only reads and decides nothing: all are returned.
     """
     try:
-        ours = tx.seal
+        ours = tx.signing_key
     except StoreUnavailable:
         return list(entries)
     intact = [entry for entry in entries if _is_hash_valid_cached(*vars(entry).values())]

@@ -61,11 +61,11 @@ def open_log(tx: Transaction) -> None:
 
     Raises KeyFileError if another key signed it: new entries could not be verified.
     """
-    check_signing_key(tx, tx.seal)
+    check_signing_key(tx, tx.signing_key)
     # Of several processes that start at the same time, one adds the key.
     change_log.lock_log(tx)
-    if not check_signing_key(tx, tx.seal):
-        change_log.append_entry(tx, KEY_KIND, public=tx.seal.public_key)
+    if not check_signing_key(tx, tx.signing_key):
+        change_log.append_entry(tx, KEY_KIND, public=tx.signing_key.public_key)
 
 
 def check_signing_key(tx: Transaction, signing_key: SigningKey) -> bool:
@@ -94,16 +94,16 @@ def append_key_change(
     """
     change_log.lock_log(tx)
     verdict = verify_log(tx, witnesses=witnesses, stages=stages)
-    if verdict.broken is not None or verdict.key != tx.seal.public_key:
+    if verdict.broken is not None or verdict.key != tx.signing_key.public_key:
         raise signing.KeyFileError(
             f"the change log is broken ({verdict.why or 'another key signs it'}), so its key "
             "cannot be changed. Run `keyturn changelog verify`"
         )
     seq, head = change_log.get_head(tx)
-    proof = new_key.sign_hash(hash_succession(seq + 1, head, tx.seal.public_key))
+    proof = new_key.sign_hash(hash_succession(seq + 1, head, tx.signing_key.public_key))
     change_log.append_entry(tx, KEY_KIND, public=new_key.public_key, proof=proof)
     # The newest entry is always signed by the key in use: every append checks that.
-    tx.set_seal(new_key)
+    tx.set_signing_key(new_key)
     change_log.append_entry(tx, _KEY_IN_USE_KIND, public=new_key.public_key)
 
 
@@ -115,13 +115,15 @@ def create_checkpoint(tx: Transaction) -> Checkpoint:
     """
     newest = change_log.lock_and_get_head(tx)
     if newest is None:
-        return Checkpoint(0, GENESIS, tx.now, tx.seal.public_key, tx.seal.sign_hash(GENESIS))
-    return Checkpoint(newest.seq, newest.hash, tx.now, tx.seal.public_key, newest.signature)
+        return Checkpoint(
+            0, GENESIS, tx.now, tx.signing_key.public_key, tx.signing_key.sign_hash(GENESIS)
+        )
+    return Checkpoint(newest.seq, newest.hash, tx.now, tx.signing_key.public_key, newest.signature)
 
 
 def create_checkpoint_at(tx: Transaction, entry: Entry) -> Checkpoint:
     """Return a checkpoint of an entry that this transaction appended."""
-    return Checkpoint(entry.seq, entry.hash, entry.at, tx.seal.public_key, entry.signature)
+    return Checkpoint(entry.seq, entry.hash, entry.at, tx.signing_key.public_key, entry.signature)
 
 
 def verify_log(

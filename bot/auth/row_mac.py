@@ -69,7 +69,7 @@ def compute_mac(key: SigningKey, table: Table, row: Any) -> str:
 
 def log_forged_rows(tx: Transaction) -> None:
     """Append the forged rows that were detected since the last call to the change log."""
-    forged_rows = tx.seal.forged_rows
+    forged_rows = tx.signing_key.forged_rows
     new = [row for row, is_logged in forged_rows.items() if not is_logged][:_MAX_LOGGED_AT_ONCE]
     for table, name, owner in new:
         change_log.append_entry(tx, FORGERY_REFUSED, what=table, name=name, owner=owner)

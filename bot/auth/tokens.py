@@ -49,10 +49,10 @@ class NoSuchTokenError(Exception):
     """There is no token with this number."""
 
 
-# "ask" and "approve" include "read".
+# "request" and "approve" include "read".
 SCOPES = {
     "read": "read everything that the pages show",
-    "ask": "request, withdraw and stop runs and schedules",
+    "request": "request, withdraw and stop runs and schedules",
     "approve": "approve and deny runs, where no rule requires a second factor",
     "metrics": "read the metrics only",
 }

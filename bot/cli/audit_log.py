@@ -203,10 +203,12 @@ def _format_event_as_json(event: "TimelineEvent", decisions: "Sequence[Decision]
 def _format_event(event: "TimelineEvent", decisions: "Sequence[Decision]") -> str:
     from bot.audit import timeline
     from bot.model import times
+    from bot.model.run import STATUS_WIDTH
 
     run = f"run {event.run}" if event.run else f"#{event.entry}"
+    state = event.state.ljust(STATUS_WIDTH)
     description = timeline.describe_event(event, decisions)
-    return f"{times.format_timestamp(event.at)}  {run:<8} {event.state:<14} {description}"
+    return f"{times.format_timestamp(event.at)}  {run:<8} {state} {description}"
 
 
 @click.command("export")

@@ -39,7 +39,7 @@ _TIME_FIELDS = frozenset({"created_at", "ends_at", "expires_at", "revoked_at", "
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _STATUS_HELP = """
 
-    Exit status: 0 success, 1 failed, 2 invalid input, 3 not found, 4 refused, 5 pending.
+    Exit status: 0 success, 1 failed, 2 invalid input, 3 not found, 4 refused, 5 not ended yet.
     """
 
 
@@ -173,7 +173,7 @@ def connect_to_service(url: str, token: str, *, token_owner: str = "") -> Servic
     if not token:
         exit_with_error(
             "KEYTURN_TOKEN is not set. Create a token on the web page API tokens, or on the "
-            "server with `keyturn token new PERSON --scope ask`",
+            "server with `keyturn token new PERSON --scope request`",
             FAILED,
         )
     if parts.scheme not in {"http", "https"} or not parts.hostname:

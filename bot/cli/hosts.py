@@ -22,7 +22,7 @@ from bot.cli.options import json_option, option_with_aliases
 @option_with_aliases(
     "--status",
     "--reach",
-    "reachability",
+    "status",
     help="Only hosts with this status: reachable, unreachable, 'host key mismatch', …",
 )
 @json_option
@@ -74,16 +74,14 @@ def _format_host(host: Mapping[str, Any]) -> str:
     contact = format_time(host["tried_at"]) if host["tried_at"] else "-"
     lock = host["locked_by"]
     state = f"locked by run {lock['run']}" if lock else "frozen" if host["frozen"] else "free"
-    return (
-        f"{host['name']:<20} {host['area']:<10} {host['reachability']:<18} {contact:<17} {state}"
-    )
+    return f"{host['name']:<20} {host['area']:<10} {host['status']:<18} {contact:<17} {state}"
 
 
 def _format_host_details(host: Mapping[str, Any]) -> str:
     owners = ", ".join(host["owners"]) or "none"
     lines = [f"{host['name']}: {host['area_title']}, owners: {owners}"]
     contact = f", last contact {format_time(host['tried_at'])}" if host["tried_at"] else ""
-    lines.append(f"  {host['reachability']}{contact}")
+    lines.append(f"  {host['status']}{contact}")
     lines += [f"  {host['error']}"] if host["error"] else []
     lines.append(f"  {host['key']}: {host['fingerprint']}")
     lines += [

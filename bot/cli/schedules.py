@@ -56,7 +56,7 @@ def schedule_commands() -> None:
 @click.option("--catch-up", default="skip", help="Missed runs: skip, once, or a maximum number.")
 @click.option("--spread", default="0", help="Minutes over which the hosts are spread.")
 @option_with_aliases(
-    "--notify", "--tell", "tell", default="changes", help="Notify on changes or always."
+    "--notify", "--tell", "notify", default="changes", help="Notify on changes or always."
 )
 @acting_person_option
 @_REASON_OPTION

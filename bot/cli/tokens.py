@@ -10,7 +10,7 @@ from bot.cli.offline import open_service
 from bot.cli.options import json_option
 from bot.cli.sections import CommandGroup
 
-_SCOPES = ("read", "ask", "approve", "metrics")
+_SCOPES = ("read", "request", "approve", "metrics")
 
 
 @click.group("token", cls=CommandGroup)
@@ -26,7 +26,7 @@ def token_commands() -> None:
     multiple=True,
     required=True,
     type=click.Choice(_SCOPES),
-    help="What the token allows; repeatable. ask and approve include read.",
+    help="What the token allows; repeatable. request and approve include read.",
 )
 @click.option("--days", default=30, show_default=True, help="Days until it expires.")
 @click.option("--name", default="", help='Its use, such as "the deploy pipeline".')
@@ -43,7 +43,7 @@ def create_token(
 ) -> None:
     """Create an API token of PERSON, and print it once.
 
-    For example: keyturn token new dora --scope ask --days 90 --name "the deploy pipeline"
+    For example: keyturn token new dora --scope request --days 90 --name "the deploy pipeline"
     """
     from bot.audit.formats import to_datetime
     from bot.model.times import format_iso

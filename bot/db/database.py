@@ -162,8 +162,8 @@ class Transaction:
         self,
         sql: Connection,
         now: int,
-        tell_news: Callable[[], None] = lambda: None,
-        seal: SigningKey | None = None,
+        wake_outbox: Callable[[], None] = lambda: None,
+        signing_key: SigningKey | None = None,
         redactor: Redactor | None = None,
         stamping: SigningKey | None = None,
         run_events: RunEvents | None = None,
@@ -174,8 +174,8 @@ class Transaction:
         self.conditions: dict[ViewRights, tuple[Condition, Condition]] = {}
         self.sql, self.now = sql, now
         self.embedded = sql.dialect.name == "sqlite"
-        self.tell_news = tell_news
-        self._seal, self.stamping = seal, stamping or seal
+        self.wake_outbox = wake_outbox
+        self._signing_key, self.stamping = signing_key, stamping or signing_key
         self._called: set[object] = set()
         self.redactor = redactor or Redactor()
         # Whether it appended to the change log.
@@ -198,17 +198,17 @@ class Transaction:
         return self.sql.execute(insert.returning(*table.primary_key), values).first() is not None
 
     @property
-    def seal(self) -> SigningKey:
+    def signing_key(self) -> SigningKey:
         """The key that signs the entries of the change log."""
-        if self._seal is None:
+        if self._signing_key is None:
             raise StoreUnavailable(
                 "this process has no signing key, so the change log can only be read"
             )
-        return self._seal
+        return self._signing_key
 
-    def set_seal(self, key: SigningKey) -> None:
+    def set_signing_key(self, key: SigningKey) -> None:
         """Sign the next entries with another key, which the log holds."""
-        self._seal = key
+        self._signing_key = key
 
     def is_first_call(self, what: object) -> bool:
         """Return whether this is the first call with *what* in this transaction."""
@@ -235,20 +235,20 @@ class Transaction:
 class Database:
     """Opens transactions. url: `sqlite:///file` or `postgresql+psycopg://…`.
 
-    seal: signs the change log; without it the log can only be read. redactor: removes secrets from
-    what is stored. patience: seconds that a statement may take.
+    signing_key: of the change log; without it the log can only be read. redactor: removes secrets
+    from what is stored. patience: seconds that a statement may take.
     """
 
     def __init__(
         self,
         url: str,
-        seal: SigningKey | None = None,
+        signing_key: SigningKey | None = None,
         redactor: Redactor | None = None,
         *,
         patience: int = _BLOCKED_SECONDS,
     ) -> None:
         self.url = url
-        self._seal = seal
+        self._signing_key = signing_key
         self.redactor = redactor or Redactor()
         # Why the change log cannot be written; "" if it can.
         self.error = ""
@@ -256,7 +256,7 @@ class Database:
         opened = open_sqlite if self.embedded else open_postgresql
         self.engine = opened(url, patience=patience, busy=_BUSY_SECONDS)
         # Called after every commit with notifications to deliver, by the committing thread.
-        self.on_news: Callable[[], None] = lambda: None
+        self.on_outbox_change: Callable[[], None] = lambda: None
         # Called before every write. Raises StoreUnavailable if this process may not write now.
         self.may_write: Callable[[], None] = lambda: None
         self.run_events = RunEvents()
@@ -311,7 +311,12 @@ class Database:
 
     def _build_transaction(self, connection: Connection, began: float, now: int) -> Transaction:
         made = Transaction(
-            connection, now, self._tell_news, self._seal, self.redactor, run_events=self.run_events
+            connection,
+            now,
+            self._wake_outbox,
+            self._signing_key,
+            self.redactor,
+            run_events=self.run_events,
         )
         made.seen_head = self.seen_head
         made.began = began
@@ -338,7 +343,7 @@ class Database:
                     connection,
                     now,
                     redactor=self.redactor,
-                    stamping=self._seal,
+                    stamping=self._signing_key,
                     run_events=self.run_events,
                 )
                 made.seen_head = self.seen_head
@@ -375,10 +380,10 @@ class Database:
 
     def open_copy(self, url: str) -> "Database":
         """Open another database for the same change log, with the same key and secrets."""
-        return Database(url, self._seal, self.redactor)
+        return Database(url, self._signing_key, self.redactor)
 
-    def _tell_news(self) -> None:
-        self.on_news()
+    def _wake_outbox(self) -> None:
+        self.on_outbox_change()
 
     def close(self) -> None:
         self._closed = True

@@ -28,7 +28,7 @@ class Home:
 
 def open_home(tx: Transaction, user: str, person: str) -> None:
     """Record that a person opened their Home tab, and have it rendered."""
-    tx.after_commit(tx.tell_news)
+    tx.after_commit(tx.wake_outbox)
     values = {"person": person, "opened_at": tx.now, "due_at": tx.now}
     if not tx.insert_once(tables.slack_home, user=user, rendered_at=0, digest="", **values):
         tx.sql.execute(update(tables.slack_home).where(_HOME.user == user).values(**values))

@@ -48,7 +48,7 @@ class PostedMessage:
 
 def announce_run(tx: Transaction, run: int) -> None:
     """Request a notification about *run*. Several before a delivery become one."""
-    tx.after_commit(tx.tell_news)
+    tx.after_commit(tx.wake_outbox)
     announce = tx.insert_into(tables.outbox).on_conflict_do_update(
         index_elements=["run"], set_=_MORE
     )

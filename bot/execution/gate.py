@@ -371,7 +371,7 @@ def _get_approved_run(context: WorkflowContext, tx: Transaction, run: Run) -> Ru
 def _check_is_child_of(run: Run, parent: Run) -> None:
     """Raise GateRefused unless the approved plan of the parent contains the steps of this run."""
     if parent.state not in {State.STARTING, State.RUNNING}:
-        raise GateRefused(State.WITHDRAWN, f"The parent run is {parent.state.phrase}")
+        raise GateRefused(State.WITHDRAWN, f"The parent run {parent.state.phrase}")
     mine = [step.runs_command for step in run.plan.steps] if run.plan else []
     steps = parent.plan.steps_by_host.get(run.host, ()) if parent.plan else ()
     approved = [step.runs_command for step in steps]

@@ -12,7 +12,7 @@ from runbooks import AnyRunbook, load_catalogue
 def get_resubmit_refusal(run: Run) -> str:
     """Return why a run cannot be requested again, and what to do instead; "" if it can."""
     if not run.is_ended:
-        return f"run {run.id} has not ended: it is {run.state.phrase}"
+        return f"run {run.id} has not ended: it {run.state.phrase}"
     if run.undo_of is not None:
         return f"run {run.id} is an undo: request the undo of run {run.undo_of} again instead"
     if run.timing is not None:

@@ -31,17 +31,27 @@ class State(StrEnum):
 
     @property
     def phrase(self) -> str:
-        """The state in a sentence: `run 7 is pending`."""
-        return _PHRASES.get(self.value, self.value)
+        """The state in a sentence about the run: `is pending` in `run 7 is pending`."""
+        return _PHRASES.get(self.value, f"is {self.value}")
 
 
-_PHRASES = {"no_changes": "finished without changes", "counter_proposed": "a counter-proposal"}
+_PHRASES = {
+    "counter_proposed": "is a counter-proposal",
+    "unknown": "has an unknown outcome",
+    "no_changes": "finished without changes",
+    **{state: f"has {state}" for state in ("succeeded", "failed", "expired")},
+    **{
+        state: f"was {state}"
+        for state in ("denied", "refused", "stopped", "superseded", "withdrawn")
+    },
+}
 
 
 # The status of a run that succeeded with a problem in its report.
 NEEDS_ATTENTION = "needs attention"
 # All statuses in lists and filters.
 RUN_STATUSES: Sequence[str] = (*State, NEEDS_ATTENTION)
+STATUS_WIDTH = max(map(len, RUN_STATUSES))
 
 
 # Separates the areas of a check on several; names of areas cannot contain it.

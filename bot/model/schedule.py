@@ -202,7 +202,7 @@ SETTING_HINTS: Mapping[str, str] = {
     "overlap": "while the last run is active: skip, queue or cancel",
     "catch-up": "missed due times: skip, once, or the maximum number",
     "spread": "minutes over which the starts of the hosts are spread",
-    "tell": "when to post the result: changes or always",
+    "notify": "when to post the result: changes or always",
 }
 
 
@@ -225,7 +225,7 @@ def parse_timing(
         overlap=_parse_choice(Overlap, "overlap", settings.get("overlap") or "skip"),
         catch_up=_parse_catch_up(settings.get("catch-up") or "skip"),
         spread_minutes=_parse_number("spread", settings.get("spread") or "0", _MAX_SPREAD_MINUTES),
-        notify_when=_parse_choice(NotifyWhen, "tell", settings.get("tell") or "changes"),
+        notify_when=_parse_choice(NotifyWhen, "notify", settings.get("notify") or "changes"),
         channel=channel,
     )
 

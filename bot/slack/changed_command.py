@@ -7,7 +7,7 @@ from bot.audit.timeline import Timeline, TimelineEvent
 from bot.db.database import Database
 from bot.model import times
 from bot.model.errors import InvalidRequestError
-from bot.model.run import Decision
+from bot.model.run import STATUS_WIDTH, Decision
 from bot.model.times import InvalidTimeError
 from bot.model.view_rights import ViewRights
 from bot.slack.blocks import (
@@ -129,4 +129,5 @@ def _format_event(
 ) -> str:
     run = f"run {event.run}" if event.run else "-"
     text = timeline.describe_event(event, approvals.get(event.run or 0, ()), person_names)
-    return f"{times.format_timestamp(event.at, zone)[11:]}  {run:<8}  {event.state:<14}  {text}"
+    state = event.state.ljust(STATUS_WIDTH)
+    return f"{times.format_timestamp(event.at, zone)[11:]}  {run:<8}  {state}  {text}"

@@ -147,7 +147,7 @@ def resolve_run(
         run = runs.lock_run(tx, number)
         if run.state is not State.UNKNOWN:
             raise TooLate(
-                f"run {number} is {run.state.phrase}: only a run with an unknown outcome can be "
+                f"run {number} {run.state.phrase}: only a run with an unknown outcome can be "
                 "resolved"
             )
         area = get_resolution_area(policy, run)
@@ -293,11 +293,11 @@ def _describe_earlier_decision(context: WorkflowContext, tx: Transaction, run: R
     votes = runs.list_decisions(tx, run.id)
     last = votes[-1] if votes else None
     if last is None:
-        return f"Run {run.id} is {run.state.phrase} already. {run.summary}".strip()
+        return f"Run {run.id} {run.state.phrase} already. {run.summary}".strip()
     seconds = (tx.now - last.decided_at) // 1_000_000
     verb = "approved" if last.approves else "denied"
     name = context.policies.get_policy().get_person_name(last.person)
-    return f"Run {run.id} was {verb} by {name} {seconds} s ago; it is {run.state.phrase} now."
+    return f"Run {run.id} was {verb} by {name} {seconds} s ago; it {run.state.phrase}."
 
 
 def _log_refusal(tx: Transaction, kind: str, run: Run, person: str, reason: str) -> None:

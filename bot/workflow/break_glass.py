@@ -65,7 +65,7 @@ class BreakGlassActions:
         with urgent_write(), self._context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
             if run.state not in _BREAK_GLASS_STATES or run.expires_at is None:
-                raise TooLate(f"run {number} is {run.state.phrase}: break-glass does not apply")
+                raise TooLate(f"run {number} {run.state.phrase}: break-glass does not apply")
             if len(digest) < 10 or not run.digest.startswith(digest):
                 raise TooLate(f"run {number} has a new plan: review it, then try again")
             _check_is_needed(tx, policy, run, person)
@@ -157,7 +157,7 @@ def _check_is_needed(tx: Transaction, policy: Policy, run: Run, person: str) -> 
     if run.requested_by != person or (usage and usage.activated_at is not None):
         return
     if run.state not in _BREAK_GLASS_STATES | {State.PLANNING}:
-        raise TooLate(f"run {run.id} is {run.state.phrase}: break-glass does not apply")
+        raise TooLate(f"run {run.id} {run.state.phrase}: break-glass does not apply")
     if run.kind != "change":
         raise InvalidRequestError(
             f"run {run.id} is read-only and needs no approval: it starts by itself"

@@ -112,11 +112,11 @@ def accept_proposal(context: WorkflowContext, number: int, *, person: str, diges
             or run.expires_at is None
             or tx.now >= run.expires_at
         ):
-            raise TooLate(f"run {number} is {run.state.phrase}: it cannot be accepted any more")
+            raise TooLate(f"run {number} {run.state.phrase}: it cannot be accepted any more")
         if len(digest) < 10 or not run.digest.startswith(digest):
             raise TooLate(f"run {number} has a new plan: review it, then accept it again")
         if original is None or not _is_pending(tx, original):
-            status = f"run {original.id} is {original.state.phrase}" if original else "none"
+            status = f"run {original.id} {original.state.phrase}" if original else "none"
             raise TooLate(f"the original request of run {number} is not pending: {status}")
         check_policy_version(policy, run)
         request, ruling = get_ruling(tx, policy, run)
@@ -161,7 +161,7 @@ def end_superseded_proposals(context: WorkflowContext) -> list[Run]:
             run = runs.lock_run(tx, number)
             if run.state is State.COUNTER_PROPOSED and run.proposal_for is not None:
                 original = runs.get_run(tx, run.proposal_for)
-                why = f"The original request, run {original.id}, is {original.state.phrase}"
+                why = f"The original request, run {original.id}, {original.state.phrase}"
                 ended.append(end_run(context, tx, run, State.WITHDRAWN, why))
     return ended
 
@@ -184,7 +184,7 @@ def _check_can_be_edited(tx: Transaction, run: Run) -> None:
         )
     if not _is_pending(tx, run):
         raise TooLate(
-            f"run {run.id} is {run.state.phrase}: only a run that needs approval can be edited"
+            f"run {run.id} {run.state.phrase}: only a run that needs approval can be edited"
         )
 
 

@@ -57,7 +57,7 @@ def request_erasure(
         run = runs.lock_run(tx, number)
         if not run.is_ended:
             raise InvalidRequestError(
-                f"run {number} is {run.state.phrase}: its output is still needed"
+                f"run {number} {run.state.phrase}: its output is still needed"
             )
         found = preview_erasure(tx, run)
         if not found.outputs:

@@ -44,7 +44,7 @@ def _explain_withdrawal(parent: RunEnd) -> str:
     """Return why child runs do not start. Only an approved schedule succeeds before they did."""
     if parent.state is State.SUCCEEDED:
         return "The schedule starts a new run at each due time"
-    return f"The parent run is {parent.state.phrase}"
+    return f"The parent run {parent.state.phrase}"
 
 
 def end_runs(context: WorkflowContext, tx: Transaction, run_ends: Sequence[RunEnd]) -> list[Run]:

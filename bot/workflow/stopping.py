@@ -35,7 +35,7 @@ def stop_run(context: WorkflowContext, number: int, *, person: str, reason: str 
             # Child runs are locked before the log, in the same order as by their workers.
             runs.lock_children(tx, number)
         if run.is_ended or run.state is State.UNKNOWN:
-            raise TooLate(f"Run {number} is already {run.state.phrase}. {run.summary}".strip())
+            raise TooLate(f"Run {number} {run.state.phrase} already. {run.summary}".strip())
         allowed = can_stop(policy, run, person)
         if not allowed:
             refusals.log_person_refusal(tx, "stop refused", person=person, run=run, reason=reason)

@@ -80,7 +80,7 @@ def _offer_counter_proposal(
     The original is not locked: accepting locks both, and then checks it again.
     """
     if original.state is not State.PENDING:
-        why = f"Run {original.id} is {original.state.phrase} already"
+        why = f"Run {original.id} {original.state.phrase} already"
         return end_run(context, tx, run, State.WITHDRAWN, why)
     outbox.announce_run(tx, original.id)
     last = min(each.expires_at or tx.now for each in (run, original))

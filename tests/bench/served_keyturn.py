@@ -59,7 +59,7 @@ class ServedKeyturn:
     def __enter__(self) -> "ServedKeyturn":
         self.service.start()
         _, token = self.service.keyturn.workflow.tokens.create_token(
-            person="dora", scopes=("read", "ask"), days=1, source="cli"
+            person="dora", scopes=("read", "request"), days=1, source="cli"
         )
         self.program = httpx2.Client(
             base_url=f"{self.service.address}/api/v1",

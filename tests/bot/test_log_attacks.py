@@ -302,7 +302,7 @@ def _fits_or_is_older(public: str, digest: str, signature: str) -> bool:
 
 def _all_is_well(verify: Callable[..., Verification]) -> Callable[..., Verification]:
     def verified(tx: Transaction, **how: Any) -> Verification:
-        return replace(verify(tx, **how), broken=None, key=tx.seal.public_key)
+        return replace(verify(tx, **how), broken=None, key=tx.signing_key.public_key)
 
     return verified
 

@@ -259,7 +259,7 @@ def test_a_page_takes_so_few_statements(crowd: Harness, address: str, most: int)
 
 def test_a_check_is_asked_for_over_the_api_in_two_transactions(crowd: Harness):
     """Whose token it is, and what is asked for; of what is done at once no past matters."""
-    program = a_desk(crowd).program("dora", "ask")
+    program = a_desk(crowd).program("dora", "request")
     body = {"request": "uptime check lb1"}
     program.post("/runs", json=body)
     with counted(crowd) as found:

@@ -92,7 +92,7 @@ class Crowd:
             foundation = replicas.foundation()
             for person in ("dora", "olga"):
                 self.tokens[person] = foundation.workflow.tokens.create_token(
-                    person=person, scopes=("read", "ask", "approve"), days=1, source="cli"
+                    person=person, scopes=("read", "request", "approve"), days=1, source="cli"
                 )[1]
             foundation.database.close()
             stack.callback(self._end_all)

@@ -51,7 +51,7 @@ _TABLES = """\
 
 """
 _SEND = "socat -t5 stdio UNIX-CONNECT:/run/haproxy/admin.sock <<<"
-_SCOPES = ("read", "ask", "approve")
+_SCOPES = ("read", "request", "approve")
 # Differs from one making to the next: hashes and keys, versions of files, signatures, tokens.
 _VARYING = re.compile(r"\b(?:[0-9a-f]{128}|[0-9a-f]{64}|[0-9a-f]{12}|kt_\w+)\b")
 

@@ -111,7 +111,7 @@ def stay(service: Service) -> None:
         say(f"    {person:<5} {service.sign_in_link(person, seconds=_LINK_SECONDS)}")
     settings = service.keyturn.settings
     _, token = service.keyturn.workflow.tokens.create_token(
-        person="dora", scopes=("read", "ask"), days=1, source="cli"
+        person="dora", scopes=("read", "request"), days=1, source="cli"
     )
     say("  Command line, as dora, in another terminal")
     say(f"    export KEYTURN_URL={service.address} KEYTURN_TOKEN={token}")

@@ -16,7 +16,7 @@ def test_a_program_sees_how_hosts_were_met_and_what_holds_them(desk: Desk):
         second = approved(tx, waiting(tx, asked(tx, host="lb1")))
     program = desk.program("dora")
     host = program.get("/hosts/lb1").json()
-    assert (host["reachability"], host["error"]) == ("login refused", "not our key")
+    assert (host["status"], host["error"]) == ("login refused", "not our key")
     assert (host["key"], host["last_contact_at"]) == ("pinned key", None)
     assert host["logins"] == [
         {"user": "keyturn", "purpose": "reads and changes", "authentication": "a key"}
@@ -32,6 +32,6 @@ def test_hosts_are_chosen_by_how_they_were_met(desk: Desk):
     with desk.database.transaction() as tx:
         store_contact(tx, "lb2", tried_at=tx.now, answered_at=tx.now)
     program = desk.program("dora")
-    found = program.get("/hosts", params={"reachability": "reachable"}).json()["hosts"]
+    found = program.get("/hosts", params={"status": "reachable"}).json()["hosts"]
     assert [one["name"] for one in found] == ["lb2"]
-    assert program.get("/hosts", params={"reachability": "perhaps"}).status_code == 422
+    assert program.get("/hosts", params={"status": "perhaps"}).status_code == 422

@@ -25,7 +25,7 @@ def _asked(desk: Desk) -> int:
 
 
 def test_the_same_request_with_the_same_key_has_one_effect(desk: Desk):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     first, second = _ask(program, "one"), _ask(program, "one")
     assert (first.status_code, first.json()) == (second.status_code, second.json())
     assert second.headers["location"] == first.headers["location"]
@@ -34,14 +34,14 @@ def test_the_same_request_with_the_same_key_has_one_effect(desk: Desk):
 
 
 def test_without_a_key_it_has_two(desk: Desk):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     for _ in range(2):
         program.post("/runs", json=LAMP)
     assert _asked(desk) == 2
 
 
 def test_another_request_with_the_same_key_is_refused(desk: Desk):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     _ask(program, "one")
     for other in (LAMP | {"reason": "dark"}, {"request": "toy show lb1"}):
         answer = _ask(program, "one", other)
@@ -52,18 +52,18 @@ def test_another_request_with_the_same_key_is_refused(desk: Desk):
 
 def test_two_people_may_choose_the_same_key(desk: Desk):
     for person in ("dora", "adam"):
-        assert _ask(desk.program(person, "ask"), "one").status_code == 202
+        assert _ask(desk.program(person, "request"), "one").status_code == 202
     assert _asked(desk) == 2
 
 
 def test_it_holds_for_another_token_of_the_same_person(desk: Desk):
-    first = _ask(desk.program("dora", "ask"), "one")
-    second = _ask(desk.program("dora", "ask"), "one")
+    first = _ask(desk.program("dora", "request"), "one")
+    second = _ask(desk.program("dora", "request"), "one")
     assert first.json() == second.json()
 
 
 def test_many_at_once_have_one_effect(desk: Desk):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
 
     def ask(_n: int) -> int:
         return _ask(program, "one").status_code
@@ -75,7 +75,7 @@ def test_many_at_once_have_one_effect(desk: Desk):
 
 
 def test_a_no_is_kept_as_well(desk: Desk):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     assert [_ask(program, "one", {"request": "toy"}).status_code for _ in range(2)] == [422, 422]
 
 
@@ -103,7 +103,7 @@ def _full(*_args: object, **_named: object) -> None:
 def test_a_request_that_was_cut_off_leads_to_what_it_did(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     _cut_off(monkeypatch)
     _ask(program, "one")
     early = _ask(program, "one")
@@ -120,7 +120,7 @@ def test_a_request_that_was_cut_off_leads_to_what_it_did(
 def test_a_request_that_was_cut_off_before_it_did_anything_is_done_anew(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     with monkeypatch.context() as away:
         away.setattr(runs, "add_run", _full)
         _cut_off(away)
@@ -134,7 +134,7 @@ def test_a_request_that_was_cut_off_before_it_did_anything_is_done_anew(
 def test_who_took_so_long_that_it_was_made_again_does_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    program, real, slow = desk.program("dora", "ask"), requests.create_request, list[int]()
+    program, real, slow = desk.program("dora", "request"), requests.create_request, list[int]()
 
     def ask(*args: Any, **named: Any) -> Run:
         if not slow:
@@ -153,7 +153,7 @@ def test_who_took_so_long_that_it_was_made_again_does_nothing(
 def test_what_the_database_did_not_take_may_be_asked_anew(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     real = runs.add_run
 
     def full(*_args: object, **_named: object) -> None:
@@ -169,7 +169,7 @@ def test_what_the_database_did_not_take_may_be_asked_anew(
 
 @pytest.mark.parametrize("key", ["", " ", "x" * 201, "a b"])
 def test_a_key_that_is_none_is_refused(desk: Desk, key: str):
-    assert _ask(desk.program("dora", "ask"), key).status_code == 422
+    assert _ask(desk.program("dora", "request"), key).status_code == 422
     assert _asked(desk) == 0
 
 
@@ -181,7 +181,7 @@ def test_strangers_leave_no_keys(desk: Desk):
 
 
 def test_old_answers_are_forgotten(desk: Desk):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     _ask(program, "one")
     with desk.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE stored_response SET claimed_at = 1")

@@ -46,7 +46,7 @@ def _silent(*_: object) -> None:
 
 
 def _asked_and_worked_on(desk: Desk, body: dict[str, Any], program: Any = None) -> Any:
-    program = program or desk.program("dora", "ask")
+    program = program or desk.program("dora", "request")
     with ThreadPoolExecutor(1) as pool:
         coming: Future[Any] = pool.submit(program.post, "/runs", json=body, params=PATIENT)
         _until(lambda: bool(desk.harness.dispatcher.enqueued) or coming.done())
@@ -99,7 +99,7 @@ def test_a_run_that_rests_is_told_at_once(desk: Desk):
 
 
 def test_a_run_is_waited_for_by_its_number_too(desk: Desk):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     number = program.post("/runs", json=LOOK).json()["run"]["id"]
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(program.get, f"/runs/{number}", params=PATIENT)
@@ -108,24 +108,24 @@ def test_a_run_is_waited_for_by_its_number_too(desk: Desk):
 
 
 def test_who_does_not_pending_it_is_not_kept_waiting(desk: Desk):
-    told = desk.program("dora", "ask").post("/runs", json=LOOK).json()
+    told = desk.program("dora", "request").post("/runs", json=LOOK).json()
     assert (told["run"]["state"], told["report"]) == ("planning", None)
 
 
 def test_when_the_time_is_over_it_is_told_as_it_is(harness: Harness):
-    program = a_desk(harness, longest_wait=0.01).program("dora", "ask")
+    program = a_desk(harness, longest_wait=0.01).program("dora", "request")
     assert program.post("/runs", json=LOOK, params=PATIENT).json()["run"]["state"] == "planning"
 
 
 @pytest.mark.parametrize("wait", ["31", "-1", "nan", "inf", "long"])
 def test_a_wait_that_is_none_is_refused(desk: Desk, wait: str):
-    answer = desk.program("dora", "ask").post("/runs", json=LOOK, params={"wait": wait})
+    answer = desk.program("dora", "request").post("/runs", json=LOOK, params={"wait": wait})
     assert answer.status_code == 422
     assert "requested" not in desk.harness.list_entry_kinds()
 
 
 def test_the_answer_is_kept_by_its_key_before_it_is_waited_for(desk: Desk):
-    program, key = desk.program("dora", "ask"), {"Idempotency-Key": "one"}
+    program, key = desk.program("dora", "request"), {"Idempotency-Key": "one"}
 
     def ask() -> Any:
         return program.post("/runs", json=LOOK, params=PATIENT, headers=key)
@@ -152,7 +152,7 @@ def _parts(harness: Harness) -> ApiParts:
 
 
 def test_no_thread_is_held_however_many_wait(harness: Harness):
-    program = a_desk(harness).program("dora", "ask")
+    program = a_desk(harness).program("dora", "request")
     number = program.post("/runs", json=LOOK).json()["run"]["id"]
     waiters = Waiters(_parts(harness))
 
@@ -173,14 +173,14 @@ def test_no_thread_is_held_however_many_wait(harness: Harness):
 
 
 def test_who_comes_when_many_wait_is_answered_at_once(harness: Harness):
-    number = a_desk(harness).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
+    number = a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
     pending = PendingResponse(number, 30, lambda: _Told(threads=0))
     assert asyncio.run(Waiters(_parts(harness), max_waiting=0).wait_for_response(pending)) is None
 
 
 def _told_by(waiting: int, harness: Harness) -> list[str]:
     """Return which threads looked what to tell so many who waited for one run."""
-    number = a_desk(harness).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
+    number = a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
     waiters, names = Waiters(_parts(harness)), list[str]()
 
     def told() -> _Told:
@@ -209,7 +209,7 @@ def test_who_moves_a_run_looks_for_a_few_who_wait_and_no_more(harness: Harness):
 
 
 def test_what_cannot_be_told_by_who_moves_a_run_is_looked_for_again(harness: Harness):
-    number = a_desk(harness).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
+    number = a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
     waiters, troubles = Waiters(_parts(harness)), [StoreUnavailable("just now")]
 
     def told() -> _Told:
@@ -230,7 +230,7 @@ def test_what_cannot_be_told_by_who_moves_a_run_is_looked_for_again(harness: Har
 
 
 def test_a_database_that_goes_away_meanwhile_takes_nothing_back(harness: Harness):
-    number = a_desk(harness).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
+    number = a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
 
     def gone() -> OutputModel:
         raise StoreUnavailable("gone")

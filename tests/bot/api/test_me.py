@@ -81,7 +81,7 @@ def test_what_could_be_erased_is_told_and_asked_for_but_not_erased(desk: Desk):
         run = running(tx, approved(tx, waiting(tx, asked(tx)), reason="go"))
         concluded(tx, run, StepState.SUCCEEDED, output="password=canary-4711")
         number = ended(tx, run, State.SUCCEEDED, "Verified").id
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     before = program.get(f"/runs/{number}/erasure").json()
     assert [(one["step"], one["characters"]) for one in before["outputs"]] == [(1, 20)]
     assert (before["request"], before["page"]) == (None, f"{HERE}/runs/{number}/erase")

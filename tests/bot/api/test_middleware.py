@@ -44,7 +44,7 @@ def test_tls_is_held_on_to(harness: Harness):
 
 
 def test_a_body_is_refused_before_it_is_read_when_it_is_too_long(desk: Desk):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     reason = {"request": "toy show lb1", "reason": "x" * middleware.MAX_BYTES}
     assert program.post("/runs", json=reason).status_code == 413
 
@@ -70,14 +70,14 @@ def test_a_body_is_refused_before_it_is_read_when_it_is_too_long(desk: Desk):
     ],
 )
 def test_a_body_is_refused_when_it_is_not_json(desk: Desk, body: bytes, status: int):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     answer = program.post("/runs", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
 
 
 def test_what_comes_as_another_type_is_not_taken_for_json(desk: Desk):
-    answer = desk.program("dora", "ask").post(
+    answer = desk.program("dora", "request").post(
         "/runs", content=b'{"request": "toy show lb1"}', headers={"Content-Type": "text/plain"}
     )
     assert answer.status_code == 422
@@ -107,7 +107,7 @@ def test_one_person_asks_at_a_pace_whatever_they_ask_with(harness: Harness):
     parts = replace(harness.context, rate_limits=rate_limit.RateLimits.from_person_limit(2))
     desk = a_desk(replace(harness, context=parts, workflow=Workflow(parts)))
     look = {"request": "toy show lb1"}
-    with desk.program("dora", "ask") as dora, desk.program("olga", "ask") as olga:
+    with desk.program("dora", "request") as dora, desk.program("olga", "request") as olga:
         assert [dora.post("/runs", json=look).status_code for _ in range(2)] == [202, 202]
         late = dora.post("/runs", json=look)
         assert (late.status_code, late.headers["retry-after"]) == (429, "60")

@@ -12,7 +12,7 @@ from tests.bot.api.conftest import API, Desk
 from tests.bot.web.sample_runs import gallery
 from tests.bot.web.test_routes import everything
 
-READERS = ("read", "ask", "approve")
+READERS = ("read", "request", "approve")
 DIGEST = {"digest": "0" * 10}
 # method, path → the scopes that open it, the status that they then get, and what is sent.
 ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]] = {
@@ -28,8 +28,8 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("GET", "/changes"): (READERS, 200, None),
     ("GET", "/views"): (READERS, 200, None),
     ("GET", "/views/{number}"): (READERS, 404, None),
-    ("POST", "/views"): (("ask",), 201, {"name": "mine", "filters": {"host": "lb*"}}),
-    ("POST", "/views/{number}/delete"): (("ask",), 404, None),
+    ("POST", "/views"): (("request",), 201, {"name": "mine", "filters": {"host": "lb*"}}),
+    ("POST", "/views/{number}/delete"): (("request",), 404, None),
     ("GET", "/log"): (READERS, 200, None),
     ("POST", "/log/verify"): (READERS, 200, None),
     ("GET", "/policy/preview"): (READERS, 200, None),
@@ -39,16 +39,16 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("GET", "/runs/{number}/progress"): (READERS, 200, None),
     ("POST", "/runs/{number}/verify"): (READERS, 200, None),
     ("GET", "/runs/{number}/erasure"): (READERS, 200, None),
-    ("POST", "/runs/{number}/erasure"): (("ask",), 409, {"reason": "it holds a password"}),
-    ("POST", "/runs"): (("ask",), 202, {"request": "toy show lb1"}),
+    ("POST", "/runs/{number}/erasure"): (("request",), 409, {"reason": "it holds a password"}),
+    ("POST", "/runs"): (("request",), 202, {"request": "toy show lb1"}),
     ("POST", "/runs/{number}/approve"): (("approve",), 409, DIGEST),
     ("POST", "/runs/{number}/deny"): (("approve",), 409, {}),
     ("POST", "/runs/{number}/counter"): (("approve",), 409, {"values": {"table": "http"}}),
-    ("POST", "/runs/{number}/accept"): (("ask",), 403, DIGEST),
-    ("POST", "/runs/{number}/withdraw"): (("ask",), 403, None),
-    ("POST", "/runs/{number}/stop"): (("ask", "approve"), 409, {}),
-    ("POST", "/runs/{number}/undo"): (("ask",), 422, {}),
-    ("POST", "/runs/{number}/again"): (("ask",), 202, {}),
+    ("POST", "/runs/{number}/accept"): (("request",), 403, DIGEST),
+    ("POST", "/runs/{number}/withdraw"): (("request",), 403, None),
+    ("POST", "/runs/{number}/stop"): (("request", "approve"), 409, {}),
+    ("POST", "/runs/{number}/undo"): (("request",), 422, {}),
+    ("POST", "/runs/{number}/again"): (("request",), 202, {}),
     ("POST", "/runs/{number}/resolve"): (
         ("approve",),
         409,
@@ -62,14 +62,14 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("GET", "/schedules"): (READERS, 200, None),
     ("GET", "/schedules/{number}"): (READERS, 404, None),
     ("POST", "/schedules"): (
-        ("ask",),
+        ("request",),
         202,
         {"request": "toy show lb1", "name": "a look", "cron": "@daily"},
     ),
-    ("POST", "/schedules/{number}/suspend"): (("ask",), 404, {}),
-    ("POST", "/schedules/{number}/resume"): (("ask",), 404, None),
-    ("POST", "/schedules/{number}/end"): (("ask",), 404, {}),
-    ("POST", "/schedules/{number}/take"): (("ask",), 404, {}),
+    ("POST", "/schedules/{number}/suspend"): (("request",), 404, {}),
+    ("POST", "/schedules/{number}/resume"): (("request",), 404, None),
+    ("POST", "/schedules/{number}/end"): (("request",), 404, {}),
+    ("POST", "/schedules/{number}/take"): (("request",), 404, {}),
 }
 QUERY: dict[str, dict[str, Any]] = {
     "/policy/preview": {"request": "toy set lb1"},
@@ -132,7 +132,7 @@ def test_a_route_opens_to_its_scopes_and_to_no_others(desk: Desk, method: str, p
 @pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "GET"}))
 def test_looking_changes_nothing(desk: Desk, path: str):
     number = gallery(desk.database)["pending"]
-    program = desk.program("olga", "ask", "approve")
+    program = desk.program("olga", "request", "approve")
     before = desk.harness.list_entry_kinds()
     for method in ("GET", "HEAD"):
         program.request(method, path.format(number=number, name="lb1"), params=QUERY.get(path))
@@ -151,7 +151,7 @@ def test_what_is_not_there_is_a_problem(desk: Desk, path: str):
 
 
 def test_what_cannot_be_done_at_an_address_is_a_problem(desk: Desk):
-    answer = desk.program("olga", "ask").delete("/runs/1")
+    answer = desk.program("olga", "request").delete("/runs/1")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
     assert answer.headers["content-type"] == "application/problem+json"
 

@@ -25,7 +25,7 @@ def _asked(desk: Desk, program: TestClient, body: dict[str, Any]) -> dict[str, A
 
 
 def test_a_request_goes_from_asking_to_proof(desk: Desk):
-    dora, olga = desk.program("dora", "ask"), desk.program("olga", "approve")
+    dora, olga = desk.program("dora", "request"), desk.program("olga", "approve")
     run = _asked(desk, dora, LAMP)
     assert (run["state"], run["source"], run["missing_approvals"]) == ("pending", "api", 1)
     assert run["approvals_from"] == "the owners of the edge"
@@ -50,7 +50,7 @@ def test_a_request_goes_from_asking_to_proof(desk: Desk):
 
 def test_however_often_a_token_tries_what_is_refused_the_log_hardly_grows(desk: Desk):
     """Nor by what is too late, or of another plan; by which token is told with what it did."""
-    run = _asked(desk, desk.program("dora", "ask"), LAMP)
+    run = _asked(desk, desk.program("dora", "request"), LAMP)
     at = f"/runs/{run['id']}"
     stan = desk.program("stan", "approve")
     for _ in range(20):
@@ -77,14 +77,14 @@ def test_however_often_a_token_tries_what_is_refused_the_log_hardly_grows(desk: 
 
 def test_several_hosts_are_asked_for_at_once(desk: Desk):
     body = {"runbook": "toy set", "values": {"host": "lb*", "name": "lamp", "value": "on"}}
-    run = _asked(desk, desk.program("dora", "ask"), body)
+    run = _asked(desk, desk.program("dora", "request"), body)
     assert run["hosts"] == ["lb1", "lb2"]
     assert [part["host"] for part in run["child_runs"]] == ["lb1", "lb2"]
     assert len(run["plan"]["steps"]) == 2
 
 
 def test_a_dry_request_says_what_would_come_of_it_and_leaves_no_trace(desk: Desk):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     before = desk.harness.list_entry_kinds()
     answer = program.post("/runs", json=LAMP | {"dry_run": True})
     assert (answer.status_code, answer.json()["run"]) == (200, None)
@@ -121,7 +121,7 @@ def test_who_may_what_is_answered(desk: Desk):
     ],
 )
 def test_what_does_not_fit_is_said_in_words(desk: Desk, body: dict[str, Any], says: str):
-    answer = desk.program("dora", "ask").post("/runs", json=body)
+    answer = desk.program("dora", "request").post("/runs", json=body)
     assert answer.status_code == 422
     assert says.lower() in answer.json()["detail"].lower()
     assert "requested" not in desk.harness.list_entry_kinds()
@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_said_in_words(desk: Desk, body: dict[str, Any], sa
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain"])
 def test_a_body_that_is_not_called_json_is_said_to_have_to_be(desk: Desk, kind: str):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     answer = program.post("/runs", content=json.dumps(LAMP), headers={"Content-Type": kind})
     assert answer.status_code == 422
     assert (
@@ -139,7 +139,7 @@ def test_a_body_that_is_not_called_json_is_said_to_have_to_be(desk: Desk, kind: 
 
 def test_what_is_mistyped_is_said_in_plain_words(desk: Desk):
     run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    olga = desk.program("olga", "ask", "approve")
+    olga = desk.program("olga", "request", "approve")
     strange = olga.post("/runs", json=LAMP | {"because": "x"}).json()
     assert strange["problems"] == {"because": "is an unknown field: check the spelling"}
     short = olga.post(f"/runs/{run.id}/approve", json={"digest": "0000"}).json()
@@ -148,7 +148,7 @@ def test_what_is_mistyped_is_said_in_plain_words(desk: Desk):
 
 def test_what_does_not_fit_its_field_stands_by_the_field(desk: Desk):
     body = {"runbook": "toy tune", "values": {"host": "lb1", "switch": "lamp", "value": "dim"}}
-    answer = desk.program("dora", "ask").post("/runs", json=body)
+    answer = desk.program("dora", "request").post("/runs", json=body)
     assert answer.status_code == 422
     assert "value" in answer.json()["problems"]
 
@@ -163,7 +163,7 @@ def test_a_no_ends_it_in_the_same_words_as_anywhere(desk: Desk):
 
 
 def test_nobody_approves_their_own_by_a_token(desk: Desk):
-    program = desk.program("adam", "ask", "approve")
+    program = desk.program("adam", "request", "approve")
     run = _asked(desk, program, {"request": "toy break lb1 lamp"})
     answer = program.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"]})
     assert answer.status_code == 403
@@ -172,7 +172,7 @@ def test_nobody_approves_their_own_by_a_token(desk: Desk):
 
 
 def test_what_was_asked_is_withdrawn_stopped_and_undone(desk: Desk):
-    dora, olga = desk.program("dora", "ask"), desk.program("olga", "approve")
+    dora, olga = desk.program("dora", "request"), desk.program("olga", "approve")
     first = _asked(desk, dora, LAMP)
     assert dora.post(f"/runs/{first['id']}/withdraw").json()["state"] == "withdrawn"
     second = _asked(desk, dora, LAMP)
@@ -187,7 +187,7 @@ def test_what_was_asked_is_withdrawn_stopped_and_undone(desk: Desk):
 
 
 def test_what_is_over_is_asked_for_again_in_ones_own_name(desk: Desk):
-    dora, adam = desk.program("dora", "ask"), desk.program("adam", "ask")
+    dora, adam = desk.program("dora", "request"), desk.program("adam", "request")
     first = _asked(desk, dora, LAMP)
     number = first["id"]
     no = adam.post(f"/runs/{number}/again", json={})
@@ -208,7 +208,7 @@ def test_what_is_over_is_asked_for_again_in_ones_own_name(desk: Desk):
 
 
 def test_a_dry_request_for_the_same_says_what_would_come_of_it_and_leaves_no_trace(desk: Desk):
-    dora, olga = desk.program("dora", "ask"), desk.program("olga", "ask")
+    dora, olga = desk.program("dora", "request"), desk.program("olga", "request")
     number = _asked(desk, dora, LAMP)["id"]
     early = dora.post(f"/runs/{number}/again", json={"dry_run": True})
     assert (early.status_code, "has not ended" in early.json()["detail"]) == (422, True)
@@ -222,7 +222,7 @@ def test_a_dry_request_for_the_same_says_what_would_come_of_it_and_leaves_no_tra
 
 
 def test_several_hosts_are_asked_again_as_they_were_meant(desk: Desk):
-    dora = desk.program("dora", "ask")
+    dora = desk.program("dora", "request")
     first = _asked(desk, dora, {"request": "toy set lb* lamp on"})
     dora.post(f"/runs/{first['id']}/withdraw")
     more = "  lb3: {area: edge, tags: [haproxy]}\n"
@@ -304,7 +304,7 @@ def test_a_parameter_that_does_not_fit_is_called_as_callers_call_it(
 def test_what_is_within_a_field_of_the_body_is_told_by_its_pointer(
     desk: Desk, more: dict[str, Any], place: str
 ):
-    answer = desk.program("dora", "ask").post("/runs", json=LAMP | more)
+    answer = desk.program("dora", "request").post("/runs", json=LAMP | more)
     assert list(answer.json()["problems"]) == [place]
 
 
@@ -413,7 +413,7 @@ def test_runbooks_and_hosts_tell_what_a_form_needs(desk: Desk):
 
 
 def test_a_schedule_is_asked_for_approved_suspended_and_ended(desk: Desk):
-    dora = desk.program("dora", "ask")
+    dora = desk.program("dora", "request")
     body = {"request": "toy show lb1", "name": "a look", "cron": "0 3 1 * *", "reason": "habit"}
     asked = dora.post("/schedules", json=body)
     assert asked.status_code == 202
@@ -429,7 +429,7 @@ def test_a_schedule_is_asked_for_approved_suspended_and_ended(desk: Desk):
     assert (found["missed"], listed["missed"], dora.get(at).json()["missed"]) == (0, 2, 2)
     assert dora.post(f"{at}/suspend", json={}).json()["state"] == "suspended"
     assert dora.post(f"{at}/resume").json()["state"] == "active"
-    assert desk.program("stan", "ask").post(f"{at}/end", json={}).status_code == 403
+    assert desk.program("stan", "request").post(f"{at}/end", json={}).status_code == 403
     assert dora.post(f"{at}/end", json={}).json()["state"] == "ended"
     kinds = desk.harness.list_entry_kinds()
     for kind in ("schedule suspended", "schedule resumed", "schedule ended"):

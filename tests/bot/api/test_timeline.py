@@ -30,7 +30,7 @@ def test_a_span_that_is_none_is_refused(desk: Desk):
 
 
 def test_a_view_of_a_program_is_its_persons(desk: Desk):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     kept = program.post("/views", json={"name": "edge", "filters": {"area": "edge"}}).json()
     assert kept["filters"] == {"area": "edge"}
     assert desk.program("olga").get(f"/views/{kept['id']}").json() == kept
@@ -39,7 +39,7 @@ def test_a_view_of_a_program_is_its_persons(desk: Desk):
 
 
 def test_what_is_no_filter_is_not_kept(desk: Desk):
-    answer = desk.program("dora", "ask").post(
+    answer = desk.program("dora", "request").post(
         "/views", json={"name": "edge", "filters": {"colour": "red"}}
     )
     assert answer.status_code == 422

@@ -28,7 +28,7 @@ STEP_UP = starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup',
 
 
 def test_only_a_hash_is_kept_of_a_random_token(desk: Desk, tmp_path: Path):
-    whole = desk.token("dora", "ask")
+    whole = desk.token("dora", "request")
     assert re.fullmatch(r"kt_[0-9a-f]{8}_[A-Za-z0-9_-]{43}", whole)
     assert len({desk.token("dora")[12:] for _ in range(20)}) == 20
     secret = whole.rsplit("_", 1)[0] and whole[12:]
@@ -97,9 +97,9 @@ def test_a_session_of_the_pages_opens_nothing_here(desk: Desk):
 
 
 def test_what_it_is_and_when_it_was_last_used_is_told(desk: Desk):
-    program = desk.program("dora", "ask")
+    program = desk.program("dora", "request")
     me = program.get("/me").json()
-    assert (me["person"], me["scopes"], me["owns"]) == ("dora", ["ask"], [])
+    assert (me["person"], me["scopes"], me["owns"]) == ("dora", ["request"], [])
     with desk.database.reading() as tx:
         [found] = auth_tokens.list_tokens(tx, "dora")
         assert found.last_used_at
@@ -132,7 +132,7 @@ def test_a_revoked_token_opens_nothing_and_only_its_person_revokes_it(desk: Desk
 
 
 def test_a_ban_bites_at_once_and_being_let_in_again_does_not_bring_tokens_back(desk: Desk):
-    program, workflow = desk.program("dora", "ask"), desk.harness.workflow
+    program, workflow = desk.program("dora", "request"), desk.harness.workflow
     assert program.get("/me").status_code == 200
     workflow.ban_person("dora", banned_by="olga", reason="the laptop is stolen")
     assert program.get("/me").status_code == 401
@@ -199,7 +199,7 @@ def test_rules_see_the_door(tmp_path: Path):
     )
     with (
         open_harness(tmp_path, rules=rules) as harness,
-        a_desk(harness).program("dora", "ask") as dora,
+        a_desk(harness).program("dora", "request") as dora,
     ):
         told = dora.post("/runs", json={"request": "toy set lb1 lamp on"}).json()
         assert told["run"]["state"] == "refused"
@@ -237,7 +237,7 @@ def test_nobody_has_tokens_without_number(harness: Harness):
 def test_a_token_in_a_text_is_taken_for_a_secret(desk: Desk):
     whole = desk.token("dora")
     assert Redactor().redact_text(f"Bearer {whole}, see?") == "Bearer [secret], see?"
-    answer = desk.program("dora", "ask").post(
+    answer = desk.program("dora", "request").post(
         "/runs", json={"request": "toy show lb1", "reason": f"with {whole}"}
     )
     assert answer.status_code == 202

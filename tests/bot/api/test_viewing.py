@@ -132,7 +132,7 @@ def test_every_route_has_a_decision():
 def test_a_run_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
     used: RestrictedHarness, used_desk: Desk, method: str, path: str
 ):
-    program = used_desk.program("dora", "read", "ask", "approve")
+    program = used_desk.program("dora", "read", "request", "approve")
     absent = _ask(program, method, path, ABSENT)
     assert absent[0] == 404
     for run in used.hidden.values():
@@ -144,7 +144,7 @@ def test_a_run_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
 def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
     used: RestrictedHarness, used_desk: Desk, method: str, path: str
 ):
-    program = used_desk.program("dora", "read", "ask", "approve")
+    program = used_desk.program("dora", "read", "request", "approve")
     absent = _ask(program, method, path, ABSENT)
     assert absent[0] == 404
     assert _ask(program, method, path, used.schedule) == absent
@@ -174,7 +174,7 @@ def test_what_may_be_viewed_is_told(
 def test_what_tells_of_no_run_tells_of_none(
     used: RestrictedHarness, used_desk: Desk, method: str, path: str
 ):
-    program = used_desk.program("dora", "read", "ask", "approve")
+    program = used_desk.program("dora", "read", "request", "approve")
     assert HIDDEN not in _ask(program, method, path, used.schedule)[1]
 
 

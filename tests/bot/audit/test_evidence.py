@@ -56,11 +56,11 @@ def _vote_with_an_entry_of_its_own(tx: Transaction, run: Run) -> None:
 
 
 def _append(tx: Transaction, seal: SigningKey, run: Run, person: str) -> Entry:
-    mine, tx._seal = tx._seal, seal  # pyright: ignore[reportPrivateUsage] - a forger's key
+    mine, tx._signing_key = tx._signing_key, seal  # pyright: ignore[reportPrivateUsage] - a forger's key
     entry = change_log.append_entry(
         tx, "approved", run=run.id, person=person, digest=run.digest, reason="", factor=""
     )
-    tx._seal = mine  # pyright: ignore[reportPrivateUsage]
+    tx._signing_key = mine  # pyright: ignore[reportPrivateUsage]
     return entry
 
 
@@ -68,7 +68,7 @@ def _vote_with_somebody_elses_entry(tx: Transaction, run: Run) -> None:
     """Bend a true entry of another run to this one."""
     _vote(tx, run)
     other = runs.get_run(tx, run.id)
-    true = _append(tx, tx.seal, replace(other, id=run.id + 1), "olga")
+    true = _append(tx, tx.signing_key, replace(other, id=run.id + 1), "olga")
     # Not the last one: nothing at all goes on where the log does not end as Keyturn left it.
     change_log.append_entry(tx, "noted")
     tx.sql.execute(text("DROP TRIGGER entry_no_update"))
@@ -381,10 +381,10 @@ def _called_done(tx: Transaction, run: Run) -> None:
 def _called_done_with_an_entry_of_its_own(tx: Transaction, run: Run) -> None:
     """Forge the entries too, with another key than the log's."""
     _called_done(tx, run)
-    mine, tx._seal = tx._seal, SigningKey.create()  # pyright: ignore[reportPrivateUsage] - a forger's key
+    mine, tx._signing_key = tx._signing_key, SigningKey.create()  # pyright: ignore[reportPrivateUsage] - a forger's key
     for name in ("step sending", "step succeeded"):
         change_log.append_entry(tx, name, run=run.id, host="lb1", step=2)
-    tx._seal = mine  # pyright: ignore[reportPrivateUsage]
+    tx._signing_key = mine  # pyright: ignore[reportPrivateUsage]
 
 
 def _called_undone(tx: Transaction, run: Run) -> None:

@@ -113,9 +113,9 @@ def _stops_everything(harness: Harness) -> None:
 def _lifts_it_with_another_key(harness: Harness) -> None:
     _stops_everything(harness)
     with harness.database.transaction() as tx:
-        mine, tx._seal = tx._seal, SigningKey.create()  # pyright: ignore[reportPrivateUsage] - a forger's key
+        mine, tx._signing_key = tx._signing_key, SigningKey.create()  # pyright: ignore[reportPrivateUsage] - a forger's key
         change_log.append_entry(tx, "everything resumed", person="olga", reason="it is light")
-        tx._seal = mine  # pyright: ignore[reportPrivateUsage]
+        tx._signing_key = mine  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,7 @@ class TestAnOlderKey:
         with harness.database.transaction() as tx:
             last = change_log.list_newest_entries(tx, limit=1)[0]
             forged = change_log.append_entry(
-                tx, change_log.KEY_KIND, public=tx.seal.public_key, proof=last.signature
+                tx, change_log.KEY_KIND, public=tx.signing_key.public_key, proof=last.signature
             )
             assert forged.prev == last.hash
         harness.workflow.advance_run(run.id)
@@ -270,9 +270,9 @@ class TestAnOlderKey:
     def test_a_log_that_is_broken_is_not_vouched_for_by_another_key(self, tmp_path: Path):
         def append_as_a_thief(harness: Harness, _run: Run) -> None:
             with harness.database.transaction() as tx:
-                mine, tx._seal = tx._seal, SigningKey.create()  # pyright: ignore[reportPrivateUsage]
+                mine, tx._signing_key = tx._signing_key, SigningKey.create()  # pyright: ignore[reportPrivateUsage]
                 change_log.append_entry(tx, "approved", run=1, person="olga")
-                tx._seal = mine  # pyright: ignore[reportPrivateUsage]
+                tx._signing_key = mine  # pyright: ignore[reportPrivateUsage]
 
         with pytest.raises(KeyFileError, match="so its key cannot be changed"):
             self._turned(tmp_path, append_as_a_thief)

@@ -84,7 +84,7 @@ def test_a_change_of_the_key_is_followed(harness: Harness, done: Run) -> None:
     new = SigningKey.create()
     with harness.database.transaction() as tx:
         verification.append_key_change(tx, new)
-    harness.database._seal = new  # pyright: ignore[reportPrivateUsage] - as after a start
+    harness.database._signing_key = new  # pyright: ignore[reportPrivateUsage] - as after a start
     later = harness.approve(harness.request(SetSwitch(host="lb1", name="fan", value="on")))
     assert of_run(harness, done).faults == []
     assert of_run(harness, later).faults == []

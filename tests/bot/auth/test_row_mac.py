@@ -142,12 +142,14 @@ def _his_token_as_somebody_else(tx: Transaction) -> str:
 
 def _his_token_for_more(tx: Transaction) -> str:
     mine = _made(tx, "mallory")
-    _alter(tx, TOKEN, scopes="read ask approve")
+    _alter(tx, TOKEN, scopes="read request approve")
     return _bears(tx, mine)[1].removeprefix("read").strip()
 
 
 def _a_token_that_has_expired(tx: Transaction) -> str:
-    stolen = tokens.add_token(tx, person="olga", scopes=["ask"], name="", expires_at=tx.now - 1)[1]
+    stolen = tokens.add_token(
+        tx, person="olga", scopes=["request"], name="", expires_at=tx.now - 1
+    )[1]
     _alter(tx, TOKEN, expires_at=tx.now + YEAR)
     return _bears(tx, stolen)[0]
 

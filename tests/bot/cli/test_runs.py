@@ -34,7 +34,7 @@ class Shop:
         self.service, self.directory = service, directory
         make = service.keyturn.workflow.tokens.create_token
         self._tokens = {
-            person: make(person=person, scopes=["ask", "approve"], days=1, source="cli")[1]
+            person: make(person=person, scopes=["request", "approve"], days=1, source="cli")[1]
             for person in ("dora", "olga")
         }
 
@@ -94,8 +94,8 @@ def test_what_the_rules_refuse_exits_with_4(shop: Shop):
         (("run", "999"), 3),
         (("approve", "999", "0" * 10), 3),
         (("hosts", "lb9"), 3),
-        (("ask", "zfs", "nope"), 2),
-        (("ask", "uptime", "check", "nope1"), 2),
+        (("request", "zfs", "nope"), 2),
+        (("request", "uptime", "check", "nope1"), 2),
         (("runs", "--state", "wating"), 2),
         (("runs", "--since", "soon"), 2),
         (("changed", "soon"), 2),
@@ -344,10 +344,10 @@ def test_hosts_are_listed_and_told_of_as_they_were_met(shop: Shop):
 
 def test_what_the_service_meets_is_told_by_hosts(shop: Shop):
     keyturn = shop.service.keyturn
-    assert shop.told("dora", "hosts", "nas1")["reachability"] == "never contacted"
+    assert shop.told("dora", "hosts", "nas1")["status"] == "never contacted"
     keyturn.fleet.on_contact("nas1", None)
     keyturn.contacts.write_contacts()
-    assert shop.told("dora", "hosts", "nas1")["reachability"] == "reachable"
+    assert shop.told("dora", "hosts", "nas1")["status"] == "reachable"
 
 
 def test_what_holds_hosts_is_listed(shop: Shop):

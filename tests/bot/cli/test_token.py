@@ -30,13 +30,13 @@ def _keyturn(harness: Harness, *words: str) -> Result:
 
 
 def test_a_token_is_printed_alone_and_once(served: Harness):
-    said = _keyturn(served, "token", "new", "dora", "--scope", "ask", "--days", "7")
+    said = _keyturn(served, "token", "new", "dora", "--scope", "request", "--days", "7")
     assert said.exit_code == 0, said.output
     whole = said.stdout.strip()
     with served.database.reading() as tx:
         found = tokens.find_token(tx, whole)
     assert found is not None
-    assert (found.person, found.scopes) == ("dora", ("ask",))
+    assert (found.person, found.scopes) == ("dora", ("request",))
     listed = _keyturn(served, "token", "list", "dora")
     assert found.prefix in listed.stdout
     assert whole not in listed.stdout

@@ -144,13 +144,13 @@ def test_between_two_steps_only_who_has_it_goes_on(db_harness: Harness):
     run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
 
     def vanish() -> None:
-        harness.database.on_news = lambda: None
+        harness.database.on_outbox_change = lambda: None
         _lapse(harness.database)
         _taken_over_by(other)
 
     def after_that(_host: str, _words: str) -> None:
         # The outcome of the first step is written, and only then is its worker lost.
-        harness.database.on_news = vanish
+        harness.database.on_outbox_change = vanish
 
     harness.fleet.after_tell = after_that
     harness.workflow.advance_run(run.id)
@@ -169,14 +169,14 @@ def test_what_was_left_between_two_steps_too_long_ago_ends_with_what_was_done(db
     run, other = _approved(harness, SetAll(host="lb1", value="on")), _another(harness)
 
     def vanish() -> None:
-        harness.database.on_news = lambda: None
+        harness.database.on_outbox_change = lambda: None
         with harness.database.transaction() as tx:
             tx.sql.execute(text("UPDATE step SET ended_at = ended_at - 700000000"))
         _lapse(harness.database)
         _taken_over_by(other)
 
     def after_that(_host: str, _words: str) -> None:
-        harness.database.on_news = vanish
+        harness.database.on_outbox_change = vanish
 
     harness.fleet.after_tell = after_that
     harness.workflow.advance_run(run.id)

@@ -144,7 +144,7 @@ def test_what_is_typed_becomes_a_timing():
         "overlap": "queue",
         "catch-up": "once",
         "spread": "30",
-        "tell": "always",
+        "notify": "always",
     }
     found = parse_timing(" monthly scrub ", typed, zone="UTC")
     assert found == ScheduleTiming(
@@ -167,7 +167,7 @@ def test_what_is_typed_becomes_a_timing():
         {"cron": "@daily", "catch-up": "99999"},
         {"cron": "@daily", "catch-up": "٣"},
         {"cron": "@daily", "spread": "1441"},
-        {"cron": "@daily", "tell": "never"},
+        {"cron": "@daily", "notify": "never"},
         {"cron": "@daily", "colour": "red"},
     ],
 )

@@ -9,7 +9,7 @@ from bot.web import tokens
 from tests.bot.authenticator_app import enrol_app
 from tests.bot.web.conftest import Site
 
-WANTED = {"name": "<b>weekly", "days": "30", "scope-ask": "on", "scope-read": "on"}
+WANTED = {"name": "<b>weekly", "days": "30", "scope-request": "on", "scope-read": "on"}
 
 
 def test_a_token_is_shown_once_and_listed_by_its_beginning(site: Site):
@@ -20,7 +20,7 @@ def test_a_token_is_shown_once_and_listed_by_its_beginning(site: Site):
     with site.database.reading() as tx:
         token = auth_tokens.find_token(tx, found[0])
     assert token is not None
-    assert (token.person, token.scopes) == ("dora", ("read", "ask"))
+    assert (token.person, token.scopes) == ("dora", ("read", "request"))
     again = browser.get("/tokens").text
     assert found[0] not in again
     assert token.prefix in again
@@ -53,7 +53,7 @@ def test_what_does_not_fit_is_there_again(site: Site, wrong: dict[str, str], say
     answer = site.browser("dora").post("/tokens", data=WANTED | wrong)
     assert answer.status_code == 422
     assert says in answer.text
-    assert 'name="scope-ask" checked' in answer.text
+    assert 'name="scope-request" checked' in answer.text
     assert site.harness.list_entry_kinds() == []
 
 

@@ -25,7 +25,7 @@ ALL_ON = SetAll(host="lb1", value="on")
 @pytest.fixture
 def other(harness: Harness) -> Generator[Workflow]:
     """The workflow of another process on the same database."""
-    database = Database(harness.database.url, harness.database._seal)  # pyright: ignore[reportPrivateUsage] - the same key
+    database = Database(harness.database.url, harness.database._signing_key)  # pyright: ignore[reportPrivateUsage] - the same key
     yield Workflow(WorkflowContext(database, harness.policies, harness.fleet, ManualDispatcher()))
     database.close()
 
