@@ -1,4 +1,4 @@
-"""The policy without the people who are banned, and what a banned person is told."""
+"""The policy without the people who are banned, and the message for a banned person."""
 
 import threading
 import time

@@ -193,7 +193,7 @@ def test_the_proposal_ends_when_the_original_is_decided(
     harness.workflow.expire_runs()
     ended = harness.get_run(offered.id)
     assert ended.state is State.WITHDRAWN
-    assert ended.summary.startswith(f"The original request, run {first.id}, is ")
+    assert ended.summary.startswith(f"The original request, run {first.id}, ")
     with harness.database.reading() as tx:
         assert not [part for part in runs.list_children(tx, offered.id) if not part.is_ended]
     assert harness.fleet.told == told
@@ -211,7 +211,7 @@ def test_of_two_proposals_the_accepted_one_replaces_the_original_and_ends_the_ot
     assert (dim.state, dark.state) == (State.COUNTER_PROPOSED, State.COUNTER_PROPOSED)
     assert accept(harness, dark).state is State.PENDING
     assert harness.get_run(first.id).state is State.SUPERSEDED
-    with pytest.raises(TooLate, match="is superseded"):
+    with pytest.raises(TooLate, match="was superseded"):
         accept(harness, dim)
     harness.workflow.expire_runs()
     assert harness.get_run(dim.id).state is State.WITHDRAWN

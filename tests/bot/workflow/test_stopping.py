@@ -107,7 +107,7 @@ class TestOneRun:
 
     def test_what_is_over_is_not_stopped(self, harness: Harness):
         done = harness.approve(harness.request(LAMP_ON))
-        with pytest.raises(TooLate, match="is already succeeded"):
+        with pytest.raises(TooLate, match="has succeeded already"):
             harness.workflow.stop_run(done.id, person="dora")
 
     def test_without_the_guard_the_second_step_would_have_been_sent(
