@@ -93,7 +93,9 @@ def _signed_in(server: Server) -> tuple[str, str]:
         client.post(server.link("olga"))
         cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
     tokens = server.harness.workflow.tokens
-    token = tokens.create_token(person="olga", scopes=("request", "approve"), days=1, source="cli")[1]
+    token = tokens.create_token(
+        person="olga", scopes=("request", "approve"), days=1, source="cli"
+    )[1]
     return cookie, f"Authorization: Bearer {token}"
 
 

@@ -173,14 +173,18 @@ def test_no_thread_is_held_however_many_wait(harness: Harness):
 
 
 def test_who_comes_when_many_wait_is_answered_at_once(harness: Harness):
-    number = a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
+    number = (
+        a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
+    )
     pending = PendingResponse(number, 30, lambda: _Told(threads=0))
     assert asyncio.run(Waiters(_parts(harness), max_waiting=0).wait_for_response(pending)) is None
 
 
 def _told_by(waiting: int, harness: Harness) -> list[str]:
     """Return which threads looked what to tell so many who waited for one run."""
-    number = a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
+    number = (
+        a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
+    )
     waiters, names = Waiters(_parts(harness)), list[str]()
 
     def told() -> _Told:
@@ -209,7 +213,9 @@ def test_who_moves_a_run_looks_for_a_few_who_wait_and_no_more(harness: Harness):
 
 
 def test_what_cannot_be_told_by_who_moves_a_run_is_looked_for_again(harness: Harness):
-    number = a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
+    number = (
+        a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
+    )
     waiters, troubles = Waiters(_parts(harness)), [StoreUnavailable("just now")]
 
     def told() -> _Told:
@@ -230,7 +236,9 @@ def test_what_cannot_be_told_by_who_moves_a_run_is_looked_for_again(harness: Har
 
 
 def test_a_database_that_goes_away_meanwhile_takes_nothing_back(harness: Harness):
-    number = a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
+    number = (
+        a_desk(harness).program("dora", "request").post("/runs", json=LOOK).json()["run"]["id"]
+    )
 
     def gone() -> OutputModel:
         raise StoreUnavailable("gone")
