@@ -164,8 +164,8 @@ class Workflow:
             self._context, number, person=person, digest=digest, reason=reason, session=session
         )
 
-    def deny_run(self, number: int, *, person: str, reason: str = "") -> Run:
-        """Deny a run of which nothing was sent yet."""
+    def deny_run(self, number: int, *, person: str, reason: str) -> Run:
+        """Deny a run of which nothing was sent yet. The reason must not be empty."""
         require_view(self._context, number, person=person)
         return approvals.deny_run(self._context, number, person=person, reason=reason)
 

@@ -25,6 +25,7 @@ from bot.api.schemas_in import (
     AcceptanceIn,
     ApprovalIn,
     CounterProposalIn,
+    DenialIn,
     InputModel,
     ReasonIn,
     RepeatIn,
@@ -187,7 +188,7 @@ def approve_run(
     dependencies=[IDEMPOTENCY_KEY],
 )
 def deny_run(
-    parts: Parts, caller: ApproveCaller, number: RunId, body: ReasonIn
+    parts: Parts, caller: ApproveCaller, number: RunId, body: DenialIn
 ) -> schemas.RunDetailsOut:
     """One denial ends the run."""
 

@@ -169,6 +169,12 @@ class ReasonIn(InputModel):
     reason: Reason = ""
 
 
+class DenialIn(InputModel):
+    """Why a request is denied."""
+
+    reason: Annotated[Reason, Field(min_length=1)]
+
+
 class RepeatIn(ReasonIn):
     """The reason of a repeated request."""
 

@@ -236,7 +236,10 @@ def _can_deny_own_values(tx: Transaction, run: Run, policy: Policy, person: str)
 
 def _can_stop(tx: Transaction, run: Run, policy: Policy, person: str) -> bool:
     """Return whether the person may end a run that is approved or under way."""
-    moving = run.state in {State.QUEUED, State.STARTING, State.RUNNING} and run.parent is None
+    moving = run.parent is None and (
+        run.state in {State.QUEUED, State.STARTING, State.RUNNING}
+        or (run.state is State.PLANNING and run.kind == "check")
+    )
     stopped = stops.get_stop_of_run(tx, run) is not None
     return moving and not stopped and can_stop(policy, run, person)
 

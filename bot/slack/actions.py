@@ -70,7 +70,7 @@ class DecisionHandler:
             return self._workflow.withdraw_run(number, person=person)
         if click.action == APPROVE:
             return self._workflow.approve_run(number, person=person, digest=digest)
-        return self._workflow.deny_run(number, person=person)
+        return self._workflow.deny_run(number, person=person, reason="Denied in Slack")
 
     def _check_card(self, click: ButtonClick, number: int, digest: str) -> None:
         """Refuse a button on another message than the card, or for another plan.

@@ -72,8 +72,14 @@ def approve_run(
     return run
 
 
-def deny_run(context: WorkflowContext, number: int, *, person: str, reason: str = "") -> Run:
-    """Deny a run of which nothing was sent yet. One denial is final."""
+def deny_run(context: WorkflowContext, number: int, *, person: str, reason: str) -> Run:
+    """Deny a run of which nothing was sent yet. One denial is final.
+
+    Raises:
+        NotAllowed: This person may not deny it.
+        TooLate: A command was sent, or the run has ended.
+        InvalidRequestError: The reason is missing, or the run belongs to another.
+    """
     policy = context.policies.get_policy()
     with context.database.transaction() as tx:
         run = runs.lock_run(tx, number)
@@ -86,14 +92,16 @@ def deny_run(context: WorkflowContext, number: int, *, person: str, reason: str 
         # Owners who chose the values may not approve the run, but they may deny it.
         no = get_decision_refusal(tx, policy, replace(run, editors=()), person)
         if not no:
+            if not reason.strip():
+                raise InvalidRequestError(f"give a reason to deny run {number}")
             weighed = get_ruling(tx, policy, run)
             vote = _build_decision(tx, policy, run, person, reason, weighed, approves=False)
             runs.add_decision(tx, vote)
             name = policy.get_person_name(person)
             if vote.on_behalf_of:
                 name += f" for {policy.get_person_name(vote.on_behalf_of)}"
-            why = f": {shorten_reason(reason)}" if reason.strip() else ""
-            run = end_run(context, tx, run, State.DENIED, f"Denied by {name}{why}", person=person)
+            summary = f"Denied by {name}: {shorten_reason(reason)}"
+            run = end_run(context, tx, run, State.DENIED, summary, person=person)
         else:
             _log_refusal(tx, "denial refused", run, person, no)
     if no:

@@ -42,7 +42,7 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("POST", "/runs/{number}/erasure"): (("request",), 409, {"reason": "it holds a password"}),
     ("POST", "/runs"): (("request",), 202, {"request": "toy show lb1"}),
     ("POST", "/runs/{number}/approve"): (("approve",), 409, DIGEST),
-    ("POST", "/runs/{number}/deny"): (("approve",), 409, {}),
+    ("POST", "/runs/{number}/deny"): (("approve",), 409, {"reason": "not today"}),
     ("POST", "/runs/{number}/counter"): (("approve",), 409, {"values": {"table": "http"}}),
     ("POST", "/runs/{number}/accept"): (("request",), 403, DIGEST),
     ("POST", "/runs/{number}/withdraw"): (("request",), 403, None),

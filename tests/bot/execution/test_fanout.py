@@ -183,7 +183,7 @@ def test_a_part_cannot_be_decided_by_itself(crowd: Harness):
     with pytest.raises(InvalidRequestError, match="decide that"):
         crowd.workflow.approve_run(child.id, person="olga", digest=child.digest)
     with pytest.raises(InvalidRequestError, match="deny that"):
-        crowd.workflow.deny_run(child.id, person="olga")
+        crowd.workflow.deny_run(child.id, person="olga", reason="not today")
     with pytest.raises(InvalidRequestError, match="withdraw that"):
         crowd.workflow.withdraw_run(child.id, person="dora")
 
