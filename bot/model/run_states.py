@@ -4,7 +4,7 @@ Chat, pages and terminal use this table. A status is a run's state, or that it n
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -163,7 +163,7 @@ def get_run_display(run: _RunWithStatus) -> StatusDisplay:
     if run.state is State.PLANNING and run.kind == "check":
         return _RUNNING_CHECK_DISPLAY
     if run.state is State.QUEUED and run.summary.startswith(f"{ON_HOLD_DISPLAY.label}: "):
-        return ON_HOLD_DISPLAY
+        return replace(ON_HOLD_DISPLAY, sentence=run.summary)
     return RUN_STATUS_DISPLAYS[run.status]
 
 

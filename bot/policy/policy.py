@@ -247,6 +247,12 @@ class Policy:
         name, end = freeze
         return f"{area.title} is frozen until {end:%Y-%m-%d %H:%M} UTC ({name})"
 
+    def get_freeze_end(self, *, host: str, runbook: str, now: int) -> int | None:
+        """Return when the freeze that holds changes of this host now ends, in microseconds."""
+        area = self.get_area(host).name
+        freeze = self.freezes.find_longest_active(area=area, runbook=runbook, now=now)
+        return round(freeze[1].timestamp()) * 1_000_000 if freeze else None
+
     def get_view_rights(self, person: str) -> ViewRights:
         """Return the view rights of a person."""
         rights = self._view_rights.get(person)

@@ -3,6 +3,7 @@
 from bot.db import runs, search
 from bot.db.database import Transaction
 from bot.model.run import Run, State
+from bot.model.times import format_utc
 from bot.policy import Policy
 from bot.policy.people import Area
 from bot.queries.approval_count import get_ruling
@@ -60,6 +61,24 @@ def get_freeze_after_approval(policy: Policy, run: Run, *, now: int) -> str:
     if run.state is not State.PENDING or run.host not in policy.inventory.hosts:
         return ""
     return policy.describe_freeze(host=run.host, runbook=run.runbook, now=now)
+
+
+def describe_expiry_before_freeze_ends(policy: Policy, run: Run, *, now: int) -> str:
+    """Return what becomes of a run whose approval expires while a freeze holds it; "" if none."""
+    if (
+        run.state not in {State.PENDING, State.QUEUED}
+        or run.kind == "check"
+        or run.expires_at is None
+        or run.host not in policy.inventory.hosts
+    ):
+        return ""
+    end = policy.get_freeze_end(host=run.host, runbook=run.runbook, now=now)
+    if end is None or end <= run.expires_at:
+        return ""
+    return (
+        f"The approval expires {format_utc(run.expires_at)}, before the freeze ends "
+        f"({format_utc(end)}): request the run again after the freeze."
+    )
 
 
 def get_resolution_area(policy: Policy, run: Run) -> Area | None:

@@ -25,6 +25,7 @@ from bot.queries.pending import (
     can_decide,
     can_resolve,
     can_stop,
+    describe_expiry_before_freeze_ends,
     get_freeze_after_approval,
 )
 from bot.queries.schedule_details import ScheduleDetails, get_schedule_details
@@ -92,6 +93,8 @@ class RunView:
     """The numbers of open counter-proposals."""
     freeze_after_approval: str = ""
     """Why the run waits once it is approved; empty if no freeze holds it now."""
+    expiry_before_freeze_ends: str = ""
+    """What becomes of a run whose approval expires before the freeze that holds it ends."""
     break_glass: BreakGlass | None = None
     lock: Lock | None = None
     """The lock on the run's host."""
@@ -184,6 +187,7 @@ def _add_policy(tx: Transaction, view: RunView, policy: Policy, viewer: Viewer) 
         delegates=list_active_delegates(tx, policy, request, ruling) if is_open else (),
         requires_second_factor=ruling.requires_second_factor,
         freeze_after_approval=get_freeze_after_approval(policy, run, now=tx.now),
+        expiry_before_freeze_ends=describe_expiry_before_freeze_ends(policy, run, now=tx.now),
     )
     if not viewer.person:
         return view

@@ -145,7 +145,9 @@ class SlackRunViewBuilder:
             schedule=view.schedule,
             proposals=view.proposals,
             approvals_from=view.approvals_from,
-            freeze_after_approval=view.freeze_after_approval,
+            freeze_after_approval=". ".join(
+                filter(None, (view.freeze_after_approval, view.expiry_before_freeze_ends))
+            ),
             now=view.now,
         )
         return (

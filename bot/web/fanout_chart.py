@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bot.db.run_progress import RunProgress
-from bot.model.run import State
+from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, State
 from bot.web.templating import render_code, render_part
 
 # Squares per row, and the size of a square, in SVG units.
@@ -31,16 +31,17 @@ class _ChildRun(Protocol):
 
 @dataclass(frozen=True)
 class OutcomeGroup:
-    """States of child runs that the chart shows alike. `label` follows their number."""
+    """Statuses of child runs that the chart shows alike. `label` follows their number."""
 
     css_class: str
     label: str
-    states: frozenset[State]
+    statuses: frozenset[str]
 
 
 _S = State
 OUTCOME_GROUPS = (
-    OutcomeGroup("done", "done", frozenset({_S.SUCCEEDED, _S.NO_CHANGES})),
+    OutcomeGroup("done", "succeeded", frozenset({_S.SUCCEEDED, _S.NO_CHANGES})),
+    OutcomeGroup("attention", "needing attention", frozenset({NEEDS_ATTENTION})),
     OutcomeGroup(
         "failed",
         "failed",
@@ -53,8 +54,8 @@ OUTCOME_GROUPS = (
     OutcomeGroup("pending", "pending", frozenset({_S.PENDING, _S.COUNTER_PROPOSED})),
     OutcomeGroup("not-run", "not run", frozenset({_S.WITHDRAWN, _S.STOPPED})),
 )
-_CSS_CLASS_OF_STATE = {
-    state: group.css_class for group in OUTCOME_GROUPS for state in group.states
+_CSS_CLASS_OF_STATUS = {
+    status: group.css_class for group in OUTCOME_GROUPS for status in group.statuses
 }
 
 
@@ -85,6 +86,7 @@ class FanoutChart:
     group_counts: Sequence[tuple[OutcomeGroup, int]]
     """Number of hosts in each group; groups without hosts are left out."""
     squares: Sequence[Square]
+    ended_count: int
     elapsed: int | None
     """Microseconds since the start; None before it."""
     is_ended: bool
@@ -93,7 +95,7 @@ class FanoutChart:
     def description(self) -> str:
         """Return the chart as text."""
         counts = ", ".join(f"{count} {group.label}" for group, count in self.group_counts)
-        return f"{self.total} hosts: {counts}"
+        return f"{self.ended_count} of {self.total} hosts done: {counts}"
 
     @property
     def bar_segments(self) -> Sequence[BarSegment]:
@@ -118,20 +120,27 @@ def build_fanout_chart(
     child_runs: Sequence[_ChildRun], *, started: int | None, ended: int | None, now: int
 ) -> FanoutChart:
     """Return the chart of the child runs. Times are microseconds since 1970."""
-    counts = Counter(_CSS_CLASS_OF_STATE[child.state] for child in child_runs)
+    counts = Counter(_CSS_CLASS_OF_STATUS[child.status] for child in child_runs)
     group_counts = [
         (group, counts[group.css_class]) for group in OUTCOME_GROUPS if counts[group.css_class]
     ]
     elapsed = None if started is None else (ended or now) - started
     squares = [*_build_squares(child_runs)] if len(child_runs) <= _MAX_SQUARES else []
-    return FanoutChart(len(child_runs), group_counts, squares, elapsed, ended is not None)
+    return FanoutChart(
+        total=len(child_runs),
+        group_counts=group_counts,
+        squares=squares,
+        ended_count=sum(child.state in ENDED_STATES for child in child_runs),
+        elapsed=elapsed,
+        is_ended=ended is not None,
+    )
 
 
 def _build_squares(child_runs: Sequence[_ChildRun]) -> Iterable[Square]:
     for n, child in enumerate(child_runs):
         y, x = divmod(n, _IN_A_ROW)
-        label = f"{child.host}: {child.state}"
-        yield Square(x * _STEP, y * _STEP, _CSS_CLASS_OF_STATE[child.state], label)
+        label = f"{child.host}: {child.status}"
+        yield Square(x * _STEP, y * _STEP, _CSS_CLASS_OF_STATUS[child.status], label)
 
 
 def render_fanout(progress: RunProgress) -> str:

@@ -9,10 +9,11 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot.audit.run_proof import RunVerification
+from bot.db import runs
 from bot.db.database import Transaction
 from bot.model import request_form, resubmit
 from bot.model.errors import InvalidRequestError, StepUpRequired
-from bot.model.run import RequestOrigin, Run, describe_proposals
+from bot.model.run import RequestOrigin, Run, State, describe_proposals
 from bot.queries.run_timeline import build_run_events
 from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.web.auth import CurrentUser, PassiveUser, User
@@ -20,6 +21,7 @@ from bot.web.deps import WebDependencies, WebDeps
 from bot.web.fanout_chart import build_fanout_chart
 from bot.web.form_values import FormValues
 from bot.web.refusals import REFUSALS, get_http_status
+from bot.web.step_groups import group_equal_steps
 from bot.web.templating import render_page
 from runbooks import load_catalogue
 
@@ -85,6 +87,7 @@ def approve_run(
     """Approve the plan whose digest was on the page."""
 
     def act() -> None:
+        _check_irreversible_is_confirmed(deps, user, number, form)
         deps.workflow.approve_run(
             number,
             person=user.id,
@@ -286,6 +289,7 @@ def _list_variables(view: RunView, user: User) -> dict[str, Any]:
     """Return the variables of the templates of the page."""
     run = view.run
     child_runs = view.children
+    outputs_count = sum(record is not None for _, _, record in view.steps)
     return {
         "view": view,
         "run": run,
@@ -304,7 +308,31 @@ def _list_variables(view: RunView, user: User) -> dict[str, Any]:
         "resubmit_url": _build_resubmit_url(run),
         "streamed": False,
         "proposals": describe_proposals(view.proposals),
+        "step_groups": group_equal_steps(view.steps),
+        "outputs_count": outputs_count,
+        "tabs": _list_tabs(run, has_output=outputs_count > 0),
     }
+
+
+def _list_tabs(run: Run, *, has_output: bool) -> list[tuple[str, str]]:
+    """Return the parts of the page, each with its id and its label."""
+    output = [("output", "Output")] if has_output else []
+    first = "Result" if run.kind == "check" else "Plan"
+    return [("plan", first), *output, ("timeline", "Timeline"), ("changelog", "Change log")]
+
+
+def _check_irreversible_is_confirmed(
+    deps: WebDependencies, user: User, number: int, form: Mapping[str, str]
+) -> None:
+    """Raise InvalidRequestError unless the consequence of a step without undo is confirmed."""
+    with deps.database.reading(user.view_rights) as tx:
+        run = runs.get_run(tx, number)
+    steps = run.plan.steps if run.plan and run.state is State.PENDING else ()
+    for step in steps:
+        if step.undo is None and form.get("confirmed") != "yes":
+            raise InvalidRequestError(
+                f"confirm that “{step.title}” cannot be undone: {step.no_undo_reason}"
+            )
 
 
 def _compute_stamp(view: RunView) -> str:

@@ -27,6 +27,7 @@ from bot.web.deps import WebDependencies, WebDeps
 from bot.web.fanout_chart import render_fanout, render_host_rows
 from bot.web.run import RunIdPath
 from bot.web.stream_slots import NoFreeSlotError, StreamLimits
+from bot.web.terminal_text import remove_escape_sequences
 
 # Lines sent per poll in total, and at least per host.
 MAX_LINES, MIN_LINES_PER_HOST = 400, 2
@@ -96,7 +97,7 @@ class StreamReader:
                 "total": one.total,
                 "is_new": sent is None,
                 "omitted": new_count - len(lines),
-                "lines": [escape_control(line) for line in lines],
+                "lines": [escape_control(remove_escape_sequences(line)) for line in lines],
             }
 
     def _remove_finished_outputs(self, live_outputs: Sequence[LiveOutput]) -> list[str]:

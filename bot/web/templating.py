@@ -16,7 +16,7 @@ from starlette.templating import Jinja2Templates
 from bot.model import run_states, times
 from bot.model.text import escape_control, format_count
 from bot.queries.run_timeline import format_fact, get_entry_facts
-from bot.web import badges, diagrams
+from bot.web import badges, diagrams, terminal_text
 from bot.web.assets import STATIC_DIRECTORY
 
 # Text between backticks.
@@ -91,6 +91,7 @@ def load_templates() -> Jinja2Templates:
         "describe_child_run": run_states.get_child_run_display,
         "describe_run": run_states.get_run_display,
         "format_count": format_count,
+        "render_output": terminal_text.render_output,
         "statuses": run_states.RUN_STATUS_DISPLAYS,
         "step_badge": run_states.STEP_STATE_DISPLAYS,
         "schedule_badge": badges.SCHEDULE_BADGES,
@@ -107,6 +108,7 @@ def load_templates() -> Jinja2Templates:
         code_spans=render_code,
         factor=format_factor,
         start_sentence=start_sentence,
+        plain_output=terminal_text.remove_escape_sequences,
     )
     icons: Any = environment.get_template("icons.html").module
     environment.globals["icon"] = icons.icon

@@ -75,7 +75,7 @@ def test_lines_come_as_hosts_say_them_and_are_only_text(visit: Visit) -> None:
     expect(page.locator("#live-output")).to_be_hidden()
     say(visit.server, run.id, 2, "<img src=x onerror=alert(1)>", "\x1b[31mred‮")
     lines = page.locator("#live-output pre")
-    expect(lines).to_have_text("<img src=x onerror=alert(1)>\n\\x1b[31mred\\u202e")
+    expect(lines).to_have_text("<img src=x onerror=alert(1)>\nred\\u202e")
     assert page.locator("#live-output img").count() == 0
     say(visit.server, run.id, 3, "red", "and the third")
     expect(lines).to_contain_text("and the third")
@@ -196,7 +196,7 @@ def test_a_fan_is_drawn_and_told(
     visit.sign_in("dora")
     visit.open(f"/runs/{whole.id}")
     page = visit.page
-    words = "60 hosts: 1 done, 1 failed, 1 with an unknown outcome, 27 in progress, 30 pending"
+    words = "2 of 60 hosts done: 1 succeeded, 1 failed, 1 with an unknown outcome, 27 in progress, 30 pending"
     expect(page.locator("#fanout strong")).to_have_text(words)
     expect(page.get_by_role("img", name=words)).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -204,9 +204,9 @@ def test_a_fan_is_drawn_and_told(
     visit.keep(f"fan-{scheme}-{width}")
     with server.harness.database.transaction() as tx:
         ended(tx, parts[4], State.SUCCEEDED, "Verified, too")
-    expect(page.locator("#fanout strong")).to_contain_text("2 done")
+    expect(page.locator("#fanout strong")).to_contain_text("2 succeeded")
     expect(page.locator(f"#child-{parts[4].id}")).to_contain_text("Verified, too")
-    expect(page.locator("#announce")).to_contain_text("2 done")
+    expect(page.locator("#announce")).to_contain_text("2 succeeded")
     assert visit.complaints == []
     page.context.close()
 
@@ -225,6 +225,27 @@ def test_without_scripts_the_page_tells_how_it_was_and_offers_another_look(
     page.get_by_role("link", name="Refresh").click()
     expect(page.locator("#live-output pre")).to_contain_text("and now")
     page.context.close()
+
+
+def test_output_is_linked_to_and_searched_line_by_line(visit: Visit) -> None:
+    with visit.server.office.database.transaction() as tx:
+        run = running(tx, approved(tx, waiting(tx, asked(tx))))
+        output = "\n".join(f"line {n}" for n in range(1, 101))
+        concluded(tx, run, StepState.SUCCEEDED, output=output)
+        ended(tx, run, State.SUCCEEDED, "Verified")
+    page = visit.page
+    visit.open(f"/runs/{run.id}#output-1-L90")
+    expect(page.locator("#output-1-L90")).to_be_in_viewport()
+    expect(page.locator("#plan")).to_be_hidden()
+    page.get_by_placeholder("Search output").fill("LINE 1")
+    expect(page.locator("[data-count]")).to_have_text("1 of 12")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-count]")).to_have_text("2 of 12")
+    expect(page.locator("#output-1-L10")).to_be_in_viewport()
+    page.get_by_role("link", name="Plan", exact=True).click()
+    expect(page.locator("#plan")).to_be_visible()
+    expect(page.locator("#output-1")).to_be_hidden()
+    assert visit.complaints == []
 
 
 def test_a_run_that_is_over_keeps_no_stream(visit: Visit) -> None:
@@ -283,6 +304,8 @@ def test_the_log_of_a_run_is_verified_by_keyboard_alone(visit: Visit) -> None:
         verification.open_log(tx)
         run = succeeded(tx, asked(tx))
     visit.open(f"/runs/{run.id}")
+    visit.page.get_by_role("link", name="Change log").last.focus()
+    visit.page.keyboard.press("Enter")
     visit.page.get_by_role("button", name="Verify").focus()
     visit.page.keyboard.press("Enter")
     expect(visit.page.locator("#proof")).to_contain_text("are intact")

@@ -96,8 +96,8 @@ def test_who_reads_and_types_is_left_in_peace(visit: Visit) -> None:
     run = both_on(visit.server)
     page = visit.page
     visit.sign_in("olga")
-    visit.open(f"/runs/{run.id}")
-    page.locator("#live details").first.locator("summary").click()
+    visit.open(f"/runs/{run.id}#tab-timeline")
+    page.get_by_text("Deny…").click()
     page.get_by_label("Reason (optional)").type("half a sen")
     with pytest.raises(NotAllowed):
         visit.server.harness.workflow.approve_run(run.id, person="stan", digest=run.digest)

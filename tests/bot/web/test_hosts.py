@@ -28,10 +28,16 @@ def test_the_page_shows_every_host_and_what_became_of_it(site: Site, whole: Run)
     site.harness.approve(whole)
     page = site.browser("olga").get(f"/runs/{whole.id}").text
     assert "toy set lb* lamp on" in page
-    assert "2 hosts: 2 done" in page
+    assert "2 of 2 hosts done: 2 succeeded" in page
     for part in _parts(site, whole):
         assert f'href="/runs/{part.id}"' in page
         assert f"/runs?host={part.host}" in page
+
+
+def test_equal_steps_are_shown_once_with_their_hosts(site: Site, whole: Run):
+    page = site.browser("olga").get(f"/runs/{whole.id}").text
+    assert page.count('id="command-') == 1
+    assert "on 2 hosts" in page
 
 
 def test_it_is_approved_as_a_whole(site: Site, whole: Run):

@@ -43,9 +43,9 @@ def test_only_what_is_long_is_searched_and_what_says_nothing_is_no_file(site: Si
     with site.database.transaction() as tx:
         silent = succeeded(tx, asked(tx, host="lb2"))
     browser = site.browser("dora")
-    assert "Filter output" in browser.get(f"/runs/{long.id}").text
+    assert "Search output" in browser.get(f"/runs/{long.id}").text
     shown = browser.get(f"/runs/{short.id}").text
-    assert "Filter output" not in shown
+    assert "Search output" not in shown
     assert "Download" in shown
     assert Page(shown).unlabelled == []
     for nothing in (f"{silent.id}/output/1.txt", f"{long.id}/output/2.txt", "999/output/1.txt"):

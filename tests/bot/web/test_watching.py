@@ -107,5 +107,5 @@ def test_a_fan_counts_every_host_once() -> None:
     seen = build_fanout_chart(parts, started=NOW, ended=None, now=NOW + 5)
     assert sum(count for _, count in seen.group_counts) == len(parts) == len(seen.squares)
     assert round(sum(stretch.width for stretch in seen.bar_segments), 1) == 100
-    assert seen.description.startswith(f"{len(parts)} hosts: 2 done, ")
+    assert seen.description.startswith(f"10 of {len(parts)} hosts done: 2 succeeded, ")
     assert seen.elapsed == 5
