@@ -1,4 +1,4 @@
-"""Output of hosts as HTML: colours become classes, and other escape sequences are removed. Pure."""
+"""Output of hosts as HTML: colours become classes, other escape sequences go. Pure."""
 
 import re
 from collections.abc import Sequence

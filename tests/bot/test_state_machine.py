@@ -328,7 +328,9 @@ class World(RuleBasedStateMachine):
     def _hinder(self, what: str, person: str, n: int) -> None:
         flow, host = self.workflow, HOSTS[n % 2]
         happens: dict[str, Callable[[], None]] = {
-            "deny": lambda: self._end(n, lambda run: flow.deny_run(run.id, person=person, reason="not today")),
+            "deny": lambda: self._end(
+                n, lambda run: flow.deny_run(run.id, person=person, reason="not today")
+            ),
             "withdraw": lambda: self._end(
                 n, lambda run: flow.withdraw_run(run.id, person=run.requested_by)
             ),

@@ -39,7 +39,8 @@
     follow();
   });
   window.addEventListener("hashchange", follow);
-  document.addEventListener("htmx:afterSwap", function () { showPanel(); markLine(); });
+  // After a swap, htmx sets the classes that the server sent.
+  document.addEventListener("htmx:afterSettle", function () { showPanel(); markLine(); });
 
   // Searching: the lines that contain the text are marked, and Enter goes to the next one.
   function search(form, step) {
