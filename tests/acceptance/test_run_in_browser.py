@@ -229,7 +229,7 @@ def test_without_scripts_the_page_tells_how_it_was_and_offers_another_look(
 
 
 def test_output_is_linked_to_and_searched_line_by_line(visit: Visit) -> None:
-    with visit.server.office.database.transaction() as tx:
+    with visit.server.harness.database.transaction() as tx:
         run = running(tx, approved(tx, waiting(tx, asked(tx))))
         output = "\n".join(f"line {n}" for n in range(1, 101))
         concluded(tx, run, StepState.SUCCEEDED, output=output)

@@ -238,7 +238,7 @@ class TestANo:
 
     def _set_back(self, harness: Harness) -> Run:
         run = approved(harness)
-        harness.workflow.deny_run(run.id, person="adam")
+        harness.workflow.deny_run(run.id, person="adam", reason="not today")
         with harness.database.transaction() as tx:
             tx.sql.execute(update(tables.run).values(state="queued"))
         harness.workflow.advance_run(run.id)
@@ -450,7 +450,10 @@ class TestPace:
         with pytest.raises(TooManyRequestsError):
             paced.request(ShowSwitches(host="lb1"))
         assert paced.approve(first).state is State.SUCCEEDED
-        assert paced.workflow.deny_run(second.id, person="olga").state is State.DENIED
+        assert (
+            paced.workflow.deny_run(second.id, person="olga", reason="not today").state
+            is State.DENIED
+        )
 
     def test_a_minute_later_there_is_room_again(self, timed: Harness, clock: Clock):
         parts = replace(timed.context, rate_limits=RateLimits.from_person_limit(1))

@@ -60,7 +60,7 @@ def test_approve_and_deny_at_once_leave_one_truth(db_harness: Harness, attempt: 
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     _together(
         lambda: harness.workflow.approve_run(run.id, person="olga", digest=run.digest),
-        lambda: harness.workflow.deny_run(run.id, person="adam"),
+        lambda: harness.workflow.deny_run(run.id, person="adam", reason="not today"),
     )
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.DENIED

@@ -629,7 +629,9 @@ def test_without_a_policy_what_was_done_is_unproven_and_not_unknown(harness: Har
 
 def test_a_request_that_is_not_planned_yet_can_be_denied(harness: Harness):
     run = harness.workflow.request_run(LAMP_ON, person="dora", origin=WEB)
-    assert harness.workflow.deny_run(run.id, person="olga").state is State.DENIED
+    assert (
+        harness.workflow.deny_run(run.id, person="olga", reason="not today").state is State.DENIED
+    )
 
 
 class TestALostDatabase:

@@ -155,9 +155,12 @@ def test_what_does_not_fit_its_field_stands_by_the_field(desk: Desk):
 
 def test_a_no_ends_it_in_the_same_words_as_anywhere(desk: Desk):
     run = desk.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
-    told = desk.program("olga", "approve").post(f"/runs/{run.id}/deny", json={"reason": "no"})
+    program = desk.program("olga", "approve")
+    for reason in ({}, {"reason": ""}, {"reason": " "}):
+        assert program.post(f"/runs/{run.id}/deny", json=reason).status_code == 422
+    told = program.post(f"/runs/{run.id}/deny", json={"reason": "no"})
     assert told.json()["summary"] == "Denied by Olga Owner: no"
-    late = desk.program("adam", "approve").post(f"/runs/{run.id}/deny", json={})
+    late = desk.program("adam", "approve").post(f"/runs/{run.id}/deny", json={"reason": "no"})
     assert late.status_code == 409
     assert "was denied by Olga Owner" in late.json()["detail"]
 

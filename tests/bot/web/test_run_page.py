@@ -14,7 +14,7 @@ from runbooks.abusers_clear import ClearAbuser
 from runbooks.service_restart import RestartService
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.bot.web.sample_runs import approved, asked, checked, gallery, running, waiting
+from tests.bot.web.sample_runs import approved, asked, checked, ended, gallery, running, waiting
 from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches, WarmUp
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -50,7 +50,7 @@ def test_the_page_shows_exactly_what_will_run(site: Site) -> None:
 def test_the_page_tells_the_whole_story_afterwards(site: Site) -> None:
     run = site.harness.approve(site.harness.request(LAMP_ON))
     words = Page(site.browser("dora").get(f"/runs/{run.id}").text).text
-    story = words.split("Timeline")[1].split("Change log")[0]
+    story = words.split("Timeline")[2].split("Change log")[0]
     told = [
         "Requested by Dora Developer on the web",
         "Planned",
@@ -82,6 +82,39 @@ def test_what_cannot_be_undone_says_why(site: Site) -> None:
     words = Page(site.browser("olga").get(f"/runs/{run.id}").text).text
     assert "Cannot be undone: gone" in words
     assert "1 command, irreversible" in words
+    assert run.plan is not None
+    assert f"“{run.plan.steps[0].title}” cannot be undone: gone" in words
+
+
+def test_approval_of_an_irreversible_plan_is_refused_until_it_is_confirmed(site: Site) -> None:
+    run = site.harness.request(BreakSwitch(host="lb1", name="lamp"))
+    browser, address = site.browser("olga"), f"/runs/{run.id}/approve"
+    refused = browser.post(address, data={"digest": run.digest})
+    assert refused.status_code == 422
+    assert "cannot be undone: gone" in refused.text
+    assert site.harness.get_run(run.id).state is State.PENDING
+    confirmed = browser.post(address, data={"digest": run.digest, "confirmed": "yes"})
+    assert confirmed.status_code == 303
+    assert site.harness.get_run(run.id).state is State.QUEUED
+
+
+def test_denial_is_refused_without_a_reason(site: Site) -> None:
+    run = site.harness.request(LAMP_ON)
+    for reason in ({}, {"reason": " "}):
+        answer = site.browser("olga").post(f"/runs/{run.id}/deny", data=reason)
+        assert answer.status_code == 422
+        assert f"ive a reason to deny run {run.id}" in answer.text
+    assert site.harness.get_run(run.id).state is State.PENDING
+
+
+def test_a_check_that_fails_shows_its_error(site: Site) -> None:
+    with site.database.transaction() as tx:
+        run = ended(tx, asked(tx, kind="check"), State.FAILED, "lb1 does not answer")
+        going = asked(tx, kind="check")
+    browser = site.browser("dora")
+    words = Page(browser.get(f"/runs/{run.id}").text).text
+    assert "Result lb1 does not answer The check returned no result." in words
+    assert f"/runs/{going.id}/stop" in Page(browser.get(f"/runs/{going.id}").text).forms
 
 
 def test_a_failed_step_shows_what_the_host_said(site: Site) -> None:
@@ -109,7 +142,7 @@ def test_a_check_shows_its_findings_and_its_table(site: Site) -> None:
 
 def _story(site: Site, number: int) -> str:
     words = Page(site.browser("dora").get(f"/runs/{number}").text).text
-    return words.split("Timeline")[1].split("Change log")[0]
+    return words.split("Timeline")[2].split("Change log")[0]
 
 
 @pytest.mark.parametrize(("lamp", "told"), [("broken", "Needs attention"), ("on", "Succeeded")])
@@ -232,7 +265,7 @@ def test_a_no_on_the_page_ends_the_run(site: Site) -> None:
 
 def test_who_comes_second_is_told_what_happened(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
-    site.harness.workflow.deny_run(run.id, person="olga")
+    site.harness.workflow.deny_run(run.id, person="olga", reason="not today")
     answer = site.browser("adam").post(f"/runs/{run.id}/approve", data={"digest": run.digest})
     assert answer.status_code == 409
     assert "was denied by Olga Owner" in Page(answer.text).text

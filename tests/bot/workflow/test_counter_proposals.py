@@ -108,7 +108,10 @@ def test_without_the_guard_the_editor_would_have_approved_their_own_values(
 
 def test_an_editors_no_still_ends_it(harness: Harness):
     offered = counter(harness, harness.request(LAMP_ON), value="dim")
-    assert harness.workflow.deny_run(offered.id, person="olga").state is State.DENIED
+    assert (
+        harness.workflow.deny_run(offered.id, person="olga", reason="not today").state
+        is State.DENIED
+    )
 
 
 def test_nothing_is_approved_before_the_asker_accepted(harness: Harness):
@@ -157,7 +160,7 @@ def _approve(harness: Harness, run: Run) -> None:
 
 
 def _deny(harness: Harness, run: Run) -> None:
-    harness.workflow.deny_run(run.id, person="adam")
+    harness.workflow.deny_run(run.id, person="adam", reason="not today")
 
 
 def _withdraw(harness: Harness, run: Run) -> None:
