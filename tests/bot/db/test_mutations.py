@@ -21,7 +21,7 @@ from bot.db.database import Database, Transaction
 from tests.bot.databases import create_sqlite_database
 
 MUTATIONS = int(os.environ.get("KEYTURN_TEST_MUTATIONS", "200"))
-ENTRIES = int(os.environ.get("KEYTURN_TEST_ENTRIES", "20000"))
+ENTRIES = int(os.environ.get("KEYTURN_TEST_ENTRIES", "5000"))
 LENGTH = 40
 COLUMNS = ("seq", "at", "kind", "run", "person", "host", "body", "prev", "hash", "signature")
 

@@ -1,8 +1,6 @@
 """Signing in by a provider: the whole way with a real one, and every way to be deceived by it."""
 
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass, replace
@@ -409,17 +407,3 @@ def test_a_document_that_describes_another_provider_is_not_believed(
     site = a_site(harness, replace(there, issuer="https://login.example.com"))
     with site.browser() as browser:
         assert browser.get("/oidc/start").status_code == 503
-
-
-def test_nothing_of_it_is_loaded_where_nobody_signs_in_so() -> None:
-    said = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys, bot.app; print([m for m in sys.modules if m in ('authlib', 'joserfc')])",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert said.stdout == "[]\n"
