@@ -135,7 +135,9 @@ def test_queries_find_what_the_rules_let_a_person_view(restricted: RestrictedHar
     _more(restricted.harness)
     with restricted.harness.database.reading() as tx:
         matching = [search.find_run_numbers(tx, wanted, most=100) for wanted in FILTERS]
-        everything = _list_runs_with_deciders(tx, sorted(set().union(*matching)))
+        everything = _list_runs_with_deciders(
+            tx, sorted({number for numbers in matching for number in numbers})
+        )
     for view in (RESTRICTED_RULES, CHECKS, TAGS, OWNERS, NOT_ONE, PATTERN, BOTH, ""):
         _rule(restricted.harness, view)
         policy = restricted.harness.policies.get_policy()
