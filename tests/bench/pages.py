@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment
 from starlette.types import Message
 
 from bot.auth import sessions
@@ -22,13 +21,6 @@ from tests.bot.harness import open_harness
 from tests.bot.web.conftest import a_site
 
 _SIZE = 40
-# What a page takes at the least: nothing is asked, looked up or allowed for it.
-_ROW = {"id": 4711, "what": "abusers clear", "host": "lb1", "who": "olga", "is": "succeeded"}
-_BARE = Environment(autoescape=True).from_string(
-    "<!doctype html><title>Runs</title><table>{% for row in rows %}"
-    '<tr><td><a href="/runs/{{ row.id }}">{{ row.id }}</a><td>{{ row.what }}<td>{{ row.host }}'
-    "<td>{{ row.who }}<td>{{ row.is }}</tr>{% endfor %}</table>"
-)
 _RARE = frozenset({State.UNKNOWN, State.WITHDRAWN})
 _NOT_DONE = frozenset({State.FAILED, State.DENIED, State.EXPIRED})
 
@@ -98,11 +90,6 @@ def ask_raw(database: Database, choose: Callable[[], int]) -> int:
     finally:
         raw.close()
     return len(rows)
-
-
-def draw_bare(*, rows: int = _SIZE) -> int:
-    """Draw a table of so many rows by Jinja, of what is at hand; return how long it is."""
-    return len(_BARE.render(rows=[_ROW] * rows))
 
 
 class Pages:
