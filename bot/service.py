@@ -29,6 +29,7 @@ from bot.workflow import (
     bans,
     counter_proposals,
     outdated_plans,
+    plans,
     reminders,
     requests,
     stopping,
@@ -40,6 +41,7 @@ from bot.workflow.enrol_factor import FactorEnrolment
 from bot.workflow.erasure import ErasureActions
 from bot.workflow.finish import end_run
 from bot.workflow.policy_changes import PolicyRecorder
+from bot.workflow.requests import RequestTerms
 from bot.workflow.schedules import ScheduleActions
 from bot.workflow.step_up import StepUpActions
 from bot.workflow.tokens import TokenActions
@@ -113,18 +115,18 @@ class Workflow:
         origin: RequestOrigin,
         reason: str = "",
         guard_override: str = "",
+        plan_only: bool = False,
     ) -> Run:
-        """Record a request. guard_override: as for create_request().
+        """Record a request. guard_override, plan_only: as for create_request().
 
         Raises InvalidRequestError, NoPolicyError and StoreUnavailable; nothing is recorded then.
         """
         return requests.create_request(
             self._context,
             runbook,
-            person=person,
-            origin=origin,
-            reason=reason,
-            guard_override=guard_override,
+            RequestTerms(
+                person, origin, reason, guard_override=guard_override, plan_only=plan_only
+            ),
         )
 
     def request_fanout_run(
@@ -135,25 +137,42 @@ class Workflow:
         person: str,
         origin: RequestOrigin,
         reason: str = "",
+        plan_only: bool = False,
     ) -> Run:
         """Record one request for several hosts. host_pattern: the hosts as they were typed."""
         return requests.create_fanout_request(
             self._context,
             runbooks,
+            RequestTerms(person, origin, reason, plan_only=plan_only),
             host_pattern=host_pattern,
-            person=person,
-            origin=origin,
-            reason=reason,
         )
 
     def request_undo(
-        self, number: int, *, person: str, origin: RequestOrigin, reason: str = ""
+        self,
+        number: int,
+        *,
+        person: str,
+        origin: RequestOrigin,
+        reason: str = "",
+        plan_only: bool = False,
     ) -> Run:
         """Request the undo of a run: a new run, planned and approved like any other."""
         require_view(self._context, number, person=person)
         return requests.request_undo(
-            self._context, number, person=person, origin=origin, reason=reason
+            self._context, number, RequestTerms(person, origin, reason, plan_only=plan_only)
         )
+
+    def request_plan(self, number: int, *, person: str, digest: str, reason: str = "") -> Run:
+        """Request what a plan shows. digest, reason: as for plans.request_plan()."""
+        require_view(self._context, number, person=person)
+        return plans.request_plan(
+            self._context, number, person=person, digest=digest, reason=reason
+        )
+
+    def replan_run(self, number: int, *, person: str, origin: RequestOrigin) -> Run:
+        """Plan a request again whose plan is not current any more; return the new run."""
+        require_view(self._context, number, person=person)
+        return plans.replan_run(self._context, number, person=person, origin=origin)
 
     def approve_run(
         self, number: int, *, person: str, digest: str, reason: str = "", session: str = ""

@@ -19,6 +19,7 @@ from bot.api import (
     hosts,
     me,
     middleware,
+    plans,
     policy,
     preview,
     progress,
@@ -37,6 +38,7 @@ _MODULES = (
     timeline,
     # Before runs: /runs/{number} would match /runs/compare.
     compare,
+    plans,
     runs,
     progress,
     erasure,

@@ -29,7 +29,9 @@ _MAX_WAITING, _MAX_READERS = 200, 4
 # Pause between reads of the state, which another process may change; the first reads come sooner
 # where workers run in other processes.
 _POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.03
-_WAITS_FOR_PEOPLE = frozenset({State.PENDING, State.COUNTER_PROPOSED, State.UNKNOWN})
+_WAITS_FOR_PEOPLE = frozenset(
+    {State.PLANNED, State.PENDING, State.COUNTER_PROPOSED, State.UNKNOWN}
+)
 _WAIT_DESCRIPTION = (
     "Seconds to wait for the run to end or to need people; less while many callers wait. A "
     "repeat with the same Idempotency-Key does not wait again."

@@ -1,12 +1,16 @@
 """One run with everything that belongs to it, read in one consistent state."""
 
+from collections.abc import Sequence
+
 from fastapi import Response
 
 from bot.api.auth import Caller
 from bot.api.deps import ApiParts
 from bot.api.schemas import RunDetailsOut
+from bot.model.errors import InvalidRequestError
 from bot.model.run import Run
 from bot.queries.run_view import build_run_view
+from runbooks import AnyRunbook
 
 
 def get_run_details(parts: ApiParts, caller: Caller, run_id: int) -> RunDetailsOut:
@@ -14,6 +18,42 @@ def get_run_details(parts: ApiParts, caller: Caller, run_id: int) -> RunDetailsO
     with parts.database.reading(caller.view_rights) as tx:
         view = build_run_view(tx, run_id, caller.policy)
     return RunDetailsOut.from_view(view, parts.base_url)
+
+
+def record_request(
+    parts: ApiParts,
+    caller: Caller,
+    parsed: tuple[str, Sequence[AnyRunbook]],
+    *,
+    reason: str,
+    guard_override: str = "",
+    plan_only: bool = False,
+) -> Run:
+    """Record a request, or only plan it.
+
+    Args:
+        parsed: The host pattern ("" for a single host), and one request for each host.
+    """
+    host_pattern, requests = parsed
+    if not host_pattern:
+        return parts.workflow.request_run(
+            requests[0],
+            person=caller.id,
+            origin=caller.origin,
+            reason=reason,
+            guard_override=guard_override,
+            plan_only=plan_only,
+        )
+    if guard_override:
+        raise InvalidRequestError("override the redundancy guard for one host at a time")
+    return parts.workflow.request_fanout_run(
+        requests,
+        host_pattern=host_pattern,
+        person=caller.id,
+        origin=caller.origin,
+        reason=reason,
+        plan_only=plan_only,
+    )
 
 
 def respond_with_new_run(

@@ -35,6 +35,7 @@ from bot.api.schemas_in import (
     RunRequestIn,
     RunStatus,
     Timestamp,
+    UndoIn,
     Word,
     to_microseconds,
 )
@@ -44,7 +45,6 @@ from bot.db import runs
 from bot.db.search import RunFilter, search_runs
 from bot.db.search_words import parse_search
 from bot.model import resubmit
-from bot.model.errors import InvalidRequestError
 from bot.model.run import RUN_STATUSES, Run
 from bot.queries.unknown_filters import describe_unknown_names
 from runbooks import AnyRunbook
@@ -268,12 +268,50 @@ def stop_run(
     dependencies=[IDEMPOTENCY_KEY],
 )
 def request_undo(
-    parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn, response: Response
+    parts: Parts, caller: RequestCaller, number: RunId, body: UndoIn, response: Response
 ) -> schemas.RunDetailsOut:
     """The undo is a new run with its own plan and approvals."""
     run = parts.workflow.request_undo(
-        number, person=caller.id, origin=caller.origin, reason=body.reason
+        number,
+        person=caller.id,
+        origin=caller.origin,
+        reason=body.reason,
+        plan_only=body.plan_only,
     )
+    return records.respond_with_new_run(parts, caller, run, response)
+
+
+@router.post(
+    "/{number}/request",
+    operation_id="requestPlan",
+    summary="Request what a plan shows",
+    dependencies=[IDEMPOTENCY_KEY],
+)
+def request_plan(
+    parts: Parts, caller: RequestCaller, number: RunId, body: ApprovalIn
+) -> schemas.RunDetailsOut:
+    """For a run that is `planned`. It starts, or needs the approvals that its plan names."""
+
+    def act() -> None:
+        parts.workflow.request_plan(
+            number, person=caller.id, digest=body.digest, reason=body.reason
+        )
+
+    return _act_on_run(parts, caller, number, "request", act)
+
+
+@router.post(
+    "/{number}/replan",
+    operation_id="replanRun",
+    summary="Plan a request again",
+    status_code=202,
+    dependencies=[IDEMPOTENCY_KEY],
+)
+def replan_run(
+    parts: Parts, caller: RequestCaller, number: RunId, response: Response
+) -> schemas.RunDetailsOut:
+    """A new run with the same values and reason, for a plan that is not current any more."""
+    run = parts.workflow.replan_run(number, person=caller.id, origin=caller.origin)
     return records.respond_with_new_run(parts, caller, run, response)
 
 
@@ -374,22 +412,8 @@ def _record_request(
     body: RunRequestIn | RepeatIn,
 ) -> Run:
     override = body.guard_override if isinstance(body, RunRequestIn) else ""
-    if not host_pattern:
-        return parts.workflow.request_run(
-            requests[0],
-            person=caller.id,
-            origin=caller.origin,
-            reason=body.reason,
-            guard_override=override,
-        )
-    if override:
-        raise InvalidRequestError("override the redundancy guard for one host at a time")
-    return parts.workflow.request_fanout_run(
-        requests,
-        host_pattern=host_pattern,
-        person=caller.id,
-        origin=caller.origin,
-        reason=body.reason,
+    return records.record_request(
+        parts, caller, (host_pattern, requests), reason=body.reason, guard_override=override
     )
 
 

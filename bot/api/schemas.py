@@ -218,6 +218,9 @@ class RunOut(OutputModel):
     proposal_for: int | None = Field(
         description="The run for which this one proposes other values."
     )
+    replan_of: int | None = Field(
+        description="The run whose plan was not current any more, and which this one replaces."
+    )
     summary: str = Field(description="The result in a sentence; empty until there is one.")
     needs_attention: bool = Field(
         description="Whether the run succeeded and its report is not healthy."
@@ -256,6 +259,7 @@ def describe_run(run: Run, decisions: Sequence[Decision], base_url: str) -> dict
         "undo_of": run.undo_of,
         "parent": run.parent,
         "proposal_for": run.proposal_for,
+        "replan_of": run.replan_of,
         "summary": run.summary,
         "needs_attention": run.needs_attention,
         "page": f"{base_url}/runs/{run.id}",

@@ -128,7 +128,21 @@ class RunbookRequestIn(InputModel):
         return runbook, [f"{field}={value}" for field, value in self.values.items()]
 
 
-class RunRequestIn(RunbookRequestIn):
+class PlanIn(RunbookRequestIn):
+    """A change to plan."""
+
+    reason: Reason = ""
+    guard_override: Annotated[
+        str,
+        Field(
+            max_length=400,
+            description="Cut set that the redundancy guard refused and that this run may take "
+            "down all the same, such as `shop: lb1, lb2`; for one host, with a reason.",
+        ),
+    ] = ""
+
+
+class RunRequestIn(PlanIn):
     """A request for a run, with its reason."""
 
     model_config = ConfigDict(
@@ -144,16 +158,7 @@ class RunRequestIn(RunbookRequestIn):
         }
     )
 
-    reason: Reason = ""
     dry_run: Annotated[bool, Field(description=_DRY_RUN)] = False
-    guard_override: Annotated[
-        str,
-        Field(
-            max_length=400,
-            description="Cut set that the redundancy guard refused and that this run may take "
-            "down all the same, such as `shop: lb1, lb2`; for one host, with a reason.",
-        ),
-    ] = ""
 
 
 class ApprovalIn(InputModel):
@@ -173,6 +178,14 @@ class DenialIn(InputModel):
     """Why a request is denied."""
 
     reason: Annotated[Reason, Field(min_length=1)]
+
+
+class UndoIn(ReasonIn):
+    """The reason of an undo."""
+
+    plan_only: bool = Field(
+        default=False, description="Only plan it; `POST /runs/{number}/request` requests it."
+    )
 
 
 class RepeatIn(ReasonIn):

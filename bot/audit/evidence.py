@@ -266,9 +266,11 @@ def _find_mismatch_of_request(run: Run, entries: Sequence[Entry]) -> str:
         first.person,
         first.host,
         *(first.facts.get(name, mismatch) for name in _REQUEST_FACTS),
+        first.facts.get("editors"),
     )
     origin = run.origin.source, run.origin.schedule_id or None, list(run.hosts)
-    stored = run.requested_by, run.host, run.runbook, run.undo_of, *origin
+    editors = list(run.editors) or None
+    stored = run.requested_by, run.host, run.runbook, run.undo_of, *origin, editors
     return "" if logged == stored else mismatch
 
 

@@ -153,6 +153,8 @@ def format_run_state(run: Mapping[str, Any]) -> str:
 def get_run_exit_status(run: Mapping[str, Any]) -> int:
     """Return the exit status for the state of a run."""
     state = run["state"]
+    if state == "planned":
+        return 0
     if state in {"succeeded", "no_changes"}:
         report: Mapping[str, Any] | None = run.get("report")
         return 0 if report is None or report["healthy"] else FAILED

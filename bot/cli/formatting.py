@@ -23,22 +23,14 @@ def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -
         f"  requested by {requester}{_format_time_and_reason(run['requested_at'], run['reason'])}"
     )
     lines += [_format_decision(decision) for decision in run["decisions"]]
-    if run["state"] == "pending":
-        lines += _format_pending_approval(run)
+    lines += _format_next_action(run)
     lines += _format_schedule(run)
     plan = run["plan"]
     if plan is not None:
         lines.append(f"  {plan['current_state']}")
         lines += [f"  ! {note}" for note in plan["notes"]]
     for step in plan["steps"] if plan else ():
-        state = f" [{step['state']}]" if step["state"] else ""
-        lines.append(f"  {step['n']}. {step['title']} on {step['host']}{state}")
-        if step["before"] or step["after"]:
-            lines.append(f"     {step['before'] or '-'} → {step['after'] or '-'}")
-        lines.append(f"     $ {step['command']}")
-        undo = f"undo: {step['undo']}" if step["undo"] else f"cannot be undone: {step['no_undo']}"
-        lines.append(f"     {undo}")
-        lines += [f"     {line}" for line in _format_step_result(step)]
+        lines += _format_step(step)
     report = run["report"]
     if report:
         lines += [f"  - {finding}" for finding in report["findings"]]
@@ -49,6 +41,25 @@ def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -
             lines.append(f"  [… {left} more rows: keyturn run {run['id']} | less …]")
     lines.append(f"  {run['page']}")
     return "\n".join(lines)
+
+
+def _format_step(step: Mapping[str, Any]) -> list[str]:
+    state = f" [{step['state']}]" if step["state"] else ""
+    lines = [f"  {step['n']}. {step['title']} on {step['host']}{state}"]
+    if step["before"] or step["after"]:
+        lines.append(f"     {step['before'] or '-'} → {step['after'] or '-'}")
+    undo = f"undo: {step['undo']}" if step["undo"] else f"cannot be undone: {step['no_undo']}"
+    lines += [f"     $ {step['command']}", f"     {undo}"]
+    return lines + [f"     {line}" for line in _format_step_result(step)]
+
+
+def _format_next_action(run: Mapping[str, Any]) -> list[str]:
+    """Return what people have to do next, if anything."""
+    if run["state"] == "pending":
+        return _format_pending_approval(run)
+    if run["state"] == "planned":
+        return _format_planned(run)
+    return [f"  keyturn replan {run['id']}"] if run["state"] == "stale" else []
 
 
 def _format_pending_approval(run: Mapping[str, Any]) -> list[str]:
@@ -67,6 +78,30 @@ def _format_pending_approval(run: Mapping[str, Any]) -> list[str]:
     if run["requires_second_factor"]:
         return [*lines, "  needs a second factor: approve it on its web page"]
     return [*lines, f"  keyturn approve {run['id']} {run['digest'][:10]}"]
+
+
+def _format_planned(run: Mapping[str, Any]) -> list[str]:
+    """Return who would approve the plan, and the command to request it."""
+    needs = "needs no approval: it runs as soon as you request it"
+    if run["required_approvals"]:
+        approvers = ", ".join(run["approvers"]) or "no one"
+        needs = f"will need {run['missing_approvals']} of {run['approvals_from']}: {approvers}"
+    lines = [f"  {needs}", *(f"  {note}" for note in run["policy_notes"])]
+    if run["frozen"]:
+        lines.append(f"  on hold after that: {run['frozen']}")
+    if run["expires_at"]:
+        lines.append(f"  plan expires {format_time(run['expires_at'])}")
+    return [*lines, f"  keyturn submit {run['id']} {run['digest'][:10]}"]
+
+
+def list_irreversible_steps(run: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each step of a run's plan that cannot be undone."""
+    steps = run["plan"]["steps"] if run["plan"] else ()
+    return [
+        f"“{step['title']}” cannot be undone: {step['no_undo']}"
+        for step in steps
+        if not step["undo"]
+    ]
 
 
 def _format_schedule(run: Mapping[str, Any]) -> list[str]:

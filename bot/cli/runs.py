@@ -3,7 +3,7 @@
 import json
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,7 +29,7 @@ from bot.cli.context import (
     exit_with_error,
 )
 from bot.cli.follow import follow_run
-from bot.cli.formatting import format_run_details
+from bot.cli.formatting import format_run_details, list_irreversible_steps
 from bot.cli.options import json_option, limit_option, option_with_aliases, reason_option
 from bot.cli.sections import CommandGroup
 
@@ -41,8 +41,12 @@ _MAX_WAIT_SECONDS = 24 * 3600.0
 _MAX_TABLE_ROWS = 40
 _NUMBER_ARGUMENT = click.argument("number", type=RecordNumber())
 _REASON_OPTION = reason_option()
-_DRY_RUN_OPTION = click.option(
-    "--dry-run", "dry_run", is_flag=True, help="Show what the request would need; request nothing."
+_PLAN_OPTION = option_with_aliases(
+    "--plan",
+    "--dry-run",
+    "plan_only",
+    is_flag=True,
+    help="Show the plan and who would approve it; request nothing.",
 )
 # People want to see the result of a request or approval; scripts can use `--wait 0`.
 _SHORT_WAIT_SECONDS = 20.0
@@ -105,7 +109,7 @@ def _complete_runbook(
     metavar="CUTSET",
     help='Take down a cut set that the redundancy guard refused: "shop: lb1, lb2".',
 )
-@_DRY_RUN_OPTION
+@_PLAN_OPTION
 @_SHORT_WAIT_OPTION
 @json_option
 @pass_service
@@ -115,20 +119,91 @@ def request_run(
     words: tuple[str, ...],
     reason: str,
     override: str,
-    dry_run: bool,
+    plan_only: bool,
     seconds: float | None,
     as_json: bool,
 ) -> None:
     """Request a run of RUNBOOK on HOST, typed as in chat.
 
+    A change that cannot be undone is shown first, and needs your confirmation.
+
     For example: keyturn request abusers clear lb1 203.0.113.9 --reason "ticket 4711"
     """
     import shlex
 
-    body = {"request": shlex.join(words), "reason": reason, "dry_run": dry_run}
-    if override:
-        body["guard_override"] = override
-    _post_request(service, "/runs", body, wait_seconds=seconds, as_json=as_json)
+    body = {"request": shlex.join(words), "reason": reason, "guard_override": override}
+    if plan_only:
+        _plan(service, body, as_json=as_json)
+    elif sys.stdin.isatty() and not as_json and _is_change(words):
+        _request_after_plan(service, body, wait_seconds=seconds)
+    else:
+        _post_request(service, "/runs", body, wait_seconds=seconds, as_json=as_json)
+
+
+@click.command("plan")
+@click.argument(
+    "words", nargs=-1, required=True, shell_complete=_complete_runbook, metavar="RUNBOOK HOST…"
+)
+@_REASON_OPTION
+@json_option
+@pass_service
+def plan_run(
+    service: ServiceClient, *, words: tuple[str, ...], reason: str, as_json: bool
+) -> None:
+    """Show what RUNBOOK would change on HOST and who would approve it; run nothing.
+
+    The plan is kept for 15 minutes. In a terminal, you can request it right away.
+
+    For example: keyturn plan abusers clear lb1 203.0.113.9
+    """
+    import shlex
+
+    _plan(service, {"request": shlex.join(words), "reason": reason}, as_json=as_json)
+
+
+@click.command("submit")
+@_NUMBER_ARGUMENT
+@click.argument("digest")
+@_REASON_OPTION
+@_SHORT_WAIT_OPTION
+@json_option
+@pass_service
+def submit_plan(
+    service: ServiceClient,
+    *,
+    number: int,
+    digest: str,
+    reason: str,
+    seconds: float | None,
+    as_json: bool,
+) -> None:
+    """Request what plan NUMBER shows; DIGEST names the plan.
+
+    It runs if it needs no approval; otherwise its approvers are asked.
+
+    For example: keyturn submit 12 1234567890
+    """
+    body = {"digest": digest, "reason": reason}
+    service.post(build_path("runs", number, "request"), body)
+    _wait_and_print_run(service, number, wait_seconds=seconds, as_json=as_json)
+
+
+@click.command("replan")
+@_NUMBER_ARGUMENT
+@_SHORT_WAIT_OPTION
+@json_option
+@pass_service
+def replan_run(
+    service: ServiceClient, *, number: int, seconds: float | None, as_json: bool
+) -> None:
+    """Plan request NUMBER again, whose plan is not current any more.
+
+    Its values and its reason stay; its approvers see what is different.
+
+    For example: keyturn replan 12
+    """
+    run = service.post(build_path("runs", number, "replan"), idempotency_key=secrets.token_hex(16))
+    _wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
 
 
 @click.command("runs")
@@ -263,6 +338,7 @@ def approve_run(
                 NOT_UNDERSTOOD,
             )
         click.echo(escape_for_terminal(format_run_details(run)))
+        _warn_of_irreversible_steps(run)
         click.confirm(f"Approve plan {run['digest'][:10]}?", abort=True, err=True)
         digest = run["digest"]
     service.post(build_path("runs", number, "approve"), {"digest": digest, "reason": reason})
@@ -298,25 +374,32 @@ def withdraw_run(service: ServiceClient, *, number: int, as_json: bool) -> None:
 @click.command("undo")
 @_NUMBER_ARGUMENT
 @_REASON_OPTION
+@_PLAN_OPTION
 @_SHORT_WAIT_OPTION
 @json_option
 @pass_service
 def request_undo(
-    service: ServiceClient, *, number: int, reason: str, seconds: float | None, as_json: bool
+    service: ServiceClient,
+    *,
+    number: int,
+    reason: str,
+    plan_only: bool,
+    seconds: float | None,
+    as_json: bool,
 ) -> None:
     """Request the undo of run NUMBER, as a new run.
 
     For example: keyturn undo 12 --reason "it made things worse"
     """
-    path = build_path("runs", number, "undo")
-    run = service.post(path, {"reason": reason}, idempotency_key=secrets.token_hex(16))
+    path, body = build_path("runs", number, "undo"), {"reason": reason, "plan_only": plan_only}
+    run = service.post(path, body, idempotency_key=secrets.token_hex(16))
     _wait_and_print_run(service, run["id"], wait_seconds=seconds, as_json=as_json)
 
 
 @click.command("again")
 @_NUMBER_ARGUMENT
 @_REASON_OPTION
-@_DRY_RUN_OPTION
+@_PLAN_OPTION
 @_SHORT_WAIT_OPTION
 @json_option
 @pass_service
@@ -325,7 +408,7 @@ def request_again(
     *,
     number: int,
     reason: str,
-    dry_run: bool,
+    plan_only: bool,
     seconds: float | None,
     as_json: bool,
 ) -> None:
@@ -335,8 +418,16 @@ def request_again(
 
     For example: keyturn again 12 --reason "the host is back"
     """
-    path, body = build_path("runs", number, "again"), {"reason": reason, "dry_run": dry_run}
-    _post_request(service, path, body, wait_seconds=seconds, as_json=as_json)
+    if plan_only:
+        ended = service.get(build_path("runs", number))
+        if ended["undo_of"] is not None:
+            exit_with_error(
+                f"run {number} is an undo: keyturn undo {ended['undo_of']} --plan", NOT_UNDERSTOOD
+            )
+        _plan(service, {"request": ended["request"], "reason": reason}, as_json=as_json)
+        return
+    path = build_path("runs", number, "again")
+    _post_request(service, path, {"reason": reason}, wait_seconds=seconds, as_json=as_json)
 
 
 @click.command("completion")
@@ -355,6 +446,9 @@ def print_completion(*, shell: str) -> None:
 
 COMMANDS = (
     request_run,
+    plan_run,
+    submit_plan,
+    replan_run,
     list_runs,
     run_commands,
     approve_run,
@@ -374,17 +468,69 @@ def _post_request(
     wait_seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Post a request and show its run; show the preview of a dry run."""
+    """Post a request and show its run."""
     result = service.post(path, body, idempotency_key=secrets.token_hex(16))
-    if result["run"] is None:
-        sentences = "\n".join(result["preview"]["sentences"])
-        click.echo(json.dumps(result["preview"]) if as_json else escape_for_terminal(sentences))
-        sys.exit(0 if result["preview"]["allowed"] else 4)
     for area in result["preview"]["areas"] if not as_json else ():
         if area["frozen"] and area["required_approvals"]:
             message = f"on hold after approval: {area['frozen']}"
             click.echo(escape_for_terminal(message), err=True)
     _wait_and_print_run(service, result["run"]["id"], wait_seconds=wait_seconds, as_json=as_json)
+
+
+def _is_change(words: Sequence[str]) -> bool:
+    """Return whether the words name a change. The service refuses words that name nothing."""
+    from bot.model.request_form import RequestSyntaxError, find_runbook
+    from runbooks._catalogue import get_kind
+
+    try:
+        return get_kind(find_runbook(words)[0]) == "change"
+    except RequestSyntaxError:
+        return False
+
+
+def _post_plan(service: ServiceClient, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Have a change planned; return the run once it has its plan, or has ended without one."""
+    run = service.post("/plans", body, idempotency_key=secrets.token_hex(16))
+    return service.get(build_path("runs", run["id"]), wait=_SHORT_WAIT_SECONDS)
+
+
+def _plan(service: ServiceClient, body: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print a plan. In a terminal, offer to request it."""
+    run = _post_plan(service, body)
+    _print_run(run, as_json=as_json)
+    if run["state"] != "planned" or as_json or not sys.stdin.isatty():
+        sys.exit(get_run_exit_status(run))
+    _warn_of_irreversible_steps(run)
+    question = "Request approval?" if run["required_approvals"] else "Run it now?"
+    if click.confirm(question, err=True):
+        _submit(service, run, wait_seconds=None)
+
+
+def _request_after_plan(
+    service: ServiceClient, body: Mapping[str, Any], *, wait_seconds: float | None
+) -> None:
+    """Request a change; show the plan first if it cannot be undone, and have it confirmed."""
+    run = _post_plan(service, body)
+    if run["state"] != "planned":
+        _wait_and_print_run(service, run["id"], wait_seconds=wait_seconds, as_json=False)
+    if list_irreversible_steps(run):
+        _print_run(run, as_json=False)
+        _warn_of_irreversible_steps(run)
+        click.confirm("Request it all the same?", abort=True, err=True)
+    _submit(service, run, wait_seconds=wait_seconds)
+
+
+def _submit(service: ServiceClient, run: Mapping[str, Any], *, wait_seconds: float | None) -> None:
+    """Request what a plan shows, wait and print the run."""
+    if run["frozen"]:
+        click.echo(escape_for_terminal(f"on hold after approval: {run['frozen']}"), err=True)
+    service.post(build_path("runs", run["id"], "request"), {"digest": run["digest"]})
+    _wait_and_print_run(service, run["id"], wait_seconds=wait_seconds, as_json=False)
+
+
+def _warn_of_irreversible_steps(run: Mapping[str, Any]) -> None:
+    for sentence in list_irreversible_steps(run):
+        click.secho(escape_for_terminal(sentence), err=True, fg="red")
 
 
 def _wait_and_print_run(

@@ -13,7 +13,8 @@ from bot.cli.context import FAILED, INTERRUPTED, exit_with_error
 # Every command once, by subject.
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Runs": (
-        *("request", "again", "runs", "run", "pending", "approve", "deny", "withdraw", "undo"),
+        *("request", "plan", "submit", "replan", "again", "runs", "run"),
+        *("pending", "approve", "deny", "withdraw", "undo"),
         *("changed", "compare", "views"),
     ),
     "Inventory and policy": ("runbooks", "hosts", "locks", "policy", "tree", "report"),

@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from bot.db import search_words, tables, view_conditions
 from bot.db.database import Transaction
-from bot.db.tables import CHILD, PARENT, SINGLE
+from bot.db.tables import CHILD, PARENT, PLAN_ONLY, SINGLE
 from bot.model.approvals import ApprovalRequirements
 from bot.model.canonical import encode_canonical
 from bot.model.plan import ResolvedPlan
@@ -69,6 +69,8 @@ class NewRun:
     proposal_for: int | None = None
     timing: ScheduleTiming | None = None
     guard_override: str = ""
+    plan_only: bool = False
+    replan_of: int | None = None
 
 
 @lru_cache(1024)
@@ -103,10 +105,12 @@ def new_run_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
         "editors": json.dumps([*new.editors]) if new.editors else "[]",
         "proposal_for": new.proposal_for,
         "guard_override": new.guard_override,
+        "replan_of": new.replan_of,
         "timing": new.timing.to_json() if new.timing else None,
         "summary": "",
         "needs_attention": False,
-        "fan_out_role": CHILD if new.parent is not None else PARENT if new.hosts else SINGLE,
+        "fan_out_role": (CHILD if new.parent is not None else PARENT if new.hosts else SINGLE)
+        + (PLAN_ONLY if new.plan_only else 0),
     }
 
 
@@ -170,6 +174,8 @@ def read_run(row: Any) -> Run:
         proposal_for=row.proposal_for,
         grant_id=row.grant_id,
         guard_override=row.guard_override,
+        plan_only=row.fan_out_role >= PLAN_ONLY,
+        replan_of=row.replan_of,
         timing=ScheduleTiming.from_json(row.timing) if row.timing else None,
         summary=row.summary,
         needs_attention=row.needs_attention,
@@ -488,9 +494,27 @@ def list_pending(tx: Transaction) -> list[Run]:
     return filter_viewable(tx, tx.sql.execute(query.order_by(tables.run.c.id)))
 
 
+def mark_requested(tx: Transaction, run: Run, reason: str) -> Run:
+    """Make a plan a request, together with the plans of its hosts. reason: of the request."""
+    role = tables.run.c.fan_out_role
+    text = tx.redactor.redact_text(reason)
+    tx.sql.execute(
+        update(tables.run)
+        .where((tables.run.c.id == run.id) | (tables.run.c.parent == run.id), role >= PLAN_ONLY)
+        .values(fan_out_role=role - PLAN_ONLY, reason=text)
+    )
+    search_words.store_words(tx, {run.id: search_words.split_search_words(text)})
+    return replace(run, plan_only=False, reason=text)
+
+
 def list_due_to_expire(tx: Transaction) -> list[Run]:
     """Return the runs that waited too long. Of child runs, only queued ones expire."""
-    waiting = [State.COUNTER_PROPOSED.value, State.PENDING.value, State.QUEUED.value]
+    waiting = [
+        State.PLANNED.value,
+        State.COUNTER_PROPOSED.value,
+        State.PENDING.value,
+        State.QUEUED.value,
+    ]
     query = _select().where(
         tables.run.c.state.in_(waiting),
         tables.run.c.expires_at <= tx.now,
@@ -719,7 +743,7 @@ def list_planned_under_other_policies(tx: Transaction, version: str, *, before: 
     """
     query = select(_POLICIES_RUN.id).where(
         _POLICIES_RUN.state.in_([State.PENDING.value, State.QUEUED.value]),
-        _POLICIES_RUN.fan_out_role != tables.CHILD,
+        _POLICIES_RUN.fan_out_role < CHILD,
         _POLICIES_RUN.requested_at <= before,
         _POLICIES_RUN.timing.is_(None),
         ~_POLICIES_RUN.plan.contains(f'"policy_version":"{version}"'),

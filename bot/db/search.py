@@ -12,7 +12,7 @@ from bot.db.database import Transaction
 from bot.db.runs import read_names
 from bot.db.saved_views import SavedView
 from bot.db.sql_text import each_value_sql, fetch_rows, fetch_scalar
-from bot.db.tables import CHILD, PARENT
+from bot.db.tables import CHILD, PARENT, PLAN_ONLY, SINGLE
 from bot.model.host_patterns import (
     compute_sort_range,
     convert_to_sql_like,
@@ -332,7 +332,10 @@ def _build_conditions(
     tx: Transaction, run_filter: RunFilter, pattern: str | None
 ) -> tuple[list[str], dict[str, object]]:
     by_child = run_filter.host is not None or bool(run_filter.text)
-    rest = [f"run.fan_out_role != {PARENT}" if by_child else f"run.fan_out_role != {CHILD}"]
+    roles = [SINGLE, CHILD] if by_child else [SINGLE, PARENT]
+    if State.PLANNED in run_filter.states:
+        roles += [role + PLAN_ONLY for role in roles]
+    rest = [f"run.fan_out_role IN ({', '.join(map(str, roles))})"]
     viewable = view_conditions.runs_condition(tx)
     rest += [viewable.sql] if viewable.sql else []
     given: dict[str, object] = {**viewable.given}

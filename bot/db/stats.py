@@ -82,7 +82,7 @@ def list_waits_since(tx: Transaction, since: int) -> Iterator[Wait]:
         .where(
             _RUN.id >= first,
             _RUN.requested_at >= since,
-            _RUN.fan_out_role != tables.CHILD,
+            _RUN.fan_out_role < tables.CHILD,
             _RUN.required_approvals > 0,
             _RUN.pending_since.is_not(None),
             _RUN.grant_id.is_(None),
@@ -168,13 +168,13 @@ def count_open_work(tx: Transaction) -> OpenWork:
     run = tables.run.c
     rows = tx.sql.execute(
         select(run.state, run.runbook, func.count())
-        .where(run.state.in_(_OPEN), run.fan_out_role != tables.CHILD)
+        .where(run.state.in_(_OPEN), run.fan_out_role < tables.CHILD)
         .group_by(run.state, run.runbook)
     )
     opened = [(row[0], row[1], row[2]) for row in rows]
     oldest = tx.sql.execute(
         select(func.min(run.pending_since)).where(
-            run.state == State.PENDING.value, run.fan_out_role != tables.CHILD
+            run.state == State.PENDING.value, run.fan_out_role < tables.CHILD
         )
     ).scalar()
     queued = select(func.count()).where(run.state.in_(_QUEUED), run.fan_out_role != tables.PARENT)

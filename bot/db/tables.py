@@ -28,6 +28,8 @@ metadata = MetaData(
 
 # A run's role in a fan-out: on one host, the parent of child runs, or such a child run.
 SINGLE, PARENT, CHILD = 0, 1, 2
+# Added to the role while only a plan is wanted: lists of runs leave such runs out.
+PLAN_ONLY = 3
 # Each index of runs continues with these after its own column.
 _FILTER_COLUMNS = ("id", "fan_out_role", "requested_at", "state", "needs_attention")
 # The few runs whose values someone other than the requester changed.
@@ -69,8 +71,9 @@ run = Table(
     Column("proposal_for", Integer, ForeignKey("run.id")),
     Column("grant_id", Integer, ForeignKey("standing_grant.id")),
     Column("guard_override", String(400), nullable=False),
+    Column("replan_of", Integer, ForeignKey("run.id")),
     Column("summary", Text, nullable=False),
-    # SINGLE, PARENT or CHILD.
+    # SINGLE, PARENT or CHILD, with PLAN_ONLY added or not.
     Column("fan_out_role", Integer, nullable=False),
     # Whether it succeeded with a report that has findings.
     Column("needs_attention", Boolean, nullable=False),

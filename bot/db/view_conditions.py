@@ -12,7 +12,7 @@ from sqlalchemy import select
 from bot.db import sql_text, tables
 from bot.db.condition import Condition
 from bot.db.database import Transaction
-from bot.db.tables import PARENT
+from bot.db.tables import PARENT, PLAN_ONLY
 from bot.model.view_rights import ViewableScope, ViewRights, can_view_all
 
 
@@ -196,7 +196,10 @@ def _build_group_condition(
     if not tx.embedded:
         each = "json_array_elements_text(CAST(run.hosts AS json)) AS one(value)"
     on_all_hosts = f"NOT EXISTS (SELECT 1 FROM {each} WHERE NOT {on('one.value')})"  # noqa: S608 - ours
-    places = f"CASE WHEN run.fan_out_role = {PARENT} THEN {on_all_hosts} ELSE {on('run.host')} END"
+    roles = f"{PARENT}, {PARENT + PLAN_ONLY}"
+    places = (
+        f"CASE WHEN run.fan_out_role IN ({roles}) THEN {on_all_hosts} ELSE {on('run.host')} END"
+    )
     return f"(({which}) AND {places})"
 
 

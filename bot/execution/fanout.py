@@ -19,6 +19,7 @@ from bot.policy import Policy
 from bot.queries import redundancy
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import RunEnd, end_run, end_runs
+from bot.workflow.outdated_plans import bind_policy_result
 from bot.workflow.submit_plan import submit_plan
 from connectors.errors import prefix_host
 from runbooks import Report, Table
@@ -104,7 +105,8 @@ def _submit_combined_plan(
         schedule_lifetime=first.schedule_lifetime,
         takes_down=tuple(leg for plan in plans for leg in plan.takes_down),
     )
-    return submit_plan(context, tx, parent, combined)
+    policy = context.policies.get_policy()
+    return submit_plan(context, tx, parent, bind_policy_result(tx, policy, parent, combined))
 
 
 def _start_parent(context: WorkflowContext, tx: Transaction, parent: Run) -> Run:

@@ -5,7 +5,7 @@ request the run, whose approvals are valid and for how long, what was approved, 
 """
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.audit import change_log, evidence
 from bot.db import leases, locks, priority, runs, schedules, stops
@@ -24,7 +24,7 @@ from bot.queries.approval_count import ApprovalCount, count_approvals
 from bot.workflow import grant_rules, schedule_approval
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run, release_host_lock
-from bot.workflow.outdated_plans import describe_stale_plan
+from bot.workflow.outdated_plans import describe_stale_plan, is_plan_outdated
 from runbooks._catalogue import get_kind
 
 log = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ def pass_gate(
         try:
             policy = _get_policy(context)
             authorise_run(context, tx, run, policy)
-            _check_plan_unchanged(context, run, policy, remaining)
+            _check_plan_unchanged(context, tx, run, policy, remaining)
         except GateRefused as refusal:
             end_refused_run(context, tx, run, refusal)
             return None
@@ -382,7 +382,7 @@ def _check_is_child_of(run: Run, parent: Run) -> None:
 
 
 def _check_plan_unchanged(
-    context: WorkflowContext, run: Run, policy: Policy, remaining: RemainingWork
+    context: WorkflowContext, tx: Transaction, run: Run, policy: Policy, remaining: RemainingWork
 ) -> None:
     if not remaining.steps:
         raise GateRefused(State.NO_CHANGES, f"Nothing left to do: {remaining.current_state}")
@@ -390,15 +390,19 @@ def _check_plan_unchanged(
         raise GateRefused(State.REFUSED, "It has no plan")
     if run.plan.digest != run.digest:
         raise GateRefused(
-            State.STALE, "The plan does not have the digest that was approved. Ask again."
+            State.STALE, "The plan does not have the digest that was approved. Re-plan it."
         )
     fresh = resolve_plan(context, run, policy, remaining, expires_at=run.plan.expires_at)
-    if fresh.digest == run.digest:
+    is_outdated = is_plan_outdated(tx, policy, run)
+    fresh = replace(
+        fresh, policy_version=run.plan.policy_version, policy_result=run.plan.policy_result
+    )
+    if fresh.digest == run.digest and not is_outdated:
         return
     reapproved = _list_hosts_with_changed_key(run.plan, policy)
     if reapproved:
         what = f"the host key of {' and '.join(reapproved)} in the inventory changed"
-    elif fresh.policy_version != run.plan.policy_version:
+    elif is_outdated:
         what = "the policy was changed"
     elif fresh.runbook_version != run.plan.runbook_version:
         what = "the runbook was changed"

@@ -21,6 +21,7 @@ from bot.policy import NoPolicyError
 from bot.queries import redundancy, stop_reasons
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import RunEnd, end_run, end_runs
+from bot.workflow.outdated_plans import bind_policy_result
 from bot.workflow.submit_plan import submit_plan
 from connectors.errors import HostError, prefix_host
 from runbooks import Refused, Report
@@ -207,6 +208,7 @@ class HostReader:
             remaining = replace(remaining, notes=(*remaining.notes, *notes))
         expires = tx.now + self._context.approval_timeout + self._context.start_timeout
         plan = resolve_plan(self._context, run, policy, remaining, expires_at=expires)
+        plan = bind_policy_result(tx, policy, run, plan)
         if run.parent is None:
             submit_plan(self._context, tx, run, plan)
             return

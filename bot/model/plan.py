@@ -67,6 +67,8 @@ class ResolvedPlan:
     """What may be down while it runs: hosts, or parts of them such as lb1/haproxy."""
     guard_override: str = ""
     """The cut set that it may take down all the same, such as `shop: lb1, lb2`."""
+    policy_result: str = ""
+    """A digest of what the policy says of the request and its hosts; depends on the plan."""
 
     @property
     def document(self) -> Canonical:
@@ -79,6 +81,7 @@ class ResolvedPlan:
             "requested_by": self.requested_by,
             "expires_at": self.expires_at,
             "policy_version": self.policy_version,
+            "policy_result": self.policy_result,
             "undo_of": self.undo_of,
             "timing": self.timing.document if self.timing else None,
             "host_keys": self.host_keys,

@@ -4,9 +4,22 @@ from collections.abc import Mapping, Sequence
 
 from bot.model import request_form
 from bot.model.errors import InvalidRequestError
-from bot.model.run import Run
+from bot.model.run import Run, State
 from connectors.command import quote_text
 from runbooks import AnyRunbook, load_catalogue
+
+# Their plans are not current any more, or the requester wants a newer one.
+_REPLANNED_STATES = frozenset({State.PLANNED, State.PENDING, State.STALE, State.EXPIRED})
+
+
+def can_be_planned_again(run: Run) -> bool:
+    """Return whether the requester may replace the run by one with a new plan."""
+    is_check = run.kind == "check" and run.timing is None
+    if run.parent is not None or run.origin.schedule_id or is_check:
+        return False
+    # A counter-proposal that was not accepted in time is not a request.
+    is_proposal = run.state is State.EXPIRED and run.proposal_for is not None
+    return run.state in _REPLANNED_STATES and not is_proposal
 
 
 def get_resubmit_refusal(run: Run) -> str:
@@ -29,13 +42,15 @@ def check_resubmit(run: Run) -> None:
         raise InvalidRequestError(refusal)
 
 
-def get_resubmit_values(run: Run) -> Mapping[str, str]:
+def get_resubmit_values(run: Run, runbook: type[AnyRunbook] | None = None) -> Mapping[str, str]:
     """Return the values by field, for a run that can be requested again.
+
+    runbook: its runbook, if that is not one of the catalogue.
 
     Values that are generated for each request, such as its time, are left out. The host of a
     request for several hosts is the pattern as typed, such as lb* or @haproxy.
     """
-    fields = load_catalogue()[run.runbook].model_fields
+    fields = (runbook or load_catalogue()[run.runbook]).model_fields
     return {
         name: value
         for name, value in run.values.items()

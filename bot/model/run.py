@@ -12,6 +12,7 @@ from runbooks import Report
 
 class State(StrEnum):
     PLANNING = "planning"  # recorded; Keyturn reads the host and computes the plan
+    PLANNED = "planned"  # the plan is shown; the requester has not requested it yet
     PENDING = "pending"  # needs approvals of its digest
     QUEUED = "queued"  # waits until the host is free
     STARTING = "starting"  # claimed, host locked; the host is read again
@@ -25,7 +26,7 @@ class State(StrEnum):
     EXPIRED = "expired"
     WITHDRAWN = "withdrawn"
     COUNTER_PROPOSED = "counter_proposed"  # an approver's values: the requester may accept them
-    SUPERSEDED = "superseded"  # by a run with other values, which the requester accepted
+    SUPERSEDED = "superseded"  # by a run with other values or a newer plan
     STALE = "stale"  # the host changed after the plan was shown
     STOPPED = "stopped"  # by a person, before its next step
 
@@ -69,6 +70,7 @@ _S = State
 NEXT_STATES: Mapping[State, frozenset[State]] = {
     _S.PLANNING: frozenset(
         {
+            _S.PLANNED,
             _S.PENDING,
             _S.QUEUED,
             _S.SUCCEEDED,
@@ -78,6 +80,17 @@ NEXT_STATES: Mapping[State, frozenset[State]] = {
             _S.DENIED,
             _S.WITHDRAWN,
             _S.COUNTER_PROPOSED,
+            _S.STOPPED,
+        }
+    ),
+    _S.PLANNED: frozenset(
+        {
+            _S.PENDING,
+            _S.QUEUED,
+            _S.REFUSED,
+            _S.EXPIRED,
+            _S.WITHDRAWN,
+            _S.SUPERSEDED,
             _S.STOPPED,
         }
     ),
@@ -131,7 +144,14 @@ NEXT_STATES: Mapping[State, frozenset[State]] = {
 ENDED_STATES = frozenset(state for state in State if state not in NEXT_STATES)
 ACTIVE_STATES = frozenset({State.PLANNING, State.QUEUED, State.STARTING, State.RUNNING})
 STATES_BEFORE_INTENT = frozenset(
-    {State.PLANNING, State.COUNTER_PROPOSED, State.PENDING, State.QUEUED, State.STARTING}
+    {
+        State.PLANNING,
+        State.PLANNED,
+        State.COUNTER_PROPOSED,
+        State.PENDING,
+        State.QUEUED,
+        State.STARTING,
+    }
 )
 
 
@@ -210,6 +230,10 @@ class Run:
     """The standing grant that replaces the approval."""
     guard_override: str = ""
     """The cut set that the request may take down all the same, such as `shop: lb1, lb2`."""
+    plan_only: bool = False
+    """Whether only a plan is wanted: nothing was requested yet."""
+    replan_of: int | None = None
+    """The run whose plan was not current any more, and which this one replaces."""
     request: str = ""
     """Words and values in one line."""
     summary: str = ""

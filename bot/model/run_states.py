@@ -41,6 +41,9 @@ RUN_STATUS_DISPLAYS: Mapping[str, StatusDisplay] = {
     State.PLANNING: _Display(
         "Planning", Tone.INFO, "dots", "Keyturn reads the host for a plan.", "mag"
     ),
+    State.PLANNED: _Display(
+        "Planned", Tone.PENDING, "list", "The plan is not requested yet.", "memo"
+    ),
     State.PENDING: _Display(
         "Needs approval", Tone.PENDING, "clock", "The plan needs approval.", "key"
     ),
@@ -107,7 +110,7 @@ RUN_STATUS_DISPLAYS: Mapping[str, StatusDisplay] = {
         "Superseded",
         Tone.NEUTRAL,
         "swap",
-        "A run with other values replaced this one.",
+        "A run with other values or a newer plan replaced this one.",
         "arrows_counterclockwise",
     ),
     State.STALE: _Display(

@@ -63,18 +63,23 @@ def build_policy_request(run: Run, *, now: int) -> PolicyRequest:
     )
 
 
+def get_policy_request(tx: Transaction, policy: Policy, run: Run) -> PolicyRequest:
+    """Return the input of the rules about a run."""
+    at = run.started_at if run.state is State.RUNNING else None
+    first = is_first_success(tx, policy, person=run.requested_by, runbook=run.runbook)
+    return replace(
+        build_policy_request(run, now=at or tx.now),
+        is_first_success=first,
+        margin=redundancy.get_margin(tx, policy, run) if "margin" in policy.mentions else NO_LIMIT,
+    )
+
+
 def get_ruling(tx: Transaction, policy: Policy, run: Run) -> tuple[PolicyRequest, Ruling]:
     """Return the input of the rules, and the stricter of their current and earlier ruling.
 
     A running run is judged by the time of its start, so that no rule about hours interrupts it.
     """
-    at = run.started_at if run.state is State.RUNNING else None
-    first = is_first_success(tx, policy, person=run.requested_by, runbook=run.runbook)
-    request = replace(
-        build_policy_request(run, now=at or tx.now),
-        is_first_success=first,
-        margin=redundancy.get_margin(tx, policy, run) if "margin" in policy.mentions else NO_LIMIT,
-    )
+    request = get_policy_request(tx, policy, run)
     ruling = policy.get_request_ruling(request)
     if not ruling.allowed:
         return request, ruling

@@ -58,7 +58,7 @@ def can_stop(policy: Policy | None, run: Run, person: str) -> bool:
 
 def get_freeze_after_approval(policy: Policy, run: Run, *, now: int) -> str:
     """Return the freeze for which a run will wait once approved; "" if there is none."""
-    if run.state is not State.PENDING or run.host not in policy.inventory.hosts:
+    if run.state not in {State.PLANNED, State.PENDING} or run.host not in policy.inventory.hosts:
         return ""
     return policy.describe_freeze(host=run.host, runbook=run.runbook, now=now)
 

@@ -16,6 +16,7 @@ from bot.db.grants import Grant
 from bot.db.live_output import LiveOutput
 from bot.db.locks import Lock
 from bot.model.plan import PlannedStep
+from bot.model.resubmit import can_be_planned_again
 from bot.model.run import STATES_BEFORE_INTENT, Decision, Run, State, StepRecord, StepState
 from bot.policy import Person, Policy, PolicyRequest
 from bot.queries.approval_count import count_approvals, is_decision_complete
@@ -50,6 +51,9 @@ class AllowedActions:
     accept: bool = False
     propose_values: bool = False
     stop: bool = False
+    submit: bool = False
+    """Request what the plan shows."""
+    replan: bool = False
 
     @property
     def has_any(self) -> bool:
@@ -209,7 +213,8 @@ def _list_allowed_actions(
     run = view.run
     begun = run.state not in STATES_BEFORE_INTENT
     # A child run is decided with its parent.
-    decides = run.parent is None and not begun and can_decide(tx, policy, run, person)
+    is_open = run.parent is None and not begun and not run.plan_only
+    decides = is_open and can_decide(tx, policy, run, person)
     voted = any(
         vote.person == person and is_decision_complete(tx, policy, run, vote)
         for vote in view.decisions
@@ -221,6 +226,8 @@ def _list_allowed_actions(
         deny=decides or (bool(run.editors) and _can_deny_own_values(tx, run, policy, person)),
         accept=run.state is State.COUNTER_PROPOSED and run.requested_by == person,
         propose_values=decides and is_pending and run.undo_of is None and run.timing is None,
+        submit=run.state is State.PLANNED and run.requested_by == person,
+        replan=can_be_planned_again(run) and run.requested_by == person,
         withdraw=not begun and run.requested_by == person and run.parent is None,
         resolve=can_resolve(policy, run, person),
         undo=_has_executed_steps(view) and not undo_refusal,

@@ -17,6 +17,7 @@ from bot.workflow.finish import end_run
 from bot.workflow.outdated_plans import is_plan_outdated
 from bot.workflow.requests import shorten_reason
 
+_EXPIRING_STATES = frozenset({State.PLANNED, State.COUNTER_PROPOSED, State.PENDING, State.QUEUED})
 # The input of the rules, and their ruling.
 _RequestAndRuling = tuple[PolicyRequest, Ruling]
 
@@ -53,7 +54,7 @@ def approve_run(
         lacking = "" if no or factor else _get_missing_factor_message(run, weighed)
         vote = _build_decision(tx, policy, run, person, reason, weighed, approves=True)
         if not no:
-            check_policy_version(policy, run)
+            check_policy_version(tx, policy, run)
             _check_reason_is_given(run, reason, weighed)
         if no or lacking:
             _log_refusal(tx, "approval refused", run, person, no or lacking)
@@ -85,6 +86,8 @@ def deny_run(context: WorkflowContext, number: int, *, person: str, reason: str)
         run = runs.lock_run(tx, number)
         if run.state not in STATES_BEFORE_INTENT:
             raise TooLate(_describe_earlier_decision(context, tx, run))
+        if run.plan_only:
+            raise TooLate(f"Run {number} is only a plan: it was not requested")
         if run.parent is not None:
             raise InvalidRequestError(
                 f"run {number} belongs to run {run.parent}: deny that run instead"
@@ -138,8 +141,12 @@ def expire_runs(context: WorkflowContext) -> list[Run]:
     for number in due:
         with context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
-            if run.state in {State.COUNTER_PROPOSED, State.PENDING, State.QUEUED}:
-                why = "No one decided or started it in time"
+            if run.state in _EXPIRING_STATES:
+                why = (
+                    "The plan was not requested in time"
+                    if run.state is State.PLANNED
+                    else "No one decided or started it in time"
+                )
                 expired.append(end_run(context, tx, run, State.EXPIRED, why))
     return expired
 
@@ -258,12 +265,12 @@ def _get_decision_refusal(
     return f"You cannot decide run {run.id}{f': {why}' if why else ''}. Those who can: {able}."
 
 
-def check_policy_version(policy: Policy, run: Run) -> None:
-    """Raise TooLate if the plan was made under another policy: the gate would refuse it."""
-    if is_plan_outdated(policy, run):
+def check_policy_version(tx: Transaction, policy: Policy, run: Run) -> None:
+    """Raise TooLate if the policy changed since the plan was made: the gate would refuse it."""
+    if is_plan_outdated(tx, policy, run):
         raise TooLate(
-            f"Run {run.id} was planned under an earlier policy and cannot start any more: request "
-            "it again"
+            f"Run {run.id} was planned under an earlier policy and cannot start any more: its "
+            "requester can re-plan it"
         )
 
 

@@ -71,7 +71,7 @@ class BreakGlassActions:
             _check_is_needed(tx, policy, run, person)
             refusal = self._get_refusal(tx, policy, run, person)
             if not refusal:
-                check_policy_version(policy, run)
+                check_policy_version(tx, policy, run)
                 run = self._activate(tx, policy, run, person, session, why)
             else:
                 _log_refusal(tx, run, person, refusal)

@@ -57,6 +57,8 @@ class WorkflowContext:
     # Microseconds that a request may wait for its approvals, and then for its start.
     approval_timeout: int = 8 * 3600 * 1_000_000
     start_timeout: int = 8 * 3600 * 1_000_000
+    # Microseconds for which a plan is kept that is not requested.
+    plan_lifetime: int = 15 * 60 * 1_000_000
     # Microseconds after which approvers are reminded, where no rule sets another time.
     reminder_delay: int = 1800 * 1_000_000
     # Microseconds for which the approval of a schedule is valid.

@@ -29,6 +29,7 @@ from bot.workflow.requests import (
     SENSITIVE_REQUEST_MESSAGE,
     shorten_reason,
 )
+from bot.workflow.submit_plan import move_to_approval
 from runbooks import AnyRunbook
 
 
@@ -118,7 +119,7 @@ def accept_proposal(context: WorkflowContext, number: int, *, person: str, diges
         if original is None or not _is_pending(tx, original):
             status = f"run {original.id} {original.state.phrase}" if original else "none"
             raise TooLate(f"the original request of run {number} is not pending: {status}")
-        check_policy_version(policy, run)
+        check_policy_version(tx, policy, run)
         request, ruling = get_ruling(tx, policy, run)
         grant, _ = grant_rules.choose_grant(tx, policy, run, request, ruling)
         if ruling.allowed:
@@ -131,20 +132,8 @@ def accept_proposal(context: WorkflowContext, number: int, *, person: str, diges
         if not ruling.allowed:
             why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"
             return end_run(context, tx, run, State.REFUSED, f"The policy refuses: {why}")
-        is_pending = bool(ruling.required_approvals) and grant is None
-        accepted = runs.move_run(
-            tx,
-            run,
-            State.PENDING if is_pending else State.QUEUED,
-            pending_since=tx.now if is_pending else None,
-            requirements=ruling.requirements,
-            required_approvals=ruling.required_approvals,
-            approver_groups=ruling.approver_groups,
-            policy_notes=ruling.policy_notes,
-            grant_id=grant.id if grant else None,
-            summary="",
-        )
-        if not is_pending:
+        accepted = move_to_approval(context, tx, run, ruling, grant)
+        if accepted.state is State.QUEUED:
             context.dispatcher.enqueue_run(tx, number, policy.inventory[run.host].site)
         outbox.announce_run(tx, number)
     return accepted

@@ -2,8 +2,9 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import TypedDict
 
 from bot.audit import change_log
 from bot.db import outbox, runs
@@ -19,7 +20,7 @@ from bot.model.request_form import (
 )
 from bot.model.run import MAX_AREAS_LENGTH, RequestOrigin, Run, State, StepState, join_areas
 from bot.model.schedule import ScheduleTiming
-from bot.policy import Policy
+from bot.policy import Policy, Ruling
 from bot.queries import redundancy, stop_reasons
 from bot.queries.approval_count import get_ruling
 from bot.workflow import rate_limit
@@ -39,24 +40,30 @@ _MAX_HOST_PATTERN_LENGTH = 100
 _MAX_LISTED_AREAS = 8
 
 
-def create_request(
-    context: WorkflowContext,
-    runbook: AnyRunbook,
-    *,
-    person: str,
-    origin: RequestOrigin,
-    reason: str = "",
-    timing: ScheduleTiming | None = None,
-    guard_override: str = "",
-) -> Run:
-    """Record the request and have it planned, or record that it was refused.
+@dataclass(frozen=True)
+class RequestTerms:
+    """Who requests something, and how."""
 
-    timing: request a schedule instead of a run now. guard_override: the cut set that it may take
-    down although the redundancy guard would refuse it; needs a reason.
-    """
+    person: str
+    origin: RequestOrigin
+    reason: str = ""
+    timing: ScheduleTiming | None = None
+    """Request a schedule instead of a run now."""
+    guard_override: str = ""
+    """The cut set that the run may take down although the redundancy guard would refuse it; needs
+    a reason, and one host."""
+    plan_only: bool = False
+    """Show the plan, and request nothing yet."""
+    replaced_run: Run | None = None
+    """The run that this one plans again."""
+
+
+def create_request(context: WorkflowContext, runbook: AnyRunbook, terms: RequestTerms) -> Run:
+    """Record the request and have it planned, or record that it was refused."""
     policy = context.policies.get_policy()
-    if guard_override:
-        guard_override = _check_override(policy, guard_override, reason)
+    override = terms.guard_override
+    if override:
+        override = _check_override(policy, override, terms.reason)
     _check_host(policy, runbook)
     return _record_in_transaction(
         context,
@@ -68,13 +75,32 @@ def create_request(
             request=format_request(runbook),
             host=runbook.target,
             area=policy.get_area(runbook.target).name,
-            requested_by=person,
-            origin=origin,
-            reason=_check_reason(reason),
-            timing=timing,
-            guard_override=guard_override,
+            guard_override=override,
+            **_get_terms_of_run(terms),
         ),
     )
+
+
+class _TermsOfRun(TypedDict):
+    requested_by: str
+    origin: RequestOrigin
+    reason: str
+    timing: ScheduleTiming | None
+    plan_only: bool
+    replan_of: int | None
+    editors: Sequence[str]
+
+
+def _get_terms_of_run(terms: RequestTerms) -> _TermsOfRun:
+    return {
+        "requested_by": terms.person,
+        "origin": terms.origin,
+        "reason": check_reason(terms.reason),
+        "timing": terms.timing,
+        "plan_only": terms.plan_only,
+        "replan_of": terms.replaced_run.id if terms.replaced_run else None,
+        "editors": terms.replaced_run.editors if terms.replaced_run else (),
+    }
 
 
 def _check_override(policy: Policy, text: str, reason: str) -> str:
@@ -90,12 +116,9 @@ def _check_override(policy: Policy, text: str, reason: str) -> str:
 def create_fanout_request(
     context: WorkflowContext,
     runbooks: Sequence[AnyRunbook],
+    terms: RequestTerms,
     *,
     host_pattern: str,
-    person: str,
-    origin: RequestOrigin,
-    reason: str = "",
-    timing: ScheduleTiming | None = None,
 ) -> Run:
     """Record one request for several hosts. host_pattern: as it was typed, such as lb*.
 
@@ -110,7 +133,7 @@ def create_fanout_request(
     area = join_areas(areas.values())
     # Checked first, because the messages of the next check quote the request.
     _check_secrets(context, format_request(first, host=host_pattern))
-    _check_areas(policy, first, areas, host_pattern, timing)
+    _check_areas(policy, first, areas, host_pattern, terms.timing)
     parent = runs.NewRun(
         runbook=first.words,
         kind=get_kind(type(first)),
@@ -118,11 +141,8 @@ def create_fanout_request(
         request=format_request(first, host=host_pattern),
         host=first.target,
         area=area,
-        requested_by=person,
-        origin=origin,
-        reason=_check_reason(reason),
         hosts=tuple(runbook.target for runbook in runbooks),
-        timing=timing,
+        **_get_terms_of_run(terms),
     )
     children = [
         replace(
@@ -132,15 +152,14 @@ def create_fanout_request(
             host=runbook.target,
             area=areas[runbook.target],
             hosts=(),
+            replan_of=None,
         )
         for runbook in runbooks
     ]
     return _record_in_transaction(context, policy, parent, children)
 
 
-def request_undo(
-    context: WorkflowContext, number: int, *, person: str, origin: RequestOrigin, reason: str = ""
-) -> Run:
+def request_undo(context: WorkflowContext, number: int, terms: RequestTerms) -> Run:
     """Request the undo of a run: a new run, planned and approved like any other."""
     policy = context.policies.get_policy()
     with context.database.reading() as tx:
@@ -166,11 +185,9 @@ def request_undo(
         request=original.request,
         host=done[0].host,
         area=policy.get_area(done[0].host).name,
-        requested_by=person,
-        origin=origin,
-        reason=_check_reason(reason),
         undo_of=number,
         hosts=tuple(run.host for run in done) if original.hosts else (),
+        **_get_terms_of_run(terms),
     )
     children = [
         replace(
@@ -180,6 +197,7 @@ def request_undo(
             host=run.host,
             hosts=(),
             undo_of=run.id,
+            replan_of=None,
         )
         for run in done
     ]
@@ -214,11 +232,60 @@ def record_request(
     _check_secrets(context, new_run.request)
     if new_run.timing is not None:
         _check_timing(context, new_run.runbook, new_run.timing, tx.now)
+    if new_run.plan_only and new_run.kind == "check" and new_run.timing is None:
+        raise InvalidRequestError(
+            f"{new_run.runbook} only reads, so it has no plan: request it instead"
+        )
     run = runs.add_run(tx, new_run)
     ruling = get_ruling(tx, policy, run)[1]
+    log_request(tx, "plan requested" if run.plan_only else "requested", run)
+    stop = stop_reasons.describe_stop(tx, run, policy)
+    if stop:
+        return end_run(
+            context, tx, run, State.STOPPED, stop_reasons.describe_stopped_run(tx, run, stop)
+        )
+    if not ruling.allowed:
+        return end_run(context, tx, run, State.REFUSED, describe_policy_refusal(ruling))
+    if not run.plan_only:
+        check_has_reason(run, ruling)
+        outbox.announce_run(tx, run.id)
+    planned = [(run.id, run.host)]
+    if children:
+        numbers = runs.add_runs(
+            tx, [replace(child, parent=run.id, plan_only=run.plan_only) for child in children]
+        )
+        planned = [*zip(numbers, (child.host for child in children), strict=True)]
+    # Runs at one site are planned together: one job wakes all of them.
+    firsts = {policy.inventory[host].site: number for number, host in reversed(planned)}
+    enqueue = (
+        context.dispatcher.enqueue_check
+        if _changes_nothing(run)
+        else context.dispatcher.enqueue_run
+    )
+    for site, number in firsts.items():
+        enqueue(tx, number, site)
+    return run
+
+
+def describe_policy_refusal(ruling: Ruling) -> str:
+    """Return the summary of a run that the policy refuses."""
+    why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"
+    return f"The policy refuses: {why}"
+
+
+def check_has_reason(run: Run, ruling: Ruling) -> None:
+    """Raise InvalidRequestError if the policy requires a reason and there is none."""
+    if ruling.requires_reason and not run.reason:
+        raise InvalidRequestError(
+            "the policy requires a reason: add because REASON, or fill in the reason"
+        )
+
+
+def log_request(tx: Transaction, kind: str, run: Run) -> None:
+    """Log a request, with everything that the gate compares the run with later."""
     change_log.append_entry(
         tx,
-        "requested",
+        kind,
         run=run.id,
         person=run.requested_by,
         host=run.host,
@@ -232,34 +299,9 @@ def record_request(
         timing=run.timing.document if run.timing else None,
         guard_override=run.guard_override or None,
         schedule=run.origin.schedule_id or None,
+        replan_of=run.replan_of,
+        editors=run.editors or None,
     )
-    stop = stop_reasons.describe_stop(tx, run, policy)
-    if stop:
-        return end_run(
-            context, tx, run, State.STOPPED, stop_reasons.describe_stopped_run(tx, run, stop)
-        )
-    if not ruling.allowed:
-        why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"
-        return end_run(context, tx, run, State.REFUSED, f"The policy refuses: {why}")
-    if ruling.requires_reason and not run.reason:
-        raise InvalidRequestError(
-            "the policy requires a reason: add because REASON, or fill in the reason"
-        )
-    outbox.announce_run(tx, run.id)
-    planned = [(run.id, run.host)]
-    if children:
-        numbers = runs.add_runs(tx, [replace(child, parent=run.id) for child in children])
-        planned = [*zip(numbers, (child.host for child in children), strict=True)]
-    # Runs at one site are planned together: one job wakes all of them.
-    firsts = {policy.inventory[host].site: number for number, host in reversed(planned)}
-    enqueue = (
-        context.dispatcher.enqueue_check
-        if _changes_nothing(run)
-        else context.dispatcher.enqueue_run
-    )
-    for site, number in firsts.items():
-        enqueue(tx, number, site)
-    return run
 
 
 def list_sibling_runs_at_site(tx: Transaction, policy: Policy, run: Run) -> list[Run]:
@@ -383,7 +425,8 @@ def shorten_reason(text: str) -> str:
         raise InvalidRequestError(f"the reason {error}") from None
 
 
-def _check_reason(text: str) -> str:
+def check_reason(text: str) -> str:
+    """Return a reason on one line. Raises InvalidRequestError."""
     try:
         line = join_to_one_line(text)
     except InvisibleCharacterError as error:

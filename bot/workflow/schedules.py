@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypedDict
 
 from bot.audit import change_log
 from bot.db import runs, schedules
@@ -14,7 +13,7 @@ from bot.model.schedule import CronExpression, ScheduleTiming
 from bot.policy import Policy
 from bot.workflow import requests, schedule_approval
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import record_request, shorten_reason
+from bot.workflow.requests import RequestTerms, record_request, shorten_reason
 from bot.workflow.visibility import require_view_of_schedule
 from runbooks import AnyRunbook
 
@@ -37,19 +36,15 @@ class ScheduleActions:
         origin: RequestOrigin,
         timing: ScheduleTiming,
         reason: str = "",
+        plan_only: bool = False,
     ) -> Run:
         """Request a schedule. host_pattern: several hosts as typed; "" for one host."""
-        arguments: _RequestArguments = {
-            "person": person,
-            "origin": origin,
-            "reason": reason,
-            "timing": timing,
-        }
+        terms = RequestTerms(person, origin, reason, timing=timing, plan_only=plan_only)
         if host_pattern:
             return requests.create_fanout_request(
-                self._context, runbooks, host_pattern=host_pattern, **arguments
+                self._context, runbooks, terms, host_pattern=host_pattern
             )
-        return requests.create_request(self._context, runbooks[0], **arguments)
+        return requests.create_request(self._context, runbooks[0], terms)
 
     def list_timetables(self) -> Mapping[int, CronExpression]:
         """Return the cron expression of each active schedule, by its number."""
@@ -120,13 +115,6 @@ class ScheduleActions:
                 for each in originals
             ]
             return record_request(self._context, tx, policy, new, children)
-
-
-class _RequestArguments(TypedDict):
-    person: str
-    origin: RequestOrigin
-    reason: str
-    timing: ScheduleTiming
 
 
 def _set_state(

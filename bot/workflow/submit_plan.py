@@ -1,10 +1,11 @@
-"""Submit a plan: to its approvers, or to the queue if it needs no approval."""
+"""Submit a plan: to its requester, to its approvers, or to the queue if it needs no approval."""
 
 from dataclasses import replace
 
 from bot.audit import change_log
 from bot.db import outbox, runs
 from bot.db.database import Transaction
+from bot.db.grants import Grant
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run, State
 from bot.policy import Ruling
@@ -12,12 +13,19 @@ from bot.queries.approval_count import get_ruling
 from bot.workflow import grant_rules
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
+from bot.workflow.outdated_plans import describe_replan
+from bot.workflow.requests import describe_policy_refusal
 
 NEEDS_REASON = "The policy requires a reason"
 
 
 def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: ResolvedPlan) -> Run:
-    """Record the plan with its digest; the run is then pending, queued or refused."""
+    """Record the plan with its digest; the run is then planned, pending, queued or refused."""
+    policy = context.policies.get_policy()
+    request, ruling = get_ruling(tx, policy, replace(run, plan=plan))
+    if run.replan_of is not None:
+        note = describe_replan(runs.get_run(tx, run.replan_of), plan, ruling)
+        plan = replace(plan, notes=(*plan.notes, note))
     updated = runs.amend_run(
         tx,
         run,
@@ -27,8 +35,6 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
         # Clears what the run was waiting for.
         summary="",
     )
-    policy = context.policies.get_policy()
-    request, ruling = get_ruling(tx, policy, replace(run, plan=plan))
     grant, exhausted = grant_rules.choose_grant(tx, policy, run, request, ruling)
     change_log.append_entry(
         tx,
@@ -42,8 +48,9 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
         approvers=policy.describe_approver_groups(ruling.requirements),
     )
     if not ruling.allowed:
-        why = "; ".join(ruling.policy_notes) or "no rule of the policy permits it"
-        return end_run(context, tx, updated, State.REFUSED, f"The policy refuses: {why}")
+        return end_run(context, tx, updated, State.REFUSED, describe_policy_refusal(ruling))
+    if run.plan_only:
+        return _show_plan(context, tx, updated, ruling, grant)
     if ruling.requires_reason and not run.reason:
         return end_run(
             context, tx, updated, State.REFUSED, f"{NEEDS_REASON}: request it again with a reason"
@@ -53,22 +60,56 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
         return _offer_counter_proposal(
             context, tx, updated, runs.get_run(tx, run.proposal_for), ruling
         )
+    return move_to_approval(
+        context, tx, updated, replace(ruling, policy_notes=_add_note(ruling, exhausted)), grant
+    )
+
+
+def move_to_approval(
+    context: WorkflowContext, tx: Transaction, run: Run, ruling: Ruling, grant: Grant | None
+) -> Run:
+    """Make a planned run pending, or queued if it needs no approval.
+
+    grant: the standing grant that replaces the approval.
+    """
     # Runs of a schedule were approved with the schedule: the gate counts those approvals.
-    is_pending = ruling.required_approvals and not run.origin.schedule_id and grant is None
+    is_pending = bool(ruling.required_approvals) and not run.origin.schedule_id and grant is None
     return runs.move_run(
         tx,
-        updated,
+        run,
         State.PENDING if is_pending else State.QUEUED,
         expires_at=min(
-            plan.expires_at,
+            run.plan.expires_at if run.plan else tx.now,
             tx.now + (context.approval_timeout if is_pending else context.start_timeout),
         ),
         pending_since=tx.now if is_pending else None,
         requirements=ruling.requirements,
         required_approvals=ruling.required_approvals,
         approver_groups=ruling.approver_groups,
-        policy_notes=(*ruling.policy_notes, *filter(None, [exhausted])),
+        policy_notes=ruling.policy_notes,
         grant_id=grant.id if grant else None,
+        summary="",
+    )
+
+
+def _add_note(ruling: Ruling, note: str) -> tuple[str, ...]:
+    return (*ruling.policy_notes, *filter(None, [note]))
+
+
+def _show_plan(
+    context: WorkflowContext, tx: Transaction, run: Run, ruling: Ruling, grant: Grant | None
+) -> Run:
+    """Show the plan to its requester, and keep it for a few minutes. It holds no lock."""
+    tx.after_commit(tx.tell_news)
+    note = f"Grant {grant.id} approves this in advance." if grant else ""
+    return runs.move_run(
+        tx,
+        run,
+        State.PLANNED,
+        expires_at=tx.now + context.plan_lifetime,
+        required_approvals=0 if grant else ruling.required_approvals,
+        approver_groups=ruling.approver_groups,
+        policy_notes=_add_note(ruling, note),
     )
 
 

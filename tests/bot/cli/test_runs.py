@@ -127,12 +127,16 @@ def test_times_are_typed_as_everywhere(shop: Shop):
     assert shop.told("dora", "runs", "--until", "2020-01-01") == []
 
 
-def test_a_dry_run_says_what_would_come_of_it(shop: Shop):
-    said = shop.type("dora", "request", "service", "restart", "lb1", "ssh", "--dry-run")
-    assert said.exit_code == 0, said.output
-    assert "Needs 1 approval" in said.stdout
-    told = shop.told("dora", "request", "service", "restart", "lb1", "ssh", "--dry-run")
-    assert told["areas"][0]["approvers"] == ["Adam Admin", "Olga Owner"]
+def test_plan_of_a_check_is_refused(shop: Shop):
+    for words in (
+        ("request", "uptime", "check", "lb1", "--plan"),
+        ("plan", "uptime", "check", "lb1"),
+    ):
+        result = shop.type("dora", *words)
+        assert result.exit_code == 2
+        assert result.stderr == (
+            "keyturn: Uptime check only reads, so it has no plan: request it instead\n"
+        )
 
 
 def test_runs_are_listed_for_people_and_for_programs(shop: Shop):
@@ -242,6 +246,39 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     assert (back.exit_code, "withdrawn." in back.stdout) == (0, True)
 
 
+def test_plan_is_requested_by_its_digest(shop: Shop):
+    from tests.bot.web import exhibits
+
+    keyturn = shop.service.keyturn
+    version = keyturn.policies.get_policy().version
+    with keyturn.database.transaction() as tx:
+        run = exhibits.planned(tx, policy_version=version)
+    shown = shop.type("dora", "run", str(run.id))
+    assert shown.exit_code == 0
+    assert "will need 1 of the owners of the edge: adam, olga" in shown.stdout
+    assert f"keyturn submit {run.id} {run.short_digest}" in shown.stdout
+
+    other = shop.type("dora", "submit", str(run.id), "0" * 10)
+    assert (other.exit_code, "has a new plan" in other.stderr) == (1, True)
+    assert shop.type("olga", "submit", str(run.id), run.short_digest).exit_code == 4
+    requested = shop.type("dora", "submit", str(run.id), run.short_digest, "--reason", "ticket 9")
+    assert (requested.exit_code, "keyturn approve" in requested.stdout) == (5, True)
+    assert "ticket 9" in requested.stdout
+
+
+def test_plan_that_is_not_current_is_planned_again(shop: Shop):
+    from tests.bot.web import exhibits
+
+    with shop.service.keyturn.database.transaction() as tx:
+        run = exhibits.planned(tx)
+    stale = shop.type("dora", "submit", str(run.id), run.short_digest)
+    assert (stale.exit_code, "earlier policy" in stale.stderr) == (1, True)
+    # The company has no keys: no host can be read.
+    new = shop.told("dora", "replan", str(run.id), "--wait", "30")
+    assert (new["replan_of"], new["state"], new["reason"]) == (run.id, "failed", run.reason)
+    assert shop.told("dora", "run", str(run.id))["state"] == "superseded"
+
+
 def test_what_is_over_is_asked_for_again_with_its_values(shop: Shop):
     first = shop.told("dora", "request", "uptime", "check", "lb1")
     again = shop.told("olga", "again", str(first["id"]), "--reason", "fixed")
@@ -254,13 +291,8 @@ def test_what_is_over_is_asked_for_again_with_its_values(shop: Shop):
 
 def test_what_would_come_of_asking_again_is_said_before(shop: Shop):
     first = shop.told("dora", "request", "uptime", "check", "lb*")
-    said = shop.type("dora", "again", str(first["id"]), "--dry-run")
-    assert (said.exit_code, said.stdout.splitlines()[0]) == (
-        0,
-        "Runs immediately, no approval needed.",
-    )
-    told = shop.told("dora", "again", str(first["id"]), "--dry-run")
-    assert told["areas"][0]["hosts"] == ["lb1", "lb2"]
+    said = shop.type("dora", "again", str(first["id"]), "--plan")
+    assert (said.exit_code, "has no plan" in said.stderr) == (2, True)
     assert [run["id"] for run in shop.told("dora", "runs", "-n", "1")] == [first["id"]]
 
 
@@ -284,7 +316,7 @@ def test_each_state_has_its_exit_status(state: State):
     from bot.model.run import ENDED_STATES
 
     run: dict[str, Any] = {"state": state.value, "ended": state in ENDED_STATES}
-    expected = {"succeeded": 0, "no_changes": 0, "refused": 4, "denied": 4}
+    expected = {"planned": 0, "succeeded": 0, "no_changes": 0, "refused": 4, "denied": 4}
     other = 1 if state in ENDED_STATES or state is State.UNKNOWN else 5
     assert get_run_exit_status(run) == expected.get(state.value, other)
 

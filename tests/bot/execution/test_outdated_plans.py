@@ -1,5 +1,6 @@
 """What was shown under another policy: nobody's key is wasted on it, and its asker hears of it."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from tests.toy import BreakSwitch, SetSwitch
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 ANEW = (
     "After the plan was made, the policy was changed. Nothing was sent. "
-    "Request it again to get a new plan."
+    "Re-plan it to get a new plan."
 )
 
 
@@ -30,10 +31,22 @@ def _lamp(host: str) -> SetSwitch:
     return SetSwitch(host=host, name="lamp", value="on")
 
 
-def _edit(policy: PolicyDirectory, remark: str = "a remark") -> None:
-    """Change the policy in what nobody's rights depend on."""
+def _edit(policy: PolicyDirectory) -> None:
+    """Change the rules that apply to requests."""
     rules = policy.path / "policy.cedar"
-    rules.write_text(f"{rules.read_text()}\n// {remark}\n")
+    changed = re.sub(
+        r"(an owner of the area approves it|need a second person)\.",
+        r"\1, always.",
+        rules.read_text(),
+    )
+    assert changed != rules.read_text()
+    rules.write_text(changed)
+
+
+def _add_comment(policy: PolicyDirectory) -> None:
+    """Change the policy in what makes no difference to any request."""
+    rules = policy.path / "policy.cedar"
+    rules.write_text(f"{rules.read_text()}\n// a remark\n")
 
 
 def _look(harness: Harness) -> list[Run]:
@@ -51,7 +64,7 @@ class TestTheKey:
         harness = db_harness
         run = harness.request(LAMP_ON)
         _edit(harness.policies)
-        with pytest.raises(TooLate, match=r"under an earlier policy.*request it again"):
+        with pytest.raises(TooLate, match=r"under an earlier policy.*can re-plan it"):
             harness.approve(run)
         with harness.database.reading() as tx:
             assert runs.list_decisions(tx, run.id) == []
@@ -74,7 +87,7 @@ class TestTheKey:
         run = harness.request(LAMP_ON)
         assert harness.approve(run, "olga").state is State.PENDING
         _edit(harness.policies)
-        with pytest.raises(TooLate, match="request it again"):
+        with pytest.raises(TooLate, match="can re-plan it"):
             harness.approve(run, "adam")
 
     def test_of_somebody_who_may_not_turn_it_is_refused_for_that(self, harness: Harness):
@@ -98,6 +111,50 @@ class TestTheKey:
         assert harness.workflow.deny_run(run.id, person="olga", reason="no").state is State.DENIED
 
 
+class TestAPolicyThatSaysTheSame:
+    """A change that makes no difference to a request leaves it, and its approvals, as they are."""
+
+    def test_leaves_a_request_pending(self, db_harness: Harness):
+        harness = db_harness
+        run = harness.request(LAMP_ON)
+        harness.workflow.record_policy_change()
+        _add_comment(harness.policies)
+        assert _look(harness) == []
+        assert harness.get_run(run.id).state is State.PENDING
+        done = harness.approve(run)
+        assert (done.state, harness.fleet.told) == (State.SUCCEEDED, [("lb1", "set lamp on")])
+
+    def test_leaves_a_request_for_several_hosts_pending(self, harness: Harness):
+        harness.workflow.record_policy_change()
+        both = [_lamp(host) for host in ("lb1", "lb2")]
+        parent = harness.workflow.request_fanout_run(
+            both, host_pattern="lb*", person="dora", origin=WEB
+        )
+        harness.run_queued_work()
+        _add_comment(harness.policies)
+        assert _look(harness) == []
+        assert harness.approve(harness.get_run(parent.id)).state is State.SUCCEEDED
+
+    @pytest.mark.parametrize(
+        ("file", "old", "new"),
+        [
+            ("inventory.yaml", "lb1: {", "lb1: {port: 2222, "),
+            ("policy.cedar", '@approvals("1")', '@approvals("2")'),
+            ("policy.cedar", "an owner of the area approves it", "an owner approves it"),
+        ],
+    )
+    def test_twin_a_difference_to_the_request_ends_it(
+        self, harness: Harness, file: str, old: str, new: str
+    ):
+        run = harness.request(LAMP_ON)
+        harness.workflow.record_policy_change()
+        path = harness.policies.path / file
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+        assert [ended.id for ended in _look(harness)] == [run.id]
+
+
 class TestTheGlass:
     WHY = "all customers see an error page"
 
@@ -111,7 +168,7 @@ class TestTheGlass:
         )
 
     def test_is_not_broken_for_what_cannot_start(self, harness: Harness):
-        with pytest.raises(TooLate, match="request it again"):
+        with pytest.raises(TooLate, match="can re-plan it"):
             self._break(harness)
         assert "break-glass activated" not in harness.list_entry_kinds()
 

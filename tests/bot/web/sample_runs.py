@@ -57,6 +57,7 @@ def asked(
     reason: str = "a customer's harness, ticket 4711",
     kind: str = "change",
     undo_of: int | None = None,
+    plan_only: bool = False,
 ) -> Run:
     given = {"host": host, "address": "203.0.113.9"} if fields is None else fields
     run = runs.add_run(
@@ -71,12 +72,13 @@ def asked(
             origin=RequestOrigin("slack", "C1", "U1"),
             reason=reason,
             undo_of=undo_of,
+            plan_only=plan_only,
             request=" ".join([words, *given.values()]),
         ),
     )
     change_log.append_entry(
         tx,
-        "requested",
+        "plan requested" if plan_only else "requested",
         run=run.id,
         person=person,
         host=host,
@@ -88,8 +90,18 @@ def asked(
     return run
 
 
+def planned(tx: Transaction, *, policy_version: str = ANOTHER_POLICY) -> Run:
+    """Add a plan that nobody has requested."""
+    run = asked(tx, plan_only=True)
+    return waiting(tx, run, a_proposal(run, policy_version=policy_version), state=State.PLANNED)
+
+
 def waiting(
-    tx: Transaction, run: Run, proposal: ResolvedPlan | None = None, needed: int = 1
+    tx: Transaction,
+    run: Run,
+    proposal: ResolvedPlan | None = None,
+    needed: int = 1,
+    state: State = State.PENDING,
 ) -> Run:
     plan = proposal or a_proposal(run)
     change_log.append_entry(
@@ -106,7 +118,7 @@ def waiting(
     return runs.move_run(
         tx,
         shown,
-        State.PENDING,
+        state,
         required_approvals=needed,
         approver_groups=("owners",),
         policy_notes=("Developers may request any change; an owner of the area approves it.",),

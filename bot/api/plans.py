@@ -1,0 +1,48 @@
+"""Plans: read the hosts and show what a change would do, and run nothing."""
+
+from functools import partial
+
+from fastapi import APIRouter, Request, Response
+
+from bot.api import records, schemas
+from bot.api.auth import RequestCaller
+from bot.api.deps import Parts
+from bot.api.idempotency import IDEMPOTENCY_KEY
+from bot.api.long_poll import LongPollRoute, PendingResponse, Wait, is_at_rest, wait_for_run
+from bot.api.schemas_in import PlanIn
+
+router = APIRouter(prefix="/plans", tags=["runs"], route_class=LongPollRoute)
+
+
+@router.post(
+    "",
+    operation_id="planRun",
+    summary="Plan a change on one or more hosts",
+    status_code=202,
+    dependencies=[IDEMPOTENCY_KEY],
+)
+def plan_run(
+    request: Request,
+    response: Response,
+    parts: Parts,
+    caller: RequestCaller,
+    body: PlanIn,
+    wait: Wait = 0,
+) -> schemas.RunDetailsOut:
+    """Nothing runs, and nobody is asked. The plan expires after 15 minutes.
+
+    With `wait`, the response holds the plan, its digest, and who would approve it;
+    `POST /runs/{number}/request` with the digest requests it.
+    """
+    run = records.record_request(
+        parts,
+        caller,
+        body.parse(caller.policy),
+        reason=body.reason,
+        guard_override=body.guard_override,
+        plan_only=True,
+    )
+    if not is_at_rest(run.state):
+        read_run = partial(records.get_run_details, parts, caller, run.id)
+        wait_for_run(request, PendingResponse(run.id, wait, read_run))
+    return records.respond_with_new_run(parts, caller, run, response)

@@ -1,0 +1,224 @@
+"""Plan first: a plan is shown and nothing runs, until its requester requests what it shows."""
+
+from dataclasses import replace
+
+import pytest
+
+from bot.db import locks, outbox, runs, search
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
+from bot.model.run import Run, State
+from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.queries.run_view import Viewer, build_run_view
+from bot.workflow import plans
+from tests.bot.harness import WEB, Harness
+from tests.toy import SetSwitch, ShowSwitches
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+def _plan(harness: Harness, person: str = "dora", reason: str = "") -> Run:
+    run = harness.workflow.request_run(
+        LAMP_ON, person=person, origin=WEB, reason=reason, plan_only=True
+    )
+    harness.run_queued_work()
+    return harness.get_run(run.id)
+
+
+def _request(harness: Harness, run: Run, person: str = "dora", reason: str = "") -> Run:
+    harness.workflow.request_plan(run.id, person=person, digest=run.digest, reason=reason)
+    harness.run_queued_work()
+    return harness.get_run(run.id)
+
+
+def _log_nothing(*_: object) -> None:
+    return
+
+
+class TestAPlan:
+    def test_is_shown_and_runs_nothing(self, db_harness: Harness):
+        harness = db_harness
+        run = _plan(harness)
+        assert (run.state, run.required_approvals) == (State.PLANNED, 1)
+        assert run.plan
+        assert [step.title for step in run.plan.steps] == ["Set lamp to on"]
+        assert harness.list_entry_kinds(run) == ["plan requested", "planned"]
+        assert harness.fleet.told == []
+        with harness.database.reading() as tx:
+            assert locks.get_lock(tx, "lb1") is None
+            assert outbox.list_pending_updates(tx) == []
+
+    def test_that_needs_no_approval_waits_for_its_requester_too(self, harness: Harness):
+        run = _plan(harness, person="olga")
+        assert (run.state, run.required_approvals) == (State.PLANNED, 0)
+        assert harness.fleet.told == []
+        assert _request(harness, run, person="olga").state is State.SUCCEEDED
+        assert harness.fleet.told == [("lb1", "set lamp on")]
+
+    def test_that_is_requested_needs_its_approvals(self, db_harness: Harness):
+        harness = db_harness
+        run = _request(harness, _plan(harness), reason="the cellar is dark")
+        assert (run.state, run.reason) == (State.PENDING, "the cellar is dark")
+        with harness.database.reading() as tx:
+            assert [item.run for item in outbox.list_pending_updates(tx)] == [run.id]
+        assert harness.approve(run).state is State.SUCCEEDED
+        assert harness.list_entry_kinds(run)[:4] == ["plan requested", "planned", "requested", "approved"]
+
+    def test_expires_after_minutes(self, harness: Harness):
+        run = _plan(harness)
+        with harness.database.transaction() as tx:
+            assert run.expires_at
+            waits = run.expires_at - run.requested_at
+            assert 14 * 60 < waits / 1_000_000 < 16 * 60
+            runs.amend_run(tx, run, expires_at=tx.now)
+        with pytest.raises(TooLate, match="has expired: re-plan it"):
+            _request(harness, run)
+        assert [ended.id for ended in harness.workflow.expire_runs()] == [run.id]
+        assert harness.get_run(run.id).summary == "The plan was not requested in time"
+
+    def test_of_another_digest_is_not_requested(self, harness: Harness):
+        run = _plan(harness)
+        with pytest.raises(TooLate, match="has a new plan"):
+            _request(harness, replace(run, digest="0" * 64))
+
+    def test_is_requested_by_nobody_else(self, harness: Harness):
+        run = _plan(harness)
+        with pytest.raises(NotAllowed, match="only Dora"):
+            _request(harness, run, person="olga")
+
+    def test_is_requested_only_once(self, harness: Harness):
+        run = _plan(harness)
+        _request(harness, run)
+        with pytest.raises(TooLate, match="is pending"):
+            _request(harness, run)
+
+    def test_is_not_for_others_to_decide(self, harness: Harness):
+        run = _plan(harness)
+        with pytest.raises(TooLate, match="only a plan"):
+            harness.workflow.deny_run(run.id, person="olga", reason="no")
+        with pytest.raises(TooLate, match="planned"):
+            harness.workflow.approve_run(run.id, person="olga", digest=run.digest)
+        with harness.database.reading() as tx:
+            policy = harness.policies.get_policy()
+            view = build_run_view(tx, run.id, policy, Viewer("olga"))
+            assert not view.allowed_actions.has_any
+            mine = build_run_view(tx, run.id, policy, Viewer("dora"))
+        assert mine.allowed_actions.submit
+        assert [person.id for person in mine.approvers] == ["adam", "olga"]
+
+    def test_can_be_withdrawn(self, harness: Harness):
+        run = _plan(harness)
+        assert harness.workflow.withdraw_run(run.id, person="dora").state is State.WITHDRAWN
+
+    def test_is_not_listed_among_the_runs_until_it_is_requested(self, db_harness: Harness):
+        harness = db_harness
+        run = _plan(harness)
+
+        def listed(**by: object) -> list[int]:
+            with harness.database.reading() as tx:
+                run_filter = search.RunFilter(**by)  # pyright: ignore[reportArgumentType]
+                return [one.id for one in search.search_runs(tx, run_filter).runs]
+
+        assert listed() == listed(host="lb1") == []
+        assert listed(states=frozenset({State.PLANNED})) == [run.id]
+        _request(harness, run)
+        assert listed() == listed(host="lb1") == [run.id]
+
+    def test_of_a_check_does_not_exist(self, harness: Harness):
+        with pytest.raises(InvalidRequestError, match="only reads, so it has no plan"):
+            harness.workflow.request_run(
+                ShowSwitches(host="lb1"), person="dora", origin=WEB, plan_only=True
+            )
+
+    def test_that_the_log_does_not_confirm_is_not_started(
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Twin: without the entry of its request, a plan in the queue is stopped at the gate."""
+        run = _plan(harness, person="olga")
+        monkeypatch.setattr(plans, "log_request", _log_nothing)
+        ended = _request(harness, run, person="olga")
+        assert ended.state is State.REFUSED
+        assert "does not confirm that olga requested this" in ended.summary
+        assert harness.fleet.told == []
+
+    def test_is_not_requested_under_other_rules(self, harness: Harness):
+        run = _plan(harness)
+        rules = harness.policies.path / "policy.cedar"
+        rules.write_text(rules.read_text().replace("an owner of the area", "an owner"))
+        with pytest.raises(TooLate, match="earlier policy"):
+            _request(harness, run)
+
+    def test_of_a_host_that_changed_is_not_run(self, harness: Harness):
+        run = _plan(harness, person="olga")
+        harness.fleet.hosts["lb1"]["lamp"] = "dim"
+        ended = _request(harness, run, person="olga")
+        assert ended.state is State.STALE
+        assert harness.fleet.told == []
+
+
+def test_plan_of_several_hosts_is_requested_as_one(db_harness: Harness):
+    harness = db_harness
+    both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+    parent = harness.workflow.request_fanout_run(
+        both, host_pattern="lb*", person="dora", origin=WEB, plan_only=True
+    )
+    harness.run_queued_work()
+    planned = harness.get_run(parent.id)
+    assert planned.state is State.PLANNED
+    with harness.database.reading() as tx:
+        assert search.search_runs(tx, search.RunFilter(host="lb2")).runs == []
+    done = harness.approve(_request(harness, planned))
+    assert done.state is State.SUCCEEDED
+    assert sorted(harness.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
+
+
+def test_plan_of_a_schedule_is_requested(harness: Harness):
+    hourly = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
+    run = harness.workflow.schedules.request_schedule(
+        [LAMP_ON], host_pattern="", person="dora", origin=WEB, timing=hourly, plan_only=True
+    )
+    harness.run_queued_work()
+    assert harness.get_run(run.id).state is State.PLANNED
+    assert _request(harness, harness.get_run(run.id)).state is State.PENDING
+
+
+def test_plan_of_an_undo_is_requested(harness: Harness):
+    done = harness.approve(harness.request(LAMP_ON))
+    undo = harness.workflow.request_undo(done.id, person="dora", origin=WEB, plan_only=True)
+    harness.run_queued_work()
+    assert harness.get_run(undo.id).state is State.PLANNED
+    harness.approve(_request(harness, harness.get_run(undo.id)))
+    assert harness.fleet.told == [("lb1", "set lamp on"), ("lb1", "set lamp off")]
+
+
+class TestReplan:
+    def test_of_a_stale_run_keeps_values_and_reason_and_tells_approvers_the_difference(
+        self, harness: Harness
+    ):
+        run = harness.request(LAMP_ON, reason="the cellar is dark")
+        harness.fleet.hosts["lb1"]["lamp"] = "dim"
+        stale = harness.approve(run)
+        assert stale.state is State.STALE
+        new = harness.workflow.replan_run(stale.id, person="dora", origin=WEB)
+        harness.run_queued_work()
+        new = harness.get_run(new.id)
+        assert (new.state, new.values, new.reason) == (State.PENDING, run.values, run.reason)
+        assert new.plan
+        assert new.plan.notes[-1] == "Replaces run 1, which is stale: 1 of 1 step differ."
+        assert harness.approve(new).state is State.SUCCEEDED
+
+    def test_of_a_plan_supersedes_it(self, harness: Harness):
+        run = _plan(harness)
+        new = harness.workflow.replan_run(run.id, person="dora", origin=WEB)
+        harness.run_queued_work()
+        assert harness.get_run(run.id).state is State.SUPERSEDED
+        assert harness.get_run(new.id).state is State.PLANNED
+
+    def test_of_another_persons_run_is_refused(self, harness: Harness):
+        run = harness.request(LAMP_ON)
+        with pytest.raises(NotAllowed, match="only Dora"):
+            harness.workflow.replan_run(run.id, person="olga", origin=WEB)
+
+    def test_of_a_run_that_succeeded_is_refused(self, harness: Harness):
+        done = harness.approve(harness.request(LAMP_ON))
+        with pytest.raises(TooLate, match="cannot be re-planned"):
+            harness.workflow.replan_run(done.id, person="dora", origin=WEB)
