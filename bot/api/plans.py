@@ -29,7 +29,7 @@ def plan_run(
     body: PlanIn,
     wait: Wait = 0,
 ) -> schemas.RunDetailsOut:
-    """Nothing runs, and nobody is asked. The plan expires after 15 minutes.
+    """Nothing runs. The plan expires after 15 minutes.
 
     With `wait`, the response holds the plan, its digest, and who would approve it;
     `POST /runs/{number}/request` with the digest requests it.

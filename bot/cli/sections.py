@@ -12,11 +12,9 @@ from bot.cli.context import FAILED, INTERRUPTED, exit_with_error
 
 # Every command once, by subject.
 SECTIONS: Mapping[str, Sequence[str]] = {
-    "Runs": (
-        *("request", "plan", "submit", "replan", "again", "runs", "run"),
-        *("pending", "approve", "deny", "withdraw", "undo"),
-        *("changed", "compare", "views"),
-    ),
+    "Requests": ("request", "plan", "submit", "replan", "again", "undo", "withdraw"),
+    "Decisions": ("pending", "approve", "deny"),
+    "Runs": ("runs", "run", "changed", "compare", "views"),
     "Inventory and policy": ("runbooks", "hosts", "locks", "policy", "tree", "report"),
     "Schedules": ("schedule", "calendar"),
     "Emergency": ("stop", "resume", "ban", "unban"),

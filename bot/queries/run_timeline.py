@@ -147,6 +147,7 @@ def _create_schedule_describer(title: str, tone: str, icon: str):
 _EventDescriber = Callable[[Mapping[str, Any], str], tuple[str, str, str, str]]
 _EVENT_DESCRIBERS: Mapping[str, _EventDescriber] = {
     "requested": _describe_request,
+    "plan requested": _create_reason_describer("Plan requested by {who}", Tone.INFO, "person"),
     "planned": _describe_plan,
     "approved": _create_reason_describer("Approved by {who}", Tone.SUCCESS, "key"),
     "approval refused": _create_reason_describer(

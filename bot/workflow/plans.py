@@ -84,7 +84,7 @@ def replan_run(
 ) -> Run:
     """Plan a request again, with its values and its reason, and end it if it is still open.
 
-    A plan stays a plan, and a request stays a request, whose approvers are told what is different.
+    A plan stays a plan, and a request stays a request, whose approvers see what is different.
 
     Raises:
         NotAllowed: The request is another person's.

@@ -22,7 +22,16 @@ Schema = Mapping[str, Any]
 PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
     "requests": (
         "Requests",
-        ("requestRun", "repeatRun", "undoRun", "previewRequest", "listPending"),
+        (
+            "requestRun",
+            "repeatRun",
+            "planRun",
+            "requestPlan",
+            "replanRun",
+            "undoRun",
+            "previewRequest",
+            "listPending",
+        ),
     ),
     "runs": (
         "Runs",

@@ -251,6 +251,13 @@ def _record_runs(service: _Service) -> None:
     service.call("undoRun", "dora", f"POST /runs/{run}/undo", {"reason": "it attacks again"})
     service.call("repeatRun", "dora", f"POST /runs/{run}/again", {"reason": "ticket 4712"})
     service.call("compareRuns", "dora", "GET /runs/compare", a=run, b=run + 1)
+    plan = service.call(
+        "planRun", "dora", "POST /plans", {"request": "abusers clear lb2 203.0.113.9"}
+    )
+    service.get_digest(plan["id"])
+    new = service.call("replanRun", "dora", f"POST /runs/{plan['id']}/replan")["id"]
+    shown = {"digest": service.get_digest(new)}
+    service.call("requestPlan", "dora", f"POST /runs/{new}/request", shown)
 
 
 def _record_decisions(service: _Service) -> None:

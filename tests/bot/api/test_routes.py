@@ -48,8 +48,8 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("POST", "/runs/{number}/withdraw"): (("request",), 403, None),
     ("POST", "/runs/{number}/stop"): (("request", "approve"), 409, {}),
     ("POST", "/runs/{number}/undo"): (("request",), 422, {}),
-    ("POST", "/runs/{number}/replan"): (("request",), 409, {}),
-    ("POST", "/runs/{number}/request"): (("request",), 409, {"digest": "0" * 64}),
+    ("POST", "/runs/{number}/replan"): (("request",), 403, {}),
+    ("POST", "/runs/{number}/request"): (("request",), 403, {"digest": "0" * 64}),
     ("POST", "/plans"): (("request",), 422, {"request": "uptime check lb1"}),
     ("POST", "/runs/{number}/again"): (("request",), 202, {}),
     ("POST", "/runs/{number}/resolve"): (

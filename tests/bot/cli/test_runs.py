@@ -135,7 +135,7 @@ def test_plan_of_a_check_is_refused(shop: Shop):
         result = shop.type("dora", *words)
         assert result.exit_code == 2
         assert result.stderr == (
-            "keyturn: Uptime check only reads, so it has no plan: request it instead\n"
+            "keyturn: uptime check only reads, so it has no plan: request it instead\n"
         )
 
 
