@@ -24,11 +24,13 @@ class Audience(Enum):
 def get_audience(run_view: SlackRunView, *, is_posted: bool) -> Audience:
     """Return who sees the run as it is now. is_posted: whether its card is posted already."""
     run = run_view.run
-    if run.plan_only:
-        return Audience.NONE
     if is_posted:
         return Audience.CHANNEL
-    if run_view.is_quiet or (run.ended_at is not None and run_view.now - run.ended_at > _MAX_AGE):
+    if (
+        run.plan_only
+        or run_view.is_quiet
+        or (run.ended_at is not None and run_view.now - run.ended_at > _MAX_AGE)
+    ):
         return Audience.NONE
     if run_view.is_refused_at_once and run.origin.source != "schedule":
         return Audience.NONE

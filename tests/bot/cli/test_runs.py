@@ -247,12 +247,12 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
 
 
 def test_plan_is_requested_by_its_digest(shop: Shop):
-    from tests.bot.web import exhibits
+    from tests.bot.web import sample_runs
 
     keyturn = shop.service.keyturn
     version = keyturn.policies.get_policy().version
     with keyturn.database.transaction() as tx:
-        run = exhibits.planned(tx, policy_version=version)
+        run = sample_runs.planned(tx, policy_version=version)
     shown = shop.type("dora", "run", str(run.id))
     assert shown.exit_code == 0
     assert "will need 1 of the owners of the edge: adam, olga" in shown.stdout
@@ -267,10 +267,10 @@ def test_plan_is_requested_by_its_digest(shop: Shop):
 
 
 def test_plan_that_is_not_current_is_planned_again(shop: Shop):
-    from tests.bot.web import exhibits
+    from tests.bot.web import sample_runs
 
     with shop.service.keyturn.database.transaction() as tx:
-        run = exhibits.planned(tx)
+        run = sample_runs.planned(tx)
     stale = shop.type("dora", "submit", str(run.id), run.short_digest)
     assert (stale.exit_code, "earlier policy" in stale.stderr) == (1, True)
     # The company has no keys: no host can be read.

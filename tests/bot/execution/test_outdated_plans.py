@@ -278,7 +278,7 @@ class TestOfSeveralProcesses:
         """Return one that has the new policy, and one that still has the old."""
         policies = a_policy(tmp_path / "later")
         behind = replace(harness.context, policies=policies)
-        late = replace(harness, workflow=Workflow(behind), parts=behind, policies=policies)
+        late = replace(harness, workflow=Workflow(behind), context=behind, policies=policies)
         _look(harness)
         _look(late)
         _edit(harness.policies)

@@ -61,7 +61,12 @@ class TestAPlan:
         with harness.database.reading() as tx:
             assert [item.run for item in outbox.list_pending_updates(tx)] == [run.id]
         assert harness.approve(run).state is State.SUCCEEDED
-        assert harness.list_entry_kinds(run)[:4] == ["plan requested", "planned", "requested", "approved"]
+        assert harness.list_entry_kinds(run)[:4] == [
+            "plan requested",
+            "planned",
+            "requested",
+            "approved",
+        ]
 
     def test_expires_after_minutes(self, harness: Harness):
         run = _plan(harness)
