@@ -125,8 +125,6 @@ def request_run(
 ) -> None:
     """Request a run of RUNBOOK on HOST, typed as in chat.
 
-    A change that cannot be undone is shown first, and needs your confirmation.
-
     For example: keyturn request abusers clear lb1 203.0.113.9 --reason "ticket 4711"
     """
     import shlex

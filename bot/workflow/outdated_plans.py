@@ -89,7 +89,7 @@ def describe_replan(old: Run, plan: ResolvedPlan, ruling: Ruling) -> str:
         differences.append("other people can approve it")
     elif old.plan and old.plan.policy_result != plan.policy_result:
         differences.append("other rules of the policy apply")
-    return f"Replaces run {old.id}, which is {old.state.phrase}: {', and '.join(differences)}."
+    return f"Replaces run {old.id}, which {old.state.phrase}: {', and '.join(differences)}."
 
 
 def describe_stale_plan(change: str) -> str:

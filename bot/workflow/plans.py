@@ -71,7 +71,7 @@ def _check_can_be_requested(
             f"only {policy.get_person_name(run.requested_by)} can request what plan {run.id} shows"
         )
     if run.state is not State.PLANNED:
-        raise TooLate(f"Run {run.id} is {run.state.phrase}: it cannot be requested any more")
+        raise TooLate(f"Run {run.id} {run.state.phrase}: it cannot be requested any more")
     if run.expires_at is None or tx.now >= run.expires_at:
         raise TooLate(f"Plan {run.id} has expired: re-plan it")
     if len(digest) < 10 or not run.digest.startswith(digest):
@@ -98,7 +98,7 @@ def replan_run(
         name = policy.get_person_name(run.requested_by)
         raise NotAllowed(f"only {name}, who requested it, can re-plan run {number}")
     if not can_be_planned_again(run):
-        raise TooLate(f"Run {number} is {run.state.phrase}: it cannot be re-planned")
+        raise TooLate(f"Run {number} {run.state.phrase}: it cannot be re-planned")
     new = _request_again(context, policy, run, origin)
     with context.database.transaction() as tx:
         old = runs.lock_run(tx, number)

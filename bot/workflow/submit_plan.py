@@ -100,7 +100,6 @@ def _show_plan(
     context: WorkflowContext, tx: Transaction, run: Run, ruling: Ruling, grant: Grant | None
 ) -> Run:
     """Show the plan to its requester, and keep it for a few minutes. It holds no lock."""
-    tx.after_commit(tx.tell_news)
     note = f"Grant {grant.id} approves this in advance." if grant else ""
     return runs.move_run(
         tx,
